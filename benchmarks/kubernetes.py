@@ -91,7 +91,7 @@ class Gantree:
 
     def time_decisions(self) -> None:
         """Note the CPU of each decision from now on."""
-        scheduler = self.controller.turns.scheduler
+        scheduler = self.controller.turn_runner.scheduler
         handle = scheduler.handle
 
         def timed(events: Sequence[Event]) -> Decision:

@@ -22,9 +22,9 @@ from gantree.api.views.job_list import Filter
 from gantree.control.engine.controller import Controller
 from gantree.control.garbage import set_all_apart
 from gantree.control.readers.follower import Follower
-from gantree.control.readers.frames import Told, packed
-from gantree.control.requests.read_view import Reading
-from gantree.control.requests.submissions import HandIn
+from gantree.control.readers.frames import Reply, packed
+from gantree.control.requests.read_view import ReadView
+from gantree.control.requests.submissions import JobSubmission
 from gantree.formats.cluster.reader import read_cluster
 from gantree.formats.job.reader import read_job_objects
 from gantree.formats.policy.reader import PRESETS
@@ -41,7 +41,7 @@ from support.recording import RecordingCluster
 BATCH = 100
 ONE_MORE_EVERY = 10
 ME = Caller("op", EVERYTHING, "socket")
-Question = Callable[[Reading, str], Any]
+Question = Callable[[ReadView, str], Any]
 QUESTIONS: dict[str, Question] = {
     "GET /v1/jobs?limit=100": lambda at, _: queries.jobs(at, ME, Filter(), None, 100),
     "GET /v1/jobs/JOB": lambda at, job: queries.job(at, ME, job, None),
@@ -61,7 +61,7 @@ QUESTIONS: dict[str, Question] = {
 def hand_in(controller: Controller, names: list[str]) -> None:
     """Take jobs of these names in, and decide."""
     jobs = read_job_objects([job(name) for name in names], "benchmark")
-    controller.take([HandIn(jobs, "/tmp")])
+    controller.submit_batch([JobSubmission(jobs, "/tmp")])
     controller.step()
 
 
@@ -72,11 +72,11 @@ def costs_ms(follower: Follower, question: Question, more: Iterator[None], times
     for number in range(times):
         if number % ONE_MORE_EVERY == ONE_MORE_EVERY // 2:
             next(more)
-        reading = follower.reading(follower.now)
+        reading = follower.read_view(follower.now)
         began_s = time.process_time()
         value = question(reading, jobs[number * 7919 % len(jobs)])
         answered_s = time.process_time()
-        size = len(packed(Told(1, value, reading.at, 0.0, 0.0)))
+        size = len(packed(Reply(1, value, reading.at, 0.0, 0.0)))
         ended_s = time.process_time()
         found.append((1e3 * (ended_s - began_s), 1e3 * (ended_s - answered_s), size))
     return sorted(found)

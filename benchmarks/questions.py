@@ -28,13 +28,13 @@ from gantree.api.backend import Backend
 from gantree.api.views import queries
 from gantree.api.views.job_list import Filter
 from gantree.control.engine.controller import Controller
-from gantree.control.engine.group_commit import Gathering
+from gantree.control.engine.group_commit import GroupCommit
 from gantree.control.engine.loop import Loop
-from gantree.control.readers.frames import Follow, Where
+from gantree.control.readers.frames import FollowJournal, QueryMode
 from gantree.control.readers.host import ReaderHost, fork_host
 from gantree.control.readers.server import serve
-from gantree.control.readers.supervisor import Readers
-from gantree.control.requests.submissions import HandIn
+from gantree.control.readers.supervisor import ReaderSupervisor
+from gantree.control.requests.submissions import JobSubmission
 from gantree.core.alternatives import Change
 from gantree.journal.sqlite import SqliteJournal, SqliteReader
 from gantree.model.cluster import Cluster
@@ -48,12 +48,14 @@ CHANGES: list[Change] = [(("topology.required", "leaf"),), (("priority", 300),)]
 Figures = dict[str, float]
 
 
-async def submissions(gathering: Gathering, count: int, name: str) -> list[float]:
+async def submissions(gathering: GroupCommit, count: int, name: str) -> list[float]:
     """Seconds of each."""
     took = []
     for number in range(count):
         began = time.perf_counter()
-        await gathering.submit(HandIn((job(f"{name}-{number}", gpus=8),), "/tmp", {}, "user-1"))
+        await gathering.submit(
+            JobSubmission((job(f"{name}-{number}", gpus=8),), "/tmp", {}, "user-1")
+        )
         took.append(time.perf_counter() - began)
         await asyncio.sleep(0.02)
     return took
@@ -102,35 +104,37 @@ def spent_s(pid: int) -> float:
     return sum(map(int, told[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def cases(waiting: str) -> list[tuple[str, Callable[..., Any], tuple[Any, ...], tuple[Where, ...]]]:
+def cases(
+    waiting: str,
+) -> list[tuple[str, Callable[..., Any], tuple[Any, ...], tuple[QueryMode, ...]]]:
     """What is asked: a name, a function with what it gets, and where the reader may answer it."""
-    both, apart = (Where.HERE, Where.APART), (Where.APART,)
+    both, apart = (QueryMode.INLINE, QueryMode.FORKED), (QueryMode.FORKED,)
     return [
-        ("page", queries.jobs, (ANYBODY, Filter(), None, PAGE), (Where.HERE,)),
-        ("list", queries.jobs, (ANYBODY, Filter(), None, None), (Where.HERE,)),
-        ("queues", queries.queues, (ANYBODY,), (Where.HERE,)),
-        ("nodes", queries.nodes, (ANYBODY,), (Where.HERE,)),
+        ("page", queries.jobs, (ANYBODY, Filter(), None, PAGE), (QueryMode.INLINE,)),
+        ("list", queries.jobs, (ANYBODY, Filter(), None, None), (QueryMode.INLINE,)),
+        ("queues", queries.queues, (ANYBODY,), (QueryMode.INLINE,)),
+        ("nodes", queries.nodes, (ANYBODY,), (QueryMode.INLINE,)),
         ("why", queries.explained, (ANYBODY, waiting), both),
         ("when", queries.start, (ANYBODY, waiting), both),
         ("what_if", queries.what_if, (ANYBODY, waiting, CHANGES), apart),
     ]
 
 
-async def one_by_one(backend: Backend, readers: Readers, waiting: str) -> Figures:
+async def one_by_one(backend: Backend, readers: ReaderSupervisor, waiting: str) -> Figures:
     """Milliseconds of each kind of question, median of REPEATS, and of a processor."""
     found: Figures = {}
     for name, function, given, places in cases(waiting):
         log(name)
         for where in places:
-            at = await backend.ask(lambda asked: asked.reading().at)
+            at = await backend.call_controller(lambda asked: asked.read_view().at)
             took = []
             assert readers.pid is not None
             before_s = spent_s(readers.pid)
             for _ in range(REPEATS):
                 began = time.perf_counter()
-                await readers.ask(at, function, *given, where=where)
+                await readers.query(at, function, *given, mode=where)
                 took.append(time.perf_counter() - began)
-            kind = "_apart" if where is Where.APART else ""
+            kind = "_apart" if where is QueryMode.FORKED else ""
             found[f"{name}{kind}_ms"] = 1e3 * statistics.median(took)
             found[f"{name}_cpu{kind}_ms"] = 1e3 * (spent_s(readers.pid) - before_s) / REPEATS
     return found
@@ -144,7 +148,7 @@ async def beside_submissions(
     backend: Backend, options: argparse.Namespace, waiting: str
 ) -> dict[str, Figures]:
     """Submissions alone, and beside what-ifs on the controller's thread and of the reader."""
-    gathering = Gathering(backend.loop, backend.controller)
+    gathering = GroupCommit(backend.loop, backend.controller)
     log("alone")
     found = {"alone": of("submission", await submissions(gathering, options.submissions, "alone"))}
     for kind, asked in (
@@ -153,7 +157,7 @@ async def beside_submissions(
     ):
         log(kind)
         took, questions_took = await asked_all_the_time(
-            lambda: asked.work_out(queries.what_if, ANYBODY, waiting, CHANGES, asker=""),  # noqa: B023 - awaited in this round
+            lambda: asked.read_forked(queries.what_if, ANYBODY, waiting, CHANGES, asker=""),  # noqa: B023 - awaited in this round
             submissions(gathering, options.submissions, kind),
             options.askers,
         )
@@ -179,7 +183,7 @@ async def measure(
     controller = await loop.call(start)
     stepping = asyncio.create_task(loop.run(controller))
     began = time.perf_counter()
-    readers = Readers(host, Follow(partial(SqliteReader, state), POLICY))
+    readers = ReaderSupervisor(host, FollowJournal(partial(SqliteReader, state), POLICY))
     readers.start()
     while not readers.is_ready:
         await asyncio.sleep(0.01)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gantree.api.client.client import Client
-from gantree.api.client.exec_session import attach
+from gantree.api.client.exec_session import open_exec_session
 from gantree.model.errors import Conflict, Unauthenticated, Unreachable
 from support.daemon import Daemon
 from support.gangs import left_over
@@ -50,7 +50,7 @@ UP = ("sh", "-c", "trap '' TERM HUP; setsid sleep 61 & echo up; sleep 61")
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    state = tmp_path_factory.mktemp("attach") / "state"
+    state = tmp_path_factory.mktemp("open_exec_session") / "state"
     with Daemon(state, CLUSTER, listen="127.0.0.1:0") as daemon:
         daemon.client.submit(JOB)
         daemon.client.submit(WARNED.format(name="early", before="59m59s"))
@@ -65,7 +65,7 @@ def environment(daemon: Daemon, *, over_tcp: bool = False) -> dict[str, str]:
 
 
 def words(*more: str) -> list[str]:
-    return [sys.executable, "-m", "gantree.cli", "attach", "notebook", *more]
+    return [sys.executable, "-m", "gantree.cli", "open_exec_session", "notebook", *more]
 
 
 @pytest.mark.parametrize("over_tcp", [False, True])
@@ -121,9 +121,9 @@ def test_a_port_of_the_job_answers_on_this_machine(daemon: Daemon) -> None:
 
 def test_refusals_come_as_the_errors_that_they_are(daemon: Daemon) -> None:
     with pytest.raises(Unauthenticated):
-        attach(Client(daemon.url, "nonsense").target, "notebook", {})
+        open_exec_session(Client(daemon.url, "nonsense").target, "notebook", {})
     with pytest.raises(Conflict, match="no process of this member listens at port 1"):
-        list(attach(daemon.client.target, "notebook", {"port": 1}).receive())
+        list(open_exec_session(daemon.client.target, "notebook", {"port": 1}).receive())
     done = subprocess.run(words("--port", "0"), capture_output=True, check=False)
     assert (done.returncode, b"allowed: a port" in done.stderr) == (2, True)
 
@@ -131,7 +131,7 @@ def test_refusals_come_as_the_errors_that_they_are(daemon: Daemon) -> None:
 def test_a_slow_reader_does_not_grow_the_daemon(daemon: Daemon) -> None:
     before_KiB = held_KiB(daemon.process.pid)
     slow = [
-        attach(daemon.client.target, "notebook", {"command": ["cat", "/dev/zero"]})
+        open_exec_session(daemon.client.target, "notebook", {"command": ["cat", "/dev/zero"]})
         for _ in range(3)
     ]
     read = sum(len(payload) for _, (_, payload) in zip(range(50), slow[0].receive(), strict=False))
@@ -159,7 +159,7 @@ def test_the_daemons_death_ends_what_was_attached_and_not_the_job_nor_its_warnin
     daemon: Daemon,
 ) -> None:
     until(lambda: len(left_over(daemon.state_dir / "runs" / "notebook")) <= OF_THE_JOB)
-    guest = attach(daemon.client.target, "notebook", {"command": list(UP)})
+    guest = open_exec_session(daemon.client.target, "notebook", {"command": list(UP)})
     output = guest.receive()
     assert next(output) == (b"o", b"up\n")
     ended: list[Exception] = []
@@ -201,7 +201,7 @@ def until_warned(daemon: Daemon, job: str) -> None:
 
 
 def test_cancelling_the_job_ends_what_was_attached(daemon: Daemon) -> None:
-    guest = attach(daemon.client.target, "notebook", {"command": list(UP)})
+    guest = open_exec_session(daemon.client.target, "notebook", {"command": list(UP)})
     output = guest.receive()
     assert next(output) == (b"o", b"up\n")
     daemon.client.cancel("notebook")
@@ -210,4 +210,4 @@ def test_cancelling_the_job_ends_what_was_attached(daemon: Daemon) -> None:
     assert daemon.wait("notebook")["phase"] == "cancelled"
     assert left_over(daemon.state_dir / "runs" / "notebook") == []
     with pytest.raises(Conflict, match="notebook is cancelled"):
-        list(attach(daemon.client.target, "notebook", {}).receive())
+        list(open_exec_session(daemon.client.target, "notebook", {}).receive())

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gantree.api.access.access import Door
-from gantree.api.access.rate_limits import Rates
-from gantree.api.routes.exec_sessions import MOST_OF_A_CALLER, Seats, Wish
+from gantree.api.access.access import Transport
+from gantree.api.access.rate_limits import RateLimits
+from gantree.api.routes.exec_sessions import MOST_OF_A_CALLER, ExecRequest, SessionLimit
 from gantree.model.errors import TooOften
 from gantree.model.events import GangStarted
 from gantree.policy.rules import Policy
@@ -41,7 +41,7 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
         front.on_thread(lambda controller: controller.submit([hers], "/", {}))
         front.on_thread(lambda controller: controller.submit([replace(hers, name="runs")], "/", {}))
         began = GangStarted(id="runs/on", observed_at=0.0, job="runs", attempt=1)
-        front.on_thread(lambda controller: controller.intake.tell(began))
+        front.on_thread(lambda controller: controller.inbox.enqueue(began))
         yield front
 
 
@@ -65,7 +65,7 @@ def attach(
         "server": ("gantree.test", 80),
         "subprotocols": [],
         "extensions": {"websocket.http.response": {}},
-        "state": {"door": Door("tcp")},
+        "state": {"door": Transport("tcp")},
     }
     text = wish if isinstance(wish, str) else json.dumps({} if wish is None else wish)
     unread = [{"type": "websocket.connect"}, {"type": "websocket.receive", "text": text}]
@@ -140,7 +140,7 @@ def test_whatever_is_wished_is_refused_in_a_short_sentence_or_reaches_the_cluste
     assert (code, kind in ("BadInput", "Conflict"), bool(sentence)) == (4000, True, True), reason
     assert len(reason.encode()) <= 123, "more fits into no close of a WebSocket"
     if kind == "Conflict":
-        Wish.model_validate_json(text)
+        ExecRequest.model_validate_json(text)
         assert sentence.startswith("runs does not run" if word == "runs" else "hers is starting")
 
 
@@ -178,7 +178,7 @@ def test_a_cookie_counts_only_from_the_daemons_own_pages(front: Front) -> None:
 
 def test_whoever_asks_too_often_is_refused(front: Front) -> None:
     access, alice = front.app.state.access, shows(front, "alice")
-    front.app.state.access = replace(access, rates=Rates(0.001, 1))
+    front.app.state.access = replace(access, rates=RateLimits(0.001, 1))
     try:
         assert [attach(front, alice)[0] for _ in range(2)] == [4000, 429]
     finally:
@@ -212,7 +212,7 @@ def test_what_cannot_be_wished_is_refused(front: Front, wish: object, says: str)
 
 
 def test_a_caller_has_only_so_many_at_once() -> None:
-    seats, held = Seats(), []
+    seats, held = SessionLimit(), []
     for _ in range(MOST_OF_A_CALLER):
         seat = seats.taken_by("ann")
         seat.__enter__()

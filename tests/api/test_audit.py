@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gantree.api.access.audit import Audit
-from gantree.journal.access_book import AccessBook, AuditRow
+from gantree.journal.access_store import AccessStore, AuditRow
 from gantree.journal.postgres import PostgresJournal
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError
@@ -96,10 +96,10 @@ def test_the_log_is_read_in_pages_by_user_and_by_time(front: Front) -> None:
 def test_what_cannot_be_put_on_record_is_not_acknowledged(
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: AccessBook, rows: object) -> None:
+    def full(self: AccessStore, rows: object) -> None:
         raise JournalError("no space left")
 
-    monkeypatch.setattr(AccessBook, "note", full)
+    monkeypatch.setattr(AccessStore, "note", full)
     told = front.ask("alice", "POST", "/v1/jobs", {"jobs": [JOB]})
     assert (told.status, "could not be put on record" in told.text) == (503, True)
     assert front.ask("alice", "GET", "/v1/jobs").status == 200
@@ -118,11 +118,11 @@ def row(number: int) -> AuditRow:
 
 def test_rows_that_come_while_others_are_written_go_together(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path)
-    book = AccessBook(journal.database)
+    book = AccessStore(journal.database)
     groups: list[int] = []
     first = threading.Event()
 
-    class Slow(AccessBook):
+    class Slow(AccessStore):
         def note(self, rows: object) -> None:
             first.wait(90)
             groups.append(len(rows))  # type: ignore[arg-type]  # a list of rows
@@ -147,7 +147,7 @@ def test_rows_that_come_while_others_are_written_go_together(tmp_path: Path) -> 
 
 def test_several_daemons_write_one_log_and_know_each_other_s_tokens(database_url: str) -> None:
     journals = [PostgresJournal(database_url) for _ in range(2)]
-    one, other = (AccessBook(journal.database) for journal in journals)
+    one, other = (AccessStore(journal.database) for journal in journals)
     one.note([row(1)])
     other.note([row(2)])
     assert [each.what for each in one.audit(None, None, 0, 9)] == ["jobs 1", "jobs 2"]

@@ -55,7 +55,7 @@ def looked(counters: GpuCounters, nodes: tuple[str, ...], times: int = 1) -> Non
     async def look() -> None:
         for _ in range(times):
             before = counters.version
-            counters.look_soon(nodes)
+            counters.refresh(nodes)
             async with asyncio.timeout(60):
                 while counters.version == before:
                     await asyncio.sleep(0.01)
@@ -111,7 +111,7 @@ def test_what_is_fresh_is_not_asked_for_again(exporter: Exporter) -> None:
 
     async def look_often() -> None:
         for _ in range(50):
-            counters.look_soon(("n0",))
+            counters.refresh(("n0",))
             await asyncio.sleep(0.01)
 
     asyncio.run(look_often())
@@ -123,7 +123,7 @@ def test_the_driver_is_asked_where_this_machine_is_a_node(
     nodes: tuple[str, ...], is_asked: bool
 ) -> None:
     counters = GpuCounters(here=("here", lambda: {2: GpuUse(0.3)}))
-    assert counters.tell_of(nodes) is is_asked
+    assert counters.covers(nodes) is is_asked
     looked(counters, nodes)
     assert counters.use_of_node == ({"here": {2: GpuUse(0.3)}} if is_asked else {})
 

@@ -15,7 +15,7 @@ import pytest
 
 from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.views.gpu_use_view import held, measured
-from gantree.control.requests.read_view import Moment, Reading
+from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.model.access import grant_of
 from gantree.model.jobs import Role, Shape
 from gantree.telemetry.gpu_use import GpuUse
@@ -106,7 +106,7 @@ def sharing(name: str, share: float) -> Any:
 
 def rows(who: str, grants: Sequence[Any], stage: Stage) -> list[dict[str, Any]]:
     ledger = stage.scheduler.ledger
-    reading = Reading(ledger, None, Moment(1, stage.now), lambda policy: stage.scheduler)  # type: ignore[arg-type]  # nothing here asks a journal
+    reading = ReadView(ledger, None, ReadPoint(1, stage.now), lambda policy: stage.scheduler)  # type: ignore[arg-type]  # nothing here asks a journal
     told = held(reading, Caller(who, tuple(grants), "tcp"))
     busy = {gpu: GpuUse(0.5, 4.0) for gpu in range(8)}
     return measured(told["rows"], dict.fromkeys(told["nodes"], busy))

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 import gantree
-from gantree.api.access.access import Access, Door, token_of
-from gantree.api.access.rate_limits import Rates
+from gantree.api.access.access import Access, Transport, token_of
+from gantree.api.access.rate_limits import RateLimits
 from gantree.api.client.client import Client
 from gantree.api.client.requests import Request
 from gantree.api.http import unix_socket
-from gantree.api.http.request_guard import MOST_BYTES
+from gantree.api.http.security_middleware import MOST_BYTES
 from gantree.api.server.listeners import listen_of
 from gantree.model.errors import (
     BadFields,
@@ -118,11 +118,11 @@ def test_a_header_makes_nobody_a_peer_of_the_socket(daemon: Daemon) -> None:
 
 
 def test_the_peer_of_the_socket_is_an_operator_under_its_own_name() -> None:
-    caller = asyncio.run(Access().caller(Door("socket", os.getuid()), None))
+    caller = asyncio.run(Access().caller(Transport("socket", os.getuid()), None))
     assert (caller.is_operator, caller.via) == (True, "socket")
     assert caller.name
     with pytest.raises(Unauthenticated):
-        asyncio.run(Access().caller(Door("tcp"), "Bearer x"))
+        asyncio.run(Access().caller(Transport("tcp"), "Bearer x"))
 
 
 def test_a_token_file_is_made_for_its_owner_alone_and_refused_if_others_may_read(
@@ -255,16 +255,16 @@ def test_a_method_that_is_not_for_a_route_is_a_problem_too(daemon: Daemon) -> No
 
 def test_a_caller_asks_no_oftener_than_it_may() -> None:
     now = [0.0]
-    rates = Rates(2.0, clock=lambda: now[0])
+    rates = RateLimits(2.0, clock=lambda: now[0])
     for _ in range(2):
-        rates.take("a")
+        rates.consume("a")
     with pytest.raises(TooOften, match=r"again in 0\.5 s"):
-        rates.take("a")
-    rates.take("b")
+        rates.consume("a")
+    rates.consume("b")
     now[0] = 0.5
-    rates.take("a")
+    rates.consume("a")
     with pytest.raises(TooOften):
-        rates.take("a")
+        rates.consume("a")
 
 
 # Jobs

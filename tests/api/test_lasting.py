@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from starlette.requests import HTTPConnection
 
-from gantree.api.access.access import Door
+from gantree.api.access.access import Transport
 from gantree.api.routes import site
 from gantree.api.streams import event_feed, streaming
-from gantree.api.streams.streaming import Lasting, LetGo
+from gantree.api.streams.streaming import StreamAuthorization, StreamRevoked
 from gantree.control.engine.controller import Controller
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
@@ -72,7 +72,7 @@ async def nothing(front: Front, secret: str) -> None:
 
 def rule(front: Front, text: str) -> None:
     front.access_file.write_text(text)
-    front.file.look()
+    front.file.reload()
 
 
 def held(
@@ -97,7 +97,7 @@ def held(
             "path": path, "raw_path": path.encode(), "query_string": query.encode(),
             "root_path": "", "scheme": "http", "client": ("127.0.0.1", 1), "server": ("g", 80),
             "headers": [(b"host", b"g"), (b"authorization", f"Bearer {secret}".encode())],
-            "state": {"door": Door("tcp")},
+            "state": {"door": Transport("tcp")},
         }  # fmt: skip
         going = asyncio.create_task(front.app(scope, receive, send))
         await begun.wait()
@@ -155,10 +155,12 @@ def test_work_for_somebody_who_is_let_go_is_cancelled_with_him(front: Front) -> 
     async def scene(secret: str) -> None:
         shown = [(b"authorization", f"Bearer {secret}".encode())]
         scope = {"type": "http", "path": "/", "headers": shown, "app": front.app}
-        held_by = Lasting(HTTPConnection(scope), await front.app.state.access.of_token(secret))
+        held_by = StreamAuthorization(
+            HTTPConnection(scope), await front.app.state.access.of_token(secret)
+        )
         await revoked(front, secret)
-        with pytest.raises(LetGo, match="revoked"):
-            await held_by.during(forever())
+        with pytest.raises(StreamRevoked, match="revoked"):
+            await held_by.run(forever())
 
     front._runner.run(scene(front.token("quinn")))
     assert ended == ["cancelled"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from structlog.contextvars import bound_contextvars
 
 from gantree.api.observability.log_format import (
-    BLOT,
+    REDACTED,
     Format,
     Level,
     blot,
@@ -98,7 +98,7 @@ def test_off_a_terminal_auto_means_json(root: None, form: Format, is_json: bool)
 )
 def test_secrets_are_blotted_out_of_texts(text: str) -> None:
     assert SECRET not in blotted(text)
-    assert BLOT in blotted(text)
+    assert REDACTED in blotted(text)
     assert SECRET not in line("said %s", text)
     assert SECRET not in line("said", said=text)
 
@@ -135,4 +135,4 @@ def test_what_is_no_secret_stays(text: str) -> None:
 )
 def test_no_password_of_an_address_survives(password: str) -> None:
     found = blotted(f"journal postgresql://gantree:{password}@db/gantree: refused")
-    assert found == f"journal postgresql://gantree:{BLOT}@db/gantree: refused"
+    assert found == f"journal postgresql://gantree:{REDACTED}@db/gantree: refused"

@@ -19,7 +19,7 @@ from gantree.api.streams.rank_logs import (
     tail_start,
     tail_starts,
 )
-from gantree.api.streams.streaming import LetGo
+from gantree.api.streams.streaming import StreamRevoked
 from gantree.api.views.queries import LogState
 from support.examples import examples
 
@@ -141,7 +141,7 @@ def test_what_a_daemon_that_stops_cannot_tell_to_its_end_breaks_off(
         try:
             async for _ in stream:
                 pass
-        except LetGo:
+        except StreamRevoked:
             return False
         return True
 

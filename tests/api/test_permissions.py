@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gantree.api.access.access import Caller
-from gantree.api.access.permissions import ANOTHER, KEY, Need, told_to
-from gantree.api.access.rate_limits import Rates
+from gantree.api.access.permissions import ANOTHER, KEY, Need, redacted_for
+from gantree.api.access.rate_limits import RateLimits
 from gantree.model.access import grant_of, narrowed
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy
@@ -389,30 +389,30 @@ def test_an_access_file_is_read_again_and_a_bad_one_changes_nothing(front: Front
     before = front.access_file.read_text()
     try:
         front.access_file.write_text("users: {eve: {grants: {role: operatr}}}")
-        front.file.look()
+        front.file.reload()
         assert front.ask("eve", "POST", "/v1/nodes/n0/uncordon").status == 403
         front.access_file.write_text("users: {eve: {grants: {role: operator}}}")
-        front.file.look()
+        front.file.reload()
         assert front.ask("eve", "POST", "/v1/nodes/n0/uncordon").status in (202, 409)
         assert front.ask("alice", "GET", "/v1/jobs").status == 403
     finally:
         front.access_file.write_text(before)
-        front.file.look()
+        front.file.reload()
 
 
 def test_a_peer_of_the_socket_is_whom_the_file_knows_by_his_unix_name(front: Front) -> None:
     before = front.access_file.read_text()
     try:
         front.access_file.write_text(before + "unix: {alice: nobody, nobody: daemon}\n")
-        front.file.look()
+        front.file.reload()
         assert front.ask("", "GET", "/v1/session", uid=65534).json["user"] == "alice"
         front.access_file.write_text(before + "unix: {alice: nobody, bob: nobody}\n")
-        front.file.look()
+        front.file.reload()
         assert front.ask("", "GET", "/v1/session", uid=65534).status == 401
         assert front.ask("", "GET", "/v1/session", uid=0).json["operator"] is True
     finally:
         front.access_file.write_text(before)
-        front.file.look()
+        front.file.reload()
 
 
 def test_what_a_job_that_was_forgotten_ran_with_is_for_nobody_who_may_only_look(
@@ -431,7 +431,7 @@ def test_what_a_job_that_was_forgotten_ran_with_is_for_nobody_who_may_only_look(
             front.controller.ledger,
             Caller("vera", (grant_of("viewer", "research"),), "tcp"),
         )
-        assert told_to(vera, ledger, {"preempted_by": "gone", "by": ""}) == {
+        assert redacted_for(vera, ledger, {"preempted_by": "gone", "by": ""}) == {
             "preempted_by": ANOTHER,
             "by": "",
         }
@@ -463,7 +463,7 @@ def test_a_token_that_leaked_makes_none_that_outlives_it(front: Front) -> None:
 
 def test_somebody_unknown_may_ask_as_often_as_a_caller_and_holds_up_nobody(front: Front) -> None:
     access = front.app.state.access
-    front.app.state.access = replace(access, rates=Rates(0.001, 2))
+    front.app.state.access = replace(access, rates=RateLimits(0.001, 2))
     try:
         guesses = [front.ask("", "GET", "/v1/jobs", token=f"gantree_{n}").status for n in range(3)]
         doors = [front.ask("", *door).status for door in (("GET", "/v1/session/oidc"),

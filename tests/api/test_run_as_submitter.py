@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gantree.api.client.client import Client
-from gantree.api.client.exec_session import attach
+from gantree.api.client.exec_session import open_exec_session
 from gantree.executors.unix_users import unix_user
 from gantree.model.errors import BadInput, Forbidden, NotFound
 from support.daemon import Daemon
@@ -251,7 +251,7 @@ def null() -> Iterator[None]:
 
 def attached(client: Client, job: str, wish: dict[str, Any], typed: bytes = b"") -> tuple[str, int]:
     """What a command says and its status."""
-    line, said = attach(client.target, job, wish), b""
+    line, said = open_exec_session(client.target, job, wish), b""
     line.send(b"i", typed)
     line.send(b"e")
     for letter, payload in line.receive():

@@ -231,7 +231,7 @@ def test_over_tls_no_cookie_counts_that_somebody_else_could_have_set(
         front.access_file.write_text(
             text.replace("oidc: {", 'oidc: {url: "https://gantree.test", ')
         )
-        front.file.look()
+        front.file.reload()
         planted = front.ask(
             "", "GET", "/v1/session", headers={"cookie": f"gantree_session={secret}"}
         )
@@ -245,7 +245,7 @@ def test_over_tls_no_cookie_counts_that_somebody_else_could_have_set(
         assert (planted.status, "not one that this browser began" in planted.text) == (401, True)
     finally:
         front.access_file.write_text(text)
-        front.file.look()
+        front.file.reload()
 
 
 @pytest.mark.parametrize(
@@ -306,14 +306,14 @@ def test_a_provider_that_does_not_answer_holds_up_nobody_else(
     text = front.access_file.read_text()
     try:
         front.access_file.write_text(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:9", text))
-        front.file.look()
+        front.file.reload()
         assert asks(front, "a.b.c").status == 401
         with Provider() as elsewhere:
             assert asks(front, elsewhere.token()).status == 503
         assert front.ask("bob", "GET", "/v1/session").status == 200
     finally:
         front.access_file.write_text(text)
-        front.file.look()
+        front.file.reload()
 
 
 def test_a_unix_user_that_two_go_by_is_neither() -> None:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 from fastapi import routing
 
-from gantree.api.access.rate_limits import Rates
-from gantree.api.http.request_guard import MOST_BYTES
+from gantree.api.access.rate_limits import RateLimits
+from gantree.api.http.security_middleware import MOST_BYTES
 from gantree.api.server.app import build_app
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster
@@ -144,7 +144,7 @@ def test_a_submission_that_goes_both_ways_counts_as_one_request(
 ) -> None:
     state = fronts[0].app.state
     access = state.access
-    state.access = replace(access, rates=Rates(1e-9, 3))
+    state.access = replace(access, rates=RateLimits(1e-9, 3))
     try:
         told = [ask(fronts[0], Case("no job", {}), {}).status for _ in range(4)]
     finally:

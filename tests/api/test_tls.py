@@ -16,7 +16,7 @@ import pytest
 
 from gantree.api.client import exec_session
 from gantree.api.client.client import Client
-from gantree.api.client.exec_session import attach
+from gantree.api.client.exec_session import open_exec_session
 from gantree.api.server.listeners import listen_of
 from gantree.model.errors import BadInput, Unauthenticated, Unreachable
 from support.certificates import certificate
@@ -100,7 +100,7 @@ def test_whoever_does_not_trust_the_certificate_sends_no_token(daemon: Daemon) -
     with pytest.raises(Unreachable, match="SSL_CERT_FILE"):
         elsewhere.health()
     with pytest.raises(Unreachable, match="SSL_CERT_FILE"):
-        attach(elsewhere.target, "notebook", {"command": ["true"]})
+        open_exec_session(elsewhere.target, "notebook", {"command": ["true"]})
 
 
 def test_whoever_trusts_it_is_answered_with_the_prefix_and_without(
@@ -172,12 +172,14 @@ def test_a_cookie_is_for_tls_and_for_the_prefix_alone(daemon: Daemon, home: Path
 def test_a_command_and_its_input_go_over_tls(daemon: Daemon, home: Path, client: Client) -> None:
     known = {**os.environ, "GANTREE_SERVER": client.target.url, "GANTREE_TOKEN": token(daemon)}
     done = subprocess.run(
-        [sys.executable, "-m", "gantree.cli", "attach", "notebook", "--", "sh", "-c", "cat; exit 7"],
+        [sys.executable, "-m", "gantree.cli", "open_exec_session", "notebook", "--", "sh", "-c", "cat; exit 7"],
         env=known, input=b"typed\n" * 50_000, capture_output=True, check=False,
     )  # fmt: skip
     assert (done.stdout, done.stderr, done.returncode) == (b"typed\n" * 50_000, b"", 7)
     with pytest.raises(Unauthenticated):
-        attach(Client(client.target.url, "nonsense").target, "notebook", {"command": ["true"]})
+        open_exec_session(
+            Client(client.target.url, "nonsense").target, "notebook", {"command": ["true"]}
+        )
 
 
 def test_whoever_attaches_gives_up_on_one_who_says_nothing_over_tls(
@@ -195,7 +197,7 @@ def test_whoever_attaches_gives_up_on_one_who_says_nothing_over_tls(
 
         def told() -> None:
             try:
-                attach(Client(url, "any").target, "notebook", {"command": ["true"]})
+                open_exec_session(Client(url, "any").target, "notebook", {"command": ["true"]})
             except Unreachable as error:
                 kept.put(str(error))
 

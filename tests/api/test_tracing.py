@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from gantree.api.access.access import Access, Door
+from gantree.api.access.access import Access, Transport
 from gantree.api.backend import Backend
 from gantree.api.observability import tracing_setup
 from gantree.api.server.app import build_app
@@ -45,7 +45,7 @@ async def hand_in(place: Path, exporter: InMemorySpanExporter) -> None:
     app = build_app(Backend(loop, controller, 0.0), Access())
 
     async def by_socket(scope: dict[str, object], receive: object, send: object) -> None:
-        scope["state"] = {"door": Door("socket", 0)}
+        scope["state"] = {"door": Transport("socket", 0)}
         await app(scope, receive, send)  # type: ignore[arg-type]  # what httpx hands on is ASGI's
 
     transport = httpx.ASGITransport(app=by_socket)  # type: ignore[arg-type]  # the same

@@ -17,7 +17,7 @@ import pytest
 from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.client.client import Client
 from gantree.api.views.usage_view import HOUR_S, usage
-from gantree.control.requests.read_view import Moment, Reading
+from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.core.ledger.usage import DAY_S
 from gantree.model.access import grant_of
 from gantree.model.errors import BadFields
@@ -113,7 +113,7 @@ def test_what_is_no_moment_is_refused(daemon: Daemon) -> None:
     assert daemon.client.usage(since=0, until=0)["rows"] == []
 
 
-def reading() -> Reading:
+def reading() -> ReadView:
     """Two users in a queue and one below it, a day and a bit, of whom one waits."""
     stage = Stage(cluster(leaves=1, nodes=2))
     stage.now = DAY_S - HOUR_S
@@ -121,7 +121,7 @@ def reading() -> Reading:
         stage.submit(replace(job(name, gpus=8), user=user, queue=queue))
     stage.now += 2 * HOUR_S
     ledger = stage.scheduler.ledger
-    return Reading(ledger, None, Moment(1, stage.now), lambda policy: stage.scheduler)  # type: ignore[arg-type]  # nothing here asks a journal
+    return ReadView(ledger, None, ReadPoint(1, stage.now), lambda policy: stage.scheduler)  # type: ignore[arg-type]  # nothing here asks a journal
 
 
 @pytest.mark.parametrize(

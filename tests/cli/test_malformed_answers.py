@@ -19,7 +19,7 @@ import pytest
 
 from gantree.api.client.client import Client
 from gantree.api.client.requests import Request
-from gantree.api.server.response_check import PROMISES
+from gantree.api.server.response_check import RESPONSE_MODELS
 from support.daemon import Daemon
 
 Gantree = Callable[..., Any]
@@ -156,7 +156,7 @@ def test_what_answers_are_held_against_is_what_the_openapi_says(mimic: Mimic) ->
         for path, operations in told["paths"].items()
         for method, operation in operations.items()
     }
-    held = {WORD.sub("{}", route): model.__name__ for route, model in PROMISES.items()}
+    held = {WORD.sub("{}", route): model.__name__ for route, model in RESPONSE_MODELS.items()}
     assert {route: told_of[route] for route in held} == held
     asked = {
         route for route, model in told_of.items() if model and route.split()[1] not in OTHER_ROUTES

@@ -15,15 +15,15 @@ import uvloop
 
 from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.backend import Backend
-from gantree.api.server.standby_reads import Standing
+from gantree.api.server.standby_reads import StandbyBackend
 from gantree.api.views import queries
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
 from gantree.control.readers import server, supervisor
-from gantree.control.readers.frames import Follow, Where
+from gantree.control.readers.frames import FollowJournal, QueryMode
 from gantree.control.readers.host import ReaderHost, fork_host
-from gantree.control.readers.supervisor import Readers
-from gantree.control.requests.read_view import Moment, Reading
+from gantree.control.readers.supervisor import ReaderSupervisor
+from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.core.scheduler import Scheduler
 from gantree.journal.sqlite import SqliteJournal, SqliteReader
 from gantree.model.errors import BadFields, GantreeError, NotLeading, Problem
@@ -34,57 +34,61 @@ from support.random_lives import site
 from support.recording import RecordingCluster
 
 ANYBODY = Caller("op", EVERYTHING, "socket")
-NOTHING_YET = Moment(0, 0.0)
+NOTHING_YET = ReadPoint(0, 0.0)
 Said = dict[str, Any]
 
 
-def seq_of(reading: Reading) -> int:
-    return reading.at.seq
+def seq_of(view: ReadView) -> int:
+    return view.at.seq
 
 
-def process_of(reading: Reading) -> int:
+def process_of(view: ReadView) -> int:
     return os.getpid()
 
 
-def sleep(reading: Reading, seconds: float, at: str = "") -> list[float]:
+def sleep(view: ReadView, seconds: float, at: str = "") -> list[float]:
     began = time.monotonic()
     time.sleep(seconds)
     return [began, time.monotonic()]
 
 
-def wrong(reading: Reading, how: str) -> object:
+def wrong(view: ReadView, how: str) -> object:
     if how == "job":
-        return reading.resolve("x")
+        return view.resolve("x")
     if how == "fields":
         raise BadFields([Problem("f", None, "a", "1", "2")])
     return 1 / 0
 
 
-def die(reading: Reading) -> None:
+def die(view: ReadView) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def spoil(reading: Reading) -> str:
-    reading.ledger.policies.append(PolicyAdopted(at=0.0, number=9, text="", source="", by=""))
-    return f"{len(reading.ledger.policies)} policy"
+def spoil(view: ReadView) -> str:
+    view.ledger.policies.append(PolicyAdopted(at=0.0, number=9, text="", source="", by=""))
+    return f"{len(view.ledger.policies)} policy"
 
 
-def policies(reading: Reading) -> str:
-    return f"{len(reading.ledger.policies)} policies"
+def policies(view: ReadView) -> str:
+    return f"{len(view.ledger.policies)} policies"
 
 
-def started(host: ReaderHost, state: Path) -> Readers:
+def started(host: ReaderHost, state: Path) -> ReaderSupervisor:
     """Readers of the journal of a directory."""
-    of_it = Readers(host, Follow(partial(SqliteReader, state), Policy()))
+    of_it = ReaderSupervisor(host, FollowJournal(partial(SqliteReader, state), Policy()))
     of_it.start()
     return of_it
 
 
 async def told(
-    asked: Readers, function: Any, *arguments: Any, where: Where = Where.HERE, asker: str = ""
+    asked: ReaderSupervisor,
+    function: Any,
+    *arguments: Any,
+    mode: QueryMode = QueryMode.INLINE,
+    asker: str = "",
 ) -> Any:
     """The answer, or the error in words."""
-    answer = asked.ask(NOTHING_YET, function, *arguments, where=where, asker=asker)
+    answer = asked.query(NOTHING_YET, function, *arguments, mode=mode, asker=asker)
     found = await in_words(answer)
     return found if isinstance(found, str) else found.value
 
@@ -107,24 +111,24 @@ def turn(journal: SqliteJournal, epoch: int, scheduler: Scheduler) -> int:
     return journal.last_fact()
 
 
-async def usual(said: Said, asked: Readers, journal: SqliteJournal) -> None:
+async def usual(said: Said, asked: ReaderSupervisor, journal: SqliteJournal) -> None:
     epoch, scheduler = journal.lead("test", 60.0), Scheduler(Policy())
     assert epoch is not None
     last = turn(journal, epoch, scheduler)
-    short = await asked.ask(Moment(last, 0.0), seq_of, where=Where.HERE)
+    short = await asked.query(ReadPoint(last, 0.0), seq_of, mode=QueryMode.INLINE)
     last = turn(journal, epoch, scheduler)
-    long = await asked.ask(Moment(last, 0.0), seq_of, where=Where.APART)
+    long = await asked.query(ReadPoint(last, 0.0), seq_of, mode=QueryMode.FORKED)
     said["after a fact"] = [short.value == last - 1, long.value == last]
     said["not found"] = await told(asked, wrong, "job")
-    said["fields"] = await told(asked, wrong, "fields", where=Where.APART)
+    said["fields"] = await told(asked, wrong, "fields", mode=QueryMode.FORKED)
     said["bug"] = await told(asked, wrong, "so")
     said["spoilt apart"] = [
-        await told(asked, spoil, where=Where.APART),
+        await told(asked, spoil, mode=QueryMode.FORKED),
         await told(asked, policies),
     ]
 
 
-def work(reading: Reading, seconds: float) -> int:
+def work(view: ReadView, seconds: float) -> int:
     """Takes so long of a processor; the process."""
     until = time.thread_time() + seconds
     while time.thread_time() < until:
@@ -132,26 +136,26 @@ def work(reading: Reading, seconds: float) -> int:
     return os.getpid()
 
 
-def break_off(reading: Reading) -> None:
-    spoil(reading)
+def break_off(view: ReadView) -> None:
+    spoil(view)
     raise ZeroDivisionError
 
 
-async def by_pace(said: Said, asked: Readers) -> None:
+async def by_pace(said: Said, asked: ReaderSupervisor) -> None:
     here = await told(asked, process_of)
 
     async def ask(seconds: float) -> bool:
-        return bool(await told(asked, work, seconds, where=Where.BY_PACE) == here)
+        return bool(await told(asked, work, seconds, mode=QueryMode.ADAPTIVE) == here)
 
     quick = [await ask(0.0), await ask(0.0)]
     after_a_long_one = [await ask(0.04), await ask(0.0)]
-    for _ in range(server.LOOKED_BACK):
+    for _ in range(server.DURATIONS_KEPT):
         await ask(0.0)
     said["here by its pace"] = [quick, after_a_long_one, [await ask(0.0)]]
-    said["broken off"] = await told(asked, break_off, where=Where.BY_PACE)
+    said["broken off"] = await told(asked, break_off, mode=QueryMode.ADAPTIVE)
     said["after one that broke off"] = [await told(asked, policies), await told(asked, process_of)]
     said["after one that broke off"][1] = said["after one that broke off"][1] == here
-    said["deadly by its pace"] = await told(asked, die, where=Where.BY_PACE)
+    said["deadly by its pace"] = await told(asked, die, mode=QueryMode.ADAPTIVE)
 
 
 async def routed(said: Said, host: ReaderHost, state: Path) -> None:
@@ -165,37 +169,39 @@ async def routed(said: Said, host: ReaderHost, state: Path) -> None:
     asked = started(host, state)
     here = await told(asked, process_of)
     stop = asyncio.Event()
-    standing = Standing(asked, state, stop, lambda: NotLeading("a test"))
+    standing = StandbyBackend(asked, state, stop, lambda: NotLeading("a test"))
     found = []
     for way in (Backend(loop, controller, 0.0, asked), standing):
-        quick = await in_words(way.find_out(work, 0.0, asker="a"))
-        apart = await in_words(way.work_out(work, 0.0, asker="a"))
+        quick = await in_words(way.read_adaptive(work, 0.0, asker="a"))
+        apart = await in_words(way.read_forked(work, 0.0, asker="a"))
         found.append([each == here for each in (await way.read(process_of), quick, apart)])
-    await in_words(standing.find_out(work, 0.04, asker="a"))
-    found.append([await in_words(standing.find_out(work, 0.0, asker="a")) == here])
+    await in_words(standing.read_adaptive(work, 0.04, asker="a"))
+    found.append([await in_words(standing.read_adaptive(work, 0.0, asker="a")) == here])
     said["where the routes ask"] = found
     asked.close()
     await loop.call(controller.close)
     loop.close()
 
 
-async def slow(said: Said, asked: Readers) -> None:
-    long = asyncio.create_task(told(asked, sleep, 30.0, where=Where.APART))
+async def slow(said: Said, asked: ReaderSupervisor) -> None:
+    long = asyncio.create_task(told(asked, sleep, 30.0, mode=QueryMode.FORKED))
     await asyncio.sleep(0.1)
     answered = [isinstance(await told(asked, seq_of), int) for _ in range(20)]
     said["short ones meanwhile"] = sum(answered) if not long.done() else "none: it was over"
     said["long"] = await long
-    times = await asyncio.gather(*(told(asked, sleep, 0.5, where=Where.APART) for _ in range(5)))
+    times = await asyncio.gather(
+        *(told(asked, sleep, 0.5, mode=QueryMode.FORKED) for _ in range(5))
+    )
     said["most at once"] = max(
         sum(began <= moment < ended for began, ended in times) for moment, _ in times
     )
 
 
-async def greedy(said: Said, asked: Readers) -> None:
+async def greedy(said: Said, asked: ReaderSupervisor) -> None:
     """One asks for much, and another one then for little."""
     whose = ["greedy"] * 5 + ["modest"]
     spans = await asyncio.gather(
-        *(told(asked, sleep, 0.5, where=Where.APART, asker=each) for each in whose)
+        *(told(asked, sleep, 0.5, mode=QueryMode.FORKED, asker=each) for each in whose)
     )
     begins = [began for began, _ in spans]
     said["begun before the modest one"] = sum(each < begins[-1] for each in begins)
@@ -204,21 +210,21 @@ async def greedy(said: Said, asked: Readers) -> None:
         str(each)[:40]
         for each in await asyncio.gather(
             *(
-                told(asked, sleep, 0.1, where=Where.APART, asker=each)
+                told(asked, sleep, 0.1, mode=QueryMode.FORKED, asker=each)
                 for each in ["one"] * 3 + ["b"]
             )
         )
         if isinstance(each, str)
     ]
     said["afterwards"] = isinstance(
-        await told(asked, sleep, 0.0, where=Where.APART, asker="one"), list
+        await told(asked, sleep, 0.0, mode=QueryMode.FORKED, asker="one"), list
     )
     supervisor.MOST_OF_ONE = was
 
 
-async def deadly(said: Said, asked: Readers) -> None:
+async def deadly(said: Said, asked: ReaderSupervisor) -> None:
     before = asked.pid
-    said["deadly apart"] = await told(asked, die, where=Where.APART)
+    said["deadly apart"] = await told(asked, die, mode=QueryMode.FORKED)
     said["reader after it"] = "the same" if await told(asked, process_of) == before else "another"
     said["deadly"] = await told(asked, die)
     after = await told(asked, process_of)
@@ -231,7 +237,7 @@ async def deadly(said: Said, asked: Readers) -> None:
     said["asked of a socket that is closed"] = await told_of_closed(asked)
 
 
-async def told_of_closed(asked: Readers) -> list[Any]:
+async def told_of_closed(asked: ReaderSupervisor) -> list[Any]:
     """What two questions bring that are asked between the end of a socket and the word of it."""
     running = asked._running
     assert running is not None
@@ -284,8 +290,8 @@ async def main(state: Path, hosts: list[ReaderHost]) -> None:
     await deadly(said, asked)
     await hopeless(said, hosts, state)
     busy = [
-        asyncio.create_task(told(asked, sleep, 1.5, where=where))
-        for where in (Where.APART, Where.HERE)
+        asyncio.create_task(told(asked, sleep, 1.5, mode=mode))
+        for mode in (QueryMode.FORKED, QueryMode.INLINE)
     ]
     await asyncio.sleep(0.1)
     said["processes"] = descendants(os.getpid())

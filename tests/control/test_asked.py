@@ -40,7 +40,7 @@ def run(controller: Controller, spec: Job) -> None:
     controller.submit([spec], "/", {})
     controller.step()
     event = GangStarted(id=f"{spec.name}/on", observed_at=0.0, job=spec.name, attempt=1)
-    controller.intake.append([event])
+    controller.inbox.append([event])
     controller.step()
     assert controller.ledger.jobs[spec.name].phase is Phase.RUNNING
 
@@ -51,7 +51,7 @@ def phase(controller: Controller, name: str) -> str:
 
 def end(controller: Controller, name: str) -> None:
     event = GangEnded(id=f"{name}/off", observed_at=0.0, job=name, attempt=1, exit_code=143)
-    controller.intake.append([event])
+    controller.inbox.append([event])
     controller.step()
 
 
@@ -174,4 +174,4 @@ def test_the_output_of_all_ranks_is_there_after_a_gang_was_made_smaller(
     controller.step()
     assert controller.ledger.jobs["a"].spec.processes == 1
     root = Caller("root", EVERYTHING, "socket")
-    assert queries.log_of(controller.reading(), root, "a") == ("a", 2, 1)
+    assert queries.log_of(controller.read_view(), root, "a") == ("a", 2, 1)

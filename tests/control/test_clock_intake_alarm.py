@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.control.clock import SteadyClock
-from gantree.control.engine.wake_timer import AGAIN_AFTER_S, Alarm
-from gantree.control.inbox import Intake
+from gantree.control.engine.wake_timer import AGAIN_AFTER_S, WakeTimer
+from gantree.control.inbox import InboxWriter
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError
 from gantree.model.events import Event, GangStartFailed
@@ -60,10 +60,10 @@ def test_observed_at_is_monotone_over_batches_and_restarts(
     number = 0
     for batch in batches:
         journal = SqliteJournal(place)
-        intake = Intake(journal, led(journal), lambda: None)
+        intake = InboxWriter(journal, led(journal), lambda: None)
         for at in batch:
             number += 1
-            intake.tell(tick(number, at))
+            intake.enqueue(tick(number, at))
         assert intake.flush() == bool(batch)
         entries = journal.read_inbox(0, 100)
         journal.close()
@@ -74,8 +74,8 @@ def test_observed_at_is_monotone_over_batches_and_restarts(
 
 def test_what_was_told_wakes_and_is_appended_once(tmp_path: Path) -> None:
     journal, woken = SqliteJournal(tmp_path), []
-    intake = Intake(journal, led(journal), lambda: woken.append(1))
-    intake.tell(tick(1))
+    intake = InboxWriter(journal, led(journal), lambda: woken.append(1))
+    intake.enqueue(tick(1))
     assert woken == [1]
     assert journal.read_inbox(0, 9) == ()
     assert intake.flush()
@@ -86,24 +86,24 @@ def test_what_was_told_wakes_and_is_appended_once(tmp_path: Path) -> None:
 
 def test_what_is_told_before_the_flush_wakes_once(tmp_path: Path) -> None:
     journal, woken = SqliteJournal(tmp_path), []
-    intake = Intake(journal, led(journal), lambda: woken.append(1))
+    intake = InboxWriter(journal, led(journal), lambda: woken.append(1))
     for number in range(3):
-        intake.tell(tick(number))
+        intake.enqueue(tick(number))
     assert woken == [1]
     assert intake.flush()
-    intake.tell(tick(3))
+    intake.enqueue(tick(3))
     assert woken == [1, 1]
     journal.close()
 
 
 def test_what_the_journal_did_not_take_is_kept(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path)
-    intake = Intake(journal, led(journal), lambda: None)
-    intake.tell(tick(1))
+    intake = InboxWriter(journal, led(journal), lambda: None)
+    intake.enqueue(tick(1))
     with journal.database.writing() as db:  # on the connection that transactions share
         pages = db.exec_driver_sql("PRAGMA page_count").scalar_one()
         db.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
-    intake.tell(replace(tick(2), id="x" * 50_000))
+    intake.enqueue(replace(tick(2), id="x" * 50_000))
     with pytest.raises(JournalError, match="full"):
         intake.flush()
     assert intake.flush(), "the limit was that connection's, which was given up"
@@ -124,7 +124,7 @@ class Unsure(SqliteJournal):
 
 def test_time_does_not_go_back_behind_an_event_that_may_have_been_committed(tmp_path: Path) -> None:
     journal = Unsure(tmp_path)
-    intake = Intake(journal, led(journal), lambda: None)
+    intake = InboxWriter(journal, led(journal), lambda: None)
     intake.append([tick(1, 10.0)])
     journal.is_unsure = True
     with pytest.raises(JournalError):
@@ -138,25 +138,25 @@ def test_time_does_not_go_back_behind_an_event_that_may_have_been_committed(tmp_
 
 def test_what_was_told_and_committed_unknown_to_us_is_there_once(tmp_path: Path) -> None:
     journal = Unsure(tmp_path)
-    intake = Intake(journal, led(journal), lambda: None)
-    intake.tell(tick(1, 10.0))
+    intake = InboxWriter(journal, led(journal), lambda: None)
+    intake.enqueue(tick(1, 10.0))
     journal.is_unsure = True
     with pytest.raises(JournalError):
         intake.flush()
-    assert intake.untaken == 1, "it may be in the journal, and is told again"
+    assert intake.unflushed == 1, "it may be in the journal, and is told again"
     journal.is_unsure = False
-    intake.tell(tick(2, 5.0))
+    intake.enqueue(tick(2, 5.0))
     assert intake.flush()
     assert [each.event.id for each in journal.read_inbox(0, 9)] == ["t1", "t2"]
-    assert intake.untaken == 0
+    assert intake.unflushed == 0
     journal.close()
 
 
 def test_a_reason_that_quotes_odd_bytes_is_made_readable(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path)
-    intake = Intake(journal, led(journal), lambda: None)
+    intake = InboxWriter(journal, led(journal), lambda: None)
     reason = "no file " + b"\xff".decode(errors="surrogateescape")
-    intake.tell(GangStartFailed(id="f", observed_at=1, job="a", attempt=1, reason=reason))
+    intake.enqueue(GangStartFailed(id="f", observed_at=1, job="a", attempt=1, reason=reason))
     intake.flush()
     event: Event = journal.read_inbox(0, 9)[0].event
     assert isinstance(event, GangStartFailed)
@@ -165,21 +165,21 @@ def test_a_reason_that_quotes_odd_bytes_is_made_readable(tmp_path: Path) -> None
 
 
 def test_the_alarm_rings_once_a_moment() -> None:
-    alarm = Alarm(epoch=3)
+    alarm = WakeTimer(epoch=3)
     assert alarm.seconds_left(None, 10.0) is None
-    assert alarm.ring(None, 10.0) is None
+    assert alarm.fire(None, 10.0) is None
     assert alarm.seconds_left(12.0, 10.0) == 2.0
-    assert alarm.ring(12.0, 10.0) is None
-    first = alarm.ring(12.0, 12.5)
+    assert alarm.fire(12.0, 10.0) is None
+    first = alarm.fire(12.0, 12.5)
     assert first is not None
     assert (first.id, first.observed_at) == ("time-passed/3/1", 12.5)
-    assert alarm.ring(12.0, 12.6) is None
-    second = alarm.ring(12.4, 12.6)
+    assert alarm.fire(12.0, 12.6) is None
+    second = alarm.fire(12.4, 12.6)
     assert second is not None
     assert second.id == "time-passed/3/2"
 
 
 def test_a_moment_that_stays_due_is_told_again_only_after_a_while() -> None:
-    alarm = Alarm(epoch=1)
-    rung = [at for at in range(30) if alarm.ring(0.0, 5.0 + at / 10 * AGAIN_AFTER_S) is not None]
+    alarm = WakeTimer(epoch=1)
+    rung = [at for at in range(30) if alarm.fire(0.0, 5.0 + at / 10 * AGAIN_AFTER_S) is not None]
     assert rung == [0, 10, 20]

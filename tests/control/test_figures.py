@@ -15,7 +15,7 @@ from gantree.control.metrics.figures import (
     QueueFigures,
     figures_of,
 )
-from gantree.control.metrics.gates import Gates
+from gantree.control.metrics.gates import GateCounts
 from gantree.core.explain.explain import gate_now, why
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.events import HoldRequested, NodeLost
@@ -170,8 +170,8 @@ def crowded() -> Stage:
 
 
 def test_gates_count_every_job_that_waits_once() -> None:
-    stage, gates = crowded(), Gates(SteadyTime())
-    gates.look(stage.scheduler.ledger, stage.now, at_most_s=1000)
+    stage, gates = crowded(), GateCounts(SteadyTime())
+    gates.update(stage.scheduler.ledger, stage.now, at_most_s=1000)
     ledger, by_hand = stage.scheduler.ledger, Counter[str]()
     for position in (each for line in ledger.waiting for each in ledger.waiting[line]):
         refused = why(ledger, position.job, stage.now).refused
@@ -182,10 +182,10 @@ def test_gates_count_every_job_that_waits_once() -> None:
 
 
 def test_gates_ask_no_longer_than_they_may_and_come_to_every_line() -> None:
-    stage, gates = crowded(), Gates(SteadyTime())
+    stage, gates = crowded(), GateCounts(SteadyTime())
     unasked = []
     for _ in range(3):
-        gates.look(stage.scheduler.ledger, stage.now, at_most_s=0)
+        gates.update(stage.scheduler.ledger, stage.now, at_most_s=0)
         unasked.append(gates.now["unasked"])
     assert unasked == sorted(unasked, reverse=True)
     assert unasked[0] > 0
@@ -194,12 +194,12 @@ def test_gates_ask_no_longer_than_they_may_and_come_to_every_line() -> None:
 
 
 def test_a_refusal_is_counted_when_a_job_comes_to_a_gate_and_not_while_it_stays() -> None:
-    stage, gates = crowded(), Gates(SteadyTime())
+    stage, gates = crowded(), GateCounts(SteadyTime())
     for _ in range(3):
-        gates.look(stage.scheduler.ledger, stage.now, at_most_s=1000)
+        gates.update(stage.scheduler.ledger, stage.now, at_most_s=1000)
     assert sum(gates.total.values()) == 8
     stage.submit(job("2-3", gpus=2))
-    gates.look(stage.scheduler.ledger, stage.now, at_most_s=1000)
+    gates.update(stage.scheduler.ledger, stage.now, at_most_s=1000)
     assert sum(gates.total.values()) == 9
 
 

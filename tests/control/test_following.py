@@ -11,7 +11,7 @@ from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.views import queries
 from gantree.control.garbage import set_all_apart
 from gantree.control.readers.follower import Follower
-from gantree.control.requests.read_view import Reading
+from gantree.control.requests.read_view import ReadView
 from gantree.control.snapshots import Snapshots
 from gantree.core.scheduler import Scheduler
 from gantree.journal.contract import RecordedFact
@@ -41,18 +41,18 @@ def reader(tmp_path: Path, journal: SqliteJournal) -> Iterator[SqliteReader]:
     opened.close()
 
 
-def answers(reading: Reading) -> Iterator[tuple[str, Any]]:
+def answers(view: ReadView) -> Iterator[tuple[str, Any]]:
     """What anybody could ask, with its answer."""
-    yield "queues", queries.queues(reading, ANYBODY)
-    yield "cluster", queries.cluster(reading, ANYBODY)
-    yield "nodes", queries.nodes(reading, ANYBODY)
-    waiting = [s.job for s in reading.ledger.jobs.values() if s.phase is Phase.PENDING][:2]
+    yield "queues", queries.queues(view, ANYBODY)
+    yield "cluster", queries.cluster(view, ANYBODY)
+    yield "nodes", queries.nodes(view, ANYBODY)
+    waiting = [s.job for s in view.ledger.jobs.values() if s.phase is Phase.PENDING][:2]
     changes = [(("topology.required", "leaf"),), (("priority", "serving"),)]
     asked: list[tuple[Any, ...]] = [
         (queries.what_if, ANYBODY, job, changes)
         for job in waiting[:1]  # as much as all else
     ]
-    for job in waiting + list(reading.ledger.jobs)[:1]:
+    for job in waiting + list(view.ledger.jobs)[:1]:
         asked += [
             (queries.explained, ANYBODY, job),
             (queries.start, ANYBODY, job),
@@ -61,7 +61,7 @@ def answers(reading: Reading) -> Iterator[tuple[str, Any]]:
     for question, *arguments in asked:
         told: Any
         try:
-            told = question(reading, *arguments)
+            told = question(view, *arguments)
         except GantreeError as error:
             told = f"{type(error).__name__}: {error}"
         yield f"{question.__name__} {arguments}", told
@@ -80,7 +80,7 @@ def test_a_follower_of_random_lives_has_the_ledger_and_the_answers_of_those_who_
         follower.catch_up()
         assert follower.seq == lives.scheduler.ledger.applied == journal.last_fact()
         assert differences(follower.ledger, lives.scheduler.ledger, any_order=True) == []
-        ours, theirs = answers(lives.reading()), answers(follower.reading(lives.now))
+        ours, theirs = answers(lives.read_view()), answers(follower.read_view(lives.now))
         for (name, told), (_, expected) in zip(theirs, ours, strict=True):
             assert told == expected, name
             asked += 1
@@ -102,24 +102,24 @@ def test_why_and_when_of_every_job_leave_the_ledger_as_one_that_nobody_asked(
             lives.step()
         asked.catch_up()
         beside.catch_up()
-        reading = asked.reading(lives.now)
-        first = [ask(reading, job) for job in reading.ledger.jobs for ask in (why_of, when_of)]
+        view = asked.read_view(lives.now)
+        first = [ask(view, job) for job in view.ledger.jobs for ask in (why_of, when_of)]
         assert differences(asked.ledger, beside.ledger, any_order=True) == []
-        again = beside.reading(lives.now)
+        again = beside.read_view(lives.now)
         assert [ask(again, job) for job in again.ledger.jobs for ask in (why_of, when_of)] == first
-        beside.begin_again()
+        beside.restart()
     beside.journal.close()
     lives.twins.append(("one that was asked", Scheduler.of(asked.ledger, asked.now)))
     for _ in range(6):
         lives.step()
 
 
-def why_of(reading: Reading, job: str) -> Any:
-    return queries.explained(reading, ANYBODY, job)
+def why_of(view: ReadView, job: str) -> Any:
+    return queries.explained(view, ANYBODY, job)
 
 
-def when_of(reading: Reading, job: str) -> Any:
-    return queries.start(reading, ANYBODY, job)
+def when_of(view: ReadView, job: str) -> Any:
+    return queries.start(view, ANYBODY, job)
 
 
 def test_a_follower_that_comes_late_begins_with_the_newest_snapshot(
@@ -170,5 +170,5 @@ def test_a_follower_that_begins_again_lets_the_collector_have_what_it_knew(
     gc.unfreeze()  # what tests/conftest.py set apart
     set_all_apart()
     assert gc.get_freeze_count() > 0
-    follower.begin_again()
+    follower.restart()
     assert gc.get_freeze_count() == 0

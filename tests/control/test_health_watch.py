@@ -31,7 +31,7 @@ class Watched:
             for node, signs in gpu_3.items()
         }
         ledger = self.stage.scheduler.ledger
-        events = self.watch.look(told, ledger, self.stage.now, 1)
+        events = self.watch.update(told, ledger, self.stage.now, 1)
         if events:
             self.stage.handle(events)
         return [(event.node, event.reason) for event in events]

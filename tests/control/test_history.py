@@ -8,8 +8,8 @@ import pytest
 from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.access.permissions import Need, job_for
 from gantree.control.engine import retention
-from gantree.control.engine.retention import History, Keep
-from gantree.control.requests.read_view import Moment, Reading
+from gantree.control.engine.retention import Retention, RetentionLimits
+from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.scheduler import Scheduler
@@ -55,7 +55,7 @@ def test_old_facts_go_in_pieces_and_no_faster(
 ) -> None:
     monkeypatch.setattr(retention, "PIECE", 5)
     journal, epoch = journal_of(tmp_path, turns=9)
-    kept = History(journal, epoch, Keep(history_s=2 * DAY))
+    kept = Retention(journal, epoch, RetentionLimits(history_s=2 * DAY))
     gone = []
     for second in (0.0, 0.5, 1.0, 2.0, 3.0, 4.0):
         kept.compact(9.5 * DAY + second)
@@ -69,7 +69,7 @@ def test_a_turn_that_is_larger_than_a_piece_goes_as_a_whole(
 ) -> None:
     monkeypatch.setattr(retention, "PIECE", 1)
     journal, epoch = journal_of(tmp_path, turns=3, facts_of_turn=6)
-    kept = History(journal, epoch, Keep(history_s=DAY))
+    kept = Retention(journal, epoch, RetentionLimits(history_s=DAY))
     for second in range(12):
         kept.compact(3.5 * DAY + second)
     assert journal.compacted_to() == 12
@@ -78,7 +78,7 @@ def test_a_turn_that_is_larger_than_a_piece_goes_as_a_whole(
 
 def test_history_is_kept_where_nobody_asked_for_less(tmp_path: Path) -> None:
     journal, epoch = journal_of(tmp_path, turns=3)
-    History(journal, epoch, Keep()).compact(1000 * DAY)
+    Retention(journal, epoch, RetentionLimits()).compact(1000 * DAY)
     assert journal.compacted_to() == 0
     journal.close()
 
@@ -91,13 +91,13 @@ def test_a_forgotten_job_is_history_and_one_that_never_was_is_not(tmp_path: Path
     journal, epoch = journal_of(tmp_path, turns=1)
     journal.append_inbox([handed_in("old", job("old")), handed_in("young", job("young"))], epoch)
     journal.commit_turn(2, (), (), epoch)
-    reading = Reading(Ledger(forgotten=1), journal, Moment(0, 0.0), Scheduler)
+    view = ReadView(Ledger(forgotten=1), journal, ReadPoint(0, 0.0), Scheduler)
     with pytest.raises(NotFound, match="old ended long ago and is history"):
-        reading.resolve("old")
+        view.resolve("old")
     with pytest.raises(Unreachable, match="young was taken, and is not decided about yet"):
-        reading.resolve("young")
+        view.resolve("young")
     with pytest.raises(NotFound, match="there is no job new"):
-        reading.resolve("new")
+        view.resolve("new")
     journal.close()
 
 
@@ -112,24 +112,24 @@ def test_a_job_that_was_taken_and_no_turn_has_come_to_is_neither_missing_nor_his
     journal.append_inbox(
         [JobSubmitted(id="new/submitted", observed_at=DAY, job="new", spec=hers)], epoch
     )
-    reading = Reading(Ledger(forgotten=forgotten), journal, Moment(0, 0.0), Scheduler)
+    view = ReadView(Ledger(forgotten=forgotten), journal, ReadPoint(0, 0.0), Scheduler)
     with pytest.raises(Unreachable, match="new was taken, and is not decided about yet: ask again"):
-        reading.resolve("new")
+        view.resolve("new")
     alice, bob = (Caller(name, (grant_of("user", "research"),), "tcp") for name in ("alice", "bob"))
     with pytest.raises(Unreachable, match="new was taken"):
-        job_for(reading, alice, "new", Need.SEE)
+        job_for(view, alice, "new", Need.SEE)
     with pytest.raises(NotFound, match="there is no job new"):
-        job_for(reading, bob, "new", Need.SEE)
+        job_for(view, bob, "new", Need.SEE)
     journal.close()
 
 
 def test_where_no_job_was_forgotten_one_in_the_inbox_is_not_decided_about(tmp_path: Path) -> None:
     journal, epoch = journal_of(tmp_path, turns=1)
     journal.append_inbox([handed_in("young", job("young"))], epoch)
-    reading = Reading(Ledger(), journal, Moment(0, 0.0), Scheduler)
+    view = ReadView(Ledger(), journal, ReadPoint(0, 0.0), Scheduler)
     for role, kind in (("viewer", Unreachable), ("user", NotFound)):
         with pytest.raises(kind, match="young"):
-            job_for(reading, Caller("bob", (grant_of(role),), "tcp"), "young", Need.SEE)
+            job_for(view, Caller("bob", (grant_of(role),), "tcp"), "young", Need.SEE)
     journal.close()
 
 
@@ -137,10 +137,10 @@ def test_the_page_of_a_job_in_the_inbox_is_none_of_history(tmp_path: Path) -> No
     journal, epoch = journal_of(tmp_path, turns=1)
     journal.append_inbox([handed_in("old", job("old")), handed_in("young", job("young"))], epoch)
     journal.commit_turn(2, (), (), epoch)
-    reading = Reading(Ledger(forgotten=1), journal, Moment(0, 0.0), Scheduler)
+    view = ReadView(Ledger(forgotten=1), journal, ReadPoint(0, 0.0), Scheduler)
     boss = Caller("boss", EVERYTHING, "tcp")
-    assert forgotten_of(reading, "young", boss) is None
-    assert forgotten_of(reading, "old", boss) is not None
+    assert forgotten_of(view, "young", boss) is None
+    assert forgotten_of(view, "old", boss) is not None
     journal.close()
 
 
@@ -151,11 +151,11 @@ def test_who_might_see_a_job_is_told_that_it_is_history_and_others_that_there_is
     hers = replace(job("old"), queue="research", user="alice")
     journal.append_inbox([handed_in("old", hers)], epoch)
     journal.commit_turn(2, (), (), epoch)
-    reading = Reading(Ledger(forgotten=1), journal, Moment(0, 0.0), Scheduler)
+    view = ReadView(Ledger(forgotten=1), journal, ReadPoint(0, 0.0), Scheduler)
     for name, told in (("alice", "old ended long ago and is history"), ("bob", "no job old")):
         caller = Caller(name, (grant_of("user", "research"),), "tcp")
         with pytest.raises(NotFound, match=told):
-            job_for(reading, caller, "old", Need.SEE)
+            job_for(view, caller, "old", Need.SEE)
     journal.close()
 
 
@@ -163,7 +163,7 @@ def test_jobs_are_to_be_forgotten_when_there_are_many_more_and_the_oldest_is_set
     tmp_path: Path,
 ) -> None:
     journal, epoch = journal_of(tmp_path, turns=1)
-    kept, ledger = History(journal, epoch, Keep(ended=100)), Ledger()
+    kept, ledger = Retention(journal, epoch, RetentionLimits(ended=100)), Ledger()
     for number in range(106):
         state = JobState(f"j{number}", job("j"), 0, number, 0, 0.0)
         state.phase, state.ended_at = Phase.SUCCEEDED, float(number)
@@ -175,7 +175,7 @@ def test_jobs_are_to_be_forgotten_when_there_are_many_more_and_the_oldest_is_set
     assert again is not None and again.id != first.id
     assert kept.due(ledger, 1002.0) is None, "nothing was forgotten: others come after all of them"
     assert kept.due(ledger, 1061.0) is not None
-    assert History(journal, epoch, Keep(ended=100)).due(ledger, 500.0) is None, (
+    assert Retention(journal, epoch, RetentionLimits(ended=100)).due(ledger, 500.0) is None, (
         "they ended just now"
     )
     del ledger.ended[105:]

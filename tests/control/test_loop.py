@@ -11,13 +11,13 @@ from starlette.requests import HTTPConnection
 from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.backend import Backend
 from gantree.api.streams import event_feed
-from gantree.api.streams.streaming import Lasting
+from gantree.api.streams.streaming import StreamAuthorization
 from gantree.control.engine import group_commit
 from gantree.control.engine.controller import Controller
-from gantree.control.engine.group_commit import Gathering
+from gantree.control.engine.group_commit import GroupCommit
 from gantree.control.engine.loop import POLL_S, Changes, Loop, wait_until_set
 from gantree.control.requests.submission_checks import Receipt
-from gantree.control.requests.submissions import HandIn
+from gantree.control.requests.submissions import JobSubmission
 from gantree.core.ledger.state import JobState
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import GantreeError, JournalError
@@ -88,7 +88,7 @@ def test_what_a_cluster_tells_from_another_thread_wakes_the_loop(tmp_path: Path)
         await loop.call(lambda: controller.submit([job("a")], None, {}))
         await phase(loop, controller, "a", Phase.STARTING)
         now = controller.clock()
-        tell = controller.intake.tell
+        tell = controller.inbox.enqueue
         started = GangStarted(id="s", observed_at=now, job="a", attempt=1)
         ended = GangEnded(id="e", observed_at=now, job="a", attempt=1, exit_code=0)
         await asyncio.to_thread(tell, started)
@@ -104,7 +104,7 @@ def test_time_alone_ends_a_job_at_its_limit(tmp_path: Path) -> None:
         await loop.call(lambda: controller.submit([job("a", time_limit_s=0.2)], None, {}))
         await phase(loop, controller, "a", Phase.STARTING)
         started = GangStarted(id="s", observed_at=controller.clock(), job="a", attempt=1)
-        controller.intake.tell(started)
+        controller.inbox.enqueue(started)
         state = await phase(loop, controller, "a", Phase.STOPPING)
         assert state.running_at is not None
         assert state.stop_decided_at is not None
@@ -151,8 +151,8 @@ def test_a_bug_in_the_step_of_a_submission_ends_the_loop_and_the_jobs_are_durabl
     receipts: list[Receipt] = []
 
     async def scene(loop: Loop, controller: Controller) -> None:
-        controller.turns.run = one_bug(controller)  # type: ignore[method-assign]  # see there
-        receipts.append(await Gathering(loop, controller).submit(HandIn([job("a")])))
+        controller.turn_runner.run = one_bug(controller)  # type: ignore[method-assign]  # see there
+        receipts.append(await GroupCommit(loop, controller).submit(JobSubmission([job("a")])))
         await asyncio.sleep(3 * POLL_S)
 
     with pytest.raises(AssertionError, match="a bug"):
@@ -167,7 +167,7 @@ def test_a_bug_in_the_step_of_a_wish_is_told_to_its_caller_and_ends_the_loop(
     tmp_path: Path,
 ) -> None:
     async def scene(loop: Loop, controller: Controller) -> None:
-        controller.turns.run = one_bug(controller)  # type: ignore[method-assign]  # see there
+        controller.turn_runner.run = one_bug(controller)  # type: ignore[method-assign]  # see there
         with pytest.raises(AssertionError, match="a bug"):
             await loop.advance(controller, lambda: handed_in(controller))
         await asyncio.sleep(3 * POLL_S)
@@ -182,7 +182,7 @@ def handed_in(controller: Controller) -> None:
 
 def one_bug(controller: Controller) -> Callable[[], bool]:
     """What fails the first turn after job a was handed in, and no other."""
-    run = controller.turns.run
+    run = controller.turn_runner.run
     failed: list[int] = []
 
     def turn() -> bool:
@@ -198,11 +198,11 @@ def test_a_bug_in_what_is_checked_of_a_submission_is_told_to_its_callers_alone(
     tmp_path: Path,
 ) -> None:
     async def scene(loop: Loop, controller: Controller) -> None:
-        way_in = Gathering(loop, controller)
+        way_in = GroupCommit(loop, controller)
         with pytest.MonkeyPatch.context() as patch, pytest.raises(AssertionError, match="a bug"):
-            patch.setattr(controller, "take", no_receipt)
-            await way_in.submit(HandIn([job("a")]))
-        await way_in.submit(HandIn([job("b")]))
+            patch.setattr(controller, "submit_batch", no_receipt)
+            await way_in.submit(JobSubmission([job("a")]))
+        await way_in.submit(JobSubmission([job("b")]))
         await phase(loop, controller, "b", Phase.STARTING)
 
     play(tmp_path, scene)
@@ -216,15 +216,15 @@ def test_who_hands_in_is_told_before_the_turn_and_who_asks_then_is_answered_afte
     tmp_path: Path,
 ) -> None:
     async def scene(loop: Loop, controller: Controller) -> None:
-        told, run = threading.Event(), controller.turns.run
+        told, run = threading.Event(), controller.turn_runner.run
 
         def run_once_told() -> bool:
             if controller.journal.seen(["a/submitted"]):
                 assert told.wait(90), "the answer waits for the turn"
             return run()
 
-        controller.turns.run = run_once_told  # type: ignore[method-assign]  # waits
-        receipt = await Gathering(loop, controller).submit(HandIn([job("a")]))
+        controller.turn_runner.run = run_once_told  # type: ignore[method-assign]  # waits
+        receipt = await GroupCommit(loop, controller).submit(JobSubmission([job("a")]))
         asked = asyncio.create_task(loop.call(lambda: controller.ledger.jobs["a"].phase))
         told.set()
         assert receipt.jobs[0].job == "a"
@@ -240,9 +240,9 @@ def test_who_comes_while_others_are_written_down_goes_before_the_step_up_to_so_m
     order: list[list[str]] = []
 
     async def scene(loop: Loop, controller: Controller) -> None:
-        take, step, have_come = controller.take, controller.step, threading.Event()
+        take, step, have_come = controller.submit_batch, controller.step, threading.Event()
 
-        def noted_take(together: Sequence[HandIn]) -> list[Receipt | GantreeError]:
+        def noted_take(together: Sequence[JobSubmission]) -> list[Receipt | GantreeError]:
             order.append([each.name for handed in together for each in handed.jobs])
             assert have_come.wait(90)
             return take(together)
@@ -252,14 +252,14 @@ def test_who_comes_while_others_are_written_down_goes_before_the_step_up_to_so_m
                 order.append(["step"])
             return step()
 
-        monkeypatch.setattr(controller, "take", noted_take)
+        monkeypatch.setattr(controller, "submit_batch", noted_take)
         monkeypatch.setattr(controller, "step", noted_step)
-        way_in = Gathering(loop, controller)
-        handed_in = [asyncio.create_task(way_in.submit(HandIn([job("a")])))]
+        way_in = GroupCommit(loop, controller)
+        handed_in = [asyncio.create_task(way_in.submit(JobSubmission([job("a")])))]
         while not order:
             await asyncio.sleep(0.001)
         for name in "bc":
-            two = HandIn([job(f"{name}1"), job(f"{name}2")])
+            two = JobSubmission([job(f"{name}1"), job(f"{name}2")])
             handed_in.append(asyncio.create_task(way_in.submit(two)))
         await asyncio.sleep(0)
         have_come.set()
@@ -287,7 +287,7 @@ def test_listeners_go_on_hearing_where_the_journal_failed_for_a_moment(
         monkeypatch.setattr(event_feed, "HEARTBEAT_S", 0.1)
         feed = event_feed.EventFeed(Backend(loop, controller, 0.0))
         root = Caller("root", EVERYTHING, "socket")
-        held_by = Lasting(HTTPConnection({"type": "http", "headers": []}), root)
+        held_by = StreamAuthorization(HTTPConnection({"type": "http", "headers": []}), root)
         heard: list[bytes] = []
 
         async def listen() -> None:

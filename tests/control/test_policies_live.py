@@ -91,7 +91,7 @@ def submit(controller: Controller, *jobs: Job) -> None:
             started = GangStarted(
                 id=f"{each.name}/on", observed_at=controller.clock(), job=each.name, attempt=1
             )
-            controller.intake.tell(started)
+            controller.inbox.enqueue(started)
             assert isinstance(controller.cluster, RecordingCluster)
             controller.cluster.attempts[each.name, 1] = "running"
     controller.step()
@@ -204,7 +204,7 @@ def test_a_policy_that_suits_no_more_when_its_turn_comes_is_passed_over(
 ) -> None:
     with start(tmp_path, OPEN) as controller:
         wrong = PolicyText(TWO_QUEUES.replace("8", "80"), "p.yaml")
-        controller.intake.append([controller.policies.event(wrong, "", "late")])
+        controller.inbox.append([controller.policies.event(wrong, "", "late")])
         controller.step()
         assert len(versions(controller)) == 1
         assert "was not adopted" in caplog.text
@@ -217,7 +217,7 @@ def test_a_policy_that_breaks_the_switch_is_set_aside_and_the_old_one_rules_on(
 ) -> None:
     with start(tmp_path, OPEN) as controller:
         text = PolicyText(TWO_QUEUES, "p.yaml")
-        controller.intake.append([controller.policies.event(text, "", "late")])
+        controller.inbox.append([controller.policies.event(text, "", "late")])
         controller.submit([job("j")], None, {})
         with monkeypatch.context() as broken:
             broken.setattr("gantree.control.requests.policy_versions.check_fit", _break)
@@ -239,7 +239,7 @@ def test_a_policy_between_other_events_rules_what_comes_after_it(tmp_path: Path)
             for name in ("before", "after")
         )
         policy = controller.policies.event(PolicyText(TWO_QUEUES, "p.yaml"), "", "policy")
-        controller.intake.append([before, policy, after])
+        controller.inbox.append([before, policy, after])
         controller.step()
         assert controller.policy == read_policy(TWO_QUEUES, "p.yaml")
         assert "before" in controller.ledger.jobs
@@ -260,7 +260,7 @@ def test_a_trial_says_what_would_change_and_leaves_no_trace(tmp_path: Path) -> N
         time.now += 3600
         controller.step()
         facts = list(controller.journal.facts())
-        trial = tried(controller.reading(), PolicyText(ALL_FOR_B, "p.yaml"))
+        trial = tried(controller.read_view(), PolicyText(ALL_FOR_B, "p.yaml"))
         told = {each.rule: (each.before, each.after) for each in trial.rules}
         assert told["queues.b.guarantee.gpus"] == (8.0, 16.0)
         assert told["queues.a.guarantee.gpus"] == (8.0, None)
@@ -280,10 +280,10 @@ def test_who_would_start_and_whose_queue_would_be_gone_is_said(tmp_path: Path) -
     with start(tmp_path, limited) as controller:
         submit(controller, of_queue("a1", "a"))
         assert controller.ledger.jobs["a1"].phase == "pending"
-        trial = tried(controller.reading(), PolicyText(OPEN, "p"))
+        trial = tried(controller.read_view(), PolicyText(OPEN, "p"))
         assert trial.starts == ("a1",)
         other = PolicyText(limited.replace("name: a", "name: z"), "p")
-        trial = tried(controller.reading(), other)
+        trial = tried(controller.read_view(), other)
         assert trial.without_queue == {"a": ("a1",)}
 
 
@@ -291,7 +291,7 @@ def test_a_policy_that_waits_in_the_inbox_is_not_handed_in_again(tmp_path: Path)
     time = Time()
     with start(tmp_path, None, time) as controller:  # as one that was killed before its turn
         event = controller.policies.event(PolicyText(OPEN, "p.yaml"), "", "policy-submitted/before")
-        controller.intake.append([event])
+        controller.inbox.append([event])
     for _ in range(2):
         with start(tmp_path, OPEN, time) as controller:
             assert versions(controller) == [(1, OPEN, "")]

@@ -65,7 +65,7 @@ def run(controller: Controller, world: World, name: str) -> None:
     controller.step()
     world.runs[name, 1] = "running"
     now = controller.clock()
-    controller.intake.tell(GangStarted(id=f"{name}/1/on", observed_at=now, job=name, attempt=1))
+    controller.inbox.enqueue(GangStarted(id=f"{name}/1/on", observed_at=now, job=name, attempt=1))
     controller.step()
     assert controller.ledger.jobs[name].phase is Phase.RUNNING
 

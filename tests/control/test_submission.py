@@ -19,7 +19,7 @@ from gantree.control.requests.submission_checks import (
     overridden,
     with_predecessors,
 )
-from gantree.control.requests.submissions import HandIn, Key
+from gantree.control.requests.submissions import JobSubmission, Key
 from gantree.core.ledger.ledger import Ledger
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import BadInput, Conflict, NotFound
@@ -338,9 +338,9 @@ def test_what_cannot_be_written_down_is_refused_to_all_who_hand_it_in_under_one_
     controller: Controller,
 ) -> None:
     role = replace(job("a").roles[0], env=(("X", "\ud800"),))
-    unwritable = HandIn([replace(job("a"), roles=(role,))], key=Key("ada", "k", "digest"))
-    good = HandIn([job("b")], key=Key("ada", "other", "digest"))
-    first, second, third = controller.take([unwritable, unwritable, good])
+    unwritable = JobSubmission([replace(job("a"), roles=(role,))], key=Key("ada", "k", "digest"))
+    good = JobSubmission([job("b")], key=Key("ada", "other", "digest"))
+    first, second, third = controller.submit_batch([unwritable, unwritable, good])
     assert isinstance(first, BadInput) and isinstance(second, BadInput)
     assert isinstance(third, Receipt)
     controller.step()

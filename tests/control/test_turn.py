@@ -174,8 +174,8 @@ def test_a_gang_that_ends_makes_room_for_the_next(journal: SqliteJournal) -> Non
     controller.submit([job("a", members=2, gpus=8), job("b", members=2, gpus=8)], None, {})
     controller.step()
     now = controller.clock()
-    controller.intake.tell(GangStarted(id="a/1/started", observed_at=now, job="a", attempt=1))
-    controller.intake.tell(
+    controller.inbox.enqueue(GangStarted(id="a/1/started", observed_at=now, job="a", attempt=1))
+    controller.inbox.enqueue(
         GangEnded(id="a/1/ended", observed_at=now, job="a", attempt=1, exit_code=0)
     )
     controller.step()
@@ -238,7 +238,7 @@ def test_a_job_can_be_cancelled_again_where_its_first_cancel_was_set_aside(
     controller.submit([job("a")], None, {})
     controller.step()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(controller.turns.scheduler, "handle", broken)
+        patch.setattr(controller.turn_runner.scheduler, "handle", broken)
         controller.cancel("a")
         controller.step()
     assert len(journal.all_set_aside()) == 1

@@ -12,9 +12,9 @@ from structlog.contextvars import get_contextvars
 
 from gantree.control.engine.controller import Controller
 from gantree.control.metrics.metrics import SLIPS, Metrics, slip_cause
-from gantree.control.metrics.observer import FRESH_S, Observer
+from gantree.control.metrics.sampler import FRESH_S, LedgerSampler
 from gantree.control.tracing import CAUSES_KEPT, Causes
-from gantree.control.turn_watch import causes_of
+from gantree.control.turn_telemetry import causes_of
 from gantree.journal.contract import InboxEntry
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError
@@ -122,7 +122,7 @@ def test_lines_of_an_order_carry_job_attempt_cause_turn_and_epoch(
     controller.submit([job("a")], None, {})
     controller.step()
     first = controller.journal.turns()
-    controller.intake.tell(GangStarted(id="a/1/started", observed_at=0.0, job="a", attempt=1))
+    controller.inbox.enqueue(GangStarted(id="a/1/started", observed_at=0.0, job="a", attempt=1))
     controller.step()
     controller.cancel("a")
     controller.step()
@@ -149,7 +149,7 @@ def test_an_order_that_another_job_brought_about_names_that_as_its_cause(
     controller.step()
     started = {"b/1/start"}
     assert not started & seen.keys()
-    controller.intake.tell(
+    controller.inbox.enqueue(
         GangEnded(id="a/1/ended", observed_at=0.0, job="a", attempt=1, exit_code=0)
     )
     controller.step()
@@ -178,12 +178,12 @@ def test_a_failing_batch_says_its_cause_and_counts_what_was_set_aside(
 
     logger = logging.getLogger("gantree.control.turn")
     monkeypatch.setattr(logger, "handlers", [*logger.handlers, Keep()])
-    controller.intake.append([TimePassed(id="poison", observed_at=controller.clock())])
+    controller.inbox.append([TimePassed(id="poison", observed_at=controller.clock())])
 
     def broken(events: object) -> None:
         raise AssertionError("broken")
 
-    monkeypatch.setattr(controller.turns.scheduler, "handle", broken)
+    monkeypatch.setattr(controller.turn_runner.scheduler, "handle", broken)
     controller.step()
     assert causes == ["poison", "poison"]
     assert value(controller.metrics, "gantree_events_set_aside_total") == 1
@@ -253,10 +253,10 @@ def test_every_reason_that_the_core_gives_has_its_cause(reason: str, cause: str)
 
 def test_figures_are_taken_at_most_every_few_seconds(controller: Controller) -> None:
     now, walks = [100.0], []
-    observer = Observer(controller.metrics, controller.epoch, lambda: now[0])
+    sampler = LedgerSampler(controller.metrics, controller.epoch, lambda: now[0])
 
     def look() -> None:
-        observer.look(controller.ledger, controller.journal, 0, now[0])
+        sampler.sample(controller.ledger, controller.journal, 0, now[0])
         walks.append(value(controller.metrics, "gantree_figures_timestamp_seconds"))
 
     look()
@@ -268,8 +268,8 @@ def test_figures_are_taken_at_most_every_few_seconds(controller: Controller) -> 
 
 
 def test_the_backlog_and_the_epoch_are_told(controller: Controller) -> None:
-    controller.intake.append([TimePassed(id="t", observed_at=controller.clock())])
-    controller.look()
+    controller.inbox.append([TimePassed(id="t", observed_at=controller.clock())])
+    controller.sample_metrics()
     assert value(controller.metrics, "gantree_inbox_backlog_events") == 1
     assert value(controller.metrics, "gantree_epoch") == controller.epoch
     assert value(controller.metrics, "gantree_gpus", use="free") == 16

@@ -13,7 +13,7 @@ import pytest
 from gantree.control.engine.controller import Controller
 from gantree.control.readers import standby_fold
 from gantree.control.readers.follower import Follower
-from gantree.control.readers.standby_fold import Warm
+from gantree.control.readers.standby_fold import StandbyFold
 from gantree.control.requests.policy_text import PolicyText
 from gantree.control.snapshots import Snapshots
 from gantree.core.ledger.ledger import Ledger
@@ -162,7 +162,7 @@ def with_jobs(journal: SqliteJournal) -> Controller:
     leading.adopt_policy(PolicyText("preset: fair\n", "p.yaml"))
     leading.submit([job("a", gpus=8)], None, {})
     leading.step()
-    Snapshots(journal, leading.epoch, every_facts=1).close(leading.turns.known)
+    Snapshots(journal, leading.epoch, every_facts=1).close(leading.turn_runner.known)
     leading.submit([job("b", gpus=8)], None, {})
     leading.step()
     return leading
@@ -249,32 +249,32 @@ def test_what_was_read_ahead_under_another_policy_than_the_one_that_rules_is_not
 
 
 @pytest.fixture
-def warm(tmp_path: Path, journal: SqliteJournal) -> Iterator[Warm]:
-    made = Warm(lambda: SqliteReader(tmp_path / "state"), Policy())
+def warm(tmp_path: Path, journal: SqliteJournal) -> Iterator[StandbyFold]:
+    made = StandbyFold(lambda: SqliteReader(tmp_path / "state"), Policy())
     yield made
     made.close()
 
 
-def test_it_keeps_up_and_is_handed_over_once(journal: SqliteJournal, warm: Warm) -> None:
-    assert (warm.is_ready, warm.take()) == (False, None)
+def test_it_keeps_up_and_is_handed_over_once(journal: SqliteJournal, warm: StandbyFold) -> None:
+    assert (warm.is_ready, warm.hand_over()) == (False, None)
     leading = with_jobs(journal)
     warm.start()
     warm.start()
     until(lambda: warm.is_ready)
     leading.submit([job("c", gpus=8)], None, {})
     leading.step()
-    first = warm.take()
+    first = warm.hand_over()
     assert first is not None
     assert first.handed_over(journal).ledger.jobs.keys() == leading.ledger.jobs.keys()
-    assert (warm.is_ready, warm.take()) == (False, None)
+    assert (warm.is_ready, warm.hand_over()) == (False, None)
     warm.start()
     until(lambda: warm.is_ready)
-    second = warm.take()
+    second = warm.hand_over()
     assert second is not None and second is not first
 
 
 def test_it_reads_on_while_it_stands_by(
-    journal: SqliteJournal, warm: Warm, monkeypatch: pytest.MonkeyPatch
+    journal: SqliteJournal, warm: StandbyFold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(standby_fold, "FOLLOW_EVERY_S", 0.01)
     leading = with_jobs(journal)
@@ -309,7 +309,7 @@ def test_a_journal_that_cannot_be_read_is_tried_again_and_said_once(
         return SqliteReader(tmp_path / "state")
 
     with_jobs(journal)
-    warm = Warm(opened, Policy())
+    warm = StandbyFold(opened, Policy())
     warm.start()
     until(lambda: warm.is_ready)
     warm.close()
@@ -318,7 +318,7 @@ def test_a_journal_that_cannot_be_read_is_tried_again_and_said_once(
 
 def test_after_a_bug_nothing_is_handed_over_and_that_is_said(
     journal: SqliteJournal,
-    warm: Warm,
+    warm: StandbyFold,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -332,7 +332,7 @@ def test_after_a_bug_nothing_is_handed_over_and_that_is_said(
 
     monkeypatch.setattr(Follower, "catch_up", broken)
     until(lambda: not warm.is_ready)
-    assert warm.take() is None
+    assert warm.hand_over() is None
     assert "bug in what is read ahead" in caplog.text
 
 
@@ -346,9 +346,9 @@ def test_whoever_is_to_lead_does_not_wait_for_ever(
         until(lambda: not waiting)
         raise JournalError("too late")
 
-    warm = Warm(opened, Policy())
+    warm = StandbyFold(opened, Policy())
     with caplog.at_level(logging.ERROR):
         warm.start()
-        assert warm.take() is None
+        assert warm.hand_over() is None
     assert "is not there after 0.05 s" in caplog.text
     waiting.clear()

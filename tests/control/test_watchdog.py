@@ -32,7 +32,7 @@ class Engine:
         for _ in range(seconds):
             self.now_s += LOOK_EVERY_S
             self.used_s += computing
-            self.pulse.look()
+            self.pulse.silence_s()
         return self.pulse.counted_s
 
 
@@ -64,7 +64,7 @@ def test_who_recovers_may_wait_as_long_as_compute() -> None:
 def test_whoever_was_stopped_as_a_whole_was_not_silent() -> None:
     engine = Engine()
     engine.now_s += 3600
-    assert engine.pulse.look() == 2 * LOOK_EVERY_S
+    assert engine.pulse.silence_s() == 2 * LOOK_EVERY_S
 
 
 def test_nothing_is_expected_once_the_loop_stops_but_the_end_of_what_is_being_done() -> None:
@@ -84,7 +84,7 @@ def test_the_processor_time_is_that_of_the_thread_that_beats_and_what_is_left_of
         before = pulse._cpu_of_engine()
         engine.submit(lambda: sum(range(1_000_000))).result()
         assert pulse._cpu_of_engine() > before
-        pulse.look()
+        pulse.silence_s()
     used_s = pulse._used_s
     pulse._clock = (~4_194_303 << 3) | 6  # that of a thread whose number no thread ever has
     assert pulse._cpu_of_engine() == used_s > 0.0, "it is gone"

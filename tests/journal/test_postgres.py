@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import Connection, make_url
 
 from gantree.journal import sql
-from gantree.journal.access_book import AccessBook
+from gantree.journal.access_store import AccessStore
 from gantree.journal.codec import EVENT_CODEC
 from gantree.journal.contract import LONGEST_LEASE_S, Journal
 from gantree.journal.database import Database
@@ -297,7 +297,7 @@ def test_transactions_share_a_connection_and_those_that_wait_for_none_of_these_h
 ) -> None:
     """Where they shared it under locks of their own, one closed it under the other's BEGIN, and the leader hung."""
     journal = PostgresJournal(database_url)
-    audit = AccessBook(journal.database)._database
+    audit = AccessStore(journal.database)._database
     first = writer_of(journal.database)
     assert writer_of(journal.database) is first
     assert writer_of(audit) is not first

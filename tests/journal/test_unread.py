@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from gantree.journal import unread
+from gantree.journal import inbox_cache
 from gantree.journal.codec import EVENT_CODEC
 from gantree.journal.database import Database
+from gantree.journal.inbox_cache import InboxCache
 from gantree.journal.sqlite import SqliteJournal, SqliteReader
 from gantree.journal.statements import Statement
-from gantree.journal.unread import Unread
 from gantree.model.errors import JournalError
 from gantree.testing.journal_contract import led, tick
 
@@ -42,8 +42,8 @@ def test_of_two_that_have_one_id_the_one_on_record_is_read(tmp_path: Path) -> No
 def test_no_more_is_kept_than_so_many_and_the_others_are_decoded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(unread, "MOST", 2)
-    kept, events = Unread(), [tick(number) for number in range(3)]
+    monkeypatch.setattr(inbox_cache, "MOST", 2)
+    kept, events = InboxCache(), [tick(number) for number in range(3)]
     for event in events:
         kept.keep(EVENT_CODEC.encode(event), event)
     read = [kept.take(EVENT_CODEC.encode(event)) for event in events]
@@ -75,7 +75,7 @@ def test_an_inbox_that_was_read_to_its_end_is_not_read_again_before_something_is
 
 
 def test_what_was_seen_while_something_was_appended_is_outdated_whatever_became_of_that() -> None:
-    kept = Unread()
+    kept = InboxCache()
     with kept.appending():
         during = kept.moment(0)
     assert kept.moment(0) != during

@@ -17,16 +17,16 @@ from urllib.parse import unquote, urlsplit
 
 from fastapi import FastAPI
 
-from gantree.api.access.access import Access, Door
+from gantree.api.access.access import Access, Transport
 from gantree.api.access.access_file import AccessFile
 from gantree.api.access.audit import Audit
 from gantree.api.access.oidc import Providers
-from gantree.api.access.tokens import Tokens, Wanted
+from gantree.api.access.tokens import Tokens, TokenSpec
 from gantree.api.backend import Backend
 from gantree.api.server.app import Pages, build_app
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
-from gantree.journal.access_book import AccessBook
+from gantree.journal.access_store import AccessStore
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
 from gantree.policy.rules import Policy
@@ -70,7 +70,7 @@ class Front:
         self.loop = Loop()
         journal = SqliteJournal(self._place)
         self.controller = await self.loop.call(lambda: self._made(journal))
-        book = AccessBook(journal.database)
+        book = AccessStore(journal.database)
         self.file, self.tokens, self.audit = AccessFile(self.access_file), Tokens(book), Audit(book)
         providers = Providers(self.file)
         access = Access(DAEMON_TOKEN, None, self.file, self.tokens, providers)
@@ -109,8 +109,8 @@ class Front:
 
     def token(self, user: str, role: str = "", queue: str = "", *, good_s: float = 3600.0) -> str:
         """A new token of a user."""
-        wanted = Wanted(user, role, queue, "test", self.tokens.now + good_s)
-        return self._runner.run(self.tokens.make(wanted)).secret
+        wanted = TokenSpec(user, role, queue, "test", self.tokens.now + good_s)
+        return self._runner.run(self.tokens.issue(wanted)).secret
 
     def ask(
         self,
@@ -140,7 +140,9 @@ class Front:
         if body is not None:
             sent |= {"content-type": "application/json", "content-length": str(len(content))}
         sent |= headers or {}
-        scope = _scope(method, url, sent, Door("tcp") if uid is None else Door("socket", uid))
+        scope = _scope(
+            method, url, sent, Transport("tcp") if uid is None else Transport("socket", uid)
+        )
         return self._runner.run(self._answered(scope, content, parts))
 
     async def _answered(self, scope: dict[str, Any], content: bytes, parts: int) -> Told:
@@ -176,7 +178,7 @@ def _content(body: object) -> bytes:
     return body if isinstance(body, bytes) else json.dumps(body).encode()
 
 
-def _scope(method: str, url: str, headers: Mapping[str, str], door: Door) -> dict[str, Any]:
+def _scope(method: str, url: str, headers: Mapping[str, str], door: Transport) -> dict[str, Any]:
     parts = urlsplit(url)
     return {
         "type": "http",

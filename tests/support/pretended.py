@@ -97,7 +97,7 @@ class PretendedSite:
     def ask(self, question: Callable[[Controller], T]) -> T:
         """Run something on the controller's thread."""
         asked: Future[T] = asyncio.run_coroutine_threadsafe(
-            self._backend.ask(question), self._events
+            self._backend.call_controller(question), self._events
         )
         return asked.result(READY_WITHIN_S)
 

@@ -1,6 +1,6 @@
 """Random lives of which each decision is a turn in a journal, for whoever reads the journal beside them."""
 
-from gantree.control.requests.read_view import Moment, Reading
+from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.control.snapshots import Snapshots
 from gantree.core.scheduler import Decision
 from gantree.journal.contract import Journal
@@ -24,8 +24,8 @@ class Recorded(Lives):
         cursor = self.journal.cursor() + len(events)
         self.journal.commit_turn(cursor, decision.facts, decision.orders, self.epoch)
 
-    def reading(self) -> Reading:
+    def read_view(self) -> ReadView:
         """What the controller of these lives would answer from."""
         ledger = self.scheduler.ledger
         taking = Snapshots(self.journal, self.epoch)
-        return Reading(ledger, self.journal, Moment(ledger.applied, self.now), taking.fold)
+        return ReadView(ledger, self.journal, ReadPoint(ledger.applied, self.now), taking.fold)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gantree.api.access.access import EVERYTHING, Caller
-from gantree.api.access.permissions import sees, sight_of_jobs
-from gantree.control.requests.read_view import Reading
+from gantree.api.access.permissions import job_visibility, sees
+from gantree.control.requests.read_view import ReadView
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.eligibility import how_many_ahead, in_order
 from gantree.journal.sqlite import SqliteJournal
@@ -40,13 +40,13 @@ def journal(tmp_path: Path) -> Iterator[SqliteJournal]:
     opened.close()
 
 
-def plain_list(reading: Reading, wanted: Wanted, caller: Caller) -> list[str]:
+def plain_list(view: ReadView, wanted: Wanted, caller: Caller) -> list[str]:
     """The jobs of a list, found by looking at every job."""
-    states = list(reading.ledger.jobs.values())
+    states = list(view.ledger.jobs.values())
     listed: dict[Which, list[JobState]] = {
         "waiting": [state for state in states if state.phase is Phase.PENDING],
         "running": [state for state in states if state.phase in HOLDING],
-        "ended": list(reversed(reading.ledger.ended)),
+        "ended": list(reversed(view.ledger.ended)),
         "all": sorted(states, key=attrgetter("seq"), reverse=True),
     }
     return [
@@ -68,18 +68,18 @@ def test_lists_and_counts_of_random_lives_are_those_of_a_look_at_every_job(
     for _ in range(10):
         lives.submit()
         lives.step()
-        reading = lives.reading()
+        view = lives.read_view()
         for caller in CALLERS:
             for which, find, page in product(LISTS, FINDS, (1, 2)):
                 wanted = Wanted(which, find=find, page=page)
-                expected = plain_list(reading, wanted, caller)
-                told = job_rows(reading, wanted, caller)
+                expected = plain_list(view, wanted, caller)
+                told = job_rows(view, wanted, caller)
                 assert told["found"] == len(expected)
                 on_page = expected[(page - 1) * A_PAGE : page * A_PAGE]
                 assert [row["job"] for row in told["rows"]] == on_page
-        order = [position.job for _, position in in_order(reading.ledger, lives.now)]
+        order = [position.job for _, position in in_order(view.ledger, lives.now)]
         for place, job in enumerate(order):
-            assert how_many_ahead(reading.ledger, reading.ledger.jobs[job], lives.now) == place
+            assert how_many_ahead(view.ledger, view.ledger.jobs[job], lives.now) == place
         waited += len(order)
     assert waited > 30
 
@@ -92,24 +92,24 @@ def test_the_latest_decisions_are_those_of_a_look_at_all_as_far_as_is_looked_bac
     for _ in range(12):
         for _ in range(3):
             lives.step()
-        reading = lives.reading()
+        view = lives.read_view()
         for caller in CALLERS:
             for most in (1, 3, 8):
-                told = [row["seq"] for row in latest(reading, most, caller)]
-                every = plain_latest(reading, caller, 16 * most)
+                told = [row["seq"] for row in latest(view, most, caller)]
+                every = plain_latest(view, caller, 16 * most)
                 assert told == every[:most]
                 hidden += journal.last_fact() not in every
     assert hidden > 8, "somebody has to be told less"
 
 
-def plain_latest(reading: Reading, caller: Caller, looked_at: int) -> list[int]:
+def plain_latest(view: ReadView, caller: Caller, looked_at: int) -> list[int]:
     """The numbers of the facts among the latest that a caller may know of, newest first."""
 
     def is_known(job: str | None) -> bool:
-        state = reading.ledger.jobs.get(job or "")
+        state = view.ledger.jobs.get(job or "")
         return caller.sees_all or (state is not None and sees(caller, state))
 
-    every = list(reading.journal.facts(0))[-looked_at:]
+    every = list(view.journal.facts(0))[-looked_at:]
     return [each.seq for each in reversed(every) if is_known(job_of_fact(each.fact))]
 
 
@@ -120,13 +120,13 @@ def test_the_facts_of_each_job_are_found_without_a_look_at_those_from_before_it(
     lives = Recorded(journal, policy, seed=8)
     for _ in range(60):
         lives.step()
-    reading, every = lives.reading(), list(journal.facts(0))
-    for job in reading.ledger.jobs:
+    view, every = lives.read_view(), list(journal.facts(0))
+    for job in view.ledger.jobs:
         about = [each.seq for each in every if getattr(each.fact, "job", None) == job]
-        rows, to = rows_asked(reading, job, 0)
+        rows, to = rows_asked(view, job, 0)
         assert ([row["seq"] for row in rows], to) == (about, len(every))
         middle = about[len(about) // 2]
-        later, _ = rows_asked(reading, job, middle)
+        later, _ = rows_asked(view, job, middle)
         assert [row["seq"] for row in later] == [seq for seq in about if seq > middle]
 
 
@@ -137,7 +137,7 @@ def test_who_sees_a_job_is_the_same_for_many_as_for_one(journal: SqliteJournal) 
     states = list(lives.scheduler.ledger.jobs.values())
     told = []
     for caller in CALLERS:
-        seen = sight_of_jobs(caller)
+        seen = job_visibility(caller)
         told.append([state.job for state in states if seen is None or seen(state)])
         assert told[-1] == [state.job for state in states if sees(caller, state)]
     assert len(told[0]) > len(told[2]) > 0

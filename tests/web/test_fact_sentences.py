@@ -1,11 +1,12 @@
 """What pages say: every fact has a sentence, times and numbers read as people write them."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gantree.api.access.access import EVERYTHING, Caller
-from gantree.control.requests.read_view import Moment, Reading
+from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.journal.contract import RecordedFact
 from gantree.model.facts import FACTS
 from gantree.testing.builders import cluster, job
@@ -47,11 +48,14 @@ def test_a_page_of_a_job_is_given_no_command_and_no_environment() -> None:
     spec = job("a")
     role = replace(spec.roles[0], env=(("K", "a-secret"),), run=("train", "--key=a-secret"))
     stage.submit(replace(spec, roles=(role,)))
-    reading = Reading(stage.scheduler.ledger, None, Moment(1, stage.now), lambda _: stage.scheduler)  # type: ignore[arg-type]  # nothing here asks a journal
+    journal: Any = None  # nothing here reads one
+    view = ReadView(
+        stage.scheduler.ledger, journal, ReadPoint(1, stage.now), lambda _: stage.scheduler
+    )
     boss = Caller("op", EVERYTHING, "socket")
-    told = job_of(reading, "a", boss)
+    told = job_of(view, "a", boss)
     recorded = [RecordedFact(seq, fact) for seq, fact in enumerate(stage.facts, 1)]
-    rows = timeline_of(reading, [fact_row(each) for each in recorded], boss)
+    rows = timeline_of(view, [fact_row(each) for each in recorded], boss)
     assert told["row"]["spec"]["priority"] == spec.priority
     assert any(row["kind"] == "JobAccepted" for row in rows)
     assert "a-secret" not in repr((told, rows))

@@ -59,7 +59,7 @@ def test_who_may_hand_in_nothing_is_not_asked_to(front: Front) -> None:
 def test_a_job_that_was_rejected_has_a_page_that_says_why(front: Front) -> None:
     wrong = replace(job("wrong"), after=("nobody",))
     submitted = JobSubmitted(id="submitted/wrong", observed_at=0.0, job="wrong", spec=wrong)
-    front.on_thread(lambda controller: controller.intake.append([submitted]))
+    front.on_thread(lambda controller: controller.inbox.append([submitted]))
     told = front.ask("vera", "GET", "/jobs/wrong")
     assert (told.status, "it comes after nobody" in told.text) == (200, True)
 
@@ -69,7 +69,7 @@ def test_a_job_that_is_history_has_a_page_of_what_the_journal_still_has(front: F
     front.on_thread(lambda controller: controller.submit([old], "/", {}))
     front.on_thread(lambda controller: controller.cancel("old"))
     due = EndedJobsDue(id="due", observed_at=0.0, keep=0, ended_before=4e9)
-    front.on_thread(lambda controller: controller.intake.append([due]))
+    front.on_thread(lambda controller: controller.inbox.append([due]))
     told = front.ask("vera", "GET", "/jobs/old")
     assert told.status == 200
     for text in ("It ended long ago", "umberto", "Handed in to default", "Ended: cancelled"):

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from gantree.api.access.access import EVERYTHING, Access, Caller, Door
+from gantree.api.access.access import EVERYTHING, Access, Caller, Transport
 from gantree.api.gpu_metrics.gpu_counters import GpuCounters
 from gantree.model.access import grant_of
 from gantree.model.jobs import Job
@@ -48,7 +48,7 @@ POLICY = Policy(
 class TwoTokens(Access):
     """An operator, and ann, who may hand in jobs and see her own."""
 
-    async def caller(self, door: Door, authorization: str | None, cookie: str = "") -> Caller:
+    async def caller(self, door: Transport, authorization: str | None, cookie: str = "") -> Caller:
         if authorization == f"Bearer {ANNS}":
             return Caller("ann", (grant_of("user"),), "tcp", "t1")
         return Caller("operator", EVERYTHING, "tcp", "t2")

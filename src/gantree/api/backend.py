@@ -1,10 +1,12 @@
-"""What the routes work with: the running control loop, the way to ask its controller something, and the reader.
+"""What the routes work with: the control loop, its controller, and the reader.
 
-A route that changes something asks the controller, on its thread. One that only looks reads: the reader answers, beside
-the turns, at or after everything that anybody can have been told before. `read` is for what takes milliseconds, and is
-answered on the controller's thread while there is no reader. `work_out` is for what may take seconds: it is never
-answered there, but where the daemon has no reader at all. `find_out` is for what mostly takes milliseconds and may take
-seconds: as work_out, only that the reader itself answers for as long as questions of its kind are quick.
+A route that changes something calls the controller on its thread (`call_controller`). A route that only reads queries
+the reader, which answers beside the turns from a state at least as new as any answer given before.
+
+* `read`: for queries of milliseconds; runs on the controller's thread while there is no reader.
+* `read_forked`: for queries of seconds; runs in a fork of the reader.
+* `read_adaptive`: in the reader while queries of its kind are quick, else in a fork.
+* `read_inline`: for queries of microseconds that are repeated at every change; runs on the controller's thread.
 """
 
 import asyncio
@@ -17,53 +19,53 @@ from gantree.api.gpu_metrics.gpu_counters import GpuCounters
 from gantree.api.views.progress_view import add_progress
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
-from gantree.control.readers.frames import Where
-from gantree.control.readers.supervisor import Readers
-from gantree.control.requests.read_view import Reading
+from gantree.control.readers.frames import QueryMode
+from gantree.control.readers.supervisor import ReaderSupervisor
+from gantree.control.requests.read_view import ReadView
 
 Json = dict[str, Any]
 T = TypeVar("T")
 Given = TypeVarTuple("Given")
 
 
-class Reads(Protocol):
-    """What a route works with that only looks: also in a daemon that does not lead (`standing_reads`)."""
+class QueryBackend(Protocol):
+    """What reading routes work with; a standby has one too (`standby_reads`)."""
 
     @property
     def gpu_counters(self) -> GpuCounters:
-        """How busy GPUs are, as they say themselves."""
+        """The use of GPUs, as their counters say."""
         ...
 
-    async def read(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
-        """What a function of a module says of a Reading: plain values, found in milliseconds."""
+    async def read(self, function: Callable[[ReadView, *Given], T], *arguments: *Given) -> T:
+        """The plain values that a module's function makes of a ReadView within milliseconds."""
         ...
 
-    async def find_out(
-        self, function: Callable[[Reading, *Given], T], *arguments: *Given, asker: str
+    async def read_adaptive(
+        self, function: Callable[[ReadView, *Given], T], *arguments: *Given, asker: str
     ) -> T:
-        """The same of what mostly takes milliseconds, and may take seconds. Raises as work_out."""
+        """The same for queries that mostly take milliseconds and may take seconds. Raises as read_forked."""
         ...
 
-    async def work_out(
-        self, function: Callable[[Reading, *Given], T], *arguments: *Given, asker: str
+    async def read_forked(
+        self, function: Callable[[ReadView, *Given], T], *arguments: *Given, asker: str
     ) -> T:
-        """The same of what may take seconds. Raises TooLong, and Unreachable while there is no reader.
+        """The same for queries that may take seconds. Raises TooLong, and Unreachable while there is no reader.
 
-        asker is who waits for it: nobody keeps all others waiting.
+        asker is the caller, whose share of the queries that wait is limited.
         """
         ...
 
-    async def look(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
-        """The same of what takes microseconds, and is asked again at every change."""
+    async def read_inline(self, function: Callable[[ReadView, *Given], T], *arguments: *Given) -> T:
+        """The same for queries of microseconds that are repeated at every change."""
         ...
 
     def ticket(self) -> asyncio.Event:
-        """Something that is set by the first change after now, or after a moment."""
+        """An event that is set by the first change after now, or after a moment."""
         ...
 
     @property
     def stopping(self) -> bool:
-        """Whether answers that last are to end."""
+        """Whether streams are to end."""
         ...
 
     async def add_progress(self, rows: Sequence[Json], *, ended: bool = False) -> None:
@@ -86,52 +88,56 @@ class Backend:
     loop: Loop
     controller: Controller
     started_at: float
-    readers: Readers | None = None
+    readers: ReaderSupervisor | None = None
     gpu_counters: GpuCounters = field(default_factory=GpuCounters)
 
-    async def ask(self, question: Callable[[Controller], T]) -> T:
-        """Run a question on the controller's thread."""
-        return await self.loop.call(lambda: question(self.controller))
+    async def call_controller(self, function: Callable[[Controller], T]) -> T:
+        """Run a function on the controller's thread."""
+        return await self.loop.call(lambda: function(self.controller))
 
     async def read(
         self,
-        function: Callable[[Reading, *Given], T],
+        function: Callable[[ReadView, *Given], T],
         *arguments: *Given,
     ) -> T:
-        """What a function of a module says of a Reading: plain values, found in milliseconds."""
+        """The plain values that a module's function makes of a ReadView within milliseconds."""
         if self.readers is None or not self.readers.is_ready:
-            return await self.ask(lambda asked: function(asked.reading(), *arguments))
-        return await self._read(self.readers, function, arguments, Where.HERE)
+            return await self.call_controller(
+                lambda controller: function(controller.read_view(), *arguments)
+            )
+        return await self._read(self.readers, function, arguments, QueryMode.INLINE)
 
-    async def find_out(
+    async def read_adaptive(
         self,
-        function: Callable[[Reading, *Given], T],
+        function: Callable[[ReadView, *Given], T],
         *arguments: *Given,
         asker: str,
     ) -> T:
-        """The same of what mostly takes milliseconds, and may take seconds. Raises as work_out."""
-        return await self._beside(function, arguments, Where.BY_PACE, asker)
+        """The same for queries that mostly take milliseconds and may take seconds. Raises as read_forked."""
+        return await self._beside(function, arguments, QueryMode.ADAPTIVE, asker)
 
-    async def work_out(
+    async def read_forked(
         self,
-        function: Callable[[Reading, *Given], T],
+        function: Callable[[ReadView, *Given], T],
         *arguments: *Given,
         asker: str,
     ) -> T:
-        """The same of what may take seconds. Raises TooLong, and Unreachable while there is no reader."""
-        return await self._beside(function, arguments, Where.APART, asker)
+        """The same for queries that may take seconds. Raises TooLong, and Unreachable while there is no reader."""
+        return await self._beside(function, arguments, QueryMode.FORKED, asker)
 
-    async def look(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
-        """The same of what takes microseconds, and is asked again at every change: on the controller's thread."""
-        return await self.ask(lambda asked: function(asked.reading(), *arguments))
+    async def read_inline(self, function: Callable[[ReadView, *Given], T], *arguments: *Given) -> T:
+        """The same for queries of microseconds that are repeated at every change: on the controller's thread."""
+        return await self.call_controller(
+            lambda controller: function(controller.read_view(), *arguments)
+        )
 
     def ticket(self) -> asyncio.Event:
-        """Something that is set by the first change after now."""
+        """An event that is set by the first change after now."""
         return self.loop.changes.ticket()
 
     @property
     def stopping(self) -> bool:
-        """Whether answers that last are to end."""
+        """Whether streams are to end."""
         return self.loop.stopping
 
     async def add_progress(self, rows: Sequence[Json], *, ended: bool = False) -> None:
@@ -147,23 +153,29 @@ class Backend:
         return self.controller.cluster.record(job, attempt)
 
     async def _beside(
-        self, function: Callable[..., T], arguments: tuple[object, ...], where: Where, asker: str
+        self,
+        function: Callable[..., T],
+        arguments: tuple[object, ...],
+        mode: QueryMode,
+        asker: str,
     ) -> T:
-        """Not on the controller's thread, where there is ever a reader."""
+        """Query the reader; without one, the controller."""
         if self.readers is None:
-            return await self.ask(lambda asked: function(asked.reading(), *arguments))
-        return await self._read(self.readers, function, arguments, where, asker)
+            return await self.call_controller(
+                lambda controller: function(controller.read_view(), *arguments)
+            )
+        return await self._read(self.readers, function, arguments, mode, asker)
 
     async def _read(
         self,
-        readers: Readers,
+        readers: ReaderSupervisor,
         function: Callable[..., T],
         arguments: tuple[object, ...],
-        where: Where,
+        mode: QueryMode,
         asker: str = "",
     ) -> T:
-        """The controller says when now is: after every turn that was begun before."""
-        since = await self.ask(lambda asked: asked.reading().at)
-        told = await readers.ask(since, function, *arguments, where=where, asker=asker)
-        answer: T = told.value
-        return answer
+        """Query the reader for a state at least as new as the controller's."""
+        since = await self.call_controller(lambda controller: controller.read_view().at)
+        reply = await readers.query(since, function, *arguments, mode=mode, asker=asker)
+        value: T = reply.value
+        return value

@@ -55,7 +55,7 @@ class Readiness:
         raise Unreachable(f"the control loop has not answered for {waited_s:.0f} s")
 
     async def _ask(self) -> Json:
-        told = await self._backend.ask(_fitness)
+        told = await self._backend.call_controller(_fitness)
         self._last = (time.monotonic(), told)
         return told
 

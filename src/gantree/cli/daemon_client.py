@@ -44,9 +44,9 @@ def malformed_answer() -> Unreachable | None:
     """An error for the latest answer that breaks the API's schema; None if all are valid, so the bug is ours."""
     if not _latest_answers:
         return None
-    from gantree.api.server.response_check import broken_promise  # noqa: PLC0415 - takes a second
+    from gantree.api.server.response_check import mismatch_in  # noqa: PLC0415 - takes a second
 
-    found = (broken_promise(request, answer) for request, answer in reversed(_latest_answers))
+    found = (mismatch_in(request, answer) for request, answer in reversed(_latest_answers))
     return next((Unreachable(text) for text in found if text is not None), None)
 
 

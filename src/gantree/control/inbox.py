@@ -16,7 +16,7 @@ from gantree.journal.contract import Journal
 from gantree.model.events import Event
 
 
-class Intake:
+class InboxWriter:
     """Stamps events and appends them to the inbox of a journal. `wake` is called when there is something to flush."""
 
     def __init__(
@@ -36,14 +36,14 @@ class Intake:
         self._told: deque[Event] = deque()
         self._last_observed_at = journal.last_observed_at()
 
-    def tell(self, event: Event) -> None:
+    def enqueue(self, event: Event) -> None:
         """Take an event that its source will tell again after a crash; safe from any thread."""
         self._told.append(_writable(event))
         if len(self._told) == 1:  # else whoever flushes is yet to come to this one
             self._wake()
 
     @property
-    def untaken(self) -> int:
+    def unflushed(self) -> int:
         """Events that were told and are not in the inbox yet; safe from any thread."""
         return len(self._told)
 

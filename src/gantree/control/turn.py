@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from gantree.control.garbage import take_back
 from gantree.control.ports import ClusterPort
-from gantree.control.turn_watch import STANDING, Moment, TurnWatch, causes_of
+from gantree.control.turn_telemetry import STANDING, TimePoint, TurnTelemetry, causes_of
 from gantree.core.scheduler import Decision, Scheduler, settled
 from gantree.journal.contract import InboxEntry, Journal
 from gantree.model.errors import JournalError
@@ -37,7 +37,7 @@ Under = Callable[[PolicySubmitted, Scheduler], Scheduler | None]
 log = logging.getLogger(__name__)
 
 
-class Turns:
+class TurnRunner:
     """Drives a scheduler from a journal's inbox. fold rebuilds it from the facts; folded is its first result."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Turns:
         epoch: int,
         fold: Callable[[], Scheduler],
         folded: Scheduler,
-        watch: TurnWatch,
+        watch: TurnTelemetry,
         under: Under = lambda event, before: before,
     ) -> None:
         self._journal = journal
@@ -76,7 +76,7 @@ class Turns:
 
     def run(self) -> bool:
         """Take one batch, if there is any; say whether there was."""
-        began = Moment.now()
+        began = TimePoint.now()
         assert self.scheduler is not None  # what was thrown away is back, and the cursor with it
         batch = _up_to_a_policy(self._journal.read_inbox(self._cursor, BATCH))
         if batch:

@@ -34,6 +34,7 @@ from gantree.journal.contract import (
     Snapshot,
 )
 from gantree.journal.database import Database
+from gantree.journal.inbox_cache import InboxCache
 from gantree.journal.statements import Row, Statement
 from gantree.journal.tables import (
     compacted,
@@ -46,7 +47,6 @@ from gantree.journal.tables import (
     snapshots,
     turns,
 )
-from gantree.journal.unread import Unread
 from gantree.model.errors import BadInput, JournalError, NotLeading
 from gantree.model.events import Event
 from gantree.model.facts import Fact
@@ -135,7 +135,7 @@ class SqlJournal:
         """
         self.database = database
         self._check = check
-        self._unread = Unread()
+        self._unread = InboxCache()
         self._is_alone, self._all_read_at = alone, (-1, -1)
 
     def close(self) -> None:

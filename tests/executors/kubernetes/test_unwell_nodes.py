@@ -55,8 +55,8 @@ class Watched(PodStage):
         ledger = self.controller.ledger
         nodes = () if ledger.fabric is None else tuple(ledger.fabric.index_of_node)
         told, _ = answers(questions([self.exporters.url], nodes, signs_in), nodes)
-        for event in self.watch.look(told, ledger, self.controller.clock(), 1):
-            self.controller.intake.tell(event)
+        for event in self.watch.update(told, ledger, self.controller.clock(), 1):
+            self.controller.inbox.enqueue(event)
 
     def events(self, reason: str) -> list[tuple[str, str]]:
         """Events of a reason: what each is about, and its sentence."""

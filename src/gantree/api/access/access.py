@@ -24,10 +24,10 @@ from starlette.requests import HTTPConnection
 
 from gantree.api.access.access_file import AccessFile
 from gantree.api.access.cookies import check_origin, cookie_of
-from gantree.api.access.rate_limits import Rates
+from gantree.api.access.rate_limits import RateLimits
 from gantree.api.access.tokens import PREFIX, Tokens, exceeds
 from gantree.executors.unix_users import unix_user
-from gantree.journal.access_book import TokenRow
+from gantree.journal.access_store import TokenRow
 from gantree.model.access import Grant, Power, grant_of, narrowed, scope_of
 from gantree.model.errors import BadInput, Forbidden, Unauthenticated
 
@@ -78,7 +78,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Transport:
     """Where a request came in: the socket with the user id of its peer, or TCP. The server notes it in the scope."""
 
     via: Via
@@ -96,7 +96,7 @@ class Access:
     """
 
     token: str | None = field(default=None, repr=False)
-    rates: Rates | None = None
+    rates: RateLimits | None = None
     file: AccessFile | None = None
     tokens: Tokens | None = None
     providers: "Providers | None" = None
@@ -113,7 +113,7 @@ class Access:
         oidc = None if self.file is None else self.file.rules.oidc
         return None if oidc is None else oidc.url
 
-    async def caller(self, door: Door, authorization: str | None, cookie: str = "") -> Caller:
+    async def caller(self, door: Transport, authorization: str | None, cookie: str = "") -> Caller:
         """Raises Unauthenticated, and Unreachable where a token cannot be looked up."""
         if door.via == "socket":
             return self._peer(door.uid)
@@ -140,12 +140,12 @@ class Access:
         """What a user may do by the access file."""
         return () if self.file is None else self.file.rules.grants(user, groups)
 
-    def take_of_stranger(self, connection: HTTPConnection) -> None:
+    def rate_limit_stranger(self, connection: HTTPConnection) -> None:
         """Count a request of somebody who is not known yet, by his address. Raises TooOften."""
         if self.rates is not None:
-            door, client = door_of(connection.scope), connection.client
+            door, client = transport_of(connection.scope), connection.client
             at = f"user id {door.uid}" if door.via == "socket" or client is None else client.host
-            self.rates.take(f"{STRANGER}{at}")
+            self.rates.consume(f"{STRANGER}{at}")
 
     def check_unix_user(self, user: str) -> None:
         """Raise BadInput where the jobs of a user could run as nobody."""
@@ -214,25 +214,25 @@ async def caller_of(connection: HTTPConnection) -> Caller:
     authorization = connection.headers.get("authorization")
     cookie = cookie_of(connection)
     try:
-        caller = await access.caller(door_of(connection.scope), authorization, cookie)
+        caller = await access.caller(transport_of(connection.scope), authorization, cookie)
     except Unauthenticated:
-        access.take_of_stranger(connection)
+        access.rate_limit_stranger(connection)
         raise
     state["caller"] = caller
     if caller.via == "tcp" and authorization is None:
         check_origin(connection, access.url)
     if access.rates is not None:
-        access.rates.take(caller.name)
+        access.rates.consume(caller.name)
     return caller
 
 
-WhoAsks = Annotated[Caller, Depends(caller_of)]
+CurrentCaller = Annotated[Caller, Depends(caller_of)]
 
 
-def door_of(scope: Any) -> Door:
+def transport_of(scope: Any) -> Transport:
     """The door that a request came through; TCP, the strict one, where the server noted none."""
     door = scope.get("state", {}).get("door")
-    return door if isinstance(door, Door) else Door("tcp")
+    return door if isinstance(door, Transport) else Transport("tcp")
 
 
 def peer_uid(connection: Any) -> int:

@@ -42,11 +42,11 @@ class AccessFile:
 
     def _look_and_let_go(self) -> None:
         try:
-            self.look()
+            self.reload()
         finally:
             self._looking.release()
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Read the file again if it has changed."""
         try:
             stamp = _stamp(self._path)

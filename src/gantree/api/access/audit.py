@@ -16,10 +16,10 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gantree.api.access.access import Caller, door_of
-from gantree.api.access.rate_limits import Rates
-from gantree.api.http.request_guard import send_problem
-from gantree.journal.access_book import AccessBook, AuditRow
+from gantree.api.access.access import Caller, transport_of
+from gantree.api.access.rate_limits import RateLimits
+from gantree.api.http.security_middleware import send_problem
+from gantree.journal.access_store import AccessStore, AuditRow
 from gantree.model.errors import GantreeError, JournalError, TooOften
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -45,12 +45,12 @@ _Waiting = tuple[AuditRow, "asyncio.Future[None]"]
 class Audit:
     """Writes rows in groups. For one event loop; the database is written on a thread of its own."""
 
-    def __init__(self, book: AccessBook) -> None:
+    def __init__(self, book: AccessStore) -> None:
         self._book = book
         self._waiting: deque[_Waiting] = deque()
         self._task: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "audit")
-        self._refusals = Rates(MOST_REFUSALS_PER_S)
+        self._refusals = RateLimits(MOST_REFUSALS_PER_S)
 
     async def note(self, row: AuditRow) -> None:
         """Write a row; it is durable when this returns. Raises JournalError."""
@@ -63,7 +63,7 @@ class Audit:
     def is_too_often(self, row: AuditRow) -> bool:
         """Whether a refusal is one of so many that the log alone has it."""
         try:
-            self._refusals.take(f"{row.who} {row.door}")
+            self._refusals.consume(f"{row.who} {row.door}")
         except TooOften:
             log.warning("refused %s to %s (%s): %d", row.route, row.who, row.door, row.status)
             return True
@@ -113,7 +113,7 @@ def note_hidden(scope: Any) -> None:
     scope.setdefault("state", {})[HIDDEN] = True
 
 
-class AuditWatch:
+class AuditMiddleware:
     """The middleware: the head of an answer waits until its row is durable."""
 
     def __init__(self, app: ASGIApp, audit: Audit, clock: Callable[[], float] = time.time) -> None:
@@ -195,7 +195,7 @@ def row_of(scope: Scope, status: int, at: float) -> AuditRow:
 
 def _door(scope: Scope, caller: Caller | None) -> str:
     """Where it came in, and by what it was known: "socket uid 1000", "tcp 10.0.0.7 token 3f2a"."""
-    door = door_of(scope)
+    door = transport_of(scope)
     client = scope.get("client")
     at = f"tcp {client[0]}" if door.via == "tcp" and client else door.via
     return f"{at} {caller.credential}" if caller is not None and caller.credential else at

@@ -1,11 +1,11 @@
-"""What a caller may do. Every route states what it needs (`needs`), and `permitted` refuses whom that rules out.
+"""What a caller may do. Every route states its need (`needs`), and `permitted` refuses callers without it.
 
-A need that hangs on a job is only half decided there: that the caller has a role at all. The route then takes its jobs
-from `job_for`, which knows whose they are. A job that the caller may not even see does not exist for him; his own, and
-those of queues where he may see all, do. A route that states no need is answered to nobody.
+For a need about one job, `permitted` checks only that the caller has a role at all; the route then calls `job_for`,
+which checks the job's user and queue. A job that the caller may not see does not exist for him. A route that states no
+need is refused to everybody.
 
-What an answer tells of other jobs goes through `told_to`, which puts `ANOTHER` in the place of those that the caller
-may not see.
+An answer that names other jobs goes through `redacted_for`, which writes `ANOTHER` for jobs that the caller may not
+see.
 """
 
 import re
@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 from starlette.requests import HTTPConnection
 
-from gantree.api.access.access import Caller, WhoAsks
-from gantree.control.requests.submissions import submission
+from gantree.api.access.access import Caller, CurrentCaller
+from gantree.control.requests.submissions import submitted_event_id
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.journal.contract import Journal
@@ -59,11 +59,11 @@ _NAMES = _OTHERS | {"job"}
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
-class Unseen(NotFound):
-    """There is such a job, and who asks may not know. Nobody is told the difference, but the audit log."""
+class HiddenJob(NotFound):
+    """The job exists, but the caller may not see it. Only the audit log records the difference from NotFound."""
 
 
-class Asked(Protocol):
+class JobLookup(Protocol):
     """Where jobs are looked up: the controller, or a `Reading`."""
 
     @property
@@ -92,7 +92,7 @@ def need_of(connection: HTTPConnection) -> Need | None:
     return Need(stated[KEY]) if KEY in stated else None
 
 
-async def permitted(connection: HTTPConnection, caller: WhoAsks) -> None:
+async def permitted(connection: HTTPConnection, caller: CurrentCaller) -> None:
     """Let a request through, as far as its route alone can tell. Raises Forbidden."""
     need = need_of(connection)
     if need is None:
@@ -122,7 +122,7 @@ def sees(caller: Caller, state: JobState) -> bool:
     return has(caller, Need.SEE, state.spec.user, state.spec.queue)
 
 
-def sight_of_jobs(caller: Caller) -> Callable[[JobState], bool] | None:
+def job_visibility(caller: Caller) -> Callable[[JobState], bool] | None:
     """As `sees`, for many jobs: whose they are is looked up once for all of one user in one queue. None: all."""
     if caller.sees_all:
         return None
@@ -130,7 +130,7 @@ def sight_of_jobs(caller: Caller) -> Callable[[JobState], bool] | None:
     return lambda state: known(state.spec.user, state.spec.queue)
 
 
-def job_for(asked: Asked, caller: Caller, word: str, need: Need) -> str:
+def job_for(asked: JobLookup, caller: Caller, word: str, need: Need) -> str:
     """The id of the job that a caller means by an id or a name.
 
     Raises NotFound for one that it may not see, Forbidden for one that it may see and no more; Conflict for one that
@@ -145,7 +145,7 @@ def job_for(asked: Asked, caller: Caller, word: str, need: Need) -> str:
         return asked.resolve(word)
     if spec is None or not has(caller, Need.SEE, spec.user, spec.queue):
         is_there = word in ledger.jobs or word in ledger.newest_of_name or word in ledger.rejected
-        raise (Unseen if is_there else NotFound)(f"there is no job {word}")
+        raise (HiddenJob if is_there else NotFound)(f"there is no job {word}")
     if state is None and word not in ledger.rejected:
         return asked.resolve(word)  # which says that it is history, or not decided about yet
     if not has(caller, need, spec.user, spec.queue):
@@ -153,9 +153,9 @@ def job_for(asked: Asked, caller: Caller, word: str, need: Need) -> str:
     return job
 
 
-def _handed_in(asked: Asked, word: str) -> Job | None:
+def _handed_in(asked: JobLookup, word: str) -> Job | None:
     """What was handed in under an id, if the journal knows it: of a job that is in no ledger, or was rejected."""
-    event = asked.journal.event(submission(word))
+    event = asked.journal.event(submitted_event_id(word))
     return event.spec if isinstance(event, JobSubmitted) else None
 
 
@@ -195,7 +195,7 @@ def sees_queue(caller: Caller, queue: str) -> bool:
     return any(each.covers(queue) or is_within(each.queue, queue) for each in caller.grants)
 
 
-def told_to(caller: Caller, ledger: Ledger, value: Any) -> Any:
+def redacted_for(caller: Caller, ledger: Ledger, value: Any) -> Any:
     """Plain values as a caller is told them: jobs that he may not see have no name, in fields and in sentences."""
     if caller.sees_all:
         return value

@@ -17,7 +17,7 @@ class _Bucket:
     at: float
 
 
-class Rates:
+class RateLimits:
     """per_s requests a second on the average, burst at once. Used by one thread."""
 
     def __init__(
@@ -28,7 +28,7 @@ class Rates:
         self._clock = clock
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
-    def take(self, caller: str) -> None:
+    def consume(self, caller: str) -> None:
         """One request. Raises TooOften, and then nothing was taken."""
         now = self._clock()
         bucket = self._buckets.setdefault(caller, _Bucket(self._burst, now))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from gantree.journal.access_book import AccessBook, Kind, TokenRow
+from gantree.journal.access_store import AccessStore, Kind, TokenRow
 from gantree.model.access import Grant
 from gantree.model.errors import NotFound
 
@@ -26,7 +26,7 @@ FORGET_EVERY_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TokenSpec:
     """A token or session to be made. role "": all that the user may do. expires_at None: good until it is revoked."""
 
     user: str
@@ -40,7 +40,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class IssuedToken:
     """A new token: the secret, which nobody can be told again, and what is kept of it."""
 
     secret: str = field(repr=False)
@@ -50,13 +50,13 @@ class Made:
 class Tokens:
     """All tokens and sessions of a journal. For one event loop; the database is asked on other threads."""
 
-    def __init__(self, book: AccessBook, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, book: AccessStore, clock: Callable[[], float] = time.time) -> None:
         self._book = book
         self._clock = clock
         self._kept: OrderedDict[str, tuple[float, TokenRow | None]] = OrderedDict()
         self._forgot_at = 0.0
 
-    async def make(self, wanted: Wanted) -> Made:
+    async def issue(self, wanted: TokenSpec) -> IssuedToken:
         """A new one, durable when this returns."""
         secret = PREFIX + secrets.token_urlsafe(32)
         row = TokenRow(
@@ -75,7 +75,7 @@ class Tokens:
         )
         await asyncio.to_thread(self._add, row)
         self._kept.pop(row.sha256, None)
-        return Made(secret, row)
+        return IssuedToken(secret, row)
 
     def _add(self, row: TokenRow) -> None:
         if row.kind != "token" and self._clock() - self._forgot_at > FORGET_EVERY_S:

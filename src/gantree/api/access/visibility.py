@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gantree.api.access.access import Caller
-from gantree.api.access.permissions import ANOTHER, Need, has, sees, sees_queue, told_to
+from gantree.api.access.permissions import ANOTHER, Need, has, redacted_for, sees, sees_queue
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.reservations.reservations import job_of
 from gantree.executors.redaction import REDACTED, redacted_command
@@ -15,7 +15,7 @@ from gantree.executors.redaction import REDACTED, redacted_command
 Json = dict[str, Any]
 
 
-def cluster_told_to(caller: Caller, ledger: Ledger, told: Json) -> Json:
+def cluster_visible_to(caller: Caller, ledger: Ledger, told: Json) -> Json:
     """The site: GPUs that a job holds which the caller may not see are another job's."""
     if caller.sees_all:
         return told
@@ -34,7 +34,7 @@ def _owner(caller: Caller, ledger: Ledger, owner: str) -> str:
     return owner if state is not None and sees(caller, state) else ANOTHER
 
 
-def queues_told_to(caller: Caller, rows: Iterable[Json]) -> list[Json]:
+def queues_visible_to(caller: Caller, rows: Iterable[Json]) -> list[Json]:
     """The queues that a grant speaks of with what they are in; of users himself, and those whose jobs he may see."""
     if caller.sees_all:
         return list(rows)
@@ -47,7 +47,7 @@ def _is_told(caller: Caller, row: Json) -> bool:
     return row["queue"] is None or sees_queue(caller, row["queue"])
 
 
-def facts_told_to(caller: Caller, ledger: Ledger, facts: list[Json]) -> list[Json]:
+def facts_visible_to(caller: Caller, ledger: Ledger, facts: list[Json]) -> list[Json]:
     """The facts on jobs that a caller may see, with others' jobs and what he may not read left out."""
     if caller.reads_all:
         return facts
@@ -63,15 +63,15 @@ def _fact(caller: Caller, ledger: Ledger, fact: Json) -> Json | None:
         return None
     if spec is not None and not has(caller, Need.READ, spec["user"], spec["queue"]):
         data = {**data, "spec": without_environment(spec)}
-    return {**fact, "data": told_to(caller, ledger, data)}
+    return {**fact, "data": redacted_for(caller, ledger, data)}
 
 
-def detail_told_to(caller: Caller, ledger: Ledger, detail: Json) -> Json:
+def detail_visible_to(caller: Caller, ledger: Ledger, detail: Json) -> Json:
     """A job's detail; whoever may see the job, and not read all of it, is not told what it runs with."""
     spec = detail["spec"]
     if spec is not None and not has(caller, Need.READ, spec["user"], spec["queue"]):
         detail = {**detail, "spec": without_environment(spec)}
-    told: Json = told_to(caller, ledger, detail)
+    told: Json = redacted_for(caller, ledger, detail)
     return told
 
 

@@ -18,9 +18,9 @@ import httpx
 from gantree.api.client import requests
 from gantree.api.client.client import ANSWER_WITHIN_S
 from gantree.api.client.decoding import decoded_object
-from gantree.api.client.failover import ALIVE, CONNECT_WITHIN_S, Course
+from gantree.api.client.failover import ALIVE, CONNECT_WITHIN_S, Failover
 from gantree.api.client.requests import Request, Stream
-from gantree.api.client.target import Target, Unsent, targets
+from gantree.api.client.target import NotSent, Target, targets
 from gantree.api.http import unix_socket
 from gantree.api.http.problems import error_of, problem_in
 from gantree.model.errors import GantreeError, JournalError, Unreachable
@@ -141,21 +141,21 @@ class AsyncClient:
         send: Callable[[Target, Any, float], Awaitable[T]],
     ) -> T:
         """What the daemon that leads says to a request."""
-        course = Course(self.targets, self._place, request)
+        failover = Failover(self.targets, self._place, request)
         while True:
-            at = course.target
+            at = failover.target
             try:
-                if course.looks_first:
-                    await self._look(at, course.look_s)
-                answer = await send(at, request, course.timeout_s(patience_s))
+                if failover.probes_first:
+                    await self._look(at, failover.probe_timeout_s)
+                answer = await send(at, request, failover.timeout_s(patience_s))
             except (*BROKEN_OFF, JournalError, Unreachable) as error:
                 cause = _cause(error)
-                pause_s = course.pause_s(cause)
+                pause_s = failover.pause_s(cause)
                 if pause_s is None:
                     raise at.told(cause) from error
                 await asyncio.sleep(pause_s)
                 continue
-            self._place = course.place
+            self._place = failover.place
             return answer
 
     async def _look(self, at: Target, timeout_s: float) -> None:
@@ -224,9 +224,9 @@ class AsyncClient:
 
 
 def _cause(error: Exception) -> Exception:
-    """What stands behind an error of httpx, as `Course` and `Target.told` tell errors apart."""
+    """What stands behind an error of httpx, as `Failover` and `Target.told` tell errors apart."""
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return Unsent(_of_system(error))
+        return NotSent(_of_system(error))
     return error if isinstance(error, GantreeError) else _of_system(error)
 
 

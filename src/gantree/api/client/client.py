@@ -17,9 +17,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gantree.api.client import requests
 from gantree.api.client.decoding import decoded_object
-from gantree.api.client.failover import ALIVE, CONNECT_WITHIN_S, Course
+from gantree.api.client.failover import ALIVE, CONNECT_WITHIN_S, Failover
 from gantree.api.client.requests import LONGEST_WAIT_S, Json, Request, Stream, login_name
-from gantree.api.client.target import Target, Unsent, targets
+from gantree.api.client.target import NotSent, Target, targets
 from gantree.api.http import unix_socket
 from gantree.api.http.problems import error_of, problem_in
 from gantree.model.errors import GantreeError, JournalError, Unreachable
@@ -76,7 +76,7 @@ def _connected(at: Target, timeout_s: float | None) -> HTTPConnection:
         connection.connect()
     except OSError as error:
         connection.close()
-        raise Unsent(error) from error
+        raise NotSent(error) from error
     connection.sock.settimeout(timeout_s)
     return connection
 
@@ -169,20 +169,20 @@ class Client:
         send: Callable[[Target, Any, float], T],
     ) -> T:
         """What the daemon that leads says to a request."""
-        course = Course(self.targets, self._place, request)
+        failover = Failover(self.targets, self._place, request)
         while True:
-            at = course.target
+            at = failover.target
             try:
-                if course.looks_first:
-                    self._look(at, course.look_s)
-                answer = send(at, request, course.timeout_s(patience_s))
-            except (*BROKEN_OFF, Unsent, JournalError, Unreachable) as error:
-                pause_s = course.pause_s(error)
+                if failover.probes_first:
+                    self._look(at, failover.probe_timeout_s)
+                answer = send(at, request, failover.timeout_s(patience_s))
+            except (*BROKEN_OFF, NotSent, JournalError, Unreachable) as error:
+                pause_s = failover.pause_s(error)
                 if pause_s is None:
                     raise at.told(error) from error
                 time.sleep(pause_s)
                 continue
-            self._place = course.place
+            self._place = failover.place
             return answer
 
     def _look(self, at: Target, timeout_s: float) -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from websockets.sync.client import ClientConnection
 
 
-class HangsUp(ClientConnection):
+class ClosableConnection(ClientConnection):
     """Ends both directions before the socket is closed, which wakes whoever reads from it."""
 
     def close_socket(self) -> None:

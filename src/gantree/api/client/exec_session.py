@@ -26,7 +26,7 @@ MOST_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class ExecSession:
     """An open connection. send may be called beside receive, by another thread."""
 
     connection: "ClientConnection"
@@ -58,12 +58,12 @@ class Attached:
         self.held.close()
 
 
-def attach(target: Target, job: str, wish: dict[str, Any]) -> Attached:
+def open_exec_session(target: Target, job: str, wish: dict[str, Any]) -> ExecSession:
     """Attach to a job: wish has rank and command with terminal, or port. Raises what the daemon raises."""
     from websockets.exceptions import InvalidStatus, WebSocketException  # noqa: PLC0415 - as above
     from websockets.sync.client import connect  # noqa: PLC0415 - as above
 
-    from gantree.api.client.closable_connection import HangsUp  # noqa: PLC0415 - as above
+    from gantree.api.client.closable_connection import ClosableConnection  # noqa: PLC0415 - as above
 
     path = f"/v1/jobs/{quote(job, safe='')}/attach"
     more: dict[str, Any] = {}
@@ -80,7 +80,7 @@ def attach(target: Target, job: str, wish: dict[str, Any]) -> Attached:
         opened = connect(
             url, additional_headers=target.headers, compression=None, max_size=MOST_BYTES, proxy=None,
             open_timeout=CONNECT_WITHIN_S, ping_timeout=None, close_timeout=1.0,
-            create_connection=HangsUp, **more,
+            create_connection=ClosableConnection, **more,
         )  # fmt: skip
         connection = held.enter_context(opened)
         connection.send(json.dumps(wish))
@@ -89,7 +89,7 @@ def attach(target: Target, job: str, wish: dict[str, Any]) -> Attached:
         raise error_of(status, problem_in(bytes(error.response.body or b""))) from error
     except (OSError, WebSocketException) as error:
         raise target.unreachable(error) from error
-    return Attached(connection, target, held)
+    return ExecSession(connection, target, held)
 
 
 def _broken_off(error: Any, target: Target) -> GantreeError:

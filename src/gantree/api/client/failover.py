@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gantree.api.client.requests import Request, Stream
-from gantree.api.client.target import Target, Unsent
+from gantree.api.client.target import NotSent, Target
 from gantree.api.http import unix_socket
 from gantree.model.errors import GantreeError, JournalError, NotLeading, Unreachable
 
@@ -34,7 +34,7 @@ ALIVE: Request[Any] = Request("GET", "/healthz")
 """What is asked first where an answer takes its time: a daemon that hangs is handed any request, and says nothing."""
 
 
-class Course:
+class Failover:
     """The way of one request past the daemons."""
 
     def __init__(
@@ -65,15 +65,15 @@ class Course:
         longest_s = patience_s + self._wait_s
         if self._is_stream or not self._is_harmless or not self._has_others():
             return longest_s
-        return min(longest_s, self.look_s + self._wait_s)
+        return min(longest_s, self.probe_timeout_s + self._wait_s)
 
     @property
-    def looks_first(self) -> bool:
+    def probes_first(self) -> bool:
         """Whether it is asked first if anybody is there: who hangs would be waited for in full, while others answer."""
         return self._is_harmless and (self._is_stream or self._wait_s > 0) and self._has_others()
 
     @property
-    def look_s(self) -> float:
+    def probe_timeout_s(self) -> float:
         """How long to wait for an answer that takes no time, in seconds."""
         return float(FIRST_ANSWER_WITHIN_S * 2**self._too_slow)
 
@@ -100,7 +100,7 @@ class Course:
         return quick[0] if quick else min(places, key=self._slow_until_s.__getitem__)
 
     def _may_follow(self, error: Exception) -> bool:
-        if isinstance(error, Unsent):
+        if isinstance(error, NotSent):
             return not isinstance(error.error, ssl.SSLCertVerificationError)
         if isinstance(error, NotLeading):
             return True

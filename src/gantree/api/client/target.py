@@ -16,7 +16,7 @@ TOKEN_VARIABLE = "GANTREE_TOKEN"  # noqa: S105 - the name of a variable
 TOKEN_FILE_VARIABLE = "GANTREE_TOKEN_FILE"  # noqa: S105 - the same
 
 
-class Unsent(Exception):
+class NotSent(Exception):
     """A request reached nobody, because of error."""
 
     def __init__(self, error: Exception) -> None:
@@ -58,7 +58,7 @@ class Target:
         """What to raise for what kept a request from being answered."""
         if isinstance(error, GantreeError):
             return error
-        return self.unreachable(error.error if isinstance(error, Unsent) else error)
+        return self.unreachable(error.error if isinstance(error, NotSent) else error)
 
     def unreachable(self, error: Exception) -> Unreachable:
         """What to raise where the daemon did not answer, or stopped doing so."""

@@ -67,7 +67,7 @@ def answers(
     return found, silent
 
 
-class Silence:
+class SilenceLog:
     """Says in the log who is silent, once, until he speaks again."""
 
     def __init__(self, what: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from socket import gethostname
 
-from gantree.api.gpu_metrics.exporters import Silence, answers, questions
+from gantree.api.gpu_metrics.exporters import SilenceLog, answers, questions
 from gantree.telemetry.dcgm import use_in
 from gantree.telemetry.gpu_use import UseOfGpu
 from gantree.telemetry.nvml_use import use_here
@@ -38,20 +38,20 @@ class GpuCounters:
         self._here = here
         self._looked_at = -FRESH_S
         self._looking: asyncio.Task[None] | None = None
-        self._silence = Silence("the use of GPUs")
+        self._silence = SilenceLog("the use of GPUs")
 
-    def tell_of(self, nodes: Sequence[str]) -> bool:
+    def covers(self, nodes: Sequence[str]) -> bool:
         """Whether anybody is asked about any of these nodes."""
         return bool(self._exporters) or (self._here is not None and self._here[0] in nodes)
 
-    def look_soon(self, nodes: Sequence[str]) -> None:
+    def refresh(self, nodes: Sequence[str]) -> None:
         """Have it read anew for these nodes if it is not fresh, and do not wait."""
         if self._looking is None and time.monotonic() - self._looked_at >= FRESH_S:
             self._looking = asyncio.create_task(self._look(nodes))
 
     async def fresh(self, nodes: Sequence[str]) -> UseOfNode:
         """The use once it has been read anew, if it is not fresh; what there is, where that takes too long."""
-        self.look_soon(nodes)
+        self.refresh(nodes)
         if self._looking is not None:
             await asyncio.wait({self._looking}, timeout=FRESH_WITHIN_S)
         return self.use_of_node

@@ -6,7 +6,7 @@ It runs beside everything else and nobody waits for it: what does not answer is 
 import asyncio
 from collections.abc import Sequence
 
-from gantree.api.gpu_metrics.exporters import Silence, answers, questions
+from gantree.api.gpu_metrics.exporters import SilenceLog, answers, questions
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
 from gantree.control.nodes.health_watch import HealthWatch
@@ -17,7 +17,7 @@ EVERY_S = 15.0
 
 async def watch_health(exporters: Sequence[str], loop: Loop, controller: Controller) -> None:
     """For as long as nobody cancels it; without exporters there is nobody to ask. Raises what is a bug."""
-    watch, silence = HealthWatch(), Silence("the health of GPUs")
+    watch, silence = HealthWatch(), SilenceLog("the health of GPUs")
     while True:
         if exporters:
             await one_round(exporters, loop, controller, watch, silence)
@@ -29,7 +29,7 @@ async def one_round(
     loop: Loop,
     controller: Controller,
     watch: HealthWatch,
-    silence: Silence,
+    silence: SilenceLog,
 ) -> None:
     """Ask about all nodes with GPUs once, and hand in what follows."""
     nodes = await loop.call(lambda: _nodes_with_gpus(controller))
@@ -38,8 +38,8 @@ async def one_round(
     silence.say(silent)
 
     def look() -> None:
-        for event in watch.look(told, controller.ledger, controller.clock(), controller.epoch):
-            controller.intake.tell(event)
+        for event in watch.update(told, controller.ledger, controller.clock(), controller.epoch):
+            controller.inbox.enqueue(event)
 
     await loop.call(look)
 

@@ -7,7 +7,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from gantree.api.http.problems import MEDIA_TYPE
-from gantree.api.http.response_models import FieldProblem, ProblemTold
+from gantree.api.http.response_models import FieldProblem, ProblemResponse
 
 Json = dict[str, Any]
 WHAT = {
@@ -28,7 +28,7 @@ def described(app: FastAPI) -> Json:
         schemas = told.setdefault("components", {}).setdefault("schemas", {})
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
-        models = [(model, "serialization") for model in (ProblemTold, FieldProblem)]
+        models = [(model, "serialization") for model in (ProblemResponse, FieldProblem)]
         _, definitions = models_json_schema(models, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]  # the literal is one
         schemas.update(definitions["$defs"])
         told["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
@@ -40,6 +40,6 @@ def described(app: FastAPI) -> Json:
 def _say_errors(operation: Json) -> None:
     responses: Json = operation["responses"]
     responses.pop("422", None)
-    problem = {"$ref": "#/components/schemas/ProblemTold"}
+    problem = {"$ref": "#/components/schemas/ProblemResponse"}
     for status, what in WHAT.items():
         responses[status] = {"description": what, "content": {MEDIA_TYPE: {"schema": problem}}}

@@ -7,7 +7,7 @@ client writes (X-Forwarded-Prefix) is not believed.
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 
-class Prefixed:
+class PathPrefixMiddleware:
     """The middleware. root_path is "/gantree", or "" where there is none."""
 
     def __init__(self, app: ASGIApp, root_path: str) -> None:

@@ -22,7 +22,7 @@ Login = Annotated[
 ]
 
 
-class Told(BaseModel):
+class OpenModel(BaseModel):
     """An answer."""
 
     model_config = ConfigDict(extra="allow")
@@ -39,7 +39,7 @@ class FieldProblem(BaseModel):
     hint: str = ""
 
 
-class ProblemTold(BaseModel):
+class ProblemResponse(BaseModel):
     """An error, application/problem+json (RFC 9457). title is the kind of error, detail a sentence for people."""
 
     title: str = Field(examples=["NotFound"])
@@ -55,7 +55,7 @@ class SubmittedJob(BaseModel):
     name: str = Field(examples=["llama-7b"])
 
 
-class ReceiptTold(BaseModel):
+class ReceiptResponse(BaseModel):
     """The jobs are durable."""
 
     jobs: list[SubmittedJob]
@@ -64,20 +64,20 @@ class ReceiptTold(BaseModel):
     )
 
 
-class JobWished(BaseModel):
+class JobCommandResponse(BaseModel):
     """Whom a wish is about."""
 
     job: str = Field(description="The job's id.", examples=["llama-7b-2"])
 
 
-class DomainTold(BaseModel):
+class Domain(BaseModel):
     """A domain of the fabric."""
 
     tier: str = Field(examples=["leaf"])
     name: str = Field(examples=["s0/l0"])
 
 
-class ProgressTold(BaseModel):
+class Progress(BaseModel):
     """How far a job says that it is, by `gantree.training.progress`; a number may be "NaN" or "Infinity"."""
 
     step: int
@@ -87,7 +87,7 @@ class ProgressTold(BaseModel):
     at: float = Field(description="When it said so.")
 
 
-class JobRow(Told):
+class JobRow(OpenModel):
     """A job as a list shows it. Of a job that was rejected only name, phase and reason are known."""
 
     job: str = Field(examples=["llama-7b"])
@@ -102,7 +102,7 @@ class JobRow(Told):
     gpus_now: int | None = Field(description="GPUs that it holds whole.")
     processes: int | None
     attempt: int | None
-    domain: DomainTold | None
+    domain: Domain | None
     submitted_at: float | None
     started_at: float | None
     ended_at: float | None
@@ -118,19 +118,19 @@ class JobRow(Told):
     starts_at: float | None = Field(description="The start that it was told.")
     promised: bool
     predicted_step_s: float | None = Field(None, description="Seconds a step, as predicted.")
-    progress: ProgressTold | None = Field(
+    progress: Progress | None = Field(
         None, description="Of a job that runs; asked for alone, of one that has ended too."
     )
 
 
-class JobsTold(BaseModel):
+class JobsResponse(BaseModel):
     """A page of jobs in order of arrival."""
 
     jobs: list[JobRow]
     next: str | None = Field(description="Give it as `after` for the next page; null at the end.")
 
 
-class JobTold(JobRow):
+class JobResponse(JobRow):
     """A job with what it asked for and where it is. version is its ETag."""
 
     version: str
@@ -138,21 +138,21 @@ class JobTold(JobRow):
     placement: dict[str, JsonValue] | None
 
 
-class RecordedGit(Told):
+class RecordedGit(OpenModel):
     """What git said of the working directory."""
 
     revision: str | None
     branch: str | None
 
 
-class RecordedFile(Told):
+class RecordedFile(OpenModel):
     """A file that ran."""
 
     path: str
     sha256: str | None
 
 
-class RecordedPython(Told):
+class RecordedPython(OpenModel):
     """The Python that ran and what was installed for it."""
 
     version: str
@@ -160,7 +160,7 @@ class RecordedPython(Told):
     distributions_sha256: str
 
 
-class RecordedRole(Told):
+class RecordedRole(OpenModel):
     """What ran as a role."""
 
     command: list[str]
@@ -175,7 +175,7 @@ class RecordedRole(Told):
     env: dict[str, str]
 
 
-class RecordedMember(Told):
+class RecordedMember(OpenModel):
     """Where a member was."""
 
     role: str
@@ -189,13 +189,13 @@ class RecordedMember(Told):
     domains: dict[str, str]
 
 
-class RecordTold(Told):
+class RecordResponse(OpenModel):
     """What ran as one attempt. roles tell, by the first member of each, what was found; members where each rank was."""
 
     job: str
     attempt: int
     world_size: int
-    domain: DomainTold | None
+    domain: Domain | None
     step_s: float | None = Field(description="Seconds a step, as predicted.")
     found: bool = Field(description="False until what was found is written down.")
     gantree: str | None = None
@@ -207,7 +207,7 @@ class RecordTold(Told):
     data: list[dict[str, str | None]] = Field(description="As declared in the job file.")
 
 
-class StartTold(BaseModel):
+class Start(BaseModel):
     """A start that a job is told."""
 
     starts_at: float
@@ -225,30 +225,30 @@ class ShortBy(BaseModel):
     amount: float
 
 
-class NearestTold(Told):
+class NearestDomain(OpenModel):
     """The domain that comes nearest, and how many members or GPUs it has room for."""
 
     domain: str
     room: int
 
 
-class FitTold(Told):
+class FittingChange(OpenModel):
     """A change to the job with which it would fit, and what that does to its communication time."""
 
     patch: dict[str, JsonValue]
     comm_ratio: float | None
 
 
-class RefusedTold(Told):
+class Refusal(OpenModel):
     """Why there is no place: the gate that said no first, and what would help."""
 
     gate: str = Field(examples=["ROOM"])
     never: bool
     sentence: str
     short_by: ShortBy | None
-    nearest: NearestTold | None
+    nearest: NearestDomain | None
     wakes_on: list[JsonValue]
-    would_fit_if: list[FitTold]
+    would_fit_if: list[FittingChange]
 
 
 class InTheWay(BaseModel):
@@ -258,20 +258,20 @@ class InTheWay(BaseModel):
     because: str
 
 
-class WhyTold(Told):
+class WhyResponse(OpenModel):
     """Why a job is where it is."""
 
     job: str
     phase: str
     sentence: str
-    refused: RefusedTold | None
+    refused: Refusal | None
     ahead: list[str]
     ahead_count: int
-    start: StartTold | None
+    start: Start | None
     in_the_way: list[InTheWay]
 
 
-class EndTold(BaseModel):
+class AwaitedEnd(BaseModel):
     """An end that a start waits for."""
 
     job: str
@@ -281,44 +281,44 @@ class EndTold(BaseModel):
     time_limit_s: float | None
 
 
-class WhenTold(Told):
+class WhenResponse(OpenModel):
     """When a job starts. start is null where it does not wait, and where nobody can say."""
 
     job: str
     phase: str
     asked_at: float
     started_at: float | None
-    start: StartTold | None
-    hangs_on: list[EndTold]
+    start: Start | None
+    hangs_on: list[AwaitedEnd]
     why: str
 
 
-class PlaceTold(Told):
+class Place(OpenModel):
     """Where a gang is or would be."""
 
-    domain: DomainTold
+    domain: Domain
     members: int
     gpus: int
     nodes: list[str]
 
 
-class StoppedTold(Told):
+class StoppedJob(OpenModel):
     """Who would have to go, and how."""
 
     job: str
     how: str
 
 
-class AlternativeTold(Told):
+class Alternative(OpenModel):
     """What would become of a job with a change; docs/schemas/what-if-job-output.schema.json has all fields."""
 
     change: dict[str, JsonValue]
     now: bool
-    start: StartTold | None
+    start: Start | None
     sentence: str
-    refused: RefusedTold | None
-    place: PlaceTold | None
-    stopped: list[StoppedTold]
+    refused: Refusal | None
+    place: Place | None
+    stopped: list[StoppedJob]
     step_s: float | None
     step_ratio: float | None
     comm_ratio: float | None
@@ -328,43 +328,43 @@ class AlternativeTold(Told):
     cost_USD: float | None
 
 
-class WhatIfTold(BaseModel):
+class WhatIfResponse(BaseModel):
     """The job as it is, then one for each change."""
 
     job: str
     asked_at: float
-    alternatives: list[AlternativeTold]
+    alternatives: list[Alternative]
 
 
-class MoveTold(Told):
+class Move(OpenModel):
     """A gang that moves."""
 
     job: str
     gpus: int
-    source: PlaceTold
-    target: PlaceTold
+    source: Place
+    target: Place
     cost_gpu_s: float
 
 
-class PlanTold(Told):
+class MovePlan(OpenModel):
     """Moves, and the place that they make."""
 
-    place: PlaceTold
-    moves: list[MoveTold]
+    place: Place
+    moves: list[Move]
     cost_gpu_s: float
     gain_gpu_s: float
     proven: bool
 
 
-class DefragmentTold(BaseModel):
+class DefragmentResponse(BaseModel):
     """The moves that would let a job start, or null and why."""
 
     job: str
-    plan: PlanTold | None
+    plan: MovePlan | None
     reason: str
 
 
-class CellTold(Told):
+class Cell(OpenModel):
     """A cell: its tier, where it is bound, whether it has lost its place."""
 
     tier: str
@@ -372,7 +372,7 @@ class CellTold(Told):
     lost: bool
 
 
-class QueueRow(Told):
+class QueueRow(OpenModel):
     """A node of the queue tree; docs/schemas/queues-output.schema.json has all fields."""
 
     name: str
@@ -385,18 +385,18 @@ class QueueRow(Told):
     borrowed: dict[str, float]
     lent: dict[str, float]
     limit: dict[str, float]
-    cells: list[CellTold]
+    cells: list[Cell]
     running: int
     waiting: int
 
 
-class QueuesTold(BaseModel):
+class QueuesResponse(BaseModel):
     """The cluster, then each queue, cohort and user below what it is in."""
 
     queues: list[QueueRow]
 
 
-class ClusterTold(Told):
+class ClusterResponse(OpenModel):
     """The site, its GPUs cut as they are now, and who holds what."""
 
     cluster: dict[str, JsonValue] | None
@@ -405,7 +405,7 @@ class ClusterTold(Told):
     unusable: dict[str, JsonValue]
 
 
-class HealthTold(Told):
+class HealthResponse(OpenModel):
     """Who answers."""
 
     version: str = Field(examples=["0.1.0"])

@@ -25,18 +25,18 @@ IfMatch = Annotated[
 ]
 
 
-def answer(content: object, status: int = 200, version: str | None = None) -> Response:
+def json_response(content: object, status: int = 200, version: str | None = None) -> Response:
     """Plain values as the body of an answer; version becomes its ETag."""
     headers = {} if version is None else {"ETag": f'"{version}"'}
-    return Response(written(content), status, headers, "application/json")
+    return Response(json_bytes(content), status, headers, "application/json")
 
 
-def written(content: object) -> bytes:
+def json_bytes(content: object) -> bytes:
     """Plain values as JSON."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def tells(model: type[BaseModel], what: str, status: int = 200) -> dict[str, Any]:
+def documented(model: type[BaseModel], what: str, status: int = 200) -> dict[str, Any]:
     """What the decorator of a route says of its answer."""
     return {
         "status_code": status,
@@ -45,7 +45,7 @@ def tells(model: type[BaseModel], what: str, status: int = 200) -> dict[str, Any
     }
 
 
-def comes_as(media_type: str, what: str, example: str) -> dict[str, Any]:
+def documented_stream(media_type: str, what: str, example: str) -> dict[str, Any]:
     """The same of an answer that comes bit by bit, as text."""
     content = {media_type: {"schema": {"type": "string"}, "example": example}}
     return {
@@ -55,7 +55,7 @@ def comes_as(media_type: str, what: str, example: str) -> dict[str, Any]:
     }
 
 
-def version_of(content: Json) -> str:
+def etag_of(content: Json) -> str:
     """What changes whenever a thing is not as it was: a digest of all that is told of it."""
     told = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
     return blake2b(told, digest_size=8).hexdigest()
@@ -69,5 +69,5 @@ def check_version(if_match: str | None, content: Json, what: str) -> None:
     if not all(len(each) > 2 and each[0] == each[-1] == '"' for each in wanted):
         allowed = 'a version in quotes, as an ETag has it: "3f2a", or *'
         raise BadFields([Problem("request", None, "If-Match", repr(if_match)[:100], allowed)])
-    if f'"{version_of(content)}"' not in wanted:
+    if f'"{etag_of(content)}"' not in wanted:
         raise Stale(f"{what} is not as you saw it last; look again, then decide")

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-BLOT = "***"
+REDACTED = "***"
 
 
 class Format(StrEnum):
@@ -40,16 +40,16 @@ _SECRET_NAME = re.compile(
     r"(?i)(^|[_.-])(authorization|cookie|password|passwd|pgpassword|secret|token|api[_-]?key)s?$"
 )
 _SECRETS = (
-    (re.compile(r"(?i)\b(authorization['\"]?\s*[:=]\s*['\"]?)([a-z]+\s+)?[^\s'\",;]+"), r"\1\2" + BLOT),
-    (re.compile(r"\b((?i:bearer)|(?i:basic)(?=\s+\S*[A-Z0-9=]))\s+[A-Za-z0-9._~+/=-]{6,}"), r"\1 " + BLOT),
-    (re.compile(r"\beyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"), BLOT),
-    (re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*://[^\s:/@]*):[^\s/]+@"), r"\1:" + BLOT + "@"),
+    (re.compile(r"(?i)\b(authorization['\"]?\s*[:=]\s*['\"]?)([a-z]+\s+)?[^\s'\",;]+"), r"\1\2" + REDACTED),
+    (re.compile(r"\b((?i:bearer)|(?i:basic)(?=\s+\S*[A-Z0-9=]))\s+[A-Za-z0-9._~+/=-]{6,}"), r"\1 " + REDACTED),
+    (re.compile(r"\beyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"), REDACTED),
+    (re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*://[^\s:/@]*):[^\s/]+@"), r"\1:" + REDACTED + "@"),
     (
         re.compile(
             r"(?i)\b([a-z0-9_]*(?:password|passwd|secret|token|api[_-]?key)['\"]?\s*[=:]\s*['\"]?)"
             r"[^\s'\"&,;]+"
         ),
-        r"\1" + BLOT,
+        r"\1" + REDACTED,
     ),
 )  # fmt: skip
 
@@ -93,7 +93,7 @@ def blot(logger: WrappedLogger, name: str, line: EventDict) -> EventDict:
 
 def _blotted(key: str, value: Any) -> Any:
     if _SECRET_NAME.search(key) and value is not None:
-        return BLOT
+        return REDACTED
     if isinstance(value, Mapping):
         return {str(name): _blotted(str(name), each) for name, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

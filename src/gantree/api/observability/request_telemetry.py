@@ -24,7 +24,7 @@ SERVER_ERROR = 500
 log = logging.getLogger(__name__)
 
 
-class RequestWatch:
+class RequestTelemetry:
     """The middleware. Without a tracer of its own it takes the process's."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, tracer: Tracer | None = None) -> None:

@@ -10,15 +10,15 @@ from pydantic import BaseModel, Field
 from gantree.api.access.audit import Audit
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Backend
-from gantree.api.http.response_models import Told
-from gantree.api.http.responses import answer, tells
+from gantree.api.http.response_models import OpenModel
+from gantree.api.http.responses import documented, json_response
 from gantree.model.errors import Unsupported
 
 MOST_ROWS = 10_000
 LARGEST_SEQ = 2**63 - 1
 
 
-class AuditRowTold(Told):
+class AuditEntry(OpenModel):
     """One request: who asked, through which door and by what he was known, for what, what he was answered."""
 
     seq: int
@@ -31,10 +31,10 @@ class AuditRowTold(Told):
     request_id: str
 
 
-class AuditTold(BaseModel):
+class AuditResponse(BaseModel):
     """Rows, oldest first."""
 
-    rows: list[AuditRowTold]
+    rows: list[AuditEntry]
     next: int | None = Field(description="Give it as `after` for the next rows; null at the end.")
 
 
@@ -42,7 +42,7 @@ def router(backend: Backend) -> APIRouter:
     """The routes of this module."""
     routes = APIRouter(prefix="/v1", tags=["access"])
 
-    @routes.get("/audit", **tells(AuditTold, "The rows."), **needs(Need.OPERATE))
+    @routes.get("/audit", **documented(AuditResponse, "The rows."), **needs(Need.OPERATE))
     async def audit(
         request: Request,
         since: Annotated[float | None, Query(description="Asked then or later.")] = None,
@@ -57,6 +57,6 @@ def router(backend: Backend) -> APIRouter:
         found = await book.read(since, user, after, limit + 1)
         more = len(found) > limit
         rows = [asdict(row) for row in found[:limit]]
-        return answer({"rows": rows, "next": rows[-1]["seq"] if more else None})
+        return json_response({"rows": rows, "next": rows[-1]["seq"] if more else None})
 
     return routes

@@ -7,10 +7,10 @@ from fastapi.responses import StreamingResponse
 
 from gantree.api.access.access import Caller
 from gantree.api.access.permissions import Need, needs
-from gantree.api.backend import Reads
-from gantree.api.http.responses import comes_as
+from gantree.api.backend import QueryBackend
+from gantree.api.http.responses import documented_stream
 from gantree.api.streams.event_feed import EventFeed
-from gantree.api.streams.streaming import LastingResponse, WhoHolds
+from gantree.api.streams.streaming import AuthorizedStreamingResponse, CurrentStream
 from gantree.api.views import queries
 
 LARGEST_SEQ = 2**63 - 1
@@ -19,18 +19,18 @@ FRAME = (
 )
 
 
-def router(backend: Reads) -> APIRouter:
+def router(backend: QueryBackend) -> APIRouter:
     """The routes of this module."""
     routes = APIRouter(prefix="/v1", tags=["events"])
     feed = EventFeed(backend)
 
     @routes.get(
         "/events",
-        **comes_as("text/event-stream", "An event for each fact.", FRAME),
+        **documented_stream("text/event-stream", "An event for each fact.", FRAME),
         **needs(Need.KNOWN),
     )
     async def events(
-        held_by: WhoHolds,
+        stream: CurrentStream,
         job: Annotated[str | None, Query(description="Only what is about this job.")] = None,
         last_event_id: Annotated[int | None, Header(ge=0, le=LARGEST_SEQ)] = None,
     ) -> StreamingResponse:
@@ -38,13 +38,13 @@ def router(backend: Reads) -> APIRouter:
         only = None
 
         async def named(caller: Caller) -> str:
-            return await backend.look(queries.job_id, caller, job or "", Need.SEE)
+            return await backend.read_inline(queries.job_id, caller, job or "", Need.SEE)
 
         if job is not None:
-            only = await named(held_by.caller)
-            held_by.only_if(named)
+            only = await named(stream.caller)
+            stream.add_check(named)
         after = await feed.place(last_event_id)
-        frames = feed.frames(after, only, held_by)
-        return LastingResponse(frames, held_by, media_type="text/event-stream")
+        frames = feed.frames(after, only, stream)
+        return AuthorizedStreamingResponse(frames, stream, media_type="text/event-stream")
 
     return routes

@@ -1,8 +1,8 @@
-"""The route of attaching: a WebSocket to a shell, a command or a port beside a running rank.
+"""The route of exec sessions: a WebSocket to a shell, a command or a port beside a running rank.
 
-Its first message is a text, the JSON of `Wish`; then come messages as `guest_relay` carries them. WebSockets do not
-pass the dependencies and the error handlers of other routes, so what those do is done here: who asks, from which origin
-and how often (`caller_of`), the caller's right to the job, errors as problems, a row in the audit log.
+The first message is text, the JSON of `ExecRequest`; all others are carried by `exec_relay`. FastAPI's dependencies and
+error handlers do not apply to WebSockets, so this module does what they do: it identifies the caller, checks origin and
+rate limit (`caller_of`) and the caller's right to the job, answers errors as problems, and writes the audit log.
 """
 
 import asyncio
@@ -24,8 +24,15 @@ from gantree.api.access.audit import row_of
 from gantree.api.access.permissions import Need, check_need, job_for
 from gantree.api.backend import Backend
 from gantree.api.http.problems import MEDIA_TYPE, problem_of
-from gantree.api.streams.exec_relay import GONE, IDLE_S, Quiet, call_of, relay_guest, relay_port
-from gantree.api.streams.streaming import Lasting, LetGo
+from gantree.api.streams.exec_relay import (
+    GONE,
+    IDLE_S,
+    IdleTimer,
+    connection_of,
+    relay_command,
+    relay_port,
+)
+from gantree.api.streams.streaming import StreamAuthorization, StreamRevoked
 from gantree.control.engine.controller import Controller
 from gantree.core.ledger.state import JobState
 from gantree.executors.guests import Terminal
@@ -45,8 +52,8 @@ Word = Annotated[str, Field(max_length=32 * 1024)]
 log = logging.getLogger(__name__)
 
 
-class Size(BaseModel):
-    """A terminal."""
+class TerminalSize(BaseModel):
+    """The terminal of the caller."""
 
     model_config = ConfigDict(extra="forbid")
     term: Annotated[str, Field(pattern=r"^[A-Za-z0-9._+-]{1,64}$")] = "xterm"
@@ -54,13 +61,13 @@ class Size(BaseModel):
     columns: Annotated[int, Field(ge=1, le=10_000)]
 
 
-class Wish(BaseModel):
-    """What is wished: a port, else a command (none: a shell), on a terminal or on pipes."""
+class ExecRequest(BaseModel):
+    """What to open: a port, else a command (none: a shell), on a terminal or on pipes."""
 
     model_config = ConfigDict(extra="forbid")
     rank: Annotated[int, Field(ge=0, le=10**9)] = 0
     command: Annotated[list[Word], Field(max_length=4096)] = []
-    terminal: Size | None = None
+    terminal: TerminalSize | None = None
     port: Annotated[int | None, Field(ge=1, le=65535)] = None
 
     @property
@@ -72,14 +79,14 @@ class Wish(BaseModel):
 
 
 @dataclass(slots=True)
-class Seats:
-    """How many are attached, and how many of each caller."""
+class SessionLimit:
+    """How many sessions are open, in all and for each caller."""
 
     taken: Counter[str] = field(default_factory=Counter)
 
     @contextmanager
     def taken_by(self, caller: str) -> Iterator[None]:
-        """One more for as long as the block lasts. Raises TooOften."""
+        """Count one more session while the block runs. Raises TooOften."""
         if self.taken[caller] >= MOST_OF_A_CALLER or self.taken.total() >= MOST_OF_ALL:
             of_caller = f"{caller} has {self.taken[caller]}"
             whose = of_caller if self.taken[caller] >= MOST_OF_A_CALLER else "all have too many"
@@ -93,18 +100,20 @@ class Seats:
 
 
 def router(backend: Backend, idle_s: float = IDLE_S) -> APIRouter:
-    """The route of this module. Whoever says nothing for idle_s is let go."""
+    """The route. A session without traffic for idle_s is closed."""
     routes = APIRouter()
-    seats = Seats()
+    seats = SessionLimit()
 
     @routes.websocket("/v1/jobs/{word}/attach")
     async def attach(websocket: WebSocket, word: str) -> None:
         try:
             caller = await caller_of(websocket)
             check_need(caller, Need.CHANGE)
-            await backend.ask(lambda asked: job_for(asked, caller, word, Need.CHANGE))
+            await backend.call_controller(lambda asked: job_for(asked, caller, word, Need.CHANGE))
             with seats.taken_by(caller.name):
-                await _attached(websocket, backend, Lasting(websocket, caller), word, idle_s)
+                await _attached(
+                    websocket, backend, StreamAuthorization(websocket, caller), word, idle_s
+                )
         except GantreeError as error:
             await _deny(websocket, error)
 
@@ -112,7 +121,7 @@ def router(backend: Backend, idle_s: float = IDLE_S) -> APIRouter:
 
 
 async def _deny(websocket: WebSocket, error: GantreeError) -> None:
-    """Refuse before there is a WebSocket, as any route would."""
+    """Refuse before the WebSocket is accepted, as other routes do."""
     status, body = problem_of(error)
     await _audited(websocket, status, "")
     await websocket.send_denial_response(JSONResponse(body, status, media_type=MEDIA_TYPE))
@@ -130,30 +139,34 @@ async def _audited(websocket: WebSocket, status: int, what: str) -> None:
 
 
 async def _attached(
-    websocket: WebSocket, backend: Backend, held_by: Lasting, word: str, idle_s: float
+    websocket: WebSocket, backend: Backend, stream: StreamAuthorization, word: str, idle_s: float
 ) -> None:
-    """Take a wish and fulfil it to its end; what goes wrong from now on is said by the code of the close."""
+    """Serve one session to its end. Errors from here on are reported by the close code."""
     await websocket.accept()
     began = time.monotonic()
-    caller, job, code, reason = held_by.caller, word, ENDED, ""
+    caller, job, code, reason = stream.caller, word, ENDED, ""
     access: Access = websocket.app.state.access
     try:
         wish = await _wish(websocket)
-        job, attempt = await backend.ask(lambda asked: _running(asked, access, caller, word))
+        job, attempt = await backend.call_controller(
+            lambda asked: _running(asked, access, caller, word)
+        )
         await _audited(websocket, 101, f"{job}: {wish.in_words}")
         log.info(
             "%s attached to job %s: %s", caller.name, job, wish.in_words,
             extra={"job": job, "attempt": attempt, "caller": caller.name},
         )  # fmt: skip
-        held_by.only_if(lambda now: backend.ask(lambda asked: _whose(asked, access, now, job)))
-        relayed = _relayed(websocket, backend, job, attempt, wish, Quiet(idle_s))
-        reason = await held_by.during(relayed)
+        stream.add_check(
+            lambda now: backend.call_controller(lambda asked: _whose(asked, access, now, job))
+        )
+        relayed = _relayed(websocket, backend, job, attempt, wish, IdleTimer(idle_s))
+        reason = await stream.run(relayed)
         code = ENDED if reason in ("", GONE) else WENT_WRONG
     except WebSocketDisconnect:
         reason = GONE
     except GantreeError as error:
         code, reason = REFUSED, f"{type(error).__name__}: {error}"
-    except LetGo as error:
+    except StreamRevoked as error:
         code, reason = REFUSED, f"Forbidden: {error}"
     except OSError as error:
         code, reason = REFUSED, f"Conflict: {error.strerror or error}"
@@ -169,20 +182,20 @@ async def _close(websocket: WebSocket, code: int, reason: str) -> None:
         await websocket.close(code, short)
 
 
-async def _wish(websocket: WebSocket) -> Wish:
+async def _wish(websocket: WebSocket) -> ExecRequest:
     """The first message. Raises BadInput, and WebSocketDisconnect where nothing comes."""
     try:
         async with asyncio.timeout(WISHED_WITHIN_S):
             message = await websocket.receive()
     except TimeoutError:
-        raise BadInput("nothing was wished in time") from None
+        raise BadInput("no request came in time") from None
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1000))
     try:
-        wish = Wish.model_validate_json(message.get("text") or "")
+        wish = ExecRequest.model_validate_json(message.get("text") or "")
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the wish"
+        where = ".".join(map(str, first["loc"])) or "the request"
         raise BadInput(f"{where}: {first['msg']}") from None
     if any("\0" in word for word in wish.command) or (wish.command and not wish.command[0]):
         raise BadInput("command: it names no program, or holds a NUL")
@@ -205,12 +218,17 @@ def _running(controller: Controller, access: Access, caller: Caller, word: str) 
     job, state = _whose(controller, access, caller, word)
     if state is None or state.phase not in ATTACHABLE:
         what = "was rejected" if state is None else f"is {state.phase}"
-        raise Conflict(f"{job} {what}: only what runs can be attached to")
+        raise Conflict(f"{job} {what}: exec sessions need a running job")
     return job, state.attempt
 
 
 async def _relayed(
-    websocket: WebSocket, backend: Backend, job: str, attempt: int, wish: Wish, quiet: Quiet
+    websocket: WebSocket,
+    backend: Backend,
+    job: str,
+    attempt: int,
+    wish: ExecRequest,
+    quiet: IdleTimer,
 ) -> str:
     cluster = backend.controller.cluster
     if wish.port is not None:
@@ -221,4 +239,4 @@ async def _relayed(
     awaited = await asyncio.to_thread(
         cluster.guest, job, attempt, wish.rank, wish.command, terminal
     )
-    return await relay_guest(websocket, await call_of(awaited), quiet)
+    return await relay_command(websocket, await connection_of(awaited), quiet)

@@ -6,18 +6,18 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import ConfigDict, Field
 
-from gantree.api.access.access import WhoAsks
+from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
-from gantree.api.backend import Backend, Reads
+from gantree.api.backend import Backend, QueryBackend
 from gantree.api.http.request_body import Body
 from gantree.api.http.response_models import (
-    DefragmentTold,
-    QueuesTold,
-    WhatIfTold,
-    WhenTold,
-    WhyTold,
+    DefragmentResponse,
+    QueuesResponse,
+    WhatIfResponse,
+    WhenResponse,
+    WhyResponse,
 )
-from gantree.api.http.responses import answer, tells
+from gantree.api.http.responses import documented, json_response
 from gantree.api.views import queries as asked
 from gantree.model.errors import Conflict
 
@@ -27,7 +27,7 @@ MOST_CHANGES = 8
 Json = dict[str, Any]
 
 
-class WhatIf(Body):
+class WhatIfRequest(Body):
     """Body of POST /v1/jobs/JOB/what-if: one alternative for each object of fields with what they would be."""
 
     model_config = ConfigDict(
@@ -43,68 +43,74 @@ def router(backend: Backend) -> APIRouter:
     return routes
 
 
-def reads(backend: Reads) -> APIRouter:
+def reads(backend: QueryBackend) -> APIRouter:
     """The routes that only look."""
     routes = APIRouter(prefix="/v1", tags=["questions"])
     _add_job_questions(routes, backend)
 
-    @routes.get("/queues", **tells(QueuesTold, "The tree."), **needs(Need.KNOWN))
-    async def queues(caller: WhoAsks) -> Response:
+    @routes.get("/queues", **documented(QueuesResponse, "The tree."), **needs(Need.KNOWN))
+    async def queues(caller: CurrentCaller) -> Response:
         """The queue tree: the cluster, then each queue, cohort and user below what it is in."""
-        return answer({"queues": await backend.read(asked.queues, caller)})
+        return json_response({"queues": await backend.read(asked.queues, caller)})
 
     return routes
 
 
-def _add_job_questions(routes: APIRouter, backend: Reads) -> None:
+def _add_job_questions(routes: APIRouter, backend: QueryBackend) -> None:
     @routes.get(
         "/jobs/{word}/why",
-        **tells(WhyTold, "The reason, in words and in numbers."),
+        **documented(WhyResponse, "The reason, in words and in numbers."),
         **needs(Need.SEE),
     )
-    async def explain(word: str, caller: WhoAsks) -> Response:
+    async def explain(word: str, caller: CurrentCaller) -> Response:
         """Why a job is where it is."""
-        return answer(await backend.find_out(asked.explained, caller, word, asker=caller.name))
+        return json_response(
+            await backend.read_adaptive(asked.explained, caller, word, asker=caller.name)
+        )
 
     @routes.get(
         "/jobs/{word}/when",
-        **tells(WhenTold, "The start, and what it hangs on."),
+        **documented(WhenResponse, "The start, and what it hangs on."),
         **needs(Need.SEE),
     )
-    async def foresee(word: str, caller: WhoAsks) -> Response:
+    async def foresee(word: str, caller: CurrentCaller) -> Response:
         """When a job starts: what was promised, or an estimate."""
-        return answer(await backend.find_out(asked.start, caller, word, asker=caller.name))
+        return json_response(
+            await backend.read_adaptive(asked.start, caller, word, asker=caller.name)
+        )
 
     @routes.post(
         "/jobs/{word}/what-if",
-        **tells(WhatIfTold, "The job as it is, then with each change."),
+        **documented(WhatIfResponse, "The job as it is, then with each change."),
         **needs(Need.SEE),
     )
-    async def what_if(word: str, body: WhatIf, caller: WhoAsks) -> Response:
+    async def what_if(word: str, body: WhatIfRequest, caller: CurrentCaller) -> Response:
         """What would become of a job if it were otherwise. Nothing changes."""
         changes = [tuple(change.items()) for change in body.changes]
-        told = await backend.work_out(asked.what_if, caller, word, changes, asker=caller.name)
-        return answer(told)
+        told = await backend.read_forked(asked.what_if, caller, word, changes, asker=caller.name)
+        return json_response(told)
 
 
 def _add_defragment(routes: APIRouter, backend: Backend) -> None:
     @routes.get(
-        "/jobs/{word}/defragment", **tells(DefragmentTold, "The moves."), **needs(Need.OPERATE)
+        "/jobs/{word}/defragment",
+        **documented(DefragmentResponse, "The moves."),
+        **needs(Need.OPERATE),
     )
-    async def plan(word: str, caller: WhoAsks) -> Response:
+    async def plan(word: str, caller: CurrentCaller) -> Response:
         """The moves that would let a waiting job start. 409 if it does not wait."""
-        return answer(await backend.work_out(asked.moves, word, asker=caller.name))
+        return json_response(await backend.read_forked(asked.moves, word, asker=caller.name))
 
     @routes.post(
         "/jobs/{word}/defragment",
-        **tells(DefragmentTold, "They were asked for.", 202),
+        **documented(DefragmentResponse, "They were asked for.", 202),
         **needs(Need.OPERATE),
     )
-    async def apply(word: str, caller: WhoAsks) -> Response:
+    async def apply(word: str, caller: CurrentCaller) -> Response:
         """Ask for the moves that let a waiting job start. 409 if there are none."""
-        told = await backend.work_out(asked.moves, word, asker=caller.name)
+        told = await backend.read_forked(asked.moves, word, asker=caller.name)
         if told["plan"] is None:
             raise Conflict(told["reason"])
-        await backend.ask(lambda controller: controller.defragment(told["job"]))
+        await backend.call_controller(lambda controller: controller.defragment(told["job"]))
         await backend.loop.advance(backend.controller)
-        return answer(told, 202)
+        return json_response(told, 202)

@@ -13,38 +13,49 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
-from gantree.api.access.access import Access, Caller, WhoAsks
+from gantree.api.access.access import Access, Caller, CurrentCaller
 from gantree.api.access.audit import note_what
 from gantree.api.access.permissions import (
     Need,
     check_submission,
     job_for,
+    job_visibility,
     needs,
     queue_of,
-    sight_of_jobs,
 )
-from gantree.api.backend import Backend, Reads
+from gantree.api.backend import Backend, QueryBackend
 from gantree.api.client.requests import LONGEST_WAIT_S
 from gantree.api.http.request_body import Body
 from gantree.api.http.response_models import (
     EXAMPLE_JOB,
     EXAMPLE_JOB_FILE,
     PHASES,
-    JobsTold,
-    JobTold,
-    JobWished,
+    JobCommandResponse,
+    JobResponse,
+    JobsResponse,
     Login,
-    ReceiptTold,
+    ReceiptResponse,
 )
-from gantree.api.http.responses import IfMatch, answer, check_version, tells, version_of, written
-from gantree.api.streams.streaming import Lasting, LastingResponse, WhoHolds
+from gantree.api.http.responses import (
+    IfMatch,
+    check_version,
+    documented,
+    etag_of,
+    json_bytes,
+    json_response,
+)
+from gantree.api.streams.streaming import (
+    AuthorizedStreamingResponse,
+    CurrentStream,
+    StreamAuthorization,
+)
 from gantree.api.views import queries
 from gantree.api.views.job_list import Filter
 from gantree.control.engine.controller import Controller
-from gantree.control.engine.group_commit import Gathering
+from gantree.control.engine.group_commit import GroupCommit
 from gantree.control.engine.loop import wait_until_set
 from gantree.control.requests.submission_checks import Receipt
-from gantree.control.requests.submissions import HandIn, Key
+from gantree.control.requests.submissions import JobSubmission, Key
 from gantree.formats import read_job, read_job_objects
 from gantree.model.errors import BadFields, Problem
 from gantree.model.jobs import Job
@@ -60,7 +71,7 @@ SHORT_BYTES = 8192
 _KEY = re.compile(r"[!-~]{1,128}")
 
 
-class Submission(Body):
+class SubmissionRequest(Body):
     """Jobs to hand in: `text` is a job file (YAML, several documents are several jobs), `jobs` are objects with its
     fields; one of the two. The rest says where relative paths start, which fields to replace, and who hands it in.
     """
@@ -85,13 +96,13 @@ class Submission(Body):
         return self
 
 
-class Scaling(Body):
+class ScaleRequest(Body):
     """How many members a gang is to have."""
 
     members: int = Field(ge=1, le=1_000_000, examples=[4])
 
 
-class Priority(Body):
+class PriorityRequest(Body):
     """A class of the policy, or a number."""
 
     priority: str | Annotated[int, Field(ge=-(10**9), le=10**9)] = Field(examples=["production"])
@@ -119,7 +130,7 @@ def router(backend: Backend) -> APIRouter:
     return routes
 
 
-def reads(backend: Reads) -> APIRouter:
+def reads(backend: QueryBackend) -> APIRouter:
     """The routes that only look."""
     routes = APIRouter(prefix="/v1/jobs", tags=["jobs"])
     _add_list(routes, backend)
@@ -128,16 +139,16 @@ def reads(backend: Reads) -> APIRouter:
 
 
 def _add_submission(routes: APIRouter, backend: Backend) -> None:
-    gathering = Gathering(backend.loop, backend.controller)
+    gathering = GroupCommit(backend.loop, backend.controller)
 
     @routes.post(
         "",
-        **tells(ReceiptTold, "All jobs are taken, and durable.", 201),
+        **documented(ReceiptResponse, "All jobs are taken, and durable.", 201),
         **needs(Need.SUBMIT),
     )
     async def submit(
-        body: Submission,
-        caller: WhoAsks,
+        body: SubmissionRequest,
+        caller: CurrentCaller,
         request: Request,
         idempotency_key: IdempotencyKey = None,
     ) -> Response:
@@ -145,20 +156,20 @@ def _add_submission(routes: APIRouter, backend: Backend) -> None:
         key = _key(idempotency_key, caller, body)
         receipt = await gathering.submit(await _handed_in(body, caller, request, key))
         note_what(request.scope, "jobs " + ", ".join(each.job for each in receipt.jobs))
-        return answer(_told(receipt), 201)
+        return json_response(_told(receipt), 201)
 
 
 async def _handed_in(
-    body: Submission, caller: Caller, request: Request, key: Key | None = None
-) -> HandIn:
+    body: SubmissionRequest, caller: Caller, request: Request, key: Key | None = None
+) -> JobSubmission:
     """What a caller hands in, as far as it may. Raises BadFields for what is no job, and Forbidden."""
     jobs = await _read(body, is_short=_bytes_of(request) <= SHORT_BYTES)
     user = check_submission(caller, jobs, body.overrides, body.user, body.login)
     access: Access = request.app.state.access
     for owner, queue in {(job.user or user, queue_of(job, body.overrides)) for job in jobs}:
         access.check_hands_in_for(caller, owner, queue)
-    admits = sight_of_jobs(caller)
-    return HandIn(jobs, body.base_dir, body.overrides, user, body.source, key, admits)
+    admits = job_visibility(caller)
+    return JobSubmission(jobs, body.base_dir, body.overrides, user, body.source, key, admits)
 
 
 def _bytes_of(request: Request) -> float:
@@ -167,29 +178,29 @@ def _bytes_of(request: Request) -> float:
     return int(stated) if stated.isascii() and stated.isdigit() else math.inf
 
 
-async def _read(body: Submission, *, is_short: bool) -> tuple[Job, ...]:
+async def _read(body: SubmissionRequest, *, is_short: bool) -> tuple[Job, ...]:
     read = partial(_jobs_in, body)
     return read() if is_short else await asyncio.to_thread(read)
 
 
-def _jobs_in(body: Submission) -> tuple[Job, ...]:
+def _jobs_in(body: SubmissionRequest) -> tuple[Job, ...]:
     if body.jobs is not None:
         return read_job_objects(body.jobs, "request")
-    assert body.text is not None  # `Submission` saw to it
+    assert body.text is not None  # `SubmissionRequest` saw to it
     return read_job(body.text, body.source)
 
 
 def _add_check(routes: APIRouter, backend: Backend) -> None:
     @routes.post(
         "/check",
-        **tells(ReceiptTold, "It would be taken, under these ids as of now."),
+        **documented(ReceiptResponse, "It would be taken, under these ids as of now."),
         **needs(Need.SUBMIT),
     )
-    async def check(body: Submission, caller: WhoAsks, request: Request) -> Response:
+    async def check(body: SubmissionRequest, caller: CurrentCaller, request: Request) -> Response:
         """Say what handing in these jobs would come to: the errors, else ids and warnings. Nothing is taken."""
         handed = await _handed_in(body, caller, request)
-        receipt = await backend.ask(lambda controller: controller.check(handed))
-        return answer(_told(receipt))
+        receipt = await backend.call_controller(lambda controller: controller.check(handed))
+        return json_response(_told(receipt))
 
 
 def _told(receipt: Receipt) -> Json:
@@ -197,7 +208,7 @@ def _told(receipt: Receipt) -> Json:
     return {"jobs": jobs, "warnings": list(receipt.warnings)}
 
 
-def _key(text: str | None, caller: Caller, body: Submission) -> Key | None:
+def _key(text: str | None, caller: Caller, body: SubmissionRequest) -> Key | None:
     """Raises BadFields for what is no key."""
     if text is None:
         return None
@@ -222,48 +233,52 @@ async def _wish(
             check_version(if_match, queries.detail(controller, caller, job), word)
         return ask(controller, job)
 
-    job = await backend.ask(asked)
+    job = await backend.call_controller(asked)
     await backend.loop.advance(backend.controller)
-    return answer({"job": job}, 202)
+    return json_response({"job": job}, 202)
 
 
 def _add_wishes(routes: APIRouter, backend: Backend) -> None:
-    asked_for = tells(JobWished, "It was asked for.", 202)
+    asked_for = documented(JobCommandResponse, "It was asked for.", 202)
     wish = partial(_wish, backend)
 
     @routes.post("/{word}/cancel", **asked_for, **needs(Need.CHANGE))
-    async def cancel(word: str, caller: WhoAsks, if_match: IfMatch = None) -> Response:
+    async def cancel(word: str, caller: CurrentCaller, if_match: IfMatch = None) -> Response:
         """Cancel a job, whether it waits or runs. 409 if it has ended."""
         return await wish(caller, word, if_match, Controller.cancel)
 
     @routes.post("/{word}/hold", **asked_for, **needs(Need.CHANGE))
-    async def hold(word: str, caller: WhoAsks, if_match: IfMatch = None) -> Response:
+    async def hold(word: str, caller: CurrentCaller, if_match: IfMatch = None) -> Response:
         """Keep a job from being started until it is released. 409 if it does not wait."""
         return await wish(caller, word, if_match, Controller.hold)
 
     @routes.post("/{word}/release", **asked_for, **needs(Need.CHANGE))
-    async def release(word: str, caller: WhoAsks, if_match: IfMatch = None) -> Response:
+    async def release(word: str, caller: CurrentCaller, if_match: IfMatch = None) -> Response:
         """Let a held job go. 409 if it is not held."""
         return await wish(caller, word, if_match, Controller.release)
 
     @routes.post("/{word}/suspend", **asked_for, **needs(Need.CHANGE))
-    async def suspend(word: str, caller: WhoAsks, if_match: IfMatch = None) -> Response:
+    async def suspend(word: str, caller: CurrentCaller, if_match: IfMatch = None) -> Response:
         """Stop a job, which saves if it can, and keep it from starting until it is resumed. One that waits is held."""
         return await wish(caller, word, if_match, Controller.suspend)
 
     @routes.post("/{word}/resume", **asked_for, **needs(Need.CHANGE))
-    async def resume(word: str, caller: WhoAsks, if_match: IfMatch = None) -> Response:
+    async def resume(word: str, caller: CurrentCaller, if_match: IfMatch = None) -> Response:
         """Let a suspended job go on: another word for release. 409 if it is not held."""
         return await wish(caller, word, if_match, Controller.release)
 
 
 def _add_numbers(routes: APIRouter, backend: Backend) -> None:
-    asked_for = tells(JobWished, "It was asked for.", 202)
+    asked_for = documented(JobCommandResponse, "It was asked for.", 202)
     wish = partial(_wish, backend)
 
     @routes.post("/{word}/scale", **asked_for, **needs(Need.CHANGE))
     async def scale(
-        word: str, body: Scaling, caller: WhoAsks, request: Request, if_match: IfMatch = None
+        word: str,
+        body: ScaleRequest,
+        caller: CurrentCaller,
+        request: Request,
+        if_match: IfMatch = None,
     ) -> Response:
         """Give an elastic gang another size. 409 where there is no room for it now."""
         note_what(request.scope, f"word {word} members {body.members}")
@@ -271,7 +286,11 @@ def _add_numbers(routes: APIRouter, backend: Backend) -> None:
 
     @routes.post("/{word}/priority", **asked_for, **needs(Need.CHANGE))
     async def priority(
-        word: str, body: Priority, caller: WhoAsks, request: Request, if_match: IfMatch = None
+        word: str,
+        body: PriorityRequest,
+        caller: CurrentCaller,
+        request: Request,
+        if_match: IfMatch = None,
     ) -> Response:
         """Give a job another priority: it counts at once, in the order and for who may stop whom."""
         note_what(request.scope, f"word {word} priority {body.priority}")
@@ -280,10 +299,10 @@ def _add_numbers(routes: APIRouter, backend: Backend) -> None:
         )
 
 
-def _add_list(routes: APIRouter, backend: Reads) -> None:
-    @routes.get("", **tells(JobsTold, "The jobs, or a page of them."), **needs(Need.KNOWN))
+def _add_list(routes: APIRouter, backend: QueryBackend) -> None:
+    @routes.get("", **documented(JobsResponse, "The jobs, or a page of them."), **needs(Need.KNOWN))
     async def jobs(
-        held_by: WhoHolds,
+        stream: CurrentStream,
         phase: Annotated[list[PHASES] | None, Query(description="Any of these.")] = None,
         queue: Annotated[str | None, Query(description="In it, or below it.")] = None,
         user: str | None = None,
@@ -294,15 +313,15 @@ def _add_list(routes: APIRouter, backend: Reads) -> None:
     ) -> Response:
         """The jobs in order of arrival, those that were rejected last."""
         wanted = Filter(frozenset(phase or ()), queue, user, name, since)
-        first = await _page(backend, held_by.caller, wanted, after, limit or ROWS_AT_ONCE)
+        first = await _page(backend, stream.caller, wanted, after, limit or ROWS_AT_ONCE)
         if limit is not None or first["next"] is None:
-            return answer(first)
-        parts = _all_pages(backend, held_by, wanted, first)
-        return LastingResponse(parts, held_by, media_type="application/json")
+            return json_response(first)
+        parts = _all_pages(backend, stream, wanted, first)
+        return AuthorizedStreamingResponse(parts, stream, media_type="application/json")
 
 
 async def _page(
-    backend: Reads, caller: Caller, wanted: Filter, after: str | None, limit: int
+    backend: QueryBackend, caller: Caller, wanted: Filter, after: str | None, limit: int
 ) -> Json:
     found = await backend.read(queries.jobs, caller, wanted, after, limit)
     await backend.add_progress(found["jobs"])
@@ -310,24 +329,26 @@ async def _page(
 
 
 async def _all_pages(
-    backend: Reads, held_by: Lasting, wanted: Filter, page: Json
+    backend: QueryBackend, stream: StreamAuthorization, wanted: Filter, page: Json
 ) -> AsyncIterator[bytes]:
     """One answer of a page and all after it, written down page by page."""
     yield b'{"jobs":['
     while page["jobs"]:
-        yield written(page["jobs"])[1:-1]
+        yield json_bytes(page["jobs"])[1:-1]
         if page["next"] is None:
             break
-        page = await _page(backend, held_by.caller, wanted, page["next"], ROWS_AT_ONCE)
+        page = await _page(backend, stream.caller, wanted, page["next"], ROWS_AT_ONCE)
         yield b"," if page["jobs"] else b""
     yield b'],"next":null}'
 
 
-def _add_look(routes: APIRouter, backend: Reads) -> None:
-    @routes.get("/{word}", **tells(JobTold, "The job; its version is the ETag."), **needs(Need.SEE))
+def _add_look(routes: APIRouter, backend: QueryBackend) -> None:
+    @routes.get(
+        "/{word}", **documented(JobResponse, "The job; its version is the ETag."), **needs(Need.SEE)
+    )
     async def job(
         word: str,
-        caller: WhoAsks,
+        caller: CurrentCaller,
         wait_s: Annotated[float, Query(ge=0, le=LONGEST_WAIT_S)] = 0.0,
         until: Literal["ended", "running"] = "ended",
     ) -> Response:
@@ -339,9 +360,9 @@ def _add_look(routes: APIRouter, backend: Reads) -> None:
             left_s = deadline - time.monotonic()
             any_phase = left_s <= 0 or backend.stopping
             waited_for = None if any_phase else wanted
-            detail = await backend.look(queries.job, caller, word, waited_for)
+            detail = await backend.read_inline(queries.job, caller, word, waited_for)
             if detail is not None:
-                version = version_of(detail)
+                version = etag_of(detail)
                 await backend.add_progress([detail], ended=True)
-                return answer({**detail, "version": version}, version=version)
+                return json_response({**detail, "version": version}, version=version)
             await wait_until_set(ticket, left_s)

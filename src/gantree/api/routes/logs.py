@@ -11,8 +11,8 @@ from fastapi.responses import StreamingResponse
 
 from gantree.api.access.access import Caller
 from gantree.api.access.permissions import Need, needs
-from gantree.api.backend import Reads
-from gantree.api.http.responses import comes_as
+from gantree.api.backend import QueryBackend
+from gantree.api.http.responses import documented_stream
 from gantree.api.streams.rank_logs import (
     RankLog,
     is_over,
@@ -21,7 +21,11 @@ from gantree.api.streams.rank_logs import (
     stream_job,
     tail_starts,
 )
-from gantree.api.streams.streaming import Lasting, LastingResponse, WhoHolds
+from gantree.api.streams.streaming import (
+    AuthorizedStreamingResponse,
+    CurrentStream,
+    StreamAuthorization,
+)
 from gantree.api.views import queries
 from gantree.api.views.queries import LogState
 from gantree.model.errors import NotFound
@@ -30,18 +34,18 @@ LONGEST_TAIL = 1_000_000
 """Lines of each rank."""
 
 
-def router(backend: Reads) -> APIRouter:
+def router(backend: QueryBackend) -> APIRouter:
     """The routes of this module."""
     routes = APIRouter(prefix="/v1/jobs", tags=["logs"])
 
     @routes.get(
         "/{word}/logs",
-        **comes_as("text/plain", "The output.", "[0] step 1\n"),
+        **documented_stream("text/plain", "The output.", "[0] step 1\n"),
         **needs(Need.READ),
     )
     async def logs(
         word: str,
-        held_by: WhoHolds,
+        stream: CurrentStream,
         rank: Annotated[int | None, Query(ge=0)] = None,
         attempt: Annotated[int | None, Query(ge=1)] = None,
         follow: bool = False,
@@ -52,26 +56,26 @@ def router(backend: Reads) -> APIRouter:
         With tail only the last lines of each rank, and what comes after them. An answer that breaks off before its end
         is not all of it: the daemon stops, or leads no more; ask again.
         """
-        job, processes, attempts = await backend.look(queries.log_of, held_by.caller, word)
+        job, processes, attempts = await backend.read_inline(queries.log_of, stream.caller, word)
         if rank is not None and rank >= processes:
             raise NotFound(f"{job} has the ranks 0 to {processes - 1}, no rank {rank}")
         if attempt is not None and attempt > attempts and not follow:
             raise NotFound(f"{job} has had {attempts} attempts, no attempt {attempt}")
 
         async def may_read(caller: Caller) -> None:
-            await backend.look(queries.job_id, caller, job, Need.READ)
+            await backend.read_inline(queries.job_id, caller, job, Need.READ)
 
-        held_by.only_if(may_read)
-        log = _JobLog(backend, held_by, job, processes, rank)
+        stream.add_check(may_read)
+        log = _JobLog(backend, stream, job, processes, rank)
         if tail is not None:
             asked = range(1, attempts + 1) if attempt is None else (attempt,)
             await asyncio.to_thread(log.begin_at_tail, asked, tail)
         if attempt is None:
-            stream = stream_job(log.state, log.of_attempt, follow=follow, first=log.first)
+            output = stream_job(log.state, log.of_attempt, follow=follow, first=log.first)
         else:
             over = is_over(log.state, attempt, follow=follow)
-            stream = stream_attempt(log.of_attempt(attempt), over)
-        return LastingResponse(stream, held_by, media_type="text/plain; charset=utf-8")
+            output = stream_attempt(log.of_attempt(attempt), over)
+        return AuthorizedStreamingResponse(output, stream, media_type="text/plain; charset=utf-8")
 
     return routes
 
@@ -80,8 +84,8 @@ def router(backend: Reads) -> APIRouter:
 class _JobLog:
     """Where the output of one job, or of one rank of it, is found as it comes."""
 
-    backend: Reads
-    held_by: Lasting
+    backend: QueryBackend
+    stream: StreamAuthorization
     job: str
     processes: int
     rank: int | None
@@ -112,10 +116,10 @@ class _JobLog:
 
     async def state(self) -> LogState:
         """As it was after the last change; asked so often that nobody is asked where nothing has changed."""
-        await self.held_by.renew()
+        await self.stream.revalidate()
         if self._known is not None and self.backend.stopping:
             return replace(self._known, is_last=True)
         if self._known is None or self._ticket is None or self._ticket.is_set():
             self._ticket = self.backend.ticket()
-            self._known = await self.backend.look(queries.log_state, self.job)
+            self._known = await self.backend.read_inline(queries.log_state, self.job)
         return self._known

@@ -7,12 +7,12 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from gantree.api.access.access import WhoAsks
+from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
-from gantree.api.backend import Backend, Reads
+from gantree.api.backend import Backend, QueryBackend
 from gantree.api.http.request_body import Body
-from gantree.api.http.response_models import Told
-from gantree.api.http.responses import IfMatch, answer, check_version, tells, version_of
+from gantree.api.http.response_models import OpenModel
+from gantree.api.http.responses import IfMatch, check_version, documented, etag_of, json_response
 from gantree.api.views import queries
 from gantree.api.views.node_view import node_row
 from gantree.control.engine.controller import Controller
@@ -22,27 +22,27 @@ Json = dict[str, Any]
 Reason = Annotated[str, Field(max_length=256, examples=["fan is broken"])]
 
 
-class Reasoned(Body):
+class CordonRequest(Body):
     """Why."""
 
     reason: Reason = ""
 
 
-class Draining(Reasoned):
+class DrainRequest(CordonRequest):
     """Why, and how long who has no place elsewhere may stay; null: not at all."""
 
     deadline_s: Annotated[float | None, Field(ge=0, le=LONGEST_DEADLINE_S, examples=[1800])] = None
 
 
-class Labels(Body):
-    """Labels to set; null takes one away, also one that the cluster file gives."""
+class LabelsRequest(Body):
+    """LabelsRequest to set; null takes one away, also one that the cluster file gives."""
 
     labels: dict[str, str | None] = Field(
         min_length=1, max_length=64, examples=[{"pool": "a", "maintenance": None}]
     )
 
 
-class JobOnNode(Told):
+class JobOnNode(OpenModel):
     """What a job holds on a node; GPUs whole or in part."""
 
     job: str
@@ -51,7 +51,7 @@ class JobOnNode(Told):
     gpus: int
 
 
-class NodeTold(Told):
+class NodeResponse(OpenModel):
     """A node: its state ("ready", "cordoned", "draining", "drained", "lost", "broken"), what runs there, its labels."""
 
     node: str = Field(examples=["n0"])
@@ -73,13 +73,13 @@ class NodeTold(Told):
     )
 
 
-class NodesTold(BaseModel):
+class NodesResponse(BaseModel):
     """All nodes, in topology order."""
 
-    nodes: list[NodeTold]
+    nodes: list[NodeResponse]
 
 
-class NodeWished(BaseModel):
+class NodeCommandResponse(BaseModel):
     """Which node it was asked of."""
 
     node: str = Field(examples=["n0"])
@@ -92,30 +92,32 @@ def router(backend: Backend) -> APIRouter:
     return routes
 
 
-def reads(backend: Reads) -> APIRouter:
+def reads(backend: QueryBackend) -> APIRouter:
     """The routes that only look."""
     routes = APIRouter(prefix="/v1/nodes", tags=["nodes"])
     _add_looks(routes, backend)
     return routes
 
 
-def _add_looks(routes: APIRouter, backend: Reads) -> None:
-    @routes.get("", **tells(NodesTold, "The nodes."), **needs(Need.KNOWN))
-    async def nodes(caller: WhoAsks) -> Response:
+def _add_looks(routes: APIRouter, backend: QueryBackend) -> None:
+    @routes.get("", **documented(NodesResponse, "The nodes."), **needs(Need.KNOWN))
+    async def nodes(caller: CurrentCaller) -> Response:
         """All nodes: whether they may be used, what runs there, their labels."""
-        return answer({"nodes": await backend.read(queries.nodes, caller)})
+        return json_response({"nodes": await backend.read(queries.nodes, caller)})
 
     @routes.get(
-        "/{node}", **tells(NodeTold, "The node; its version is the ETag."), **needs(Need.KNOWN)
+        "/{node}",
+        **documented(NodeResponse, "The node; its version is the ETag."),
+        **needs(Need.KNOWN),
     )
-    async def node(node: str, caller: WhoAsks) -> Response:
+    async def node(node: str, caller: CurrentCaller) -> Response:
         """One node."""
         row = await backend.read(queries.node, caller, node)
-        return answer(row, version=version_of(row))
+        return json_response(row, version=etag_of(row))
 
 
 def _add_wishes(routes: APIRouter, backend: Backend) -> None:
-    asked_for = tells(NodeWished, "It was asked for.", 202)
+    asked_for = documented(NodeCommandResponse, "It was asked for.", 202)
 
     async def wish(
         node: str, if_match: str | None, ask: Callable[[Controller], object]
@@ -125,20 +127,24 @@ def _add_wishes(routes: APIRouter, backend: Backend) -> None:
                 check_version(if_match, node_row(controller.ledger, node), f"node {node}")
             ask(controller)
 
-        await backend.ask(asked)
+        await backend.call_controller(asked)
         await backend.loop.advance(backend.controller)
-        return answer({"node": node}, 202)
+        return json_response({"node": node}, 202)
 
     @routes.post("/{node}/cordon", **asked_for, **needs(Need.OPERATE))
-    async def cordon(node: str, body: Reasoned | None = None, if_match: IfMatch = None) -> Response:
+    async def cordon(
+        node: str, body: CordonRequest | None = None, if_match: IfMatch = None
+    ) -> Response:
         """Let nothing new start on a node; what runs there stays."""
         reason = "" if body is None else body.reason
         return await wish(node, if_match, lambda asked: asked.nodes.cordon(node, reason))
 
     @routes.post("/{node}/drain", **asked_for, **needs(Need.OPERATE))
-    async def drain(node: str, body: Draining | None = None, if_match: IfMatch = None) -> Response:
+    async def drain(
+        node: str, body: DrainRequest | None = None, if_match: IfMatch = None
+    ) -> Response:
         """Cordon a node, and let who runs there save and go on elsewhere, or wait."""
-        told = body or Draining()
+        told = body or DrainRequest()
         return await wish(
             node, if_match, lambda asked: asked.nodes.drain(node, told.deadline_s, told.reason)
         )
@@ -149,6 +155,6 @@ def _add_wishes(routes: APIRouter, backend: Backend) -> None:
         return await wish(node, if_match, lambda asked: asked.nodes.uncordon(node))
 
     @routes.post("/{node}/labels", **asked_for, **needs(Need.OPERATE))
-    async def label(node: str, body: Labels, if_match: IfMatch = None) -> Response:
+    async def label(node: str, body: LabelsRequest, if_match: IfMatch = None) -> Response:
         """Give a node other labels: they decide who may start there from now on."""
         return await wish(node, if_match, lambda asked: asked.nodes.label(node, body.labels))

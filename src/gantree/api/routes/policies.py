@@ -6,13 +6,13 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field, JsonValue
 
-from gantree.api.access.access import WhoAsks
+from gantree.api.access.access import CurrentCaller
 from gantree.api.access.audit import note_what
 from gantree.api.access.permissions import Need, needs
-from gantree.api.backend import Backend, Reads
+from gantree.api.backend import Backend, QueryBackend
 from gantree.api.http.request_body import Body
-from gantree.api.http.response_models import Told
-from gantree.api.http.responses import IfMatch, answer, check_version, tells, version_of
+from gantree.api.http.response_models import OpenModel
+from gantree.api.http.responses import IfMatch, check_version, documented, etag_of, json_response
 from gantree.api.views import policy_view, queries
 from gantree.control.engine.controller import Controller
 from gantree.control.requests.policy_change import idle_rules
@@ -26,20 +26,20 @@ LARGEST_NUMBER = 2**31 - 1
 Number = Annotated[int, Path(ge=1, le=LARGEST_NUMBER)]
 
 
-class PolicyHandedIn(Body):
+class PolicyRequest(Body):
     """A policy file: its text, and its name in messages."""
 
     text: str = Field(max_length=LONGEST_TEXT, examples=["preset: fair\n"])
     source: str = Field("policy.yaml", max_length=4096)
 
 
-class GoingBack(Body):
+class RollbackRequest(Body):
     """The version whose text is to rule again."""
 
     version: int = Field(ge=1, le=LARGEST_NUMBER, examples=[1])
 
 
-class VersionRow(Told):
+class VersionRow(OpenModel):
     """A version: its number, when it was adopted, who handed it in, from which file."""
 
     number: int | None = Field(examples=[2])
@@ -48,26 +48,26 @@ class VersionRow(Told):
     source: str = Field(examples=["policy.yaml"])
 
 
-class VersionTold(VersionRow):
+class PolicyVersionResponse(VersionRow):
     """A version with its text; null where the default preset rules because none was ever named."""
 
     text: str | None
 
 
-class VersionsTold(BaseModel):
+class PolicyVersionsResponse(BaseModel):
     """All versions, oldest first; the last one rules."""
 
     versions: list[VersionRow]
 
 
-class AdoptedTold(BaseModel):
+class PolicyAdoptedResponse(BaseModel):
     """The version that rules now, and sentences on jobs whose queue it lacks and on rules that do nothing here."""
 
-    version: VersionTold
+    version: PolicyVersionResponse
     warnings: list[str]
 
 
-class ChangeTold(Told):
+class PolicyChangeResponse(OpenModel):
     """What a policy would change now: rules, starts, stops, guarantees, numbers; nothing of it was done."""
 
     rules: list[dict[str, JsonValue]]
@@ -89,54 +89,64 @@ def router(backend: Backend) -> APIRouter:
     return routes
 
 
-def reads(backend: Reads) -> APIRouter:
+def reads(backend: QueryBackend) -> APIRouter:
     """The routes that only look."""
     routes = APIRouter(prefix="/v1/policy", tags=["policy"])
     _add_looks(routes, backend)
     return routes
 
 
-def _add_looks(routes: APIRouter, backend: Reads) -> None:
+def _add_looks(routes: APIRouter, backend: QueryBackend) -> None:
     @routes.get(
         "",
-        **tells(VersionTold, "The policy in force; its version is the ETag."),
+        **documented(PolicyVersionResponse, "The policy in force; its version is the ETag."),
         **needs(Need.SEE_ALL),
     )
     async def policy() -> Response:
         """The policy in force."""
         told = await backend.read(queries.policy_in_force)
-        return answer(told, version=version_of(told))
+        return json_response(told, version=etag_of(told))
 
-    @routes.get("/versions", **tells(VersionsTold, "The versions."), **needs(Need.SEE_ALL))
+    @routes.get(
+        "/versions", **documented(PolicyVersionsResponse, "The versions."), **needs(Need.SEE_ALL)
+    )
     async def versions() -> Response:
         """All versions of the policy, without their texts."""
-        return answer({"versions": await backend.read(queries.policy_versions)})
+        return json_response({"versions": await backend.read(queries.policy_versions)})
 
-    @routes.get("/versions/{number}", **tells(VersionTold, "The version."), **needs(Need.SEE_ALL))
+    @routes.get(
+        "/versions/{number}",
+        **documented(PolicyVersionResponse, "The version."),
+        **needs(Need.SEE_ALL),
+    )
     async def one_version(number: Number) -> Response:
         """One version with its text."""
-        return answer(await backend.read(queries.policy_version, number))
+        return json_response(await backend.read(queries.policy_version, number))
 
 
 def _add_changes(routes: APIRouter, backend: Backend) -> None:
-    @routes.post("/what-if", **tells(ChangeTold, "What would change."), **needs(Need.OPERATE))
-    async def what_if(body: PolicyHandedIn, caller: WhoAsks) -> Response:
+    @routes.post(
+        "/what-if", **documented(PolicyChangeResponse, "What would change."), **needs(Need.OPERATE)
+    )
+    async def what_if(body: PolicyRequest, caller: CurrentCaller) -> Response:
         """What a policy would change if it ruled from now on. 422 for one that is wrong or does not suit."""
         handed_in = PolicyText(body.text, body.source)
-        told = await backend.work_out(queries.policy_change, handed_in, asker=caller.name)
-        return answer(told)
+        told = await backend.read_forked(queries.policy_change, handed_in, asker=caller.name)
+        return json_response(told)
 
-    @routes.post("", **tells(AdoptedTold, "It rules."), **needs(Need.OPERATE))
+    @routes.post("", **documented(PolicyAdoptedResponse, "It rules."), **needs(Need.OPERATE))
     async def apply(
-        body: PolicyHandedIn, caller: WhoAsks, request: Request, if_match: IfMatch = None
+        body: PolicyRequest, caller: CurrentCaller, request: Request, if_match: IfMatch = None
     ) -> Response:
         """Let a policy rule from now on, as a new version; the one in force already stays that. 422 as what-if."""
         handed_in = PolicyText(body.text, body.source)
         return await adopt(lambda controller: handed_in, caller.name, request, if_match)
 
-    @routes.post("/rollback", **tells(AdoptedTold, "It rules."), **needs(Need.OPERATE))
+    @routes.post(
+        "/rollback", **documented(PolicyAdoptedResponse, "It rules."), **needs(Need.OPERATE)
+    )
     async def rollback(
-        body: GoingBack, caller: WhoAsks, request: Request, if_match: IfMatch = None
+        body: RollbackRequest, caller: CurrentCaller, request: Request, if_match: IfMatch = None
     ) -> Response:
         """Let the text of an older version rule again, as a new version."""
 
@@ -152,10 +162,10 @@ def _add_changes(routes: APIRouter, backend: Backend) -> None:
             version = controller.adopt_policy(text_of(controller), by)
             return {"version": policy_view.version(version), "warnings": _warnings(controller)}
 
-        told = await backend.ask(asked)
+        told = await backend.call_controller(asked)
         backend.loop.changes.tick()
         note_what(request.scope, f"version {told['version']['number']}")
-        return answer(told)
+        return json_response(told)
 
 
 def _warnings(controller: Controller) -> list[str]:

@@ -59,8 +59,10 @@ class _Looking:
 
     async def look(self) -> None:
         """Have the figures taken, and wait a moment for that. A journal that cannot be read leaves them as they are."""
-        if self._backend.controller.observer.is_fresh():
+        if self._backend.controller.sampler.is_fresh():
             return
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._backend.ask(Controller.look))
+            self._task = asyncio.create_task(
+                self._backend.call_controller(Controller.sample_metrics)
+            )
         await asyncio.wait({self._task}, timeout=LOOK_WITHIN_S)

@@ -7,15 +7,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import ConfigDict, Field
 
-from gantree.api.access.access import Access, Caller, WhoAsks
+from gantree.api.access.access import Access, Caller, CurrentCaller
 from gantree.api.access.permissions import Need, check_submission, job_for, needs
-from gantree.api.backend import Backend, Reads
+from gantree.api.backend import Backend, QueryBackend
 from gantree.api.http.request_body import Body
-from gantree.api.http.response_models import Login, ReceiptTold, RecordTold
-from gantree.api.http.responses import answer, tells
+from gantree.api.http.response_models import Login, ReceiptResponse, RecordResponse
+from gantree.api.http.responses import documented, json_response
 from gantree.api.views import job_view
 from gantree.control.engine.controller import Controller
-from gantree.control.requests.read_view import Reading
+from gantree.control.requests.read_view import ReadView
 from gantree.control.requests.rerun import demanded, obstacles
 from gantree.control.requests.submission_checks import Receipt
 from gantree.model.errors import BadInput, Conflict, NotFound, Unsupported
@@ -24,7 +24,7 @@ from gantree.model.jobs import Job
 Json = dict[str, Any]
 
 
-class Rerun(Body):
+class RerunRequest(Body):
     """Which attempt is to be run again; None: the last. anyhow: also where no equal place can be had."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"attempt": 1}]})
@@ -41,23 +41,25 @@ def router(backend: Backend) -> APIRouter:
     return routes
 
 
-def reads(backend: Reads) -> APIRouter:
+def reads(backend: QueryBackend) -> APIRouter:
     """The routes that only look."""
     routes = APIRouter(prefix="/v1/jobs", tags=["records"])
 
     @routes.get(
         "/{word}/record",
-        **tells(RecordTold, "What ran, where, and on what."),
+        **documented(RecordResponse, "What ran, where, and on what."),
         **needs(Need.READ),
     )
     async def record(
         word: str,
-        caller: WhoAsks,
+        caller: CurrentCaller,
         attempt: Annotated[int | None, Query(ge=1, description="None: the last.")] = None,
     ) -> Any:
         """The record of one attempt of a job. 404 for an attempt that was never started."""
-        job, spec, number = await backend.look(attempt_of, caller, word, attempt)
-        return answer({**await _record(backend, job, number), "data": job_view.plain(spec.data)})
+        job, spec, number = await backend.read_inline(attempt_of, caller, word, attempt)
+        return json_response(
+            {**await _record(backend, job, number), "data": job_view.plain(spec.data)}
+        )
 
     return routes
 
@@ -65,31 +67,33 @@ def reads(backend: Reads) -> APIRouter:
 def _add_rerun(routes: APIRouter, backend: Backend) -> None:
     @routes.post(
         "/{word}/rerun",
-        **tells(ReceiptTold, "The job is taken, and durable.", 201),
+        **documented(ReceiptResponse, "The job is taken, and durable.", 201),
         **needs(Need.SUBMIT),
     )
-    async def rerun(word: str, body: Rerun, caller: WhoAsks, request: Request) -> Any:
+    async def rerun(word: str, body: RerunRequest, caller: CurrentCaller, request: Request) -> Any:
         """Hand in the same job again, to start on an equal place only. 409 where the cluster has none."""
-        job, spec, number = await backend.look(attempt_of, caller, word, body.attempt)
+        job, spec, number = await backend.read_inline(attempt_of, caller, word, body.attempt)
         ran = await _record(backend, job, number)
         changes = await asyncio.to_thread(backend.controller.cluster.changes, job, number)
         access: Access = request.app.state.access
         user = check_submission(caller, [replace(spec, user="")], {}, body.user, body.login)
         access.check_hands_in_for(caller, user, spec.queue)
         anyhow = body.anyhow
-        receipt = await backend.ask(lambda asked: _again(asked, spec, ran, user, anyhow=anyhow))
+        receipt = await backend.call_controller(
+            lambda asked: _again(asked, spec, ran, user, anyhow=anyhow)
+        )
         await backend.loop.advance(backend.controller)
         jobs = [{"job": each.job, "name": each.name} for each in receipt.jobs]
         warnings = [f"since {job} attempt {number}: {each}" for each in changes]
-        return answer({"jobs": jobs, "warnings": [*receipt.warnings, *warnings]}, 201)
+        return json_response({"jobs": jobs, "warnings": [*receipt.warnings, *warnings]}, 201)
 
 
 def attempt_of(
-    reading: Reading, caller: Caller, word: str, attempt: int | None
+    view: ReadView, caller: Caller, word: str, attempt: int | None
 ) -> tuple[str, Job, int]:
     """The job's id and specification, and the attempt that is meant. Raises NotFound."""
-    job = job_for(reading, caller, word, Need.READ)
-    state = reading.ledger.jobs.get(job)
+    job = job_for(view, caller, word, Need.READ)
+    state = view.ledger.jobs.get(job)
     if state is None:
         raise NotFound(f"{job} was rejected, so it never ran")
     if state.attempt == 0:
@@ -99,7 +103,7 @@ def attempt_of(
     return job, state.spec, attempt or state.attempt
 
 
-async def _record(backend: Reads, job: str, attempt: int) -> Json:
+async def _record(backend: QueryBackend, job: str, attempt: int) -> Json:
     try:
         found = await asyncio.to_thread(backend.record, job, attempt)
     except OSError as error:

@@ -14,15 +14,15 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, Field
 
-from gantree.api.access.access import Access, Caller, WhoAsks
+from gantree.api.access.access import Access, Caller, CurrentCaller
 from gantree.api.access.audit import note_what
 from gantree.api.access.cookies import LOG_IN, SESSION, check_origin, cookie_named, cookie_of
 from gantree.api.access.permissions import Need, check_need, needs
-from gantree.api.access.tokens import SESSION_S, Made, Tokens, Wanted
+from gantree.api.access.tokens import SESSION_S, IssuedToken, Tokens, TokenSpec
 from gantree.api.backend import Backend
 from gantree.api.http.request_body import Body
-from gantree.api.http.response_models import Told
-from gantree.api.http.responses import answer, tells
+from gantree.api.http.response_models import OpenModel
+from gantree.api.http.responses import documented, json_response
 from gantree.model.access import POWERS_OF_ROLE, Grant
 from gantree.model.errors import Conflict, Unauthenticated
 
@@ -31,25 +31,25 @@ LOG_IN_S = 600
 LONGEST_STATE = 2000
 
 
-class SessionWanted(Body):
+class SessionRequest(Body):
     """What opens a session: any token that the API takes."""
 
     token: str = Field(min_length=1, max_length=16_384)
 
 
-class GrantTold(BaseModel):
+class GrantRow(BaseModel):
     """A role over a queue and all below it; "" is every queue. A role that a token narrowed is told as "custom"."""
 
     role: str = Field(examples=["user"])
     queue: str = Field(examples=["research"])
 
 
-class SessionTold(Told):
+class SessionResponse(OpenModel):
     """Who asks, and what he may do."""
 
     user: str = Field(examples=["alice"])
     via: str = Field(examples=["tcp"])
-    grants: list[GrantTold]
+    grants: list[GrantRow]
     operator: bool
 
 
@@ -65,13 +65,13 @@ def router(backend: Backend) -> APIRouter:
     """The routes of who is in."""
     routes = APIRouter(prefix="/v1/session", tags=["access"])
 
-    @routes.get("", **tells(SessionTold, "Who asks."), **needs(Need.KNOWN))
-    async def session(caller: WhoAsks) -> Response:
+    @routes.get("", **documented(SessionResponse, "Who asks."), **needs(Need.KNOWN))
+    async def session(caller: CurrentCaller) -> Response:
         """Who asks, and what he may do."""
-        return answer(_told(caller))
+        return json_response(_told(caller))
 
     @routes.delete("", include_in_schema=False, **needs(Need.KNOWN))
-    async def leave(caller: WhoAsks, request: Request) -> Response:
+    async def leave(caller: CurrentCaller, request: Request) -> Response:
         """End the session whose cookie is sent."""
         access: Access = request.app.state.access
         secret = cookie_of(request)
@@ -79,7 +79,7 @@ def router(backend: Backend) -> APIRouter:
             row = await access.tokens.find(secret)
             if row is not None and row.kind != "token":
                 await access.tokens.revoke(row.id)
-        response = answer(_told(caller))
+        response = json_response(_told(caller))
         _forget(response, request, SESSION)
         return response
 
@@ -88,36 +88,38 @@ def router(backend: Backend) -> APIRouter:
 
 def _add_token_door(routes: APIRouter) -> None:
     @routes.post(
-        "", **tells(SessionTold, "The session; its cookie is set.", 201), **needs(Need.OPEN)
+        "",
+        **documented(SessionResponse, "The session; its cookie is set.", 201),
+        **needs(Need.OPEN),
     )
-    async def enter(body: SessionWanted, request: Request) -> Response:
+    async def enter(body: SessionRequest, request: Request) -> Response:
         """Open a session of twelve hours with a token, for a browser. It ends with the token."""
         access: Access = request.app.state.access
-        access.take_of_stranger(request)
+        access.rate_limit_stranger(request)
         if "origin" in request.headers:
             check_origin(request, access.url)
         caller = await access.of_token(body.token)
         request.scope["state"]["caller"] = caller
         check_need(caller, Need.KNOWN)
-        made = await _tokens(access).make(await _session_of(access, caller, body.token))
-        response = answer(_told(caller), 201)
+        made = await _tokens(access).issue(await _session_of(access, caller, body.token))
+        response = json_response(_told(caller), 201)
         _keep(response, request, SESSION, made.secret, int(SESSION_S), "strict")
         return response
 
 
-async def _session_of(access: Access, caller: Caller, token: str) -> Wanted:
+async def _session_of(access: Access, caller: Caller, token: str) -> TokenSpec:
     """A session that allows what the token does, and ends when that does at the latest."""
     tokens = _tokens(access)
     ends_at = tokens.now + SESSION_S
     if not caller.is_person:
-        return Wanted(caller.name, "", "", caller.name, ends_at, "daemon-session")
+        return TokenSpec(caller.name, "", "", caller.name, ends_at, "daemon-session")
     if caller.credential == "oidc":
         who = await access.oidc.bearer(token) if access.oidc is not None else None
         groups = () if who is None else who.groups
-        return Wanted(caller.name, "", "", caller.name, ends_at, "session", groups)
+        return TokenSpec(caller.name, "", "", caller.name, ends_at, "session", groups)
     row = await tokens.one(caller.credential)
     ends_at = ends_at if row.expires_at is None else min(ends_at, row.expires_at)
-    return Wanted(
+    return TokenSpec(
         row.user, row.role, row.queue, caller.name, ends_at, "session", row.groups, row.id
     )
 
@@ -130,7 +132,7 @@ def _add_provider_door(routes: APIRouter) -> None:
     ) -> Response:
         """Send a browser to the OIDC provider."""
         oidc = request.app.state.access.oidc
-        request.app.state.access.take_of_stranger(request)
+        request.app.state.access.rate_limit_stranger(request)
         if oidc is None:
             raise Conflict("no OIDC provider is in the access file")
         where, begun = await oidc.begin(_callback(request))
@@ -154,11 +156,11 @@ def _add_provider_door(routes: APIRouter) -> None:
         return response
 
 
-async def _came_back(request: Request, code: str, state: str) -> tuple[Made, str]:
+async def _came_back(request: Request, code: str, state: str) -> tuple[IssuedToken, str]:
     from gantree.api.access.oidc import LogIn  # noqa: PLC0415 - loaded already: a provider sent the browser here
 
     access: Access = request.app.state.access
-    access.take_of_stranger(request)
+    access.rate_limit_stranger(request)
     oidc, kept = access.oidc, _kept(request)
     if oidc is None or not code or not kept or kept.get("state") != state:
         raise Unauthenticated("the log-in is not one that this browser began, or took too long")
@@ -170,8 +172,8 @@ async def _came_back(request: Request, code: str, state: str) -> tuple[Made, str
     check_need(caller, Need.KNOWN)
     tokens = _tokens(access)
     ends_at = tokens.now + SESSION_S
-    wanted = Wanted(who.user, "", "", who.user, ends_at, "session", who.groups)
-    return await tokens.make(wanted), kept["next"]
+    wanted = TokenSpec(who.user, "", "", who.user, ends_at, "session", who.groups)
+    return await tokens.issue(wanted), kept["next"]
 
 
 def _kept(request: Request) -> dict[str, str]:

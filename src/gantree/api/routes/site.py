@@ -9,12 +9,17 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response, StreamingResponse
 
 from gantree import __version__
-from gantree.api.access.access import WhoAsks
+from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
-from gantree.api.backend import Backend, Reads
-from gantree.api.http.response_models import ClusterTold, HealthTold
-from gantree.api.http.responses import answer, comes_as, tells
-from gantree.api.streams.streaming import AGAIN_EVERY_S, Lasting, LastingResponse, WhoHolds
+from gantree.api.backend import Backend, QueryBackend
+from gantree.api.http.response_models import ClusterResponse, HealthResponse
+from gantree.api.http.responses import documented, documented_stream, json_response
+from gantree.api.streams.streaming import (
+    AGAIN_EVERY_S,
+    AuthorizedStreamingResponse,
+    CurrentStream,
+    StreamAuthorization,
+)
 from gantree.api.views import queries
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import wait_until_set
@@ -31,31 +36,33 @@ def router(backend: Backend) -> APIRouter:
     """The routes of this module."""
     routes = reads(backend)
 
-    @routes.get("/health", **tells(HealthTold, "The daemon."), **needs(Need.KNOWN))
+    @routes.get("/health", **documented(HealthResponse, "The daemon."), **needs(Need.KNOWN))
     async def health() -> Response:
         """Who answers, and what it has done."""
-        told = await backend.ask(lambda controller: _health(controller, backend.started_at))
-        return answer(told)
+        told = await backend.call_controller(
+            lambda controller: _health(controller, backend.started_at)
+        )
+        return json_response(told)
 
     return routes
 
 
-def reads(backend: Reads) -> APIRouter:
+def reads(backend: QueryBackend) -> APIRouter:
     """The routes that only look."""
     routes = APIRouter(prefix="/v1", tags=["site"])
 
-    @routes.get("/cluster", **tells(ClusterTold, "The site."), **needs(Need.KNOWN))
-    async def cluster(caller: WhoAsks) -> Response:
+    @routes.get("/cluster", **documented(ClusterResponse, "The site."), **needs(Need.KNOWN))
+    async def cluster(caller: CurrentCaller) -> Response:
         """The site as it is now, and who holds which GPU."""
-        return answer(await backend.read(queries.cluster, caller))
+        return json_response(await backend.read(queries.cluster, caller))
 
     @routes.get(
         "/facts",
-        **comes_as("application/x-ndjson", "A line for each.", FACT_LINE),
+        **documented_stream("application/x-ndjson", "A line for each.", FACT_LINE),
         **needs(Need.KNOWN),
     )
     async def facts(
-        held_by: WhoHolds,
+        stream: CurrentStream,
         after: Annotated[int, Query(ge=0, le=LARGEST_SEQ)] = 0,
         follow: bool = False,
     ) -> StreamingResponse:
@@ -63,18 +70,18 @@ def reads(backend: Reads) -> APIRouter:
         gone = await backend.read(queries.compacted_to)
         if after < gone:
             raise Conflict(f"facts up to {gone} were compacted; ask for those after {gone}")
-        lines = _fact_lines(backend, held_by, after, follow=follow)
-        return LastingResponse(lines, held_by, media_type="application/x-ndjson")
+        lines = _fact_lines(backend, stream, after, follow=follow)
+        return AuthorizedStreamingResponse(lines, stream, media_type="application/x-ndjson")
 
     return routes
 
 
 async def _fact_lines(
-    backend: Reads, held_by: Lasting, after: int, *, follow: bool
+    backend: QueryBackend, stream: StreamAuthorization, after: int, *, follow: bool
 ) -> AsyncIterator[str]:
     while True:
         ticket = backend.ticket()
-        last, page = await backend.read(queries.facts, held_by.caller, after, FACTS_AT_ONCE)
+        last, page = await backend.read(queries.facts, stream.caller, after, FACTS_AT_ONCE)
         if last is not None:
             after = last
             yield "".join(json.dumps(fact) + "\n" for fact in page)
@@ -82,7 +89,7 @@ async def _fact_lines(
         if not follow:
             return
         while not await wait_until_set(ticket, AGAIN_EVERY_S):
-            await held_by.renew()
+            await stream.revalidate()
         if backend.stopping:
             return
 

@@ -7,15 +7,15 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field, field_validator
 
-from gantree.api.access.access import Access, Caller, WhoAsks
+from gantree.api.access.access import Access, Caller, CurrentCaller
 from gantree.api.access.audit import note_what
 from gantree.api.access.permissions import Need, needs
-from gantree.api.access.tokens import Tokens, Wanted, exceeds
+from gantree.api.access.tokens import Tokens, TokenSpec, exceeds
 from gantree.api.backend import Backend
 from gantree.api.http.request_body import Body
-from gantree.api.http.response_models import Told
-from gantree.api.http.responses import answer, tells
-from gantree.journal.access_book import TokenRow
+from gantree.api.http.response_models import OpenModel
+from gantree.api.http.responses import documented, json_response
+from gantree.journal.access_store import TokenRow
 from gantree.model.access import narrowed, scope_of
 from gantree.model.errors import Conflict, Forbidden, NotFound
 
@@ -24,7 +24,7 @@ QUEUE = r"^$|^[A-Za-z0-9][A-Za-z0-9._-]{0,62}(/[A-Za-z0-9][A-Za-z0-9._-]{0,62}){
 RoleWord = Literal["", "viewer", "user", "queue_admin", "operator"]
 
 
-class TokenWanted(Body):
+class TokenRequest(Body):
     """A token to make: never more than its user may do, and of that what role over queue allows."""
 
     user: str = Field("", max_length=256, description="Whose it is; the caller's where empty.")
@@ -42,7 +42,7 @@ class TokenWanted(Body):
         return user
 
 
-class TokenTold(Told):
+class TokenResponse(OpenModel):
     """A token, without its secret."""
 
     id: str = Field(examples=["3f2a90b1c4d5"])
@@ -55,35 +55,35 @@ class TokenTold(Told):
     revoked_at: float | None
 
 
-class NewToken(TokenTold):
+class NewTokenResponse(TokenResponse):
     """A new token with its secret, which is told this once."""
 
     token: str = Field(examples=["gantree_..."])
 
 
-class TokensTold(BaseModel):
+class TokensResponse(BaseModel):
     """Tokens, oldest first."""
 
-    tokens: list[TokenTold]
+    tokens: list[TokenResponse]
 
 
 def router(backend: Backend) -> APIRouter:
     """The routes of this module."""
     routes = APIRouter(prefix="/v1/tokens", tags=["access"])
 
-    @routes.post("", **tells(NewToken, "The token.", 201), **needs(Need.KNOWN))
-    async def make(body: TokenWanted, caller: WhoAsks, request: Request) -> Response:
+    @routes.post("", **documented(NewTokenResponse, "The token.", 201), **needs(Need.KNOWN))
+    async def make(body: TokenRequest, caller: CurrentCaller, request: Request) -> Response:
         """Make a token. Its secret is in this answer and nowhere else."""
         access: Access = request.app.state.access
         wanted = _wanted(access, caller, body)
         note_what(request.scope, f"for {wanted.user} role {wanted.role or 'all'} {wanted.queue}")
-        made = await _tokens(access).make(await _ending_with(_tokens(access), caller, wanted))
+        made = await _tokens(access).issue(await _ending_with(_tokens(access), caller, wanted))
         note_what(request.scope, f"token {made.row.id} for {wanted.user}")
-        return answer({**_told(made.row), "token": made.secret}, 201)
+        return json_response({**_told(made.row), "token": made.secret}, 201)
 
-    @routes.get("", **tells(TokensTold, "The tokens."), **needs(Need.KNOWN))
+    @routes.get("", **documented(TokensResponse, "The tokens."), **needs(Need.KNOWN))
     async def tokens(
-        caller: WhoAsks,
+        caller: CurrentCaller,
         request: Request,
         user: Annotated[str | None, Query(max_length=256)] = None,
     ) -> Response:
@@ -91,17 +91,19 @@ def router(backend: Backend) -> APIRouter:
         if not caller.is_operator:
             user = caller.name
         rows = await _tokens(request.app.state.access).all(user)
-        return answer({"tokens": [_told(row) for row in rows]})
+        return json_response({"tokens": [_told(row) for row in rows]})
 
-    @routes.delete("/{token}", **tells(TokenTold, "It is good for nothing."), **needs(Need.KNOWN))
-    async def revoke(token: str, caller: WhoAsks, request: Request) -> Response:
+    @routes.delete(
+        "/{token}", **documented(TokenResponse, "It is good for nothing."), **needs(Need.KNOWN)
+    )
+    async def revoke(token: str, caller: CurrentCaller, request: Request) -> Response:
         """Revoke a token, and end the sessions that were opened with it. Twice is the same as once."""
         book = _tokens(request.app.state.access)
         row = await book.one(token)
         if row.kind != "token" or not (caller.is_operator or row.user == caller.name):
             raise NotFound(f"there is no token {token}")
         await book.revoke(token)
-        return answer(_told(await book.one(token)))
+        return json_response(_told(await book.one(token)))
 
     return routes
 
@@ -112,7 +114,7 @@ def _tokens(access: Access) -> Tokens:
     return access.tokens
 
 
-def _wanted(access: Access, caller: Caller, body: TokenWanted) -> Wanted:
+def _wanted(access: Access, caller: Caller, body: TokenRequest) -> TokenSpec:
     """Raises Forbidden for somebody else's, and for one that allows what the caller's own token does not."""
     tokens, user = _tokens(access), body.user or caller.name
     if not caller.is_operator:
@@ -124,10 +126,10 @@ def _wanted(access: Access, caller: Caller, body: TokenWanted) -> Wanted:
     elif not body.user and not caller.is_person:
         raise Conflict("user: the daemon's own token is nobody's; say whose the new one is")
     expires_at = None if body.expires_s is None else tokens.now + body.expires_s
-    return Wanted(user, body.role, body.queue, caller.name, expires_at)
+    return TokenSpec(user, body.role, body.queue, caller.name, expires_at)
 
 
-async def _ending_with(tokens: Tokens, caller: Caller, wanted: Wanted) -> Wanted:
+async def _ending_with(tokens: Tokens, caller: Caller, wanted: TokenSpec) -> TokenSpec:
     """The same, for oneself, ending with the token that is shown: one that leaked makes none that lives on."""
     shown = await tokens.known(caller.credential) if wanted.user == caller.name else None
     if shown is not None and shown.kind == "session":

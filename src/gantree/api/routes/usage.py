@@ -6,11 +6,11 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from gantree.api.access.access import WhoAsks
+from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
-from gantree.api.backend import Reads
-from gantree.api.http.response_models import Told
-from gantree.api.http.responses import answer, tells
+from gantree.api.backend import QueryBackend
+from gantree.api.http.response_models import OpenModel
+from gantree.api.http.responses import documented, json_response
 from gantree.api.views import gpu_use_view, usage_view
 
 LAST_MOMENT = 253_402_300_799.0
@@ -21,7 +21,7 @@ Moment = Annotated[
 ]
 
 
-class UsageAmounts(Told):
+class UsageAmounts(OpenModel):
     """Hours of GPUs (a part of a GPU as that part), of jobs that waited, and what the GPUs cost at list prices."""
 
     held_gpu_hours: float = Field(examples=[128.0])
@@ -42,7 +42,7 @@ class UsageRow(UsageAmounts):
     name: str = Field(examples=["ann"])
 
 
-class UsageTold(BaseModel):
+class UsageResponse(BaseModel):
     """Rows, the largest holder first, and their sum. since and until are those of whole days of UTC."""
 
     by: str
@@ -72,20 +72,20 @@ class GpuUseRow(BaseModel):
     power_W: float | None = Field(description="Altogether.", examples=[4800.0])
 
 
-class GpuUseTold(BaseModel):
+class GpuUseResponse(BaseModel):
     """The least busy first, those whose GPUs tell nothing last."""
 
     is_told: bool = Field(description="Whether anybody is asked: an exporter, or a driver.")
     rows: list[GpuUseRow]
 
 
-def router(backend: Reads) -> APIRouter:
+def router(backend: QueryBackend) -> APIRouter:
     """The route of this module."""
     routes = APIRouter(prefix="/v1", tags=["site"])
 
-    @routes.get("/usage", **tells(UsageTold, "The amounts."), **needs(Need.KNOWN))
+    @routes.get("/usage", **documented(UsageResponse, "The amounts."), **needs(Need.KNOWN))
     async def usage(
-        caller: WhoAsks,
+        caller: CurrentCaller,
         by: usage_view.By = "user",
         since: Moment = None,
         until: Moment = None,
@@ -95,18 +95,18 @@ def router(backend: Reads) -> APIRouter:
 
         By job: what each job that was there in that time has used in its whole life.
         """
-        told = await backend.work_out(
+        told = await backend.read_forked(
             usage_view.usage, caller, by, since, until, limit, asker=caller.name
         )
-        return answer(told)
+        return json_response(told)
 
-    @routes.get("/usage/gpus", **tells(GpuUseTold, "The figures."), **needs(Need.KNOWN))
-    async def gpus(caller: WhoAsks) -> Response:
+    @routes.get("/usage/gpus", **documented(GpuUseResponse, "The figures."), **needs(Need.KNOWN))
+    async def gpus(caller: CurrentCaller) -> Response:
         """How busy the GPUs are that jobs hold now, as their own counters say. Exporters are asked for it."""
         held = await backend.read(gpu_use_view.held, caller)
         counters = backend.gpu_counters
-        is_told = counters.tell_of(held["nodes"])
+        is_told = counters.covers(held["nodes"])
         use = await counters.fresh(held["nodes"]) if is_told else {}
-        return answer({"is_told": is_told, "rows": gpu_use_view.measured(held["rows"], use)})
+        return json_response({"is_told": is_told, "rows": gpu_use_view.measured(held["rows"], use)})
 
     return routes

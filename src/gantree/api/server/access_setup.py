@@ -2,17 +2,17 @@
 
 from gantree.api.access.access import Access, token_of
 from gantree.api.access.access_file import AccessFile
-from gantree.api.access.rate_limits import Rates
+from gantree.api.access.rate_limits import RateLimits
 from gantree.api.access.tokens import Tokens
 from gantree.api.server.settings import Settings
 from gantree.executors.unix_users import RunAs, unix_user
-from gantree.journal.access_book import AccessBook
+from gantree.journal.access_store import AccessStore
 
 
-def access_of(settings: Settings, book: AccessBook) -> Access:
+def access_of(settings: Settings, book: AccessStore) -> Access:
     """Raises BadInput for a token file or an access file that cannot be used."""
     token = None if settings.listen is None else token_of(settings.listen.token_file)
-    rates = Rates(settings.requests_per_s) if settings.requests_per_s else None
+    rates = RateLimits(settings.requests_per_s) if settings.requests_per_s else None
     tokens = Tokens(book)
     if settings.access_file is None:
         return Access(token, rates, tokens=tokens)

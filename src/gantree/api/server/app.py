@@ -6,13 +6,13 @@ from fastapi import APIRouter, Depends, FastAPI
 
 from gantree import __version__
 from gantree.api.access.access import Access
-from gantree.api.access.audit import Audit, AuditWatch
+from gantree.api.access.audit import Audit, AuditMiddleware
 from gantree.api.access.permissions import permitted
 from gantree.api.backend import Backend
 from gantree.api.http.openapi import described
-from gantree.api.http.path_prefix import Prefixed
-from gantree.api.http.request_guard import Guard
-from gantree.api.observability.request_telemetry import RequestWatch
+from gantree.api.http.path_prefix import PathPrefixMiddleware
+from gantree.api.http.security_middleware import SecurityMiddleware
+from gantree.api.observability.request_telemetry import RequestTelemetry
 from gantree.api.routes import (
     audit as audit_routes,
 )
@@ -31,9 +31,9 @@ from gantree.api.routes import (
     tokens,
     usage,
 )
-from gantree.api.server.error_handlers import say_errors_as_problems
-from gantree.api.server.standby_reads import Standing
-from gantree.api.server.submit_fast_path import ShortWay, route_in
+from gantree.api.server.error_handlers import add_error_handlers
+from gantree.api.server.standby_reads import StandbyBackend
+from gantree.api.server.submit_fast_path import SubmitFastPath, route_in
 
 ROUTERS = (
     jobs.router,
@@ -52,7 +52,7 @@ ROUTERS = (
 )
 
 
-Pages = Sequence[Callable[[Backend | Standing], APIRouter]]
+Pages = Sequence[Callable[[Backend | StandbyBackend], APIRouter]]
 """Makers of routers that are no part of the API: web pages. A daemon that stands by has them too, to look at."""
 
 
@@ -75,16 +75,18 @@ def build_app(
         redoc_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False},  # RequestWatch has them
     )
-    say_errors_as_problems(app)
+    add_error_handlers(app)
     controller = backend.controller
     routers = [router(backend) for router in ROUTERS]
     submit = route_in(routers, "POST", "/v1/jobs")
-    app.add_middleware(ShortWay, route=submit, model=jobs.Submission)
+    app.add_middleware(SubmitFastPath, route=submit, model=jobs.SubmissionRequest)
     if audit is not None:
-        app.add_middleware(AuditWatch, audit=audit)
-    app.add_middleware(RequestWatch, metrics=controller.metrics, tracer=controller.causes.tracer)
-    app.add_middleware(Guard)
-    app.add_middleware(Prefixed, root_path=root_path)
+        app.add_middleware(AuditMiddleware, audit=audit)
+    app.add_middleware(
+        RequestTelemetry, metrics=controller.metrics, tracer=controller.causes.tracer
+    )
+    app.add_middleware(SecurityMiddleware)
+    app.add_middleware(PathPrefixMiddleware, root_path=root_path)
     app.state.access, app.state.audit = access, audit
     app.openapi = lambda: described(app)  # type: ignore[method-assign]  # as FastAPI's documentation has it
     for router in routers:

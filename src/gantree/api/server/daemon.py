@@ -33,12 +33,16 @@ from gantree.api.http import unix_socket
 from gantree.api.observability import log_format, tracing_setup
 from gantree.api.server.access_setup import access_of, run_as_of
 from gantree.api.server.app import Pages, build_app
-from gantree.api.server.executor_setup import Engine, kubernetes_engine, local_engine
-from gantree.api.server.journal_location import Home, home_of, refuse_runs_elsewhere
+from gantree.api.server.executor_setup import ExecutorSetup, kubernetes_executor, local_executor
+from gantree.api.server.journal_location import (
+    JournalLocation,
+    journal_location_of,
+    refuse_runs_elsewhere,
+)
 from gantree.api.server.listeners import Server, advertised, bind, url_of
 from gantree.api.server.settings import Settings
-from gantree.api.server.standby_app import Front, build_standing_by
-from gantree.api.server.standby_reads import Standing
+from gantree.api.server.standby_app import RoleDispatcher, build_standby_app
+from gantree.api.server.standby_reads import StandbyBackend
 from gantree.api.server.stop_signals import StopSignals
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.leadership import CAMPAIGN_EVERY_S, Term
@@ -52,12 +56,12 @@ from gantree.control.garbage import (
 )
 from gantree.control.metrics.metrics import Metrics
 from gantree.control.readers.follower import Follower
-from gantree.control.readers.frames import Follow
+from gantree.control.readers.frames import FollowJournal
 from gantree.control.readers.host import ReaderHost, fork_host
 from gantree.control.readers.server import serve
-from gantree.control.readers.standby_fold import Warm
-from gantree.control.readers.supervisor import Readers
-from gantree.journal.access_book import AccessBook
+from gantree.control.readers.standby_fold import StandbyFold
+from gantree.control.readers.supervisor import ReaderSupervisor
+from gantree.journal.access_store import AccessStore
 from gantree.model.cluster import Cluster
 from gantree.model.errors import JournalError, NotLeading, Unreachable
 from gantree.text.words import plural
@@ -90,14 +94,14 @@ def run_daemon(settings: Settings, pages: Pages = ()) -> None:
     site = settings.site()
     with ExitStack() as opened:
         opened.callback(host.close)
-        home = home_of(settings, opened)
-        book = AccessBook(home.journal.database)
+        location = journal_location_of(settings, opened)
+        book = AccessStore(location.journal.database)
         access = access_of(settings, book)
         audit = Audit(book)
         opened.callback(audit.close)
         opened.enter_context(tracing_setup.exported())
         runner = opened.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
-        runner.run(_live(_Daemon(settings, home, site, access, audit, pages, host)))
+        runner.run(_live(_Daemon(settings, location, site, access, audit, pages, host)))
 
 
 @dataclass(slots=True)
@@ -105,7 +109,7 @@ class _Daemon:
     """What lasts as long as the process."""
 
     settings: Settings
-    home: Home
+    location: JournalLocation
     site: Cluster | None
     access: Access
     audit: Audit
@@ -116,14 +120,14 @@ class _Daemon:
 
 async def _live(daemon: _Daemon) -> None:
     """Lead or stand by until told to stop."""
-    settings, leadership = daemon.settings, daemon.home.leadership
+    settings, leadership = daemon.settings, daemon.location.leadership
     with ExitStack() as opened:
         tcp = None if settings.listen is None else opened.enter_context(bind(settings.listen))
-        where = []
+        addresses = []
         if settings.listen is not None and tcp is not None:
-            where.append(url_of(settings.listen, tcp) + settings.root_path)
+            addresses.append(url_of(settings.listen, tcp) + settings.root_path)
             leadership.url = settings.advertise or advertised(settings.listen, tcp)
-        life = _Life(daemon, tcp, where)
+        life = _Life(daemon, tcp, addresses)
         try:
             await life.live()
         finally:
@@ -134,35 +138,39 @@ class _Life:
     """The phases of a process, one after the other."""
 
     def __init__(
-        self, daemon: _Daemon, over_tcp: socket.socket | None, where: Sequence[str]
+        self, daemon: _Daemon, over_tcp: socket.socket | None, addresses: Sequence[str]
     ) -> None:
         settings = daemon.settings
         self._daemon = daemon
-        self._leadership = daemon.home.leadership
-        self._where = tuple(where)
+        self._leadership = daemon.location.leadership
+        self._addresses = tuple(addresses)
         self._stop = asyncio.Event()
         self._signals = StopSignals(self._stop_soon)
-        self._readers = Readers(daemon.host, Follow(daemon.home.open_reader, settings.policy))
-        self._warm = Warm(daemon.home.open_reader, settings.policy)
+        self._readers = ReaderSupervisor(
+            daemon.host, FollowJournal(daemon.location.open_reader, settings.policy)
+        )
+        self._standby_fold = StandbyFold(daemon.location.open_reader, settings.policy)
         self._counters = counters_of(settings.gpu_metrics)
-        small = build_standing_by(
+        standby = build_standby_app(
             self._leadership,
             daemon.access,
             daemon.metrics,
             daemon.audit,
-            Standing(
+            StandbyBackend(
                 self._readers,
                 settings.state_dir,
                 self._stop,
                 self._leadership.not_leading,
                 self._counters,
             ),
-            lambda: self._warm.is_ready,
+            lambda: self._standby_fold.is_ready,
             daemon.pages,
             settings.root_path,
         )
-        self._front = Front(small)
-        self._tcp = None if over_tcp is None else Server(self._front, over_tcp, settings.listen)
+        self._dispatcher = RoleDispatcher(standby)
+        self._tcp = (
+            None if over_tcp is None else Server(self._dispatcher, over_tcp, settings.listen)
+        )
         self._serving_tcp: asyncio.Task[None] | None = None
         self._said: str | None = None
 
@@ -184,13 +192,13 @@ class _Life:
 
     def _check_goes_on(self) -> None:
         """Raises NotLeading where leading is over and its journal, which nobody shares, was given back with it."""
-        if not self._daemon.home.shared and not self._stop.is_set():
+        if not self._daemon.location.shared and not self._stop.is_set():
             raise NotLeading("the lease was lost: this daemon ends, to be started again")
 
     async def close(self) -> None:
         """End what is served over TCP, the reader, and what is read ahead."""
         self._readers.close()
-        self._warm.close()
+        self._standby_fold.close()
         if self._tcp is not None and self._serving_tcp is not None:
             self._tcp.should_exit = True
             await self._serving_tcp
@@ -214,13 +222,13 @@ class _Life:
         """For a moment."""
         self._over_tcp()
         self._readers.start()
-        if self._daemon.home.shared:
-            self._warm.start()
+        if self._daemon.location.shared:
+            self._standby_fold.start()
         known, trouble = self._leadership.known, self._leadership.trouble
         leads = "nobody leads" if known is None else f"{known.name} leads"
         if trouble is None and leads != self._said:
             self._said = leads
-            _say("; ".join((f"gantree {__version__} stands by: {leads}", *self._where)))
+            _say("; ".join((f"gantree {__version__} stands by: {leads}", *self._addresses)))
         await wait_until_set(self._stop, CAMPAIGN_EVERY_S)
 
     async def _lead(self, term: Term, *, is_start: bool) -> None:
@@ -259,7 +267,11 @@ class _Life:
                 with self._signals.end_at_once():  # nothing is lost
                     return await loop.call(
                         lambda: _recovered(
-                            self._daemon, loop, term, self._warm.take(), is_start=is_start
+                            self._daemon,
+                            loop,
+                            term,
+                            self._standby_fold.hand_over(),
+                            is_start=is_start,
                         )
                     )
             except Unreachable as error:
@@ -281,7 +293,7 @@ class _Life:
             )
             opened.callback(_remove_socket, state_dir, term)
             backend = Backend(loop, controller, time.time(), self._readers, self._counters)
-            self._front.lead(
+            self._dispatcher.lead(
                 term,
                 build_app(
                     backend,
@@ -291,9 +303,9 @@ class _Life:
                     daemon.audit,
                 ),
             )
-            opened.callback(self._front.stand_by)
+            opened.callback(self._dispatcher.stand_by)
             set_all_apart()
-            server = Server(self._front, over_socket, None)
+            server = Server(self._dispatcher, over_socket, None)
             await self._serve(loop, controller, term, server)
 
     async def _serve(
@@ -311,8 +323,11 @@ class _Life:
         ):
             await asyncio.sleep(0.001)
         if all(server.started for server, _ in serving):
-            where = (f"socket {self._daemon.settings.state_dir / unix_socket.FILE}", *self._where)
-            _say(f"gantree {__version__} ready: {_site(controller)}; {', '.join(where)}")
+            addresses = (
+                f"socket {self._daemon.settings.state_dir / unix_socket.FILE}",
+                *self._addresses,
+            )
+            _say(f"gantree {__version__} ready: {_site(controller)}; {', '.join(addresses)}")
         await asyncio.wait(
             {stepping, watching, asking, *tasks}, return_when=asyncio.FIRST_COMPLETED
         )
@@ -367,9 +382,9 @@ def _recovered(
     The cluster and the policy that a daemon was started with are those of its start: one that takes over later goes on
     with what is on record. follower has read the journal ahead, if anybody has.
     """
-    settings, journal = daemon.settings, daemon.home.journal
+    settings, journal = daemon.settings, daemon.location.journal
     running: list[Controller] = []  # none yet while it is built
-    if daemon.home.shared and settings.kubernetes is None:
+    if daemon.location.shared and settings.kubernetes is None:
         refuse_runs_elsewhere(settings.state_dir, journal)
     is_named = is_start or journal.turns() == 0
 
@@ -406,12 +421,12 @@ def _engine(
     wake: Callable[[], None],
     *,
     is_named: bool,
-) -> Engine:
+) -> ExecutorSetup:
     """What carries out orders. running holds the controller once it is there."""
     settings = daemon.settings
     if settings.kubernetes is not None:
-        return kubernetes_engine(settings, lambda: running[0].decided, lambda: term.is_on, wake)
-    return local_engine(
+        return kubernetes_executor(settings, lambda: running[0].decided, lambda: term.is_on, wake)
+    return local_executor(
         settings,
         daemon.site if is_named else None,
         lambda: running[0].policy if running else settings.policy,

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from gantree.api.access.audit import note_hidden
-from gantree.api.access.permissions import Unseen
+from gantree.api.access.permissions import HiddenJob
 from gantree.api.http.problems import MEDIA_TYPE, problem_of
 from gantree.model.errors import (
     BadFields,
@@ -36,7 +36,7 @@ _MORE_HEADERS: dict[type[GantreeError], dict[str, str]] = {
 }
 
 
-def say_errors_as_problems(app: FastAPI) -> None:
+def add_error_handlers(app: FastAPI) -> None:
     """Add the handlers."""
 
     @app.exception_handler(GantreeError)
@@ -70,7 +70,7 @@ def say_errors_as_problems(app: FastAPI) -> None:
 
 def problem_answer(request: Request, error: GantreeError) -> JSONResponse:
     """The answer to a request that came to an error."""
-    if isinstance(error, Unseen):
+    if isinstance(error, HiddenJob):
         note_hidden(request.scope)
     status, body = problem_of(error)
     return _problem(status, body, _MORE_HEADERS.get(type(error)))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class ExecutorSetup:
     """site: the cluster as it is now, or who finds it; None: as on record. close lets go of what was opened.
 
     figures are metrics of its own.
@@ -44,13 +44,13 @@ class Engine:
     figures: Collector | None = None
 
 
-def local_engine(
+def local_executor(
     settings: Settings,
     site: Cluster | None,
     policy: Callable[[], Policy],
     leads: Callable[[], bool],
     run_as: RunAs | None,
-) -> Engine:
+) -> ExecutorSetup:
     """Processes of this machine, below the state directory."""
 
     def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
@@ -67,7 +67,7 @@ def local_engine(
             run_as=run_as,
         )
 
-    return Engine(site, make_cluster, lambda: None)
+    return ExecutorSetup(site, make_cluster, lambda: None)
 
 
 def election_by_lease(told: KubernetesSettings, journal: Election) -> tuple["LeaseElection", float]:
@@ -82,12 +82,12 @@ def election_by_lease(told: KubernetesSettings, journal: Election) -> tuple["Lea
     return LeaseElection(told.reach, told.lease, journal), LEASE_S
 
 
-def kubernetes_engine(
+def kubernetes_executor(
     settings: Settings,
     decided: Callable[[], LedgerView],
     leads: Callable[[], bool],
     wake: Callable[[], None],
-) -> Engine:
+) -> ExecutorSetup:
     """Pods. Everything is listed before this returns. Raises Unreachable, which another try may mend, and Unsupported
     without the extra.
     """
@@ -103,4 +103,4 @@ def kubernetes_engine(
         return opened.cluster(emit, clock, decided)
 
     figures = ShadowFigures(lambda: opened.report) if told.shadow is not None else None
-    return Engine(opened.site, make_cluster, opened.close, figures)
+    return ExecutorSetup(opened.site, make_cluster, opened.close, figures)

@@ -23,7 +23,7 @@ from gantree.model.errors import Conflict, JournalError
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class JournalLocation:
     """What there is of it. shared: others may have the journal open too."""
 
     journal: SqlJournal
@@ -32,7 +32,7 @@ class Home:
     shared: bool
 
 
-def home_of(settings: Settings, opened: ExitStack) -> Home:
+def journal_location_of(settings: Settings, opened: ExitStack) -> JournalLocation:
     """Raises JournalError for a journal, or a state directory, that cannot be used."""
     state_dir, url = settings.state_dir, settings.database
     if url is None:
@@ -40,14 +40,14 @@ def home_of(settings: Settings, opened: ExitStack) -> Home:
         alone = SqliteJournal(state_dir)
         opened.callback(alone.close)
         leadership = _alone(settings, alone, opened)
-        return Home(alone, partial(SqliteReader, state_dir), leadership, shared=False)
+        return JournalLocation(alone, partial(SqliteReader, state_dir), leadership, shared=False)
     opened.enter_context(unix_socket.present(state_dir))
     election = PostgresElection(url, settings.lease_s)
     opened.callback(election.close)
     leadership = Leadership(election, settings.name, settings.advertise, lease_s=settings.lease_s)
     journal = PostgresJournal(url, leadership.check, settings.lease_s)
     opened.callback(journal.close)
-    return Home(journal, partial(PostgresReader, url), leadership, shared=True)
+    return JournalLocation(journal, partial(PostgresReader, url), leadership, shared=True)
 
 
 def _alone(settings: Settings, journal: Journal, opened: ExitStack) -> Leadership:

@@ -1,6 +1,6 @@
 """Where the daemon answers: the Unix socket always, an address of TCP where it was asked to; one server for each.
 
-A server notes in each request's scope which door it came through (`access.Door`). What a client writes in headers
+A server notes in each request's scope which door it came through (`access.Transport`). What a client writes in headers
 (X-Forwarded-For and its kin) is believed nowhere.
 """
 
@@ -20,7 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gantree.api.access.access import Door, peer_uid
+from gantree.api.access.access import Transport, peer_uid
 from gantree.api.http.web_sockets import WebSockets
 from gantree.api.streams.exec_relay import MOST_BYTES
 from gantree.model.errors import BadInput
@@ -162,7 +162,7 @@ class _OverSocket(_Http):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        door = Door("socket", peer_uid(transport.get_extra_info("socket")))
+        door = Transport("socket", peer_uid(transport.get_extra_info("socket")))
         self.app_state = {**self.app_state, "door": door}
 
 
@@ -171,7 +171,7 @@ class _OverTcp(_Http):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        self.app_state = {**self.app_state, "door": Door("tcp")}
+        self.app_state = {**self.app_state, "door": Transport("tcp")}
 
 
 class Server(uvicorn.Server):

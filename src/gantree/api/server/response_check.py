@@ -16,54 +16,54 @@ from gantree.api.routes import audit, nodes, policies, sessions, tokens, usage
 
 _A_JOB = "/v1/jobs/{job}"
 _A_NODE = "/v1/nodes/{node}"
-PROMISES: Mapping[str, type[BaseModel]] = {
-    "POST /v1/jobs": response_models.ReceiptTold,
-    "POST /v1/jobs/check": response_models.ReceiptTold,
-    "GET /v1/jobs": response_models.JobsTold,
-    f"GET {_A_JOB}": response_models.JobTold,
-    f"GET {_A_JOB}/why": response_models.WhyTold,
-    f"GET {_A_JOB}/when": response_models.WhenTold,
-    f"POST {_A_JOB}/what-if": response_models.WhatIfTold,
-    f"GET {_A_JOB}/record": response_models.RecordTold,
-    f"POST {_A_JOB}/rerun": response_models.ReceiptTold,
-    f"GET {_A_JOB}/defragment": response_models.DefragmentTold,
-    f"POST {_A_JOB}/defragment": response_models.DefragmentTold,
+RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
+    "POST /v1/jobs": response_models.ReceiptResponse,
+    "POST /v1/jobs/check": response_models.ReceiptResponse,
+    "GET /v1/jobs": response_models.JobsResponse,
+    f"GET {_A_JOB}": response_models.JobResponse,
+    f"GET {_A_JOB}/why": response_models.WhyResponse,
+    f"GET {_A_JOB}/when": response_models.WhenResponse,
+    f"POST {_A_JOB}/what-if": response_models.WhatIfResponse,
+    f"GET {_A_JOB}/record": response_models.RecordResponse,
+    f"POST {_A_JOB}/rerun": response_models.ReceiptResponse,
+    f"GET {_A_JOB}/defragment": response_models.DefragmentResponse,
+    f"POST {_A_JOB}/defragment": response_models.DefragmentResponse,
     **dict.fromkeys(
         (
             f"POST {_A_JOB}/{wish}"
             for wish in ("cancel", "hold", "release", "suspend", "resume", "scale", "priority")
         ),
-        response_models.JobWished,
+        response_models.JobCommandResponse,
     ),
-    "GET /v1/nodes": nodes.NodesTold,
-    f"GET {_A_NODE}": nodes.NodeTold,
+    "GET /v1/nodes": nodes.NodesResponse,
+    f"GET {_A_NODE}": nodes.NodeResponse,
     **dict.fromkeys(
         (f"POST {_A_NODE}/{wish}" for wish in ("cordon", "drain", "uncordon", "labels")),
-        nodes.NodeWished,
+        nodes.NodeCommandResponse,
     ),
-    "GET /v1/policy": policies.VersionTold,
-    "GET /v1/policy/versions": policies.VersionsTold,
-    "GET /v1/policy/versions/{number}": policies.VersionTold,
-    "POST /v1/policy/what-if": policies.ChangeTold,
-    "POST /v1/policy": policies.AdoptedTold,
-    "POST /v1/policy/rollback": policies.AdoptedTold,
-    "GET /v1/queues": response_models.QueuesTold,
-    "GET /v1/cluster": response_models.ClusterTold,
-    "GET /v1/usage": usage.UsageTold,
-    "GET /v1/usage/gpus": usage.GpuUseTold,
-    "GET /v1/health": response_models.HealthTold,
-    "GET /v1/session": sessions.SessionTold,
-    "GET /v1/tokens": tokens.TokensTold,
-    "POST /v1/tokens": tokens.NewToken,
-    "DELETE /v1/tokens/{token}": tokens.TokenTold,
-    "GET /v1/audit": audit.AuditTold,
+    "GET /v1/policy": policies.PolicyVersionResponse,
+    "GET /v1/policy/versions": policies.PolicyVersionsResponse,
+    "GET /v1/policy/versions/{number}": policies.PolicyVersionResponse,
+    "POST /v1/policy/what-if": policies.PolicyChangeResponse,
+    "POST /v1/policy": policies.PolicyAdoptedResponse,
+    "POST /v1/policy/rollback": policies.PolicyAdoptedResponse,
+    "GET /v1/queues": response_models.QueuesResponse,
+    "GET /v1/cluster": response_models.ClusterResponse,
+    "GET /v1/usage": usage.UsageResponse,
+    "GET /v1/usage/gpus": usage.GpuUseResponse,
+    "GET /v1/health": response_models.HealthResponse,
+    "GET /v1/session": sessions.SessionResponse,
+    "GET /v1/tokens": tokens.TokensResponse,
+    "POST /v1/tokens": tokens.NewTokenResponse,
+    "DELETE /v1/tokens/{token}": tokens.TokenResponse,
+    "GET /v1/audit": audit.AuditResponse,
 }
 """Method and path, as `requests` writes them -> what the OpenAPI says of the answer; a test holds the two equal."""
 
 
-def broken_promise(request: Request[Any], answer: object) -> str | None:
+def mismatch_in(request: Request[Any], answer: object) -> str | None:
     """What is wrong with an answer, as a sentence; None where it is as its route promises."""
-    model = PROMISES.get(f"{request.method} {request.path}")
+    model = RESPONSE_MODELS.get(f"{request.method} {request.path}")
     if model is None:
         return None
     try:

@@ -8,7 +8,7 @@ from socket import gethostname
 from gantree.api.observability.log_format import Format, Level
 from gantree.api.server.listeners import Listen
 from gantree.control.engine.leadership import LEASE_S
-from gantree.control.engine.retention import AS_USUAL, Keep
+from gantree.control.engine.retention import DEFAULT_RETENTION, RetentionLimits
 from gantree.control.engine.watchdog import STALL_S
 from gantree.control.requests.policy_text import PolicyText
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
@@ -59,7 +59,7 @@ class Settings:
     advertise: str | None = None
     lease_s: float = LEASE_S
     stall_s: float = STALL_S
-    keep: Keep = AS_USUAL
+    keep: RetentionLimits = DEFAULT_RETENTION
     log_level: Level = Level.WARNING
     log_format: Format = Format.AUTO
     kubernetes: KubernetesSettings | None = None

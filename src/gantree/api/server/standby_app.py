@@ -1,7 +1,7 @@
-"""What a daemon answers while it does not lead: whether it lives, its metrics, who leads, what only looks, and pages.
+"""The application of a standby: health, metrics, the leader's name, reads and pages; all else is refused.
 
-`Front` is the one application that every door serves, for as long as the process lives. It passes each request on to
-whoever is in charge: the whole application while the daemon leads, the small one here before and after.
+`RoleDispatcher` is the application that every listener serves while the process lives. It passes each request to the
+application of the daemon's role: the full one while it leads, the standby's before and after.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gantree import __version__
 from gantree.api.access.access import Access
-from gantree.api.access.audit import Audit, AuditWatch
+from gantree.api.access.audit import Audit, AuditMiddleware
 from gantree.api.access.permissions import Need, needs, permitted
-from gantree.api.http.path_prefix import Prefixed
-from gantree.api.http.request_guard import Guard
-from gantree.api.observability.request_telemetry import METHODS, RequestWatch
+from gantree.api.http.path_prefix import PathPrefixMiddleware
+from gantree.api.http.security_middleware import SecurityMiddleware
+from gantree.api.observability.request_telemetry import METHODS, RequestTelemetry
 from gantree.api.server.app import Pages
-from gantree.api.server.error_handlers import say_errors_as_problems
-from gantree.api.server.standby_reads import SaysItsAge, Standing, routers
+from gantree.api.server.error_handlers import add_error_handlers
+from gantree.api.server.standby_reads import AgeMiddleware, StandbyBackend, routers
 from gantree.control.engine.leadership import Leadership, Term
 from gantree.control.metrics.metrics import Metrics
 
@@ -30,19 +30,19 @@ Json = dict[str, Any]
 UNAVAILABLE = 503
 
 
-class Front:
-    """Passes requests on. What comes after a term is over, and before anybody has seen to it, is for the small one."""
+class RoleDispatcher:
+    """Passes requests to the application of the current role; from the end of a term on that is the standby's."""
 
     def __init__(self, standing_by: ASGIApp) -> None:
         self._standing_by = standing_by
         self._leading: tuple[Term, ASGIApp] | None = None
 
     def lead(self, term: Term, application: ASGIApp) -> None:
-        """From now on, and for this term, application answers."""
+        """Let application answer for as long as the term lasts."""
         self._leading = (term, application)
 
     def stand_by(self) -> None:
-        """The small one answers."""
+        """Let the standby's application answer."""
         self._leading = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,19 +54,19 @@ class Front:
         await application(scope, receive, send)
 
 
-def build_standing_by(
+def build_standby_app(
     leadership: Leadership,
     access: Access,
     metrics: Metrics,
     audit: Audit,
-    standing: Standing,
+    standby: StandbyBackend,
     is_warm: Callable[[], bool],
     pages: Pages = (),
     root_path: str = "",
 ) -> FastAPI:
-    """The small application: standing answers what only looks; the rest is refused, with the leader's name and URL.
+    """The application of a standby: standby answers reads; the rest is refused, with the leader's name and URL.
 
-    is_warm: whether the journal has been read ahead, so that this daemon would lead soon.
+    is_warm: whether the journal has been folded already, so that this daemon could lead soon.
     """
     app = FastAPI(
         title="gantree",
@@ -74,26 +74,26 @@ def build_standing_by(
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # RequestWatch has them
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # RequestTelemetry has them
     )
-    say_errors_as_problems(app)
-    app.add_middleware(AuditWatch, audit=audit)
-    app.add_middleware(RequestWatch, metrics=metrics)
-    app.add_middleware(Guard)
-    app.add_middleware(Prefixed, root_path=root_path)
+    add_error_handlers(app)
+    app.add_middleware(AuditMiddleware, audit=audit)
+    app.add_middleware(RequestTelemetry, metrics=metrics)
+    app.add_middleware(SecurityMiddleware)
+    app.add_middleware(PathPrefixMiddleware, root_path=root_path)
     app.state.access, app.state.leadership = access, leadership
-    app.add_middleware(SaysItsAge)
+    app.add_middleware(AgeMiddleware)
     app.include_router(_probes(leadership, is_warm))
-    for router in routers(standing):
+    for router in routers(standby):
         app.include_router(router, dependencies=[Depends(permitted)])
     for page in pages:
-        app.include_router(page(standing), include_in_schema=False)
+        app.include_router(page(standby), include_in_schema=False)
     app.include_router(_known_here(leadership, metrics), dependencies=[Depends(permitted)])
     return app
 
 
 def _probes(leadership: Leadership, is_warm: Callable[[], bool]) -> APIRouter:
-    """What anybody may ask."""
+    """Routes that need no permission."""
     routes = APIRouter()
 
     @routes.get("/healthz")

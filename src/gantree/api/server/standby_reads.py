@@ -30,9 +30,9 @@ from gantree.api.routes import (
     usage,
 )
 from gantree.api.views.progress_view import add_progress
-from gantree.control.readers.frames import NEWEST, Told, Where
-from gantree.control.readers.supervisor import Readers
-from gantree.control.requests.read_view import Moment, Reading
+from gantree.control.readers.frames import NEWEST, QueryMode, Reply
+from gantree.control.readers.supervisor import ReaderSupervisor
+from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.executors.progress import Progress, progress_in
 from gantree.executors.record import record_in
 from gantree.executors.rundir import RunDirectory
@@ -44,42 +44,42 @@ Json = dict[str, Any]
 T = TypeVar("T")
 Given = TypeVarTuple("Given")
 
-_answered: ContextVar[Told | None] = ContextVar("answered", default=None)
+_answered: ContextVar[Reply | None] = ContextVar("answered", default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StandbyBackend:
     """Reads without a controller. state_dir is the one that all daemons of a journal share; stop says when to end.
 
     What was taken in and not yet decided about is in no fact, so only who leads can say that something is not there:
     here that is what not_leading gives.
     """
 
-    readers: Readers
+    readers: ReaderSupervisor
     state_dir: Path
     stop: asyncio.Event
     not_leading: Callable[[], NotLeading]
     gpu_counters: GpuCounters = field(default_factory=GpuCounters)
 
-    async def read(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
+    async def read(self, function: Callable[[ReadView, *Given], T], *arguments: *Given) -> T:
         """What a function says of what is known here."""
-        return await self._read(function, arguments, Where.HERE)
+        return await self._read(function, arguments, QueryMode.INLINE)
 
-    async def find_out(
-        self, function: Callable[[Reading, *Given], T], *arguments: *Given, asker: str
+    async def read_adaptive(
+        self, function: Callable[[ReadView, *Given], T], *arguments: *Given, asker: str
     ) -> T:
         """The same of what mostly takes milliseconds, and may take seconds."""
-        return await self._read(function, arguments, Where.BY_PACE, asker)
+        return await self._read(function, arguments, QueryMode.ADAPTIVE, asker)
 
-    async def work_out(
-        self, function: Callable[[Reading, *Given], T], *arguments: *Given, asker: str
+    async def read_forked(
+        self, function: Callable[[ReadView, *Given], T], *arguments: *Given, asker: str
     ) -> T:
         """The same of what may take seconds."""
-        return await self._read(function, arguments, Where.APART, asker)
+        return await self._read(function, arguments, QueryMode.FORKED, asker)
 
-    async def look(self, function: Callable[[Reading, *Given], T], *arguments: *Given) -> T:
+    async def read_inline(self, function: Callable[[ReadView, *Given], T], *arguments: *Given) -> T:
         """The same of what takes microseconds."""
-        return await self._read(function, arguments, Where.HERE)
+        return await self._read(function, arguments, QueryMode.INLINE)
 
     def ticket(self) -> asyncio.Event:
         """Something that is set in a moment: nobody says here when something changes."""
@@ -115,12 +115,12 @@ class Standing:
         self,
         function: Callable[..., T],
         arguments: tuple[object, ...],
-        where: Where,
+        mode: QueryMode,
         asker: str = "",
     ) -> T:
         try:
-            told = await self.readers.ask(
-                Moment(NEWEST, time.time()), function, *arguments, where=where, asker=asker
+            told = await self.readers.query(
+                ReadPoint(NEWEST, time.time()), function, *arguments, mode=mode, asker=asker
             )
         except NotFound as error:
             raise self.not_leading() from error
@@ -133,13 +133,13 @@ LOOKING = (jobs, explanations, records, nodes, policies, site)
 """Routes of which some change something."""
 
 
-def routers(standing: Standing) -> list[APIRouter]:
+def routers(standing: StandbyBackend) -> list[APIRouter]:
     """The routes that are answered."""
     only_looking = [each.reads(standing) for each in LOOKING]
     return [*only_looking, *(each.router(standing) for each in (logs, events, usage))]
 
 
-class SaysItsAge:
+class AgeMiddleware:
     """Adds to each answer of a reader how old it is."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -33,7 +33,7 @@ def route_in(routers: Iterable[APIRouter], method: str, path: str) -> APIRoute:
     return next(route for route in found if method in (route.methods or ()))
 
 
-class ShortWay:
+class SubmitFastPath:
     """The middleware next to the application.
 
     route is asked by POST and takes what submitting a job does: a body of this model, a caller, a request, a key.

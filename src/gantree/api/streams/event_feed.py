@@ -14,12 +14,12 @@ from itertools import islice
 from typing import Any
 
 from gantree.api.access.access import Caller
-from gantree.api.access.visibility import facts_told_to
-from gantree.api.backend import Reads
-from gantree.api.streams.streaming import AGAIN_EVERY_S, Lasting
+from gantree.api.access.visibility import facts_visible_to
+from gantree.api.backend import QueryBackend
+from gantree.api.streams.streaming import AGAIN_EVERY_S, StreamAuthorization
 from gantree.api.views import job_view
 from gantree.control.engine.loop import RETRY_S, Changes, wait_until_set
-from gantree.control.requests.read_view import Reading
+from gantree.control.requests.read_view import ReadView
 from gantree.journal.contract import RecordedFact
 from gantree.model.errors import Conflict, GantreeError
 
@@ -45,7 +45,7 @@ class Frame:
 class EventFeed:
     """Reads new facts as long as anybody listens."""
 
-    def __init__(self, backend: Reads) -> None:
+    def __init__(self, backend: QueryBackend) -> None:
         self._backend = backend
         self._kept: deque[Frame] = deque(maxlen=KEPT)
         self._read_to = 0
@@ -58,7 +58,7 @@ class EventFeed:
 
         Raises Conflict for one whose next facts are there no more, or were never.
         """
-        first, last = await self._backend.look(bounds)
+        first, last = await self._backend.read_inline(bounds)
         if after is None:
             return last
         if after < first:
@@ -69,7 +69,9 @@ class EventFeed:
             raise Conflict(f"the newest fact is {last}, not {after}: this is another journal")
         return after
 
-    async def frames(self, after: int, job: str | None, held_by: Lasting) -> AsyncIterator[bytes]:
+    async def frames(
+        self, after: int, job: str | None, stream: StreamAuthorization
+    ) -> AsyncIterator[bytes]:
         """What follows a place, for ever, with a sign of life where there is nothing; of one job where it is named.
 
         Whoever may not read everything is told what he may; that is found out for each listener.
@@ -82,7 +84,7 @@ class EventFeed:
                 found = await self._after(after)
                 if found:
                     after = found[-1].seq
-                    text = await self._text(found, job, held_by.caller)
+                    text = await self._text(found, job, stream.caller)
                     if text:
                         yield text
                 elif not await wait_until_set(ticket, HEARTBEAT_S):
@@ -94,7 +96,7 @@ class EventFeed:
         """What a caller is told of frames."""
         wanted = [each for each in frames if job in (None, each.job)]
         if wanted and not caller.reads_all:
-            wanted = await self._backend.look(told_of, caller, wanted)
+            wanted = await self._backend.read_inline(told_of, caller, wanted)
         return b"".join(each.text for each in wanted)
 
     def _begin(self, after: int) -> None:
@@ -130,12 +132,12 @@ class EventFeed:
         return await self._page(after)
 
     async def _page(self, after: int) -> list[Frame]:
-        return await self._backend.look(page_of, after)
+        return await self._backend.read_inline(page_of, after)
 
 
-def page_of(reading: Reading, after: int) -> list[Frame]:
+def page_of(view: ReadView, after: int) -> list[Frame]:
     """The next frames."""
-    return _frames(islice(reading.journal.facts(after), AT_ONCE))
+    return _frames(islice(view.journal.facts(after), AT_ONCE))
 
 
 def _frames(facts: Iterable[RecordedFact]) -> list[Frame]:
@@ -148,12 +150,12 @@ def _frame(told: Json) -> Frame:
     return Frame(told["seq"], told["data"].get("job"), text.encode())
 
 
-def told_of(reading: Reading, caller: Caller, frames: list[Frame]) -> list[Frame]:
+def told_of(view: ReadView, caller: Caller, frames: list[Frame]) -> list[Frame]:
     """The frames as a caller is told them."""
     facts = [json.loads(frame.text.partition(b"\ndata: ")[2]) for frame in frames]
-    return [_frame(fact) for fact in facts_told_to(caller, reading.ledger, facts)]
+    return [_frame(fact) for fact in facts_visible_to(caller, view.ledger, facts)]
 
 
-def bounds(reading: Reading) -> tuple[int, int]:
+def bounds(view: ReadView) -> tuple[int, int]:
     """The seq up to which facts are gone, and that of the newest."""
-    return reading.journal.compacted_to(), reading.journal.last_fact()
+    return view.journal.compacted_to(), view.journal.last_fact()

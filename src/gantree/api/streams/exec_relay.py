@@ -27,7 +27,7 @@ LETTERS = (b"i", b"e", b"w")
 """What may come from whoever attached."""
 
 
-class Quiet:
+class IdleTimer:
     """How long nothing was said."""
 
     def __init__(self, idle_s: float) -> None:
@@ -45,7 +45,7 @@ class Quiet:
         return f"nothing was said for {self._idle_s:g} s"
 
 
-async def call_of(awaited: Awaited) -> socket.socket:
+async def connection_of(awaited: Awaited) -> socket.socket:
     """The connection of the guest that was asked for. Raises Conflict where it does not come."""
     loop = asyncio.get_running_loop()
     try:
@@ -63,7 +63,7 @@ async def call_of(awaited: Awaited) -> socket.socket:
         awaited.close()
 
 
-async def relay_guest(websocket: WebSocket, connection: socket.socket, quiet: Quiet) -> str:
+async def relay_command(websocket: WebSocket, connection: socket.socket, quiet: IdleTimer) -> str:
     """Carry until the command has ended or somebody has gone; what to say of it, "" after an ordinary end."""
     reader, writer = await asyncio.open_connection(sock=connection, limit=MOST_WAITING)
     try:
@@ -76,7 +76,7 @@ async def relay_guest(websocket: WebSocket, connection: socket.socket, quiet: Qu
         writer.close()
 
 
-async def relay_port(websocket: WebSocket, address: tuple[str, int], quiet: Quiet) -> str:
+async def relay_port(websocket: WebSocket, address: tuple[str, int], quiet: IdleTimer) -> str:
     """The same with a port. Raises OSError where nobody listens there."""
     reader, writer = await asyncio.open_connection(*address, limit=MOST_WAITING)
     try:
@@ -103,7 +103,7 @@ async def _first(*ways: Coroutine[Any, Any, str]) -> str:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _from_guest(websocket: WebSocket, reader: asyncio.StreamReader, quiet: Quiet) -> str:
+async def _from_guest(websocket: WebSocket, reader: asyncio.StreamReader, quiet: IdleTimer) -> str:
     try:
         while True:
             letter, length = HEAD.unpack(await reader.readexactly(HEAD.size))
@@ -116,7 +116,7 @@ async def _from_guest(websocket: WebSocket, reader: asyncio.StreamReader, quiet:
         return "the attempt is over, or is being stopped"
 
 
-async def _to_guest(websocket: WebSocket, writer: asyncio.StreamWriter, quiet: Quiet) -> str:
+async def _to_guest(websocket: WebSocket, writer: asyncio.StreamWriter, quiet: IdleTimer) -> str:
     try:
         while True:
             letter, payload = await _heard(websocket, quiet)
@@ -130,7 +130,7 @@ async def _to_guest(websocket: WebSocket, writer: asyncio.StreamWriter, quiet: Q
         return await _never()
 
 
-async def _from_port(websocket: WebSocket, reader: asyncio.StreamReader, quiet: Quiet) -> str:
+async def _from_port(websocket: WebSocket, reader: asyncio.StreamReader, quiet: IdleTimer) -> str:
     while data := await _read(reader):
         quiet.heard()
         await websocket.send_bytes(b"o" + data)
@@ -145,7 +145,7 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-async def _to_port(websocket: WebSocket, writer: asyncio.StreamWriter, quiet: Quiet) -> str:
+async def _to_port(websocket: WebSocket, writer: asyncio.StreamWriter, quiet: IdleTimer) -> str:
     try:
         while True:
             letter, payload = await _heard(websocket, quiet)
@@ -160,7 +160,7 @@ async def _to_port(websocket: WebSocket, writer: asyncio.StreamWriter, quiet: Qu
         return await _never()
 
 
-async def _heard(websocket: WebSocket, quiet: Quiet) -> tuple[bytes, bytes]:
+async def _heard(websocket: WebSocket, quiet: IdleTimer) -> tuple[bytes, bytes]:
     """One message of whoever attached. Raises WebSocketDisconnect."""
     while True:
         message = await websocket.receive()

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from gantree.api.streams.streaming import LetGo
+from gantree.api.streams.streaming import StreamRevoked
 from gantree.api.views.queries import LogState
 
 CHUNK_BYTES = 1 << 20
@@ -194,4 +194,4 @@ def is_over(
 
 def _check_goes_on(now: LogState) -> None:
     if now.is_last:
-        raise LetGo("the daemon stops, or leads no more")
+        raise StreamRevoked("the daemon stops, or leads no more")

@@ -16,7 +16,7 @@ from fastapi.responses import StreamingResponse
 from starlette.requests import HTTPConnection
 from starlette.types import Send
 
-from gantree.api.access.access import Access, Caller, WhoAsks, door_of
+from gantree.api.access.access import Access, Caller, CurrentCaller, transport_of
 from gantree.api.access.cookies import cookie_of
 from gantree.api.access.permissions import check_need, need_of
 from gantree.model.errors import GantreeError
@@ -27,11 +27,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class LetGo(Exception):  # no GantreeError: the head of the answer was sent long ago
+class StreamRevoked(Exception):  # no GantreeError: the head of the answer was sent long ago
     """Whoever holds an answer open may not have it any more, or cannot have the rest of it from this daemon."""
 
 
-class Lasting:
+class StreamAuthorization:
     """Who holds an answer open, as he is known now."""
 
     def __init__(self, connection: HTTPConnection, caller: Caller) -> None:
@@ -40,11 +40,11 @@ class Lasting:
         self._checks: list[Callable[[Caller], Awaitable[object]]] = []
         self._again_at = time.monotonic() + AGAIN_EVERY_S
 
-    def only_if(self, check: Callable[[Caller], Awaitable[object]]) -> None:
+    def add_check(self, check: Callable[[Caller], Awaitable[object]]) -> None:
         """From now on also ask this, which raises a GantreeError where the caller may not."""
         self._checks.append(check)
 
-    async def renew(self) -> None:
+    async def revalidate(self) -> None:
         """Ask again, if it is time to. Raises LetGo."""
         if time.monotonic() < self._again_at:
             return
@@ -54,16 +54,16 @@ class Lasting:
                 await check(self.caller)
         except GantreeError as error:
             log.info("%s is let go: %s", self.caller.name, error)
-            raise LetGo(str(error)) from error
+            raise StreamRevoked(str(error)) from error
         self._again_at = time.monotonic() + AGAIN_EVERY_S
 
-    async def during(self, work: Awaitable[T]) -> T:
+    async def run(self, work: Awaitable[T]) -> T:
         """What comes of something that goes on for long. Raises LetGo, and then it is cancelled."""
         going = asyncio.ensure_future(work)
         try:
             while not going.done():
                 await asyncio.wait({going}, timeout=AGAIN_EVERY_S)
-                await self.renew()
+                await self.revalidate()
             return going.result()
         finally:
             going.cancel()
@@ -73,38 +73,42 @@ class Lasting:
         connection = self._connection
         access: Access = connection.app.state.access
         shown = connection.headers.get("authorization")
-        caller = await access.caller(door_of(connection.scope), shown, cookie_of(connection))
+        caller = await access.caller(transport_of(connection.scope), shown, cookie_of(connection))
         need = need_of(connection)
         if need is not None:
             check_need(caller, need)
         return caller
 
 
-def lasting_of(connection: HTTPConnection, caller: WhoAsks) -> Lasting:
+def stream_authorization_of(
+    connection: HTTPConnection, caller: CurrentCaller
+) -> StreamAuthorization:
     """Whoever makes this request."""
-    return Lasting(connection, caller)
+    return StreamAuthorization(connection, caller)
 
 
-WhoHolds = Annotated[Lasting, Depends(lasting_of)]
+CurrentStream = Annotated[StreamAuthorization, Depends(stream_authorization_of)]
 
 
-class LastingResponse(StreamingResponse):
+class AuthorizedStreamingResponse(StreamingResponse):
     """An answer that comes in parts, for as long as whoever holds it may have it."""
 
-    def __init__(self, parts: AsyncIterator[str | bytes], held_by: Lasting, **more: Any) -> None:
-        super().__init__(_while_allowed(parts, held_by), **more)
+    def __init__(
+        self, parts: AsyncIterator[str | bytes], stream: StreamAuthorization, **more: Any
+    ) -> None:
+        super().__init__(_while_allowed(parts, stream), **more)
 
     async def stream_response(self, send: Send) -> None:
         """Send the parts; where whoever holds it is let go, without an end."""
         try:
             await super().stream_response(send)
-        except LetGo:
+        except StreamRevoked:
             return
 
 
 async def _while_allowed(
-    parts: AsyncIterator[str | bytes], held_by: Lasting
+    parts: AsyncIterator[str | bytes], stream: StreamAuthorization
 ) -> AsyncIterator[str | bytes]:
     async for part in parts:
-        await held_by.renew()
+        await stream.revalidate()
         yield part

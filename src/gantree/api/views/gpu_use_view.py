@@ -9,7 +9,7 @@ from typing import Any
 
 from gantree.api.access.access import Caller
 from gantree.api.access.permissions import sees
-from gantree.control.requests.read_view import Reading
+from gantree.control.requests.read_view import ReadView
 from gantree.core.ledger.state import JobState
 from gantree.telemetry.gpu_use import GpuUse, UseOfGpu
 
@@ -18,12 +18,12 @@ Gpu = tuple[str, int]
 """A node, and the index of a GPU there."""
 
 
-def held(reading: Reading, caller: Caller) -> Json:
+def held(view: ReadView, caller: Caller) -> Json:
     """The nodes of the site, and a row for each job that holds GPUs and that the caller may see.
 
     `gpus` of a row are those of which he may know how busy they are.
     """
-    ledger = reading.ledger
+    ledger = view.ledger
     states = list(ledger.holding.values())
     hidden = {gpu for state in states if not sees(caller, state) for gpu in _gpus_of(state)}
     fabric = ledger.fabric

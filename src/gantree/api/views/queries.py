@@ -12,17 +12,17 @@ from itertools import islice
 from typing import Any
 
 from gantree.api.access.access import Caller
-from gantree.api.access.permissions import Asked, Need, job_for, sight_of_jobs, told_to
+from gantree.api.access.permissions import JobLookup, Need, job_for, job_visibility, redacted_for
 from gantree.api.access.visibility import (
-    cluster_told_to,
-    detail_told_to,
-    facts_told_to,
-    queues_told_to,
+    cluster_visible_to,
+    detail_visible_to,
+    facts_visible_to,
+    queues_visible_to,
 )
 from gantree.api.views import job_list, job_view, node_view, policy_view, queue_view, start_view
 from gantree.control.requests.policy_text import PolicyText
 from gantree.control.requests.policy_versions import tried, version_of
-from gantree.control.requests.read_view import Reading
+from gantree.control.requests.read_view import ReadView
 from gantree.core.alternatives import Change, alternatives
 from gantree.core.explain.explain import why
 from gantree.model.errors import NotFound
@@ -46,138 +46,136 @@ class LogState:
 
 
 def jobs(
-    reading: Reading,
+    view: ReadView,
     caller: Caller,
     wanted: job_list.Filter,
     after: str | None,
     limit: int | None,
 ) -> Json:
     """A page of jobs."""
-    sees = sight_of_jobs(caller)
-    found = job_list.page_of(reading.ledger, wanted, after, limit, sees)
-    return {**found, "jobs": told_to(caller, reading.ledger, found["jobs"])}
+    sees = job_visibility(caller)
+    found = job_list.page_of(view.ledger, wanted, after, limit, sees)
+    return {**found, "jobs": redacted_for(caller, view.ledger, found["jobs"])}
 
 
-def job_id(reading: Reading, caller: Caller, word: str, need: Need) -> str:
+def job_id(view: ReadView, caller: Caller, word: str, need: Need) -> str:
     """The id of the job that a caller means. Raises NotFound and Forbidden."""
-    return job_for(reading, caller, word, need)
+    return job_for(view, caller, word, need)
 
 
 def job(
-    reading: Reading, caller: Caller, word: str, wanted: AbstractSet[Phase] | None
+    view: ReadView, caller: Caller, word: str, wanted: AbstractSet[Phase] | None
 ) -> Json | None:
     """A job if it is in a wanted phase, None: any; many wait for one at once, and its detail takes long to tell."""
-    state = reading.ledger.jobs.get(job_for(reading, caller, word, Need.SEE))
+    state = view.ledger.jobs.get(job_for(view, caller, word, Need.SEE))
     if state is not None and wanted is not None and state.phase not in wanted:
         return None
-    return detail(reading, caller, word)
+    return detail(view, caller, word)
 
 
-def detail(asked: Asked, caller: Caller, word: str) -> Json:
+def detail(asked: JobLookup, caller: Caller, word: str) -> Json:
     """All of a job. Raises NotFound."""
     job = job_for(asked, caller, word, Need.SEE)
-    return detail_told_to(caller, asked.ledger, job_view.job_detail(asked.ledger, job))
+    return detail_visible_to(caller, asked.ledger, job_view.job_detail(asked.ledger, job))
 
 
-def facts(
-    reading: Reading, caller: Caller, after: int, limit: int
-) -> tuple[int | None, list[Json]]:
+def facts(view: ReadView, caller: Caller, after: int, limit: int) -> tuple[int | None, list[Json]]:
     """The seq of the last of the next facts, None where there are none, and those that the caller is told."""
-    page = list(islice(reading.journal.facts(after), limit))
-    told = facts_told_to(caller, reading.ledger, [job_view.fact(recorded) for recorded in page])
+    page = list(islice(view.journal.facts(after), limit))
+    told = facts_visible_to(caller, view.ledger, [job_view.fact(recorded) for recorded in page])
     return page[-1].seq if page else None, told
 
 
-def compacted_to(reading: Reading) -> int:
+def compacted_to(view: ReadView) -> int:
     """The seq up to which facts are gone."""
-    return reading.journal.compacted_to()
+    return view.journal.compacted_to()
 
 
-def log_of(reading: Reading, caller: Caller, word: str) -> tuple[str, int, int]:
+def log_of(view: ReadView, caller: Caller, word: str) -> tuple[str, int, int]:
     """The job's id, the most processes that an attempt of it may have or have had, and how many attempts there were."""
-    job = job_for(reading, caller, word, Need.READ)
-    state = reading.ledger.jobs.get(job)
+    job = job_for(view, caller, word, Need.READ)
+    state = view.ledger.jobs.get(job)
     if state is None:
         raise NotFound(f"{job} was rejected, so it never wrote anything")
     return job, state.at_size(max(sizes_of(state.spec))).processes, state.attempt
 
 
-def log_state(reading: Reading, job: str) -> LogState:
+def log_state(view: ReadView, job: str) -> LogState:
     """How far a job is whose output is read."""
-    state = reading.ledger.jobs.get(job)
+    state = view.ledger.jobs.get(job)
     if state is None:  # it ended so long ago that it is forgotten
         return LogState(0, attempt_over=True, job_over=True)
     return LogState(state.attempt, state.phase not in HOLDING, state.phase in ENDED)
 
 
-def queues(reading: Reading, caller: Caller) -> list[Json]:
+def queues(view: ReadView, caller: Caller) -> list[Json]:
     """The queue tree."""
-    return queues_told_to(caller, queue_view.queues_json(reading.ledger, reading.now))
+    return queues_visible_to(caller, queue_view.queues_json(view.ledger, view.now))
 
 
-def cluster(reading: Reading, caller: Caller) -> Json:
+def cluster(view: ReadView, caller: Caller) -> Json:
     """The site as it is now, and who holds which GPU."""
-    return cluster_told_to(caller, reading.ledger, job_view.cluster(reading.ledger))
+    return cluster_visible_to(caller, view.ledger, job_view.cluster(view.ledger))
 
 
-def nodes(reading: Reading, caller: Caller) -> list[Json]:
+def nodes(view: ReadView, caller: Caller) -> list[Json]:
     """All nodes."""
-    rows: list[Json] = told_to(caller, reading.ledger, node_view.node_rows(reading.ledger))
+    rows: list[Json] = redacted_for(caller, view.ledger, node_view.node_rows(view.ledger))
     return rows
 
 
-def node(reading: Reading, caller: Caller, name: str) -> Json:
+def node(view: ReadView, caller: Caller, name: str) -> Json:
     """One node. Raises NotFound."""
-    row: Json = told_to(caller, reading.ledger, node_view.node_row(reading.ledger, name))
+    row: Json = redacted_for(caller, view.ledger, node_view.node_row(view.ledger, name))
     return row
 
 
-def explained(reading: Reading, caller: Caller, word: str) -> Json:
+def explained(view: ReadView, caller: Caller, word: str) -> Json:
     """Why a job is where it is. Raises NotFound."""
-    job = job_for(reading, caller, word, Need.SEE)
-    explained = job_view.explanation(why(reading.ledger, job, now=reading.now))
-    told: Json = told_to(caller, reading.ledger, explained)
+    job = job_for(view, caller, word, Need.SEE)
+    explained = job_view.explanation(why(view.ledger, job, now=view.now))
+    told: Json = redacted_for(caller, view.ledger, explained)
     return told
 
 
-def start(reading: Reading, caller: Caller, word: str) -> Json:
+def start(view: ReadView, caller: Caller, word: str) -> Json:
     """When a job starts. Raises NotFound."""
-    job = job_for(reading, caller, word, Need.SEE)
-    start = start_view.when_json(reading.ledger, job, reading.now)
-    told: Json = told_to(caller, reading.ledger, start)
+    job = job_for(view, caller, word, Need.SEE)
+    start = start_view.when_json(view.ledger, job, view.now)
+    told: Json = redacted_for(caller, view.ledger, start)
     return told
 
 
-def what_if(reading: Reading, caller: Caller, word: str, changes: Sequence[Change]) -> Json:
+def what_if(view: ReadView, caller: Caller, word: str, changes: Sequence[Change]) -> Json:
     """What would become of a job if it were otherwise. Raises NotFound, and BadInput for changes that cannot be."""
-    job = job_for(reading, caller, word, Need.SEE)
-    found = alternatives(reading.ledger, job, changes, reading.now)
+    job = job_for(view, caller, word, Need.SEE)
+    found = alternatives(view.ledger, job, changes, view.now)
     told = [start_view.alternative_json(each) for each in found]
-    told = told_to(caller, reading.ledger, told)
-    return {"job": job, "asked_at": reading.now, "alternatives": told}
+    told = redacted_for(caller, view.ledger, told)
+    return {"job": job, "asked_at": view.now, "alternatives": told}
 
 
-def moves(reading: Reading, word: str) -> Json:
+def moves(view: ReadView, word: str) -> Json:
     """The moves that would let a waiting job start. Raises NotFound, and Conflict where it does not wait."""
-    job = reading.resolve(word)
-    return start_view.defragmentation_json(job, *reading.moves_for(job))
+    job = view.resolve(word)
+    return start_view.defragmentation_json(job, *view.moves_for(job))
 
 
-def policy_in_force(reading: Reading) -> Json:
+def policy_in_force(view: ReadView) -> Json:
     """The version that rules."""
-    return policy_view.in_force(reading.ledger)
+    return policy_view.in_force(view.ledger)
 
 
-def policy_versions(reading: Reading) -> list[Json]:
+def policy_versions(view: ReadView) -> list[Json]:
     """All versions, without their texts."""
-    return [policy_view.version_row(version) for version in reading.ledger.policies]
+    return [policy_view.version_row(version) for version in view.ledger.policies]
 
 
-def policy_version(reading: Reading, number: int) -> Json:
+def policy_version(view: ReadView, number: int) -> Json:
     """One version with its text. Raises NotFound."""
-    return policy_view.version(version_of(reading.ledger, number))
+    return policy_view.version(version_of(view.ledger, number))
 
 
-def policy_change(reading: Reading, handed_in: PolicyText) -> Json:
+def policy_change(view: ReadView, handed_in: PolicyText) -> Json:
     """What a policy would change. Raises BadInput where it is wrong or does not suit."""
-    return policy_view.change(tried(reading, handed_in))
+    return policy_view.change(tried(view, handed_in))

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from gantree.api.access.access import Caller
 from gantree.api.access.permissions import Need, has, sees
-from gantree.control.requests.read_view import Reading
+from gantree.control.requests.read_view import ReadView
 from gantree.core.ledger.state import JobState
 from gantree.core.ledger.usage import DAY_S, NOTHING, Account, Used, life_of, usage_at
 from gantree.topology.hardware.prices import LIST_PRICES
@@ -57,29 +57,29 @@ class Period:
 
 
 def usage(
-    reading: Reading, caller: Caller, by: By, since: float | None, until: float | None, limit: int
+    view: ReadView, caller: Caller, by: By, since: float | None, until: float | None, limit: int
 ) -> Json:
     """What was used in the days of a span of time, the largest holders first; the sum is of all of them."""
-    period = Period.around(since, until, reading.now)
+    period = Period.around(since, until, view.now)
     if by == "job":
-        rows = [row for state in reading.ledger.jobs.values() if period.meets(state) and sees(caller, state)
-                for row in _of_job(state, reading.now)]  # fmt: skip
+        rows = [row for state in view.ledger.jobs.values() if period.meets(state) and sees(caller, state)
+                for row in _of_job(state, view.now)]  # fmt: skip
     else:
-        rows = list(_grouped(reading, caller, by, period))
+        rows = list(_grouped(view, caller, by, period))
     rows.sort(key=lambda row: (-row["held_gpu_hours"], -row["waited_hours"], row["name"]))
     return {
         "by": by,
         "since": period.since,
-        "until": min(period.until, reading.now),
+        "until": min(period.until, view.now),
         "rows": rows[:limit],
         "left_out": max(0, len(rows) - limit),
         "sum": _sum(rows),
     }
 
 
-def _grouped(reading: Reading, caller: Caller, by: By, period: Period) -> Iterator[Json]:
+def _grouped(view: ReadView, caller: Caller, by: By, period: Period) -> Iterator[Json]:
     used_of: dict[str, dict[str, Used]] = {}
-    for account, used in usage_at(reading.ledger, reading.now).items():
+    for account, used in usage_at(view.ledger, view.now).items():
         if period.has(account) and has(caller, Need.SEE, account.user, account.queue):
             of_model = used_of.setdefault(getattr(account, by), {})
             of_model[account.model] = of_model.get(account.model, NOTHING) + used

@@ -47,7 +47,7 @@ from gantree.cli.options import (
     state_dir,
 )
 from gantree.control.engine.leadership import LEASE_S
-from gantree.control.engine.retention import KEEP_ENDED, Keep
+from gantree.control.engine.retention import KEEP_ENDED, RetentionLimits
 from gantree.control.engine.watchdog import STALL_S
 from gantree.journal.sqlite import FILE as JOURNAL_FILE
 from gantree.model.errors import BadInput, Unreachable
@@ -118,8 +118,8 @@ def up(
     run_daemon(settings, pages.routers())
 
 
-def _keep(ended: int, history: str | None) -> Keep:
-    return Keep(ended, seconds_of("--keep-history", history) if history else None)
+def _keep(ended: int, history: str | None) -> RetentionLimits:
+    return RetentionLimits(ended, seconds_of("--keep-history", history) if history else None)
 
 
 def _check_names(database: str | None, name: str | None, advertise: str | None) -> None:

@@ -17,8 +17,8 @@ from typing import Annotated, Any
 import typer
 
 from gantree.api.client.client import Client
-from gantree.api.client.exec_session import Attached
-from gantree.api.client.exec_session import attach as attached_to
+from gantree.api.client.exec_session import ExecSession
+from gantree.api.client.exec_session import open_exec_session as attached_to
 from gantree.cli.daemon_client import JobArgument, client
 from gantree.cli.options import StateOption, new_app
 from gantree.cli.output.errors import error_text
@@ -31,7 +31,7 @@ _PORTS = re.compile(r"(\d{1,5})(?::(\d{1,5}))?", re.ASCII)
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
-def attach(
+def open_exec_session(
     job: JobArgument,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="[default: a shell]")
@@ -75,13 +75,13 @@ def _beside(daemon: Client, job: str, rank: int, command: list[str]) -> int:
             guest.close()
 
 
-def _attached(daemon: Client, job: str, wish: dict[str, Any]) -> Attached:
+def _attached(daemon: Client, job: str, wish: dict[str, Any]) -> ExecSession:
     """Attach by the daemon that leads now, which a client finds only by asking for something."""
     daemon.health()
     return attached_to(daemon.target, job, wish)
 
 
-def _carry_output(guest: Attached) -> int:
+def _carry_output(guest: ExecSession) -> int:
     """Print what comes until the end; the exit status. Raises what the daemon says instead of an end."""
     for letter, payload in guest.receive():
         if letter == b"x":
@@ -97,7 +97,7 @@ def _write(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def _carry_input(guest: Attached, resized: int | None) -> None:
+def _carry_input(guest: ExecSession, resized: int | None) -> None:
     """Send what is typed, or read from a file or pipe, and the size of the terminal whenever it changes."""
     watched = [STDIN] if resized is None else [STDIN, resized]
     with suppress(GantreeError):
@@ -203,7 +203,7 @@ def _carry_connection(
             guest.close()
 
 
-def _send_all(guest: Attached, connection: socket.socket) -> None:
+def _send_all(guest: ExecSession, connection: socket.socket) -> None:
     with suppress(GantreeError, OSError):
         while data := connection.recv(CHUNK):
             guest.send(b"i", data)

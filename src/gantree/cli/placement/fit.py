@@ -16,7 +16,7 @@ from gantree.cli.output.errors import warn
 from gantree.cli.output.figures import digits, dollars
 from gantree.cli.output.prices import odd_prices
 from gantree.cli.output.printing import columns, print_json, span
-from gantree.control.requests.unknown_gpu_models import models_here, models_not_here, no_node_has
+from gantree.control.requests.unknown_gpu_models import gpu_models_of, models_not_here, no_node_has
 from gantree.formats import read_cluster, read_job, read_prices
 from gantree.model.jobs import Job
 from gantree.model.verdicts import Gate, Refused
@@ -75,7 +75,7 @@ class Answer(NamedTuple):
 
 
 def _answer(job: Job, fabric: Fabric, prices: PriceList) -> Answer:
-    here = models_here(fabric)
+    here = gpu_models_of(fabric)
     missing = tuple(_not_here(job, model, here) for model in models_not_here(job, fabric))
     lists = [role.shape.models for role in job.roles if role.shape.models]
     if all(any(model in here for model in models) for models in lists):

@@ -12,32 +12,32 @@ from typing import Any
 
 from gantree.control.clock import SteadyClock
 from gantree.control.engine.reconciliation import site_on_record, to_settle, vanished
-from gantree.control.engine.retention import AS_USUAL, History, Keep
-from gantree.control.engine.wake_timer import Alarm
-from gantree.control.inbox import Intake
+from gantree.control.engine.retention import DEFAULT_RETENTION, Retention, RetentionLimits
+from gantree.control.engine.wake_timer import WakeTimer
+from gantree.control.inbox import InboxWriter
 from gantree.control.metrics.metrics import Metrics
-from gantree.control.metrics.observer import Observer
+from gantree.control.metrics.sampler import LedgerSampler
 from gantree.control.ports import Clock, MakeCluster
 from gantree.control.readers.follower import Follower
 from gantree.control.readers.standby_fold import ReadAhead, read_ahead
 from gantree.control.requests.job_commands import FINAL, check_priority, scale_refused
-from gantree.control.requests.node_commands import NodeAsks
+from gantree.control.requests.node_commands import NodeCommands
 from gantree.control.requests.policy_fit import check_fit, jobs_without_queue
 from gantree.control.requests.policy_text import PolicyText
 from gantree.control.requests.policy_versions import (
-    OnRecord,
-    Policies,
+    PolicyVersions,
+    RecordedPolicies,
     adopted,
     checked,
     in_force_already,
 )
-from gantree.control.requests.read_view import Moment, Reading
+from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.control.requests.submission_checks import Receipt
-from gantree.control.requests.submissions import HandIn, Submissions
+from gantree.control.requests.submissions import JobSubmission, Submissions
 from gantree.control.snapshots import Snapshots
 from gantree.control.tracing import Causes
-from gantree.control.turn import Turns
-from gantree.control.turn_watch import TurnWatch
+from gantree.control.turn import TurnRunner
+from gantree.control.turn_telemetry import TurnTelemetry
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.scheduler import Scheduler
@@ -89,7 +89,7 @@ class Controller:
         metrics: Metrics | None = None,
         policy_text: PolicyText | None = None,
         epoch: int | None = None,
-        keep: Keep = AS_USUAL,
+        keep: RetentionLimits = DEFAULT_RETENTION,
         follower: Follower | None = None,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
@@ -110,41 +110,41 @@ class Controller:
         self.clock = make_clock(journal.last_observed_at())
         self.metrics = metrics or Metrics()
         self.causes = Causes()
-        self.intake = Intake(journal, self.epoch, wake, self.metrics, self.causes)
+        self.inbox = InboxWriter(journal, self.epoch, wake, self.metrics, self.causes)
         self._beat = beat
         self._snapshots = Snapshots(journal, self.epoch, beat=beat)
-        self._history = History(journal, self.epoch, keep)
+        self._history = Retention(journal, self.epoch, keep)
         ahead = read_ahead(follower, journal)
-        on_record = OnRecord(journal) if ahead is None else ahead.on_record(journal)
-        self.policies = Policies(
+        on_record = RecordedPolicies(journal) if ahead is None else ahead.on_record(journal)
+        self.policies = PolicyVersions(
             journal, policy, policy_text, self._fold_under, self.clock, on_record
         )
         folded = self._first_fold(ahead)
         known, self._new_site = _site_of(journal, folded, site)
         check_fit(folded.policy, known, folded.ledger, self.policies.places or places)
-        self.cluster = make_cluster(known, self.intake.tell, self.clock)
-        self.observer = Observer(self.metrics, self.epoch)
-        watch = TurnWatch(self.metrics, self.causes, self.epoch, journal.turns())
-        self.turns = Turns(
+        self.cluster = make_cluster(known, self.inbox.enqueue, self.clock)
+        self.sampler = LedgerSampler(self.metrics, self.epoch)
+        watch = TurnTelemetry(self.metrics, self.causes, self.epoch, journal.turns())
+        self.turn_runner = TurnRunner(
             journal, self.cluster, self.epoch, self._fold, folded, watch, self.policies.under
         )
-        self._alarm = Alarm(self.epoch)
+        self._wake_timer = WakeTimer(self.epoch)
         self._reconciled_at = self.clock()
-        self._submissions = self._way_in()
-        self._asked = 0
-        self.nodes = NodeAsks(
-            lambda: self.ledger, lambda event: self.intake.append([event]), self._new_id, self.clock
+        self._submissions = self._make_submissions()
+        self._command_ids = 0
+        self.nodes = NodeCommands(
+            lambda: self.ledger, lambda event: self.inbox.append([event]), self._new_id, self.clock
         )
 
     @property
     def policy(self) -> Policy:
         """The policy in force."""
-        return self.turns.scheduler.policy
+        return self.turn_runner.scheduler.policy
 
     @property
     def ledger(self) -> Ledger:
         """The ledger, equal to the fold of the journal's facts."""
-        return self.turns.scheduler.ledger
+        return self.turn_runner.scheduler.ledger
 
     @property
     def decided(self) -> LedgerView:
@@ -156,9 +156,9 @@ class Controller:
 
         Raises Conflict if jobs run where the new description of the site has nothing for them.
         """
-        if self.policies.to_submit is not None and not self.policies.is_handed_in:
+        if self.policies.to_submit is not None and not self.policies.is_submitted:
             event_id = f"policy-submitted/{self.epoch}"
-            self.intake.append([self.policies.event(self.policies.to_submit, "", event_id)])
+            self.inbox.append([self.policies.event(self.policies.to_submit, "", event_id)])
         self.cluster.adopt(self.epoch)
         self._drain()
         if self._new_site is not None:
@@ -170,31 +170,31 @@ class Controller:
     def step(self) -> bool:
         """Look at the cluster and the clock once, and decide what there is to decide; say whether there was."""
         if (
-            self.turns.known is None
+            self.turn_runner.known is None
         ):  # perhaps only the news of a commit was lost, and orders with it
             self.reconcile()
         self.cluster.poll()
-        ring = self._alarm.ring(self.turns.scheduler.wake_at(), self.clock())
+        ring = self._wake_timer.fire(self.turn_runner.scheduler.wake_at(), self.clock())
         if ring is not None:
-            self.intake.append([ring])
+            self.inbox.append([ring])
         due = self._history.due(self.ledger, self.clock())
         if due is not None:
-            self.intake.append([due])
+            self.inbox.append([due])
         progressed = self._drain()
         if progressed or self._snapshots.is_ready:
-            self._snapshots.follow(self.turns.scheduler)
+            self._snapshots.follow(self.turn_runner.scheduler)
         self._history.compact(self.clock())
         if self.clock() - self._reconciled_at >= RECONCILE_EVERY_S:
             self.reconcile()
         return progressed
 
-    def seconds_to_alarm(self) -> float | None:
+    def seconds_to_wake(self) -> float | None:
         """Seconds until time alone could change an answer."""
-        return self._alarm.seconds_left(self.turns.scheduler.wake_at(), self.clock())
+        return self._wake_timer.seconds_left(self.turn_runner.scheduler.wake_at(), self.clock())
 
-    def look(self) -> None:
+    def sample_metrics(self) -> None:
         """Take the figures that the metrics tell of, unless that was done a moment ago. Raises JournalError."""
-        self.observer.look(self.ledger, self.journal, self.intake.untaken, self.clock())
+        self.sampler.sample(self.ledger, self.journal, self.inbox.unflushed, self.clock())
 
     def reconcile(self) -> None:
         """Make events of what the cluster lost, and tell the cluster again what must be in force."""
@@ -205,9 +205,9 @@ class Controller:
         lost = vanished(self.ledger, inventory, self.clock())
         if lost:
             log.error("vanished from the cluster: %s", ", ".join(event.id for event in lost))
-            self.intake.append(lost)
+            self.inbox.append(lost)
             self._drain()
-        self.turns.send(self.turns.scheduler.standing_orders())
+        self.turn_runner.send(self.turn_runner.scheduler.standing_orders())
 
     def submit(
         self,
@@ -221,18 +221,18 @@ class Controller:
         user is whose they are where they do not say.
         Raises BadInput and Unsupported for what can be known to be wrong; then none of the jobs is taken.
         """
-        (told,) = self.take([HandIn(jobs, base_dir, overrides, user)])
+        (told,) = self.submit_batch([JobSubmission(jobs, base_dir, overrides, user)])
         if isinstance(told, GantreeError):
             raise told
         return told
 
-    def take(self, together: Sequence[HandIn]) -> list[Receipt | GantreeError]:
+    def submit_batch(self, batch: Sequence[JobSubmission]) -> list[Receipt | GantreeError]:
         """Submissions of several callers, made durable by one append: a receipt for each, or what is wrong with it."""
-        return self._submissions.take(together)
+        return self._submissions.accept(batch)
 
-    def check(self, handed: HandIn) -> Receipt:
+    def check(self, submission: JobSubmission) -> Receipt:
         """The receipt that a submission would get now; nothing is taken. Raises what is wrong with it."""
-        return self._submissions.check(handed)
+        return self._submissions.check(submission)
 
     def cancel(self, word: str) -> str:
         """Ask for a job to be cancelled, by id or name; give its id. Asking twice is the same as once.
@@ -243,7 +243,7 @@ class Controller:
         event_id = f"{job}/cancel-requested"
         if any(each.event.id == event_id for each in self.journal.all_set_aside()):
             event_id = self._new_id(job, "cancel-requested")
-        self.intake.append([CancelRequested(id=event_id, observed_at=self.clock(), job=job)])
+        self.inbox.append([CancelRequested(id=event_id, observed_at=self.clock(), job=job)])
         return job
 
     def hold(self, word: str) -> str:
@@ -258,7 +258,7 @@ class Controller:
                 f" gantree cancel {state.job}, and submit it again with `hold: true`;"
                 f" to have it stop and go on later: gantree suspend {state.job}"
             )
-        self._ask(HoldRequested, state.job, "hold-requested")
+        self._append_command(HoldRequested, state.job, "hold-requested")
         return state.job
 
     def release(self, word: str) -> str:
@@ -269,7 +269,7 @@ class Controller:
         state = self._not_ended(word)
         if not state.held:
             raise Conflict(f"{state.job} is not held: it is {state.phase}")
-        self._ask(ReleaseRequested, state.job, "release-requested")
+        self._append_command(ReleaseRequested, state.job, "release-requested")
         return state.job
 
     def suspend(self, word: str) -> str:
@@ -280,7 +280,7 @@ class Controller:
         state = self._not_ended(word)
         if state.phase is Phase.STOPPING and state.stop_cause in FINAL:
             raise Conflict(f"{state.job} is being stopped for good: {state.stop_cause}")
-        self._ask(SuspendRequested, state.job, "suspend-requested")
+        self._append_command(SuspendRequested, state.job, "suspend-requested")
         return state.job
 
     def scale(self, word: str, members: int) -> str:
@@ -292,7 +292,7 @@ class Controller:
         refusal = scale_refused(self.ledger, state, members)
         if refusal is not None:
             raise refusal
-        self._ask(ScaleRequested, state.job, "scale-requested", members=members)
+        self._append_command(ScaleRequested, state.job, "scale-requested", members=members)
         return state.job
 
     def reprioritise(self, word: str, priority: str | int) -> str:
@@ -303,31 +303,31 @@ class Controller:
         state = self._not_ended(word)
         check_priority(priority)
         self.policy.priority_of(priority)
-        self._ask(PriorityRequested, state.job, "priority-requested", priority=priority)
+        self._append_command(PriorityRequested, state.job, "priority-requested", priority=priority)
         return state.job
 
-    def adopt_policy(self, handed_in: PolicyText, by: str = "") -> PolicyAdopted:
+    def adopt_policy(self, submitted: PolicyText, by: str = "") -> PolicyAdopted:
         """Let a policy rule from now on; give the version that it is. The one in force already is no new version.
 
         Raises BadInput (BadFields) for one that is wrong or does not suit the cluster or the jobs.
         """
-        checked(handed_in, self.ledger)
-        if not in_force_already(self.ledger, handed_in):
+        checked(submitted, self.ledger)
+        if not in_force_already(self.ledger, submitted):
             event_id = self._new_id("policy", "submitted")
-            self.intake.append([self.policies.event(handed_in, by, event_id)])
+            self.inbox.append([self.policies.event(submitted, by, event_id)])
             self._drain()
-        return adopted(self.ledger, handed_in)
+        return adopted(self.ledger, submitted)
 
     def defragment(self, word: str) -> str:
         """Ask for the moves that let a waiting job start, by id or name; give its id. They are planned when made.
 
         Raises NotFound, and Conflict for a job that does not wait.
         """
-        job = self.reading().waiting(word).job
-        self._ask(DefragmentRequested, job, "defragment-requested")
+        job = self.read_view().waiting(word).job
+        self._append_command(DefragmentRequested, job, "defragment-requested")
         return job
 
-    def _ask(self, kind: type[Event], job: str, name: str, **fields: object) -> None:
+    def _append_command(self, kind: type[Event], job: str, name: str, **fields: object) -> None:
         """Take in what a user may ask of a job again and again: each time is an event of its own."""
         told: Any = {
             "id": self._new_id(job, name),
@@ -335,29 +335,29 @@ class Controller:
             "job": job,
             **fields,
         }
-        self.intake.append([kind(**told)])
+        self.inbox.append([kind(**told)])
 
     def _new_id(self, noun: str, name: str) -> str:
         """An id that no event ever had."""
-        self._asked += 1
-        return f"{noun}/{name}/{self.epoch}.{self._asked}"
+        self._command_ids += 1
+        return f"{noun}/{name}/{self.epoch}.{self._command_ids}"
 
-    def reading(self) -> Reading:
+    def read_view(self) -> ReadView:
         """What questions are answered from, as it is now; until the next step."""
-        at = Moment(self.ledger.applied, self.clock())
-        return Reading(self.ledger, self.journal, at, self._fold_under)
+        at = ReadPoint(self.ledger.applied, self.clock())
+        return ReadView(self.ledger, self.journal, at, self._fold_under)
 
     def _not_ended(self, word: str) -> JobState:
         """The job that a word means. Raises NotFound, and Conflict where it was rejected or has ended."""
-        return self.reading().not_ended(word)
+        return self.read_view().not_ended(word)
 
     def resolve(self, word: str) -> str:
         """The id of the job that a user means by an id or a name. Raises NotFound."""
-        return self.reading().resolve(word)
+        return self.read_view().resolve(word)
 
     def close(self) -> None:
         """Let go of cluster and journal, with a snapshot for the next start; what runs goes on running."""
-        self._snapshots.close(self.turns.known)
+        self._snapshots.close(self.turn_runner.known)
         self.cluster.close()
         self.journal.close()
 
@@ -377,10 +377,10 @@ class Controller:
     def _fold_under(self, policy: Policy) -> Scheduler:
         return self._snapshots.fold(policy)
 
-    def _way_in(self) -> Submissions:
+    def _make_submissions(self) -> Submissions:
         return Submissions(
             self.journal,
-            self.intake.append,
+            self.inbox.append,
             self.clock,
             lambda: self.ledger,
             lambda: self.policy,
@@ -390,20 +390,20 @@ class Controller:
     def _drain(self) -> bool:
         """Turn until neither the inbox nor what the cluster tells has anything left."""
         progressed = False
-        while self.intake.flush() | self.turns.run():
+        while self.inbox.flush() | self.turn_runner.run():
             progressed = True
             self._beat()
         return progressed
 
     def _observe(self, site: Cluster) -> None:
-        conflicts = self.turns.scheduler.conflicts(site)
+        conflicts = self.turn_runner.scheduler.conflicts(site)
         if conflicts:
             way_out = "start on the cluster as it was, and cancel or await these first"
             raise Conflict(
                 f"the changed cluster has no room for what runs: {'; '.join(conflicts)}; {way_out}"
             )
         event_id = f"cluster-observed/{self.epoch}"
-        self.intake.append([ClusterObserved(id=event_id, observed_at=self.clock(), cluster=site)])
+        self.inbox.append([ClusterObserved(id=event_id, observed_at=self.clock(), cluster=site)])
 
     def _warn_of_lost_queues(self) -> None:
         for queue, jobs in jobs_without_queue(self.ledger).items():

@@ -15,15 +15,15 @@ from functools import partial
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
 from gantree.control.requests.submission_checks import Receipt
-from gantree.control.requests.submissions import HandIn
+from gantree.control.requests.submissions import JobSubmission
 
 MOST_JOBS = 256
 """Jobs of one group, unless one caller alone hands in more: a turn takes no more events either."""
 
-_Waiting = tuple[HandIn, "asyncio.Future[Receipt]"]
+_Waiting = tuple[JobSubmission, "asyncio.Future[Receipt]"]
 
 
-class Gathering:
+class GroupCommit:
     """Hands submissions to a controller in groups."""
 
     def __init__(self, loop: Loop, controller: Controller) -> None:
@@ -32,10 +32,10 @@ class Gathering:
         self._waiting: deque[_Waiting] = deque()
         self._task: asyncio.Task[None] | None = None
 
-    async def submit(self, handed: HandIn) -> Receipt:
+    async def submit(self, submission: JobSubmission) -> Receipt:
         """Take a submission; when this returns it is durable, and the step that decides about it is next."""
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._waiting.append((handed, future))
+        self._waiting.append((submission, future))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work())
         return await future
@@ -54,14 +54,14 @@ class Gathering:
         jobs = 0
         while group:
             self._take_group(group)
-            jobs += sum(len(handed.jobs) for handed, _ in group)
+            jobs += sum(len(submission.jobs) for submission, _ in group)
             group = self._group(MOST_JOBS - jobs)
 
     def _take_group(self, group: Sequence[_Waiting]) -> None:
         """Make a group durable, and have everybody told."""
         told: Sequence[Receipt | Exception]
         try:
-            told = self._controller.take([handed for handed, _ in group])
+            told = self._controller.submit_batch([submission for submission, _ in group])
         except Exception as error:
             told = [error] * len(group)
         self._loop.post(partial(_tell, group, told))

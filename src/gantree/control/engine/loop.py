@@ -86,7 +86,7 @@ class Loop:
 
         def step() -> tuple[bool, float | None]:
             first()
-            return controller.step(), controller.seconds_to_alarm()
+            return controller.step(), controller.seconds_to_wake()
 
         try:
             progressed, alarm_s = await self.call(step)

@@ -29,20 +29,20 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class RetentionLimits:
     """How many ended jobs are known, the newest ones, and for how many seconds facts are kept; None: for ever."""
 
     ended: int = KEEP_ENDED
     history_s: float | None = None
 
 
-AS_USUAL = Keep()
+DEFAULT_RETENTION = RetentionLimits()
 
 
-class History:
+class Retention:
     """Lets go for one leadership. All methods are called from the controller's thread."""
 
-    def __init__(self, journal: Journal, epoch: int, keep: Keep) -> None:
+    def __init__(self, journal: Journal, epoch: int, keep: RetentionLimits) -> None:
         self._journal, self._epoch, self._keep = journal, epoch, keep
         self._told = 0
         self._goal = 0

@@ -9,7 +9,7 @@ from gantree.model.events import TimePassed
 AGAIN_AFTER_S = 1.0
 
 
-class Alarm:
+class WakeTimer:
     """Makes TimePassed events with ids that are unique in the journal: by epoch and number."""
 
     def __init__(self, epoch: int) -> None:
@@ -26,7 +26,7 @@ class Alarm:
             return max(0.0, self._rung_at + AGAIN_AFTER_S - now)
         return max(0.0, wake_at - now)
 
-    def ring(self, wake_at: float | None, now: float) -> TimePassed | None:
+    def fire(self, wake_at: float | None, now: float) -> TimePassed | None:
         """The event if the moment has come."""
         if self.seconds_left(wake_at, now) != 0.0:
             return None

@@ -76,7 +76,7 @@ class Pulse:
             self._is_at_work = False
             self.beat()
 
-    def look(self) -> float:
+    def silence_s(self) -> float:
         """How much its silence counts now, in seconds. Nobody expects anything of a loop that was stopped."""
         elapsed_s, used_s = self._since_last_look()
         is_expected = self.is_stepping or self._is_at_work
@@ -121,7 +121,7 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._stopped.wait(min(LOOK_EVERY_S, self._stall_s / 4)):
-            if self._pulse.look() >= self._stall_s:
+            if self._pulse.silence_s() >= self._stall_s:
                 self._bite()
                 return
 

@@ -32,7 +32,7 @@ class _Answer:
     waits: Waits
 
 
-class Gates:
+class GateCounts:
     """Remembers answers from look to look. now: jobs by what they wait for; total: refusals by gate, ever."""
 
     def __init__(self, steady: Callable[[], float]) -> None:
@@ -43,7 +43,7 @@ class Gates:
         self.now: Counter[str] = Counter()
         self.total: Counter[str] = Counter()
 
-    def look(self, ledger: Ledger, now: float, at_most_s: float) -> None:
+    def update(self, ledger: Ledger, now: float, at_most_s: float) -> None:
         """Ask and count. A refusal is a job that comes to a gate: it was at none before in its line, or at another."""
         if ledger.occupancy is None:
             return

@@ -148,13 +148,13 @@ class Metrics:
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
 
     @property
-    def seen(self) -> "Seen | None":
+    def sample(self) -> "LedgerSample | None":
         """The figures that were taken last; None before the first."""
-        return self._ledger.seen
+        return self._ledger.sample
 
-    def see(self, seen: "Seen") -> None:
+    def set_sample(self, sample: "LedgerSample") -> None:
         """From now on these are the figures of the ledger."""
-        self._ledger.seen = seen
+        self._ledger.sample = sample
 
     def decided(self, events: Sequence[Event], facts: Sequence[Fact]) -> None:
         """Count what one turn has decided, once that is durable."""
@@ -191,11 +191,11 @@ def slip_cause(reason: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LedgerSample:
     """The figures of one moment, with what is no matter of the ledger's.
 
     at: seconds since 1970. took_s: how long it held the controller's thread. backlog: events in the inbox that no turn
-    has come to; untaken: those that are not even there. waits and refusals are by gate (`gates`).
+    has come to; unflushed: those that are not even there. waits and refusals are by gate (`gates`).
     """
 
     figures: Figures
@@ -203,38 +203,40 @@ class Seen:
     took_s: float
     epoch: int
     backlog: int
-    untaken: int
+    unflushed: int
     set_aside: int
     waits: Mapping[str, int]
     refusals: Mapping[str, int]
 
 
 class _LedgerFigures(Collector):
-    """Turns the figures that were seen last into metrics; nothing before the first."""
+    """Turns the figures that were sampled last into metrics; nothing before the first."""
 
     def __init__(self) -> None:
-        self.seen: Seen | None = None
+        self.sample: LedgerSample | None = None
 
     def describe(self) -> list[Metric]:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        seen = self.seen
-        if seen is None:
+        sample = self.sample
+        if sample is None:
             return
-        yield from _of_queues(seen.figures)
-        yield from _of_gpus(seen.figures)
-        yield from _of_waits(seen)
-        yield _one("epoch", "The epoch that this daemon writes in.", seen.epoch)
-        yield _one("inbox_backlog_events", "Events in the inbox, not decided yet.", seen.backlog)
+        yield from _of_queues(sample.figures)
+        yield from _of_gpus(sample.figures)
+        yield from _of_waits(sample)
+        yield _one("epoch", "The epoch that this daemon writes in.", sample.epoch)
+        yield _one("inbox_backlog_events", "Events in the inbox, not decided yet.", sample.backlog)
         yield _one(
-            "intake_waiting_events", "Events told by the cluster, not in the inbox.", seen.untaken
+            "intake_waiting_events",
+            "Events told by the cluster, not in the inbox.",
+            sample.unflushed,
         )
-        yield _one("set_aside_events", "Events that were ever set aside.", seen.set_aside)
+        yield _one("set_aside_events", "Events that were ever set aside.", sample.set_aside)
         yield _one(
-            "figures_timestamp_seconds", "When the figures of the ledger were taken.", seen.at
+            "figures_timestamp_seconds", "When the figures of the ledger were taken.", sample.at
         )
-        yield _one("figures_walk_seconds", "How long it took to take them.", seen.took_s)
+        yield _one("figures_walk_seconds", "How long it took to take them.", sample.took_s)
 
 
 def _one(name: str, text: str, value: float) -> Metric:
@@ -291,16 +293,16 @@ def _of_gpus(figures: Figures) -> Iterator[Metric]:
     yield _by("reservations", "Starts told to jobs that wait.", "kind", figures.starts)
 
 
-def _of_waits(seen: Seen) -> Iterator[Metric]:
+def _of_waits(sample: LedgerSample) -> Iterator[Metric]:
     yield _by(
         "waiting_jobs",
         "Jobs that wait, by the gate that refuses them.",
         "gate",
-        {gate: seen.waits.get(gate, 0) for gate in WAITS},
+        {gate: sample.waits.get(gate, 0) for gate in WAITS},
     )
     refusals = CounterMetricFamily(
         "gantree_refusals", "Jobs that came to a gate, from none or another.", labels=["gate"]
     )
     for gate in Gate:
-        refusals.add_metric([gate.value], seen.refusals.get(gate.value, 0))
+        refusals.add_metric([gate.value], sample.refusals.get(gate.value, 0))
     yield refusals

@@ -40,7 +40,7 @@ class HealthWatch:
         self._spared: dict[str, None] = {}
         self._told = 0
 
-    def look(
+    def update(
         self, told: Mapping[str, SignsOfGpu], ledger: Ledger, now: float, epoch: int
     ) -> list[HealthObserved]:
         """What follows from the signs of the nodes that were asked and answered."""

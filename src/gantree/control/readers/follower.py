@@ -11,8 +11,8 @@ from itertools import takewhile
 
 from gantree.control.clock import boot_time
 from gantree.control.garbage import take_back, without_collecting
-from gantree.control.requests.policy_versions import OnRecord
-from gantree.control.requests.read_view import Moment, Reading
+from gantree.control.requests.policy_versions import RecordedPolicies
+from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.control.snapshots import newest_restored
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
@@ -26,7 +26,9 @@ from gantree.policy.rules import Policy
 log = logging.getLogger(__name__)
 
 
-class Overtaken(Exception):  # no GantreeError: whoever serves questions catches up and asks again
+class FollowerOutdated(
+    Exception
+):  # no GantreeError: whoever serves questions catches up and asks again
     """The journal has a newer snapshot than the facts that were read here."""
 
 
@@ -40,7 +42,7 @@ class Follower:
         self._ledger, self._seq, self._now, self._version = Ledger(otherwise), 0, 0.0, 0
         self._last: RecordedFact | None = None
         self._looked_at = boot_time()
-        self.begin_again()
+        self.restart()
 
     @property
     def ledger(self) -> Ledger:
@@ -62,7 +64,7 @@ class Follower:
         """Seconds since all that the journal had was read."""
         return boot_time() - self._looked_at
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         """Forget all, and read all there is. Raises JournalError."""
         self._begin()
         self.catch_up()
@@ -81,10 +83,10 @@ class Follower:
         self.catch_up()
         return Scheduler.of(self._ledger, self._now)
 
-    def reading(self, now: float) -> Reading:
+    def read_view(self, now: float) -> ReadView:
         """What is known, at a moment in seconds; not before the newest fact."""
-        return Reading(
-            self._ledger, self.journal, Moment(self._seq, max(now, self._now)), self._folded
+        return ReadView(
+            self._ledger, self.journal, ReadPoint(self._seq, max(now, self._now)), self._folded
         )
 
     def _read_on(self) -> bool:
@@ -119,7 +121,7 @@ class Follower:
     def _begin(self) -> None:
         """Go back to the newest snapshot, under the policy that is newest on record."""
         take_back()
-        newest = OnRecord(self.journal).newest()
+        newest = RecordedPolicies(self.journal).newest()
         policy = self._otherwise if newest is None else _policy_of(newest)
         scheduler, seq = newest_restored(self.journal, policy, SnapshotCodec())
         is_there = seq > self.journal.compacted_to()
@@ -132,7 +134,7 @@ class Follower:
         with without_collecting():
             scheduler, after = newest_restored(self.journal, policy, SnapshotCodec())
             if max(after, self.journal.compacted_to()) > self._seq:
-                raise Overtaken
+                raise FollowerOutdated
             facts = takewhile(lambda each: each.seq <= self._seq, self.journal.facts(after))
             scheduler.recover(recorded.fact for recorded in facts)
         return scheduler

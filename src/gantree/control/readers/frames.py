@@ -1,7 +1,7 @@
-"""What the daemon and its reader say to each other: pickled values over a pair of sockets that nobody else can reach.
+"""Messages between the daemon and its reader: pickled values over a socket pair that no other process can reach.
 
-Both ends are one program of one user, forked from one process. Errors that are the caller's or the world's fault travel
-as what they are; anything else is a bug of the question, told by its text.
+Both ends are one program of one user, forked from one process. A GantreeError travels as such; any other error is a bug
+in the query and travels as text.
 """
 
 import pickle
@@ -12,69 +12,69 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gantree.control.requests.read_view import Moment
+from gantree.control.requests.read_view import ReadPoint
 from gantree.journal.contract import Journal
 from gantree.model.errors import BadFields, GantreeError, Problem
 from gantree.policy.rules import Policy
 
 NEWEST = sys.maxsize
-"""A seq that no fact has: the question wants all that the journal has, and an old answer rather than none."""
+"""A seq that no fact has: the query wants all that the journal has, and an old answer rather than none."""
 LENGTH = struct.Struct("!Q")
 
 
 @dataclass(frozen=True, slots=True)
-class Follow:
-    """The first word to a reader: how to open the journal for reading, and the policy where none is on record."""
+class FollowJournal:
+    """The first message to a reader: how to open the journal, and the policy where none is on record."""
 
     open_journal: Callable[[], Journal]
     otherwise: Policy
 
 
-class Where(StrEnum):
-    """Where an answer is worked out: by the reader itself, or in a process of its own.
+class QueryMode(StrEnum):
+    """How a query runs: in the reader itself, or in a fork of it.
 
-    BY_PACE: by the reader for as long as questions of the same function are quick.
+    ADAPTIVE: in the reader while queries of the same function are quick, else in a fork.
     """
 
-    HERE = "here"
-    APART = "apart"
-    BY_PACE = "by pace"
+    INLINE = "inline"
+    FORKED = "forked"
+    ADAPTIVE = "adaptive"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A function of a module, and what it gets after the Reading. asker: on whose account it is worked out apart."""
+class Query:
+    """A function of a module, and its arguments after the ReadView. asker: whose share of the forks it counts in."""
 
     number: int
     asker: str
-    since: Moment
-    where: Where
+    since: ReadPoint
+    mode: QueryMode
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The first word of a reader: its process, and the newest fact that it has read."""
+    """The first message of a reader: its process, and the newest fact that it has read."""
 
     pid: int
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """An answer, as of a moment; the journal was looked at age_s before it. It took so long of a processor."""
+class Reply:
+    """A value as of a ReadPoint; the journal was read age_s before. took_s: processor seconds."""
 
     number: int
     value: Any
-    at: Moment
+    at: ReadPoint
     age_s: float
     took_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """An error instead of an answer; number None: instead of all answers. kind None: a bug."""
+class QueryFailed:
+    """An error instead of a reply; number None: instead of all replies. kind None: a bug."""
 
     number: int | None
     kind: type[GantreeError] | None
@@ -82,8 +82,8 @@ class Failed:
     problems: tuple[Problem, ...] = ()
 
     @classmethod
-    def of(cls, number: int | None, error: Exception) -> "Failed":
-        """What an error is on the way."""
+    def of(cls, number: int | None, error: Exception) -> "QueryFailed":
+        """The message for an error."""
         if isinstance(error, BadFields):
             return cls(number, BadFields, str(error), error.problems)
         if isinstance(error, GantreeError):

@@ -1,10 +1,10 @@
-"""The reader: one process, one thread, that follows the journal and answers the questions of the daemon beside it.
+"""The reader: a process with one thread that follows the journal and answers the queries of its daemon.
 
-Short questions are answered one after the other, from the ledger as it is. Those that may take seconds are answered
-apart: a fork of the reader has the whole ledger as it is at that moment, for the price of the pages that it changes,
-and the reader goes on. A fork alone costs tens of milliseconds, so what only now and then takes long (`why`) is
-answered here until one of its kind took long, and apart until none of the last few did. A question that takes longer
-than LIMIT_S is ended by the kernel (an alarm nobody catches).
+Short queries are answered in turn from the current ledger. Queries that may take seconds are answered by a fork of the
+reader, which has the whole ledger of that moment at the price of the pages that it changes, while the reader goes on. A
+fork costs tens of milliseconds, so a query that seldom takes long (`why`) is answered without one until one of its kind
+took long, and by forks until none of the last few did. The kernel ends a query after LIMIT_S: an alarm with no handler.
+
 """
 
 import gc
@@ -20,17 +20,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gantree.control.garbage import set_all_apart, set_survivors_apart
-from gantree.control.readers.follower import Follower, Overtaken
+from gantree.control.readers.follower import Follower, FollowerOutdated
 from gantree.control.readers.frames import (
     LENGTH,
     NEWEST,
-    Failed,
-    Follow,
+    FollowJournal,
     Frames,
-    Question,
+    Query,
+    QueryFailed,
+    QueryMode,
     Ready,
-    Told,
-    Where,
+    Reply,
     packed,
     unpacked,
 )
@@ -38,22 +38,22 @@ from gantree.control.readers.host import end_with
 from gantree.model.errors import GantreeError, JournalError, TooLong
 
 LIMIT_S = 60.0
-"""Seconds that one question may take."""
-MOST_APART, MOST_OF_ONE = 3, 2
-"""Questions that are worked on at once in processes of their own, and those of one asker; the others wait for these."""
+"""Seconds that one query may take."""
+MOST_FORKS, MOST_OF_ONE = 3, 2
+"""Queries that run in forks at once, in all and of one asker; the others wait."""
 LONG_S = 0.1
-"""Of a processor: others wait no longer for a question that need not be worked out apart."""
-LOOKED_BACK = 16
-"""So many answers of a function say how long the next may take."""
+"""Processor seconds: a query that takes longer goes to a fork, so that others need not wait for it."""
+DURATIONS_KEPT = 16
+"""The last durations of a function by which the next one is estimated."""
 FOLLOW_EVERY_S = 0.5
-"""New facts are read so often when nobody asks, so that there are few when somebody does."""
+"""How often new facts are read without a query, so that a query finds few to read."""
 CHUNK = 1 << 20
 
 log = logging.getLogger(__name__)
 
 
 def serve(own: socket.socket) -> None:
-    """Follow what the first message says, and answer until the other end is gone."""
+    """Follow the journal of the first message, and answer until the daemon closes the socket."""
     frames = Frames()
     messages: list[Any] = []
     while not messages:
@@ -61,35 +61,35 @@ def serve(own: socket.socket) -> None:
         if not data:
             return
         messages = frames.feed(data)
-    follow: Follow = messages.pop(0)
+    follow: FollowJournal = messages.pop(0)
     try:
         follower = Follower(follow.open_journal(), follow.otherwise)
     except Exception as error:
         log.exception("the reader cannot follow the journal")
-        own.sendall(packed(Failed.of(None, error)))
+        own.sendall(packed(QueryFailed.of(None, error)))
         return
     set_all_apart()
     _Server(own, frames, follower).run(messages)
 
 
 @dataclass(slots=True)
-class _Apart:
-    """A question in a process of its own, and what it has answered so far."""
+class _Forked:
+    """A query that runs in a fork, and the part of its answer that has come."""
 
-    question: Question
+    query: Query
     pid: int
     answer: bytearray = field(default_factory=bytearray)
 
 
-class _Paces:
-    """How long the last answers of each function took."""
+class _Durations:
+    """How long the last queries of each function took."""
 
     def __init__(self) -> None:
         self._took_s: dict[Callable[..., Any], deque[float]] = {}
 
     def note(self, function: Callable[..., Any], took_s: float) -> None:
-        """One more answer took so long."""
-        self._took_s.setdefault(function, deque(maxlen=LOOKED_BACK)).append(took_s)
+        """Add the duration of one query."""
+        self._took_s.setdefault(function, deque(maxlen=DURATIONS_KEPT)).append(took_s)
 
     def is_long(self, function: Callable[..., Any]) -> bool:
         """Whether the next may take long."""
@@ -102,28 +102,28 @@ class _Server:
     def __init__(self, own: socket.socket, frames: Frames, follower: Follower) -> None:
         self._own, self._frames, self._follower = own, frames, follower
         self._selector = selectors.DefaultSelector()
-        self._apart: dict[int, _Apart] = {}
-        self._waiting: deque[Question] = deque()
-        self._paces = _Paces()
+        self._forked: dict[int, _Forked] = {}
+        self._waiting: deque[Query] = deque()
+        self._durations = _Durations()
         self._is_spoilt = False
 
-    def run(self, questions: list[Question]) -> None:
+    def run(self, queries: list[Query]) -> None:
         """Until the daemon is gone."""
         self._selector.register(self._own, selectors.EVENT_READ)
         self._own.sendall(packed(Ready(os.getpid(), self._follower.seq)))
-        self._take(questions)
+        self._answer_all(queries)
         while True:
             ready = self._selector.select(FOLLOW_EVERY_S)
             if not ready:
                 self._follow()
             for key, _ in ready:
                 if key.fileobj is not self._own:
-                    self._hear(key.fd)
+                    self._read_fork(key.fd)
                     continue
                 data = self._own.recv(CHUNK)
                 if not data:
                     return
-                self._take(self._frames.feed(data))
+                self._answer_all(self._frames.feed(data))
             set_survivors_apart()
 
     def _follow(self) -> None:
@@ -132,140 +132,138 @@ class _Server:
         except GantreeError as error:
             log.warning("the reader could not follow the journal, trying again: %s", error)
 
-    def _take(self, questions: list[Question]) -> None:
-        for question in questions:
-            if self._is_for_another(question):
-                self._waiting.append(question)
+    def _answer_all(self, queries: list[Query]) -> None:
+        for query in queries:
+            if self._needs_fork(query):
+                self._waiting.append(query)
                 continue
-            self._own.sendall(self._answer(question))
-            if self._is_spoilt and question.where is Where.BY_PACE:
-                self._begin_again()
+            self._own.sendall(self._answer(query))
+            if self._is_spoilt and query.mode is QueryMode.ADAPTIVE:
+                self._restart()
         self._start_waiting()
 
-    def _is_for_another(self, question: Question) -> bool:
-        if question.where is Where.BY_PACE:
-            return self._paces.is_long(question.function)
-        return question.where is Where.APART
+    def _needs_fork(self, query: Query) -> bool:
+        if query.mode is QueryMode.ADAPTIVE:
+            return self._durations.is_long(query.function)
+        return query.mode is QueryMode.FORKED
 
-    def _begin_again(self) -> None:
-        """After a bug in a question that puts room back when it has looked behind it: perhaps it did not."""
-        self._follower.begin_again()
+    def _restart(self) -> None:
+        """Fold the ledger anew after a bug in a query, which may have left what-if changes in it."""
+        self._follower.restart()
         self._is_spoilt = False
 
-    def _answer(self, question: Question) -> bytes:
-        """The frame that answers a question, whatever becomes of it."""
+    def _answer(self, query: Query) -> bytes:
+        """The frame with the reply or the error."""
         try:
-            return packed(self._told(question))
+            return packed(self._reply(query))
         except GantreeError as error:
-            return packed(Failed.of(question.number, error))
+            return packed(QueryFailed.of(query.number, error))
         except Exception as error:
             self._is_spoilt = True
-            log.exception("bug in the answer to %s", question.function.__name__)
-            return packed(Failed.of(question.number, error))
+            log.exception("bug in the answer to %s", query.function.__name__)
+            return packed(QueryFailed.of(query.number, error))
 
-    def _told(self, question: Question) -> Told:
+    def _reply(self, query: Query) -> Reply:
         follower, began_s = self._follower, time.thread_time()
         while True:
-            self._catch_up_for(question)
-            reading = follower.reading(question.since.now)
+            self._catch_up_for(query)
+            view = follower.read_view(query.since.now)
             signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
             try:
-                value = question.function(reading, *question.arguments)
+                value = query.function(view, *query.arguments)
                 took_s = time.thread_time() - began_s
-                self._paces.note(question.function, took_s)
-                return Told(question.number, value, reading.at, follower.age_s, took_s)
-            except Overtaken:
+                self._durations.note(query.function, took_s)
+                return Reply(query.number, value, view.at, follower.age_s, took_s)
+            except FollowerOutdated:
                 follower.catch_up()
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0.0)
 
-    def _catch_up_for(self, question: Question) -> None:
-        """Read as far as a question wants; one that wants whatever is newest gets what there is, if nothing is read."""
-        if self._follower.seq >= question.since.seq:
+    def _catch_up_for(self, query: Query) -> None:
+        """Read up to the fact that a query needs; for NEWEST an unreadable journal is no error."""
+        if self._follower.seq >= query.since.seq:
             return
         try:
             self._follower.catch_up()
         except JournalError:
-            if question.since.seq != NEWEST:
+            if query.since.seq != NEWEST:
                 raise
 
     def _start_waiting(self) -> None:
-        while (question := self._next_apart()) is not None:
+        while (query := self._next_to_fork()) is not None:
             try:
-                self._catch_up_for(question)
+                self._catch_up_for(query)
                 self._follower.journal.close()  # a connection belongs to the process that opened it
-                self._fork(question)
+                self._fork(query)
             except (GantreeError, OSError) as error:
-                self._own.sendall(packed(Failed.of(question.number, error)))
+                self._own.sendall(packed(QueryFailed.of(query.number, error)))
 
-    def _next_apart(self) -> Question | None:
-        """The oldest question of those who have the fewest worked on, if there is room for it; it waits no longer."""
-        if len(self._apart) >= MOST_APART:
+    def _next_to_fork(self) -> Query | None:
+        """Remove and give the oldest query of the askers with the fewest forks, if another fork may run."""
+        if len(self._forked) >= MOST_FORKS:
             return None
-        worked_on = Counter(each.question.asker for each in self._apart.values())
+        worked_on = Counter(each.query.asker for each in self._forked.values())
         chosen = min(self._waiting, key=lambda each: worked_on[each.asker], default=None)
         if chosen is None or worked_on[chosen.asker] >= MOST_OF_ONE:
             return None
         self._waiting.remove(chosen)
         return chosen
 
-    def _fork(self, question: Question) -> None:
+    def _fork(self, query: Query) -> None:
         reading, writing = os.pipe()
         me = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._work_out(me, question, writing)
+            self._answer_in_fork(me, query, writing)
         os.close(writing)
-        self._apart[reading] = _Apart(question, pid)
+        self._forked[reading] = _Forked(query, pid)
         self._selector.register(reading, selectors.EVENT_READ)
 
-    def _work_out(self, reader: int, question: Question, writing: int) -> None:
+    def _answer_in_fork(self, reader: int, query: Query, writing: int) -> None:
         """In the fork: answer and end."""
         try:
             gc.disable()  # to look through all that was there copies all of it
-            end_with(reader, b"gantree-question")
+            end_with(reader, b"gantree-query")
             self._own.close()
-            answer = memoryview(self._answer(question))
+            answer = memoryview(self._answer(query))
             while answer:
                 answer = answer[os.write(writing, answer) :]
         finally:
             os._exit(0)
 
-    def _hear(self, descriptor: int) -> None:
-        """What a fork has to say, until it has ended."""
-        apart = self._apart[descriptor]
+    def _read_fork(self, descriptor: int) -> None:
+        """Read from a fork; send its answer once it has ended."""
+        forked = self._forked[descriptor]
         data = os.read(descriptor, CHUNK)
         if data:
-            apart.answer += data
+            forked.answer += data
             return
         self._selector.unregister(descriptor)
         os.close(descriptor)
-        del self._apart[descriptor]
-        _, status = os.waitpid(apart.pid, 0)
-        answer = bytes(apart.answer) if _is_whole(apart.answer) else _died(apart, status)
+        del self._forked[descriptor]
+        _, status = os.waitpid(forked.pid, 0)
+        answer = bytes(forked.answer) if _is_whole(forked.answer) else _died(forked, status)
         self._own.sendall(answer)
-        if apart.question.where is Where.BY_PACE:
-            self._note(apart.question, unpacked(answer[LENGTH.size :]))
+        if forked.query.mode is QueryMode.ADAPTIVE:
+            self._note(forked.query, unpacked(answer[LENGTH.size :]))
         self._start_waiting()
 
-    def _note(self, question: Question, told: Told | Failed) -> None:
-        """How long an answer took that was worked out apart."""
-        if isinstance(told, Told):
-            self._paces.note(question.function, told.took_s)
+    def _note(self, query: Query, told: Reply | QueryFailed) -> None:
+        """Note how long a fork took."""
+        if isinstance(told, Reply):
+            self._durations.note(query.function, told.took_s)
         elif told.kind is TooLong:
-            self._paces.note(question.function, LIMIT_S)
+            self._durations.note(query.function, LIMIT_S)
 
 
 def _is_whole(answer: bytearray) -> bool:
     return len(answer) > LENGTH.size and len(answer) == LENGTH.size + LENGTH.unpack_from(answer)[0]
 
 
-def _died(apart: _Apart, status: int) -> bytes:
+def _died(forked: _Forked, status: int) -> bytes:
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     if number == signal.SIGALRM:
-        text = f"the answer was not found within {LIMIT_S:g} s; ask for less"
-        return packed(Failed(apart.question.number, TooLong, text))
+        text = f"the query took longer than {LIMIT_S:g} s; ask for less"
+        return packed(QueryFailed(forked.query.number, TooLong, text))
     name = signal.Signals(number).name if number else "no signal"
-    return packed(
-        Failed(apart.question.number, None, f"the process that worked it out died ({name})")
-    )
+    return packed(QueryFailed(forked.query.number, None, f"its process died ({name})"))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from gantree.control.garbage import set_all_apart, set_survivors_apart
 from gantree.control.readers.follower import Follower
-from gantree.control.requests.policy_versions import OnRecord
+from gantree.control.requests.policy_versions import RecordedPolicies
 from gantree.core.scheduler import Scheduler
 from gantree.journal.contract import Journal
 from gantree.model.errors import GantreeError
@@ -27,7 +27,7 @@ PATIENCE_S = 10.0
 log = logging.getLogger(__name__)
 
 
-class Warm:
+class StandbyFold:
     """Keeps one ledger after the other, from each `start` to the next `take`. otherwise is as in `Follower`."""
 
     def __init__(self, open_journal: Callable[[], Journal], otherwise: Policy) -> None:
@@ -45,7 +45,7 @@ class Warm:
         """Whether there is one that has read all that there was."""
         return self._following is not None and self._following.follower is not None
 
-    def take(self) -> Follower | None:
+    def hand_over(self) -> Follower | None:
         """The one that is kept, which is let go; None where there is none. Waits for what is being read."""
         following, self._following = self._following, None
         return None if following is None else following.ended()
@@ -115,10 +115,10 @@ class ReadAhead:
     scheduler: Scheduler
     seq: int
 
-    def on_record(self, journal: Journal) -> OnRecord:
+    def on_record(self, journal: Journal) -> RecordedPolicies:
         """The versions of the policy, of which those up to here are known."""
         versions = self.scheduler.ledger.policies
-        return OnRecord(journal, versions[-1] if versions else None, self.seq)
+        return RecordedPolicies(journal, versions[-1] if versions else None, self.seq)
 
 
 def read_ahead(follower: Follower | None, journal: Journal) -> ReadAhead | None:

@@ -20,7 +20,7 @@ LONGEST_DEADLINE_S = 365 * 86_400.0
 NAMES_LOOKED_AT = 1000
 
 
-class NodeAsks:
+class NodeCommands:
     """Takes in what is asked of the nodes of one ledger. append makes an event durable; name gives it a new id."""
 
     def __init__(

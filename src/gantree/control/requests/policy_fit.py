@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from gantree.control.requests.unknown_gpu_models import models_here, no_node_has
+from gantree.control.requests.unknown_gpu_models import gpu_models_of, no_node_has
 from gantree.core.ledger.accounts import capacity_of
 from gantree.core.ledger.ledger import Ledger
 from gantree.formats.policy.locations import NOWHERE, PolicyPlaces
@@ -76,7 +76,7 @@ def jobs_without_queue(ledger: Ledger) -> dict[str, list[str]]:
 
 def limits_of_nothing(policy: Policy, fabric: Fabric) -> list[str]:
     """Sentences on limits of GPU models that no node has: they limit nothing. Such a node may yet come."""
-    here = models_here(fabric)
+    here = gpu_models_of(fabric)
     return [
         f"queue {rule.path}: {'.'.join((*field, *_keys(resource)))}: {no_node_has('this model', model, here)}"
         for rule in policy.queues
@@ -145,7 +145,7 @@ def _why_not(owned: Sequence[QueueRule], fabric: Fabric) -> str:
 
 def _no_such(queues: Sequence[QueueRule], fabric: Fabric) -> Iterator[Misfit]:
     """Guarantees of GPU models that no node has."""
-    here = models_here(fabric)
+    here = gpu_models_of(fabric)
     for rule in queues:
         for resource, amount in rule.guarantee.items():
             model = resource.removeprefix(MODEL)

@@ -1,4 +1,4 @@
-"""A policy as it was handed in. Apart from all that is done with one, so that to name a policy imports little."""
+"""A policy as it was submitted. In a module of its own, so that naming a policy imports little."""
 
 from dataclasses import dataclass
 

@@ -1,10 +1,9 @@
-"""The policy in force and its versions: which one rules, how it is changed while jobs run, what a change would do.
+"""The policy in force and its versions: which one is in force, how it changes while jobs run, what a change would do.
 
-Every policy that somebody handed in is a version: its text is on record with a number, the moment and who. The newest
-one rules, also after a restart; one that `gantree up --policy` names rules instead and becomes a version itself. To
-change the policy is an event like any other. The turn that comes to it goes on with a scheduler that was made from the
-journal under the new policy, the same way as a start makes one, so a switch and a restart come to the same. Going back
-to a version is a new version with its text.
+Each submitted policy becomes a version: its text is on record with number, time and user. The newest version is in
+force, also after a restart; a policy named by `gantree up --policy` replaces it and becomes a version too. A change
+of the policy is an event. The turn that reads it goes on with a scheduler folded from the journal under the new policy,
+as a start does, so a change and a restart give the same ledger. Going back to a version is a new version with its text.
 """
 
 import logging
@@ -14,7 +13,7 @@ from gantree.control.ports import Clock
 from gantree.control.requests.policy_change import PolicyChange, change_of
 from gantree.control.requests.policy_fit import check_fit
 from gantree.control.requests.policy_text import PolicyText
-from gantree.control.requests.read_view import Reading
+from gantree.control.requests.read_view import ReadView
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.formats.policy.locations import PolicyPlaces, places_of
@@ -29,7 +28,7 @@ from gantree.policy.rules import Policy
 log = logging.getLogger(__name__)
 
 
-class OnRecord:
+class RecordedPolicies:
     """Which version of the policy was adopted last. What was read of a journal once is not read again."""
 
     def __init__(
@@ -54,7 +53,7 @@ class OnRecord:
         return self._newest
 
 
-class Policies:
+class PolicyVersions:
     """The versions of one journal, and changes of the policy. fold makes a scheduler of the journal under a policy."""
 
     def __init__(
@@ -64,7 +63,7 @@ class Policies:
         named: PolicyText | None,
         fold: Callable[[Policy], Scheduler],
         now: Clock,
-        on_record: OnRecord | None = None,
+        on_record: RecordedPolicies | None = None,
     ) -> None:
         """named is the policy that was named at the start; otherwise rules where that is None and none is on record.
 
@@ -74,7 +73,7 @@ class Policies:
         self._fold = fold
         self._now = now
         self._otherwise = otherwise
-        self._on_record = on_record or OnRecord(journal)
+        self._on_record = on_record or RecordedPolicies(journal)
         newest = self._on_record.newest()
         self.to_submit = named if newest is None or _text_of(newest) != named else None
         if newest is not None and self.to_submit is not None:
@@ -86,7 +85,7 @@ class Policies:
             )
 
     @property
-    def is_handed_in(self) -> bool:
+    def is_submitted(self) -> bool:
         """Whether the policy that was named waits in the inbox, as the last: the process before was killed then."""
         unread = self._journal.read_inbox(self._journal.cursor(), self._journal.backlog())
         waiting = [each.event for each in unread if isinstance(each.event, PolicySubmitted)]
@@ -105,39 +104,39 @@ class Policies:
         newest = None if self.to_submit is not None else self._on_record.newest()
         return None if newest is None else places_of(newest.text, newest.source)
 
-    def event(self, handed_in: PolicyText, by: str, event_id: str) -> PolicySubmitted:
+    def event(self, submitted: PolicyText, by: str, event_id: str) -> PolicySubmitted:
         """The event that says that a policy is to rule."""
-        return _event(handed_in, by, event_id, self._now())
+        return _event(submitted, by, event_id, self._now())
 
     def under(self, event: Event, before: Scheduler) -> Scheduler | None:
         """A scheduler for the journal under the policy of an event; None, said in the log, where that suits no more."""
         assert isinstance(event, PolicySubmitted), f"{event.id} submits no policy"
-        handed_in = _text_of(event)
+        submitted = _text_of(event)
         try:
-            policy = checked(handed_in, before.ledger)
+            policy = checked(submitted, before.ledger)
         except BadInput as error:
             log.error("policy %s was not adopted: %s", event.source, error)
             return None
         finally:
-            if self.to_submit == handed_in:
+            if self.to_submit == submitted:
                 self.to_submit = None
         return before if policy == before.policy else self._fold(policy)
 
 
-def checked(handed_in: PolicyText, ledger: Ledger) -> Policy:
+def checked(submitted: PolicyText, ledger: Ledger) -> Policy:
     """The policy of a text, if it suits the cluster and the jobs. Raises BadInput (BadFields) where it does not."""
-    policy = read_policy(handed_in.text, handed_in.source)
+    policy = read_policy(submitted.text, submitted.source)
     if ledger.site.described is not None:
-        places = places_of(handed_in.text, handed_in.source)
+        places = places_of(submitted.text, submitted.source)
         check_fit(policy, ledger.site.described, ledger, places)
     return policy
 
 
-def tried(reading: Reading, handed_in: PolicyText) -> PolicyChange:
+def tried(view: ReadView, submitted: PolicyText) -> PolicyChange:
     """What would change if this policy ruled from now on; nothing is changed. Raises as `checked`."""
-    policy = checked(handed_in, reading.ledger)
-    event = _event(handed_in, "", "what-if", reading.now)
-    return change_of(reading.ledger, reading.fold(policy), event)
+    policy = checked(submitted, view.ledger)
+    event = _event(submitted, "", "what-if", view.now)
+    return change_of(view.ledger, view.fold(policy), event)
 
 
 def version_of(ledger: Ledger, number: int) -> PolicyAdopted:
@@ -152,24 +151,24 @@ def version_of(ledger: Ledger, number: int) -> PolicyAdopted:
     )
 
 
-def in_force_already(ledger: Ledger, handed_in: PolicyText) -> bool:
+def in_force_already(ledger: Ledger, submitted: PolicyText) -> bool:
     """Whether a text is that of the version in force."""
-    return bool(ledger.policies) and ledger.policies[-1].text == handed_in.text
+    return bool(ledger.policies) and ledger.policies[-1].text == submitted.text
 
 
-def adopted(ledger: Ledger, handed_in: PolicyText) -> PolicyAdopted:
+def adopted(ledger: Ledger, submitted: PolicyText) -> PolicyAdopted:
     """The version that a text has become. Raises Conflict where something has come between."""
-    if not in_force_already(ledger, handed_in):
+    if not in_force_already(ledger, submitted):
         raise Conflict(
-            f"policy {handed_in.source} was not adopted: it does not suit the cluster or the jobs any more; "
+            f"policy {submitted.source} was not adopted: it does not suit the cluster or the jobs any more; "
             "look with `gantree policy check`"
         )
     return ledger.policies[-1]
 
 
-def _event(handed_in: PolicyText, by: str, event_id: str, now: float) -> PolicySubmitted:
+def _event(submitted: PolicyText, by: str, event_id: str, now: float) -> PolicySubmitted:
     return PolicySubmitted(
-        id=event_id, observed_at=now, text=handed_in.text, source=handed_in.source, by=by
+        id=event_id, observed_at=now, text=submitted.text, source=submitted.source, by=by
     )
 
 

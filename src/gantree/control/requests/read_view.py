@@ -1,6 +1,6 @@
 """What questions are answered from: a ledger that stands still, its journal, and the moment at which is asked.
 
-A question is a function that takes a `Reading` first and gives plain values. Where it runs, on the controller's thread
+A question is a function that takes a `ReadView` first and gives plain values. Where it runs, on the controller's thread
 or in the reader's process, it cannot tell, and it changes nothing that others see. No question is in this module, but
 for what every one needs: which job is meant.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gantree.control.requests.submission_checks import job_of
-from gantree.control.requests.submissions import submission
+from gantree.control.requests.submissions import submitted_event_id
 from gantree.core.cycle.moves import Defragmentation, defragmentation_plan
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
@@ -23,7 +23,7 @@ from gantree.policy.rules import Policy
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ReadPoint:
     """When something was asked: after the fact seq, at now seconds by the clock of whoever leads."""
 
     seq: int
@@ -31,12 +31,12 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadView:
     """One moment of a journal. fold makes a scheduler of the facts up to here under another policy."""
 
     ledger: Ledger
     journal: Journal
-    at: Moment
+    at: ReadPoint
     fold: Callable[[Policy], Scheduler]
 
     @property
@@ -64,7 +64,7 @@ class Reading:
             raise NotFound(
                 f"{word} ended long ago and is history: its facts are in `gantree journal export`"
             )
-        if self.journal.seen([submission(word)]):
+        if self.journal.seen([submitted_event_id(word)]):
             raise Unreachable(f"{word} was taken, and is not decided about yet: ask again")
         raise NotFound(f"there is no job {word}")
 
@@ -74,7 +74,7 @@ class Reading:
         is_any_history = ledger.forgotten or ledger.forgotten_rejected
         if not is_any_history or job in ledger.jobs or job in ledger.rejected:
             return False
-        place = self.journal.place_of(submission(job))
+        place = self.journal.place_of(submitted_event_id(job))
         return place is not None and place <= self.journal.cursor()
 
     def not_ended(self, word: str) -> JobState:

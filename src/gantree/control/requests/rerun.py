@@ -1,8 +1,8 @@
-"""The same job once more, on a place that is equal to that of an earlier attempt. Pure: what ran is handed in.
+"""Run a job again on a place equal to that of an earlier attempt. Pure: the record of the attempt is an argument.
 
-A place is equal to another if its members have the same machines and as many GPUs, and stand to each other as those
-did: for each tier, the same members share a domain. Names of nodes do not count. What of that a job can ask for becomes
-its wish (`demanded`); that the cluster has such a place at all is tried on it empty (`obstacles`).
+Two places are equal if their members have the same machines and numbers of GPUs, and for each tier the same members
+share a domain. Names of nodes do not count. What a job can request of that becomes its topology request (`demanded`);
+`obstacles` checks on the empty cluster that such a place exists.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence

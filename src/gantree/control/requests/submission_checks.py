@@ -287,7 +287,7 @@ def _predecessors(
 
 
 def array_of(ledger: Ledger, name: str) -> tuple[str, ...]:
-    """The jobs of the array of this name that was handed in last, by index; () where there was none."""
+    """The jobs of the array of this name that was submitted last, by index; () where there was none."""
     found = [state for state in ledger.jobs.values() if _is_of_array(state.spec, name)]
     newest_at = max((state.submitted_at for state in found), default=0.0)
     newest = [state for state in found if state.submitted_at == newest_at]

@@ -2,7 +2,7 @@
 
 What one of them has wrong is its own refusal; the others are taken. A submission with an idempotency key leaves a
 `SubmissionTaken` in the same append, under an id made of the key: whoever tries again with the key, after a broken
-connection or a kill -9, gets the receipt that stands there. What is checked of a job is in `submission`.
+connection or a kill -9, gets the receipt that stands there. What is checked of a job is in `submission_checks`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,7 @@ IDS_KEPT = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a caller says to be able to try again: text is the caller's own, digest stands for what was handed in."""
+    """An idempotency key: text is the caller's, digest is that of what was submitted under it."""
 
     caller: str
     text: str
@@ -51,7 +51,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class HandIn:
+class JobSubmission:
     """Jobs as one caller hands them in together: all of them are taken, or none.
 
     source is what they came in, for errors ("": not said); user is whose they are where they do not say. sees tells
@@ -97,18 +97,18 @@ class Submissions:
         self._warnings = Warnings()
         self._ids = JobIds(self._id_is_taken)
 
-    def take(self, together: Sequence[HandIn]) -> list[Receipt | GantreeError]:
+    def accept(self, batch: Sequence[JobSubmission]) -> list[Receipt | GantreeError]:
         """What becomes of each: a receipt, and then its jobs are durable under new ids, or what is wrong with it.
 
         Raises JournalError where nothing can be made durable; then none is taken.
         """
         self._given.clear()
-        self._look_up(together)
+        self._look_up(batch)
         taken: list[_Taken | GantreeError] = []
         by_key: dict[str, tuple[str, Receipt]] = {}
-        for handed in together:
+        for submission in batch:
             try:
-                taken.append(self._one(handed, by_key))
+                taken.append(self._one(submission, by_key))
             except GantreeError as error:
                 taken.append(error)
         events = [event for one in taken if isinstance(one, _Taken) for event in one.events]
@@ -122,12 +122,12 @@ class Submissions:
         self._taken |= self._given
         return [one.receipt if isinstance(one, _Taken) else one for one in taken]
 
-    def check(self, handed: HandIn) -> Receipt:
+    def check(self, submission: JobSubmission) -> Receipt:
         """The receipt that a submission would get now; nothing is taken. Raises what is wrong with it."""
         self._given.clear()
-        self._look_up([handed])
-        with about(handed.source) if handed.source else nullcontext():
-            return self._new(handed).receipt
+        self._look_up([submission])
+        with about(submission.source) if submission.source else nullcontext():
+            return self._new(submission).receipt
 
     def _each_alone(self, taken: Sequence[_Taken | GantreeError]) -> list[Receipt | GantreeError]:
         """Submissions that could not be written down together, because of one of them.
@@ -148,14 +148,14 @@ class Submissions:
                 told.append(one)
         return told
 
-    def _one(self, handed: HandIn, by_key: dict[str, tuple[str, Receipt]]) -> _Taken:
-        known = None if handed.key is None else self._receipt_of(handed.key, by_key)
+    def _one(self, submission: JobSubmission, by_key: dict[str, tuple[str, Receipt]]) -> _Taken:
+        known = None if submission.key is None else self._receipt_of(submission.key, by_key)
         if known is not None:
             return _Taken(known, ())
-        with about(handed.source) if handed.source else nullcontext():
-            taken = self._new(handed)
-        if handed.key is not None:
-            by_key[handed.key.event_id] = (handed.key.digest, taken.receipt)
+        with about(submission.source) if submission.source else nullcontext():
+            taken = self._new(submission)
+        if submission.key is not None:
+            by_key[submission.key.event_id] = (submission.key.digest, taken.receipt)
         return taken
 
     def _receipt_of(self, key: Key, by_key: Mapping[str, tuple[str, Receipt]]) -> Receipt | None:
@@ -175,56 +175,58 @@ class Submissions:
             raise Conflict(f"the idempotency key {key.text} was used for another submission")
         return receipt
 
-    def _new(self, handed: HandIn) -> _Taken:
-        jobs, overrides = handed.jobs, handed.overrides
+    def _new(self, submission: JobSubmission) -> _Taken:
+        jobs, overrides = submission.jobs, submission.overrides
         if "name" in overrides and len(jobs) > 1:
             raise BadInput(f"{len(jobs)} jobs cannot all be named {overrides['name']}")
         ledger = self._ledger()
-        asked = [self._checked(job, handed, ledger) for job in jobs]
+        asked = [self._checked(job, submission, ledger) for job in jobs]
         warnings = (*self._warnings.of(asked, ledger), *of_full_queues(asked, ledger))
         chosen = self._ids.choose(asked)
-        specs = with_predecessors(asked, chosen, ledger, handed.sees)
+        specs = with_predecessors(asked, chosen, ledger, submission.sees)
         self._given.update(each.job for each in chosen)
         now = self._clock()
         events: list[Event] = [
-            JobSubmitted(id=submission(each.job), observed_at=now, job=each.job, spec=spec)
+            JobSubmitted(id=submitted_event_id(each.job), observed_at=now, job=each.job, spec=spec)
             for each, spec in zip(chosen, specs, strict=True)
         ]
-        if handed.key is not None:
-            events.append(_note(handed.key, now, chosen, warnings))
+        if submission.key is not None:
+            events.append(_note(submission.key, now, chosen, warnings))
         return _Taken(Receipt(chosen, warnings), tuple(events))
 
-    def _checked(self, job: Job, handed: HandIn, ledger: Ledger) -> Job:
-        """One job as it is handed in, with all that can be known to be wrong of it alone."""
-        asked = overridden(job, handed.overrides)
-        check_user(handed.user)
+    def _checked(self, job: Job, submission: JobSubmission, ledger: Ledger) -> Job:
+        """A job with its overrides and defaults applied. Raises BadInput for what is wrong with it alone."""
+        asked = overridden(job, submission.overrides)
+        check_user(submission.user)
         with about(f"job {asked.name}"):
-            asked = completed(asked, handed.user, handed.base_dir)
+            asked = completed(asked, submission.user, submission.base_dir)
             check_commands(asked)
             self._policy().priority_of(asked.priority)
             check_queue(asked, ledger.accounts.tree)
         return asked
 
-    def _look_up(self, together: Sequence[HandIn]) -> None:
+    def _look_up(self, batch: Sequence[JobSubmission]) -> None:
         """Ask the journal once for all the ids that will probably be given."""
         names = [
-            handed.overrides.get("name", job.name) for handed in together for job in handed.jobs
+            submission.overrides.get("name", job.name)
+            for submission in batch
+            for job in submission.jobs
         ]
         likely = [job for job in self._ids.likely(map(str, names)) if job not in self._taken]
-        seen = self._journal.seen([submission(job) for job in likely])
-        self._free = frozenset(job for job in likely if submission(job) not in seen)
+        seen = self._journal.seen([submitted_event_id(job) for job in likely])
+        self._free = frozenset(job for job in likely if submitted_event_id(job) not in seen)
 
     def _id_is_taken(self, job: str) -> bool:
         """Ids on record or about to be, and those under which something ran that this journal knows nothing of."""
         if job in self._taken or job in self._given:
             return True
-        if job not in self._free and self._journal.seen([submission(job)]):
+        if job not in self._free and self._journal.seen([submitted_event_id(job)]):
             return True
         return self._ran(job)
 
 
-def submission(job: str) -> str:
-    """The id of the event that a job was handed in."""
+def submitted_event_id(job: str) -> str:
+    """The id of the event `JobSubmitted` of a job."""
     return f"{job}/submitted"
 
 

@@ -7,7 +7,7 @@ from gantree.text.words import did_you_mean
 from gantree.topology.fabric.fabric import Fabric
 
 
-def models_here(fabric: Fabric) -> list[str]:
+def gpu_models_of(fabric: Fabric) -> list[str]:
     """The GPU models that nodes of a fabric have, in its order."""
     machines = [fabric.machine_of_node(node) for node in range(len(fabric.nodes))]
     return list(dict.fromkeys(one.gpu for one in machines if one.gpus and one.gpu is not None))
@@ -22,5 +22,5 @@ def no_node_has(what: str, model: str, here: Sequence[str]) -> str:
 def models_not_here(job: Job, fabric: Fabric) -> list[str]:
     """The models that roles of a job list and no node has, each once."""
     listed = [model for role in job.roles for model in role.shape.models]
-    here = models_here(fabric) if listed else []
+    here = gpu_models_of(fabric) if listed else []
     return [model for model in dict.fromkeys(listed) if model not in here]

@@ -11,7 +11,7 @@ from typing import Final
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from gantree.api.backend import Reads
+from gantree.api.backend import QueryBackend
 from gantree.model.errors import NotFound
 
 MEDIA_TYPES: Final = {
@@ -22,7 +22,7 @@ MEDIA_TYPES: Final = {
 FOR_GOOD = "public, max-age=31536000, immutable"
 
 
-def router(reads: Reads) -> APIRouter:
+def router(reads: QueryBackend) -> APIRouter:
     """The route of the files."""
     routes = APIRouter()
 

@@ -5,11 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from gantree.api.backend import Reads
+from gantree.api.backend import QueryBackend
 from gantree.web.pages.frame import PageRoute, local_path, render
 
 
-def router(reads: Reads) -> APIRouter:
+def router(reads: QueryBackend) -> APIRouter:
     """The route of the page."""
     routes = APIRouter(route_class=PageRoute)
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from gantree.api.access.access import WhoAsks
+from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
-from gantree.api.backend import Reads
+from gantree.api.backend import QueryBackend
 from gantree.api.views import queries
 from gantree.web.pages.frame import page_router, render
 
@@ -19,14 +19,14 @@ PER_PAGE: Final = 100
 Which = Literal["all", "ready", "cordoned", "draining", "drained", "lost", "broken", "free"]
 
 
-def router(reads: Reads) -> APIRouter:
+def router(reads: QueryBackend) -> APIRouter:
     """The routes of the pages."""
     routes = page_router()
 
     @routes.get("/nodes", **needs(Need.KNOWN))
     async def nodes(
         request: Request,
-        caller: WhoAsks,
+        caller: CurrentCaller,
         which: Which = "all",
         find: Annotated[str, Query(max_length=256)] = "",
         page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
@@ -46,7 +46,7 @@ def router(reads: Reads) -> APIRouter:
         return render(request, caller, "nodes.html", **told)
 
     @routes.get("/nodes/{name}", **needs(Need.KNOWN))
-    async def node(request: Request, caller: WhoAsks, name: str) -> Response:
+    async def node(request: Request, caller: CurrentCaller, name: str) -> Response:
         """One node."""
         row = await reads.read(queries.node, caller, name)
         return render(request, caller, "node.html", row=row)

@@ -5,12 +5,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from gantree.api.access.access import Caller, WhoAsks
-from gantree.api.access.permissions import Need, needs, sees_queue, told_to
+from gantree.api.access.access import Caller, CurrentCaller
+from gantree.api.access.permissions import Need, needs, redacted_for, sees_queue
 from gantree.api.backend import Backend
-from gantree.api.server.standby_reads import Standing
+from gantree.api.server.standby_reads import StandbyBackend
 from gantree.control.metrics.figures import Figures, figures_of
-from gantree.control.requests.read_view import Reading
+from gantree.control.requests.read_view import ReadView
 from gantree.web.pages.frame import page_router, render
 from gantree.web.pages.timeline.rows import latest
 
@@ -29,44 +29,44 @@ GATE_WORDS = {
 }
 
 
-def router(source: Backend | Standing) -> APIRouter:
+def router(source: Backend | StandbyBackend) -> APIRouter:
     """The route of the page. Only who leads knows at which gates jobs are refused."""
     routes = page_router()
 
     @routes.get("/", **needs(Need.KNOWN))
-    async def overview(request: Request, caller: WhoAsks) -> Response:
+    async def overview(request: Request, caller: CurrentCaller) -> Response:
         """The page."""
         told = await source.read(overview_of, caller)
-        seen = await _seen(source, caller)
+        seen = await _sampled(source, caller)
         return render(request, caller, "overview.html", **told, **seen)
 
     return routes
 
 
-async def _seen(source: Backend | Standing, caller: Caller) -> Json:
+async def _sampled(source: Backend | StandbyBackend, caller: Caller) -> Json:
     """GPUs by use, queues, and refusals by gate, as they were when they were looked at last."""
-    if isinstance(source, Standing):
+    if isinstance(source, StandbyBackend):
         return _figures(await source.read(figures_asked), caller, [])
-    await source.ask(lambda controller: controller.look())
-    seen = source.controller.metrics.seen
-    if seen is None:
+    await source.call_controller(lambda controller: controller.sample_metrics())
+    sample = source.controller.metrics.sample
+    if sample is None:
         return _figures(None, caller, [])
     gates = [
-        {"gate": gate, "words": GATE_WORDS.get(gate, gate), "now": now, "ever": seen.refusals.get(gate, 0)}
-        for gate, now in seen.waits.items()
-        if now or seen.refusals.get(gate)
+        {"gate": gate, "words": GATE_WORDS.get(gate, gate), "now": now, "ever": sample.refusals.get(gate, 0)}
+        for gate, now in sample.waits.items()
+        if now or sample.refusals.get(gate)
     ]  # fmt: skip
-    return _figures(seen.figures, caller, gates)
+    return _figures(sample.figures, caller, gates)
 
 
-def figures_asked(reading: Reading) -> Figures:
+def figures_asked(view: ReadView) -> Figures:
     """The figures of now."""
-    return figures_of(reading.ledger, reading.now)
+    return figures_of(view.ledger, view.now)
 
 
-def overview_of(reading: Reading, caller: Caller) -> Json:
+def overview_of(view: ReadView, caller: Caller) -> Json:
     """What is counted at once; the dearer figures are those that the metrics have."""
-    ledger = reading.ledger
+    ledger = view.ledger
     site = ledger.fabric
     return {
         "site": None if site is None else site.cluster.name,
@@ -77,7 +77,7 @@ def overview_of(reading: Reading, caller: Caller) -> Json:
         "running": len(ledger.holding),
         "ended": len(ledger.ended),
         "promised": sum(each.promised for each in ledger.reservations.values()),
-        "decisions": told_to(caller, ledger, latest(reading, DECISIONS, caller)),
+        "decisions": redacted_for(caller, ledger, latest(view, DECISIONS, caller)),
     }
 
 

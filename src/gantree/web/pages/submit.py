@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from gantree.api.access.access import Caller, WhoAsks
+from gantree.api.access.access import Caller, CurrentCaller
 from gantree.api.access.permissions import Need, needs
-from gantree.api.backend import Reads
+from gantree.api.backend import QueryBackend
 from gantree.api.views import queries
 from gantree.control.requests.submission_checks import NO_QUEUE
 from gantree.model.access import Power
@@ -26,12 +26,12 @@ time_limit: 8h
 """
 
 
-def router(reads: Reads) -> APIRouter:
+def router(reads: QueryBackend) -> APIRouter:
     """The route of the page."""
     routes = page_router()
 
     @routes.get("/submit", **needs(Need.SUBMIT))
-    async def submit(request: Request, caller: WhoAsks) -> Response:
+    async def submit(request: Request, caller: CurrentCaller) -> Response:
         """The page."""
         queue = queue_for(caller, await reads.read(queries.queues, caller))
         return render(request, caller, "submit.html", example=EXAMPLE.format(queue=queue))

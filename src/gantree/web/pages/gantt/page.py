@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from gantree.api.access.access import WhoAsks
+from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
-from gantree.api.backend import Reads
-from gantree.control.requests.read_view import Reading
+from gantree.api.backend import QueryBackend
+from gantree.control.requests.read_view import ReadView
 from gantree.web.pages.frame import page_router, render
 from gantree.web.pages.gantt.layout import (
     LABEL_WIDTH,
@@ -63,14 +63,14 @@ class Wanted:
         return urlencode({name: value for name, value in {**own, **other}.items() if value})
 
 
-def router(reads: Reads) -> APIRouter:
+def router(reads: QueryBackend) -> APIRouter:
     """The route of the page."""
     routes = page_router()
 
     @routes.get("/gantt", **needs(Need.KNOWN))
     async def gantt(
         request: Request,
-        caller: WhoAsks,
+        caller: CurrentCaller,
         by: By = "job",
         zoom: Zoom = "6h",
         at: Annotated[float | None, Query(ge=0, le=LATEST)] = None,
@@ -93,14 +93,14 @@ def router(reads: Reads) -> APIRouter:
     return routes
 
 
-def moment_asked(reading: Reading) -> float:
+def moment_asked(view: ReadView) -> float:
     """Now, in seconds since 1970."""
-    return reading.now
+    return view.now
 
 
-def places_asked(reading: Reading) -> Places:
+def places_asked(view: ReadView) -> Places:
     """The nodes with their GPUs, and the domain right above each."""
-    fabric = reading.ledger.fabric
+    fabric = view.ledger.fabric
     if fabric is None:
         return NOWHERE
     above = fabric.node_tier - 1

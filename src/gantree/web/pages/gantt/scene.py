@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import isfinite
 
-from gantree.control.requests.read_view import Reading
+from gantree.control.requests.read_view import ReadView
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.reservations.reservations import job_of, running
 from gantree.web.pages.gantt.attempts import Attempt, gpus_of_node, past_of
@@ -41,15 +41,13 @@ class Bar:
     ends_known: bool = True
 
 
-def bars_asked(reading: Reading, since: float, until: float) -> tuple[bool, float, list[Bar]]:
+def bars_asked(view: ReadView, since: float, until: float) -> tuple[bool, float, list[Bar]]:
     """Whether the past is read to its end, the moment, and the bars that lie in a span of time, in order of arrival."""
-    past = past_of(reading.journal)
-    complete = past.read_on(reading.journal, reading.ledger)
+    past = past_of(view.journal)
+    complete = past.read_on(view.journal, view.ledger)
     found = _over(past.over, since, until)
-    found += [
-        bar for bar in bars_to_come(reading.ledger, reading.now) if _lies_in(bar, since, until)
-    ]
-    return complete, reading.now, found
+    found += [bar for bar in bars_to_come(view.ledger, view.now) if _lies_in(bar, since, until)]
+    return complete, view.now, found
 
 
 def _lies_in(bar: Bar, since: float, until: float) -> bool:

@@ -11,10 +11,10 @@ import zlib
 from collections.abc import AsyncIterator
 
 from gantree.api.access.access import Caller
-from gantree.api.backend import Reads
-from gantree.api.streams.streaming import AGAIN_EVERY_S, Lasting
+from gantree.api.backend import QueryBackend
+from gantree.api.streams.streaming import AGAIN_EVERY_S, StreamAuthorization
 from gantree.control.engine.loop import wait_until_set
-from gantree.control.requests.read_view import Reading
+from gantree.control.requests.read_view import ReadView
 from gantree.web.pages.heat_map.layout import Json, heat_map, heat_map_json
 from gantree.web.pages.heat_map.messages import (
     UseRows,
@@ -38,23 +38,23 @@ LARGE = 50_000
 """Characters of a frame that is squeezed on a thread of its own."""
 
 
-def scene_asked(reading: Reading, known: int) -> tuple[int, HeatScene | None] | None:
+def scene_asked(view: ReadView, known: int) -> tuple[int, HeatScene | None] | None:
     """The seq of the newest fact, and the scene after it; None where it is the one that is known."""
-    if reading.at.seq == known:
+    if view.at.seq == known:
         return None
-    return reading.at.seq, heat_scene(reading.ledger, reading.now)
+    return view.at.seq, heat_scene(view.ledger, view.now)
 
 
-def map_asked(reading: Reading) -> Json | None:
+def map_asked(view: ReadView) -> Json | None:
     """Where everything is drawn; None before a cluster was observed."""
-    fabric = reading.ledger.fabric
+    fabric = view.ledger.fabric
     return None if fabric is None else heat_map_json(heat_map(fabric))
 
 
 class HeatFeed:
     """The newest scene, and who waits for the next."""
 
-    def __init__(self, reads: Reads) -> None:
+    def __init__(self, reads: QueryBackend) -> None:
         self._reads = reads
         self._counters = reads.gpu_counters
         self._lock = asyncio.Lock()
@@ -78,13 +78,13 @@ class HeatFeed:
                     self._seq, self._scene = found
         return self._scene
 
-    async def frames(self, held_by: Lasting) -> AsyncIterator[str]:
+    async def frames(self, stream: StreamAuthorization) -> AsyncIterator[str]:
         """What a browser needs to be shown, for ever."""
-        shown, caller = None, held_by.caller
+        shown, caller = None, stream.caller
         use: UseRows = {}
         while not self._reads.stopping:
-            if held_by.caller != caller:  # who may see other jobs now is shown all anew
-                shown, caller = None, held_by.caller
+            if stream.caller != caller:  # who may see other jobs now is shown all anew
+                shown, caller = None, stream.caller
             scene = await self.scene(EVERY_S if shown is None else EVERY_S / 2)
             changed = self._changed  # since it was looked at, be it by somebody else
             if scene is not None and scene is not shown:
@@ -94,9 +94,9 @@ class HeatFeed:
                 shown = scene
                 if text:
                     yield text
-            is_counted = scene is not None and self._counters.tell_of(scene.names)
+            is_counted = scene is not None and self._counters.covers(scene.names)
             if scene is not None and is_counted:
-                self._counters.look_soon(scene.names)
+                self._counters.refresh(scene.names)
                 told = use_rows(scene, self._counters.use_of_node, sight_of(caller))
                 frame, use = changed_use(use, told), told
                 if frame is not None:

@@ -6,10 +6,10 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response
 
-from gantree.api.access.access import WhoAsks
+from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
-from gantree.api.backend import Reads
-from gantree.api.streams.streaming import LastingResponse, WhoHolds
+from gantree.api.backend import QueryBackend
+from gantree.api.streams.streaming import AuthorizedStreamingResponse, CurrentStream
 from gantree.model.errors import NotFound
 from gantree.web.pages.frame import page_router, render
 from gantree.web.pages.heat_map.feed import EVERY_S, LEVEL, HeatFeed, map_asked, plain, squeezed
@@ -18,18 +18,18 @@ from gantree.web.pages.heat_map.messages import compact
 Accepts = Annotated[str, Header(alias="Accept-Encoding")]
 
 
-def router(reads: Reads) -> APIRouter:
+def router(reads: QueryBackend) -> APIRouter:
     """The routes of the page."""
     routes = page_router()
     feed = HeatFeed(reads)
     kept: dict[str, bytes] = {}  # the newest map alone, by its id
 
     @routes.get("/cluster", **needs(Need.KNOWN))
-    async def cluster(request: Request, caller: WhoAsks) -> Response:
+    async def cluster(request: Request, caller: CurrentCaller) -> Response:
         """The page."""
         scene = await feed.scene(EVERY_S)
         tiers = () if scene is None else tuple(dict.fromkeys(row.tier for row in scene.domains))
-        counted = scene is not None and reads.gpu_counters.tell_of(scene.names)
+        counted = scene is not None and reads.gpu_counters.covers(scene.names)
         return render(
             request, caller, "heat.html", scene=scene, tiers=(*tiers, "node"), counted=counted
         )
@@ -46,14 +46,16 @@ def router(reads: Reads) -> APIRouter:
         return _json(kept[map_id], accepts)
 
     @routes.get("/cluster/stream", **needs(Need.KNOWN))
-    async def stream(held_by: WhoHolds, accepts: Accepts = "") -> Response:
+    async def stream(stream: CurrentStream, accepts: Accepts = "") -> Response:
         """Who holds what, and what changes of it, for ever."""
-        frames = feed.frames(held_by)
+        frames = feed.frames(stream)
         if "gzip" not in accepts:
-            return LastingResponse(plain(frames), held_by, media_type="text/event-stream")
+            return AuthorizedStreamingResponse(
+                plain(frames), stream, media_type="text/event-stream"
+            )
         headers = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-        return LastingResponse(
-            squeezed(frames), held_by, headers=headers, media_type="text/event-stream"
+        return AuthorizedStreamingResponse(
+            squeezed(frames), stream, headers=headers, media_type="text/event-stream"
         )
 
     return routes

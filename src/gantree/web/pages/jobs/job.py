@@ -8,14 +8,14 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from gantree.api.access.access import Caller, WhoAsks
-from gantree.api.access.permissions import Need, has, job_for, needs, told_to
-from gantree.api.access.visibility import detail_told_to
-from gantree.api.backend import Reads
+from gantree.api.access.access import Caller, CurrentCaller
+from gantree.api.access.permissions import Need, has, job_for, needs, redacted_for
+from gantree.api.access.visibility import detail_visible_to
+from gantree.api.backend import QueryBackend
 from gantree.api.views import job_view
 from gantree.api.views.start_view import when_json
-from gantree.control.requests.read_view import Reading
-from gantree.control.requests.submissions import submission
+from gantree.control.requests.read_view import ReadView
+from gantree.control.requests.submissions import submitted_event_id
 from gantree.core.alternatives import USD_per_hour_of
 from gantree.core.explain.explain import why
 from gantree.core.ledger.ledger import Ledger
@@ -34,15 +34,15 @@ SHOWN_OF_SPEC = ("priority", "topology", "time_limit_s")
 BUTTONS = ("cancel", "hold", "release", "suspend", "priority", "scale")
 
 
-def router(reads: Reads) -> APIRouter:
+def router(reads: QueryBackend) -> APIRouter:
     """The route of the page. A daemon that stands by shows no buttons."""
     routes = page_router()
-    histories = Histories(lambda job, after: reads.find_out(rows_asked, job, after, asker=""))
+    histories = Histories(lambda job, after: reads.read_adaptive(rows_asked, job, after, asker=""))
 
     @routes.get("/jobs/{word}", **needs(Need.SEE))
-    async def job(request: Request, word: str, caller: WhoAsks) -> Response:
+    async def job(request: Request, word: str, caller: CurrentCaller) -> Response:
         """The page."""
-        forgotten, told = await reads.find_out(found, word, caller, asker=caller.name)
+        forgotten, told = await reads.read_adaptive(found, word, caller, asker=caller.name)
         rows = await histories.of(word if forgotten else told["row"]["job"])
         all_told = caller.sees_all
         told["timeline"] = rows if all_told else await reads.read(timeline_of, rows, caller)
@@ -56,17 +56,17 @@ def router(reads: Reads) -> APIRouter:
     return routes
 
 
-def found(reading: Reading, word: str, caller: Caller) -> tuple[Json | None, Json]:
+def found(view: ReadView, word: str, caller: Caller) -> tuple[Json | None, Json]:
     """What is known of a job that is history by now, else None and all that the ledger knows. Raises NotFound."""
-    forgotten = forgotten_of(reading, word, caller)
-    return forgotten, {} if forgotten else job_of(reading, word, caller)
+    forgotten = forgotten_of(view, word, caller)
+    return forgotten, {} if forgotten else job_of(view, word, caller)
 
 
-def forgotten_of(reading: Reading, word: str, caller: Caller) -> Json | None:
+def forgotten_of(view: ReadView, word: str, caller: Caller) -> Json | None:
     """What was handed in as a job that is history by now; None where the journal or the caller may not tell."""
-    if word in reading.ledger.newest_of_name or not reading.is_history(word):
+    if word in view.ledger.newest_of_name or not view.is_history(word):
         return None
-    event = reading.journal.event(submission(word))
+    event = view.journal.event(submitted_event_id(word))
     if not isinstance(event, JobSubmitted):
         return None
     spec = event.spec
@@ -75,14 +75,14 @@ def forgotten_of(reading: Reading, word: str, caller: Caller) -> Json | None:
     return {"queue": spec.queue, "user": spec.user, "gpus": spec.gpus, "at": event.observed_at}
 
 
-def job_of(reading: Reading, word: str, caller: Caller) -> Json:
+def job_of(view: ReadView, word: str, caller: Caller) -> Json:
     """All of it that the ledger knows. Raises NotFound."""
-    ledger, now = reading.ledger, reading.now
-    job = job_for(reading, caller, word, Need.SEE)
+    ledger, now = view.ledger, view.now
+    job = job_for(view, caller, word, Need.SEE)
     state = ledger.jobs.get(job)
     told: Json = {
-        "row": _shown(detail_told_to(caller, ledger, job_view.job_detail(ledger, job))),
-        "why": told_to(caller, ledger, job_view.explanation(why(ledger, job, now))),
+        "row": _shown(detail_visible_to(caller, ledger, job_view.job_detail(ledger, job))),
+        "why": redacted_for(caller, ledger, job_view.explanation(why(ledger, job, now))),
     }
     if state is None:
         may = dict.fromkeys(("read", *BUTTONS), False)
@@ -90,7 +90,7 @@ def job_of(reading: Reading, word: str, caller: Caller) -> Json:
     start = when_json(ledger, job, now) if state.phase is Phase.PENDING else None
     return {
         **told,
-        "when": told_to(caller, ledger, start),
+        "when": redacted_for(caller, ledger, start),
         "may": _may(state, caller),
         "place": seats_of(ledger, state),
         "use": _use(ledger, state, now),
@@ -104,9 +104,9 @@ def _shown(detail: Json) -> Json:
     return {**detail, "spec": spec and {name: spec[name] for name in SHOWN_OF_SPEC}}
 
 
-def timeline_of(reading: Reading, rows: list[Json], caller: Caller) -> list[Json]:
+def timeline_of(view: ReadView, rows: list[Json], caller: Caller) -> list[Json]:
     """Facts without the names of jobs that the caller may not see."""
-    told: list[Json] = told_to(caller, reading.ledger, rows)
+    told: list[Json] = redacted_for(caller, view.ledger, rows)
     return told
 
 

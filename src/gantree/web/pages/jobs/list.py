@@ -6,23 +6,23 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from gantree.api.access.access import WhoAsks
+from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
-from gantree.api.backend import Reads
+from gantree.api.backend import QueryBackend
 from gantree.web.pages.frame import page_router, redirect, render
 from gantree.web.pages.jobs.rows import Wanted, Which, job_rows
 
 WORD = Query(max_length=256)
 
 
-def router(reads: Reads) -> APIRouter:
+def router(reads: QueryBackend) -> APIRouter:
     """The route of the page."""
     routes = page_router()
 
     @routes.get("/queue", **needs(Need.KNOWN))
     async def queue(
         request: Request,
-        caller: WhoAsks,
+        caller: CurrentCaller,
         which: Annotated[Which, Query(alias="list")] = "waiting",
         queue: Annotated[str, WORD] = "",
         user: Annotated[str, WORD] = "",

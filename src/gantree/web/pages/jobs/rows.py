@@ -7,10 +7,10 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from gantree.api.access.access import Caller
-from gantree.api.access.permissions import sees_queue, sight_of_jobs, told_to
+from gantree.api.access.permissions import job_visibility, redacted_for, sees_queue
 from gantree.api.views.job_list import Filter
 from gantree.api.views.job_view import job_row, rejected_row
-from gantree.control.requests.read_view import Reading
+from gantree.control.requests.read_view import ReadView
 from gantree.control.requests.submission_checks import job_of
 from gantree.core.ledger.ledger import Ledger
 from gantree.policy.waiting_jobs import WaitingJobs
@@ -35,16 +35,16 @@ class Wanted:
     page: int = 1
 
 
-def job_rows(reading: Reading, wanted: Wanted, caller: Caller) -> Json:
+def job_rows(view: ReadView, wanted: Wanted, caller: Caller) -> Json:
     """Rows of the page with why each job is where it is, how many there are in all, and the sizes of the lists."""
-    ledger = reading.ledger
+    ledger = view.ledger
     found = _found(ledger, wanted, caller)
     first = (wanted.page - 1) * PER_PAGE
     shown = [ledger.jobs[job] for job in found[first : first + PER_PAGE]]
-    why = _REASONS.of(ledger, shown, reading.now)
+    why = _REASONS.of(ledger, shown, view.now)
     rows = [{**job_row(ledger, state), "why": why[state.job]} for state in shown]
     return {
-        "rows": told_to(caller, ledger, rows),
+        "rows": redacted_for(caller, ledger, rows),
         "rejected": _rejected(ledger, wanted) if first == 0 and caller.sees_all else [],
         "found": len(found),
         "named": _named(ledger, wanted, found),
@@ -65,7 +65,7 @@ def job_rows(reading: Reading, wanted: Wanted, caller: Caller) -> Json:
 
 def _found(ledger: Ledger, wanted: Wanted, caller: Caller) -> Sequence[str]:
     """All jobs of the list that are wanted and that the caller may see; nobody is looked at where that is everybody."""
-    listed, sees = _listed(ledger, wanted.which), sight_of_jobs(caller)
+    listed, sees = _listed(ledger, wanted.which), job_visibility(caller)
     sought = wanted.find.lower()
     if sees is None and not (sought or wanted.queue or wanted.user):
         return listed

@@ -5,11 +5,11 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from gantree.api.access.access import Caller, WhoAsks
+from gantree.api.access.access import Caller, CurrentCaller
 from gantree.api.access.permissions import Need, needs
-from gantree.api.backend import Reads
+from gantree.api.backend import QueryBackend
 from gantree.api.views import queries
-from gantree.control.requests.read_view import Reading
+from gantree.control.requests.read_view import ReadView
 from gantree.web.pages.frame import page_router, render
 from gantree.web.pages.queues.bars import ShareBar, amount_bars, share_bars
 
@@ -18,12 +18,12 @@ DEEPEST: Final = 5
 """Rows of deeper queues are set in no further."""
 
 
-def router(reads: Reads) -> APIRouter:
+def router(reads: QueryBackend) -> APIRouter:
     """The route of the page."""
     routes = page_router()
 
     @routes.get("/queues", **needs(Need.KNOWN))
-    async def queues(request: Request, caller: WhoAsks) -> Response:
+    async def queues(request: Request, caller: CurrentCaller) -> Response:
         """The page."""
         half_life_s, found = await reads.read(shares_asked, caller)
         rows = [_row(row, bar, found[0]) for row, bar in zip(found, share_bars(found), strict=True)]
@@ -32,9 +32,9 @@ def router(reads: Reads) -> APIRouter:
     return routes
 
 
-def shares_asked(reading: Reading, caller: Caller) -> tuple[float | None, list[Json]]:
+def shares_asked(view: ReadView, caller: Caller) -> tuple[float | None, list[Json]]:
     """The half-life of what was used, in seconds, and the queue tree as far as a caller may see it."""
-    return reading.policy.half_life_s, queries.queues(reading, caller)
+    return view.policy.half_life_s, queries.queues(view, caller)
 
 
 def _row(row: Json, share: ShareBar | None, of_cluster: Json) -> Json:

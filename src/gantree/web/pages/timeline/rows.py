@@ -14,7 +14,7 @@ from typing import Any
 
 from gantree.api.access.access import Caller
 from gantree.api.access.permissions import sees
-from gantree.control.requests.read_view import Reading
+from gantree.control.requests.read_view import ReadView
 from gantree.core.ledger.ledger import Ledger
 from gantree.journal.contract import RecordedFact
 from gantree.web.pages.timeline.sentences import job_of_fact, words
@@ -25,16 +25,16 @@ LOOKED_AT = (1, 4, 16)
 JOBS_KEPT = 64
 
 
-def latest(reading: Reading, most: int, caller: Caller) -> list[Json]:
+def latest(view: ReadView, most: int, caller: Caller) -> list[Json]:
     """The latest facts, newest first, without those on jobs that a caller may not see."""
-    journal = reading.journal
+    journal = view.journal
     known: list[RecordedFact] = []
     last, first = journal.last_fact(), journal.compacted_to()
     to = last
     for times in LOOKED_AT:
         after = max(first, last - times * most)
         page = islice(journal.facts(after), to - after)
-        ledger = reading.ledger
+        ledger = view.ledger
         known[:0] = [each for each in page if _is_told(ledger, caller, job_of_fact(each.fact))]
         to = after
         if len(known) >= most or to == first:
@@ -91,9 +91,9 @@ class Histories:
             return list(read.rows)
 
 
-def rows_asked(reading: Reading, job: str, after: int) -> tuple[list[Json], int]:
+def rows_asked(view: ReadView, job: str, after: int) -> tuple[list[Json], int]:
     """The rows of a job after a seq, and the seq up to which was looked. The first time it may take long."""
-    journal, state = reading.journal, reading.ledger.jobs.get(job)
+    journal, state = view.journal, view.ledger.jobs.get(job)
     last, first = journal.last_fact(), max(after, journal.compacted_to())
     if not after and state is not None:  # there is nothing about it from before it was handed in
         first = max(first, journal.facts_before(state.submitted_at))

@@ -29,7 +29,7 @@ _HEADERS = (
 _STRICT_TRANSPORT = (b"strict-transport-security", b"max-age=31536000")
 
 
-class Guard:
+class SecurityMiddleware:
     """The middleware."""
 
     def __init__(self, app: ASGIApp, most_bytes: int = MOST_BYTES) -> None:
@@ -48,7 +48,9 @@ class Guard:
         if scope["type"] == "websocket":  # the server limits its messages
             await self._app(scope, receive, _with_headers(send, request_id, scope))
             return
-        passage = _Passage(receive, _with_headers(send, request_id, scope), self._most_bytes)
+        passage = _LimitedExchange(
+            receive, _with_headers(send, request_id, scope), self._most_bytes
+        )
         if _stated_bytes(headers) > self._most_bytes:
             await passage.refuse()
             return
@@ -69,7 +71,7 @@ class Guard:
         return given if _GIVEN_ID.fullmatch(given) else b"%016x" % next(self._numbers)
 
 
-class _Passage:
+class _LimitedExchange:
     """One request through the guard."""
 
     def __init__(self, receive: Receive, send: Send, most_bytes: int) -> None:

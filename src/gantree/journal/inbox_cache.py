@@ -15,7 +15,7 @@ MOST = 4096
 """Events that are kept; the oldest are let go first, and are decoded when they are read."""
 
 
-class Unread:
+class InboxCache:
     """Events that were appended here lately and not read since. Safe for any thread."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ STANDING = "standing"
 log = logging.getLogger(__name__)
 
 
-class Moment(NamedTuple):
+class TimePoint(NamedTuple):
     """A moment for a span (nanoseconds since 1970) and for a measurement (seconds that never go back)."""
 
     wall_ns: int
@@ -37,7 +37,7 @@ class Moment(NamedTuple):
         return cls(time.time_ns(), time.perf_counter())
 
 
-class TurnWatch:
+class TurnTelemetry:
     """Watches the turns of one epoch. turn is the number of the one that is made, or that was made last."""
 
     def __init__(self, metrics: Metrics, causes: Causes, epoch: int, turns: int) -> None:
@@ -46,7 +46,7 @@ class TurnWatch:
         self._epoch, self.turn = epoch, turns
 
     @contextmanager
-    def turning(self, batch: Sequence[InboxEntry], began: Moment) -> Iterator[None]:
+    def turning(self, batch: Sequence[InboxEntry], began: TimePoint) -> Iterator[None]:
         """A batch that was read from a moment until now is decided about within this."""
         with (
             bound_contextvars(epoch=self._epoch),

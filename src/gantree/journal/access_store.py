@@ -65,7 +65,7 @@ _LIST = select(tokens).where(tokens.c.kind == "token").order_by(tokens.c.created
 _ADD_AUDIT = audit.insert()
 
 
-class AccessBook:
+class AccessStore:
     """The rows. Any thread may use it; every method may wait for the database, and raises JournalError."""
 
     def __init__(self, database: Database) -> None:
