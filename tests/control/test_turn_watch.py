@@ -21,7 +21,7 @@ from gantree.model.errors import JournalError
 from gantree.model.events import GangEnded, GangStarted, TimePassed
 from gantree.model.facts import GangPreempted, ReservationDropped, ReservationMade
 from gantree.model.orders import StopGang
-from gantree.planning.reserve import Slip
+from gantree.planning.reservations.reserve import Slip
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from gantree.core.alternatives import Alternative, Change, Stopped, alternatives, changed
 from gantree.core.ledger.invariants import check
-from gantree.core.ledger.ledger_copy import shadow_of
+from gantree.core.ledger.ledger_copy import copy_of
 from gantree.model.cluster import Cluster, Node
 from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.events import CancelRequested, JobSubmitted
 from gantree.model.jobs import Checkpoint, Job, Shape
 from gantree.model.phases import Phase
 from gantree.model.verdicts import Gate
-from gantree.planning.rightsize import options
+from gantree.planning.rightsizing.ranking import options
 from gantree.policy.rules import Backfill, Policy, QueueRule
 from gantree.testing.builders import cluster, job, machine
 from gantree.testing.stage import Stage
@@ -239,7 +239,7 @@ def test_what_is_told_is_what_happens_to_who_had_asked_for_it_and_nothing_has_ch
     if stage.phase(last) is not Phase.PENDING:
         return
     ledger = stage.scheduler.ledger
-    before, facts = shadow_of(ledger), len(stage.facts)
+    before, facts = copy_of(ledger), len(stage.facts)
     _, told = ask(stage, last, (entry,))
     assert (ledger.jobs, ledger.claims, ledger.reservations) == (
         before.jobs,
@@ -268,7 +268,7 @@ def test_what_is_told_is_what_happens_to_who_had_asked_for_it_and_nothing_has_ch
 def test_a_shadow_is_equal_and_changes_alone(stage: Stage) -> None:
     stage.submit(job("next", members=2, gpus=8))
     ledger = stage.scheduler.ledger
-    twin = shadow_of(ledger)
+    twin = copy_of(ledger)
     check(twin)
     assert (twin.jobs, twin.reservations, dict(twin.rooms().owners)) == (
         ledger.jobs,

@@ -6,7 +6,7 @@ import pytest
 
 from gantree.core.cycle.cell_scheduling import Homes
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES
-from gantree.planning.cells import CellView
+from gantree.planning.cells.home import CellView
 from gantree.policy.rules import Backfill, Policy, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.model.bars import barred
 from gantree.model.jobs import KIN, Company, Job, Like, Role, Shape, TopologySpec
+from gantree.model.node_restrictions import with_node_restrictions
 from gantree.model.node_rules import TOLERATES_LABEL, Taint, satisfies
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import find
@@ -66,7 +66,7 @@ def test_many_likes_are_let_go_from_the_lightest_on() -> None:
 
 
 def test_a_bar_comes_before_a_like() -> None:
-    job = barred(gang(1, 2, Like(named("n3"))), {"w": "metadata.name notin (n3)"})
+    job = with_node_restrictions(gang(1, 2, Like(named("n3"))), {"w": "metadata.name notin (n3)"})
     assert nodes_of(drawn(LEAVES), job) == ["n0"]
 
 

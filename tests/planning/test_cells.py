@@ -7,7 +7,7 @@ import pytest
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement
-from gantree.planning.cells import (
+from gantree.planning.cells.home import (
     CellBook,
     HomePlan,
     at_home_in_place,

@@ -1,6 +1,6 @@
 """The promise of cells over random histories: safety, and no later than in a private cluster.
 
-The loop below is no scheduler of ours: it is the least that a core must do with `planning.cells`.
+The loop below is no scheduler of ours: it is the least that a core must do with `planning.cells.home`.
 """
 
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gantree.model.jobs import Job
 from gantree.placement.choice.search import find
-from gantree.planning.cells import (
+from gantree.planning.cells.home import (
     CellBook,
     CellView,
     HomePlan,

@@ -11,7 +11,7 @@ from gantree.model.errors import Unsupported
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement
 from gantree.placement.choice.search import find, fits
-from gantree.planning.defragment import Movable, MovePlan, plan_defragment
+from gantree.planning.defragmentation import Movable, MovePlan, plan_defragment
 from gantree.testing.builders import cluster, job
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import fits, place
-from gantree.planning.preempt import Victim, plan_preemption
+from gantree.planning.preemption.plan import Victim, plan_preemption
 from gantree.testing.builders import cluster, job
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy

@@ -13,8 +13,8 @@ from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.jobs import Job, Role, Shape, TopologySpec
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import find, fits, place
-from gantree.planning.preempt import Forbidden, Victim, plan_preemption, why_not
-from gantree.planning.preempt_prices import MOST_LEVELS, levels, price
+from gantree.planning.preemption.plan import Forbidden, Victim, plan_preemption, why_not
+from gantree.planning.preemption.prices import MOST_LEVELS, levels, price
 from gantree.testing.builders import cluster, job
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -255,7 +255,7 @@ def test_a_large_plan_asks_few_questions(monkeypatch: pytest.MonkeyPatch) -> Non
         asked.append(wanted.name)
         return fits(occupancy, wanted)
 
-    monkeypatch.setattr("gantree.planning.preempt_trial.fits", counted)
+    monkeypatch.setattr("gantree.planning.preemption.trial.fits", counted)
     occupancy = Occupancy(Fabric.build(cluster(leaves=1, nodes=64, gpus=8)))
     for number in range(512):
         member = MemberPlacement("w", 0, f"n{number // 8}", (number % 8,))

@@ -12,7 +12,7 @@ from gantree.model.cluster import Cluster, Node
 from gantree.model.jobs import Apart, Job, Role, Shape, TopologySpec
 from gantree.model.placements import MemberPlacement
 from gantree.placement.choice.search import find, fits
-from gantree.planning.reserve import (
+from gantree.planning.reservations.reserve import (
     Held,
     PlannedStart,
     Running,

@@ -13,8 +13,8 @@ from gantree.model.jobs import Checkpoint, Elastic, Job, Role, Shape, Transforme
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused
 from gantree.placement.choice.search import place
-from gantree.planning.rightsize import Option, options, refused
-from gantree.planning.rightsize_offers import stretch
+from gantree.planning.rightsizing.offers import stretch
+from gantree.planning.rightsizing.ranking import Option, options, refused
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.prices import Market, PriceList, Quote

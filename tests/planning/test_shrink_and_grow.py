@@ -10,8 +10,8 @@ from gantree.model.jobs import Elastic, Job
 from gantree.model.placements import Domain, MemberPlacement, Placement, Predicted
 from gantree.placement.choice.search import find, fits
 from gantree.placement.resize.elastic import resized, sizes_of
-from gantree.planning.grow import plan_growth
-from gantree.planning.shrink import ElasticGang, plan_shrink
+from gantree.planning.elastic.grow import plan_growth
+from gantree.planning.elastic.shrink import ElasticGang, plan_shrink
 from gantree.testing.builders import cluster, job
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadInput
-from gantree.policy.cells import Cell, Level, Wish, cells_of, levels_of, lost, pack
+from gantree.policy.cells import Cell, CellPreference, Level, cells_of, levels_of, lost, pack
 from gantree.policy.rules import QueueRule
 from support.examples import examples
 
@@ -82,14 +82,14 @@ def test_a_packing_gives_every_cell_a_clean_domain_of_its_own_on_any_tree(
     clean = drawn_clean(data, levels)
     costs = data.draw(st.lists(st.integers(0, 3), min_size=len(clean) + 4, max_size=len(clean) + 4))
     size = len(levels[-1].gpus_of_domain)
-    wish = Wish(np.resize(np.array(costs, dtype=np.float64), size))
-    found = pack(levels, mask(levels, clean), mine, others, wish)
+    preference = CellPreference(np.resize(np.array(costs, dtype=np.float64), size))
+    found = pack(levels, mask(levels, clean), mine, others, preference)
     if found is None:
         return
     left = set(clean)
-    for level, share, a, b in zip(levels, found, mine, others, strict=True):
-        assert (len(share.mine), len(share.others)) == (a, b)
-        for domain in (*share.mine, *share.others):
+    for level, packing, a, b in zip(levels, found, mine, others, strict=True):
+        assert (len(packing.mine), len(packing.others)) == (a, b)
+        for domain in (*packing.mine, *packing.others):
             gpus = set(np.flatnonzero(level.domain_of_gpu == domain).tolist())
             assert level.whole[domain] and gpus <= left
             left -= gpus
@@ -104,7 +104,7 @@ def test_any_domain_that_a_packing_gives_may_be_bound_and_the_rest_still_packs(
     clean = mask(levels, drawn_clean(data, levels))
     found = pack(levels, clean, (0, 0, 0), others)
     given_away = [
-        (place, domain) for place, share in enumerate(found or ()) for domain in share.others
+        (place, domain) for place, packing in enumerate(found or ()) for domain in packing.others
     ]
     if not given_away:
         return
@@ -122,7 +122,7 @@ def test_a_wide_cell_takes_the_domain_of_which_narrower_cells_lose_least() -> No
 def test_a_queue_gets_what_it_likes_and_the_others_get_the_rest() -> None:
     levels = tree([[2], [2], [2]])
     cost = np.array([9.0, 9.0, 5.0, 5.0, 0.0, 0.0])
-    found = pack(levels, np.ones(6, dtype=np.bool_), (0, 1, 0), (0, 1, 0), Wish(cost))
+    found = pack(levels, np.ones(6, dtype=np.bool_), (0, 1, 0), (0, 1, 0), CellPreference(cost))
     assert found is not None
     assert found[1].mine == (2,) and found[1].others == (0,)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gantree.policy.order import Position
 from gantree.policy.queue_position import count_ahead
 from gantree.policy.waiting_jobs import EquivalenceClass, QueueEntry, WaitingJobs
-from gantree.policy.walk import Share, Walk
+from gantree.policy.walk import ShareOfQueue, Walk
 from support.examples import examples
 
 SMALL = st.integers(0, 2)
@@ -30,7 +30,10 @@ def waiting_of(jobs: Sequence[tuple[int, tuple[int, ...]]]) -> WaitingJobs:
 
 
 def counted(
-    waiting: WaitingJobs, parents: Sequence[int] = (), share: Share | None = None, before: int = 0
+    waiting: WaitingJobs,
+    parents: Sequence[int] = (),
+    share: ShareOfQueue | None = None,
+    before: int = 0,
 ) -> list[int]:
     """How many are counted before each job, in the order of a walk."""
     walk = Walk(waiting, lambda _, __: True, parents, share, before)

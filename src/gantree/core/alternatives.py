@@ -16,7 +16,7 @@ from math import inf
 
 from gantree.core.explain.explain import why
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.ledger_copy import shadow_of
+from gantree.core.ledger.ledger_copy import copy_of
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.job_variants import open_ways
 from gantree.core.reservations.reservations import reserved
@@ -207,7 +207,7 @@ def _tried(
     ledger: Ledger, state: JobState, change: Change, spec: Job, now: float
 ) -> tuple[Alternative, Job]:
     """Let the scheduler decide on a copy, and read what it would do; with the job as it would be."""
-    twin = shadow_of(ledger)
+    twin = copy_of(ledger)
     _ask_anew(twin, twin.jobs[state.job], replace(spec, after=(), held=False), now)
     scheduler = Scheduler(ledger.policy)
     scheduler.ledger = twin
@@ -365,8 +365,8 @@ def _speed_beside(
 ) -> float:
     """How fast the job is at a place, of 1 at the best one that it could have as it is written.
 
-    Where it tells its speeds on models, 1 is that of a model of speed 1, as in `planning.rightsize`; they tell of
-    communication there, too.
+    Where it tells its speeds on models, 1 is that of a model of speed 1, as in `planning.rightsizing.ranking`; they
+    tell of communication there, too.
     """
     fabric = ledger.rooms().fabric
     model = _model(fabric, placement)

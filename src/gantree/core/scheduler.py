@@ -13,13 +13,13 @@ from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.lifecycle.launch import standing_orders
 from gantree.core.lifecycle.lifecycle import time_is_up
-from gantree.core.lifecycle.time_slicing import Turns
+from gantree.core.lifecycle.time_slicing import TimeSlicer
 from gantree.core.lifecycle.timers import Timers
 from gantree.model.cluster import Cluster
 from gantree.model.events import Event, TimePassed
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
-from gantree.planning.cells import CellBook
+from gantree.planning.cells.home import CellBook
 from gantree.planning.preferences import preferences_of
 from gantree.policy.rules import Policy
 from gantree.topology.fabric.fabric import Fabric
@@ -43,7 +43,7 @@ class Scheduler:
         self.ledger = Ledger(policy)
         self._cycle = Cycle(policy, preferences_of(policy))
         self._timers = Timers(self.ledger, 0.0)
-        self._turns = Turns(self.ledger, policy, 0.0)
+        self._turns = TimeSlicer(self.ledger, policy, 0.0)
         self._now = 0.0
 
     @classmethod
@@ -66,7 +66,7 @@ class Scheduler:
             self._now = max(self._now, fact.at)
         self._cycle = Cycle(self.policy, preferences_of(self.policy))
         self._timers = Timers(self.ledger, self._now)
-        self._turns = Turns(self.ledger, self.policy, self._now)
+        self._turns = TimeSlicer(self.ledger, self.policy, self._now)
 
     def handle(self, events: Sequence[Event]) -> Decision:
         """Decide what follows from a batch of events; the ledger is changed accordingly.
@@ -83,7 +83,7 @@ class Scheduler:
         for state in self._timers.take_due(builder.now):
             time_is_up(builder, state, self.policy)
         self._cycle.run(builder)
-        self._turns.take_turns(builder)
+        self._turns.update(builder)
         self._watch(builder)
         return Decision(tuple(builder.facts), tuple(builder.orders), self.wake_at())
 

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from gantree.core.ledger.apply_site import Cordon, Illness, Labels, Site
 from gantree.core.ledger.ledger import Ledger, key_of
 from gantree.core.ledger.state import Claim, JobState, Reservation
-from gantree.core.ledger.usage import Account, UsageBook, Used, gpus_of_model
+from gantree.core.ledger.usage import Account, UsageTotals, Used, gpus_of_model
 from gantree.core.scheduler import Scheduler
 from gantree.model.cluster import Cluster
 from gantree.model.facts import PolicyAdopted
@@ -29,7 +29,7 @@ from gantree.model.placements import MemberPlacement, Placement
 from gantree.policy.order import Position
 from gantree.policy.rules import Amounts, Policy
 from gantree.policy.runtimes import Group
-from gantree.policy.share import KeptUse
+from gantree.policy.share import UseSnapshot
 from gantree.policy.waiting_jobs import EquivalenceClass, WaitingJobsSnapshot
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy_snapshot import KeptOccupancy, kept, made_again
@@ -39,7 +39,7 @@ JobColumns = Mapping[str, Sequence[Any]]
 
 OF_THE_POLICY = ("queue", "equivalence_class", "position")
 """Fields of a job that follow from the policy in force."""
-TOLD = tuple(each.name for each in fields(JobState) if each.name not in OF_THE_POLICY)
+JOB_FIELDS = tuple(each.name for each in fields(JobState) if each.name not in OF_THE_POLICY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Books:
     bound: tuple[tuple[str, str, int, str], ...] = ()
     signatures: int = 0
     counted: dict[str, Amounts] = field(default_factory=dict)
-    uses: tuple[KeptUse, ...] = ()
+    uses: tuple[UseSnapshot, ...] = ()
     runs: tuple[tuple[Group, tuple[float, ...]], ...] = ()
     occupancy: KeptOccupancy | None = None
     usage: tuple[tuple[Account, Used], ...] = ()
@@ -121,7 +121,7 @@ def snapshot_of(scheduler: Scheduler, ended_before: int = 0) -> LedgerSnapshot:
     return LedgerSnapshot(
         _books(ledger, scheduler.now),
         columns_of(live),
-        tuple(_kept_line(state) for state in live),
+        tuple(_entry_snapshot(state) for state in live),
         columns_of(ledger.ended[ended_before:]),
         ended_before,
     )
@@ -129,10 +129,10 @@ def snapshot_of(scheduler: Scheduler, ended_before: int = 0) -> LedgerSnapshot:
 
 def columns_of(states: Sequence[JobState]) -> JobColumns:
     """Jobs as columns."""
-    return {name: list(map(attrgetter(name), states)) for name in TOLD}
+    return {name: list(map(attrgetter(name), states)) for name in JOB_FIELDS}
 
 
-def _kept_line(state: JobState) -> QueueEntrySnapshot:
+def _entry_snapshot(state: JobState) -> QueueEntrySnapshot:
     assert state.equivalence_class is not None, f"{state.job} never waited"
     eq_class = state.equivalence_class
     return QueueEntrySnapshot(
@@ -217,9 +217,9 @@ def restored(snapshot: LedgerSnapshot, policy: Policy) -> Scheduler:
     live, ended = states_of(snapshot.live), states_of(snapshot.ended)
     _restore_jobs(ledger, live, ended, books.signatures)
     ledger.accounts.runtimes.go_on_from(books.runs)
-    ledger.usage = UsageBook(dict(books.usage))
+    ledger.usage = UsageTotals(dict(books.usage))
     _restore_holders(ledger, books)
-    _restore_lines(ledger, books, live, snapshot.lines)
+    _restore_waiting(ledger, books, live, snapshot.lines)
     _restore_shares(ledger, books)
     for job, claim in books.claims.items():
         ledger.set_claim(job, claim)
@@ -324,16 +324,16 @@ def _meter_from_now_on(ledger: Ledger, now: float) -> None:
                 state.gpus_of_model = gpus_of_model(ledger.accounts.held(state.placement))
 
 
-def _restore_lines(
+def _restore_waiting(
     ledger: Ledger, books: Books, live: Iterable[JobState], lines: Iterable[QueueEntrySnapshot]
 ) -> None:
     """Whoever waits stands where it stood; under another policy, where that puts it."""
     same = books.policy == ledger.policy
-    for state, kept_line in zip(live, lines, strict=True):
+    for state, entry in zip(live, lines, strict=True):
         if same:
-            _stand_again(state, kept_line)
+            _restore_entry(state, entry)
         else:
-            _stand_anew(ledger, state)
+            _remake_entry(ledger, state)
     for job in books.lines.waiting:
         state = ledger.jobs[job]
         assert state.phase is Phase.PENDING and state.equivalence_class is not None, (
@@ -348,19 +348,19 @@ def _restore_lines(
     )
 
 
-def _stand_again(state: JobState, kept_line: QueueEntrySnapshot) -> None:
+def _restore_entry(state: JobState, entry: QueueEntrySnapshot) -> None:
     state.equivalence_class = EquivalenceClass(
         state.queue,
         state.signature,
-        kept_line.priority,
+        entry.priority,
         state.spec.preemptible,
-        kept_line.span_s,
-        kept_line.enforced,
+        entry.span_s,
+        entry.enforced,
     )
-    state.position = Position(kept_line.key, state.seq, state.job)
+    state.position = Position(entry.key, state.seq, state.job)
 
 
-def _stand_anew(ledger: Ledger, state: JobState) -> None:
+def _remake_entry(ledger: Ledger, state: JobState) -> None:
     """As when it began to wait, as far as that is known."""
     accounts = ledger.accounts
     at = state.submitted_at if state.placed_at is None else state.placed_at

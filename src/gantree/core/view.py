@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gantree.core.cycle.drain import stays_because
-from gantree.core.explain.explain import in_short
+from gantree.core.explain.explain import brief_reason
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle import launch
@@ -98,7 +98,7 @@ class LedgerView:
         found = self._ledger.jobs.get(job)
         if found is None or found.placement is not None or found.ended_at is not None:
             return None
-        return in_short(self._ledger, found, now)
+        return brief_reason(self._ledger, found, now)
 
     def why_not_drained(self, job: str, now: float) -> str:
         """Why a placed job stays on an unhealthy node, to end a sentence; "" if it leaves as soon as it has a place."""

@@ -20,7 +20,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from gantree.core.ledger.state import JobState
 from gantree.core.snapshot import (
-    TOLD,
+    JOB_FIELDS,
     Books,
     JobColumns,
     LedgerSnapshot,
@@ -91,7 +91,10 @@ class SnapshotCodec:
                 _BOOKS.validate_json(sections["books"]),
                 _jobs(from_json(sections["live"])),
                 tuple(unpack(QueueEntrySnapshot, from_json(sections["lines"]))),
-                {name: list(chain.from_iterable(each[name] for each in ended)) for name in TOLD},
+                {
+                    name: list(chain.from_iterable(each[name] for each in ended))
+                    for name in JOB_FIELDS
+                },
             )
         except (ValidationError, ValueError, LookupError, TypeError, zlib.error) as error:
             raise JournalError(
@@ -123,7 +126,7 @@ def _as_columns(columns: JobColumns) -> Packed:
 
 
 def _jobs(packed: Packed) -> JobColumns:
-    return unpack_columns(JobState, packed, TOLD)
+    return unpack_columns(JobState, packed, JOB_FIELDS)
 
 
 def _packed(value: Any) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from gantree.model.jobs import ISOLATIONS
 from gantree.model.node_rules import (
-    BARS_LABEL,
     HOST_KEY,
+    NODE_RESTRICTIONS_LABEL,
     NODES_LABEL,
     TOLERATES_LABEL,
     Taint,
@@ -131,7 +131,7 @@ class Node:
         match key:
             case _ if key == MARKET_LABEL:
                 return value in (ANY_MARKET, ON_DEMAND if self.spot is None else SPOT)
-            case _ if key in (NODES_LABEL, BARS_LABEL):
+            case _ if key in (NODES_LABEL, NODE_RESTRICTIONS_LABEL):
                 return satisfies(self.name, dict(self.labels), value)
             case _ if key == HOST_KEY:
                 return value == dict(self.labels).get(HOST_KEY, self.name)

@@ -4,7 +4,7 @@ A shape asks for nodes by labels, (key, value) pairs that a node must have. Thre
 written as text so that they go wherever labels go (job files, journals, refusals):
 
     gantree.nodes      "zone in (a,b) && !spot || pool in (c)"     alternatives of requirements on labels
-    gantree.bars       "zone notin (a)"                            the same, of whoever runs the cluster (`model.bars`)
+    gantree.bars       "zone notin (a)"                            the same, by the cluster (`model.node_restrictions`)
     gantree.tolerates  "dedicated=ml:NoSchedule, maintenance, *"   taints that do not keep it away
 
 The operators are those of Kubernetes' node affinity: in, notin, (there), !(not there), > and < (whole numbers). The
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 NODES_LABEL = "gantree.nodes"
-BARS_LABEL = "gantree.bars"
+NODE_RESTRICTIONS_LABEL = "gantree.bars"
 TOLERATES_LABEL = "gantree.tolerates"
 NAME_KEY, HOST_KEY = "metadata.name", "kubernetes.io/hostname"
 KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})

@@ -1,1 +1,1 @@
-"""What needs both to know who goes next and where things go: so far preemption."""
+"""Plans that need both policy and placement: who goes next, and where things go."""

@@ -1,5 +1,5 @@
 """Quota in shapes: which cells queues own, and whether all of them have a place at once. Which place suits a gang is
-in `planning.cells`.
+in `planning.cells.home`.
 
 A queue owns cells: two nvlink domains, a leaf, sixteen GPUs anywhere. A cell is a promise, not a place: it is bound to
 a domain when a job of the queue needs it, and released when none of the queue's jobs is left in it. Until then its
@@ -161,7 +161,7 @@ def _held(outer: Level, inner: Level) -> IntArray:
     return np.bincount(whole, minlength=len(outer.gpus_of_domain)).astype(np.int64)
 
 
-class Share(NamedTuple):
+class LevelPacking(NamedTuple):
     """The domains of one level that a packing gives to one queue, best first, and to the others."""
 
     mine: tuple[int, ...]
@@ -169,7 +169,7 @@ class Share(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wish:
+class CellPreference:
     """What one queue would like of a packing: cost_of_gpu (the lower the better), then near_of_gpu (the higher)."""
 
     cost_of_gpu: FloatArray
@@ -181,40 +181,44 @@ def pack(
     clean: BoolArray,
     mine: Sequence[int],
     others: Sequence[int],
-    wish: Wish | None = None,
-) -> tuple[Share, ...] | None:
+    preference: CellPreference | None = None,
+) -> tuple[LevelPacking, ...] | None:
     """Give each unbound cell a domain of its own among the clean GPUs; None where some get none.
 
     mine[level] and others[level] count the unbound cells of one queue and of all other ones. Where it does not matter
     to the packing, the queue gets what it likes best and the others get what it likes least.
     """
     left = clean.copy()
-    shares: list[Share] = []
+    packings: list[LevelPacking] = []
     for place, level in enumerate(levels):
         if not mine[place] and not others[place]:
-            shares.append(Share((), ()))
+            packings.append(LevelPacking((), ()))
             continue
         candidates = level.clean(left)
         if len(candidates) < mine[place] + others[place]:
             return None
-        liked = _liked(levels, place, left, candidates, wish)
-        share = _shared(level, liked, mine[place], others[place])
-        left &= ~level.gpus_in((*share.mine, *share.others))
-        shares.append(share)
-    return tuple(shares)
+        liked = _liked(levels, place, left, candidates, preference)
+        packing = _shared(level, liked, mine[place], others[place])
+        left &= ~level.gpus_in((*packing.mine, *packing.others))
+        packings.append(packing)
+    return tuple(packings)
 
 
 def _liked(
-    levels: Sequence[Level], place: int, left: BoolArray, candidates: IntArray, wish: Wish | None
+    levels: Sequence[Level],
+    place: int,
+    left: BoolArray,
+    candidates: IntArray,
+    preference: CellPreference | None,
 ) -> IntArray:
     """Candidates, the best liked first: least cost, nearest, within domains that are split anyway, first in order."""
     level = levels[place]
     keys: list[NDArray[np.generic]] = [candidates]
     keys += [_within_clean(level, wider, left)[candidates] for wider in reversed(levels[:place])]
-    if wish is not None:
-        if wish.near_of_gpu is not None:
-            keys.append(-level.total(wish.near_of_gpu)[candidates])
-        keys.append(level.total(wish.cost_of_gpu)[candidates])
+    if preference is not None:
+        if preference.near_of_gpu is not None:
+            keys.append(-level.total(preference.near_of_gpu)[candidates])
+        keys.append(level.total(preference.cost_of_gpu)[candidates])
     return candidates[np.lexsort(keys)]
 
 
@@ -228,7 +232,7 @@ def _within_clean(level: Level, wider: Level, left: BoolArray) -> BoolArray:
     return inside
 
 
-def _shared(level: Level, liked: IntArray, mine: int, others: int) -> Share:
+def _shared(level: Level, liked: IntArray, mine: int, others: int) -> LevelPacking:
     """Take the domains that cost narrower cells least; of the last that are taken, among equals, what is liked."""
     order = level.order[liked]
     last = np.sort(order)[mine + others - 1]
@@ -239,7 +243,7 @@ def _shared(level: Level, liked: IntArray, mine: int, others: int) -> Share:
     taken += equal[len(equal) - (need - for_me) :].tolist() if need > for_me else []
     place_of = {domain: place for place, domain in enumerate(liked.tolist())}
     taken.sort(key=place_of.__getitem__)
-    return Share(tuple(taken[:mine]), tuple(taken[mine:]))
+    return LevelPacking(tuple(taken[:mine]), tuple(taken[mine:]))
 
 
 def lost(levels: Sequence[Level], clean: BoolArray, unbound: Sequence[Cell]) -> tuple[Cell, ...]:

@@ -18,7 +18,7 @@ from operator import attrgetter
 
 from gantree.policy.order import Position
 from gantree.policy.waiting_jobs import QueueEntry, WaitingJobs
-from gantree.policy.walk import ROOT, Share
+from gantree.policy.walk import ROOT, ShareOfQueue
 
 Keys = tuple[float, ...]
 OWN_SHARE = 0.0
@@ -32,7 +32,7 @@ def count_ahead(
     waiting: WaitingJobs,
     entry: QueueEntry,
     parent_of_queue: Sequence[int] = (),
-    share: Share | None = None,
+    share: ShareOfQueue | None = None,
     before_share: int = 0,
 ) -> int:
     """How many a walk comes to before this one; the arguments are a walk's. Without share position alone counts."""
@@ -101,7 +101,7 @@ def _before(part: _Branch, share: float, last: Position) -> int:
 
 
 def _branches(
-    waiting: WaitingJobs, parent_of_queue: Sequence[int], share: Share, keys: Keys
+    waiting: WaitingJobs, parent_of_queue: Sequence[int], share: ShareOfQueue, keys: Keys
 ) -> dict[int, _Branch]:
     """The branches of all queues with jobs, and above these. Of one with jobs of its own these are the first part."""
     found: dict[int, _Branch] = {}

@@ -27,7 +27,7 @@ from gantree.policy.rules import Amounts
 
 
 @dataclass(frozen=True, slots=True)
-class KeptUse:
+class UseSnapshot:
     """Of one node and resource what was used, to be gone on with by other shares: ticks, as they were at a moment.
 
     path names the node from the top: ("cohort", name), ("queue", path) or ("user", name) each; () is the cluster.
@@ -95,15 +95,15 @@ class Shares:
         """Return what a job that is counted holds."""
         return self._holdings[owner][1]
 
-    def kept(self) -> tuple[KeptUse, ...]:
+    def kept(self) -> tuple[UseSnapshot, ...]:
         """Return all that was used, by node."""
         return tuple(
-            KeptUse(self._named(node), resource, use.held, use.decayed, use.at_s)
+            UseSnapshot(self._named(node), resource, use.held, use.decayed, use.at_s)
             for node, uses in enumerate(self._uses)
             for resource, use in uses.items()
         )
 
-    def go_on_from(self, kept: Iterable[KeptUse]) -> None:
+    def go_on_from(self, kept: Iterable[UseSnapshot]) -> None:
         """Take over what was used under the same rules; the same jobs must be counted already."""
         node_of_path = {self._named(node): node for node in range(len(self.tree))}
         for one in kept:
@@ -114,7 +114,7 @@ class Shares:
             use.decayed, use.at_s = one.decayed, one.at_s
 
     def go_on_from_others(
-        self, kept: Iterable[KeptUse], half_life_s: float | None, now_s: float
+        self, kept: Iterable[UseSnapshot], half_life_s: float | None, now_s: float
     ) -> None:
         """Take over what was used under other rules: decayed by their half-life until now, by ours from now on.
 

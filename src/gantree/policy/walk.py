@@ -17,7 +17,7 @@ from typing import NamedTuple
 from gantree.policy.order import Position
 from gantree.policy.waiting_jobs import EquivalenceClass, QueueEntry, WaitingJobs
 
-Share = Callable[[int], float]
+ShareOfQueue = Callable[[int], float]
 IsClosed = Callable[[int], bool]
 Ask = Callable[[EquivalenceClass, Position], bool]
 
@@ -51,7 +51,7 @@ class Walk:
         waiting: WaitingJobs,
         ask: Ask,
         parent_of_queue: Sequence[int] = (),
-        share: Share | None = None,
+        share: ShareOfQueue | None = None,
         before_share: int = 0,
         *,
         queues: Iterable[int] | None = None,
@@ -167,7 +167,7 @@ class _Fair:
         self,
         rows: dict[int, _Row],
         parent_of_queue: Sequence[int],
-        share: Share,
+        share: ShareOfQueue,
         before_share: int,
     ) -> None:
         self._rows, self._parent, self._share = rows, parent_of_queue, share

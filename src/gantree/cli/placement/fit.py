@@ -1,7 +1,7 @@
 """`gantree fit`: on which GPU models and markets of a cluster a job may run: memory, speed, time, money. Offline.
 
-Nothing is placed: a way that is open may still have to wait for room. How ways are weighed is `planning.rightsize`;
-beside them stand, as closed ones, the models that a job lists and no node has.
+Nothing is placed: a way that is open may still have to wait for room. How ways are weighed is
+`planning.rightsizing.ranking`; beside them stand, as closed ones, the models that a job lists and no node has.
 """
 
 import math
@@ -20,7 +20,7 @@ from gantree.control.requests.unknown_gpu_models import gpu_models_of, models_no
 from gantree.formats import read_cluster, read_job, read_prices
 from gantree.model.jobs import Job
 from gantree.model.verdicts import Gate, Refused
-from gantree.planning.rightsize import Option, options, refused
+from gantree.planning.rightsizing.ranking import Option, options, refused
 from gantree.policy.rules import Policy
 from gantree.text.words import plural
 from gantree.topology.fabric.fabric import Fabric

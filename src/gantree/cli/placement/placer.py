@@ -11,7 +11,7 @@ from gantree.placement.request.preferences import PlacementPreferences
 from gantree.placement.resize.elastic import placed_elastically, resized, sizes_of
 from gantree.placement.resize.what_if import WhatIf
 from gantree.planning.preferences import preferences_of
-from gantree.planning.rightsize import chooses, options, refused
+from gantree.planning.rightsizing.ranking import chooses, options, refused
 from gantree.policy.rules import Policy
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy

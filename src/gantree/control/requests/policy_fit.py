@@ -19,7 +19,7 @@ from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.model.phases import ENDED
 from gantree.placement.machine.devices import INNER_TIERS
-from gantree.planning.cells_book import CellBook
+from gantree.planning.cells.bindings import CellBook
 from gantree.policy.admission import in_words
 from gantree.policy.amounts import MODEL
 from gantree.policy.queues import ROOT, QueueTree

@@ -10,7 +10,8 @@ A guest of the job's own queue leaves, too, and so does a claim, but not for a j
 the jobs of one queue its own order decides, and the two would stop each other for ever. Nor does the claim of one that
 goes before it and may be at home, too.
 
-Which cells, and what keeps them safe, is `planning.cells`; how they stand in the ledger is `core.queue.cell_usage`.
+Which cells, and what keeps them safe, is `planning.cells.home`; how they stand in the ledger is
+`core.queue.cell_usage`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,7 +40,7 @@ from gantree.model.phases import Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
-from gantree.planning.cells import (
+from gantree.planning.cells.home import (
     CellBook,
     CellView,
     HomePlan,

@@ -20,7 +20,7 @@ from gantree.model.jobs import Job
 from gantree.model.phases import Phase, StopCause
 from gantree.placement.request.preferences import PlacementPreferences
 from gantree.placement.resize.elastic import resized, sizes_of
-from gantree.planning.grow import plan_growth
+from gantree.planning.elastic.grow import plan_growth
 
 HORIZON_S = 3600.0
 """Seconds for which idle room is expected to stay idle. An assumption; a gang that is told sooner loses one start."""

@@ -19,7 +19,7 @@ from gantree.model.errors import NotFound
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
-from gantree.planning.defragment import MovePlan
+from gantree.planning.defragmentation import MovePlan
 
 
 @dataclass(frozen=True, slots=True)

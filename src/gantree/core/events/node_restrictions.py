@@ -1,4 +1,4 @@
-"""What becomes of a waiting job when the nodes on which its cluster wants it are others (`model.bars`)."""
+"""What becomes of a waiting job when the nodes on which its cluster wants it are others (`model.node_restrictions`)."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from gantree.core.events.operator_requests import withdraw
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
-from gantree.model.bars import bars_of
 from gantree.model.events import BarsRequested, Event
 from gantree.model.facts import JobBarred
+from gantree.model.node_restrictions import node_restrictions_of
 from gantree.model.node_rules import satisfies
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
@@ -19,7 +19,11 @@ def _bars_requested(builder: DecisionBuilder, event: BarsRequested, policy: Poli
     """One that holds a place keeps it; what is held for one that waits stays as long as it may be there."""
     ledger = builder.ledger
     state = ledger.jobs.get(event.job)
-    if state is None or state.phase is not Phase.PENDING or bars_of(state.spec) == dict(event.bars):
+    if (
+        state is None
+        or state.phase is not Phase.PENDING
+        or node_restrictions_of(state.spec) == dict(event.bars)
+    ):
         return
     builder.record(
         JobBarred(at=builder.now, job=state.job, bars=tuple(event.bars), reason=event.reason)

@@ -3,13 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from gantree.core.events import node_restrictions as bars
-from gantree.core.events import nodes
-from gantree.core.events import operator_requests as by_hand
+from gantree.core.events import node_restrictions, nodes, operator_requests
 from gantree.core.ledger.decision_builder import DecisionBuilder
-from gantree.core.lifecycle import adopted_gangs as found
-from gantree.core.lifecycle import lifecycle
-from gantree.core.lifecycle import retention as forgetting
+from gantree.core.lifecycle import adopted_gangs, lifecycle, retention
 from gantree.model.events import Event, SubmissionTaken, TimePassed
 from gantree.policy.rules import Policy
 
@@ -29,11 +25,11 @@ def _submission_taken(builder: DecisionBuilder, event: SubmissionTaken, policy: 
 
 _REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = {
     **lifecycle.REACTIONS,
-    **by_hand.REACTIONS,
-    **bars.REACTIONS,
-    **found.REACTIONS,
+    **operator_requests.REACTIONS,
+    **node_restrictions.REACTIONS,
+    **adopted_gangs.REACTIONS,
     **nodes.REACTIONS,
-    **forgetting.REACTIONS,
+    **retention.REACTIONS,
     SubmissionTaken: _submission_taken,
     TimePassed: _time_passed,
 }

@@ -32,7 +32,7 @@ from gantree.model.verdicts import Gate, Refused, Shortage
 from gantree.placement.choice.search import fits, place
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES
 from gantree.placement.resize.elastic import placed_elastically
-from gantree.planning.preempt import Plan, Victim, plan_preemption, why_not
+from gantree.planning.preemption.plan import Plan, Victim, plan_preemption, why_not
 from gantree.policy.admission import Admission
 from gantree.text.words import plural
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -76,7 +76,7 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
         refused, in_the_way = _refusal(ledger, state, now)
         sentence = refused.sentence if refused else "Waiting: fits, and starts with the next turn."
         if refused:
-            refused = as_barred(state, refused)
+            refused = with_restriction_reason(state, refused)
             sentence = refused.sentence
             sentence += _lost_cells(ledger, state.spec.queue) + cordoned_for(ledger, state)
     first = tuple(islice(ahead_of(ledger, state, now), AHEAD_SHOWN))
@@ -84,7 +84,7 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
     return Explanation(job, state.phase, sentence, refused, first, count, start, in_the_way)
 
 
-def in_short(ledger: Ledger, state: JobState, now: float) -> tuple[str, Gate | None]:
+def brief_reason(ledger: Ledger, state: JobState, now: float) -> tuple[str, Gate | None]:
     """The sentence and the gate of `why`, without what makes `why` dear: who goes first, who is in the way, till when.
 
     Jobs of one line that wait for nothing but room and quota (`waiting.eligible`) have it in common.
@@ -92,15 +92,15 @@ def in_short(ledger: Ledger, state: JobState, now: float) -> tuple[str, Gate | N
     if state.phase is not Phase.PENDING:
         return _present(state) + staying_on(ledger, state, now), None
     other = _waits_for_other_than_room(ledger, state, now)
-    no = None if other else _first_no(ledger, state, now)
+    no = None if other else _first_refusal(ledger, state, now)
     if no is not None:
-        return as_barred(state, no.refused).sentence, no.refused.gate
+        return with_restriction_reason(state, no.refused).sentence, no.refused.gate
     if other or ledger.policy.backfill.overtake != "none":
         return other or "Waiting: fits, and starts with the next turn.", None
     return "Waiting: comes after others of its queue, where nobody is overtaken.", None
 
 
-def as_barred(state: JobState, refused: Refused) -> Refused:
+def with_restriction_reason(state: JobState, refused: Refused) -> Refused:
     """A refusal of a job that may not be everywhere for now: never is too much to say, and why belongs to it."""
     if not state.barred_for:
         return refused
@@ -117,7 +117,7 @@ def gate_now(ledger: Ledger, state: JobState, now: float) -> Gate | None:
     """
     if state.phase is not Phase.PENDING or _waits_for_other_than_room(ledger, state, now):
         return None
-    no = _first_no(ledger, state, now)
+    no = _first_refusal(ledger, state, now)
     if no is None or no.admission is None or no.admission.refused or no.refused.never:
         return None if no is None else no.refused.gate
     if _held_for_others(ledger, state):
@@ -268,44 +268,44 @@ def _lost_cells(ledger: Ledger, queue: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _No:
+class _FirstRefusal:
     """The first no. admission is the queue's word, a no or a yes; None where nobody could make way for the gang."""
 
     refused: Refused
     admission: Admission | None = None
 
 
-def _first_no(ledger: Ledger, state: JobState, now: float) -> _No | None:
+def _first_refusal(ledger: Ledger, state: JobState, now: float) -> _FirstRefusal | None:
     """What says no to a gang, before anybody is looked for who might make way; None if it would start."""
     if only_at_home(ledger, state):
         limits = ledger.accounts.limits(state, ledger.accounts.asked(state))
         if limits.refused:
-            return _No(_refused_by_queue(limits))
+            return _FirstRefusal(_refused_by_queue(limits))
         refused = refused_at_home(ledger, state, now)
-        return None if refused is None else _No(refused)
+        return None if refused is None else _FirstRefusal(refused)
     closed = no_way(ledger, state.spec)
     if closed is not None:
-        return _No(closed)
+        return _FirstRefusal(closed)
     ways = answers(ledger, state)
     admitted = [each for each in ways if not each[1].refused]
     if not admitted:
         no = next((said for _, said in ways if not said.never), ways[0][1])
         never = None if no.never else _never_fits(ledger, state, [way for way, _ in ways])
-        return _No(_refused_by_queue(no), no) if never is None else _No(never)
+        return _FirstRefusal(_refused_by_queue(no), no) if never is None else _FirstRefusal(never)
     with lifted(ledger, passed_by(ledger, state, now)) as rooms:
         verdicts = [_verdict(ledger, state, rooms, way) for way, _ in admitted]
     if None in verdicts:
         return None
     (_, admission), verdict = admitted[0], verdicts[0]
     assert verdict is not None
-    return _No(verdict, admission)
+    return _FirstRefusal(verdict, admission)
 
 
 def _refusal(
     ledger: Ledger, state: JobState, now: float
 ) -> tuple[Refused | None, tuple[tuple[str, str], ...]]:
     """The verdict on the gang now, None if it would start; and who would have to end for it."""
-    no = _first_no(ledger, state, now)
+    no = _first_refusal(ledger, state, now)
     if no is None:
         return None, ()
     if no.admission is None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gantree.core.ledger.state import JobState
-from gantree.model.bars import barred
 from gantree.model.facts import (
     JobBarred,
     JobHeld,
@@ -18,6 +17,7 @@ from gantree.model.facts import (
     JobScaled,
     PriorityChanged,
 )
+from gantree.model.node_restrictions import with_node_restrictions
 from gantree.model.phases import HOLDING, Phase
 from gantree.placement.request.sizes import resized
 
@@ -91,7 +91,7 @@ def job_barred(ledger: Ledger, fact: JobBarred) -> None:
     """A job that waits asks for other nodes."""
     state = ledger.jobs[fact.job]
     ledger.dequeue(state)
-    state.spec, state.barred_for = barred(state.spec, dict(fact.bars)), fact.reason
+    state.spec, state.barred_for = with_node_restrictions(state.spec, dict(fact.bars)), fact.reason
     state.signature = ledger.signature_of(state.spec)
     _wait_again(ledger, state, fact.at)
     ledger.more_room()

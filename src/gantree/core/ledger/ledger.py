@@ -55,7 +55,7 @@ from gantree.core.ledger.apply_site import (
 )
 from gantree.core.ledger.claims_by_node import ClaimsByNode
 from gantree.core.ledger.state import CLAIM, RESERVATION, Claim, JobState, Reservation
-from gantree.core.ledger.usage import METERED, UsageBook, gpus_of_model, meter
+from gantree.core.ledger.usage import METERED, UsageTotals, gpus_of_model, meter
 from gantree.model.facts import (
     AttemptEnded,
     CellBound,
@@ -103,7 +103,7 @@ from gantree.model.jobs import Job
 from gantree.model.phases import HOLDING, NEXT, Phase
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import signature
-from gantree.planning.rightsize import chooses
+from gantree.planning.rightsizing.ranking import chooses
 from gantree.policy.order import Position
 from gantree.policy.rules import Policy
 from gantree.policy.waiting_jobs import WaitingJobs
@@ -157,7 +157,7 @@ class Ledger:
     ended: list[JobState] = field(default_factory=list)
     forgotten: int = 0
     came: dict[tuple[str, str], None] = field(default_factory=dict)
-    usage: UsageBook = field(default_factory=UsageBook)
+    usage: UsageTotals = field(default_factory=UsageTotals)
     _holders_of_priority: dict[int, int] = field(default_factory=dict)
     _holding_in_queue: dict[int, dict[str, JobState]] = field(default_factory=dict)
     _claims_by_node: ClaimsByNode = field(default_factory=ClaimsByNode)

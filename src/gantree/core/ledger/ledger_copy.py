@@ -11,7 +11,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.model.phases import ENDED
 
 
-def shadow_of(ledger: Ledger) -> Ledger:
+def copy_of(ledger: Ledger) -> Ledger:
     """A ledger equal to this one, to be changed on its own; take it for one question and throw it away."""
     shared: list[Any] = [ledger.policy, ledger.policy.gpu_weights, ledger.accounts.runtimes]
     shared += [ledger.site.described, *ledger.policies]

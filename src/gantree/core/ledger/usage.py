@@ -1,8 +1,8 @@
 """What jobs have used: GPU-seconds held and wasted, seconds waited, by day, queue, user and GPU model.
 
-The ledger keeps the account (`UsageBook`), fed by facts alone: `meter` is called with each fact that changes what a job
-uses, before it is applied, and books what the job has used since the last one. So the account outlives the facts that
-it came from, and the jobs. `usage_at` adds what jobs use since, up to a moment.
+The ledger keeps the account (`UsageTotals`), fed by facts alone: `meter` is called with each fact that changes what a
+job uses, before it is applied, and books what the job has used since the last one. So the account outlives the facts
+that it came from, and the jobs. `usage_at` adds what jobs use since, up to a moment.
 
 Held is a GPU from `GangPlaced` to `AttemptEnded`, a part of a GPU as that part (as quotas count), but not while its
 gang is suspended in turns. Wasted is what of it must be done again: work since the last checkpoint of an attempt that
@@ -74,7 +74,7 @@ NOTHING = Used()
 
 
 @dataclass(slots=True)
-class UsageBook:
+class UsageTotals:
     """The account. Only `core.ledger.ledger` writes here."""
 
     used_of: dict[Account, Used] = field(default_factory=dict)
@@ -97,7 +97,7 @@ def meter(ledger: "Ledger", fact: Fact) -> None:
     state.metered_at = fact.at
 
 
-def _book(book: UsageBook, state: JobState, account: Account, used: Used) -> None:
+def _book(book: UsageTotals, state: JobState, account: Account, used: Used) -> None:
     book.add(account, used)
     state.waited_s += used.waited_s
     if used.held_gpu_s or used.wasted_gpu_s:
@@ -152,7 +152,7 @@ def _gpus_of_model(held: tuple[tuple[str, float], ...]) -> tuple[tuple[str, floa
 
 def usage_at(ledger: "Ledger", now: float) -> dict[Account, Used]:
     """The account up to a moment, with what jobs use that have not ended."""
-    book = UsageBook(dict(ledger.usage.used_of))
+    book = UsageTotals(dict(ledger.usage.used_of))
     for state in ledger.jobs.values():
         if state.ended_at is None:
             for account, used in _since_metered(state, now):

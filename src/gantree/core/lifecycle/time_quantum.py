@@ -33,7 +33,7 @@ Gpu = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Sharer:
+class TimeSlicedGang:
     """A gang that takes turns on its GPUs. Times in seconds.
 
     since is when it was last suspended or resumed, or placed if it was neither. turn_ends_at is of its present turn, if
@@ -54,77 +54,77 @@ class Sharer:
         """Whether it stands in the line for a turn."""
         return (self.suspended or self.new) and not self.leaving
 
-    def rivals(self, others: Iterable["Sharer"]) -> bool:
+    def rivals(self, others: Iterable["TimeSlicedGang"]) -> bool:
         """Whether it has a GPU in common with any of these."""
         return any(not self.gpus.isdisjoint(other.gpus) for other in others)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TurnChange:
     """Job ids whose turn is over, and whose begins."""
 
     suspend: tuple[str, ...]
     resume: tuple[str, ...]
 
 
-def next_turns(sharers: Sequence[Sharer], now: float) -> Change:
+def next_turns(gangs: Sequence[TimeSlicedGang], now: float) -> TurnChange:
     """Who is to be suspended and who resumed at a moment in seconds, given all that take turns."""
-    leaving = [each for each in sharers if each.leaving]
-    staying = [each for each in sharers if not each.leaving and not each.waits]
+    leaving = [each for each in gangs if each.leaving]
+    staying = [each for each in gangs if not each.leaving and not each.waits]
     in_turn = sorted((each for each in staying if each.turn_ends_at > now), key=_by_end)
     over = sorted((each for each in staying if each.turn_ends_at <= now), key=_by_end)
-    waiting = sorted((each for each in sharers if each.waits), key=_by_waiting)
+    waiting = sorted((each for each in gangs if each.waits), key=_by_waiting)
     taken = {gpu for each in leaving for gpu in each.gpus}
-    chosen = leaving + _first_come(in_turn, taken) + _in_line(waiting, taken)
+    chosen = leaving + _first_come(in_turn, taken) + _in_waiting_order(waiting, taken)
     longer = _first_come(over, taken)
     computes = {each.job for each in chosen + longer}
-    lost = [each for each in sharers if each.job not in computes]
+    lost = [each for each in gangs if each.job not in computes]
     lost_now = [each for each in lost if not each.waits]
     begins = [each for each in chosen if each.suspended or (each.new and each.rivals(lost))]
     begins += [each for each in longer if each.rivals(lost_now)]
-    return Change(
+    return TurnChange(
         tuple(each.job for each in lost if not each.suspended),
         tuple(each.job for each in begins),
     )
 
 
-def next_end(sharers: Sequence[Sharer], now: float) -> float | None:
+def next_end(gangs: Sequence[TimeSlicedGang], now: float) -> float | None:
     """The first moment after now at which the turn of somebody with a waiting rival ends, in seconds."""
-    wanted = {gpu for each in sharers if each.suspended for gpu in each.gpus}
+    wanted = {gpu for each in gangs if each.suspended for gpu in each.gpus}
     ends = [
         each.turn_ends_at
-        for each in sharers
+        for each in gangs
         if not each.suspended and not each.leaving and each.turn_ends_at > now
         if not each.gpus.isdisjoint(wanted)
     ]
     return min(ends, default=None)
 
 
-def _by_end(sharer: Sharer) -> tuple[float, int]:
-    return sharer.turn_ends_at, sharer.seq
+def _by_end(gang: TimeSlicedGang) -> tuple[float, int]:
+    return gang.turn_ends_at, gang.seq
 
 
-def _by_waiting(sharer: Sharer) -> tuple[float, int]:
-    return sharer.since, sharer.seq
+def _by_waiting(gang: TimeSlicedGang) -> tuple[float, int]:
+    return gang.since, gang.seq
 
 
-def _first_come(sharers: Iterable[Sharer], taken: set[Gpu]) -> list[Sharer]:
+def _first_come(gangs: Iterable[TimeSlicedGang], taken: set[Gpu]) -> list[TimeSlicedGang]:
     """Those whose GPUs nobody took before them; takes them."""
     chosen = []
-    for sharer in sharers:
-        if taken.isdisjoint(sharer.gpus):
-            chosen.append(sharer)
-            taken |= sharer.gpus
+    for gang in gangs:
+        if taken.isdisjoint(gang.gpus):
+            chosen.append(gang)
+            taken |= gang.gpus
     return chosen
 
 
-def _in_line(waiting: Iterable[Sharer], taken: set[Gpu]) -> list[Sharer]:
+def _in_waiting_order(waiting: Iterable[TimeSlicedGang], taken: set[Gpu]) -> list[TimeSlicedGang]:
     """As `_first_come`, but whoever must wait on keeps its GPUs from those behind it."""
     chosen, kept = [], set[Gpu]()
-    for sharer in waiting:
-        if taken.isdisjoint(sharer.gpus) and kept.isdisjoint(sharer.gpus):
-            chosen.append(sharer)
-            taken |= sharer.gpus
+    for gang in waiting:
+        if taken.isdisjoint(gang.gpus) and kept.isdisjoint(gang.gpus):
+            chosen.append(gang)
+            taken |= gang.gpus
         else:
-            kept |= sharer.gpus
+            kept |= gang.gpus
     return chosen

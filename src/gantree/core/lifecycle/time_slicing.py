@@ -7,7 +7,7 @@ from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.launch import turn_order
-from gantree.core.lifecycle.time_quantum import Gpu, Sharer, next_end, next_turns
+from gantree.core.lifecycle.time_quantum import Gpu, TimeSlicedGang, next_end, next_turns
 from gantree.model.facts import GangResumed, GangSuspended
 from gantree.model.phases import Phase
 from gantree.policy.rules import IN_TURNS, Policy, TimeSharing
@@ -28,7 +28,7 @@ def shared_gpus(state: JobState, rules: TimeSharing | None) -> frozenset[Gpu]:
     return frozenset((node, share.gpu) for node, share in shares)
 
 
-class Turns:
+class TimeSlicer:
     """The turns of one ledger's gangs. What it remembers is derived from the ledger, so it can be made at any time.
 
     Of each gang that takes part it keeps the GPUs; of one that is suspended and takes no part (any more), none.
@@ -39,17 +39,19 @@ class Turns:
         self._rules = policy.time_sharing
         self._gpus_of_job: dict[str, frozenset[Gpu]] = {}
         for job in ledger.holding:
-            self._see(job)
-        self._wake_at = now if any(self._change(now)) else next_end(self._sharers(now), now)
+            self._note(job)
+        self._wake_at = (
+            now if any(self._change(now)) else next_end(self._time_sliced_gangs(now), now)
+        )
 
     def wake_at(self) -> float | None:
         """When a turn ends for which somebody waits, in seconds; None where nobody does."""
         return self._wake_at
 
-    def take_turns(self, builder: DecisionBuilder) -> None:
+    def update(self, builder: DecisionBuilder) -> None:
         """Decide who computes from now on. Comes after everything else in a decision."""
         jobs = dict.fromkeys(getattr(fact, "job", None) for fact in builder.facts)
-        touched = [self._see(job) for job in jobs if job is not None]
+        touched = [self._note(job) for job in jobs if job is not None]
         due = self._wake_at is not None and self._wake_at <= builder.now
         if not due and not any(touched):
             return
@@ -61,9 +63,9 @@ class Turns:
         for job in resume:
             assert self._rules is not None
             self._resume(builder, self._ledger.jobs[job], builder.now + self._rules.quantum_s)
-        self._wake_at = next_end(self._sharers(builder.now), builder.now)
+        self._wake_at = next_end(self._time_sliced_gangs(builder.now), builder.now)
 
-    def _see(self, job: str) -> bool:
+    def _note(self, job: str) -> bool:
         """Take note of what has become of a job; say whether turns have to do with it, or had."""
         state, had = self._ledger.holding.get(job), job in self._gpus_of_job
         gpus = frozenset[Gpu]() if state is None else shared_gpus(state, self._rules)
@@ -75,8 +77,8 @@ class Turns:
 
     def _change(self, now: float) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """Job ids whose turn ends, whose begins, and who are suspended though they take no part in turns any more."""
-        sharers = self._sharers(now)
-        change, part = next_turns(sharers, now), {each.job for each in sharers}
+        gangs = self._time_sliced_gangs(now)
+        change, part = next_turns(gangs, now), {each.job for each in gangs}
         let_go = (job for job in self._in_order() if job not in part)
         jobs = self._ledger.jobs
         return change.suspend, change.resume, tuple(job for job in let_go if jobs[job].suspended)
@@ -85,20 +87,20 @@ class Turns:
         """Those of whom something is kept, the oldest job first, whoever was seen first."""
         return sorted(self._gpus_of_job, key=lambda job: self._ledger.jobs[job].seq)
 
-    def _sharers(self, now: float) -> list[Sharer]:
+    def _time_sliced_gangs(self, now: float) -> list[TimeSlicedGang]:
         """All that take turns, the oldest job first; one that is being stopped does not any more."""
         return [
-            self._sharer(state, gpus, now)
+            self._time_sliced(state, gpus, now)
             for job in self._in_order()
             if (gpus := self._gpus_of_job[job])
             and (state := self._ledger.jobs[job]).phase is not Phase.STOPPING
         ]
 
-    def _sharer(self, state: JobState, gpus: frozenset[Gpu], now: float) -> Sharer:
+    def _time_sliced(self, state: JobState, gpus: frozenset[Gpu], now: float) -> TimeSlicedGang:
         assert state.placed_at is not None and self._rules is not None
         since = state.placed_at if state.turned_at is None else state.turned_at
         ends_at = since + self._rules.quantum_s
-        return Sharer(
+        return TimeSlicedGang(
             state.job,
             state.seq,
             gpus,

@@ -20,8 +20,8 @@ from gantree.core.queue.preemption_rules import (
 )
 from gantree.model.jobs import Job
 from gantree.placement.choice.search import fits
-from gantree.planning.preempt import Forbidden, Victim
-from gantree.planning.rightsize import chooses
+from gantree.planning.preemption.plan import Forbidden, Victim
+from gantree.planning.rightsizing.ranking import chooses
 from gantree.policy.admission import Admission
 from gantree.topology.occupancy.occupancy import Occupancy
 

@@ -18,8 +18,8 @@ A gang that can never be told to leave takes nothing that cells of queues need (
 would, it gets a place on nodes of which no cell needs anything, or waits. Where its own queue owns cells it runs in
 these only (`core.cycle.cell_scheduling`), and nobody is asked.
 
-Which victims do least harm is `planning.preempt`; who may be asked at all is `core.preemption.candidates`, and whose
-claims give way to whom, `core.queue.preemption_rules`.
+Which victims do least harm is `planning.preemption.plan`; who may be asked at all is `core.preemption.candidates`, and
+whose claims give way to whom, `core.queue.preemption_rules`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,11 +52,11 @@ from gantree.model.phases import StopCause
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import find
 from gantree.placement.request.preferences import PlacementPreferences
-from gantree.planning.cells import preferred_for_guests
-from gantree.planning.defragment import Movable, MovePlan, plan_defragment
-from gantree.planning.preempt import Plan, Victim, plan_preemption
-from gantree.planning.preempt_trial import Admits
-from gantree.planning.shrink import ElasticGang, plan_shrink
+from gantree.planning.cells.home import preferred_for_guests
+from gantree.planning.defragmentation import Movable, MovePlan, plan_defragment
+from gantree.planning.elastic.shrink import ElasticGang, plan_shrink
+from gantree.planning.preemption.plan import Plan, Victim, plan_preemption
+from gantree.planning.preemption.trial import Admits
 from gantree.policy.waiting_jobs import EquivalenceClass
 from gantree.topology.occupancy.occupancy import Occupancy
 

@@ -25,7 +25,7 @@ from gantree.core.preemption.candidates import RoomToCome
 from gantree.core.preemption.node_gpus import NodeGpus, add_gpus, free_gpus
 from gantree.core.queue.fit_bound import Need
 from gantree.core.queue.preemption_rules import furthest_back
-from gantree.planning.rightsize import chooses
+from gantree.planning.rightsizing.ranking import chooses
 from gantree.topology.fabric.fabric import IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
 

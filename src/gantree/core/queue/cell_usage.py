@@ -8,7 +8,7 @@ from collections.abc import Container
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.model.placements import Placement
-from gantree.planning.cells import CellBook, CellView, keeps_cells, look
+from gantree.planning.cells.home import CellBook, CellView, keeps_cells, look
 
 KEPT_GPU_S = 1e15
 """Harm of sending somebody away who is to stay: more than of everybody else together, so that they are sent instead."""

@@ -8,7 +8,7 @@ from gantree.core.ledger.state import JobState
 from gantree.model.phases import Phase
 from gantree.policy.queue_position import count_ahead
 from gantree.policy.waiting_jobs import QueueEntry
-from gantree.policy.walk import Ask, IsClosed, Look, Share, Walk
+from gantree.policy.walk import Ask, IsClosed, Look, ShareOfQueue, Walk
 
 
 def in_order(
@@ -32,7 +32,7 @@ def in_order(
     )
 
 
-def _shares(ledger: Ledger, now: float) -> tuple[Share | None, int]:
+def _shares(ledger: Ledger, now: float) -> tuple[ShareOfQueue | None, int]:
     """What decides between queues at a moment, None where nothing does, and how many numbers of a key come before."""
     accounts = ledger.accounts
     before = accounts.order.before_share

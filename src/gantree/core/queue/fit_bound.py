@@ -23,7 +23,7 @@ from gantree.model.jobs import Job, Shape
 from gantree.placement.choice.search import fits
 from gantree.placement.request.sizes import sizes_of
 from gantree.placement.slots.slots import slots_of
-from gantree.planning.rightsize import chooses
+from gantree.planning.rightsizing.ranking import chooses
 from gantree.policy.order import Position
 from gantree.policy.waiting_jobs import EquivalenceClass
 from gantree.topology.occupancy.occupancy import Occupancy

@@ -12,7 +12,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.eligibility import eligible
 from gantree.placement.choice.search import fits
-from gantree.planning.rightsize import chooses
+from gantree.planning.rightsizing.ranking import chooses
 from gantree.policy.waiting_jobs import QueueEntry
 
 DEPTH = 32

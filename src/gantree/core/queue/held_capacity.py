@@ -1,8 +1,8 @@
 """Room that is held for gangs which are not placed yet: who may use it meanwhile, and how that is asked.
 
 A claim is passed by nobody but its own job: its room is free in a moment. A reservation is passed by its own job, by
-every job that is gone before the reserved start (`planning.reserve.may_pass`), and, while it is an estimate only, by
-jobs that go before it, and by jobs that are within their queue's guarantee where its own is not.
+every job that is gone before the reserved start (`planning.reservations.reserve.may_pass`), and, while it is an
+estimate only, by jobs that go before it, and by jobs that are within their queue's guarantee where its own is not.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState, Reservation
-from gantree.planning.reserve import may_pass
+from gantree.planning.reservations.reserve import may_pass
 from gantree.topology.occupancy.occupancy import Occupancy
 
 

@@ -2,7 +2,7 @@
 
 Most jobs have one way: they run as they are written. More have
 
-    those that choose         one way for each model and market that is open to them (`planning.rightsize`)
+    those that choose         one way for each model and market that is open to them (`planning.rightsizing.ranking`)
     those of several models   where quotas are told by model: one for each, then the job as it is written
     elastic ones              the largest size that the queue admits, else the least that it ever would, beside the
                               refused size as written
@@ -22,7 +22,7 @@ from gantree.model.jobs import Elastic, Job, Role
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.request.sizes import resized, sizes_of
-from gantree.planning.rightsize import Ranked, by_model, chooses, options, refused
+from gantree.planning.rightsizing.ranking import Ranked, by_model, chooses, options, refused
 from gantree.policy.admission import BORROWED, OWED, Admission
 from gantree.policy.rules import Amounts
 from gantree.topology.traffic.footprint import least_members

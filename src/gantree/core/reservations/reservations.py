@@ -1,9 +1,10 @@
 """Starts that waiting gangs are told: when and where, what becomes of them, and what breaks them.
 
-A start (`planning.reserve`) is a promise where all that must end first has enforced limits and no quota is in between,
-else an estimate, by learned run times, where that is earlier than anything promised. A promise stays as it is until the
-gang starts, or until its moment has come in vain, or its place is lost; the cause is recorded. It becomes better when
-what it waits for ends early, and so do those behind it. An estimate may also give way to a gang that goes before it.
+A start (`planning.reservations.reserve`) is a promise where all that must end first has enforced limits and no quota is
+in between, else an estimate, by learned run times, where that is earlier than anything promised. A promise stays as it
+is until the gang starts, or until its moment has come in vain, or its place is lost; the cause is recorded. It becomes
+better when what it waits for ends early, and so do those behind it. An estimate may also give way to a gang that goes
+before it.
 
 A gang that fits is started whatever it was told: reservations hold room, they do not delay.
 
@@ -31,7 +32,7 @@ from gantree.model.facts import (
 )
 from gantree.model.jobs import Job
 from gantree.placement.request.preferences import PlacementPreferences
-from gantree.planning.reserve import PlannedStart, Running, Timeline, better, slip_of
+from gantree.planning.reservations.reserve import PlannedStart, Running, Timeline, better, slip_of
 from gantree.policy.runtimes import estimated_end
 from gantree.policy.waiting_jobs import EquivalenceClass
 

@@ -31,8 +31,8 @@ from gantree.model.facts import (
 from gantree.model.verdicts import Gate
 from gantree.placement.choice.search import fits
 from gantree.placement.request.preferences import PlacementPreferences
-from gantree.planning.reserve import Running
-from gantree.planning.rightsize import chooses
+from gantree.planning.reservations.reserve import Running
+from gantree.planning.rightsizing.ranking import chooses
 from gantree.policy.admission import Admission
 from gantree.topology.occupancy.occupancy import Occupancy
 

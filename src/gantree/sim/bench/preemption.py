@@ -11,7 +11,7 @@ from typing import Any
 from gantree.model.cluster import Allocation, Cluster, Node
 from gantree.model.jobs import Job, Role, Shape, TopologySpec
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES
-from gantree.planning.preempt import Victim, plan_preemption
+from gantree.planning.preemption.plan import Victim, plan_preemption
 from gantree.sim.bench.mix import GPUS_OF_NODE, MACHINE
 from gantree.sim.bench.timing import timed_us
 from gantree.topology.fabric.fabric import Fabric

@@ -1,11 +1,11 @@
 """Where pods of a gang may be as things are: not what their manifests ask of nodes, which never changes, but what hangs
 on other pods and on volumes, which does all the time.
 
-What nodes must be like now goes to the core as *bars* (`gantree.model.bars`), anew whenever it is another: so the core
-looks for room, preempts and explains with it. It is looked at again once the core has decided and before anything is
-written (`admit`): two gangs may have been placed in one turn, and what a gang's pods ask of each other is known only
-then. Gangs that count their own kind (a spread, keeping away from or near to pods like themselves) are handed in one
-after the other, each when the one before has its place.
+What nodes must be like now goes to the core as *bars* (`gantree.model.node_restrictions`), anew whenever it is another:
+so the core looks for room, preempts and explains with it. It is looked at again once the core has decided and before
+anything is written (`admit`): two gangs may have been placed in one turn, and what a gang's pods ask of each other is
+known only then. Gangs that count their own kind (a spread, keeping away from or near to pods like themselves) are
+handed in one after the other, each when the one before has its place.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,13 @@ from gantree.executors.kubernetes.workloads.gangs import Gang
 from gantree.executors.kubernetes.workloads.keys import Key
 from gantree.executors.kubernetes.workloads.pending_pods import Crowd
 from gantree.model.jobs import Job, Spread
-from gantree.model.node_rules import BARS_LABEL, NAME_KEY, Alternatives, Requirement, rule_text
+from gantree.model.node_rules import (
+    NAME_KEY,
+    NODE_RESTRICTIONS_LABEL,
+    Alternatives,
+    Requirement,
+    rule_text,
+)
 
 NO_VOLUMES = "volumes that are free and suit its claims are on other nodes"
 MOST_ALTERNATIVES = 64
@@ -268,7 +274,7 @@ def is_subject(pod: Pod) -> bool:
 def asks_of_others(pod: Pod) -> bool:
     """Whether a pod asks for, or prefers, anything of pods, volumes or nodes but what its shape says."""
     spec, labels = pod.spec, asked_by(pod).shape.labels
-    is_barred = any(name == BARS_LABEL for name, _ in labels)
+    is_barred = any(name == NODE_RESTRICTIONS_LABEL for name, _ in labels)
     told = (spec.affinity, spec.topology_spread_constraints, pod.claimed, is_barred)
     return any(told) or is_subject(pod)
 

@@ -23,9 +23,9 @@ from gantree.executors.kubernetes.workloads.gangs import in_order
 from gantree.executors.kubernetes.workloads.pending_pods import Waiting, may_be_bound
 from gantree.executors.kubernetes.writes.eviction import Evictions
 from gantree.executors.kubernetes.writes.writes import Binding, Bound
-from gantree.model.bars import unbarred
 from gantree.model.events import Event, GangEnded, GangStartFailed, HoldRequested
 from gantree.model.jobs import Shape
+from gantree.model.node_restrictions import without_node_restrictions
 from gantree.model.orders import MemberLaunch, ReplaceMember, StartGang, StopGang
 from gantree.model.phases import Phase
 
@@ -293,7 +293,7 @@ class Members:
         """Bind the first such pod that may be where it is to go."""
         state = decided.job(attempt.job)
         roles = () if state is None else state.spec.roles
-        shape_of_role = {role.name: unbarred(role.shape) for role in roles}
+        shape_of_role = {role.name: without_node_restrictions(role.shape) for role in roles}
         for member, (launch, marks) in attempt.anew.items():
             seat = attempt.seats[member]
             line = self._free_pods(attempt.job).get(shape_of_role[launch.role], ())
@@ -403,10 +403,12 @@ class Members:
             return lambda launch: own.get(launch.node_rank)
         waiting = self._waiting.pods_of_job(order.job)
         if len(order.members) == len(waiting) == 1:
-            shape = unbarred(state.spec.roles[0].shape)
+            shape = without_node_restrictions(state.spec.roles[0].shape)
             alone = waiting[0] if asked_by(waiting[0]).shape == shape else None
             return lambda launch: alone
-        shape_of_role = {role.name: unbarred(role.shape) for role in state.spec.roles}
+        shape_of_role = {
+            role.name: without_node_restrictions(role.shape) for role in state.spec.roles
+        }
         free = self._free_pods(order.job)
 
         def take(launch: MemberLaunch) -> Pod | None:

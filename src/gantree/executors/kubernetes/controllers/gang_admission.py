@@ -27,7 +27,6 @@ from gantree.executors.kubernetes.workloads.keys import Key
 from gantree.executors.kubernetes.workloads.pending_pods import Crowd, Waiting
 from gantree.executors.kubernetes.writes.pod_status import MISCONFIGURED, PENDING, Saying, Telling
 from gantree.executors.kubernetes.writes.writes import Said
-from gantree.model.bars import bars_of, unbarred
 from gantree.model.events import (
     BarsRequested,
     CancelRequested,
@@ -37,6 +36,7 @@ from gantree.model.events import (
     ReleaseRequested,
 )
 from gantree.model.jobs import Job, Shape
+from gantree.model.node_restrictions import node_restrictions_of, without_node_restrictions
 from gantree.model.phases import ENDED, HOLDING, Phase
 
 AT_ONCE = 256
@@ -171,7 +171,7 @@ class Reception:
     def _bar(self, verdict: Verdict, job: str, spec: Job, now: float) -> None:
         """Tell where the members of a job may be, if that is not what its bars say."""
         bars = verdict.bars_for(spec)
-        if bars != bars_of(spec):
+        if bars != node_restrictions_of(spec):
             told: Any = {"bars": tuple(bars.items()), "reason": verdict.reason}
             self._ask(BarsRequested, job, "bars", now, **told)
 
@@ -263,7 +263,9 @@ def _key_in(job: str, namespace: str, name: str) -> Key:
 def _is_alike(pods: Sequence[Pod], members: int, state: JobView) -> bool:
     """Whether pods are what a job was made of; of an elastic one all are of one shape."""
     if state.spec.elastic is not None:
-        return {asked_by(pod).shape for pod in pods} == {unbarred(state.spec.roles[0].shape)}
+        return {asked_by(pod).shape for pod in pods} == {
+            without_node_restrictions(state.spec.roles[0].shape)
+        }
     return _shapes(pods[:members]) == _shapes_of(state)
 
 
@@ -273,5 +275,5 @@ def _shapes(pods: Sequence[Pod]) -> list[Shape]:
 
 def _shapes_of(state: JobView) -> list[Shape]:
     roles = state.present.roles
-    shapes = (unbarred(role.shape) for role in roles for _ in range(role.members))
+    shapes = (without_node_restrictions(role.shape) for role in roles for _ in range(role.members))
     return sorted(shapes, key=repr)

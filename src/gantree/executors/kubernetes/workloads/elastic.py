@@ -14,7 +14,7 @@ from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.pods.gang_spec import Spec
 from gantree.executors.kubernetes.pods.shapes import asked_by
 from gantree.executors.kubernetes.workloads.gangjob import elastic_of, index_of, size_written
-from gantree.model.bars import unbarred
+from gantree.model.node_restrictions import without_node_restrictions
 from gantree.model.orders import StartGang
 from gantree.model.phases import HOLDING
 
@@ -45,7 +45,7 @@ def pods_by_index(pods: Iterable[Pod], state: JobView) -> dict[int, Pod]:
 
     Only that one it may be: rank 0 is where the others look for it.
     """
-    shape = unbarred(state.spec.roles[0].shape)
+    shape = without_node_restrictions(state.spec.roles[0].shape)
     found = ((index_of(pod), pod) for pod in pods if asked_by(pod).shape == shape)
     return {index: pod for index, pod in found if index is not None}
 

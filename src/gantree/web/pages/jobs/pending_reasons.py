@@ -6,7 +6,7 @@ and span) that wait for nothing but room and quota get one answer, which holds u
 
 import time
 
-from gantree.core.explain.explain import in_short
+from gantree.core.explain.explain import brief_reason
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.eligibility import eligible
@@ -35,13 +35,13 @@ class Reasons:
 
     def _one(self, ledger: Ledger, state: JobState, now: float, until: float) -> str:
         if state.phase is not Phase.PENDING or not eligible(ledger, state, now):
-            return in_short(ledger, state, now)[0]
+            return brief_reason(ledger, state, now)[0]
         assert state.equivalence_class is not None  # it waits
         known = self._of_class.get(state.equivalence_class)
         if known is not None and (known[0] == ledger.applied or time.perf_counter() >= until):
             return known[1]
         if time.perf_counter() >= until:
             return UNASKED
-        sentence = in_short(ledger, state, now)[0]
+        sentence = brief_reason(ledger, state, now)[0]
         self._of_class[state.equivalence_class] = ledger.applied, sentence
         return sentence

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from gantree.model.cluster import ANY_MARKET, MARKET_LABEL, SPOT
 from gantree.model.jobs import Elastic, Job, Role
 from gantree.model.verdicts import Gate
-from gantree.planning.rightsize_offers import Offers, markets_of, stretch
+from gantree.planning.rightsizing.offers import Offers, markets_of, stretch
 from gantree.topology.hardware.prices import Market, PriceList
 from gantree.topology.traffic import footprint
 

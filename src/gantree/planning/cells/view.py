@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gantree.model.placements import MemberPlacement
-from gantree.planning.cells_book import Bound, CellBook
-from gantree.policy.cells import Cell, Share, Wish, lost, pack
+from gantree.planning.cells.bindings import Bound, CellBook
+from gantree.policy.cells import Cell, CellPreference, LevelPacking, lost, pack
 from gantree.topology.fabric.fabric import BoolArray, FloatArray, IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
 
@@ -86,17 +86,19 @@ class CellView:
         """
         found = self._private.get(queue)
         if found is None:
-            wish = Wish(self.cost_of_gpu, self._near(queue))
-            found = self._private[queue] = self.packed_for(queue, wish) or ()
+            preference = CellPreference(self.cost_of_gpu, self._near(queue))
+            found = self._private[queue] = self.packed_for(queue, preference) or ()
         return found
 
-    def packed_for(self, queue: str, wish: Wish) -> tuple[Binding, ...] | None:
+    def packed_for(self, queue: str, preference: CellPreference) -> tuple[Binding, ...] | None:
         """As `bindable`, with likings of one's own; None where not all unbound cells have a place."""
         mine = self.unbound_of(queue)
         others = [cell for cell in self.unbound if cell.queue != queue]
         book = self.book
-        shares = pack(book.levels, self.clean_gpu, book.counts(mine), book.counts(others), wish)
-        return None if shares is None else tuple(_bindings(book, mine, shares))
+        packings = pack(
+            book.levels, self.clean_gpu, book.counts(mine), book.counts(others), preference
+        )
+        return None if packings is None else tuple(_bindings(book, mine, packings))
 
     def most_free_gpus(self, queue: str) -> int:
         """GPUs of the queue's cells that are not held for good, unbound cells counted as the largest of their tier.
@@ -176,14 +178,16 @@ def _gpus_of(book: CellBook, bindings: Iterable[Binding]) -> BoolArray:
     return mask
 
 
-def _bindings(book: CellBook, mine: Iterable[Cell], shares: Iterable[Share]) -> Iterable[Binding]:
+def _bindings(
+    book: CellBook, mine: Iterable[Cell], packings: Iterable[LevelPacking]
+) -> Iterable[Binding]:
     """Give the cells of each tier the domains of its share, lowest number first."""
     cells_of_tier: dict[str, list[Cell]] = {}
     for cell in mine:
         cells_of_tier.setdefault(cell.tier, []).append(cell)
-    for place, share in enumerate(shares):
+    for place, packing in enumerate(packings):
         cells = cells_of_tier.get(book.levels[place].tier, [])
-        for cell, domain in zip(cells, share.mine, strict=True):
+        for cell, domain in zip(cells, packing.mine, strict=True):
             yield Binding(cell, place, domain)
 
 

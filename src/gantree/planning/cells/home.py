@@ -29,10 +29,10 @@ import numpy as np
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
-from gantree.planning.cells_book import Bound, CellBook
-from gantree.planning.cells_room import PrivateCluster, orders
-from gantree.planning.cells_view import Binding, CellView, look
-from gantree.policy.cells import Cell, Wish, pack
+from gantree.planning.cells.bindings import Bound, CellBook
+from gantree.planning.cells.private_cluster import PrivateCluster, orders
+from gantree.planning.cells.view import Binding, CellView, look
+from gantree.policy.cells import Cell, CellPreference, pack
 from gantree.topology.fabric.fabric import BoolArray, IntArray
 
 __all__ = [
@@ -134,10 +134,12 @@ def promised_of_node(view: CellView) -> IntArray:
     promised = view.gpus_of(view.bound)
     book = view.book
     none = [0] * len(book.levels)
-    wish = Wish(-view.cost_of_gpu)  # others get what is liked least: room with the fewest guests
-    shares = pack(book.levels, view.clean_gpu, none, book.counts(view.unbound), wish)
-    for level, share in zip(book.levels, shares or (), strict=False):
-        promised |= level.gpus_in(share.others)
+    preference = CellPreference(
+        -view.cost_of_gpu
+    )  # others get what is liked least: room with the fewest guests
+    packings = pack(book.levels, view.clean_gpu, none, book.counts(view.unbound), preference)
+    for level, packing in zip(book.levels, packings or (), strict=False):
+        promised |= level.gpus_in(packing.others)
     return np.bincount(book.node_of_gpu[promised], minlength=len(book.fabric.nodes)).astype(
         np.int64
     )
@@ -171,8 +173,8 @@ def _choices(view: CellView, queue: str, job: Job) -> Iterator[tuple[Binding, ..
     cost = np.bincount(domain_of_gpu, view.cost_of_gpu, minlength=len(enough))
     far = 1.0 + float(view.cost_of_gpu.sum())
     for domain in sorted(np.flatnonzero(enough).tolist(), key=lambda one: (cost[one], one)):
-        wish = Wish(view.cost_of_gpu + far * (domain_of_gpu != domain))
-        yield view.packed_for(queue, wish) or ()
+        preference = CellPreference(view.cost_of_gpu + far * (domain_of_gpu != domain))
+        yield view.packed_for(queue, preference) or ()
 
 
 def _home_in(

@@ -97,7 +97,7 @@ class Timeline:
     def reserve(
         self, job: Job, preferences: PlacementPreferences = DEFAULT_PREFERENCES
     ) -> PlannedStart | None:
-        """As `planning.reserve.reserve`."""
+        """As `planning.reservations.reserve.reserve`."""
         if not self._may_ever_fit(job) or not self._go_to_first_fit(job):
             return None
         placement = find(self._room, job, preferences)

@@ -7,7 +7,13 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.core.lifecycle.time_quantum import Change, Gpu, Sharer, next_end, next_turns
+from gantree.core.lifecycle.time_quantum import (
+    Gpu,
+    TimeSlicedGang,
+    TurnChange,
+    next_end,
+    next_turns,
+)
 from support.examples import examples
 
 QUANTUM_S = 60.0
@@ -17,47 +23,47 @@ def on(*gpus: int) -> frozenset[Gpu]:
     return frozenset(("n0", gpu) for gpu in gpus)
 
 
-def computing(job: str, *gpus: int, since: float = 0.0, **fields: bool) -> Sharer:
-    return Sharer(job, ord(job[0]), on(*gpus), since, since + QUANTUM_S, **fields)
+def computing(job: str, *gpus: int, since: float = 0.0, **fields: bool) -> TimeSlicedGang:
+    return TimeSlicedGang(job, ord(job[0]), on(*gpus), since, since + QUANTUM_S, **fields)
 
 
-def waiting(job: str, *gpus: int, since: float = 0.0, **fields: bool) -> Sharer:
+def waiting(job: str, *gpus: int, since: float = 0.0, **fields: bool) -> TimeSlicedGang:
     return replace(computing(job, *gpus, since=since, **fields), suspended=True)
 
 
 def test_alone_on_its_gpu_a_gang_goes_on_for_ever() -> None:
     gangs = [computing("a", 0), computing("b", 1), computing("c", 2, 3)]
-    assert next_turns(gangs, 1e6) == Change((), ())
+    assert next_turns(gangs, 1e6) == TurnChange((), ())
     assert next_end(gangs, 0.0) is None
 
 
 def test_a_turn_is_left_in_peace_until_it_ends_and_then_goes_to_whoever_waited_longest() -> None:
     gangs = [computing("a", 0, since=100), waiting("b", 0, since=90), waiting("c", 0, since=80)]
-    assert next_turns(gangs, 159.9) == Change((), ())
+    assert next_turns(gangs, 159.9) == TurnChange((), ())
     assert next_end(gangs, 100.0) == 160.0
-    assert next_turns(gangs, 160.0) == Change(("a",), ("c",))
+    assert next_turns(gangs, 160.0) == TurnChange(("a",), ("c",))
 
 
 def test_a_newcomer_waits_for_the_turn_of_who_is_there() -> None:
     gangs = [computing("a", 0, since=100), computing("b", 0, since=130, new=True)]
-    assert next_turns(gangs, 130.0) == Change(("b",), ())
+    assert next_turns(gangs, 130.0) == TurnChange(("b",), ())
 
 
 def test_a_newcomer_computes_at_once_where_the_turn_of_who_is_there_ended_long_ago() -> None:
     gangs = [computing("a", 0), computing("b", 0, since=500, new=True)]
-    assert next_turns(gangs, 500.0) == Change(("a",), ("b",))
+    assert next_turns(gangs, 500.0) == TurnChange(("a",), ("b",))
 
 
 def test_a_newcomer_does_not_push_in_before_one_that_waits() -> None:
     gangs = [waiting("b", 0, since=90), computing("a", 0, since=100, new=True)]
-    assert next_turns(gangs, 100.0) == Change(("a",), ("b",))
+    assert next_turns(gangs, 100.0) == TurnChange(("a",), ("b",))
 
 
 def test_a_gang_on_two_gpus_computes_on_both_or_on_none() -> None:
     gangs = [computing("a", 0, since=0), computing("b", 1, since=30), waiting("g", 0, 1, since=1)]
-    assert next_turns(gangs, 60.0) == Change((), ())  # a goes on: nobody could take over yet
+    assert next_turns(gangs, 60.0) == TurnChange((), ())  # a goes on: nobody could take over yet
     assert next_end(gangs, 60.0) == 90.0
-    assert next_turns(gangs, 90.0) == Change(("a", "b"), ("g",))
+    assert next_turns(gangs, 90.0) == TurnChange(("a", "b"), ("g",))
 
 
 def test_a_gang_that_waits_for_two_gpus_keeps_the_first_from_those_behind_it() -> None:
@@ -67,26 +73,26 @@ def test_a_gang_that_waits_for_two_gpus_keeps_the_first_from_those_behind_it() -
         waiting("g", 0, 1, since=1),
         waiting("s", 0, since=2),
     ]
-    assert next_turns(gangs, 60.0) == Change((), ())
-    assert next_turns(gangs, 90.0) == Change(("a", "b"), ("g",))
+    assert next_turns(gangs, 60.0) == TurnChange((), ())
+    assert next_turns(gangs, 90.0) == TurnChange(("a", "b"), ("g",))
 
 
 def test_gangs_that_are_no_rivals_compute_side_by_side() -> None:
     gangs = [computing("a", 0, 1), waiting("b", 0, since=1), waiting("c", 1, since=2)]
-    assert next_turns(gangs, 60.0) == Change(("a",), ("b", "c"))
+    assert next_turns(gangs, 60.0) == TurnChange(("a",), ("b", "c"))
 
 
 def test_a_gang_that_saves_has_the_gpu_until_it_is_gone() -> None:
     gangs = [waiting("a", 0, leaving=True), computing("b", 0), waiting("c", 0)]
-    assert next_turns(gangs, 1.0) == Change(("b",), ("a",))
+    assert next_turns(gangs, 1.0) == TurnChange(("b",), ("a",))
     saving = [computing("a", 0, leaving=True), waiting("b", 0), waiting("c", 0)]
-    assert next_turns(saving, 1e6) == Change((), ())
+    assert next_turns(saving, 1e6) == TurnChange((), ())
     assert next_end(saving, 1.0) is None
 
 
 def test_rivals_that_all_compute_are_told_apart_and_the_first_gets_a_turn() -> None:
     gangs = [computing("a", 0), computing("b", 0)]
-    assert next_turns(gangs, 500.0) == Change(("b",), ("a",))
+    assert next_turns(gangs, 500.0) == TurnChange(("b",), ("a",))
 
 
 # ----- any number of gangs, over time
@@ -100,20 +106,20 @@ class Worked:
     longest_wait_s: dict[str, float]
 
 
-def applied(sharer: Sharer, change: Change, now: float) -> Sharer:
-    if sharer.job in change.suspend:
-        return replace(sharer, suspended=True, new=False, since=now)
-    if sharer.job in change.resume:
+def applied(gang: TimeSlicedGang, change: TurnChange, now: float) -> TimeSlicedGang:
+    if gang.job in change.suspend:
+        return replace(gang, suspended=True, new=False, since=now)
+    if gang.job in change.resume:
         ends_at = now + QUANTUM_S
-        return replace(sharer, suspended=False, new=False, since=now, turn_ends_at=ends_at)
-    return sharer
+        return replace(gang, suspended=False, new=False, since=now, turn_ends_at=ends_at)
+    return gang
 
 
-def decided(sharers: Sequence[Sharer], now: float) -> list[Sharer]:
+def decided(gangs: Sequence[TimeSlicedGang], now: float) -> list[TimeSlicedGang]:
     """The sharers after a decision, which is checked for what must hold of each."""
-    change = next_turns(sharers, now)
-    after = [applied(each, change, now) for each in sharers]
-    assert next_turns(after, now) == Change((), ()), "it decides otherwise when asked again"
+    change = next_turns(gangs, now)
+    after = [applied(each, change, now) for each in gangs]
+    assert next_turns(after, now) == TurnChange((), ()), "it decides otherwise when asked again"
     computes = [each for each in after if not each.suspended]
     for one, other in combinations(computes, 2):
         assert one.leaving or other.leaving or not one.rivals([other]), f"{one} beside {other}"
@@ -124,11 +130,11 @@ def decided(sharers: Sequence[Sharer], now: float) -> list[Sharer]:
     return after
 
 
-def run(sharers: Sequence[Sharer], until_s: float) -> Worked:
+def run(gangs: Sequence[TimeSlicedGang], until_s: float) -> Worked:
     """Let them take turns from 0 on, deciding only when `next_end` says so."""
-    names = [each.job for each in sharers]
+    names = [each.job for each in gangs]
     worked = Worked(dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0))
-    now, state = 0.0, decided([replace(each, new=True) for each in sharers], 0.0)
+    now, state = 0.0, decided([replace(each, new=True) for each in gangs], 0.0)
     while now < until_s:
         then = next_end(state, now)
         then = until_s if then is None else then
@@ -156,7 +162,7 @@ def test_all_who_share_one_gpu_compute_equally_long(gangs: int, rounds: int) -> 
 
 
 @given(GANGS)
-def test_no_gang_starves_whoever_shares_what(gangs: list[Sharer]) -> None:
+def test_no_gang_starves_whoever_shares_what(gangs: list[TimeSlicedGang]) -> None:
     worked = run(gangs, 40 * QUANTUM_S)
     for each in gangs:
         assert worked.computed_s[each.job] >= 2 * QUANTUM_S
@@ -165,7 +171,7 @@ def test_no_gang_starves_whoever_shares_what(gangs: list[Sharer]) -> None:
 
 
 STATES = st.builds(
-    Sharer,
+    TimeSlicedGang,
     job=st.just("?"),
     seq=st.just(0),
     gpus=st.frozensets(st.tuples(st.just("n0"), st.integers(0, 3)), min_size=1, max_size=3),
@@ -179,9 +185,9 @@ STATES = st.builds(
 
 @settings(max_examples=examples(200))
 @given(st.lists(STATES, max_size=7))
-def test_from_any_state_a_decision_is_sound_and_final(sharers: list[Sharer]) -> None:
+def test_from_any_state_a_decision_is_sound_and_final(gangs: list[TimeSlicedGang]) -> None:
     """Also from states that only a change of policy could bring about, such as rivals that all compute."""
-    decided([replace(each, job=f"j{n}", seq=n) for n, each in enumerate(sharers)], 100.0)
+    decided([replace(each, job=f"j{n}", seq=n) for n, each in enumerate(gangs)], 100.0)
 
 
 @given(
@@ -190,7 +196,7 @@ def test_from_any_state_a_decision_is_sound_and_final(sharers: list[Sharer]) -> 
     )
 )
 def test_it_does_not_matter_in_which_order_gangs_are_named(
-    drawn: tuple[list[Sharer], list[int]],
+    drawn: tuple[list[TimeSlicedGang], list[int]],
 ) -> None:
     named = [replace(each, job=f"j{n}", seq=n) for n, each in enumerate(drawn[0])]
     one, two = next_turns(named, 100.0), next_turns([named[n] for n in drawn[1]], 100.0)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from gantree.planning.preempt_counts import Counted, Range
+from gantree.planning.preemption.counts import Counted, Range
 
 Chosen = tuple[int, tuple[int, ...], Range]
 """(price, numbers of victims, the domain that they clear)."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from math import inf
 
 from gantree.placement.request.topology_request import topology_request_of
-from gantree.planning.preempt_choice import counted_sets
-from gantree.planning.preempt_counts import Counted, Range
-from gantree.planning.preempt_trial import Trial, spared
+from gantree.planning.preemption.choice import counted_sets
+from gantree.planning.preemption.counts import Counted, Range
+from gantree.planning.preemption.trial import Trial, spared
 
 MOST_TRIED = 32
 """Domains that are tried though their counts were wrong, or cannot be counted."""

@@ -2,10 +2,11 @@
 
 All moved gangs stop before any of them starts, so a gang may move onto what another one leaves. All of it or nothing.
 
-The heuristic empties the place that costs least (`planning.preempt`, with the cost of moving as harm), puts the wanted
-gang there, and looks for a place for everybody who had to leave, the largest first. One that finds none may make others
-move in its turn, at their cost. Where that does not end well, whoever was left over stays where it is, and another
-place is emptied. What it finds is proven, since it is carried out on a copy; what it does not find may still be there.
+The heuristic empties the place that costs least (`planning.preemption.plan`, with the cost of moving as harm), puts the
+wanted gang there, and looks for a place for everybody who had to leave, the largest first. One that finds none may make
+others move in its turn, at their cost. Where that does not end well, whoever was left over stays where it is, and
+another place is emptied. What it finds is proven, since it is carried out on a copy; what it does not find may still be
+there.
 
 With OR-Tools, and time for it, a solver is asked too (`placement.optimum.moves`), and the cheaper plan wins.
 """
@@ -19,7 +20,7 @@ from gantree.model.placements import Placement
 from gantree.placement.choice.search import find
 from gantree.placement.optimum.moves import Movable, Move, defragmented
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
-from gantree.planning.preempt import Plan, Victim, plan_preemption
+from gantree.planning.preemption.plan import Plan, Victim, plan_preemption
 from gantree.topology.occupancy.occupancy import Occupancy
 
 __all__ = ["Movable", "Move", "MovePlan", "plan_defragment"]

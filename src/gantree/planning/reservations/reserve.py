@@ -1,10 +1,10 @@
 """When a gang that waits for room can start, and where: reservations, which are promises or estimates.
 
 A reservation is a place and a moment. The moment is the earliest at which the gang fits when every gang leaves at the
-end that is given for it; `planning.reserve_timeline` finds it. It is a promise where all gangs whose room the place
-uses have an enforced end, else an estimate. What may run in the reserved room meanwhile is `may_pass`; what breaks a
-reservation is `slip_of`, and it is always something that happened: a node that was lost, a holder that stays longer
-than was known.
+end that is given for it; `planning.reservations.timeline` finds it. It is a promise where all gangs whose room the
+place uses have an enforced end, else an estimate. What may run in the reserved room meanwhile is `may_pass`; what
+breaks a reservation is `slip_of`, and it is always something that happened: a node that was lost, a holder that stays
+longer than was known.
 
 Nothing here changes an occupancy. Who holds a reservation, when it is asked for anew, and what is recorded of it is
 `core`'s.
@@ -17,7 +17,7 @@ from typing import Literal
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
-from gantree.planning.reserve_timeline import PlannedStart, Running, Timeline
+from gantree.planning.reservations.timeline import PlannedStart, Running, Timeline
 from gantree.topology.occupancy.occupancy import Occupancy
 
 __all__ = [

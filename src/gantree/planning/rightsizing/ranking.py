@@ -17,8 +17,8 @@ from dataclasses import replace
 
 from gantree.model.jobs import Job, Role
 from gantree.model.verdicts import Gate, Refused
-from gantree.planning.rightsize_offers import Offers, markets_of, offers_of
-from gantree.planning.rightsize_way import Option, Terms, Way, gpu_roles
+from gantree.planning.rightsizing.offers import Offers, markets_of, offers_of
+from gantree.planning.rightsizing.option import Option, Terms, Way, gpu_roles
 from gantree.topology.cost.roofline import least_step_s
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.prices import LIST_PRICES, Market, PriceList

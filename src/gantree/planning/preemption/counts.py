@@ -20,7 +20,7 @@ from gantree.placement.request.topology_request import (
     topology_request_of,
 )
 from gantree.placement.slots.problem import Problem
-from gantree.planning.preempt_nodes import NodeBook, asked_of, node_books
+from gantree.planning.preemption.nodes import NodeBook, asked_of, node_books
 from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
 

@@ -19,9 +19,9 @@ from operator import attrgetter
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
-from gantree.planning.preempt_prices import levels, price
-from gantree.planning.preempt_search import chosen_owners
-from gantree.planning.preempt_trial import Admits, Trial
+from gantree.planning.preemption.prices import levels, price
+from gantree.planning.preemption.search import chosen_owners
+from gantree.planning.preemption.trial import Admits, Trial
 from gantree.topology.occupancy.occupancy import Occupancy
 
 

@@ -1,0 +1,1 @@
+"""Which elastic gangs to shrink and to grow."""

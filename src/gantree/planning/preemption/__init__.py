@@ -1,0 +1,1 @@
+"""Which gangs to stop for another one."""

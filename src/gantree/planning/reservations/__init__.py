@@ -1,0 +1,1 @@
+"""When and where a waiting gang can start."""

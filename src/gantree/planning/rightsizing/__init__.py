@@ -1,0 +1,1 @@
+"""Which GPU model and market a job runs on."""
