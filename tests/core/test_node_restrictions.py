@@ -23,7 +23,7 @@ def full() -> Stage:
 
 def test_a_job_waits_where_it_may_not_be_and_starts_when_it_may() -> None:
     stage = full()
-    stage.tell(BarsRequested, job="b", restrictions=NOWHERE, reason="its friends are elsewhere")
+    stage.tell(BarsRequested, job="b", bars=NOWHERE, reason="its friends are elsewhere")
     stage.ended("x", 0)
     assert stage.phase("b") is Phase.PENDING
     told = why(stage.scheduler.ledger, "b", stage.now)
@@ -31,25 +31,25 @@ def test_a_job_waits_where_it_may_not_be_and_starts_when_it_may() -> None:
     assert "Not everywhere will do: its friends are elsewhere." in told.sentence
     assert told.refused is not None
     assert not told.refused.never
-    stage.tell(BarsRequested, job="b", restrictions=NOT_N0, reason="n0 is taken")
+    stage.tell(BarsRequested, job="b", bars=NOT_N0, reason="n0 is taken")
     assert stage.nodes("b") == ["n1"]
 
 
 def test_bars_replace_those_before_and_the_same_again_change_nothing() -> None:
     stage = full()
     before = stage.state("b").spec
-    first, *_ = stage.tell(BarsRequested, job="b", restrictions=NOT_N0).facts
+    first, *_ = stage.tell(BarsRequested, job="b", bars=NOT_N0).facts
     assert isinstance(first, JobBarred)
-    assert stage.tell(BarsRequested, job="b", restrictions=NOT_N0).facts == ()
+    assert stage.tell(BarsRequested, job="b", bars=NOT_N0).facts == ()
     assert node_restrictions_of(stage.state("b").spec) == dict(NOT_N0)
     assert without_node_restrictions(stage.state("b").spec.roles[0].shape) == before.roles[0].shape
-    stage.tell(BarsRequested, job="b", restrictions=())
+    stage.tell(BarsRequested, job="b", bars=())
     assert stage.state("b").spec == before
 
 
 def test_a_job_that_has_its_place_keeps_it() -> None:
     stage = full()
-    assert stage.tell(BarsRequested, job="x", restrictions=NOWHERE).facts == ()
+    assert stage.tell(BarsRequested, job="x", bars=NOWHERE).facts == ()
     assert stage.phase("x") is Phase.RUNNING
 
 
@@ -58,7 +58,7 @@ def test_room_held_where_a_job_may_not_be_any_more_is_given_up() -> None:
     stage.submit(job("high", 1, 8, priority="production"))
     (member,) = stage.scheduler.ledger.claims["high"].placement.members
     keeps = (("worker", f"metadata.name in ({member.node})"),)
-    stage.tell(BarsRequested, job="high", restrictions=keeps)
+    stage.tell(BarsRequested, job="high", bars=keeps)
     assert "high" in stage.scheduler.ledger.claims
-    stage.tell(BarsRequested, job="high", restrictions=NOWHERE)
+    stage.tell(BarsRequested, job="high", bars=NOWHERE)
     assert "high" not in stage.scheduler.ledger.claims
