@@ -107,7 +107,7 @@ def test_what_nobody_asks_for_any_more_has_no_number_and_no_number_is_given_twic
     stage.ended("of-2")
     forget(stage, keep=0)
     ledger = stage.scheduler.ledger
-    assert list(ledger.signatures.values()) == [2]
+    assert list(ledger.signatures.number_of.values()) == [2]
     stage.submit(job("again", gpus=1))
     stage.submit(job("same", gpus=3))
     assert [ledger.jobs[name].signature for name in ("again", "same")] == [3, 2]

@@ -17,8 +17,8 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Any, ClassVar
 
-from gantree.core.ledger.apply_site import Cordon, Illness, Labels, Site
-from gantree.core.ledger.ledger import Ledger, key_of
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.site import Cordon, Illness, Labels, Site
 from gantree.core.ledger.state import Claim, JobState, Reservation
 from gantree.core.ledger.usage import Account, UsageTotals, Used, gpus_of_model
 from gantree.core.scheduler import Scheduler
@@ -164,7 +164,7 @@ def _books(ledger: Ledger, now: float) -> Books:
         dict(ledger.claims),
         dict(ledger.reservations),
         tuple((*cell, domain) for cell, domain in ledger.bound.items()),
-        ledger.signatures_given,
+        ledger.signatures.given,
         dict(_counted_otherwise(ledger)),
         accounts.shares.kept(),
         accounts.runtimes.kept(),
@@ -281,19 +281,17 @@ def _restore_jobs(
         for name in filter(ledger.jobs.__contains__, spec.after):
             ledger.dependents.setdefault(name, []).append(state.job)
     ledger.accounts.grow()
-    ledger.signatures_given = signatures
-    _restore_signatures(ledger, every, live)
+    _restore_signatures(ledger, signatures, every, live)
 
 
 def _restore_signatures(
-    ledger: Ledger, every: Iterable[JobState], live: Iterable[JobState]
+    ledger: Ledger, given: int, every: Sequence[JobState], live: Iterable[JobState]
 ) -> None:
     """Jobs that are alike have the number that they had, the lowest where they have several."""
     one_of = dict(zip(map(attrgetter("signature"), every), every, strict=False))
-    for number, state in sorted(one_of.items()):
-        ledger.signatures.setdefault(key_of(state.spec), number)
+    ledger.signatures.restore(given, ((number, state.spec) for number, state in one_of.items()))
     for state in live:
-        state.signature = ledger.signature_of(state.spec)
+        state.signature = ledger.signatures.of(state.spec)
 
 
 def _restore_holders(ledger: Ledger, books: Books) -> None:

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator
 from math import inf
 
 from gantree.core.events.operator_requests import UNDER_WAY
-from gantree.core.ledger.apply_site import Cordon
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.site import Cordon
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.lifecycle import save_then_stop
 from gantree.core.preemption.free_capacity import move

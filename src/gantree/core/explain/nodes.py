@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from gantree.core.cycle.drain import stays_because, what_is_wrong
-from gantree.core.ledger.apply_site import Cordon
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.site import Cordon
 from gantree.core.ledger.state import JobState
 from gantree.model.phases import ENDED
 from gantree.model.placements import Placement

@@ -1,109 +1,29 @@
 """The ledger: what has been decided so far. The only mutable thing of the core.
 
-It changes only by `apply(fact)`, so that folding the recorded facts rebuilds it exactly; it never decides and never
-asks the time. Beside the jobs (`core.ledger.state`) it keeps what can be derived from them and is needed often: the
-lines of waiting jobs, the gangs that hold a place, the occupancy of the fabric, and what the policy's accounts say of
-them: quotas, shares, learned run times. Accounts follow the policy in force, so a new policy means a new fold.
+It changes only by `apply(fact)`, so folding the recorded facts rebuilds it exactly; it never decides and never asks the
+time. What each fact does is in `core.ledger.apply`. Beside the jobs (`core.ledger.state`) it keeps what follows from
+them and is needed often: the waiting jobs in order, the gangs that hold a place, the occupancy of the fabric, and the
+accounts of the policy: quotas, shares, learned run times. Accounts follow the policy in force, so a new policy means a
+new fold.
 
 Room is held for waiting gangs under owner names of their own: a claim while its victims leave, a reservation until its
 gang starts. Both hold what is free of their place, and more of it as it is freed: claims first, the oldest first.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
 
 from gantree.core.ledger.accounts import Accounts
-from gantree.core.ledger.apply_adopted import (
-    count_others,
-    others_give_way,
-    room_of_others,
-)
-from gantree.core.ledger.apply_cells import cell_bound, cell_released, gang_at_home
-from gantree.core.ledger.apply_ends import attempt_ended, job_ended, job_requeued
-from gantree.core.ledger.apply_members import (
-    member_back,
-    member_missed,
-    member_replaced,
-)
-from gantree.core.ledger.apply_requests import (
-    job_barred,
-    job_held,
-    job_released,
-    job_reprioritised,
-    job_scaled,
-    priority_changed,
-)
-from gantree.core.ledger.apply_retention import jobs_forgotten
-from gantree.core.ledger.apply_room import (
-    claim_dropped,
-    gang_moving,
-    reservation_dropped,
-    reservation_made,
-    room_claimed,
-    take_place,
-)
-from gantree.core.ledger.apply_site import (
-    Site,
-    fabric_defined,
-    node_cordoned,
-    node_health_noted,
-    node_labelled,
-    node_marked,
-    node_uncordoned,
-)
+from gantree.core.ledger.apply.table import APPLY
 from gantree.core.ledger.claims_by_node import ClaimsByNode
+from gantree.core.ledger.signatures import Signatures
+from gantree.core.ledger.site import Site
 from gantree.core.ledger.state import CLAIM, RESERVATION, Claim, JobState, Reservation
-from gantree.core.ledger.usage import METERED, UsageTotals, gpus_of_model, meter
-from gantree.model.facts import (
-    AttemptEnded,
-    CellBound,
-    CellReleased,
-    CheckpointRecorded,
-    CheckpointRequested,
-    ClaimDropped,
-    FabricDefined,
-    Fact,
-    GangAtHome,
-    GangMoving,
-    GangPlaced,
-    GangPreempted,
-    GangResumed,
-    GangRunning,
-    GangSuspended,
-    GangWarned,
-    JobAccepted,
-    JobBarred,
-    JobEnded,
-    JobHeld,
-    JobRejected,
-    JobReleased,
-    JobReprioritised,
-    JobRequeued,
-    JobScaled,
-    JobsForgotten,
-    MemberBack,
-    MemberMissed,
-    MemberReplaced,
-    NodeCordoned,
-    NodeHealthNoted,
-    NodeLabelled,
-    NodeMarked,
-    NodeUncordoned,
-    PolicyAdopted,
-    PriorityChanged,
-    ReservationDropped,
-    ReservationMade,
-    RoomClaimed,
-    RoomOfOthers,
-    StopDecided,
-)
-from gantree.model.jobs import Job
+from gantree.core.ledger.usage import METERED, UsageTotals, meter
+from gantree.model.facts import Fact, PolicyAdopted
 from gantree.model.phases import HOLDING, NEXT, Phase
 from gantree.model.placements import Placement
-from gantree.placement.choice.search import signature
-from gantree.planning.rightsizing.ranking import chooses
 from gantree.policy.order import Position
 from gantree.policy.rules import Policy
 from gantree.policy.waiting_jobs import WaitingJobs
@@ -117,13 +37,13 @@ class Ledger:
 
     room_version grows whenever a gang that was refused might now start; free_version whenever it might now fit;
     holders_version whenever room might now be made for it: more is free than was to come anyway
-    (`core.ledger.apply_ends`), a gang begins to leave, or it does less harm to stop it now; placings whenever a gang
+    (`core.ledger.apply.ends`), a gang begins to leave, or it does less harm to stop it now; placings whenever a gang
     takes a place. bound is the domain of each cell that has one, by (queue, tier, number). resting are jobs that wait
     until a moment, in seconds; gapped gangs of which a member is being replaced. unusable are lost nodes with the
     reason; policies all versions on record. ended are jobs in the order of their ends, but for those that were
     forgotten, which are counted; rejected are those that were not taken into a queue, with the reason, oldest first,
-    and rejected_at when. came are the queues and users of all jobs, in the order in which each first came. signatures
-    are the numbers of what jobs that are known ask for, of signatures_given that were ever given. applied counts facts.
+    and rejected_at when. came are the queues and users of all jobs, in the order in which each first came. applied
+    counts facts.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -142,8 +62,7 @@ class Ledger:
     unusable: dict[str, str] = field(default_factory=dict)
     site: Site = field(default_factory=Site)
     policies: list[PolicyAdopted] = field(default_factory=list)
-    signatures: dict[Hashable, int] = field(default_factory=dict)
-    signatures_given: int = 0
+    signatures: Signatures = field(default_factory=Signatures)
     occupancy: Occupancy | None = None
     next_seq: int = 0
     room_version: int = 0
@@ -175,7 +94,7 @@ class Ledger:
         self.applied += 1
         if type(fact) in METERED:
             meter(self, fact)
-        _APPLY[type(fact)](self, fact)
+        APPLY[type(fact)](self, fact)
 
     @property
     def is_entangled(self) -> bool:
@@ -190,12 +109,6 @@ class Ledger:
     def lowest_priority(self) -> float:
         """The lowest priority among gangs that hold a place; infinity if none does."""
         return min(self._holders_of_priority, default=inf)
-
-    def signature_of(self, spec: Job) -> int:
-        """A number that jobs share which get the same answer from the same state, but for their queues and limits."""
-        number = self.signatures.setdefault(key_of(spec), self.signatures_given)
-        self.signatures_given = max(self.signatures_given, number + 1)
-        return number
 
     def move(self, state: JobState, phase: Phase, at: float) -> None:
         """Bring a job into another phase and keep the derived collections true."""
@@ -297,168 +210,3 @@ class Ledger:
         """Free what these hold for gangs that are not placed."""
         for owner in owners:
             self.rooms().give_back(owner)
-
-
-def key_of(spec: Job) -> Hashable:
-    """What is the same of all jobs that share a signature."""
-    sizes = (spec.elastic, spec.parallelism, spec.trains, spec.traffic) if spec.elastic else ()
-    models = _of_choice(spec) if chooses(spec) else ()
-    return signature(spec), sizes, models
-
-
-def _of_choice(spec: Job) -> Hashable:
-    """What the ways of a job that chooses its model depend on beside shapes: their speed, time, money and memory."""
-    told = (spec.speeds, spec.choose, spec.budget_USD, spec.spot, spec.checkpoint)
-    work = (spec.trains, spec.traffic, spec.parallelism, spec.overlap)
-    return told, work, spec.expected_s, spec.time_limit_s
-
-
-def _job_accepted(ledger: Ledger, fact: JobAccepted) -> None:
-    assert fact.job not in ledger.jobs, f"{fact.job} accepted twice"
-    state = JobState(
-        fact.job, fact.spec, fact.priority, fact.seq, ledger.signature_of(fact.spec), fact.at
-    )
-    state.queue = ledger.accounts.queue_of(fact.spec)
-    state.held, state.metered_at = fact.spec.held, fact.at
-    ledger.came.setdefault((fact.spec.queue, fact.spec.user))
-    ledger.jobs[fact.job] = state
-    ledger.newest_of_name[fact.spec.name] = fact.job
-    ledger.enqueue(state, fact.at)
-    ledger.next_seq = fact.seq + 1
-    for name in fact.spec.after:
-        ledger.dependents.setdefault(name, []).append(fact.job)
-
-
-def _job_rejected(ledger: Ledger, fact: JobRejected) -> None:
-    ledger.rejected[fact.job] = fact.reason
-    ledger.rejected_at[fact.job] = fact.at
-
-
-def _gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
-    state = ledger.jobs[fact.job]
-    assert fact.found or fact.attempt == state.attempt + 1, (
-        f"{fact.job}: attempt {fact.attempt} after {state.attempt}"
-    )
-    is_taken = fact.found and ledger.rooms().missing(fact.placement.members)
-    in_the_way = others_give_way(ledger, fact.placement.nodes) if is_taken else []
-    take_place(ledger, fact.job, fact.placement)
-    count_others(ledger, in_the_way)
-    ledger.move(state, Phase.STARTING, fact.at)
-    ledger.accounts.start(state, fact.placement, fact.at)
-    ledger.placings += 1
-    state.attempt, state.placement, state.placed_at = fact.attempt, fact.placement, fact.at
-    state.running_at = state.checkpoint_at = state.request = state.deadline_at = None
-    state.stop_cause = state.stop_decided_at = state.preempted_by = None
-    state.answered, state.reason, state.moving = False, "", None
-    state.suspended, state.turn_ends_at, state.turned_at = False, None, None
-    state.turns, state.suspended_s, state.warned = 0, 0.0, False
-    state.at_home, state.found = fact.at_home, fact.found
-    state.gpus_of_model = gpus_of_model(ledger.accounts.held(fact.placement))
-    state.held_gpus = sum(len(member.gpus) for member in fact.placement.members)
-    parts = sum(len(member.parts) for member in fact.placement.members)
-    state.touched_gpus = max(1, state.held_gpus + parts)
-
-
-def _gang_running(ledger: Ledger, fact: GangRunning) -> None:
-    state = ledger.jobs[fact.job]
-    ledger.move(state, Phase.RUNNING, fact.at)
-    state.running_at = fact.at
-    if state.spec.elastic is not None or ledger.policy.falls_ever_back:
-        ledger.holders_version += 1
-    if state.started_at is None:
-        state.started_at = fact.at
-
-
-def _gang_preempted(ledger: Ledger, fact: GangPreempted) -> None:
-    state = ledger.jobs[fact.job]
-    state.preempted_by = fact.by
-    state.preempted_at = (*state.preempted_at, fact.at)
-
-
-def _gang_suspended(ledger: Ledger, fact: GangSuspended) -> None:
-    state = ledger.jobs[fact.job]
-    state.suspended, state.turn_ends_at, state.turns = True, None, state.turns + 1
-    state.turned_at = fact.at
-
-
-def _gang_resumed(ledger: Ledger, fact: GangResumed) -> None:
-    state = ledger.jobs[fact.job]
-    if state.suspended and state.turned_at is not None and state.running_at is not None:
-        state.suspended_s += fact.at - max(state.turned_at, state.running_at)
-    state.suspended, state.turn_ends_at, state.turns = False, fact.turn_ends_at, state.turns + 1
-    state.turned_at = fact.at
-
-
-def _checkpoint_requested(ledger: Ledger, fact: CheckpointRequested) -> None:
-    state = ledger.jobs[fact.job]
-    ledger.move(state, Phase.SAVING, fact.at)
-    state.request, state.deadline_at, state.stop_cause = fact.request, fact.deadline_at, fact.cause
-
-
-def _checkpoint_recorded(ledger: Ledger, fact: CheckpointRecorded) -> None:
-    state = ledger.jobs[fact.job]
-    state.checkpoint_step, state.checkpoint_at = fact.step, fact.at
-    if ledger.policy.preemption.gain:
-        ledger.holders_version += 1
-    state.answered = state.answered or (fact.request is not None and fact.request == state.request)
-
-
-def _gang_warned(ledger: Ledger, fact: GangWarned) -> None:
-    ledger.jobs[fact.job].warned = True
-
-
-def _stop_decided(ledger: Ledger, fact: StopDecided) -> None:
-    state = ledger.jobs[fact.job]
-    ledger.move(state, Phase.STOPPING, fact.at)
-    if state.stop_decided_at is None:
-        state.stop_decided_at = fact.at
-    state.stop_cause, state.stop_grace_s, state.deadline_at = fact.cause, fact.grace_s, None
-    state.reason = fact.reason or state.reason
-
-
-def _policy_adopted(ledger: Ledger, fact: PolicyAdopted) -> None:
-    ledger.policies.append(fact)
-
-
-_APPLY: dict[type[Fact], Callable[[Ledger, Any], None]] = {
-    FabricDefined: fabric_defined,
-    JobAccepted: _job_accepted,
-    JobRejected: _job_rejected,
-    GangPlaced: _gang_placed,
-    GangRunning: _gang_running,
-    RoomClaimed: room_claimed,
-    ClaimDropped: claim_dropped,
-    GangPreempted: _gang_preempted,
-    CheckpointRequested: _checkpoint_requested,
-    CheckpointRecorded: _checkpoint_recorded,
-    StopDecided: _stop_decided,
-    AttemptEnded: attempt_ended,
-    JobRequeued: job_requeued,
-    JobEnded: job_ended,
-    NodeMarked: node_marked,
-    NodeCordoned: node_cordoned,
-    NodeUncordoned: node_uncordoned,
-    NodeLabelled: node_labelled,
-    NodeHealthNoted: node_health_noted,
-    RoomOfOthers: room_of_others,
-    PolicyAdopted: _policy_adopted,
-    MemberMissed: member_missed,
-    MemberReplaced: member_replaced,
-    MemberBack: member_back,
-    GangMoving: gang_moving,
-    GangAtHome: gang_at_home,
-    JobHeld: job_held,
-    JobReleased: job_released,
-    PriorityChanged: priority_changed,
-    JobReprioritised: job_reprioritised,
-    JobScaled: job_scaled,
-    JobBarred: job_barred,
-    JobsForgotten: jobs_forgotten,
-    ReservationMade: reservation_made,
-    ReservationDropped: reservation_dropped,
-    CellBound: cell_bound,
-    CellReleased: cell_released,
-    GangSuspended: _gang_suspended,
-    GangResumed: _gang_resumed,
-    GangWarned: _gang_warned,
-}

@@ -16,7 +16,7 @@ def copy_of(ledger: Ledger) -> Ledger:
     shared: list[Any] = [ledger.policy, ledger.policy.gpu_weights, ledger.accounts.runtimes]
     shared += [ledger.site.described, *ledger.policies]
     shared += [*ledger.waiting, *ledger.claims.values(), *ledger.reservations.values()]
-    twins: dict[int, Any] = {id(ledger.signatures): dict(ledger.signatures)}
+    twins: dict[int, Any] = {id(ledger.signatures): ledger.signatures.copy()}
     for state in ledger.jobs.values():
         shared += [state.position, state.equivalence_class]
         twins[id(state)] = state if state.phase in ENDED else copy(state)

@@ -18,7 +18,7 @@ from enum import Enum, auto
 from math import inf
 from operator import attrgetter
 
-from gantree.core.ledger.apply_room import behind_in_row
+from gantree.core.ledger.apply.held_room import behind_in_row
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState, Reservation

@@ -37,7 +37,7 @@ def jobs_forgotten(ledger: Ledger, fact: JobsForgotten) -> None:
 def _forget_signatures(ledger: Ledger) -> None:
     """What no job asks for that is known has no number any more; whoever asks for it next gets a new one."""
     used = {state.signature for state in ledger.jobs.values()}
-    ledger.signatures = {key: each for key, each in ledger.signatures.items() if each in used}
+    ledger.signatures.forget_all_but(used)
     ledger.accounts.forget_signatures(used)
 
 

@@ -1,8 +1,8 @@
-"""What others hold, whom gantree did not start: on Kubernetes the pods of other schedulers and of every node.
+"""Facts about foreign holders: what gantree did not start, on Kubernetes the pods of other schedulers and daemon sets.
 
-They ask nobody, so what they are said to hold may be held already: by a gang that was placed in the same moment, or
-because nodes take more than they have. Then they are counted with what is free of it, and with all of it as soon as it
-is. Room that is held for a claim or a reservation yields to them.
+They do not ask, so what they hold may be taken already: by a gang that was placed at the same moment, or because a node
+is overcommitted. Then only what is free of it is counted, and all of it as soon as it is free. Claims and reservations
+yield to them.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from gantree.core.ledger.ledger import Ledger
 
 
-def room_of_others(ledger: Ledger, fact: RoomOfOthers) -> None:
+def foreign_room(ledger: Ledger, fact: RoomOfOthers) -> None:
     """Somebody holds this from now on."""
     others = ledger.site.others
     before = others.pop(fact.holder, ())
     if fact.members:
         others[fact.holder] = fact.members
     nodes = dict.fromkeys(member.node for member in (*before, *fact.members))
-    _have(ledger, nodes, dict.fromkeys((fact.holder, *_short_on(ledger, nodes))))
+    _count_anew(ledger, nodes, dict.fromkeys((fact.holder, *_short_on(ledger, nodes))))
     if before:
         ledger.more_room()
 
 
-def others_first(ledger: Ledger, nodes: Iterable[str]) -> None:
+def foreign_holders_first(ledger: Ledger, nodes: Iterable[str]) -> None:
     """What came free on nodes goes to those who hold it already."""
     short = _short_on(ledger, nodes) if ledger.site.short else []
     if short:
-        _have(ledger, nodes, short)
+        _count_anew(ledger, nodes, short)
 
 
-def count_others(ledger: Ledger, holders: Iterable[str]) -> None:
+def count_foreign_holders(ledger: Ledger, holders: Iterable[str]) -> None:
     """Let these others have what is free now of what they hold, in the order in which they are named."""
     rooms, site = ledger.rooms(), ledger.site
     for holder in list(holders):
@@ -56,7 +56,7 @@ def count_others(ledger: Ledger, holders: Iterable[str]) -> None:
             site.short[holder] = None
 
 
-def others_give_way(ledger: Ledger, nodes: Iterable[str]) -> list[str]:
+def release_foreign_holders(ledger: Ledger, nodes: Iterable[str]) -> list[str]:
     """Free what others hold on nodes, for what is known to be held otherwise; whom to count anew after that."""
     there, others = set(nodes), ledger.site.others
     holders = [
@@ -67,12 +67,12 @@ def others_give_way(ledger: Ledger, nodes: Iterable[str]) -> list[str]:
     return holders
 
 
-def _have(ledger: Ledger, nodes: Iterable[str], holders: Iterable[str]) -> None:
+def _count_anew(ledger: Ledger, nodes: Iterable[str], holders: Iterable[str]) -> None:
     """Count others anew, before room on these nodes is held for claims and reservations."""
     there = set(nodes)
     waiting = [owner for owner, place in ledger.held_places() if not there.isdisjoint(place.nodes)]
     ledger.let_go(waiting)
-    count_others(ledger, holders)
+    count_foreign_holders(ledger, holders)
     ledger.hold(owners=frozenset(waiting))
 
 

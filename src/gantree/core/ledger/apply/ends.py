@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gantree.core.ledger.apply_adopted import others_first
-from gantree.core.ledger.apply_members import forget_members
+from gantree.core.ledger.apply.foreign_holders import foreign_holders_first
+from gantree.core.ledger.apply.members import forget_members
 from gantree.core.ledger.state import CLAIM, NOWHERE, JobState
 from gantree.model.facts import AttemptEnded, JobEnded, JobRequeued
 from gantree.model.phases import ENDED, Phase, StopCause
@@ -54,7 +54,7 @@ def _leaves(ledger: Ledger, state: JobState, place: Placement, at: float) -> Non
     before = _room_on(ledger, place) if may_be_claimed else []
     ledger.rooms().give_back(state.job)
     ledger.accounts.stop(state, at)
-    others_first(ledger, place.nodes)
+    foreign_holders_first(ledger, place.nodes)
     if may_be_claimed:  # what is reserved some may use, and who was told a start
         ledger.hold(place.nodes, {CLAIM + job for job in ledger.claims})
     after = _room_on(ledger, place) if may_be_claimed else []

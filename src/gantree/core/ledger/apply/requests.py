@@ -81,7 +81,7 @@ def job_scaled(ledger: Ledger, fact: JobScaled) -> None:
     if spec.expected_s is not None:
         spec = replace(spec, expected_s=spec.expected_s * longer)
     state.spec, state.scaled, state.done_s = spec, True, state.done_s * longer
-    state.signature = ledger.signature_of(spec)
+    state.signature = ledger.signatures.of(spec)
     if waits:
         _wait_again(ledger, state, fact.at)
     ledger.more_room()
@@ -92,6 +92,6 @@ def job_barred(ledger: Ledger, fact: JobBarred) -> None:
     state = ledger.jobs[fact.job]
     ledger.dequeue(state)
     state.spec, state.barred_for = with_node_restrictions(state.spec, dict(fact.bars)), fact.reason
-    state.signature = ledger.signature_of(state.spec)
+    state.signature = ledger.signatures.of(state.spec)
     _wait_again(ledger, state, fact.at)
     ledger.more_room()

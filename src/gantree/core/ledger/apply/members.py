@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gantree.core.ledger.apply_adopted import others_first
-from gantree.core.ledger.apply_room import take_place
+from gantree.core.ledger.apply.foreign_holders import foreign_holders_first
+from gantree.core.ledger.apply.held_room import take_place
 from gantree.core.ledger.state import Gap, JobState
 from gantree.model.facts import MemberBack, MemberMissed, MemberReplaced
 from gantree.placement.resize.replaced import with_member
@@ -37,7 +37,7 @@ def member_replaced(ledger: Ledger, fact: MemberReplaced) -> None:
     assert gap is not None, f"member {fact.member} of {fact.job} is not missing"
     _with_gap(ledger, state, replace(gap, placed=True))
     left = before.nodes.keys() - after.nodes.keys()
-    others_first(ledger, before.nodes)
+    foreign_holders_first(ledger, before.nodes)
     ledger.hold(before.nodes)
     ledger.placings += 1
     if left:

@@ -1,17 +1,17 @@
-"""What facts about the cluster and its nodes do to a ledger: which fabric there is, and which nodes may be used.
+"""Facts about the cluster and its nodes: which fabric there is, and which nodes may be used.
 
-What the cluster file says is kept as it is (`Site.described`); what operators say of single nodes is kept beside it and
-laid over it again whenever the file is read anew. Facts about jobs are in `core.ledger.ledger`.
+What the cluster file says is kept as it is (`Site.described`). What operators say of single nodes is kept beside it,
+and applied again whenever the file is read anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gantree.core.ledger.apply_adopted import count_others
-from gantree.model.cluster import Cluster, Node
+from gantree.core.ledger.apply.foreign_holders import count_foreign_holders
+from gantree.core.ledger.site import Cordon, Illness, Labels, Site
 from gantree.model.facts import (
     FabricDefined,
     NodeCordoned,
@@ -20,78 +20,12 @@ from gantree.model.facts import (
     NodeMarked,
     NodeUncordoned,
 )
-from gantree.model.placements import MemberPlacement
 from gantree.topology.fabric.conditions import sound_nodes
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
 
 if TYPE_CHECKING:
     from gantree.core.ledger.ledger import Ledger
-
-Labels = dict[str, str | None]
-"""Label values by key as an operator has them; None: the node has no label of that key."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cordon:
-    """Why nothing new starts on a node, and since when. drain, deadline_at: as `facts.NodeCordoned` says.
-
-    unwell: what is told to be wrong with the node, "" for nothing: gangs that can save leave it if they have a place.
-    """
-
-    reason: str
-    since: float
-    drain: bool = False
-    deadline_at: float | None = None
-    unwell: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Illness:
-    """What one source says is wrong with a node, since when, and whether an operator uses it all the same."""
-
-    reason: str
-    since: float
-    forgiven: bool = False
-
-
-@dataclass(slots=True)
-class Site:
-    """The cluster as its file describes it, and what operators say of its nodes instead.
-
-    cordoned is what follows from both: from asked, the cordons that somebody asked for, and from unwell, what is wrong
-    with nodes by who says so.
-    labels are those alone in which an operator differs from the file. version grows with every word of an operator.
-    others are who holds something that gantree did not start, with each what it is said to hold, one member a node;
-    short those of them of whom less is counted, for the rest was not free.
-    """
-
-    described: Cluster | None = None
-    cordoned: dict[str, Cordon] = field(default_factory=dict)
-    labels: dict[str, Labels] = field(default_factory=dict)
-    version: int = 0
-    others: dict[str, tuple[MemberPlacement, ...]] = field(default_factory=dict)
-    short: dict[str, None] = field(default_factory=dict)
-    asked: dict[str, Cordon] = field(default_factory=dict)
-    unwell: dict[str, dict[str, Illness]] = field(default_factory=dict)
-
-    def with_labels(self) -> Cluster:
-        """The cluster as it is now."""
-        assert self.described is not None, "no cluster was observed yet"
-        nodes = tuple(
-            labelled(node, self.labels.get(node.name, {})) for node in self.described.nodes
-        )
-        return replace(self.described, nodes=nodes) if self.labels else self.described
-
-
-def labelled(node: Node, labels: Labels) -> Node:
-    """A node with these labels instead of its own of these keys."""
-    if not labels:
-        return node
-    now = {**dict(node.labels), **labels}
-    return replace(
-        node, labels=tuple((key, value) for key, value in now.items() if value is not None)
-    )
 
 
 def fabric_defined(ledger: Ledger, fact: FabricDefined) -> None:
@@ -111,7 +45,7 @@ def fabric_defined(ledger: Ledger, fact: FabricDefined) -> None:
         assert state.placement is not None
         occupancy.take(state.job, state.placement.members)
     ledger.occupancy = occupancy
-    count_others(ledger, site.others)
+    count_foreign_holders(ledger, site.others)
     ledger.accounts.see(occupancy.fabric)
     ledger.hold()
     ledger.more_room()

@@ -1,0 +1,115 @@
+"""Facts about the attempt of a gang: placed, running, saving, stopping, suspended, warned. Its end is in `ends`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gantree.core.ledger.apply.foreign_holders import count_foreign_holders, release_foreign_holders
+from gantree.core.ledger.apply.held_room import take_place
+from gantree.core.ledger.usage import gpus_of_model
+from gantree.model.facts import (
+    CheckpointRecorded,
+    CheckpointRequested,
+    GangPlaced,
+    GangPreempted,
+    GangResumed,
+    GangRunning,
+    GangSuspended,
+    GangWarned,
+    StopDecided,
+)
+from gantree.model.phases import Phase
+
+if TYPE_CHECKING:
+    from gantree.core.ledger.ledger import Ledger
+
+
+def gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
+    """A gang holds a place; all that belongs to one attempt begins anew."""
+    state = ledger.jobs[fact.job]
+    assert fact.found or fact.attempt == state.attempt + 1, (
+        f"{fact.job}: attempt {fact.attempt} after {state.attempt}"
+    )
+    is_taken = fact.found and ledger.rooms().missing(fact.placement.members)
+    in_the_way = release_foreign_holders(ledger, fact.placement.nodes) if is_taken else []
+    take_place(ledger, fact.job, fact.placement)
+    count_foreign_holders(ledger, in_the_way)
+    ledger.move(state, Phase.STARTING, fact.at)
+    ledger.accounts.start(state, fact.placement, fact.at)
+    ledger.placings += 1
+    state.attempt, state.placement, state.placed_at = fact.attempt, fact.placement, fact.at
+    state.running_at = state.checkpoint_at = state.request = state.deadline_at = None
+    state.stop_cause = state.stop_decided_at = state.preempted_by = None
+    state.answered, state.reason, state.moving = False, "", None
+    state.suspended, state.turn_ends_at, state.turned_at = False, None, None
+    state.turns, state.suspended_s, state.warned = 0, 0.0, False
+    state.at_home, state.found = fact.at_home, fact.found
+    state.gpus_of_model = gpus_of_model(ledger.accounts.held(fact.placement))
+    state.held_gpus = sum(len(member.gpus) for member in fact.placement.members)
+    parts = sum(len(member.parts) for member in fact.placement.members)
+    state.touched_gpus = max(1, state.held_gpus + parts)
+
+
+def gang_running(ledger: Ledger, fact: GangRunning) -> None:
+    """All members of a gang run."""
+    state = ledger.jobs[fact.job]
+    ledger.move(state, Phase.RUNNING, fact.at)
+    state.running_at = fact.at
+    if state.spec.elastic is not None or ledger.policy.falls_ever_back:
+        ledger.holders_version += 1
+    if state.started_at is None:
+        state.started_at = fact.at
+
+
+def gang_preempted(ledger: Ledger, fact: GangPreempted) -> None:
+    """A gang was chosen as a victim."""
+    state = ledger.jobs[fact.job]
+    state.preempted_by = fact.by
+    state.preempted_at = (*state.preempted_at, fact.at)
+
+
+def gang_suspended(ledger: Ledger, fact: GangSuspended) -> None:
+    """A time-sliced gang rests."""
+    state = ledger.jobs[fact.job]
+    state.suspended, state.turn_ends_at, state.turns = True, None, state.turns + 1
+    state.turned_at = fact.at
+
+
+def gang_resumed(ledger: Ledger, fact: GangResumed) -> None:
+    """A time-sliced gang computes again."""
+    state = ledger.jobs[fact.job]
+    if state.suspended and state.turned_at is not None and state.running_at is not None:
+        state.suspended_s += fact.at - max(state.turned_at, state.running_at)
+    state.suspended, state.turn_ends_at, state.turns = False, fact.turn_ends_at, state.turns + 1
+    state.turned_at = fact.at
+
+
+def checkpoint_requested(ledger: Ledger, fact: CheckpointRequested) -> None:
+    """A gang was told to save before it stops."""
+    state = ledger.jobs[fact.job]
+    ledger.move(state, Phase.SAVING, fact.at)
+    state.request, state.deadline_at, state.stop_cause = fact.request, fact.deadline_at, fact.cause
+
+
+def checkpoint_recorded(ledger: Ledger, fact: CheckpointRecorded) -> None:
+    """A checkpoint is durable."""
+    state = ledger.jobs[fact.job]
+    state.checkpoint_step, state.checkpoint_at = fact.step, fact.at
+    if ledger.policy.preemption.gain:
+        ledger.holders_version += 1
+    state.answered = state.answered or (fact.request is not None and fact.request == state.request)
+
+
+def gang_warned(ledger: Ledger, fact: GangWarned) -> None:
+    """A gang got the signal that its time limit is near."""
+    ledger.jobs[fact.job].warned = True
+
+
+def stop_decided(ledger: Ledger, fact: StopDecided) -> None:
+    """A gang was told to stop."""
+    state = ledger.jobs[fact.job]
+    ledger.move(state, Phase.STOPPING, fact.at)
+    if state.stop_decided_at is None:
+        state.stop_decided_at = fact.at
+    state.stop_cause, state.stop_grace_s, state.deadline_at = fact.cause, fact.grace_s, None
+    state.reason = fact.reason or state.reason
