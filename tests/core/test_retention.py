@@ -113,7 +113,7 @@ def test_what_nobody_asks_for_any_more_has_no_number_and_no_number_is_given_twic
     assert [ledger.jobs[name].signature for name in ("again", "same")] == [3, 2]
     again = restored(snapshot_of(stage.scheduler), Policy()).ledger
     assert differences(ledger, again) == []
-    assert again.signature_of(job("new", gpus=4)) == 4
+    assert again.signatures.of(job("new", gpus=4)) == 4
 
 
 def test_a_job_that_is_forgotten_before_its_time_limit_has_come_is_not_looked_for_then() -> None:

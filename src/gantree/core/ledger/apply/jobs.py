@@ -15,7 +15,7 @@ def job_accepted(ledger: Ledger, fact: JobAccepted) -> None:
     """A job waits from now on."""
     assert fact.job not in ledger.jobs, f"{fact.job} accepted twice"
     state = JobState(
-        fact.job, fact.spec, fact.priority, fact.seq, ledger.signature_of(fact.spec), fact.at
+        fact.job, fact.spec, fact.priority, fact.seq, ledger.signatures.of(fact.spec), fact.at
     )
     state.queue = ledger.accounts.queue_of(fact.spec)
     state.held, state.metered_at = fact.spec.held, fact.at
