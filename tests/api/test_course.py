@@ -8,7 +8,7 @@ import pytest
 
 from gantree.api.client import requests
 from gantree.api.client.failover import RETRY_WITHIN_S, Failover
-from gantree.api.client.requests import Request
+from gantree.api.client.request import Request
 from gantree.api.client.target import NotSent, Target, targets
 from gantree.api.http.unix_socket import present
 from gantree.model.errors import Conflict, JournalError, NotLeading

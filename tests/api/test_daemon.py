@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gantree.api.client.client import Client
-from gantree.api.client.requests import Request
+from gantree.api.client.request import Request
 from gantree.api.http import unix_socket
 from gantree.journal.sqlite import FILE, SqliteJournal
 from gantree.model.errors import (

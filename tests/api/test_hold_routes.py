@@ -55,7 +55,7 @@ def test_a_job_file_may_ask_to_be_held(daemon: Daemon) -> None:
 def test_refusals_come_as_errors(daemon: Daemon) -> None:
     submit(daemon, "runs", "sleep 60")
     daemon.wait("runs", "running")
-    with pytest.raises(Conflict, match="only a job that waits can be held"):
+    with pytest.raises(Conflict, match="only a waiting job can be held"):
         daemon.client.hold("runs")
     with pytest.raises(Conflict, match="runs is not held"):
         daemon.client.release("runs")

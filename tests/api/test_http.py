@@ -19,7 +19,7 @@ import gantree
 from gantree.api.access.access import Access, Transport, token_of
 from gantree.api.access.rate_limits import RateLimits
 from gantree.api.client.client import Client
-from gantree.api.client.requests import Request
+from gantree.api.client.request import Request
 from gantree.api.http import unix_socket
 from gantree.api.http.security_middleware import MOST_BYTES
 from gantree.api.server.listeners import listen_of

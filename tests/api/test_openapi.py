@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 from gantree.api.client import requests
 from gantree.api.client.async_client import AsyncClient
 from gantree.api.client.client import Client
-from gantree.api.client.requests import Request, Stream
+from gantree.api.client.request import Request, Stream
 from support.daemon import Daemon
 from support.examples import IS_SOAK, examples
 
@@ -100,7 +100,7 @@ def descriptions() -> dict[str, Callable[..., Any]]:
         if inspect.isfunction(function)
         and not name.startswith("_")
         and re.match(r"(Request|Stream)\[", str(function.__annotations__.get("return"))
-                     .replace("gantree.api.client.requests.", ""))
+                     .replace("gantree.api.client.request.", ""))
     }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from gantree.api.client.client import Client
-from gantree.api.client.requests import Request
+from gantree.api.client.request import Request
 from gantree.api.server.response_check import RESPONSE_MODELS
 from support.daemon import Daemon
 

@@ -58,45 +58,45 @@ def end(controller: Controller, name: str) -> None:
 def test_a_running_job_is_suspended_resumed_and_suspended_again(controller: Controller) -> None:
     run(controller, job("a", 1, 8))
     for _ in range(2):
-        assert controller.suspend("a") == "a"
+        assert controller.jobs.suspend("a") == "a"
         controller.step()
     assert phase(controller, "a") == "stopping"
     end(controller, "a")
     assert phase(controller, "a") == "pending"
-    controller.release("a")
+    controller.jobs.release("a")
     controller.step()
     assert controller.ledger.jobs["a"].phase is Phase.STARTING
 
 
 def test_what_is_over_or_about_to_be_cannot_be_suspended(controller: Controller) -> None:
     run(controller, job("a", 1, 8))
-    controller.cancel("a")
+    controller.jobs.cancel("a")
     controller.step()
     with pytest.raises(Conflict, match="stopped for good: cancelled"):
-        controller.suspend("a")
+        controller.jobs.suspend("a")
     end(controller, "a")
     with pytest.raises(Conflict, match="has ended"):
-        controller.suspend("a")
+        controller.jobs.suspend("a")
     with pytest.raises(NotFound):
-        controller.suspend("nobody")
+        controller.jobs.suspend("nobody")
 
 
 def test_sizes_that_cannot_be_are_refused_with_those_that_can(controller: Controller) -> None:
     run(controller, replace(job("a", 1, 8), elastic=Elastic(1, 4)))
     run(controller, job("b", 1, 8))
     with pytest.raises(BadInput, match="found 9; allowed for a: 1, 2, 3, 4"):
-        controller.scale("a", 9)
+        controller.jobs.scale("a", 9)
     with pytest.raises(Conflict, match="b is not elastic"):
-        controller.scale("b", 2)
+        controller.jobs.scale("b", 2)
     with pytest.raises(Conflict, match="cannot have 2 members now: no room beside it"):
-        controller.scale("a", 2)
-    controller.scale("a", 1)
-    controller.suspend("a")
+        controller.jobs.scale("a", 2)
+    controller.jobs.scale("a", 1)
+    controller.jobs.suspend("a")
     controller.step()
     with pytest.raises(Conflict, match="ask again when it waits or runs"):
-        controller.scale("a", 2)
+        controller.jobs.scale("a", 2)
     end(controller, "a")
-    controller.scale("a", 2)
+    controller.jobs.scale("a", 2)
     controller.step()
     assert controller.ledger.jobs["a"].spec.members == 2
 
@@ -104,13 +104,13 @@ def test_sizes_that_cannot_be_are_refused_with_those_that_can(controller: Contro
 def test_a_priority_is_a_class_of_the_policy_or_a_number(controller: Controller) -> None:
     run(controller, job("a"))
     for asked, number in (("production", 300), (123, 123)):
-        controller.reprioritise("a", asked)
+        controller.jobs.reprioritise("a", asked)
         controller.step()
         assert controller.ledger.jobs["a"].priority == number
     with pytest.raises(BadInput, match="no-such"):
-        controller.reprioritise("a", "no-such")
+        controller.jobs.reprioritise("a", "no-such")
     with pytest.raises(BadInput, match="a number up to"):
-        controller.reprioritise("a", 10**12)
+        controller.jobs.reprioritise("a", 10**12)
 
 
 def test_what_operators_say_of_nodes_survives_a_restart(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_the_output_of_all_ranks_is_there_after_a_gang_was_made_smaller(
     controller: Controller,
 ) -> None:
     run(controller, replace(job("a", 2, 8), elastic=Elastic(1, 2)))
-    controller.scale("a", 1)
+    controller.jobs.scale("a", 1)
     controller.step()
     assert controller.ledger.jobs["a"].spec.processes == 1
     root = Caller("root", EVERYTHING, "socket")

@@ -40,7 +40,7 @@ def test_a_held_job_waits_with_room_all_around_it_and_starts_when_it_is_released
 ) -> None:
     submit(controller, replace(job("a"), held=True), job("b"))
     assert phases(controller) == {"a": "pending", "b": "starting"}
-    assert controller.release("a") == "a"
+    assert controller.jobs.release("a") == "a"
     controller.step()
     assert phases(controller) == {"a": "starting", "b": "starting"}
 
@@ -49,10 +49,10 @@ def test_a_job_may_be_held_and_released_again_and_again(controller: Controller) 
     submit(controller, job("first", gpus=8), job("a", gpus=8))
     for _ in range(3):
         for _ in range(2):
-            assert controller.hold("a") == "a"
+            assert controller.jobs.hold("a") == "a"
             controller.step()
             assert controller.ledger.jobs["a"].held
-        controller.release("a")
+        controller.jobs.release("a")
         controller.step()
         assert not controller.ledger.jobs["a"].held
 
@@ -62,25 +62,25 @@ def test_only_what_waits_can_be_held_and_the_refusal_says_the_way_out(
 ) -> None:
     submit(controller, job("a"))
     with pytest.raises(Conflict, match=r"a is starting.*gantree cancel a.*`hold: true`"):
-        controller.hold("a")
+        controller.jobs.hold("a")
     with pytest.raises(Conflict, match="a is not held: it is starting"):
-        controller.release("a")
+        controller.jobs.release("a")
     with pytest.raises(NotFound, match="no job b"):
-        controller.hold("b")
+        controller.jobs.hold("b")
 
 
 def test_what_has_ended_is_neither_held_nor_released(controller: Controller) -> None:
     submit(controller, job("first", gpus=8), job("a", gpus=8))
-    controller.cancel("a")
+    controller.jobs.cancel("a")
     controller.step()
-    for ask in (controller.hold, controller.release):
+    for ask in (controller.jobs.hold, controller.jobs.release):
         with pytest.raises(Conflict, match="a has ended: cancelled"):
             ask("a")
 
 
 def test_a_held_job_can_be_cancelled(controller: Controller) -> None:
     submit(controller, replace(job("a"), held=True))
-    controller.cancel("a")
+    controller.jobs.cancel("a")
     controller.step()
     assert controller.ledger.jobs["a"].phase is Phase.CANCELLED
 

@@ -10,15 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gantree.control.engine.controller import Controller
-from gantree.control.requests import submission_checks
-from gantree.control.requests.submission_checks import (
-    JobIds,
-    Receipt,
-    Submitted,
-    completed,
-    overridden,
-    with_predecessors,
-)
+from gantree.control.requests import predecessors
+from gantree.control.requests.job_ids import JobIds, Submitted
+from gantree.control.requests.predecessors import with_predecessors
+from gantree.control.requests.submission_checks import Receipt, completed, overridden
 from gantree.control.requests.submissions import JobSubmission, Key
 from gantree.core.ledger.ledger import Ledger
 from gantree.journal.sqlite import SqliteJournal
@@ -70,7 +65,7 @@ def test_ids_count_up_over_restarts_and_after_the_end_of_a_job(tmp_path: Path) -
         controller = Controller(journal, Policy(), RecordingCluster, site=cluster())
         controller.recover()
         given_ids += submit(controller, job("a"))
-        controller.cancel("a")
+        controller.jobs.cancel("a")
         controller.step()
         controller.close()
     assert given_ids == ["a", "a-2", "a-3"]
@@ -120,7 +115,7 @@ def test_after_may_name_an_array_handed_in_earlier_and_means_all_of_the_newest(
     assert controller.ledger.jobs["merge"].spec.after == ("shard-0-2", "shard-1-2")
     with pytest.raises(BadInput, match="no job lookalike"):
         controller.submit([job("x", after=("lookalike",))], None, {})
-    controller.cancel("shard-1-2")
+    controller.jobs.cancel("shard-1-2")
     controller.step()
     with pytest.raises(BadInput, match="of which shard-1-2 has ended: cancelled"):
         controller.submit([job("x", after=("shard",))], None, {})
@@ -131,7 +126,7 @@ def test_what_comes_after_must_stand_below_and_must_not_have_failed(controller: 
     with pytest.raises(BadInput, match="stands below it"):
         controller.submit([job("train", after=("prepare",)), job("prepare")], None, {})
     submit(controller, job("doomed", gpus=9))
-    controller.cancel("doomed")
+    controller.jobs.cancel("doomed")
     controller.step()
     with pytest.raises(BadInput, match="doomed, which has ended: cancelled"):
         controller.submit([job("train", after=("doomed",))], None, {})
@@ -303,13 +298,13 @@ def test_cancelling_twice_is_cancelling_once_and_the_ended_cannot_be_cancelled(
 ) -> None:
     submit(controller, job("a", gpus=9))
     before = len(controller.journal.read_inbox(0, 99))
-    assert [controller.cancel("a"), controller.cancel("a")] == ["a", "a"]
+    assert [controller.jobs.cancel("a"), controller.jobs.cancel("a")] == ["a", "a"]
     assert len(controller.journal.read_inbox(0, 99)) == before + 1
     controller.step()
     with pytest.raises(Conflict, match="a has ended: cancelled"):
-        controller.cancel("a")
+        controller.jobs.cancel("a")
     with pytest.raises(NotFound):
-        controller.cancel("b")
+        controller.jobs.cancel("b")
 
 
 def test_an_array_that_comes_after_another_looks_for_it_once(
@@ -320,13 +315,13 @@ def test_an_array_that_comes_after_another_looks_for_it_once(
     for index in range(3):
         spec = replace(job(f"before-{index}"), array_index=index)
         stage.tell(JobSubmitted, job=spec.name, spec=spec)
-    looked_for = submission_checks.array_of
+    looked_for = predecessors.array_of
 
     def counted(ledger: Ledger, name: str) -> tuple[str, ...]:
         walks.append(name)
         return looked_for(ledger, name)
 
-    monkeypatch.setattr(submission_checks, "array_of", counted)
+    monkeypatch.setattr(predecessors, "array_of", counted)
     jobs = [replace(job(f"then-{index}"), after=("before",)) for index in range(50)]
     chosen = [Submitted(each.name, each.name) for each in jobs]
     resolved = with_predecessors(jobs, chosen, stage.scheduler.ledger)

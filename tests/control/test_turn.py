@@ -239,10 +239,10 @@ def test_a_job_can_be_cancelled_again_where_its_first_cancel_was_set_aside(
     controller.step()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(controller.turn_runner.scheduler, "handle", broken)
-        controller.cancel("a")
+        controller.jobs.cancel("a")
         controller.step()
     assert len(journal.all_set_aside()) == 1
-    controller.cancel("a")
+    controller.jobs.cancel("a")
     controller.step()
     assert phases(controller) == {"a": Phase.STOPPING}
 

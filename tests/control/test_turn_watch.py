@@ -124,7 +124,7 @@ def test_lines_of_an_order_carry_job_attempt_cause_turn_and_epoch(
     first = controller.journal.turns()
     controller.inbox.enqueue(GangStarted(id="a/1/started", observed_at=0.0, job="a", attempt=1))
     controller.step()
-    controller.cancel("a")
+    controller.jobs.cancel("a")
     controller.step()
     common = {"job": "a", "attempt": 1, "epoch": controller.epoch}
     assert seen == [

@@ -67,7 +67,7 @@ def test_a_job_that_was_rejected_has_a_page_that_says_why(front: Front) -> None:
 def test_a_job_that_is_history_has_a_page_of_what_the_journal_still_has(front: Front) -> None:
     old = replace(job("old", 2, 8), user="umberto")
     front.on_thread(lambda controller: controller.submit([old], "/", {}))
-    front.on_thread(lambda controller: controller.cancel("old"))
+    front.on_thread(lambda controller: controller.jobs.cancel("old"))
     due = EndedJobsDue(id="due", observed_at=0.0, keep=0, ended_before=4e9)
     front.on_thread(lambda controller: controller.inbox.append([due]))
     told = front.ask("vera", "GET", "/jobs/old")

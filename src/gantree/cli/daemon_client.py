@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from gantree.api.client.client import Client
-from gantree.api.client.requests import Request
+from gantree.api.client.request import Request
 from gantree.api.client.target import SERVER_VARIABLE, token_from_environment
 from gantree.cli.options import state_dir
 from gantree.cli.output.errors import FAILURE, error_text

@@ -105,7 +105,7 @@ def env_of(pod: Json) -> dict[str, str]:
 
 
 def scale(stage: PodStage, size: int) -> None:
-    stage.controller.scale(status(stage)["job"], size)
+    stage.controller.jobs.scale(status(stage)["job"], size)
 
 
 def test_it_grows_and_shrinks_and_its_pods_know_how_many_they_are(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from gantree.api.client import requests
 from gantree.api.client.client import ANSWER_WITHIN_S
 from gantree.api.client.decoding import decoded_object
 from gantree.api.client.failover import ALIVE, CONNECT_WITHIN_S, Failover
-from gantree.api.client.requests import Request, Stream
+from gantree.api.client.request import Request, Stream
 from gantree.api.client.target import NotSent, Target, targets
 from gantree.api.http import unix_socket
 from gantree.api.http.problems import error_of, problem_in

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gantree.api.client.requests import Request, Stream
+from gantree.api.client.request import Request, Stream
 from gantree.api.client.target import NotSent, Target
 from gantree.api.http import unix_socket
 from gantree.model.errors import GantreeError, JournalError, NotLeading, Unreachable

@@ -1,112 +1,24 @@
-"""Every request of the API, described once: method, path, query, body, and how its answer is read.
+"""Every request of the API as a function: method, path, query, body, and how its answer is read.
 
 `client.Client` and `async_client.AsyncClient` send them; a method there is a function here. Paths are templates as the
 OpenAPI has them, so a test can hold the two equal. Standard library only: the command line must start fast.
 """
 
 import getpass
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
-from urllib.parse import quote, urlencode
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from gantree.api.client.decoding import decoded
+from gantree.api.client.request import (
+    LONGEST_WAIT_S,
+    Chunks,
+    Json,
+    JsonLines,
+    Request,
+    Rows,
+    ServerSentEvents,
+    Stream,
+)
 from gantree.model.errors import NotFound, Unreachable
-
-Json = dict[str, Any]
-Rows = list[Json]
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-LONGEST_WAIT_S = 300.0
-"""How long one question may wait for a job."""
-
-
-class Decoder(Protocol[T_co]):
-    """Makes items of the bytes of a stream as they come."""
-
-    def feed(self, chunk: bytes) -> Iterable[T_co]:
-        """The items that are whole now."""
-        ...
-
-
-@dataclass(frozen=True)
-class _Sent:
-    """What is sent: path is a template, values fill it; headers and query entries that are None are left out."""
-
-    method: str
-    path: str
-    values: Mapping[str, str] = field(default_factory=dict)
-    query: Mapping[str, object] = field(default_factory=dict)
-    body: Json | None = None
-    headers: Mapping[str, str | None] = field(default_factory=dict)
-
-    @property
-    def url(self) -> str:
-        """The path with its values, and the query."""
-        path = self.path.format_map(
-            {key: quote(text, safe="") for key, text in self.values.items()}
-        )
-        given = {key: value for key, value in self.query.items() if value is not None}
-        return f"{path}?{urlencode(given, doseq=True)}" if given else path
-
-    @property
-    def content(self) -> bytes | None:
-        """The body as it goes over the wire."""
-        return None if self.body is None else json.dumps(self.body).encode()
-
-    @property
-    def is_harmless(self) -> bool:
-        """Whether it may be sent twice: it only asks, or what it hands in is taken once."""
-        return self.method == "GET" or self.headers.get("Idempotency-Key") is not None
-
-    @property
-    def all_headers(self) -> dict[str, str]:
-        """The headers that are given, and the content type where there is a body."""
-        given = {key: value for key, value in self.headers.items() if value is not None}
-        return given if self.body is None else {"Content-Type": "application/json", **given}
-
-
-@dataclass(frozen=True)
-class Request(_Sent, Generic[T]):
-    """A request with one answer. wait_s: how long it asks the daemon to wait with it."""
-
-    read: Callable[[Any], T] = lambda answer: answer
-    wait_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class Stream(_Sent, Generic[T]):
-    """A request whose answer comes bit by bit."""
-
-    decoder: Callable[[], Decoder[T]] = field(kw_only=True)
-
-
-class _AsItComes:
-    def feed(self, chunk: bytes) -> Iterable[bytes]:
-        return (chunk,)
-
-
-class _JsonLines:
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, chunk: bytes) -> Iterable[Json]:
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        return [decoded(line) for line in lines]
-
-
-class _ServerSentEvents:
-    """Events as the HTML standard frames them; comments (heartbeats) are dropped."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, chunk: bytes) -> Iterable[Json]:
-        *blocks, self._rest = (self._rest + chunk).split(b"\n\n")
-        lines = (line for block in blocks for line in block.split(b"\n"))
-        return [decoded(line[5:]) for line in lines if line.startswith(b"data:")]
 
 
 def submit(
@@ -343,7 +255,7 @@ def logs(
     tail: only the last lines of each rank, so many, and what comes after them.
     """
     query = {"rank": rank, "attempt": attempt, "follow": int(follow), "tail": tail}
-    return Stream("GET", "/v1/jobs/{job}/logs", job_path(job), query, decoder=_AsItComes)
+    return Stream("GET", "/v1/jobs/{job}/logs", job_path(job), query, decoder=Chunks)
 
 
 def record(job: str, *, attempt: int | None = None) -> Request[Json]:
@@ -367,14 +279,14 @@ def cluster() -> Request[Json]:
 def facts(after: int = 0, *, follow: bool = False) -> Stream[Json]:
     """The timeline: each fact after a seq; where follow, for ever."""
     query = {"after": after, "follow": int(follow)}
-    return Stream("GET", "/v1/facts", query=query, decoder=_JsonLines)
+    return Stream("GET", "/v1/facts", query=query, decoder=JsonLines)
 
 
 def events(after: int | None = None, *, job: str | None = None) -> Stream[Json]:
     """Each fact as it is recorded, for ever: those after a seq first, else only new ones; those of a job, if named."""
     headers = {"Last-Event-ID": None if after is None else str(after)}
     query = {"job": job}
-    return Stream("GET", "/v1/events", query=query, headers=headers, decoder=_ServerSentEvents)
+    return Stream("GET", "/v1/events", query=query, headers=headers, decoder=ServerSentEvents)
 
 
 def usage(

@@ -7,7 +7,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from gantree.api.http.problems import MEDIA_TYPE
-from gantree.api.http.response_models import FieldProblem, ProblemResponse
+from gantree.api.http.response_models.base import FieldProblem, ProblemResponse
 
 Json = dict[str, Any]
 WHAT = {

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from gantree.api.access.audit import Audit
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Backend
-from gantree.api.http.response_models import OpenModel
+from gantree.api.http.response_models.base import OpenModel
 from gantree.api.http.responses import documented, json_response
 from gantree.model.errors import Unsupported
 

@@ -10,13 +10,13 @@ from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Backend, QueryBackend
 from gantree.api.http.request_body import Body
-from gantree.api.http.response_models import (
+from gantree.api.http.response_models.explanations import (
     DefragmentResponse,
-    QueuesResponse,
     WhatIfResponse,
     WhenResponse,
     WhyResponse,
 )
+from gantree.api.http.response_models.site import QueuesResponse
 from gantree.api.http.responses import documented, json_response
 from gantree.api.views import queries as asked
 from gantree.model.errors import Conflict
@@ -111,6 +111,6 @@ def _add_defragment(routes: APIRouter, backend: Backend) -> None:
         told = await backend.read_forked(asked.moves, word, asker=caller.name)
         if told["plan"] is None:
             raise Conflict(told["reason"])
-        await backend.call_controller(lambda controller: controller.defragment(told["job"]))
+        await backend.call_controller(lambda controller: controller.jobs.defragment(told["job"]))
         await backend.loop.advance(backend.controller)
         return json_response(told, 202)

@@ -24,16 +24,16 @@ from gantree.api.access.permissions import (
     queue_of,
 )
 from gantree.api.backend import Backend, QueryBackend
-from gantree.api.client.requests import LONGEST_WAIT_S
+from gantree.api.client.request import LONGEST_WAIT_S
 from gantree.api.http.request_body import Body
-from gantree.api.http.response_models import (
+from gantree.api.http.response_models.base import Login
+from gantree.api.http.response_models.jobs import (
     EXAMPLE_JOB,
     EXAMPLE_JOB_FILE,
     PHASES,
     JobCommandResponse,
     JobResponse,
     JobsResponse,
-    Login,
     ReceiptResponse,
 )
 from gantree.api.http.responses import (
@@ -54,6 +54,7 @@ from gantree.api.views.job_list import Filter
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.group_commit import GroupCommit
 from gantree.control.engine.loop import wait_until_set
+from gantree.control.requests.job_commands import JobCommands
 from gantree.control.requests.submission_checks import Receipt
 from gantree.control.requests.submissions import JobSubmission, Key
 from gantree.formats import read_job, read_job_objects
@@ -123,8 +124,8 @@ def router(backend: Backend) -> APIRouter:
     routes = APIRouter(prefix="/v1/jobs", tags=["jobs"])
     _add_submission(routes, backend)
     _add_check(routes, backend)
-    _add_wishes(routes, backend)
-    _add_numbers(routes, backend)
+    _add_commands(routes, backend)
+    _add_changes(routes, backend)
     _add_list(routes, backend)
     _add_look(routes, backend)
     return routes
@@ -154,12 +155,12 @@ def _add_submission(routes: APIRouter, backend: Backend) -> None:
     ) -> Response:
         """Hand in jobs: all of them are taken, or none."""
         key = _key(idempotency_key, caller, body)
-        receipt = await gathering.submit(await _handed_in(body, caller, request, key))
+        receipt = await gathering.submit(await _submission_of(body, caller, request, key))
         note_what(request.scope, "jobs " + ", ".join(each.job for each in receipt.jobs))
         return json_response(_told(receipt), 201)
 
 
-async def _handed_in(
+async def _submission_of(
     body: SubmissionRequest, caller: Caller, request: Request, key: Key | None = None
 ) -> JobSubmission:
     """What a caller hands in, as far as it may. Raises BadFields for what is no job, and Forbidden."""
@@ -198,8 +199,8 @@ def _add_check(routes: APIRouter, backend: Backend) -> None:
     )
     async def check(body: SubmissionRequest, caller: CurrentCaller, request: Request) -> Response:
         """Say what handing in these jobs would come to: the errors, else ids and warnings. Nothing is taken."""
-        handed = await _handed_in(body, caller, request)
-        receipt = await backend.call_controller(lambda controller: controller.check(handed))
+        submission = await _submission_of(body, caller, request)
+        receipt = await backend.call_controller(lambda controller: controller.check(submission))
         return json_response(_told(receipt))
 
 
@@ -218,59 +219,59 @@ def _key(text: str | None, caller: Caller, body: SubmissionRequest) -> Key | Non
     return Key(caller.name, text, sha256(body.model_dump_json().encode()).hexdigest())
 
 
-async def _wish(
+async def _command(
     backend: Backend,
     caller: Caller,
     word: str,
     if_match: str | None,
-    ask: Callable[[Controller, str], str],
+    command: Callable[[JobCommands, str], str],
 ) -> Response:
-    """Ask something of a job that the caller may change, and let it be decided."""
+    """Give a command for a job that the caller may change, and let the engine decide about it."""
 
-    def asked(controller: Controller) -> str:
+    def given(controller: Controller) -> str:
         job = job_for(controller, caller, word, Need.CHANGE)
         if if_match is not None:
             check_version(if_match, queries.detail(controller, caller, job), word)
-        return ask(controller, job)
+        return command(controller.jobs, job)
 
-    job = await backend.call_controller(asked)
+    job = await backend.call_controller(given)
     await backend.loop.advance(backend.controller)
     return json_response({"job": job}, 202)
 
 
-def _add_wishes(routes: APIRouter, backend: Backend) -> None:
+def _add_commands(routes: APIRouter, backend: Backend) -> None:
     asked_for = documented(JobCommandResponse, "It was asked for.", 202)
-    wish = partial(_wish, backend)
+    command = partial(_command, backend)
 
     @routes.post("/{word}/cancel", **asked_for, **needs(Need.CHANGE))
     async def cancel(word: str, caller: CurrentCaller, if_match: IfMatch = None) -> Response:
         """Cancel a job, whether it waits or runs. 409 if it has ended."""
-        return await wish(caller, word, if_match, Controller.cancel)
+        return await command(caller, word, if_match, JobCommands.cancel)
 
     @routes.post("/{word}/hold", **asked_for, **needs(Need.CHANGE))
     async def hold(word: str, caller: CurrentCaller, if_match: IfMatch = None) -> Response:
         """Keep a job from being started until it is released. 409 if it does not wait."""
-        return await wish(caller, word, if_match, Controller.hold)
+        return await command(caller, word, if_match, JobCommands.hold)
 
     @routes.post("/{word}/release", **asked_for, **needs(Need.CHANGE))
     async def release(word: str, caller: CurrentCaller, if_match: IfMatch = None) -> Response:
         """Let a held job go. 409 if it is not held."""
-        return await wish(caller, word, if_match, Controller.release)
+        return await command(caller, word, if_match, JobCommands.release)
 
     @routes.post("/{word}/suspend", **asked_for, **needs(Need.CHANGE))
     async def suspend(word: str, caller: CurrentCaller, if_match: IfMatch = None) -> Response:
         """Stop a job, which saves if it can, and keep it from starting until it is resumed. One that waits is held."""
-        return await wish(caller, word, if_match, Controller.suspend)
+        return await command(caller, word, if_match, JobCommands.suspend)
 
     @routes.post("/{word}/resume", **asked_for, **needs(Need.CHANGE))
     async def resume(word: str, caller: CurrentCaller, if_match: IfMatch = None) -> Response:
         """Let a suspended job go on: another word for release. 409 if it is not held."""
-        return await wish(caller, word, if_match, Controller.release)
+        return await command(caller, word, if_match, JobCommands.release)
 
 
-def _add_numbers(routes: APIRouter, backend: Backend) -> None:
+def _add_changes(routes: APIRouter, backend: Backend) -> None:
     asked_for = documented(JobCommandResponse, "It was asked for.", 202)
-    wish = partial(_wish, backend)
+    command = partial(_command, backend)
 
     @routes.post("/{word}/scale", **asked_for, **needs(Need.CHANGE))
     async def scale(
@@ -282,7 +283,9 @@ def _add_numbers(routes: APIRouter, backend: Backend) -> None:
     ) -> Response:
         """Give an elastic gang another size. 409 where there is no room for it now."""
         note_what(request.scope, f"word {word} members {body.members}")
-        return await wish(caller, word, if_match, lambda asked, job: asked.scale(job, body.members))
+        return await command(
+            caller, word, if_match, lambda jobs, job: jobs.scale(job, body.members)
+        )
 
     @routes.post("/{word}/priority", **asked_for, **needs(Need.CHANGE))
     async def priority(
@@ -294,8 +297,8 @@ def _add_numbers(routes: APIRouter, backend: Backend) -> None:
     ) -> Response:
         """Give a job another priority: it counts at once, in the order and for who may stop whom."""
         note_what(request.scope, f"word {word} priority {body.priority}")
-        return await wish(
-            caller, word, if_match, lambda asked, job: asked.reprioritise(job, body.priority)
+        return await command(
+            caller, word, if_match, lambda jobs, job: jobs.reprioritise(job, body.priority)
         )
 
 

@@ -11,7 +11,7 @@ from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Backend, QueryBackend
 from gantree.api.http.request_body import Body
-from gantree.api.http.response_models import OpenModel
+from gantree.api.http.response_models.base import OpenModel
 from gantree.api.http.responses import IfMatch, check_version, documented, etag_of, json_response
 from gantree.api.views import queries
 from gantree.api.views.node_view import node_row

@@ -11,7 +11,9 @@ from gantree.api.access.access import Access, Caller, CurrentCaller
 from gantree.api.access.permissions import Need, check_submission, job_for, needs
 from gantree.api.backend import Backend, QueryBackend
 from gantree.api.http.request_body import Body
-from gantree.api.http.response_models import Login, ReceiptResponse, RecordResponse
+from gantree.api.http.response_models.base import Login
+from gantree.api.http.response_models.jobs import ReceiptResponse
+from gantree.api.http.response_models.records import RecordResponse
 from gantree.api.http.responses import documented, json_response
 from gantree.api.views import job_view
 from gantree.control.engine.controller import Controller

@@ -21,7 +21,7 @@ from gantree.api.access.permissions import Need, check_need, needs
 from gantree.api.access.tokens import SESSION_S, IssuedToken, Tokens, TokenSpec
 from gantree.api.backend import Backend
 from gantree.api.http.request_body import Body
-from gantree.api.http.response_models import OpenModel
+from gantree.api.http.response_models.base import OpenModel
 from gantree.api.http.responses import documented, json_response
 from gantree.model.access import POWERS_OF_ROLE, Grant
 from gantree.model.errors import Conflict, Unauthenticated

@@ -12,7 +12,7 @@ from gantree import __version__
 from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Backend, QueryBackend
-from gantree.api.http.response_models import ClusterResponse, HealthResponse
+from gantree.api.http.response_models.site import ClusterResponse, HealthResponse
 from gantree.api.http.responses import documented, documented_stream, json_response
 from gantree.api.streams.streaming import (
     AGAIN_EVERY_S,

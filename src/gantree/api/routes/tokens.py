@@ -13,7 +13,7 @@ from gantree.api.access.permissions import Need, needs
 from gantree.api.access.tokens import Tokens, TokenSpec, exceeds
 from gantree.api.backend import Backend
 from gantree.api.http.request_body import Body
-from gantree.api.http.response_models import OpenModel
+from gantree.api.http.response_models.base import OpenModel
 from gantree.api.http.responses import documented, json_response
 from gantree.journal.access_store import TokenRow
 from gantree.model.access import narrowed, scope_of

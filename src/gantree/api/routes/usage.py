@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import QueryBackend
-from gantree.api.http.response_models import OpenModel
+from gantree.api.http.response_models.base import OpenModel
 from gantree.api.http.responses import documented, json_response
 from gantree.api.views import gpu_use_view, usage_view
 

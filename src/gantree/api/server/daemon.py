@@ -14,9 +14,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -24,22 +23,19 @@ import uvloop
 from prometheus_client import disable_created_metrics
 
 from gantree import __version__
-from gantree.api.access.access import Access
 from gantree.api.access.audit import Audit
 from gantree.api.backend import Backend
 from gantree.api.gpu_metrics.gpu_counters import counters_of
 from gantree.api.gpu_metrics.health_poll import watch_health
 from gantree.api.http import unix_socket
 from gantree.api.observability import log_format, tracing_setup
-from gantree.api.server.access_setup import access_of, run_as_of
+from gantree.api.server.access_setup import access_of
 from gantree.api.server.app import Pages, build_app
-from gantree.api.server.executor_setup import ExecutorSetup, kubernetes_executor, local_executor
 from gantree.api.server.journal_location import (
-    JournalLocation,
     journal_location_of,
-    refuse_runs_elsewhere,
 )
 from gantree.api.server.listeners import Server, advertised, bind, url_of
+from gantree.api.server.recovery import DaemonParts, recovered_controller
 from gantree.api.server.settings import Settings
 from gantree.api.server.standby_app import RoleDispatcher, build_standby_app
 from gantree.api.server.standby_reads import StandbyBackend
@@ -52,17 +48,13 @@ from gantree.control.garbage import (
     set_all_apart,
     set_survivors_apart,
     take_back,
-    without_collecting,
 )
-from gantree.control.metrics.metrics import Metrics
-from gantree.control.readers.follower import Follower
 from gantree.control.readers.frames import FollowJournal
-from gantree.control.readers.host import ReaderHost, fork_host
+from gantree.control.readers.host import fork_host
 from gantree.control.readers.server import serve
 from gantree.control.readers.standby_fold import StandbyFold
 from gantree.control.readers.supervisor import ReaderSupervisor
 from gantree.journal.access_store import AccessStore
-from gantree.model.cluster import Cluster
 from gantree.model.errors import JournalError, NotLeading, Unreachable
 from gantree.text.words import plural
 
@@ -101,24 +93,10 @@ def run_daemon(settings: Settings, pages: Pages = ()) -> None:
         opened.callback(audit.close)
         opened.enter_context(tracing_setup.exported())
         runner = opened.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
-        runner.run(_live(_Daemon(settings, location, site, access, audit, pages, host)))
+        runner.run(_run(DaemonParts(settings, location, site, access, audit, pages, host)))
 
 
-@dataclass(slots=True)
-class _Daemon:
-    """What lasts as long as the process."""
-
-    settings: Settings
-    location: JournalLocation
-    site: Cluster | None
-    access: Access
-    audit: Audit
-    pages: Pages
-    host: ReaderHost
-    metrics: Metrics = field(default_factory=Metrics)
-
-
-async def _live(daemon: _Daemon) -> None:
+async def _run(daemon: DaemonParts) -> None:
     """Lead or stand by until told to stop."""
     settings, leadership = daemon.settings, daemon.location.leadership
     with ExitStack() as opened:
@@ -127,18 +105,18 @@ async def _live(daemon: _Daemon) -> None:
         if settings.listen is not None and tcp is not None:
             addresses.append(url_of(settings.listen, tcp) + settings.root_path)
             leadership.url = settings.advertise or advertised(settings.listen, tcp)
-        life = _Life(daemon, tcp, addresses)
+        lifecycle = _Lifecycle(daemon, tcp, addresses)
         try:
-            await life.live()
+            await lifecycle.run()
         finally:
-            await life.close()
+            await lifecycle.close()
 
 
-class _Life:
+class _Lifecycle:
     """The phases of a process, one after the other."""
 
     def __init__(
-        self, daemon: _Daemon, over_tcp: socket.socket | None, addresses: Sequence[str]
+        self, daemon: DaemonParts, over_tcp: socket.socket | None, addresses: Sequence[str]
     ) -> None:
         settings = daemon.settings
         self._daemon = daemon
@@ -174,7 +152,7 @@ class _Life:
         self._serving_tcp: asyncio.Task[None] | None = None
         self._said: str | None = None
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         """Until told to stop."""
         is_start = True
         self._signals.obey()
@@ -266,7 +244,7 @@ class _Life:
             try:
                 with self._signals.end_at_once():  # nothing is lost
                     return await loop.call(
-                        lambda: _recovered(
+                        lambda: recovered_controller(
                             self._daemon,
                             loop,
                             term,
@@ -366,73 +344,6 @@ def _remove_socket(state_dir: Path, term: Term) -> None:
     """It is the next leader's, once there can be one."""
     if term.is_on:
         unix_socket.remove(state_dir)
-
-
-@without_collecting()
-def _recovered(
-    daemon: _Daemon,
-    loop: Loop,
-    term: Term,
-    follower: Follower | None,
-    *,
-    is_start: bool,
-) -> Controller:
-    """A controller that has gone on where the last one stopped, on this machine's processes.
-
-    The cluster and the policy that a daemon was started with are those of its start: one that takes over later goes on
-    with what is on record. follower has read the journal ahead, if anybody has.
-    """
-    settings, journal = daemon.settings, daemon.location.journal
-    running: list[Controller] = []  # none yet while it is built
-    if daemon.location.shared and settings.kubernetes is None:
-        refuse_runs_elsewhere(settings.state_dir, journal)
-    is_named = is_start or journal.turns() == 0
-
-    engine = _engine(daemon, running, term, loop.wake, is_named=is_named)
-    try:
-        controller = Controller(
-            journal,
-            settings.policy,
-            engine.make_cluster,
-            site=engine.site,
-            wake=loop.wake,
-            places=settings.places,
-            metrics=daemon.metrics,
-            policy_text=settings.policy_text if is_named else None,
-            epoch=term.epoch,
-            keep=settings.keep,
-            follower=follower,
-            beat=loop.pulse.beat,
-        )
-    except BaseException:
-        engine.close()
-        raise
-    running.append(controller)
-    if engine.figures is not None:
-        daemon.metrics.registry.register(engine.figures)
-    controller.recover()
-    return controller
-
-
-def _engine(
-    daemon: _Daemon,
-    running: Sequence[Controller],
-    term: Term,
-    wake: Callable[[], None],
-    *,
-    is_named: bool,
-) -> ExecutorSetup:
-    """What carries out orders. running holds the controller once it is there."""
-    settings = daemon.settings
-    if settings.kubernetes is not None:
-        return kubernetes_executor(settings, lambda: running[0].decided, lambda: term.is_on, wake)
-    return local_executor(
-        settings,
-        daemon.site if is_named else None,
-        lambda: running[0].policy if running else settings.policy,
-        lambda: term.is_on,
-        run_as_of(daemon.access) if settings.run_as_submitter else None,
-    )
 
 
 def _site(controller: Controller) -> str:

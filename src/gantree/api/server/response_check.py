@@ -10,30 +10,43 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from gantree import __version__
-from gantree.api.client.requests import Request
-from gantree.api.http import response_models
+from gantree.api.client.request import Request
+from gantree.api.http.response_models.explanations import (
+    DefragmentResponse,
+    WhatIfResponse,
+    WhenResponse,
+    WhyResponse,
+)
+from gantree.api.http.response_models.jobs import (
+    JobCommandResponse,
+    JobResponse,
+    JobsResponse,
+    ReceiptResponse,
+)
+from gantree.api.http.response_models.records import RecordResponse
+from gantree.api.http.response_models.site import ClusterResponse, HealthResponse, QueuesResponse
 from gantree.api.routes import audit, nodes, policies, sessions, tokens, usage
 
 _A_JOB = "/v1/jobs/{job}"
 _A_NODE = "/v1/nodes/{node}"
 RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
-    "POST /v1/jobs": response_models.ReceiptResponse,
-    "POST /v1/jobs/check": response_models.ReceiptResponse,
-    "GET /v1/jobs": response_models.JobsResponse,
-    f"GET {_A_JOB}": response_models.JobResponse,
-    f"GET {_A_JOB}/why": response_models.WhyResponse,
-    f"GET {_A_JOB}/when": response_models.WhenResponse,
-    f"POST {_A_JOB}/what-if": response_models.WhatIfResponse,
-    f"GET {_A_JOB}/record": response_models.RecordResponse,
-    f"POST {_A_JOB}/rerun": response_models.ReceiptResponse,
-    f"GET {_A_JOB}/defragment": response_models.DefragmentResponse,
-    f"POST {_A_JOB}/defragment": response_models.DefragmentResponse,
+    "POST /v1/jobs": ReceiptResponse,
+    "POST /v1/jobs/check": ReceiptResponse,
+    "GET /v1/jobs": JobsResponse,
+    f"GET {_A_JOB}": JobResponse,
+    f"GET {_A_JOB}/why": WhyResponse,
+    f"GET {_A_JOB}/when": WhenResponse,
+    f"POST {_A_JOB}/what-if": WhatIfResponse,
+    f"GET {_A_JOB}/record": RecordResponse,
+    f"POST {_A_JOB}/rerun": ReceiptResponse,
+    f"GET {_A_JOB}/defragment": DefragmentResponse,
+    f"POST {_A_JOB}/defragment": DefragmentResponse,
     **dict.fromkeys(
         (
             f"POST {_A_JOB}/{wish}"
             for wish in ("cancel", "hold", "release", "suspend", "resume", "scale", "priority")
         ),
-        response_models.JobCommandResponse,
+        JobCommandResponse,
     ),
     "GET /v1/nodes": nodes.NodesResponse,
     f"GET {_A_NODE}": nodes.NodeResponse,
@@ -47,11 +60,11 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
     "POST /v1/policy/what-if": policies.PolicyChangeResponse,
     "POST /v1/policy": policies.PolicyAdoptedResponse,
     "POST /v1/policy/rollback": policies.PolicyAdoptedResponse,
-    "GET /v1/queues": response_models.QueuesResponse,
-    "GET /v1/cluster": response_models.ClusterResponse,
+    "GET /v1/queues": QueuesResponse,
+    "GET /v1/cluster": ClusterResponse,
     "GET /v1/usage": usage.UsageResponse,
     "GET /v1/usage/gpus": usage.GpuUseResponse,
-    "GET /v1/health": response_models.HealthResponse,
+    "GET /v1/health": HealthResponse,
     "GET /v1/session": sessions.SessionResponse,
     "GET /v1/tokens": tokens.TokensResponse,
     "POST /v1/tokens": tokens.NewTokenResponse,

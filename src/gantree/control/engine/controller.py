@@ -20,7 +20,7 @@ from gantree.control.metrics.sampler import LedgerSampler
 from gantree.control.ports import Clock, MakeCluster
 from gantree.control.readers.follower import Follower
 from gantree.control.readers.standby_fold import ReadAhead, read_ahead
-from gantree.control.requests.job_commands import FINAL, check_priority, scale_refused
+from gantree.control.requests.job_commands import JobCommands
 from gantree.control.requests.node_commands import NodeCommands
 from gantree.control.requests.policy_fit import check_fit, jobs_without_queue
 from gantree.control.requests.policy_text import PolicyText
@@ -39,27 +39,15 @@ from gantree.control.tracing import Causes
 from gantree.control.turn import TurnRunner
 from gantree.control.turn_telemetry import TurnTelemetry
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import JobState
 from gantree.core.scheduler import Scheduler
 from gantree.core.view import LedgerView
 from gantree.formats.policy.locations import NOWHERE, PolicyPlaces
 from gantree.journal.contract import Journal
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput, Conflict, GantreeError
-from gantree.model.events import (
-    CancelRequested,
-    ClusterObserved,
-    DefragmentRequested,
-    Event,
-    HoldRequested,
-    PriorityRequested,
-    ReleaseRequested,
-    ScaleRequested,
-    SuspendRequested,
-)
+from gantree.model.events import ClusterObserved, Event
 from gantree.model.facts import PolicyAdopted
 from gantree.model.jobs import Job
-from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 
 RECONCILE_EVERY_S = 30.0
@@ -132,9 +120,8 @@ class Controller:
         self._reconciled_at = self.clock()
         self._submissions = self._make_submissions()
         self._command_ids = 0
-        self.nodes = NodeCommands(
-            lambda: self.ledger, lambda event: self.inbox.append([event]), self._new_id, self.clock
-        )
+        self.jobs = JobCommands(self.read_view, self._append, self._new_id)
+        self.nodes = NodeCommands(lambda: self.ledger, self._append, self._new_id, self.clock)
 
     @property
     def policy(self) -> Policy:
@@ -234,78 +221,6 @@ class Controller:
         """The receipt that a submission would get now; nothing is taken. Raises what is wrong with it."""
         return self._submissions.check(submission)
 
-    def cancel(self, word: str) -> str:
-        """Ask for a job to be cancelled, by id or name; give its id. Asking twice is the same as once.
-
-        Raises NotFound, and Conflict for a job that has ended.
-        """
-        job = self._not_ended(word).job
-        event_id = f"{job}/cancel-requested"
-        if any(each.event.id == event_id for each in self.journal.all_set_aside()):
-            event_id = self._new_id(job, "cancel-requested")
-        self.inbox.append([CancelRequested(id=event_id, observed_at=self.clock(), job=job)])
-        return job
-
-    def hold(self, word: str) -> str:
-        """Keep a waiting job from being started, by id or name; give its id. One that is held stays held.
-
-        Raises NotFound, and Conflict for a job that does not wait.
-        """
-        state = self._not_ended(word)
-        if state.phase is not Phase.PENDING:
-            raise Conflict(
-                f"{state.job} is {state.phase}, and only a job that waits can be held; to have it gone:"
-                f" gantree cancel {state.job}, and submit it again with `hold: true`;"
-                f" to have it stop and go on later: gantree suspend {state.job}"
-            )
-        self._append_command(HoldRequested, state.job, "hold-requested")
-        return state.job
-
-    def release(self, word: str) -> str:
-        """Let a held or suspended job go, by id or name; give its id.
-
-        Raises NotFound, and Conflict for a job that is not held.
-        """
-        state = self._not_ended(word)
-        if not state.held:
-            raise Conflict(f"{state.job} is not held: it is {state.phase}")
-        self._append_command(ReleaseRequested, state.job, "release-requested")
-        return state.job
-
-    def suspend(self, word: str) -> str:
-        """Stop a job, which saves if it can, and keep it from being started again; give its id. One that waits is held.
-
-        Raises NotFound, and Conflict for a job that has ended or is about to.
-        """
-        state = self._not_ended(word)
-        if state.phase is Phase.STOPPING and state.stop_cause in FINAL:
-            raise Conflict(f"{state.job} is being stopped for good: {state.stop_cause}")
-        self._append_command(SuspendRequested, state.job, "suspend-requested")
-        return state.job
-
-    def scale(self, word: str, members: int) -> str:
-        """Give an elastic gang another number of members; give its id. One that runs saves and goes on with them.
-
-        Raises NotFound, BadInput for a number that it cannot have, and Conflict where it cannot have it now.
-        """
-        state = self._not_ended(word)
-        refusal = scale_refused(self.ledger, state, members)
-        if refusal is not None:
-            raise refusal
-        self._append_command(ScaleRequested, state.job, "scale-requested", members=members)
-        return state.job
-
-    def reprioritise(self, word: str, priority: str | int) -> str:
-        """Give a job that has not ended another priority, a class or a number; give its id.
-
-        Raises NotFound, BadInput for a class that the policy lacks, and Conflict for a job that has ended.
-        """
-        state = self._not_ended(word)
-        check_priority(priority)
-        self.policy.priority_of(priority)
-        self._append_command(PriorityRequested, state.job, "priority-requested", priority=priority)
-        return state.job
-
     def adopt_policy(self, submitted: PolicyText, by: str = "") -> PolicyAdopted:
         """Let a policy rule from now on; give the version that it is. The one in force already is no new version.
 
@@ -318,24 +233,9 @@ class Controller:
             self._drain()
         return adopted(self.ledger, submitted)
 
-    def defragment(self, word: str) -> str:
-        """Ask for the moves that let a waiting job start, by id or name; give its id. They are planned when made.
-
-        Raises NotFound, and Conflict for a job that does not wait.
-        """
-        job = self.read_view().waiting(word).job
-        self._append_command(DefragmentRequested, job, "defragment-requested")
-        return job
-
-    def _append_command(self, kind: type[Event], job: str, name: str, **fields: object) -> None:
-        """Take in what a user may ask of a job again and again: each time is an event of its own."""
-        told: Any = {
-            "id": self._new_id(job, name),
-            "observed_at": self.clock(),
-            "job": job,
-            **fields,
-        }
-        self.inbox.append([kind(**told)])
+    def _append(self, event: Event) -> None:
+        """Make one event durable."""
+        self.inbox.append([event])
 
     def _new_id(self, noun: str, name: str) -> str:
         """An id that no event ever had."""
@@ -346,10 +246,6 @@ class Controller:
         """What questions are answered from, as it is now; until the next step."""
         at = ReadPoint(self.ledger.applied, self.clock())
         return ReadView(self.ledger, self.journal, at, self._fold_under)
-
-    def _not_ended(self, word: str) -> JobState:
-        """The job that a word means. Raises NotFound, and Conflict where it was rejected or has ended."""
-        return self.read_view().not_ended(word)
 
     def resolve(self, word: str) -> str:
         """The id of the job that a user means by an id or a name. Raises NotFound."""

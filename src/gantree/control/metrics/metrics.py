@@ -8,16 +8,12 @@ docs/observability.md has the table.
 
 import re
 from collections import Counter as Counted
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from gantree import __version__
-from gantree.control.metrics.figures import Figures
-from gantree.control.metrics.gates import WAITS
+from gantree.control.metrics.ledger_metrics import LedgerCollector, LedgerSample
 from gantree.model.events import EVENTS, Event
 from gantree.model.facts import (
     FACTS,
@@ -29,12 +25,17 @@ from gantree.model.facts import (
     ReservationMade,
 )
 from gantree.model.orders import ORDERS, Order
-from gantree.model.verdicts import Gate
 
 TURN_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 """From a turn that places one gang in an idle cluster to one that holds everything up."""
+
+
 HTTP_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5, 5, 10, 60)
+
+
 EVICTIONS = ("priority", "order", "reclaim", "resized", "moved")
+
+
 SLIPS = {
     "node-lost": r"node \S+ was lost",
     "late": r".* (runs longer than it was to|began later than it was to|is late to leave)",
@@ -44,6 +45,8 @@ SLIPS = {
     "passed-on": r"\S+ goes first",
 }
 """Cause -> the reasons of `ReservationDropped` that say so. What started, ended or is held by hand did not slip."""
+
+
 NO_SLIP = ("it starts", "the job has ended", "the job is held")
 
 
@@ -54,7 +57,7 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         build = Info("gantree_build", "The program that answers.", registry=registry)
         build.info({"version": __version__})
-        self._ledger = _LedgerFigures()
+        self._ledger = LedgerCollector()
         registry.register(self._ledger)
 
         self.leading = Gauge(
@@ -188,121 +191,3 @@ def slip_cause(reason: str) -> str:
         if re.fullmatch(pattern, reason):
             return cause
     return "other"
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerSample:
-    """The figures of one moment, with what is no matter of the ledger's.
-
-    at: seconds since 1970. took_s: how long it held the controller's thread. backlog: events in the inbox that no turn
-    has come to; unflushed: those that are not even there. waits and refusals are by gate (`gates`).
-    """
-
-    figures: Figures
-    at: float
-    took_s: float
-    epoch: int
-    backlog: int
-    unflushed: int
-    set_aside: int
-    waits: Mapping[str, int]
-    refusals: Mapping[str, int]
-
-
-class _LedgerFigures(Collector):
-    """Turns the figures that were sampled last into metrics; nothing before the first."""
-
-    def __init__(self) -> None:
-        self.sample: LedgerSample | None = None
-
-    def describe(self) -> list[Metric]:
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        sample = self.sample
-        if sample is None:
-            return
-        yield from _of_queues(sample.figures)
-        yield from _of_gpus(sample.figures)
-        yield from _of_waits(sample)
-        yield _one("epoch", "The epoch that this daemon writes in.", sample.epoch)
-        yield _one("inbox_backlog_events", "Events in the inbox, not decided yet.", sample.backlog)
-        yield _one(
-            "intake_waiting_events",
-            "Events told by the cluster, not in the inbox.",
-            sample.unflushed,
-        )
-        yield _one("set_aside_events", "Events that were ever set aside.", sample.set_aside)
-        yield _one(
-            "figures_timestamp_seconds", "When the figures of the ledger were taken.", sample.at
-        )
-        yield _one("figures_walk_seconds", "How long it took to take them.", sample.took_s)
-
-
-def _one(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"gantree_{name}", text, value=value)
-
-
-def _by(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = GaugeMetricFamily(f"gantree_{name}", text, labels=[label])
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family
-
-
-def _of_queues(figures: Figures) -> Iterator[Metric]:
-    queues = figures.queues.items()
-    yield _by(
-        "queue_waiting_jobs", "Jobs that wait.", "queue", {name: q.waiting for name, q in queues}
-    )
-    yield _by(
-        "queue_oldest_waiting_seconds",
-        "Since the oldest job that waits was handed in; 0 where none waits.",
-        "queue",
-        {name: q.oldest_s for name, q in queues},
-    )
-    yield _by(
-        "queue_running_gangs",
-        "Gangs that hold a place.",
-        "queue",
-        {name: q.running for name, q in queues},
-    )
-    yield _by(
-        "queue_held_gpus",
-        "GPUs that its gangs hold, parts as such.",
-        "queue",
-        {name: q.gpus for name, q in queues},
-    )
-
-
-def _of_gpus(figures: Figures) -> Iterator[Metric]:
-    yield _by("gpus", "GPUs, each once.", "use", figures.gpus)
-    yield _one("gpu_utilisation_ratio", "GPUs held by jobs over usable ones.", figures.utilisation)
-    yield _by(
-        "fragmentation_ratio",
-        "Share of the free GPUs that lie in domains of a tier of which a part is held.",
-        "tier",
-        {name: tier.torn for name, tier in figures.tiers.items()},
-    )
-    yield _by(
-        "largest_free_domain_gpus",
-        "The most free GPUs in one domain of a tier.",
-        "tier",
-        {name: tier.largest for name, tier in figures.tiers.items()},
-    )
-    yield _by("reservations", "Starts told to jobs that wait.", "kind", figures.starts)
-
-
-def _of_waits(sample: LedgerSample) -> Iterator[Metric]:
-    yield _by(
-        "waiting_jobs",
-        "Jobs that wait, by the gate that refuses them.",
-        "gate",
-        {gate: sample.waits.get(gate, 0) for gate in WAITS},
-    )
-    refusals = CounterMetricFamily(
-        "gantree_refusals", "Jobs that came to a gate, from none or another.", labels=["gate"]
-    )
-    for gate in Gate:
-        refusals.add_metric([gate.value], sample.refusals.get(gate.value, 0))
-    yield refusals

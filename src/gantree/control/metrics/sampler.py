@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from gantree.control.metrics.figures import figures_of
 from gantree.control.metrics.gates import GateCounts
-from gantree.control.metrics.metrics import LedgerSample, Metrics
+from gantree.control.metrics.ledger_metrics import LedgerSample
+from gantree.control.metrics.metrics import Metrics
 from gantree.core.ledger.ledger import Ledger
 from gantree.journal.contract import Journal
 

@@ -1,10 +1,26 @@
-"""What may be asked of jobs: which sizes a gang can have, which priorities there are. Nothing is changed here."""
+"""What users and operators request of jobs: cancel, hold, release, suspend, scale, another priority, defragment.
 
+Each request is checked against the ledger and becomes an event in the inbox; the core decides what follows.
+"""
+
+from collections.abc import Callable
+
+from gantree.control.requests.read_view import ReadView
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.scaling import place_at_size, stands_on_cordoned
 from gantree.formats.job.form import MAX_PRIORITY
 from gantree.model.errors import BadInput, Conflict, GantreeError
+from gantree.model.events import (
+    CancelRequested,
+    DefragmentRequested,
+    Event,
+    HoldRequested,
+    PriorityRequested,
+    ReleaseRequested,
+    ScaleRequested,
+    SuspendRequested,
+)
 from gantree.model.phases import Phase, StopCause
 from gantree.placement.resize.elastic import sizes_of
 from gantree.planning.preferences import preferences_of
@@ -12,6 +28,117 @@ from gantree.planning.preferences import preferences_of
 FINAL = (StopCause.CANCELLED, StopCause.TIME_LIMIT, StopCause.CANNOT_START)
 """Causes after which a job never waits again."""
 SIZES_SHOWN = 12
+
+
+class JobCommands:
+    """Takes commands for jobs. view reads the ledger; append makes an event durable; new_id names one."""
+
+    def __init__(
+        self,
+        view: Callable[[], ReadView],
+        append: Callable[[Event], None],
+        new_id: Callable[[str, str], str],
+    ) -> None:
+        self._view = view
+        self._append = append
+        self._new_id = new_id
+
+    def cancel(self, word: str) -> str:
+        """Request that a job be cancelled, by id or name; give its id. Twice is the same as once.
+
+        Raises NotFound, and Conflict for a job that has ended.
+        """
+        view = self._view()
+        job = view.not_ended(word).job
+        event_id = f"{job}/cancel-requested"
+        if any(each.event.id == event_id for each in view.journal.all_set_aside()):
+            event_id = self._new_id(job, "cancel-requested")
+        self._append(CancelRequested(id=event_id, observed_at=view.now, job=job))
+        return job
+
+    def hold(self, word: str) -> str:
+        """Keep a waiting job from starting, by id or name; give its id. A held job stays held.
+
+        Raises NotFound, and Conflict for a job that does not wait.
+        """
+        view = self._view()
+        state = view.not_ended(word)
+        if state.phase is not Phase.PENDING:
+            raise Conflict(
+                f"{state.job} is {state.phase}; only a waiting job can be held. To stop it for good: gantree cancel"
+                f" {state.job}. To stop it and resume it later: gantree suspend {state.job}"
+            )
+        event_id = self._new_id(state.job, "hold-requested")
+        self._append(HoldRequested(id=event_id, observed_at=view.now, job=state.job))
+        return state.job
+
+    def release(self, word: str) -> str:
+        """Release a held or suspended job, by id or name; give its id.
+
+        Raises NotFound, and Conflict for a job that is not held.
+        """
+        view = self._view()
+        state = view.not_ended(word)
+        if not state.held:
+            raise Conflict(f"{state.job} is not held: it is {state.phase}")
+        event_id = self._new_id(state.job, "release-requested")
+        self._append(ReleaseRequested(id=event_id, observed_at=view.now, job=state.job))
+        return state.job
+
+    def suspend(self, word: str) -> str:
+        """Stop a job, which saves if it can, and hold it; give its id. A waiting job is held.
+
+        Raises NotFound, and Conflict for a job that has ended or is about to.
+        """
+        view = self._view()
+        state = view.not_ended(word)
+        if state.phase is Phase.STOPPING and state.stop_cause in FINAL:
+            raise Conflict(f"{state.job} is being stopped for good: {state.stop_cause}")
+        event_id = self._new_id(state.job, "suspend-requested")
+        self._append(SuspendRequested(id=event_id, observed_at=view.now, job=state.job))
+        return state.job
+
+    def scale(self, word: str, members: int) -> str:
+        """Change the number of members of an elastic gang; give its id. A running gang saves and restarts with them.
+
+        Raises NotFound, BadInput for a number that it cannot have, and Conflict where it cannot have it now.
+        """
+        view = self._view()
+        state = view.not_ended(word)
+        refusal = scale_refused(view.ledger, state, members)
+        if refusal is not None:
+            raise refusal
+        event_id = self._new_id(state.job, "scale-requested")
+        self._append(
+            ScaleRequested(id=event_id, observed_at=view.now, job=state.job, members=members)
+        )
+        return state.job
+
+    def reprioritise(self, word: str, priority: str | int) -> str:
+        """Change the priority, a class or a number, of a job that has not ended; give its id.
+
+        Raises NotFound, BadInput for a class that the policy lacks, and Conflict for a job that has ended.
+        """
+        view = self._view()
+        state = view.not_ended(word)
+        check_priority(priority)
+        view.policy.priority_of(priority)
+        event_id = self._new_id(state.job, "priority-requested")
+        self._append(
+            PriorityRequested(id=event_id, observed_at=view.now, job=state.job, priority=priority)
+        )
+        return state.job
+
+    def defragment(self, word: str) -> str:
+        """Request the moves that let a waiting job start, by id or name; give its id. The core plans them.
+
+        Raises NotFound, and Conflict for a job that does not wait.
+        """
+        view = self._view()
+        job = view.waiting(word).job
+        event_id = self._new_id(job, "defragment-requested")
+        self._append(DefragmentRequested(id=event_id, observed_at=view.now, job=job))
+        return job
 
 
 def check_priority(priority: str | int) -> None:

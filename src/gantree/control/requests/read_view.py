@@ -8,7 +8,7 @@ for what every one needs: which job is meant.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gantree.control.requests.submission_checks import job_of
+from gantree.control.requests.job_ids import job_of
 from gantree.control.requests.submissions import submitted_event_id
 from gantree.core.cycle.moves import Defragmentation, defragmentation_plan
 from gantree.core.ledger.ledger import Ledger

@@ -10,10 +10,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from gantree.control.requests.job_ids import JobIds, Submitted
+from gantree.control.requests.predecessors import with_predecessors
 from gantree.control.requests.submission_checks import (
-    JobIds,
     Receipt,
-    Submitted,
     Warnings,
     about,
     check_commands,
@@ -22,7 +22,6 @@ from gantree.control.requests.submission_checks import (
     completed,
     of_full_queues,
     overridden,
-    with_predecessors,
 )
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState

@@ -10,8 +10,8 @@ from gantree.api.access.access import Caller
 from gantree.api.access.permissions import job_visibility, redacted_for, sees_queue
 from gantree.api.views.job_list import Filter
 from gantree.api.views.job_view import job_row, rejected_row
+from gantree.control.requests.job_ids import job_of
 from gantree.control.requests.read_view import ReadView
-from gantree.control.requests.submission_checks import job_of
 from gantree.core.ledger.ledger import Ledger
 from gantree.policy.waiting_jobs import WaitingJobs
 from gantree.web.pages.jobs.pending_reasons import Reasons

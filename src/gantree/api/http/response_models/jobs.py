@@ -1,0 +1,106 @@
+"""Answers about jobs: rows, receipts, the example of a job file."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, JsonValue
+
+from gantree.api.http.response_models.base import Domain, OpenModel
+
+PHASES = Literal[
+    "pending", "starting", "running", "saving", "stopping", "succeeded", "failed", "cancelled", "timed-out"
+]  # fmt: skip
+
+
+class SubmittedJob(BaseModel):
+    """A job that was taken."""
+
+    job: str = Field(description="Its id from now on.", examples=["llama-7b-2"])
+    name: str = Field(examples=["llama-7b"])
+
+
+class ReceiptResponse(BaseModel):
+    """The jobs are durable."""
+
+    jobs: list[SubmittedJob]
+    warnings: list[str] = Field(
+        description="Sentences on jobs that can never start as things are, or will be rejected."
+    )
+
+
+class JobCommandResponse(BaseModel):
+    """Whom a wish is about."""
+
+    job: str = Field(description="The job's id.", examples=["llama-7b-2"])
+
+
+class Progress(BaseModel):
+    """How far a job says that it is, by `gantree.training.progress`; a number may be "NaN" or "Infinity"."""
+
+    step: int
+    loss: float | str | None
+    samples_per_s: float | str | None
+    step_s: float | str | None = Field(description="Seconds a step, as measured.")
+    at: float = Field(description="When it said so.")
+
+
+class JobRow(OpenModel):
+    """A job as a list shows it. Of a job that was rejected only name, phase and reason are known."""
+
+    job: str = Field(examples=["llama-7b"])
+    name: str
+    phase: str = Field(examples=["running"])
+    queue: str | None
+    user: str | None
+    priority: str | int | None
+    gpus: int | None
+    members: int | None
+    members_now: int | None = Field(description="Members that hold a place.")
+    gpus_now: int | None = Field(description="GPUs that it holds whole.")
+    processes: int | None
+    attempt: int | None
+    domain: Domain | None
+    submitted_at: float | None
+    started_at: float | None
+    ended_at: float | None
+    held: bool = Field(description="It waits until it is released.")
+    suspended: bool = Field(
+        description="It keeps its place, and it is not its turn on a shared GPU."
+    )
+    exit_code: int | None = Field(description="Of the last attempt that is over.")
+    reason: str
+    checkpoint_step: int | None
+    preemptions: int
+    failures: int
+    starts_at: float | None = Field(description="The start that it was told.")
+    promised: bool
+    predicted_step_s: float | None = Field(None, description="Seconds a step, as predicted.")
+    progress: Progress | None = Field(
+        None, description="Of a job that runs; asked for alone, of one that has ended too."
+    )
+
+
+class JobsResponse(BaseModel):
+    """A page of jobs in order of arrival."""
+
+    jobs: list[JobRow]
+    next: str | None = Field(description="Give it as `after` for the next page; null at the end.")
+
+
+class JobResponse(JobRow):
+    """A job with what it asked for and where it is. version is its ETag."""
+
+    version: str
+    spec: dict[str, JsonValue] | None
+    placement: dict[str, JsonValue] | None
+
+
+EXAMPLE_JOB: dict[str, Any] = {
+    "name": "llama-7b",
+    "gang": [{"role": "worker", "members": 2, "each": {"gpus": 8}, "run": ["python", "train.py"]}],
+}
+
+
+EXAMPLE_JOB_FILE = """name: llama-7b
+gang:
+  - {role: worker, members: 2, each: {gpus: 8}, run: [python, train.py]}
+"""

@@ -1,0 +1,110 @@
+"""Makes the controller of a term: chooses the executor, folds the journal, recovers what runs.
+
+The cluster and the policy named at the start count at the start alone. A daemon that takes over later goes on with what
+is on record.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gantree.api.access.access import Access
+from gantree.api.access.audit import Audit
+from gantree.api.server.access_setup import run_as_of
+from gantree.api.server.app import Pages
+from gantree.api.server.executor_setup import ExecutorSetup, kubernetes_executor, local_executor
+from gantree.api.server.journal_location import (
+    JournalLocation,
+    refuse_runs_elsewhere,
+)
+from gantree.api.server.settings import Settings
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.leadership import Term
+from gantree.control.engine.loop import Loop
+from gantree.control.garbage import (
+    without_collecting,
+)
+from gantree.control.metrics.metrics import Metrics
+from gantree.control.readers.follower import Follower
+from gantree.control.readers.host import ReaderHost
+from gantree.model.cluster import Cluster
+
+
+@dataclass(slots=True)
+class DaemonParts:
+    """What lives as long as the process."""
+
+    settings: Settings
+    location: JournalLocation
+    site: Cluster | None
+    access: Access
+    audit: Audit
+    pages: Pages
+    host: ReaderHost
+    metrics: Metrics = field(default_factory=Metrics)
+
+
+@without_collecting()
+def recovered_controller(
+    daemon: DaemonParts,
+    loop: Loop,
+    term: Term,
+    follower: Follower | None,
+    *,
+    is_start: bool,
+) -> Controller:
+    """A controller that has gone on where the last one stopped, on this machine's processes.
+
+    The cluster and the policy that a daemon was started with are those of its start: one that takes over later goes on
+    with what is on record. follower has read the journal ahead, if anybody has.
+    """
+    settings, journal = daemon.settings, daemon.location.journal
+    running: list[Controller] = []  # none yet while it is built
+    if daemon.location.shared and settings.kubernetes is None:
+        refuse_runs_elsewhere(settings.state_dir, journal)
+    is_named = is_start or journal.turns() == 0
+
+    setup = _executor_setup(daemon, running, term, loop.wake, is_named=is_named)
+    try:
+        controller = Controller(
+            journal,
+            settings.policy,
+            setup.make_cluster,
+            site=setup.site,
+            wake=loop.wake,
+            places=settings.places,
+            metrics=daemon.metrics,
+            policy_text=settings.policy_text if is_named else None,
+            epoch=term.epoch,
+            keep=settings.keep,
+            follower=follower,
+            beat=loop.pulse.beat,
+        )
+    except BaseException:
+        setup.close()
+        raise
+    running.append(controller)
+    if setup.figures is not None:
+        daemon.metrics.registry.register(setup.figures)
+    controller.recover()
+    return controller
+
+
+def _executor_setup(
+    daemon: DaemonParts,
+    running: Sequence[Controller],
+    term: Term,
+    wake: Callable[[], None],
+    *,
+    is_named: bool,
+) -> ExecutorSetup:
+    """What carries out orders. running holds the controller once it is there."""
+    settings = daemon.settings
+    if settings.kubernetes is not None:
+        return kubernetes_executor(settings, lambda: running[0].decided, lambda: term.is_on, wake)
+    return local_executor(
+        settings,
+        daemon.site if is_named else None,
+        lambda: running[0].policy if running else settings.policy,
+        lambda: term.is_on,
+        run_as_of(daemon.access) if settings.run_as_submitter else None,
+    )
