@@ -65,8 +65,8 @@ class JobCommands:
         state = view.not_ended(word)
         if state.phase is not Phase.PENDING:
             raise Conflict(
-                f"{state.job} is {state.phase}; only a waiting job can be held. To stop it for good: gantree cancel"
-                f" {state.job}. To stop it and resume it later: gantree suspend {state.job}"
+                f"{state.job} is {state.phase}; only a waiting job can be held. To stop it and resume it later: gantree"
+                f" suspend {state.job}. To start over: gantree cancel {state.job}, and submit it with `hold: true`"
             )
         event_id = self._new_id(state.job, "hold-requested")
         self._append(HoldRequested(id=event_id, observed_at=view.now, job=state.job))
