@@ -23,7 +23,7 @@ SCRIPT = f"""#!/bin/sh
 #SBATCH --switches=1 --job-name=train
 echo task $SLURM_PROCID of $SLURM_NTASKS on $SLURM_JOB_NODELIST
 exec {sys.executable} -S -c '
-import sys, time; sys.path.insert(0, "{Path(__file__).parents[2] / "src"}")
+import sys, time; sys.path.insert(0, "{Path(__file__).parents[3] / "src"}")
 from gantree import training
 training.progress(7, loss=float("nan"), samples_per_s=50)
 while not sys.argv[1:]: time.sleep(0.1)

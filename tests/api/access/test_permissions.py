@@ -234,7 +234,7 @@ def came(told: Told, route: str) -> str:
 
 def test_every_role_is_answered_as_the_table_has_it_on_every_route(front: Front) -> None:
     found = operations(front)
-    del found[ATTACH]  # tests/api/test_attach_access.py asks the same of it
+    del found[ATTACH]  # tests/api/routes/test_exec_session_access.py asks the same of it
     wrong, served, refused = [], set(), set()
     last = ("POST /v1/jobs/{word}/resume", "POST /v1/jobs/{word}/cancel")
     first = sorted({*found} - {*last}, key=lambda each: (each.startswith("POST"), each))

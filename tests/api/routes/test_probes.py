@@ -21,7 +21,7 @@ from gantree.api.http.unix_socket import FILE as SOCKET
 from gantree.journal.sqlite import FILE as JOURNAL
 from support.daemon import Daemon
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 CLUSTER = """
 name: pair
 tiers: [leaf, node]
