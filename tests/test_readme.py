@@ -27,7 +27,7 @@ from support.daemon import Daemon
 ROOT = Path(__file__).resolve().parents[1]
 GANTREE = Path(sys.executable).with_name("gantree")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 SHOWN = (
     "up",
     "topo",

@@ -111,7 +111,7 @@ def test_every_route_but_the_probes_the_log_in_and_the_openapi_asks_for_the_toke
 
 def test_a_header_makes_nobody_a_peer_of_the_socket(daemon: Daemon) -> None:
     host, _, port = daemon.url.removeprefix("http://").partition(":")
-    connection = HTTPConnection(host, int(port), timeout=60)
+    connection = HTTPConnection(host, int(port), timeout=300)
     forged = {"X-Forwarded-For": "uid:0", "X-Forwarded-Proto": "unix", "Host": "localhost"}
     connection.request("GET", "/v1/health", headers=forged)
     assert connection.getresponse().status == 401

@@ -196,7 +196,7 @@ def _tried(operation: Any, token: str, mode: GenerationMode, role: str) -> list[
             del case.query[name]
         if isinstance(case.path_parameters, dict) and "word" in case.path_parameters:
             case.path_parameters["word"] = choice(JOBS) if IS_SOAK else own
-        response = case.call(headers={"Authorization": f"Bearer {token}"}, timeout=90)
+        response = case.call(headers={"Authorization": f"Bearer {token}"}, timeout=300)
         case.validate_response(
             response,
             checks=(
@@ -245,7 +245,7 @@ def test_whoever_listens_gets_events_from_where_he_says_or_is_told_what_is_wrong
     if place is not None:
         headers["Last-Event-ID"] = place
     at = urlsplit(daemon.url)
-    connection = HTTPConnection(str(at.hostname), at.port, timeout=60)
+    connection = HTTPConnection(str(at.hostname), at.port, timeout=300)
     query = "" if job is None else "?" + urlencode({"job": job})
     try:
         connection.request("GET", EVENTS + query, headers=headers)
@@ -273,7 +273,7 @@ def assert_frames_from(place: int, number: bytes, event: bytes, data: bytes) -> 
 def posted(daemon: Daemon, path: str, body: object, *, known: bool = True) -> tuple[int, bytes]:
     """Status and body of what the daemon answers."""
     at = urlsplit(daemon.url)
-    connection = HTTPConnection(str(at.hostname), at.port, timeout=60)
+    connection = HTTPConnection(str(at.hostname), at.port, timeout=300)
     headers = {"Content-Type": "application/json"}
     if known:
         headers["Authorization"] = f"Bearer {(daemon.state_dir / 'token').read_text().strip()}"

@@ -44,7 +44,7 @@ def test_an_order_of_an_older_epoch_is_refused_also_where_another_daemon_obeyed_
 def test_a_leader_that_is_out_of_time_starts_nothing_and_stops_nothing(
     stage: GangStage, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage.start("sleep", "61", members=2, epoch=3)
+    stage.start("sleep", "600", members=2, epoch=3)
     stage.until_told(GangStarted)
     told: list[Event] = []
     late = cluster_of(stage, told, leads=lambda: False)
@@ -83,7 +83,7 @@ def test_a_leader_that_stops_for_a_while_just_before_a_process_starts_starts_non
 
 
 def test_what_an_older_leader_put_down_first_stays(stage: GangStage) -> None:
-    stage.start("sleep", "61", epoch=1)
+    stage.start("sleep", "600", epoch=1)
     stage.until_told(GangStarted)
     gang = stage.cluster._gangs["j", 1]
     port = gang.master_port
@@ -118,7 +118,7 @@ def test_the_next_leader_goes_on_with_what_the_last_one_started(
 ) -> None:
     caplog.set_level(logging.ERROR)
     stage.open().adopt(1)
-    stage.start("sleep", "61", members=2, epoch=1)
+    stage.start("sleep", "600", members=2, epoch=1)
     stage.until_told(GangStarted)
     stage.events.clear()
     stage.open().adopt(2)

@@ -68,7 +68,7 @@ def guest(
 
 
 def started(stage: GangStage, *run: str, **fields: Any) -> None:
-    stage.start(*(run or ("sleep", "60")), env=(("MINE", "yes"),), **fields)
+    stage.start(*(run or ("sleep", "600")), env=(("MINE", "yes"),), **fields)
     stage.until_told(GangStarted)
 
 
@@ -195,7 +195,7 @@ def test_a_command_that_reads_nothing_stops_who_types_and_still_ends_with_him(
 ) -> None:
     started(stage)
     before = set(left_over(stage.state_dir))
-    with guest(stage, "sleep", "61") as line:
+    with guest(stage, "sleep", "600") as line:
         line.connection.settimeout(0.5)
         with pytest.raises(TimeoutError):
             for _ in range(1000):
@@ -208,7 +208,7 @@ def test_a_guest_of_a_suspended_gang_is_suspended_too(stage: GangStage) -> None:
     stage.cluster.carry_out(SuspendGang(id="s", job="j", attempt=1, turn=1))
     stage.until(lambda: {state(pid) for pid in left_over(stage.state_dir)} == {"T"})
     time.sleep(0.1)  # the shim has seen that nobody goes on, and looks no more
-    with closing(stage.cluster.guest("j", 1, 0, ["sleep", "61"], None)):  # else it ends by itself
+    with closing(stage.cluster.guest("j", 1, 0, ["sleep", "600"], None)):  # else it ends by itself
         stage.until(lambda: len(children_of_the_shim(stage)) == 2)
         stage.until(lambda: {state(pid) for pid in children_of_the_shim(stage)} == {"T"})
 
@@ -245,7 +245,7 @@ def test_only_what_runs_has_guests(stage: GangStage) -> None:
 
 def test_a_stranger_who_calls_is_not_taken_for_the_guest(stage: GangStage) -> None:
     started(stage)
-    awaited = stage.cluster.guest("j", 1, 0, ["sleep", "61"], None)
+    awaited = stage.cluster.guest("j", 1, 0, ["sleep", "600"], None)
     awaited.listener.settimeout(60)
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.connect(awaited.listener.getsockname())

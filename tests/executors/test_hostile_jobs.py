@@ -57,7 +57,7 @@ def checkpoint_folder(stage: GangStage) -> Path:
 def test_a_job_may_write_anything_where_its_checkpoint_records_are(
     stage: GangStage, text: str
 ) -> None:
-    stage.start("sleep", "61")
+    stage.start("sleep", "600")
     stage.until_told(GangStarted)
     (checkpoint_folder(stage) / "rank-0.json").write_text(text)
     (checkpoint_folder(stage) / "saved.json").write_text(text)
@@ -73,7 +73,7 @@ def test_a_job_may_write_anything_where_its_checkpoint_records_are(
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo], ids=["folder", "pipe"])
 def test_a_checkpoint_answer_that_is_no_file_holds_nobody_up(stage: GangStage, make: Any) -> None:
-    stage.start("sleep", "61", checkpoint_signal="SIGUSR1")
+    stage.start("sleep", "600", checkpoint_signal="SIGUSR1")
     stage.until_told(GangStarted)
     make(checkpoint_folder(stage) / "answer")
     make(checkpoint_folder(stage) / "rank-0.json")
@@ -106,7 +106,7 @@ sys.exit(shim.main(sys.argv[1], sys.argv[1], 0))
 def test_a_rank_that_the_machine_has_no_room_for_is_a_failed_start(tmp_path: Path) -> None:
     processes = [{"rank": rank, "env": {}, "log": str(tmp_path / str(rank))} for rank in range(4)]
     launch: dict[str, Any] = {
-        "argv": ["sleep", "61"], "env": {}, "workdir": "/", "processes": processes,
+        "argv": ["sleep", "600"], "env": {}, "workdir": "/", "processes": processes,
         "checkpoint_signal": None, "failure_grace_s": 5.0,
     }  # fmt: skip
     write_json(str(tmp_path / "launch.json"), launch)
@@ -155,7 +155,7 @@ def test_an_end_that_is_told_late_says_when_it_happened(stage: GangStage) -> Non
 
 
 def test_a_gang_whose_records_are_damaged_fails_and_the_others_go_on(stage: GangStage) -> None:
-    stage.start("sleep", "61")
+    stage.start("sleep", "600")
     stage.until_told(GangStarted)
     (member_folder(stage) / "exit.0.json").write_text("{nope")
     stage.start("true", job="k")
@@ -184,7 +184,7 @@ ODD_REQUESTS: dict[str, Callable[[Path], object]] = {
 def test_what_a_job_puts_in_place_of_a_request_does_not_keep_its_shim_from_obeying(
     stage: GangStage, make: Callable[[Path], object]
 ) -> None:
-    stage.start("sleep", "61", checkpoint_signal="SIGUSR1")
+    stage.start("sleep", "600", checkpoint_signal="SIGUSR1")
     stage.until_told(GangStarted)
     make(checkpoint_folder(stage) / "request.json")
     time.sleep(0.6)  # longer than a shim sleeps between two looks
@@ -194,7 +194,7 @@ def test_what_a_job_puts_in_place_of_a_request_does_not_keep_its_shim_from_obeyi
 
 
 def test_records_of_a_job_are_not_looked_for_elsewhere(stage: GangStage, tmp_path: Path) -> None:
-    stage.start("sleep", "61", checkpoint_signal="SIGUSR1")
+    stage.start("sleep", "600", checkpoint_signal="SIGUSR1")
     stage.until_told(GangStarted)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("12345")

@@ -214,7 +214,7 @@ def test_what_cannot_be_started_says_why(
 
 def start_one_that_cannot(stage: GangStage, later: int) -> int:
     """Two members, of which the second cannot start; one of them does not come up yet: the pid of its shim."""
-    order = start_order("sleep", "61", members=2, processes=2)
+    order = start_order("sleep", "600", members=2, processes=2)
     bad = replace(order.members[1], run=("no-such-command",))
     with (stage.state_dir / EPOCH_LOCK).open("a") as gate:  # no shim comes up while it is held
         fcntl.flock(gate, fcntl.LOCK_EX)
@@ -276,18 +276,18 @@ def test_a_stop_that_comes_before_the_start_wins(stage: GangStage, tmp_path: Pat
 
 
 def test_a_stop_right_behind_the_start_ends_it(stage: GangStage) -> None:
-    stage.start("sleep", "61", members=4)
+    stage.start("sleep", "600", members=4)
     stage.stop()
     assert stage.until_ended() == 143
 
 
 def test_orders_of_a_leader_that_was_replaced_are_refused(stage: GangStage) -> None:
-    stage.start("sleep", "61", epoch=3)
+    stage.start("sleep", "600", epoch=3)
     stage.until_told(GangStarted)
     stage.stop(epoch=2)
     stage.open().adopt()
     stage.stop(epoch=2)
-    stage.start("sleep", "61", job="other", epoch=2)
+    stage.start("sleep", "600", job="other", epoch=2)
     time.sleep(0.2)
     stage.cluster.poll()
     assert dict(stage.cluster.inventory().attempts) == {("j", 1): "running"}
@@ -339,11 +339,11 @@ def test_a_shim_heeds_sigterm_and_no_terminal(stage: GangStage) -> None:
 
 
 def test_ranks_die_with_their_shim_even_if_nobody_looks(stage: GangStage) -> None:
-    stage.start("sleep", "61", processes=2)
+    stage.start("sleep", "600", processes=2)
     stage.until_told(GangStarted)
     ranks = left_over(stage.state_dir)
     os.kill(shim_of(stage, 0).pid, 9)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while left_over(stage.state_dir) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert len(ranks) == 2
@@ -353,7 +353,7 @@ def test_ranks_die_with_their_shim_even_if_nobody_looks(stage: GangStage) -> Non
 def test_leftovers_are_found_by_the_mark_alone(tmp_path: Path) -> None:
     folders = [str(tmp_path / name) for name in ("mine", "mine-too", "others")]
     sleepers = [
-        subprocess.Popen(["sleep", "61"], env={"GANTREE_RUN": folder}, start_new_session=True)
+        subprocess.Popen(["sleep", "600"], env={"GANTREE_RUN": folder}, start_new_session=True)
         for folder in folders
     ]
     try:
@@ -371,7 +371,7 @@ def test_leftovers_are_found_by_the_mark_alone(tmp_path: Path) -> None:
 
 
 def test_inventory_tells_whole_gangs_from_broken_ones(stage: GangStage) -> None:
-    stage.start("sleep", "61", job="whole", members=2)
+    stage.start("sleep", "600", job="whole", members=2)
     stage.start("true", job="over")
     stage.start("sh", "-c", f"[ $RANK = 1 ] || {IGNORES_TERM}", job="half", members=2)
     stage.until(lambda: len(stage.told(GangEnded)) == 1 and "ready" in stage.log(job="half"))

@@ -167,7 +167,7 @@ def test_a_gang_that_runs_goes_on_where_the_driver_tells_a_new_daemon_of_no_inst
     mig_stage: MigStage,
 ) -> None:
     mig_stage.there = {INSTANCE: "MIG-a"}
-    order = start_order("sleep", "60")
+    order = start_order("sleep", "600")
     part = replace(order.members[0], mig=(INSTANCE,))
     mig_stage.cluster.carry_out(replace(order, members=(part,)))
     mig_stage.until_told(GangStarted)

@@ -112,7 +112,7 @@ def test_a_gang_that_is_told_to_wait_at_its_start_waits(stage: GangStage, tmp_pa
 
 
 def test_an_old_turn_carried_out_late_or_twice_changes_nothing(stage: GangStage) -> None:
-    stage.start("sleep", "60")
+    stage.start("sleep", "600")
     stage.until_told(GangStarted)
     suspend(stage, 3)
     until_suspended(stage)
@@ -127,7 +127,7 @@ def test_an_old_turn_carried_out_late_or_twice_changes_nothing(stage: GangStage)
 
 
 def test_a_replaced_leader_suspends_nobody(stage: GangStage) -> None:
-    stage.start("sleep", "60", epoch=2)
+    stage.start("sleep", "600", epoch=2)
     stage.until_told(GangStarted)
     suspend(stage, 1, epoch=1)
     time.sleep(0.1)
@@ -219,7 +219,7 @@ def test_a_checkpoint_signal_reaches_a_suspended_rank_when_it_goes_on(stage: Gan
 
 
 def test_a_file_that_cannot_be_read_for_a_while_costs_no_gang(stage: GangStage) -> None:
-    stage.start("sleep", "60")
+    stage.start("sleep", "600")
     stage.until_told(GangStarted)
     turn = stage.state_dir / "runs/j/1/m0/turn.json"
     assert turn.parent.is_dir()

@@ -251,7 +251,7 @@ trace = [
              members=1 + n % 3, gpus_per_member=1 + n % 4, queue="q",
              priority=("research", "batch", "serving")[n % 3],
              checkpoint_s=10.0 if n % 2 else None)
-    for n in range(60)
+    for n in range(24)
 ]
 result = simulate(cluster(leaves=2, nodes=2, gpus=4), trace, Policy())
 sys.stdout.write(summary_json(result) + jobs_csv(result) + page(result))

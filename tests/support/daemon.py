@@ -24,7 +24,7 @@ from gantree.formats import read_policy
 from gantree.model.errors import GantreeError
 from support.nursery import Born, Nursery
 
-READY_WITHIN_S = 90.0
+READY_WITHIN_S = 300.0
 ENDED_PHASES = frozenset({"succeeded", "failed", "cancelled", "timed-out"})
 
 
@@ -204,7 +204,7 @@ class Daemon:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=READY_WITHIN_S)
 
-    def wait(self, job: str, until: str = "ended", within_s: float = 60.0) -> dict[str, object]:
+    def wait(self, job: str, until: str = "ended", within_s: float = 300) -> dict[str, object]:
         """Wait for a job; AssertionError, with the job as it is, if it takes longer."""
         detail = self.client.job(job, wait_s=within_s, until=until)
         if until == "ended":

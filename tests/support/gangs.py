@@ -89,7 +89,7 @@ class GangStage:
         """Exit code by rank, of all gangs together."""
         return {event.rank: event.exit_code for event in self.told(RankExited)}
 
-    def until(self, holds: Callable[[], object], timeout_s: float = 60.0) -> None:
+    def until(self, holds: Callable[[], object], timeout_s: float = 300) -> None:
         """Poll until something holds. Raises AssertionError with all that was told if it never does."""
         deadline = time.monotonic() + timeout_s
         while True:

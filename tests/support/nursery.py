@@ -2,7 +2,7 @@
 
     born = Nursery("support.daemon:live").bear(["--these", "go", "to", "live"], output)
     born.send_signal(signal.SIGTERM)
-    born.wait(timeout=30.0)
+    born.wait(timeout=300)
 
 To import a daemon takes several times as long as to start one, and a test run starts hundreds. So each process of a
 test run has one nursery: it imports the module of a function, and waits; whoever it bears is its fork and calls that

@@ -33,7 +33,7 @@ from support.kubernetes.server.server import Settings
 from support.kubernetes.server.statuses import Json
 from support.kubernetes.server.thread import Api, ServerThread
 
-WITHIN_S = 90.0
+WITHIN_S = 300.0
 TOKEN = GANTREE = "gantree"
 """Who gantree is on the server, and the token that says so: it may do what its roles allow, and nothing else."""
 HOME = "default"

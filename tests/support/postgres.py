@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-READY_WITHIN_S = 60
+READY_WITHIN_S = 300
 SETTINGS = (
     "listen_addresses=''",
     "fsync=off",  # a test kills clients, not the machine

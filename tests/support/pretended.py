@@ -34,7 +34,7 @@ from gantree.web.pages import routers
 from support.recording import RecordingCluster
 
 TOKEN = "pretended-site-token"
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 300.0
 KILLED = 143
 T = TypeVar("T")
 

@@ -80,7 +80,7 @@ def calls(tmp_path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
 
 
-def task(folder: Path, *collectives: str, gpus: int = 4, timeout_s: float = 60.0) -> Task:
+def task(folder: Path, *collectives: str, gpus: int = 4, timeout_s: float = 300) -> Task:
     links = machine("a6000-pairs-8").links
     uuids = tuple(f"GPU-{gpu}" for gpu in range(gpus))
     return Task(

@@ -33,7 +33,7 @@ def quiet(_done: int, _total: int) -> None:
 
 
 def task(
-    *collectives: str, processes: int = 2, launch: Launch | None = None, timeout_s: float = 120
+    *collectives: str, processes: int = 2, launch: Launch | None = None, timeout_s: float = 300
 ) -> Task:
     inside = processes_of_host(processes)
     places = {"n0": ("l0",), "n1": ("l0",), "n2": ("l1",)}

@@ -107,7 +107,7 @@ def test_a_browser_opens_searches_filters_and_zooms_two_thousand_nodes(tmp_path:
         "--dump-dom",
         file.as_uri(),
     ]
-    left = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    left = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
     found = re.findall(r'<pre id="seen">(\{.*?)</pre>', left, flags=re.DOTALL)
     assert found, "the page's script did not get to its end"
     seen: dict[str, Any] = json.loads(unescape(found[0]))

@@ -26,7 +26,7 @@ nodes:
   - {names: "n[2-3]", machine: m4, at: {spine: s0, leaf: l1}}
 """
 PREFIX = "/gantree"
-PATIENCE_MS = 90_000
+PATIENCE_MS = 300_000
 """A machine may be busy; nothing here waits so long that is not wrong."""
 EVIL = "<script>document.title='taken'</script>"
 FIRST = "priority: production"

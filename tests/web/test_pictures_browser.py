@@ -88,8 +88,8 @@ def browser() -> Iterator[Browser]:
 def context_of(browser: Browser, site: PretendedSite, token: str) -> BrowserContext:
     shown = {"Authorization": f"Bearer {token}"}
     context = browser.new_context(base_url=site.url, extra_http_headers=shown)
-    context.set_default_timeout(90_000)
-    expect.set_options(timeout=90_000)
+    context.set_default_timeout(300_000)
+    expect.set_options(timeout=300_000)
     return context
 
 

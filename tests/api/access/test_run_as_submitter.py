@@ -100,7 +100,7 @@ def submit(client: Client, name: str, code: str, **more: object) -> dict[str, ob
         "workdir": "/",
     }
     client.submit(jobs=[{"name": name, "gang": [role], **more}])
-    return client.job(name, wait_s=90)
+    return client.job(name, wait_s=300)
 
 
 def output(client: Client, job: str) -> str:
@@ -197,12 +197,12 @@ def test_a_job_that_is_cancelled_leaves_nothing_of_its_user(daemon: Daemon) -> N
     ada = user(daemon, "ada")
     role = {"role": "w", "members": 1, "run": ["sleep", "600"], "workdir": "/"}
     ada.submit(jobs=[{"name": "long", "gang": [role]}])
-    ada.job("long", wait_s=90, until="running")
+    ada.job("long", wait_s=300, until="running")
     uid = pwd.getpwnam("nobody").pw_uid
     assert _sleepers(uid)
     ada.cancel("long")
-    ada.job("long", wait_s=90)
-    deadline = time.monotonic() + 60
+    ada.job("long", wait_s=300)
+    deadline = time.monotonic() + 300
     while _sleepers(uid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert _sleepers(uid) == []
@@ -233,7 +233,7 @@ def sleeper(daemon: Daemon, place: Path) -> Iterator[str]:
     role = {"role": "w", "members": 1, "run": ["sleep", "600"], "workdir": "/"}
     receipt = ada.submit(jobs=[{"name": "sleeper", "gang": [role], "secrets": secrets}])
     job = str(receipt["jobs"][0]["job"])
-    ada.job(job, wait_s=90, until="running")
+    ada.job(job, wait_s=300, until="running")
     yield job
     ada.cancel(job)
 
@@ -286,8 +286,8 @@ def test_a_port_of_another_user_s_job_is_reached_by_its_owner(daemon: Daemon) ->
     )
     role = {"role": "w", "members": 1, "run": [PYTHON, "-I", "-S", "-c", code], "workdir": "/"}
     ada.submit(jobs=[{"name": "serves", "gang": [role]}])
-    ada.job("serves", wait_s=90, until="running")
-    deadline = time.monotonic() + 60
+    ada.job("serves", wait_s=300, until="running")
+    deadline = time.monotonic() + 300
     while not output(ada, "serves").strip() and time.monotonic() < deadline:
         time.sleep(0.02)
     port = int(output(ada, "serves").split()[-1])
@@ -308,7 +308,7 @@ def test_nobody_acts_as_somebody_who_may_do_more(daemon: Daemon, sleeper: str) -
         with pytest.raises(Forbidden, match=says):
             quinn.submit(jobs=[{"name": "as", "gang": [role], "user": other}])
     otto.submit(jobs=[{"name": "of-otto", "gang": [role]}])
-    otto.job("of-otto", wait_s=90, until="running")
+    otto.job("of-otto", wait_s=300, until="running")
     with pytest.raises(Forbidden, match="otto may do more"):
         attached(quinn, "of-otto", {"command": ["id"]})
     assert attached(otto, sleeper, {"command": ["true"]})[1] == 0
@@ -325,8 +325,8 @@ def test_a_record_says_of_files_what_their_user_may_know(daemon: Daemon, place: 
     ada = user(daemon, "ada")
     role = {"role": "w", "members": 1, "run": ["cat", str(hidden / "password")], "workdir": "/"}
     ada.submit(jobs=[{"name": "reads", "gang": [role], "restarts": 0}])
-    ada.job("reads", wait_s=90)
-    deadline = time.monotonic() + 60
+    ada.job("reads", wait_s=300)
+    deadline = time.monotonic() + 300
     while not (record := ada.record("reads"))["found"] and time.monotonic() < deadline:
         time.sleep(0.02)
     found = record["roles"]["w"]

@@ -52,7 +52,7 @@ def test_a_node_with_a_broken_gpu_is_cordoned_with_the_reason(daemon: Daemon) ->
         row = daemon.client.node("n0")
         return row["state"], row["reason"]
 
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while told()[0] != "cordoned" and time.monotonic() < deadline:
         time.sleep(0.05)
     assert told() == ("cordoned", "GPU 1: XID 79 (GPU has fallen off the bus)")

@@ -68,7 +68,7 @@ def http(daemon: Daemon) -> Iterator[httpx.Client]:
 
 def connected(state_dir: Path) -> httpx.Client:
     transport = httpx.HTTPTransport(uds=str(state_dir / SOCKET))
-    return httpx.Client(transport=transport, base_url="http://localhost", timeout=90)
+    return httpx.Client(transport=transport, base_url="http://localhost", timeout=300)
 
 
 def families(http: httpx.Client) -> list[Metric]:
@@ -90,7 +90,7 @@ def sample(http: httpx.Client, name: str, **labels: str) -> float:
 
 
 def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 300
     while not what():
         assert time.monotonic() < deadline, "it has not come to that"
         time.sleep(0.05)
@@ -193,7 +193,7 @@ def test_the_log_of_a_daemon_is_json_with_the_cause_of_each_order(tmp_path: Path
         assert b"ready" in process.stdout.readline()
         client = Client(state)
         client.submit(JOB.format(name="a", members=1, gpus=1, s=0))
-        assert client.job("a", wait_s=90)["phase"] == "succeeded"
+        assert client.job("a", wait_s=300)["phase"] == "succeeded"
     finally:
         process.terminate()
         process.communicate()

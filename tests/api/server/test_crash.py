@@ -60,7 +60,7 @@ class Submitter(threading.Thread):
 
     def until(self, count: int) -> None:
         """Wait until so many jobs were acknowledged."""
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + 300
         while len(self.acknowledged) < count:
             assert time.monotonic() < deadline, "nobody answers any more"
             time.sleep(0.005)

@@ -20,7 +20,7 @@ machines: {m: {gpus: 2}}
 nodes: [{names: n0, machine: m}]
 """
 JOB = "name: {name}\ngang: [{{role: w, members: 1, each: {{gpus: {gpus}}}, run: [{run}]}}]\n"
-WITHIN_S = 90.0
+WITHIN_S = 300.0
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
 def ended(number: signal.Signals, when: str) -> tuple[int, str]:
     """Exit status and output of a process to which such a signal comes."""
     command = [sys.executable, "-c", PROGRAM, number.name, when]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     return done.returncode, done.stdout
 
 

@@ -76,7 +76,7 @@ def asked(
 ) -> http.client.HTTPResponse:
     host, _, port = address(daemon).partition(":")
     context = ssl.create_default_context(cafile=str(home / "cert.pem"))
-    connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=60)
+    connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=300)
     more = {} if body is None else {"Content-Type": "application/json"}
     connection.request(
         method, path, None if body is None else json.dumps(body), {**headers, **more}
@@ -118,7 +118,7 @@ def test_tls_is_spoken_from_1_2_on(daemon: Daemon, version: ssl.TLSVersion) -> N
     context.set_ciphers("ALL:@SECLEVEL=0")
     context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, version
     host, _, port = address(daemon).partition(":")
-    with socket.create_connection((host, int(port)), timeout=60) as plain:
+    with socket.create_connection((host, int(port)), timeout=300) as plain:
         if version is ssl.TLSVersion.TLSv1_1:
             with pytest.raises(ssl.SSLError):
                 context.wrap_socket(plain)
@@ -203,6 +203,6 @@ def test_whoever_attaches_gives_up_on_one_who_says_nothing_over_tls(
 
         threading.Thread(target=meet, daemon=True).start()
         threading.Thread(target=told, daemon=True).start()
-        met = kept.get(timeout=60.0)
+        met = kept.get(timeout=300)
         assert isinstance(met, ssl.SSLSocket)
-        assert "does not answer" in str(kept.get(timeout=60.0))
+        assert "does not answer" in str(kept.get(timeout=300))

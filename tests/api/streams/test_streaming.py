@@ -76,7 +76,7 @@ def rule(front: Front, text: str) -> None:
 
 
 def held(
-    front: Front, user: str, url: str, change: Change, wait_s: float = 10.0
+    front: Front, user: str, url: str, change: Change, wait_s: float = 300.0
 ) -> tuple[bool, list[Any]]:
     """Hold an answer open, and change something when its head has come. Whether it is over in time, and what came."""
     secret, came = front.token(user), list[Any]()

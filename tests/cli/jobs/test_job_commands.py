@@ -24,7 +24,7 @@ tiers: [leaf, node]
 machines: {m4: {gpus: 4, gpu: H100-80GB}}
 nodes: [{names: "n[0-1]", machine: m4, at: {leaf: l0}}]
 """
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 300.0
 
 
 @pytest.fixture(scope="module")

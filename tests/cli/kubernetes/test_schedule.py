@@ -20,7 +20,7 @@ from support.pods import PodStage
 
 Gantree = Callable[..., Any]
 READY = "ready: cluster kubernetes, 4 nodes, 32 GPUs"
-WITHIN_S = 60.0
+WITHIN_S = 300.0
 
 
 @pytest.fixture

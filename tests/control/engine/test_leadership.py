@@ -67,7 +67,7 @@ def leadership(journal: Any, time: Time, **more: Any) -> Leadership:
 
 def renewals(election: Election, count: int = 3) -> None:
     for _ in range(count):
-        assert election.asked.acquire(timeout=60)
+        assert election.asked.acquire(timeout=300)
 
 
 def test_a_term_is_over_at_its_deadline_and_stays_over() -> None:

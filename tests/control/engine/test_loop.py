@@ -15,7 +15,7 @@ from gantree.api.streams.streaming import StreamAuthorization
 from gantree.control.engine import group_commit
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.group_commit import GroupCommit
-from gantree.control.engine.loop import POLL_S, Changes, Loop, wait_until_set
+from gantree.control.engine.loop import Changes, Loop, wait_until_set
 from gantree.control.requests.submission_checks import Receipt
 from gantree.control.requests.submissions import JobSubmission
 from gantree.core.ledger.state import JobState
@@ -28,6 +28,15 @@ from gantree.testing.builders import cluster, job
 from support.recording import RecordingCluster
 
 Scene = Callable[[Loop, Controller], Awaitable[None]]
+STEPPING = "stepping"
+"""The name of the task of the loop."""
+
+
+async def until_ended() -> None:
+    """Wait until the loop has ended by itself."""
+    for task in asyncio.all_tasks():
+        if task.get_name() == STEPPING:
+            await asyncio.wait({task})
 
 
 def play(place: Path, scene: Scene) -> None:
@@ -45,7 +54,7 @@ def play(place: Path, scene: Scene) -> None:
             return controller
 
         controller = await loop.call(build)
-        stepping = asyncio.create_task(loop.run(controller))
+        stepping = asyncio.create_task(loop.run(controller), name=STEPPING)
         try:
             await scene(loop, controller)
         finally:
@@ -139,7 +148,7 @@ def test_a_bug_ends_the_loop(tmp_path: Path) -> None:
             raise AssertionError("a bug")
 
         controller.cluster.poll = poll  # type: ignore[method-assign]  # a cluster with a bug
-        await asyncio.sleep(3 * POLL_S)
+        await until_ended()
 
     with pytest.raises(AssertionError, match="a bug"):
         play(tmp_path, scene)
@@ -153,7 +162,7 @@ def test_a_bug_in_the_step_of_a_submission_ends_the_loop_and_the_jobs_are_durabl
     async def scene(loop: Loop, controller: Controller) -> None:
         controller.turn_runner.run = one_bug(controller)  # type: ignore[method-assign]  # see there
         receipts.append(await GroupCommit(loop, controller).submit(JobSubmission([job("a")])))
-        await asyncio.sleep(3 * POLL_S)
+        await until_ended()
 
     with pytest.raises(AssertionError, match="a bug"):
         play(tmp_path, scene)
@@ -170,7 +179,7 @@ def test_a_bug_in_the_step_of_a_wish_is_told_to_its_caller_and_ends_the_loop(
         controller.turn_runner.run = one_bug(controller)  # type: ignore[method-assign]  # see there
         with pytest.raises(AssertionError, match="a bug"):
             await loop.advance(controller, lambda: handed_in(controller))
-        await asyncio.sleep(3 * POLL_S)
+        await until_ended()
 
     with pytest.raises(AssertionError, match="a bug"):
         play(tmp_path, scene)
@@ -301,9 +310,10 @@ def test_listeners_go_on_hearing_where_the_journal_failed_for_a_moment(
             await loop.call(lambda: controller.submit([job("a")], None, {}))
             loop.wake()
             await asyncio.sleep(0.3)
-        await asyncio.sleep(1.5)
+        async with asyncio.timeout(300):
+            while b"GangPlaced" not in b"".join(heard):
+                await asyncio.sleep(0.02)
         listening.cancel()
-        assert b"GangPlaced" in b"".join(heard)
 
     play(tmp_path, scene)
 

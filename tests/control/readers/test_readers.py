@@ -141,7 +141,7 @@ def test_none_of_the_processes_outlives_the_one_they_were_forked_from(
     said: dict[str, Any],
 ) -> None:
     assert said["busy"] and len(said["processes"]) >= 4  # hosts, reader, a question apart
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + 300
     while any(map(is_there, said["processes"])):
         assert time.monotonic() < deadline
         time.sleep(0.01)

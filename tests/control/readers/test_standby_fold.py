@@ -32,7 +32,7 @@ from support.recorded_lives import Recorded
 from support.recording import RecordingCluster
 from support.same_ledger import differences
 
-SOON_S = 90.0
+SOON_S = 300.0
 SITE = cluster(leaves=1, nodes=2)
 
 

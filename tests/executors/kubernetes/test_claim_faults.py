@@ -18,7 +18,7 @@ from support.kubernetes.faults import Fault
 from support.kubernetes.server.statuses import Json
 
 ROUNDS = 4
-WITHIN_S = 60.0
+WITHIN_S = 300.0
 WRITES = (
     ("create", "configmaps"),
     ("update", "configmaps"),

@@ -27,7 +27,7 @@ STEPS = 40
 NODES, GPUS = 4, 8
 AS_USUAL = frozenset({"submit", "finish", "stop", "other_pod"})
 """What happens and is no failure."""
-CALM_S = 60.0
+CALM_S = 300.0
 GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 PODS = "/api/v1/namespaces/default/pods"
 WRITES = (

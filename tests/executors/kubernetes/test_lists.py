@@ -16,7 +16,7 @@ from gantree.executors.kubernetes.apiserver.objects import Metadata, Object, Pod
 from gantree.executors.kubernetes.watch.api_thread import Link
 from support.kubernetes.server.thread import Api, ServerThread
 
-WITHIN_S = 5.0
+WITHIN_S = 300.0
 NAMES = [f"p{number}" for number in range(5)]
 
 

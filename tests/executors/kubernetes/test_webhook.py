@@ -216,7 +216,7 @@ def trusted(home: Path) -> httpx.Client:
 
 
 def ready(client: httpx.Client, url: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while True:
         try:
             assert client.get(f"{url}/healthz").status_code == 200

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 ASSETS = "KUBEBUILDER_ASSETS"
 TOKEN = "token-of-the-tests"
-READY_WITHIN_S = 120.0
+READY_WITHIN_S = 300.0
 LAST_BYTES = 2_000
 GATES = (
     "GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption",

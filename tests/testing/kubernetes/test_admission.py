@@ -21,7 +21,7 @@ from support.kubernetes.server.thread import Api
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 PODS = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
-HONOURED_WITHIN_S = 20.0
+HONOURED_WITHIN_S = 300.0
 """A server takes seconds to ask whom it was told of."""
 Answers = Callable[[Json], Json]
 

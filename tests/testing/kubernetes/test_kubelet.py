@@ -22,7 +22,7 @@ CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
 GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
-COMES_WITHIN_S = 60.0
+COMES_WITHIN_S = 300.0
 Content = dict[str, Any]
 
 

@@ -29,7 +29,7 @@ from support.kubernetes.server.statuses import Json
 PREFIX = "kubelet.gantree/"
 ENDED = frozenset({"Succeeded", "Failed"})
 KILLED = 143
-HEARS_WITHIN_S = 60.0
+HEARS_WITHIN_S = 300.0
 REFUSED = "UnexpectedAdmissionError"
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 

@@ -21,8 +21,8 @@ import httpx
 from support.kubernetes.server.server import ApiServer, Settings
 from support.kubernetes.server.statuses import Json
 
-READY_WITHIN_S = 60.0
-ANSWERS_WITHIN_S = 60.0
+READY_WITHIN_S = 300.0
+ANSWERS_WITHIN_S = 300.0
 MERGE = "application/merge-patch+json"
 T = TypeVar("T")
 
