@@ -106,10 +106,10 @@ def test_only_what_is_told_again_does_not_wait_for_the_disk(
         append(events, epoch)
 
     monkeypatch.setattr(journal, "append_inbox", noting)
-    journal.append_told([tick(1)], epoch)
+    journal.append_emitted([tick(1)], epoch)
     journal.append_inbox([tick(2)], epoch)
     with pytest.raises(JournalError, match="is over"):
-        journal.append_told([tick(3)], epoch - 1)
+        journal.append_emitted([tick(3)], epoch - 1)
     journal.append_inbox([tick(4)], epoch)
     assert (paces, pace(journal)) == ([1, 2, 1, 2], 2)
     journal.close()

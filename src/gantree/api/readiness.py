@@ -55,9 +55,9 @@ class Readiness:
         raise Unreachable(f"the control loop has not answered for {waited_s:.0f} s")
 
     async def _ask(self) -> Json:
-        told = await self._backend.call_controller(_fitness)
-        self._last = (time.monotonic(), told)
-        return told
+        state = await self._backend.call_controller(_fitness)
+        self._last = (time.monotonic(), state)
+        return state
 
 
 def _fitness(controller: Controller) -> Json:

@@ -33,28 +33,28 @@ class InboxWriter:
         self._commit = (metrics or Metrics()).commit.labels("inbox")
         self._causes = causes or Causes()
         self._wake = wake
-        self._told: deque[Event] = deque()
+        self._queued: deque[Event] = deque()
         self._last_observed_at = journal.last_observed_at()
 
     def enqueue(self, event: Event) -> None:
         """Take an event that its source will tell again after a crash; safe from any thread."""
-        self._told.append(_writable(event))
-        if len(self._told) == 1:  # else whoever flushes is yet to come to this one
+        self._queued.append(_writable(event))
+        if len(self._queued) == 1:  # else whoever flushes is yet to come to this one
             self._wake()
 
     @property
     def unflushed(self) -> int:
         """Events that were told and are not in the inbox yet; safe from any thread."""
-        return len(self._told)
+        return len(self._queued)
 
     def flush(self) -> bool:
         """Append what was told; say whether there was anything."""
-        told = tuple(self._told)
-        if told:
-            self._append(told, self._journal.append_told)
-        for _ in told:
-            self._told.popleft()
-        return bool(told)
+        queued = tuple(self._queued)
+        if queued:
+            self._append(queued, self._journal.append_emitted)
+        for _ in queued:
+            self._queued.popleft()
+        return bool(queued)
 
     def append(self, events: Sequence[Event]) -> None:
         """Make events durable before returning. Raises JournalError, and BadInput for unwritable text."""

@@ -111,7 +111,7 @@ class Journal(Election, Protocol):
         """
         ...
 
-    def append_told(self, events: Sequence[Event], epoch: int) -> None:
+    def append_emitted(self, events: Sequence[Event], epoch: int) -> None:
         """The same for events that their source tells again: until a turn is committed they may go with the machine.
 
         So a turn waits for the disk once.

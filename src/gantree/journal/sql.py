@@ -206,7 +206,7 @@ class SqlJournal:
         for code, event in zip(codes, events, strict=True):
             self._unread.keep(code, event)
 
-    def append_told(self, events: Sequence[Event], epoch: int) -> None:
+    def append_emitted(self, events: Sequence[Event], epoch: int) -> None:
         """The same, of events that their source tells again after a crash of the machine."""
         with self.database.without_waiting():
             self.append_inbox(events, epoch)

@@ -74,7 +74,7 @@ class JournalContract(OpensJournals):
     def test_the_inbox_keeps_order_and_counts_from_one(self, journal: Journal) -> None:
         epoch = led(journal)
         journal.append_inbox([tick(5), tick(3)], epoch)
-        journal.append_told([tick(4), tick(3)], epoch)
+        journal.append_emitted([tick(4), tick(3)], epoch)
         assert [(entry.seq, entry.event.id) for entry in journal.read_inbox(0, 10)] == [
             (1, "t5"),
             (2, "t3"),

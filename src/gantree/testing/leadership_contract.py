@@ -16,7 +16,7 @@ from gantree.testing.journal_contract import OpensJournals, ended, led, stop, ti
 WRITES: dict[str, Callable[[Journal, int], object]] = {
     "append_inbox": lambda journal, epoch: journal.append_inbox([tick(9)], epoch),
     "append_inbox of nothing": lambda journal, epoch: journal.append_inbox([], epoch),
-    "append_told": lambda journal, epoch: journal.append_told([tick(9)], epoch),
+    "append_emitted": lambda journal, epoch: journal.append_emitted([tick(9)], epoch),
     "commit_turn": lambda journal, epoch: journal.commit_turn(2, [ended(1)], [stop(1, 1)], epoch),
     "set_aside": lambda journal, epoch: journal.set_aside(1, "error", epoch),
     "save_snapshot": lambda journal, epoch: journal.save_snapshot(

@@ -15,8 +15,8 @@ from gantree.api.observability.log_format import (
     Format,
     Level,
     blot,
-    blotted,
     formatter,
+    redacted,
     set_up,
 )
 
@@ -97,8 +97,8 @@ def test_off_a_terminal_auto_means_json(root: None, form: Format, is_json: bool)
     ],
 )
 def test_secrets_are_blotted_out_of_texts(text: str) -> None:
-    assert SECRET not in blotted(text)
-    assert REDACTED in blotted(text)
+    assert SECRET not in redacted(text)
+    assert REDACTED in redacted(text)
     assert SECRET not in line("said %s", text)
     assert SECRET not in line("said", said=text)
 
@@ -127,12 +127,12 @@ def test_fields_named_like_secrets_are_blotted_out_however_deep(name: str) -> No
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
-    assert blotted(text) == text
+    assert redacted(text) == text
 
 
 @given(
     st.text(alphabet=st.characters(codec="ascii", categories=["L", "N"]), min_size=8, max_size=40)
 )
 def test_no_password_of_an_address_survives(password: str) -> None:
-    found = blotted(f"journal postgresql://gantree:{password}@db/gantree: refused")
+    found = redacted(f"journal postgresql://gantree:{password}@db/gantree: refused")
     assert found == f"journal postgresql://gantree:{REDACTED}@db/gantree: refused"

@@ -161,7 +161,7 @@ def test_owner_queue_admin_and_operator_may_attach_and_nobody_else(
     told, reason = attach(front, shows(front, user))
     assert told == status
     if status == 4000:  # the job is placed, and nothing starts it here
-        assert reason == "Conflict: hers is starting: only what runs can be attached to"
+        assert reason == "Conflict: hers is starting: exec sessions need a running job"
 
 
 def test_without_a_token_nobody_attaches(front: Front) -> None:
@@ -202,7 +202,7 @@ def test_refusals_are_in_the_audit_log(front: Front) -> None:
         ({"terminal": {"rows": 0, "columns": 1}}, "terminal.rows"),
         ({"terminal": {"rows": 1, "columns": 1, "term": "x;y"}}, "terminal.term"),
         ({"shell": True}, "shell"),
-        ([1], "the wish"),
+        ([1], "the request"),
     ],
 )
 def test_what_cannot_be_wished_is_refused(front: Front, wish: object, says: str) -> None:

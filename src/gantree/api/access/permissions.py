@@ -130,32 +130,32 @@ def job_visibility(caller: Caller) -> Callable[[JobState], bool] | None:
     return lambda state: known(state.spec.user, state.spec.queue)
 
 
-def job_for(asked: JobLookup, caller: Caller, word: str, need: Need) -> str:
+def job_for(lookup: JobLookup, caller: Caller, word: str, need: Need) -> str:
     """The id of the job that a caller means by an id or a name.
 
     Raises NotFound for one that it may not see, Forbidden for one that it may see and no more; Conflict for one that
     was set aside, Unreachable for one that no turn has come to yet.
     """
     if caller.may(Power.CHANGE, ""):
-        return asked.resolve(word)
-    ledger = asked.ledger
+        return lookup.resolve(word)
+    ledger = lookup.ledger
     state = _state_for(ledger, caller, word)
-    job, spec = (word, _handed_in(asked, word)) if state is None else (state.job, state.spec)
+    job, spec = (word, _submitted_spec(lookup, word)) if state is None else (state.job, state.spec)
     if spec is None and caller.sees_all:
-        return asked.resolve(word)
+        return lookup.resolve(word)
     if spec is None or not has(caller, Need.SEE, spec.user, spec.queue):
         is_there = word in ledger.jobs or word in ledger.newest_of_name or word in ledger.rejected
         raise (HiddenJob if is_there else NotFound)(f"there is no job {word}")
     if state is None and word not in ledger.rejected:
-        return asked.resolve(word)  # which says that it is history, or not decided about yet
+        return lookup.resolve(word)  # which says that it is history, or not decided about yet
     if not has(caller, need, spec.user, spec.queue):
         raise Forbidden(f"{caller.name} may look at {job}, and not {need.value} it")
     return job
 
 
-def _handed_in(asked: JobLookup, word: str) -> Job | None:
+def _submitted_spec(lookup: JobLookup, word: str) -> Job | None:
     """What was handed in under an id, if the journal knows it: of a job that is in no ledger, or was rejected."""
-    event = asked.journal.event(submitted_event_id(word))
+    event = lookup.journal.event(submitted_event_id(word))
     return event.spec if isinstance(event, JobSubmitted) else None
 
 
@@ -199,7 +199,7 @@ def redacted_for(caller: Caller, ledger: Ledger, value: Any) -> Any:
     """Plain values as a caller is told them: jobs that he may not see have no name, in fields and in sentences."""
     if caller.sees_all:
         return value
-    return _told(
+    return _redacted(
         value,
         "",
         lambda word: _is_hidden(caller, ledger, word),
@@ -212,7 +212,7 @@ def _is_hidden(caller: Caller, ledger: Ledger, word: str) -> bool:
     return word in ledger.rejected if state is None else not sees(caller, state)
 
 
-def _told(
+def _redacted(
     value: Any, name: str, hidden: Callable[[str], bool], forgotten: Callable[[str], bool]
 ) -> Any:
     """forgotten says of a job's name that nobody knows any more whose that job was."""
@@ -222,10 +222,12 @@ def _told(
         return _sentence(value, hidden) if name in _SENTENCES else value
     if isinstance(value, Mapping):
         return {
-            key: _told(each, key, hidden, forgotten) for key, each in value.items() if key != "spec"
+            key: _redacted(each, key, hidden, forgotten)
+            for key, each in value.items()
+            if key != "spec"
         } | ({"spec": value["spec"]} if "spec" in value else {})
     if isinstance(value, Sequence):
-        return [_told(each, name, hidden, forgotten) for each in value]
+        return [_redacted(each, name, hidden, forgotten) for each in value]
     return value
 
 

@@ -56,22 +56,22 @@ class Tokens:
         self._kept: OrderedDict[str, tuple[float, TokenRow | None]] = OrderedDict()
         self._forgot_at = 0.0
 
-    async def issue(self, wanted: TokenSpec) -> IssuedToken:
+    async def issue(self, spec: TokenSpec) -> IssuedToken:
         """A new one, durable when this returns."""
         secret = PREFIX + secrets.token_urlsafe(32)
         row = TokenRow(
             secrets.token_hex(6),
             _digest(secret),
-            wanted.kind,
-            wanted.user,
-            wanted.role,
-            wanted.queue,
+            spec.kind,
+            spec.user,
+            spec.role,
+            spec.queue,
             self._clock(),
-            wanted.by,
-            wanted.expires_at,
+            spec.by,
+            spec.expires_at,
             None,
-            wanted.groups,
-            wanted.parent,
+            spec.groups,
+            spec.parent,
         )
         await asyncio.to_thread(self._add, row)
         self._kept.pop(row.sha256, None)
@@ -123,9 +123,9 @@ class Tokens:
         return self._clock()
 
 
-def exceeds(wanted: Sequence[Grant], held: Sequence[Grant]) -> bool:
+def exceeds(grants: Sequence[Grant], held: Sequence[Grant]) -> bool:
     """Whether grants hold a power that others do not give over the same queue."""
-    for each in wanted:
+    for each in grants:
         missing = each.powers
         for other in held:
             if other.covers(each.queue):

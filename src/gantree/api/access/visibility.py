@@ -15,18 +15,18 @@ from gantree.executors.redaction import REDACTED, redacted_command
 Json = dict[str, Any]
 
 
-def cluster_visible_to(caller: Caller, ledger: Ledger, told: Json) -> Json:
+def cluster_visible_to(caller: Caller, ledger: Ledger, value: Json) -> Json:
     """The site: GPUs that a job holds which the caller may not see are another job's."""
     if caller.sees_all:
-        return told
+        return value
     owners = {
         node: [None if owner is None else _owner(caller, ledger, owner) for owner in of_gpus]
-        for node, of_gpus in told["owners"].items()
+        for node, of_gpus in value["owners"].items()
     }
     held: dict[str, list[Json]] = {}
-    for owner, members in told["held"].items():
+    for owner, members in value["held"].items():
         held.setdefault(_owner(caller, ledger, owner), []).extend(members)
-    return {**told, "owners": owners, "held": held}
+    return {**value, "owners": owners, "held": held}
 
 
 def _owner(caller: Caller, ledger: Ledger, owner: str) -> str:
@@ -38,10 +38,10 @@ def queues_visible_to(caller: Caller, rows: Iterable[Json]) -> list[Json]:
     """The queues that a grant speaks of with what they are in; of users himself, and those whose jobs he may see."""
     if caller.sees_all:
         return list(rows)
-    return [row for row in rows if _is_told(caller, row)]
+    return [row for row in rows if _is_visible(caller, row)]
 
 
-def _is_told(caller: Caller, row: Json) -> bool:
+def _is_visible(caller: Caller, row: Json) -> bool:
     if row["kind"] == "user":
         return has(caller, Need.SEE, row["user"], row["queue"] or "")
     return row["queue"] is None or sees_queue(caller, row["queue"])
@@ -71,8 +71,8 @@ def detail_visible_to(caller: Caller, ledger: Ledger, detail: Json) -> Json:
     spec = detail["spec"]
     if spec is not None and not has(caller, Need.READ, spec["user"], spec["queue"]):
         detail = {**detail, "spec": without_environment(spec)}
-    told: Json = redacted_for(caller, ledger, detail)
-    return told
+    value: Json = redacted_for(caller, ledger, detail)
+    return value
 
 
 def without_environment(spec: Mapping[str, Any]) -> Json:

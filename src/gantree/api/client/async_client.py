@@ -30,7 +30,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _asked(
+def _method(
     describe: Callable[P, Request[T]],
 ) -> Callable[Concatenate["AsyncClient", P], Awaitable[T]]:
     @wraps(describe)
@@ -73,49 +73,49 @@ class AsyncClient:
         """The daemon that answered last, or the first."""
         return self.targets[self._place]
 
-    submit = _asked(requests.submit)
-    check = _asked(requests.check)
-    jobs = _asked(requests.jobs)
-    jobs_page = _asked(requests.jobs_page)
-    job = _asked(requests.job)
-    why = _asked(requests.why)
-    when = _asked(requests.when)
-    what_if = _asked(requests.what_if)
-    queues = _asked(requests.queues)
-    defragment = _asked(requests.defragment)
-    cancel = _asked(requests.cancel)
-    hold = _asked(requests.hold)
-    release = _asked(requests.release)
-    record = _asked(requests.record)
-    rerun = _asked(requests.rerun)
-    suspend = _asked(requests.suspend)
-    resume = _asked(requests.resume)
-    scale = _asked(requests.scale)
-    reprioritise = _asked(requests.reprioritise)
-    nodes = _asked(requests.nodes)
-    node = _asked(requests.node)
-    cordon = _asked(requests.cordon)
-    uncordon = _asked(requests.uncordon)
-    drain = _asked(requests.drain)
-    label = _asked(requests.label)
-    policy = _asked(requests.policy)
-    policy_versions = _asked(requests.policy_versions)
-    policy_version = _asked(requests.policy_version)
-    policy_what_if = _asked(requests.policy_what_if)
-    apply_policy = _asked(requests.apply_policy)
-    roll_back_policy = _asked(requests.roll_back_policy)
+    submit = _method(requests.submit)
+    check = _method(requests.check)
+    jobs = _method(requests.jobs)
+    jobs_page = _method(requests.jobs_page)
+    job = _method(requests.job)
+    why = _method(requests.why)
+    when = _method(requests.when)
+    what_if = _method(requests.what_if)
+    queues = _method(requests.queues)
+    defragment = _method(requests.defragment)
+    cancel = _method(requests.cancel)
+    hold = _method(requests.hold)
+    release = _method(requests.release)
+    record = _method(requests.record)
+    rerun = _method(requests.rerun)
+    suspend = _method(requests.suspend)
+    resume = _method(requests.resume)
+    scale = _method(requests.scale)
+    reprioritise = _method(requests.reprioritise)
+    nodes = _method(requests.nodes)
+    node = _method(requests.node)
+    cordon = _method(requests.cordon)
+    uncordon = _method(requests.uncordon)
+    drain = _method(requests.drain)
+    label = _method(requests.label)
+    policy = _method(requests.policy)
+    policy_versions = _method(requests.policy_versions)
+    policy_version = _method(requests.policy_version)
+    policy_what_if = _method(requests.policy_what_if)
+    apply_policy = _method(requests.apply_policy)
+    roll_back_policy = _method(requests.roll_back_policy)
     logs = _streamed(requests.logs)
-    cluster = _asked(requests.cluster)
+    cluster = _method(requests.cluster)
     facts = _streamed(requests.facts)
     events = _streamed(requests.events)
-    usage = _asked(requests.usage)
-    gpu_use = _asked(requests.gpu_use)
-    health = _asked(requests.health)
-    session = _asked(requests.session)
-    make_token = _asked(requests.make_token)
-    tokens = _asked(requests.tokens)
-    revoke_token = _asked(requests.revoke_token)
-    audit = _asked(requests.audit)
+    usage = _method(requests.usage)
+    gpu_use = _method(requests.gpu_use)
+    health = _method(requests.health)
+    session = _method(requests.session)
+    make_token = _method(requests.make_token)
+    tokens = _method(requests.tokens)
+    revoke_token = _method(requests.revoke_token)
+    audit = _method(requests.audit)
 
     async def ask(self, request: Request[T]) -> T:
         """Send any request and read its answer."""
@@ -152,7 +152,7 @@ class AsyncClient:
                 cause = _cause(error)
                 pause_s = failover.pause_s(cause)
                 if pause_s is None:
-                    raise at.told(cause) from error
+                    raise at.problem(cause) from error
                 await asyncio.sleep(pause_s)
                 continue
             self._place = failover.place
@@ -224,7 +224,7 @@ class AsyncClient:
 
 
 def _cause(error: Exception) -> Exception:
-    """What stands behind an error of httpx, as `Failover` and `Target.told` tell errors apart."""
+    """What stands behind an error of httpx, as `Failover` and `Target.problem` tell errors apart."""
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return NotSent(_of_system(error))
     return error if isinstance(error, GantreeError) else _of_system(error)

@@ -58,7 +58,7 @@ class ExecSession:
         self.held.close()
 
 
-def open_exec_session(target: Target, job: str, wish: dict[str, Any]) -> ExecSession:
+def open_exec_session(target: Target, job: str, request: dict[str, Any]) -> ExecSession:
     """Attach to a job: wish has rank and command with terminal, or port. Raises what the daemon raises."""
     from websockets.exceptions import InvalidStatus, WebSocketException  # noqa: PLC0415 - as above
     from websockets.sync.client import connect  # noqa: PLC0415 - as above
@@ -83,7 +83,7 @@ def open_exec_session(target: Target, job: str, wish: dict[str, Any]) -> ExecSes
             create_connection=ClosableConnection, **more,
         )  # fmt: skip
         connection = held.enter_context(opened)
-        connection.send(json.dumps(wish))
+        connection.send(json.dumps(request))
     except InvalidStatus as error:
         status = error.response.status_code
         raise error_of(status, problem_in(bytes(error.response.body or b""))) from error

@@ -147,37 +147,37 @@ def defragment(job: str, *, apply: bool = False) -> Request[Json]:
 
 def cancel(job: str, *, if_version: str | None = None) -> Request[Json]:
     """Ask for a job to be cancelled; where if_version, only if nothing was recorded of it since."""
-    return _wish(job, "cancel", if_version)
+    return _job_command(job, "cancel", if_version)
 
 
 def hold(job: str, *, if_version: str | None = None) -> Request[Json]:
     """Keep a waiting job from being started until it is released."""
-    return _wish(job, "hold", if_version)
+    return _job_command(job, "hold", if_version)
 
 
 def release(job: str, *, if_version: str | None = None) -> Request[Json]:
     """Let a held job go."""
-    return _wish(job, "release", if_version)
+    return _job_command(job, "release", if_version)
 
 
 def suspend(job: str, *, if_version: str | None = None) -> Request[Json]:
     """Stop a job, which saves if it can, and keep it from being started; one that waits is held."""
-    return _wish(job, "suspend", if_version)
+    return _job_command(job, "suspend", if_version)
 
 
 def resume(job: str, *, if_version: str | None = None) -> Request[Json]:
     """Let a suspended job go on; the same as `release`."""
-    return _wish(job, "resume", if_version)
+    return _job_command(job, "resume", if_version)
 
 
 def scale(job: str, members: int, *, if_version: str | None = None) -> Request[Json]:
     """Give an elastic gang so many members."""
-    return _wish(job, "scale", if_version, {"members": members})
+    return _job_command(job, "scale", if_version, {"members": members})
 
 
 def reprioritise(job: str, priority: str | int, *, if_version: str | None = None) -> Request[Json]:
     """Give a job another priority, a class or a number."""
-    return _wish(job, "priority", if_version, {"priority": priority})
+    return _job_command(job, "priority", if_version, {"priority": priority})
 
 
 def nodes() -> Request[Rows]:
@@ -373,9 +373,11 @@ def node_path(node: str) -> dict[str, str]:
     return {"node": node}
 
 
-def _wish(job: str, wish: str, if_version: str | None, body: Json | None = None) -> Request[Json]:
+def _job_command(
+    job: str, command: str, if_version: str | None, body: Json | None = None
+) -> Request[Json]:
     headers = {"If-Match": None if if_version is None else f'"{if_version}"'}
-    return Request("POST", "/v1/jobs/{job}/" + wish, job_path(job), body=body, headers=headers)
+    return Request("POST", "/v1/jobs/{job}/" + command, job_path(job), body=body, headers=headers)
 
 
 def _rows(name: str) -> Callable[[Any], Rows]:

@@ -54,7 +54,7 @@ class Target:
         """What every request carries."""
         return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
 
-    def told(self, error: Exception) -> GantreeError:
+    def problem(self, error: Exception) -> GantreeError:
         """What to raise for what kept a request from being answered."""
         if isinstance(error, GantreeError):
             return error

@@ -19,21 +19,21 @@ WHAT = {
 def described(app: FastAPI) -> Json:
     """The OpenAPI of an application."""
     if app.openapi_schema is None:
-        told = get_openapi(
+        schema = get_openapi(
             title=app.title, version=app.version, summary=app.summary, routes=app.routes
         )
-        for path in told["paths"].values():
+        for path in schema["paths"].values():
             for operation in path.values():
                 _say_errors(operation)
-        schemas = told.setdefault("components", {}).setdefault("schemas", {})
+        schemas = schema.setdefault("components", {}).setdefault("schemas", {})
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
         models = [(model, "serialization") for model in (ProblemResponse, FieldProblem)]
         _, definitions = models_json_schema(models, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]  # the literal is one
         schemas.update(definitions["$defs"])
-        told["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        told["security"] = [{"token": []}, {}]
-        app.openapi_schema = told
+        schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        schema["security"] = [{"token": []}, {}]
+        app.openapi_schema = schema
     return app.openapi_schema
 
 

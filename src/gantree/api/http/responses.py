@@ -57,8 +57,8 @@ def documented_stream(media_type: str, what: str, example: str) -> dict[str, Any
 
 def etag_of(content: Json) -> str:
     """What changes whenever a thing is not as it was: a digest of all that is told of it."""
-    told = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
-    return blake2b(told, digest_size=8).hexdigest()
+    text = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    return blake2b(text, digest_size=8).hexdigest()
 
 
 def check_version(if_match: str | None, content: Json, what: str) -> None:

@@ -76,17 +76,17 @@ def formatter(*, as_json: bool, colours: bool = False) -> logging.Formatter:
     ]
     last: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if as_json:
-        last += [structlog.processors.format_exc_info, blot, structlog.processors.JSONRenderer()]
+        last += [structlog.processors.format_exc_info, redact, structlog.processors.JSONRenderer()]
     else:
         last += [
             structlog.processors.format_exc_info,
-            blot,
+            redact,
             structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0),
         ]
     return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=fields, processors=last)
 
 
-def blot(logger: WrappedLogger, name: str, line: EventDict) -> EventDict:
+def redact(logger: WrappedLogger, name: str, line: EventDict) -> EventDict:
     """Blot out what is secret in a line, however deep it stands."""
     return {key: _blotted(key, value) for key, value in line.items()}
 
@@ -100,10 +100,10 @@ def _blotted(key: str, value: Any) -> Any:
         return [_blotted("", each) for each in value]
     if value is None or isinstance(value, bool | int | float):
         return value
-    return blotted(value.decode(errors="replace") if isinstance(value, bytes) else str(value))
+    return redacted(value.decode(errors="replace") if isinstance(value, bytes) else str(value))
 
 
-def blotted(text: str) -> str:
+def redacted(text: str) -> str:
     """A text without the secrets in it that can be told by their looks."""
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)

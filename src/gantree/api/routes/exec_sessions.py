@@ -111,7 +111,7 @@ def router(backend: Backend, idle_s: float = IDLE_S) -> APIRouter:
             check_need(caller, Need.CHANGE)
             await backend.call_controller(lambda asked: job_for(asked, caller, word, Need.CHANGE))
             with seats.taken_by(caller.name):
-                await _attached(
+                await _serve(
                     websocket, backend, StreamAuthorization(websocket, caller), word, idle_s
                 )
         except GantreeError as error:
@@ -138,7 +138,7 @@ async def _audited(websocket: WebSocket, status: int, what: str) -> None:
             await audit.note(row)
 
 
-async def _attached(
+async def _serve(
     websocket: WebSocket, backend: Backend, stream: StreamAuthorization, word: str, idle_s: float
 ) -> None:
     """Serve one session to its end. Errors from here on are reported by the close code."""
@@ -147,19 +147,19 @@ async def _attached(
     caller, job, code, reason = stream.caller, word, ENDED, ""
     access: Access = websocket.app.state.access
     try:
-        wish = await _wish(websocket)
+        request = await _request(websocket)
         job, attempt = await backend.call_controller(
             lambda asked: _running(asked, access, caller, word)
         )
-        await _audited(websocket, 101, f"{job}: {wish.in_words}")
+        await _audited(websocket, 101, f"{job}: {request.in_words}")
         log.info(
-            "%s attached to job %s: %s", caller.name, job, wish.in_words,
+            "%s attached to job %s: %s", caller.name, job, request.in_words,
             extra={"job": job, "attempt": attempt, "caller": caller.name},
         )  # fmt: skip
         stream.add_check(
             lambda now: backend.call_controller(lambda asked: _whose(asked, access, now, job))
         )
-        relayed = _relayed(websocket, backend, job, attempt, wish, IdleTimer(idle_s))
+        relayed = _relayed(websocket, backend, job, attempt, request, IdleTimer(idle_s))
         reason = await stream.run(relayed)
         code = ENDED if reason in ("", GONE) else WENT_WRONG
     except WebSocketDisconnect:
@@ -170,8 +170,8 @@ async def _attached(
         code, reason = REFUSED, f"Forbidden: {error}"
     except OSError as error:
         code, reason = REFUSED, f"Conflict: {error.strerror or error}"
-    told = {"job": job, "caller": caller.name, "took_s": round(time.monotonic() - began, 3)}
-    log.info("%s left job %s: %s", caller.name, job, reason or "it ended", extra=told)
+    fields = {"job": job, "caller": caller.name, "took_s": round(time.monotonic() - began, 3)}
+    log.info("%s left job %s: %s", caller.name, job, reason or "it ended", extra=fields)
     if reason != GONE:
         await _close(websocket, code, reason)
 
@@ -182,7 +182,7 @@ async def _close(websocket: WebSocket, code: int, reason: str) -> None:
         await websocket.close(code, short)
 
 
-async def _wish(websocket: WebSocket) -> ExecRequest:
+async def _request(websocket: WebSocket) -> ExecRequest:
     """The first message. Raises BadInput, and WebSocketDisconnect where nothing comes."""
     try:
         async with asyncio.timeout(WISHED_WITHIN_S):
@@ -192,14 +192,16 @@ async def _wish(websocket: WebSocket) -> ExecRequest:
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1000))
     try:
-        wish = ExecRequest.model_validate_json(message.get("text") or "")
+        request = ExecRequest.model_validate_json(message.get("text") or "")
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the request"
         raise BadInput(f"{where}: {first['msg']}") from None
-    if any("\0" in word for word in wish.command) or (wish.command and not wish.command[0]):
+    if any("\0" in word for word in request.command) or (
+        request.command and not request.command[0]
+    ):
         raise BadInput("command: it names no program, or holds a NUL")
-    return wish
+    return request
 
 
 def _whose(
@@ -227,16 +229,16 @@ async def _relayed(
     backend: Backend,
     job: str,
     attempt: int,
-    wish: ExecRequest,
+    request: ExecRequest,
     quiet: IdleTimer,
 ) -> str:
     cluster = backend.controller.cluster
-    if wish.port is not None:
-        address = await asyncio.to_thread(cluster.port, job, attempt, wish.rank, wish.port)
+    if request.port is not None:
+        address = await asyncio.to_thread(cluster.port, job, attempt, request.rank, request.port)
         return await relay_port(websocket, address, quiet)
-    size = wish.terminal
+    size = request.terminal
     terminal = None if size is None else Terminal(size.term, size.rows, size.columns)
     awaited = await asyncio.to_thread(
-        cluster.guest, job, attempt, wish.rank, wish.command, terminal
+        cluster.guest, job, attempt, request.rank, request.command, terminal
     )
     return await relay_command(websocket, await connection_of(awaited), quiet)

@@ -87,8 +87,8 @@ def _add_job_questions(routes: APIRouter, backend: QueryBackend) -> None:
     async def what_if(word: str, body: WhatIfRequest, caller: CurrentCaller) -> Response:
         """What would become of a job if it were otherwise. Nothing changes."""
         changes = [tuple(change.items()) for change in body.changes]
-        told = await backend.read_forked(asked.what_if, caller, word, changes, asker=caller.name)
-        return json_response(told)
+        result = await backend.read_forked(asked.what_if, caller, word, changes, asker=caller.name)
+        return json_response(result)
 
 
 def _add_defragment(routes: APIRouter, backend: Backend) -> None:
@@ -108,9 +108,9 @@ def _add_defragment(routes: APIRouter, backend: Backend) -> None:
     )
     async def apply(word: str, caller: CurrentCaller) -> Response:
         """Ask for the moves that let a waiting job start. 409 if there are none."""
-        told = await backend.read_forked(asked.moves, word, asker=caller.name)
-        if told["plan"] is None:
-            raise Conflict(told["reason"])
-        await backend.call_controller(lambda controller: controller.jobs.defragment(told["job"]))
+        result = await backend.read_forked(asked.moves, word, asker=caller.name)
+        if result["plan"] is None:
+            raise Conflict(result["reason"])
+        await backend.call_controller(lambda controller: controller.jobs.defragment(result["job"]))
         await backend.loop.advance(backend.controller)
-        return json_response(told, 202)
+        return json_response(result, 202)

@@ -140,7 +140,7 @@ def reads(backend: QueryBackend) -> APIRouter:
 
 
 def _add_submission(routes: APIRouter, backend: Backend) -> None:
-    gathering = GroupCommit(backend.loop, backend.controller)
+    group_commit = GroupCommit(backend.loop, backend.controller)
 
     @routes.post(
         "",
@@ -155,9 +155,9 @@ def _add_submission(routes: APIRouter, backend: Backend) -> None:
     ) -> Response:
         """Hand in jobs: all of them are taken, or none."""
         key = _key(idempotency_key, caller, body)
-        receipt = await gathering.submit(await _submission_of(body, caller, request, key))
+        receipt = await group_commit.submit(await _submission_of(body, caller, request, key))
         note_what(request.scope, "jobs " + ", ".join(each.job for each in receipt.jobs))
-        return json_response(_told(receipt), 201)
+        return json_response(_receipt_json(receipt), 201)
 
 
 async def _submission_of(
@@ -201,10 +201,10 @@ def _add_check(routes: APIRouter, backend: Backend) -> None:
         """Say what handing in these jobs would come to: the errors, else ids and warnings. Nothing is taken."""
         submission = await _submission_of(body, caller, request)
         receipt = await backend.call_controller(lambda controller: controller.check(submission))
-        return json_response(_told(receipt))
+        return json_response(_receipt_json(receipt))
 
 
-def _told(receipt: Receipt) -> Json:
+def _receipt_json(receipt: Receipt) -> Json:
     jobs = [{"job": each.job, "name": each.name} for each in receipt.jobs]
     return {"jobs": jobs, "warnings": list(receipt.warnings)}
 

@@ -68,8 +68,8 @@ def router(backend: QueryBackend) -> APIRouter:
         stream.add_check(may_read)
         log = _JobLog(backend, stream, job, processes, rank)
         if tail is not None:
-            asked = range(1, attempts + 1) if attempt is None else (attempt,)
-            await asyncio.to_thread(log.begin_at_tail, asked, tail)
+            attempts_shown = range(1, attempts + 1) if attempt is None else (attempt,)
+            await asyncio.to_thread(log.begin_at_tail, attempts_shown, tail)
         if attempt is None:
             output = stream_job(log.state, log.of_attempt, follow=follow, first=log.first)
         else:

@@ -88,7 +88,7 @@ class NodeCommandResponse(BaseModel):
 def router(backend: Backend) -> APIRouter:
     """The routes of this module."""
     routes = reads(backend)
-    _add_wishes(routes, backend)
+    _add_commands(routes, backend)
     return routes
 
 
@@ -116,10 +116,10 @@ def _add_looks(routes: APIRouter, backend: QueryBackend) -> None:
         return json_response(row, version=etag_of(row))
 
 
-def _add_wishes(routes: APIRouter, backend: Backend) -> None:
+def _add_commands(routes: APIRouter, backend: Backend) -> None:
     asked_for = documented(NodeCommandResponse, "It was asked for.", 202)
 
-    async def wish(
+    async def command(
         node: str, if_match: str | None, ask: Callable[[Controller], object]
     ) -> Response:
         def asked(controller: Controller) -> None:
@@ -137,24 +137,32 @@ def _add_wishes(routes: APIRouter, backend: Backend) -> None:
     ) -> Response:
         """Let nothing new start on a node; what runs there stays."""
         reason = "" if body is None else body.reason
-        return await wish(node, if_match, lambda asked: asked.nodes.cordon(node, reason))
+        return await command(
+            node, if_match, lambda controller: controller.nodes.cordon(node, reason)
+        )
 
     @routes.post("/{node}/drain", **asked_for, **needs(Need.OPERATE))
     async def drain(
         node: str, body: DrainRequest | None = None, if_match: IfMatch = None
     ) -> Response:
         """Cordon a node, and let who runs there save and go on elsewhere, or wait."""
-        told = body or DrainRequest()
-        return await wish(
-            node, if_match, lambda asked: asked.nodes.drain(node, told.deadline_s, told.reason)
+        drain_request = body or DrainRequest()
+        return await command(
+            node,
+            if_match,
+            lambda controller: controller.nodes.drain(
+                node, drain_request.deadline_s, drain_request.reason
+            ),
         )
 
     @routes.post("/{node}/uncordon", **asked_for, **needs(Need.OPERATE))
     async def uncordon(node: str, if_match: IfMatch = None) -> Response:
         """Let a node be used again."""
-        return await wish(node, if_match, lambda asked: asked.nodes.uncordon(node))
+        return await command(node, if_match, lambda controller: controller.nodes.uncordon(node))
 
     @routes.post("/{node}/labels", **asked_for, **needs(Need.OPERATE))
     async def label(node: str, body: LabelsRequest, if_match: IfMatch = None) -> Response:
         """Give a node other labels: they decide who may start there from now on."""
-        return await wish(node, if_match, lambda asked: asked.nodes.label(node, body.labels))
+        return await command(
+            node, if_match, lambda controller: controller.nodes.label(node, body.labels)
+        )

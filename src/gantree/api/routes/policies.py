@@ -104,8 +104,8 @@ def _add_looks(routes: APIRouter, backend: QueryBackend) -> None:
     )
     async def policy() -> Response:
         """The policy in force."""
-        told = await backend.read(queries.policy_in_force)
-        return json_response(told, version=etag_of(told))
+        result = await backend.read(queries.policy_in_force)
+        return json_response(result, version=etag_of(result))
 
     @routes.get(
         "/versions", **documented(PolicyVersionsResponse, "The versions."), **needs(Need.SEE_ALL)
@@ -130,17 +130,17 @@ def _add_changes(routes: APIRouter, backend: Backend) -> None:
     )
     async def what_if(body: PolicyRequest, caller: CurrentCaller) -> Response:
         """What a policy would change if it ruled from now on. 422 for one that is wrong or does not suit."""
-        handed_in = PolicyText(body.text, body.source)
-        told = await backend.read_forked(queries.policy_change, handed_in, asker=caller.name)
-        return json_response(told)
+        submitted = PolicyText(body.text, body.source)
+        result = await backend.read_forked(queries.policy_change, submitted, asker=caller.name)
+        return json_response(result)
 
     @routes.post("", **documented(PolicyAdoptedResponse, "It rules."), **needs(Need.OPERATE))
     async def apply(
         body: PolicyRequest, caller: CurrentCaller, request: Request, if_match: IfMatch = None
     ) -> Response:
         """Let a policy rule from now on, as a new version; the one in force already stays that. 422 as what-if."""
-        handed_in = PolicyText(body.text, body.source)
-        return await adopt(lambda controller: handed_in, caller.name, request, if_match)
+        submitted = PolicyText(body.text, body.source)
+        return await adopt(lambda controller: submitted, caller.name, request, if_match)
 
     @routes.post(
         "/rollback", **documented(PolicyAdoptedResponse, "It rules."), **needs(Need.OPERATE)
@@ -162,10 +162,10 @@ def _add_changes(routes: APIRouter, backend: Backend) -> None:
             version = controller.adopt_policy(text_of(controller), by)
             return {"version": policy_view.version(version), "warnings": _warnings(controller)}
 
-        told = await backend.call_controller(asked)
+        result = await backend.call_controller(asked)
         backend.loop.changes.tick()
-        note_what(request.scope, f"version {told['version']['number']}")
-        return json_response(told)
+        note_what(request.scope, f"version {result['version']['number']}")
+        return json_response(result)
 
 
 def _warnings(controller: Controller) -> list[str]:

@@ -23,11 +23,11 @@ Json = dict[str, Any]
 def router(backend: Backend) -> APIRouter:
     """The metrics."""
     routes = APIRouter(tags=["watching"])
-    looking = _Looking(backend)
+    sampling = _Sampling(backend)
 
     @routes.get("/metrics", response_class=Response, **needs(Need.SEE_ALL))
     async def metrics() -> Response:
-        await looking.look()
+        await sampling.look()
         text = await asyncio.to_thread(generate_latest, backend.controller.metrics.registry)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
@@ -50,7 +50,7 @@ def probes(backend: Backend) -> APIRouter:
     return routes
 
 
-class _Looking:
+class _Sampling:
     """At most one look at the ledger is under way, however many scrape."""
 
     def __init__(self, backend: Backend) -> None:

@@ -68,7 +68,7 @@ def router(backend: Backend) -> APIRouter:
     @routes.get("", **documented(SessionResponse, "Who asks."), **needs(Need.KNOWN))
     async def session(caller: CurrentCaller) -> Response:
         """Who asks, and what he may do."""
-        return json_response(_told(caller))
+        return json_response(_session_json(caller))
 
     @routes.delete("", include_in_schema=False, **needs(Need.KNOWN))
     async def leave(caller: CurrentCaller, request: Request) -> Response:
@@ -79,7 +79,7 @@ def router(backend: Backend) -> APIRouter:
             row = await access.tokens.find(secret)
             if row is not None and row.kind != "token":
                 await access.tokens.revoke(row.id)
-        response = json_response(_told(caller))
+        response = json_response(_session_json(caller))
         _forget(response, request, SESSION)
         return response
 
@@ -102,7 +102,7 @@ def _add_token_door(routes: APIRouter) -> None:
         request.scope["state"]["caller"] = caller
         check_need(caller, Need.KNOWN)
         made = await _tokens(access).issue(await _session_of(access, caller, body.token))
-        response = json_response(_told(caller), 201)
+        response = json_response(_session_json(caller), 201)
         _keep(response, request, SESSION, made.secret, int(SESSION_S), "strict")
         return response
 
@@ -231,7 +231,7 @@ def _forget(response: Response, request: Request, name: str) -> None:
     response.delete_cookie(cookie.name, path=cookie.path, secure=cookie.secure, httponly=True)
 
 
-def _told(caller: Caller) -> dict[str, Any]:
+def _session_json(caller: Caller) -> dict[str, Any]:
     grants = [{"role": _role(grant), "queue": grant.queue} for grant in caller.grants]
     return {
         "user": caller.name,

@@ -39,10 +39,10 @@ def router(backend: Backend) -> APIRouter:
     @routes.get("/health", **documented(HealthResponse, "The daemon."), **needs(Need.KNOWN))
     async def health() -> Response:
         """Who answers, and what it has done."""
-        told = await backend.call_controller(
+        result = await backend.call_controller(
             lambda controller: _health(controller, backend.started_at)
         )
-        return json_response(told)
+        return json_response(result)
 
     return routes
 

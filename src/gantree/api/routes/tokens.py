@@ -75,11 +75,11 @@ def router(backend: Backend) -> APIRouter:
     async def make(body: TokenRequest, caller: CurrentCaller, request: Request) -> Response:
         """Make a token. Its secret is in this answer and nowhere else."""
         access: Access = request.app.state.access
-        wanted = _wanted(access, caller, body)
-        note_what(request.scope, f"for {wanted.user} role {wanted.role or 'all'} {wanted.queue}")
-        made = await _tokens(access).issue(await _ending_with(_tokens(access), caller, wanted))
-        note_what(request.scope, f"token {made.row.id} for {wanted.user}")
-        return json_response({**_told(made.row), "token": made.secret}, 201)
+        spec = _spec_of(access, caller, body)
+        note_what(request.scope, f"for {spec.user} role {spec.role or 'all'} {spec.queue}")
+        made = await _tokens(access).issue(await _ending_with(_tokens(access), caller, spec))
+        note_what(request.scope, f"token {made.row.id} for {spec.user}")
+        return json_response({**_token_json(made.row), "token": made.secret}, 201)
 
     @routes.get("", **documented(TokensResponse, "The tokens."), **needs(Need.KNOWN))
     async def tokens(
@@ -91,7 +91,7 @@ def router(backend: Backend) -> APIRouter:
         if not caller.is_operator:
             user = caller.name
         rows = await _tokens(request.app.state.access).all(user)
-        return json_response({"tokens": [_told(row) for row in rows]})
+        return json_response({"tokens": [_token_json(row) for row in rows]})
 
     @routes.delete(
         "/{token}", **documented(TokenResponse, "It is good for nothing."), **needs(Need.KNOWN)
@@ -103,7 +103,7 @@ def router(backend: Backend) -> APIRouter:
         if row.kind != "token" or not (caller.is_operator or row.user == caller.name):
             raise NotFound(f"there is no token {token}")
         await book.revoke(token)
-        return json_response(_told(await book.one(token)))
+        return json_response(_token_json(await book.one(token)))
 
     return routes
 
@@ -114,7 +114,7 @@ def _tokens(access: Access) -> Tokens:
     return access.tokens
 
 
-def _wanted(access: Access, caller: Caller, body: TokenRequest) -> TokenSpec:
+def _spec_of(access: Access, caller: Caller, body: TokenRequest) -> TokenSpec:
     """Raises Forbidden for somebody else's, and for one that allows what the caller's own token does not."""
     tokens, user = _tokens(access), body.user or caller.name
     if not caller.is_operator:
@@ -129,18 +129,18 @@ def _wanted(access: Access, caller: Caller, body: TokenRequest) -> TokenSpec:
     return TokenSpec(user, body.role, body.queue, caller.name, expires_at)
 
 
-async def _ending_with(tokens: Tokens, caller: Caller, wanted: TokenSpec) -> TokenSpec:
+async def _ending_with(tokens: Tokens, caller: Caller, spec: TokenSpec) -> TokenSpec:
     """The same, for oneself, ending with the token that is shown: one that leaked makes none that lives on."""
-    shown = await tokens.known(caller.credential) if wanted.user == caller.name else None
+    shown = await tokens.known(caller.credential) if spec.user == caller.name else None
     if shown is not None and shown.kind == "session":
         shown = None if shown.parent is None else await tokens.known(shown.parent)
     if shown is None:
-        return wanted
-    ends = [each for each in (wanted.expires_at, shown.expires_at) if each is not None]
-    return replace(wanted, parent=shown.id, expires_at=min(ends, default=None))
+        return spec
+    ends = [each for each in (spec.expires_at, shown.expires_at) if each is not None]
+    return replace(spec, parent=shown.id, expires_at=min(ends, default=None))
 
 
-def _told(row: TokenRow) -> dict[str, object]:
+def _token_json(row: TokenRow) -> dict[str, object]:
     return {
         "id": row.id,
         "user": row.user,

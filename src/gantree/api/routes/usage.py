@@ -95,10 +95,10 @@ def router(backend: QueryBackend) -> APIRouter:
 
         By job: what each job that was there in that time has used in its whole life.
         """
-        told = await backend.read_forked(
+        result = await backend.read_forked(
             usage_view.usage, caller, by, since, until, limit, asker=caller.name
         )
-        return json_response(told)
+        return json_response(result)
 
     @routes.get("/usage/gpus", **documented(GpuUseResponse, "The figures."), **needs(Need.KNOWN))
     async def gpus(caller: CurrentCaller) -> Response:

@@ -43,15 +43,15 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
     f"POST {_A_JOB}/defragment": DefragmentResponse,
     **dict.fromkeys(
         (
-            f"POST {_A_JOB}/{wish}"
-            for wish in ("cancel", "hold", "release", "suspend", "resume", "scale", "priority")
+            f"POST {_A_JOB}/{command}"
+            for command in ("cancel", "hold", "release", "suspend", "resume", "scale", "priority")
         ),
         JobCommandResponse,
     ),
     "GET /v1/nodes": nodes.NodesResponse,
     f"GET {_A_NODE}": nodes.NodeResponse,
     **dict.fromkeys(
-        (f"POST {_A_NODE}/{wish}" for wish in ("cordon", "drain", "uncordon", "labels")),
+        (f"POST {_A_NODE}/{command}" for command in ("cordon", "drain", "uncordon", "labels")),
         nodes.NodeCommandResponse,
     ),
     "GET /v1/policy": policies.PolicyVersionResponse,

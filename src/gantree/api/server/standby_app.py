@@ -60,7 +60,7 @@ def build_standby_app(
     metrics: Metrics,
     audit: Audit,
     standby: StandbyBackend,
-    is_warm: Callable[[], bool],
+    is_folded: Callable[[], bool],
     pages: Pages = (),
     root_path: str = "",
 ) -> FastAPI:
@@ -83,7 +83,7 @@ def build_standby_app(
     app.add_middleware(PathPrefixMiddleware, root_path=root_path)
     app.state.access, app.state.leadership = access, leadership
     app.add_middleware(AgeMiddleware)
-    app.include_router(_probes(leadership, is_warm))
+    app.include_router(_probes(leadership, is_folded))
     for router in routers(standby):
         app.include_router(router, dependencies=[Depends(permitted)])
     for page in pages:
@@ -92,7 +92,7 @@ def build_standby_app(
     return app
 
 
-def _probes(leadership: Leadership, is_warm: Callable[[], bool]) -> APIRouter:
+def _probes(leadership: Leadership, is_folded: Callable[[], bool]) -> APIRouter:
     """Routes that need no permission."""
     routes = APIRouter()
 
@@ -110,7 +110,7 @@ def _probes(leadership: Leadership, is_warm: Callable[[], bool]) -> APIRouter:
             "leader": known and known.name,
             "leader_url": known and known.url,
             "epoch": known and known.epoch,
-            "warm": is_warm(),
+            "warm": is_folded(),
         }
         return JSONResponse(told, UNAVAILABLE)
 

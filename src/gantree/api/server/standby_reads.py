@@ -119,13 +119,13 @@ class StandbyBackend:
         asker: str = "",
     ) -> T:
         try:
-            told = await self.readers.query(
+            reply = await self.readers.query(
                 ReadPoint(NEWEST, time.time()), function, *arguments, mode=mode, asker=asker
             )
         except NotFound as error:
             raise self.not_leading() from error
-        _answered.set(told)
-        value: T = told.value
+        _answered.set(reply)
+        value: T = reply.value
         return value
 
 
@@ -133,10 +133,10 @@ LOOKING = (jobs, explanations, records, nodes, policies, site)
 """Routes of which some change something."""
 
 
-def routers(standing: StandbyBackend) -> list[APIRouter]:
+def routers(standby: StandbyBackend) -> list[APIRouter]:
     """The routes that are answered."""
-    only_looking = [each.reads(standing) for each in LOOKING]
-    return [*only_looking, *(each.router(standing) for each in (logs, events, usage))]
+    only_looking = [each.reads(standby) for each in LOOKING]
+    return [*only_looking, *(each.router(standby) for each in (logs, events, usage))]
 
 
 class AgeMiddleware:
@@ -150,11 +150,11 @@ class AgeMiddleware:
         _answered.set(None)
 
         async def send_with_age(message: Message) -> None:
-            told = _answered.get()
-            if message["type"] == "http.response.start" and told is not None:
+            reply = _answered.get()
+            if message["type"] == "http.response.start" and reply is not None:
                 headers = MutableHeaders(scope=message)
-                headers["Gantree-Fact"] = str(told.at.seq)
-                headers["Age"] = str(int(told.age_s))
+                headers["Gantree-Fact"] = str(reply.at.seq)
+                headers["Age"] = str(int(reply.age_s))
             await send(message)
 
         await self._app(scope, receive, send_with_age)

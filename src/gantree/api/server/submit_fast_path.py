@@ -67,17 +67,17 @@ class SubmitFastPath:
     async def _answer(self, scope: Scope, content: bytes | None) -> Response | None:
         """What the route says; None for a body that it does not take. Whoever asks is known to it by then."""
         try:
-            told = None if content is None else from_json(content)
+            parsed = None if content is None else from_json(content)
         except ValueError:
-            told = None
-        if told is None:
+            parsed = None
+        if parsed is None:
             return None
         scope["route"] = self._route
         request = Request(scope)
         try:
             caller = await caller_of(request)
             await permitted(request, caller)
-            body = self._model.model_validate(told)
+            body = self._model.model_validate(parsed)
             key = dict(scope["headers"]).get(KEY)
             said = None if key is None else key.decode("latin-1")
             response: Response = await self._route.endpoint(body, caller, request, said)

@@ -96,7 +96,7 @@ class EventFeed:
         """What a caller is told of frames."""
         wanted = [each for each in frames if job in (None, each.job)]
         if wanted and not caller.reads_all:
-            wanted = await self._backend.read_inline(told_of, caller, wanted)
+            wanted = await self._backend.read_inline(visible_facts, caller, wanted)
         return b"".join(each.text for each in wanted)
 
     def _begin(self, after: int) -> None:
@@ -150,7 +150,7 @@ def _frame(told: Json) -> Frame:
     return Frame(told["seq"], told["data"].get("job"), text.encode())
 
 
-def told_of(view: ReadView, caller: Caller, frames: list[Frame]) -> list[Frame]:
+def visible_facts(view: ReadView, caller: Caller, frames: list[Frame]) -> list[Frame]:
     """The frames as a caller is told them."""
     facts = [json.loads(frame.text.partition(b"\ndata: ")[2]) for frame in frames]
     return [_frame(fact) for fact in facts_visible_to(caller, view.ledger, facts)]

@@ -68,8 +68,8 @@ async def relay_command(websocket: WebSocket, connection: socket.socket, quiet: 
     reader, writer = await asyncio.open_connection(sock=connection, limit=MOST_WAITING)
     try:
         return await _first(
-            _from_guest(websocket, reader, quiet),
-            _to_guest(websocket, writer, quiet),
+            _from_command(websocket, reader, quiet),
+            _to_command(websocket, writer, quiet),
             quiet.too_long(),
         )
     finally:
@@ -103,7 +103,9 @@ async def _first(*ways: Coroutine[Any, Any, str]) -> str:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _from_guest(websocket: WebSocket, reader: asyncio.StreamReader, quiet: IdleTimer) -> str:
+async def _from_command(
+    websocket: WebSocket, reader: asyncio.StreamReader, quiet: IdleTimer
+) -> str:
     try:
         while True:
             letter, length = HEAD.unpack(await reader.readexactly(HEAD.size))
@@ -116,7 +118,7 @@ async def _from_guest(websocket: WebSocket, reader: asyncio.StreamReader, quiet:
         return "the attempt is over, or is being stopped"
 
 
-async def _to_guest(websocket: WebSocket, writer: asyncio.StreamWriter, quiet: IdleTimer) -> str:
+async def _to_command(websocket: WebSocket, writer: asyncio.StreamWriter, quiet: IdleTimer) -> str:
     try:
         while True:
             letter, payload = await _heard(websocket, quiet)

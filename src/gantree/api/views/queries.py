@@ -73,17 +73,17 @@ def job(
     return detail(view, caller, word)
 
 
-def detail(asked: JobLookup, caller: Caller, word: str) -> Json:
+def detail(lookup: JobLookup, caller: Caller, word: str) -> Json:
     """All of a job. Raises NotFound."""
-    job = job_for(asked, caller, word, Need.SEE)
-    return detail_visible_to(caller, asked.ledger, job_view.job_detail(asked.ledger, job))
+    job = job_for(lookup, caller, word, Need.SEE)
+    return detail_visible_to(caller, lookup.ledger, job_view.job_detail(lookup.ledger, job))
 
 
 def facts(view: ReadView, caller: Caller, after: int, limit: int) -> tuple[int | None, list[Json]]:
     """The seq of the last of the next facts, None where there are none, and those that the caller is told."""
     page = list(islice(view.journal.facts(after), limit))
-    told = facts_visible_to(caller, view.ledger, [job_view.fact(recorded) for recorded in page])
-    return page[-1].seq if page else None, told
+    redacted = facts_visible_to(caller, view.ledger, [job_view.fact(recorded) for recorded in page])
+    return page[-1].seq if page else None, redacted
 
 
 def compacted_to(view: ReadView) -> int:
@@ -134,25 +134,25 @@ def explained(view: ReadView, caller: Caller, word: str) -> Json:
     """Why a job is where it is. Raises NotFound."""
     job = job_for(view, caller, word, Need.SEE)
     explained = job_view.explanation(why(view.ledger, job, now=view.now))
-    told: Json = redacted_for(caller, view.ledger, explained)
-    return told
+    redacted: Json = redacted_for(caller, view.ledger, explained)
+    return redacted
 
 
 def start(view: ReadView, caller: Caller, word: str) -> Json:
     """When a job starts. Raises NotFound."""
     job = job_for(view, caller, word, Need.SEE)
     start = start_view.when_json(view.ledger, job, view.now)
-    told: Json = redacted_for(caller, view.ledger, start)
-    return told
+    redacted: Json = redacted_for(caller, view.ledger, start)
+    return redacted
 
 
 def what_if(view: ReadView, caller: Caller, word: str, changes: Sequence[Change]) -> Json:
     """What would become of a job if it were otherwise. Raises NotFound, and BadInput for changes that cannot be."""
     job = job_for(view, caller, word, Need.SEE)
     found = alternatives(view.ledger, job, changes, view.now)
-    told = [start_view.alternative_json(each) for each in found]
-    told = redacted_for(caller, view.ledger, told)
-    return {"job": job, "asked_at": view.now, "alternatives": told}
+    redacted = [start_view.alternative_json(each) for each in found]
+    redacted = redacted_for(caller, view.ledger, redacted)
+    return {"job": job, "asked_at": view.now, "alternatives": redacted}
 
 
 def moves(view: ReadView, word: str) -> Json:
@@ -176,6 +176,6 @@ def policy_version(view: ReadView, number: int) -> Json:
     return policy_view.version(version_of(view.ledger, number))
 
 
-def policy_change(view: ReadView, handed_in: PolicyText) -> Json:
+def policy_change(view: ReadView, submitted: PolicyText) -> Json:
     """What a policy would change. Raises BadInput where it is wrong or does not suit."""
-    return policy_view.change(tried(view, handed_in))
+    return policy_view.change(tried(view, submitted))

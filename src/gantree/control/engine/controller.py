@@ -208,10 +208,10 @@ class Controller:
         user is whose they are where they do not say.
         Raises BadInput and Unsupported for what can be known to be wrong; then none of the jobs is taken.
         """
-        (told,) = self.submit_batch([JobSubmission(jobs, base_dir, overrides, user)])
-        if isinstance(told, GantreeError):
-            raise told
-        return told
+        (outcome,) = self.submit_batch([JobSubmission(jobs, base_dir, overrides, user)])
+        if isinstance(outcome, GantreeError):
+            raise outcome
+        return outcome
 
     def submit_batch(self, batch: Sequence[JobSubmission]) -> list[Receipt | GantreeError]:
         """Submissions of several callers, made durable by one append: a receipt for each, or what is wrong with it."""

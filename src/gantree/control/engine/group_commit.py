@@ -59,12 +59,12 @@ class GroupCommit:
 
     def _take_group(self, group: Sequence[_Waiting]) -> None:
         """Make a group durable, and have everybody told."""
-        told: Sequence[Receipt | Exception]
+        outcomes: Sequence[Receipt | Exception]
         try:
-            told = self._controller.submit_batch([submission for submission, _ in group])
+            outcomes = self._controller.submit_batch([submission for submission, _ in group])
         except Exception as error:
-            told = [error] * len(group)
-        self._loop.post(partial(_tell, group, told))
+            outcomes = [error] * len(group)
+        self._loop.post(partial(_tell, group, outcomes))
 
     def _group(self, most_jobs: int) -> list[_Waiting]:
         """The first of those who wait, as many as hand in so many jobs together."""
@@ -75,8 +75,8 @@ class GroupCommit:
         return group
 
 
-def _tell(group: Sequence[_Waiting], told: Sequence[Receipt | Exception]) -> None:
-    for (_, future), one in zip(group, told, strict=True):
+def _tell(group: Sequence[_Waiting], outcomes: Sequence[Receipt | Exception]) -> None:
+    for (_, future), one in zip(group, outcomes, strict=True):
         if future.done():
             continue  # the caller has gone
         if isinstance(one, Receipt):

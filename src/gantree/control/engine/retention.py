@@ -44,7 +44,7 @@ class Retention:
 
     def __init__(self, journal: Journal, epoch: int, keep: RetentionLimits) -> None:
         self._journal, self._epoch, self._keep = journal, epoch, keep
-        self._told = 0
+        self._forget_events = 0
         self._goal = 0
         self._piece = PIECE
         self._next_look_at = self._next_piece_at = self._next_due_at = 0.0
@@ -62,8 +62,8 @@ class Retention:
         forgotten = ledger.forgotten, ledger.forgotten_rejected
         in_vain, self._forgotten = forgotten == self._forgotten, forgotten
         self._next_due_at = now + (REST_S if in_vain else PIECE_EVERY_S)
-        self._told += 1
-        event_id = f"ended-jobs-due/{self._epoch}.{self._told}"
+        self._forget_events += 1
+        event_id = f"ended-jobs-due/{self._epoch}.{self._forget_events}"
         return EndedJobsDue(id=event_id, observed_at=now, keep=keep, ended_before=before)
 
     def compact(self, now: float) -> None:

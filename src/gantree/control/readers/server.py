@@ -223,7 +223,7 @@ class _Server:
         """In the fork: answer and end."""
         try:
             gc.disable()  # to look through all that was there copies all of it
-            end_with(reader, b"gantree-query")
+            end_with(reader, b"gantree-question")
             self._own.close()
             answer = memoryview(self._answer(query))
             while answer:
@@ -248,11 +248,11 @@ class _Server:
             self._note(forked.query, unpacked(answer[LENGTH.size :]))
         self._start_waiting()
 
-    def _note(self, query: Query, told: Reply | QueryFailed) -> None:
+    def _note(self, query: Query, reply: Reply | QueryFailed) -> None:
         """Note how long a fork took."""
-        if isinstance(told, Reply):
-            self._durations.note(query.function, told.took_s)
-        elif told.kind is TooLong:
+        if isinstance(reply, Reply):
+            self._durations.note(query.function, reply.took_s)
+        elif reply.kind is TooLong:
             self._durations.note(query.function, LIMIT_S)
 
 

@@ -66,9 +66,9 @@ def _below(job: Job, name: str, jobs: Sequence[Job]) -> str:
 def _circle(first: str, after: str, after_of: Mapping[str, Sequence[str]]) -> list[str]:
     """The shortest way from a job over one that it comes after back to itself: the names on it; [] for none."""
     came_from = {after: first}
-    asked = deque([after])
-    while asked:
-        name = asked.popleft()
+    queue = deque([after])
+    while queue:
+        name = queue.popleft()
         if name == first:
             circle = [came_from[first]]
             while circle[-1] != first:
@@ -77,7 +77,7 @@ def _circle(first: str, after: str, after_of: Mapping[str, Sequence[str]]) -> li
         for each in after_of.get(name, ()):
             if each not in came_from:
                 came_from[each] = name
-                asked.append(each)
+                queue.append(each)
     return []
 
 

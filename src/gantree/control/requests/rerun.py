@@ -72,8 +72,8 @@ def demanded(job: Job, record: Mapping[str, Any]) -> Job:
     members = [each["role"] for each in record["members"]]
     models = tuple(dict.fromkeys(model for model in relation.models if model))
     roles = tuple(_role(role, members.count(role.name), models) for role in job.roles)
-    wish = _wish(job.topology, relation, record["tiers"])
-    return replace(job, roles=roles, topology=wish, elastic=None, held=False)
+    topology = _topology(job.topology, relation, record["tiers"])
+    return replace(job, roles=roles, topology=topology, elastic=None, held=False)
 
 
 def _role(role: Role, members: int, models: tuple[str, ...]) -> Role:
@@ -83,7 +83,7 @@ def _role(role: Role, members: int, models: tuple[str, ...]) -> Role:
     return replace(role, members=members, shape=shape)
 
 
-def _wish(own: TopologySpec, relation: Relation, tiers: Sequence[str]) -> TopologySpec:
+def _topology(own: TopologySpec, relation: Relation, tiers: Sequence[str]) -> TopologySpec:
     """One domain of the narrowest tier that held all; below it runs of members together, and no more in one domain."""
     count = len(relation.machines)
     if count == 1 or own.box is not None:

@@ -168,6 +168,8 @@ class Warnings:
         alike = signature(job)
         if alike not in self._of_alike:
             verdict = place(occupancy, job)
-            told = verdict.sentence if isinstance(verdict, Refused) and verdict.never else None
-            self._of_alike[alike] = told
+            never_fits = (
+                verdict.sentence if isinstance(verdict, Refused) and verdict.never else None
+            )
+            self._of_alike[alike] = never_fits
         return self._of_alike[alike]

@@ -133,7 +133,7 @@ class Submissions:
 
         What is wrong with one is wrong with those that were given its receipt under the same key.
         """
-        told: list[Receipt | GantreeError] = []
+        outcomes: list[Receipt | GantreeError] = []
         wrong: dict[int, BadInput] = {}
         for one in taken:
             if isinstance(one, _Taken):
@@ -142,10 +142,10 @@ class Submissions:
                         self._append(one.events)
                 except BadInput as error:
                     wrong[id(one.receipt)] = error
-                told.append(wrong.get(id(one.receipt), one.receipt))
+                outcomes.append(wrong.get(id(one.receipt), one.receipt))
             else:
-                told.append(one)
-        return told
+                outcomes.append(one)
+        return outcomes
 
     def _one(self, submission: JobSubmission, by_key: dict[str, tuple[str, Receipt]]) -> _Taken:
         known = None if submission.key is None else self._receipt_of(submission.key, by_key)
