@@ -14,8 +14,8 @@ from gantree.api.observability.log_format import (
     REDACTED,
     Format,
     Level,
-    blot,
     formatter,
+    redact,
     redacted,
     set_up,
 )
@@ -110,7 +110,7 @@ def test_secrets_are_blotted_out_of_texts(text: str) -> None:
 )  # fmt: skip
 def test_fields_named_like_secrets_are_blotted_out_however_deep(name: str) -> None:
     fields = {"outer": [{"inner": {name: SECRET}}], name: SECRET}
-    assert SECRET not in json.dumps(blot(None, "", fields))
+    assert SECRET not in json.dumps(redact(None, "", fields))
     assert SECRET not in line("x", **{name: SECRET})
 
 

@@ -54,7 +54,7 @@ def test_no_more_questions_are_worked_on_at_once_than_are_allowed(said: dict[str
 
 def test_who_asks_for_much_leaves_room_for_others(said: dict[str, Any]) -> None:
     assert said["begun before the modest one"] <= 2
-    assert said["too many of one"] == ["TooOften: 2 questions of one wait for th"]
+    assert said["too many of one"] == ["TooOften: 2 queries of one wait for thei"]
     assert said["afterwards"]
 
 
