@@ -91,9 +91,7 @@ def test_a_question_between_the_end_of_a_reader_and_the_word_of_it_is_asked_of_t
 def test_where_the_journal_cannot_be_opened_questions_are_refused_with_the_reason(
     said: dict[str, Any],
 ) -> None:
-    assert said["no journal"].startswith(
-        "Unreachable: there is no reader: "
-    )
+    assert said["no journal"].startswith("Unreachable: there is no reader: ")
     assert "has no journal" in said["no journal"]
 
 
@@ -132,9 +130,7 @@ def test_a_question_that_broke_off_leaves_nothing_behind_in_the_reader(
 
 
 def test_what_the_reader_died_of_is_asked_again_apart(said: dict[str, Any]) -> None:
-    assert (
-        said["deadly by its pace"] == "RuntimeError: its process died (SIGKILL)"
-    )
+    assert said["deadly by its pace"] == "RuntimeError: its process died (SIGKILL)"
 
 
 def test_none_of_the_processes_outlives_the_one_they_were_forked_from(
