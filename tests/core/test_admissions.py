@@ -16,7 +16,7 @@ from gantree.model.facts import GangPreempted
 from gantree.model.jobs import Job, Role, Shape
 from gantree.model.phases import Phase
 from gantree.policy.amounts import held
-from gantree.policy.quota import Quota
+from gantree.policy.quota.quota import Quota
 from gantree.policy.rules import Amounts, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job
 from support.examples import examples

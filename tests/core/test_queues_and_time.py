@@ -88,7 +88,7 @@ def test_a_job_whose_queue_was_taken_out_of_the_policy_runs_on_and_is_counted() 
     scheduler.recover(stage.facts)
     accounts = scheduler.ledger.accounts
     node = accounts.tree.queue_node("a")
-    assert node is not None and accounts.quota.used(node)["gpus"] == 8
+    assert node is not None and accounts.quota.usage.used(node)["gpus"] == 8
     assert scheduler.ledger.jobs["runs"].phase is Phase.RUNNING
     assert scheduler.handle([TimePassed(id="t", observed_at=0.0)]).facts == ()
     decision = scheduler.handle(

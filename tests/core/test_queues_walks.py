@@ -19,7 +19,7 @@ from gantree.model.phases import Phase
 from gantree.placement.choice.search import fits
 from gantree.policy.amounts import asked
 from gantree.policy.queues import QueueTree
-from gantree.policy.quota import Quota
+from gantree.policy.quota.quota import Quota
 from gantree.policy.rules import Amounts, Backfill, Policy, QueueRule
 from gantree.testing.builders import machine
 from gantree.testing.stage import Stage

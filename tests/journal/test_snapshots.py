@@ -200,7 +200,7 @@ def test_a_gang_counts_for_what_it_held_when_its_gpus_were_called_otherwise() ->
     assert snapshot_of(stage.scheduler).books.counted == {"a": {"gpus": 4, "gpus/H100-80GB": 4}}
     twin = again(stage)
     accounts = twin.ledger.accounts
-    assert accounts.quota.used(accounts.tree.leaf("q"))["gpus/H100-80GB"] == 4
+    assert accounts.quota.usage.used(accounts.tree.leaf("q"))["gpus/H100-80GB"] == 4
 
 
 def test_versions_of_the_policy_stay_on_record() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.policy.queues import ROOT, QueueTree
-from gantree.policy.quota import Quota
+from gantree.policy.quota.quota import Quota
 from gantree.policy.rules import Amounts, QueueRule
 from support.examples import examples
 
@@ -44,7 +44,7 @@ capacities = st.fixed_dictionaries({each: st.integers(0, 60).map(float) for each
 
 @dataclass
 class Twin:
-    """The rules of `policy.resource_quota`, recursively, from what runs: no account is kept."""
+    """The rules of `policy.quota.resource_quota`, recursively, from what runs: no account is kept."""
 
     quota: Quota
     running: dict[str, tuple[int, Amounts, int]] = field(default_factory=dict)
@@ -163,7 +163,8 @@ def lived(rules: tuple[QueueRule, ...], capacity: Amounts, steps: list[object]) 
                 del twin.running[owner]
             else:
                 less = {each: max(0.0, amount + step % 4 - 1) for each, amount in has.items()}
-                twin.quota.resize(owner, less)
+                twin.quota.give_back(owner)
+                twin.quota.take(leaf, owner, less, rank)
                 twin.running[owner] = (leaf, less, rank)
         for owner in twin.running:
             twin.quota.owed(owner)  # what is remembered of it must not outlive the next step
@@ -183,13 +184,13 @@ def test_accounts_are_those_of_a_recount(
 ) -> None:
     twin = lived(rules, capacity, steps)
     for node in nodes(twin):
-        for resource, used in twin.quota.used(node).items():
+        for resource, used in twin.quota.usage.used(node).items():
             assert used == twin.used(node, resource)
-            assert twin.quota.guaranteed(node)[resource] == twin.guarantee(node, resource)
+            assert twin.quota.usage.guaranteed(node)[resource] == twin.guarantee(node, resource)
             if twin._is_rationed(resource):
                 available = max(0.0, twin.available(node, resource))
-                assert twin.quota.available(node)[resource] == available
-                borrowed = twin.quota.borrowed(node)[resource]
+                assert twin.quota.usage.available(node)[resource] == available
+                borrowed = twin.quota.usage.borrowed(node)[resource]
                 assert borrowed == twin.over(node, resource, frozenset())
     borrowing = twin.borrowing()
     assert {owner for owner in twin.running if not twin.quota.owed(owner)} == borrowing
@@ -234,7 +235,7 @@ def plain_guaranteed(twin: Twin, leaf: int, has: Amounts) -> bool:
 
 
 def plain_room(twin: Twin, leaf: int, has: Amounts) -> str:
-    """The rules of `policy.quota` in words of the twin."""
+    """The rules of `policy.quota.quota` in words of the twin."""
     tree = twin.quota.tree
     path = tree.path(leaf)
     for node in path:
@@ -286,8 +287,8 @@ def test_room_without_some_is_room_where_they_never_were_and_changes_nothing(
     assert twin.quota.room_without(leaf, asks[1], without) == other.room(leaf, asks[1])
     assert twin.quota.room(leaf, asks[1]) == before
     for node in nodes(twin):
-        assert twin.quota.used(node) == {
-            resource: twin.used(node, resource) for resource in twin.quota.used(node)
+        assert twin.quota.usage.used(node) == {
+            resource: twin.used(node, resource) for resource in twin.quota.usage.used(node)
         }
 
 
@@ -314,28 +315,6 @@ def test_who_is_refused_need_not_ask_again_before_the_version_of_its_node_grows(
 
 
 @settings(max_examples=examples(35), deadline=None)
-@given(trees(), capacities, history, jobs, st.sets(st.integers(0, 13)))
-def test_who_would_borrow_and_of_whom_is_told_before_it_runs(
-    rules: tuple[QueueRule, ...],
-    capacity: Amounts,
-    steps: list[object],
-    asks: tuple[str, Amounts, int],
-    numbers: set[int],
-) -> None:
-    twin = lived(rules, capacity, steps)
-    quota, (queue, has, rank) = twin.quota, asks
-    leaf, gone = quota.tree.leaf(queue), {f"j{number}" for number in numbers} & twin.running.keys()
-    told = quota.would_borrow(leaf, has, rank, gone)
-    assert {owner for owner in twin.running if not quota.owed(owner)} == twin.borrowing()
-    for owner in gone:
-        quota.give_back(owner)
-    quota.take(leaf, "j", has, rank)
-    assert told == (not quota.owed("j"))
-    for other in map(quota.tree.leaf, LEAVES):
-        assert (told and quota.lends_to(other, leaf)) == ("j" in quota.borrowers(other))
-
-
-@settings(max_examples=examples(35), deadline=None)
 @given(trees(), st.lists(jobs, max_size=16), jobs, st.integers(0, 30))
 def test_a_guarantee_comes_back_when_those_go_who_borrow_it(
     rules: tuple[QueueRule, ...],
@@ -345,7 +324,7 @@ def test_a_guarantee_comes_back_when_those_go_who_borrow_it(
 ) -> None:
     """No guarantee is broken: what room calls owed can be had, at the cost of jobs that borrow and of no others."""
     tree = QueueTree(rules)
-    promised = Quota(tree, {}).guaranteed(ROOT)
+    promised = Quota(tree, {}).usage.guaranteed(ROOT)
     quota = Quota(tree, {each: has + unguaranteed for each, has in promised.items()})
     for number, (queue, has, rank) in enumerate((*arrivals, asks)):
         leaf = tree.leaf(queue)
@@ -368,7 +347,7 @@ def test_a_guarantee_comes_back_when_those_go_who_borrow_it(
 
 
 def _idle(quota: Quota, leaf: int, has: Amounts) -> bool:
-    available = quota.available(leaf)
+    available = quota.usage.available(leaf)
     rationed = [
         each
         for rule in quota.tree.rule

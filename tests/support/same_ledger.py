@@ -17,8 +17,8 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.projected_quota import ProjectedQuota
 from gantree.core.ledger.state import JobState
 from gantree.model.phases import Phase
-from gantree.policy.borrowing import Borrowing, Holding
-from gantree.policy.quota import Quota
+from gantree.policy.quota.borrowing import Borrowing, Holding
+from gantree.policy.quota.quota import Quota
 from gantree.policy.share import Shares
 from gantree.policy.waiting_jobs import WaitingJobs
 from gantree.topology.fabric.fabric import Fabric
@@ -45,7 +45,7 @@ CACHES: dict[type, frozenset[str]] = {
     ),
     ClaimsByNode: frozenset({"_number_of", "_next"}),
     ProjectedQuota: frozenset({"_gives_way", "_queues", "_standing"}),
-    Quota: frozenset({"_version", "_version_of_node", "_freed_at", "_unruled", "_left_of"}),
+    Quota: frozenset({"_releases", "_usage", "_unruled", "_left_of"}),
     Shares: frozenset({"_weighted_last"}),
     Borrowing: frozenset({"_found_under", "_found_last", "_came", "_pushed_out"}),
     WaitingJobs: frozenset({"changes", "_changes_in_queue"}),

@@ -1,8 +1,8 @@
 """What a site decides once: the whole policy as plain data. Files make it (`formats.policies`), nothing changes it.
 
 Every rule is a value, never a name: a preset is a policy file like any other, and no code asks which one it came from.
-What the rules lead to is elsewhere: the order in `policy.order`, quotas in `policy.quota`, shares in `policy.share`,
-cells in `policy.cells`, learned run times in `policy.runtimes`; what needs placement too in `planning`.
+What the rules lead to is elsewhere: the order in `policy.order`, quotas in `policy.quota.quota`, shares in
+`policy.share`, cells in `policy.cells`, learned run times in `policy.runtimes`; what needs placement too in `planning`.
 
 Amounts are mappings from a resource to how much of it: "gpus" (of any model), "gpus/H100-80GB" (of that model), "cpus",
 "memory_GiB", "nics", "devices/NAME". A resource that is not in a mapping is not spoken of.

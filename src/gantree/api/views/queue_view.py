@@ -84,13 +84,13 @@ def _row(
         "weight": tree.weight[node],
         "share": share if share is not None and isfinite(share) else None,
         "used_part": shares.used_part(node, now),
-        "guarantee": _above_zero(quota.guaranteed(node)) if node != ROOT else {},
+        "guarantee": _above_zero(quota.usage.guaranteed(node)) if node != ROOT else {},
         "used": _above_zero(used),
         "borrowed": _above_zero(_borrowed(accounts, node, above_guarantee)),
-        "lent": _above_zero(quota.lent(node)) if node != ROOT else {},
+        "lent": _above_zero(quota.usage.lent(node)) if node != ROOT else {},
         "limit": dict(_limit(accounts, node)),
-        "running": quota.running(node),
-        "waiting": quota.waiting(node),
+        "running": quota.counts.running(node),
+        "waiting": quota.counts.waiting(node),
         "cells": _cells(ledger, rule, lost),
         **({} if _is_in_policy(accounts, node) else {"in_policy": False}),
     }
@@ -130,7 +130,7 @@ def _borrowed(
 
     A guarantee above covers the first ranks under it, wherever these are; who is at home in cells is owed them.
     """
-    over = [accounts.quota.borrowed(each) for each in accounts.tree.path(node)[:-1]]
+    over = [accounts.quota.usage.borrowed(each) for each in accounts.tree.path(node)[:-1]]
     if not over:
         return {}
     return {

@@ -20,10 +20,10 @@ from gantree.model.errors import BadInput
 from gantree.model.phases import ENDED
 from gantree.placement.machine.devices import INNER_TIERS
 from gantree.planning.cells.bindings import CellBook
-from gantree.policy.admission import in_words
 from gantree.policy.amounts import MODEL
 from gantree.policy.queues import ROOT, QueueTree
-from gantree.policy.quota import Quota
+from gantree.policy.quota.admission import in_words
+from gantree.policy.quota.quota import Quota
 from gantree.policy.rules import LOOSE, Amounts, Policy, QueueRule
 from gantree.text.words import counted, did_you_mean
 from gantree.topology.fabric.fabric import Fabric
@@ -158,7 +158,7 @@ def _too_much(queues: Sequence[QueueRule], fabric: Fabric) -> Iterator[Misfit]:
     """What is guaranteed altogether beyond what there is, told of the queue with which it is."""
     tree, capacity = QueueTree(queues), capacity_of(fabric)
     quota = Quota(tree, capacity)
-    for resource, amount in quota.guaranteed(ROOT).items():
+    for resource, amount in quota.usage.guaranteed(ROOT).items():
         there = capacity.get(resource, 0.0)
         if amount <= there or (resource.startswith(MODEL) and not there):
             continue
@@ -208,7 +208,7 @@ def _shares(
         node = tree.queue_node(rule.path)
         above = any(rule.path.startswith(f"{queue}/") for queue in shares)
         if node is not None and not above and _speaks_of(rule.guarantee, resource):
-            shares[rule.path] = quota.guaranteed(node)[resource]
+            shares[rule.path] = quota.usage.guaranteed(node)[resource]
     return shares
 
 

@@ -33,7 +33,7 @@ from gantree.placement.choice.search import fits, place
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES
 from gantree.placement.resize.elastic import placed_elastically
 from gantree.planning.preemption.plan import Plan, Victim, plan_preemption, why_not
-from gantree.policy.admission import Admission
+from gantree.policy.quota.admission import Admission
 from gantree.text.words import plural
 from gantree.topology.occupancy.occupancy import Occupancy
 

@@ -13,11 +13,11 @@ from gantree.core.ledger.state import JobState
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
-from gantree.policy.admission import OWED, Admission
 from gantree.policy.amounts import MODEL, asked, held
 from gantree.policy.order import Order
 from gantree.policy.queues import QueueTree
-from gantree.policy.quota import Quota
+from gantree.policy.quota.admission import OWED, Admission
+from gantree.policy.quota.quota import Quota
 from gantree.policy.rules import Amounts, Policy, QueueRule
 from gantree.policy.runtimes import Runtimes
 from gantree.policy.share import Shares

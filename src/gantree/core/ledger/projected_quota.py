@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from gantree.core.ledger.state import CLAIM, JobState
-from gantree.policy.admission import Admission
 from gantree.policy.queues import QueueTree
-from gantree.policy.quota import Quota
+from gantree.policy.quota.admission import Admission
+from gantree.policy.quota.quota import Quota
 from gantree.policy.rules import Amounts
 
 GivesWay = Callable[[JobState, JobState], bool]
@@ -163,7 +163,7 @@ class ProjectedQuota:
     def _must_not_borrow(self, state: JobState, amounts: Amounts, without: list[str]) -> Admission:
         """No to a job that would have to borrow, as long as somebody else's claim stands."""
         answer = self.quota.room_without(state.queue, amounts, without, False)
-        used = self.quota.used(state.queue).get(answer.resource, 0.0)
+        used = self.quota.usage.used(state.queue).get(answer.resource, 0.0)
         return replace(answer, never=False, must_be_owed=False, used=used)
 
     def _seen_by(self, state: JobState, seen_as: Hashable) -> _Standing:

@@ -22,7 +22,7 @@ from gantree.model.jobs import Job
 from gantree.placement.choice.search import fits
 from gantree.planning.preemption.plan import Forbidden, Victim
 from gantree.planning.rightsizing.ranking import chooses
-from gantree.policy.admission import Admission
+from gantree.policy.quota.admission import Admission
 from gantree.topology.occupancy.occupancy import Occupancy
 
 BORROWS, OWED = 0.0, 1.0

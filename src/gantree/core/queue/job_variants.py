@@ -23,7 +23,7 @@ from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.request.sizes import resized, sizes_of
 from gantree.planning.rightsizing.ranking import Ranked, by_model, chooses, options, refused
-from gantree.policy.admission import BORROWED, OWED, Admission
+from gantree.policy.quota.admission import BORROWED, OWED, Admission
 from gantree.policy.rules import Amounts
 from gantree.topology.traffic.footprint import least_members
 

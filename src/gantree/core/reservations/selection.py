@@ -33,7 +33,7 @@ from gantree.placement.choice.search import fits
 from gantree.placement.request.preferences import PlacementPreferences
 from gantree.planning.reservations.reserve import Running
 from gantree.planning.rightsizing.ranking import chooses
-from gantree.policy.admission import Admission
+from gantree.policy.quota.admission import Admission
 from gantree.topology.occupancy.occupancy import Occupancy
 
 

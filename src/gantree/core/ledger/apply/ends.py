@@ -69,7 +69,7 @@ def _may_be_due_now(ledger: Ledger, gone: JobState) -> bool:
     that another one claims as it is owed it.
     """
     accounts, jobs = ledger.accounts, ledger.jobs
-    if not accounts.quota.has_idle_guarantee(gone.queue):
+    if not accounts.quota.usage.has_idle_guarantee(gone.queue):
         return False
     if any(not reservation.promised for reservation in ledger.reservations.values()):
         return True

@@ -39,7 +39,7 @@ class ResourceQuota:
     def __init__(self, tree: QueueTree, resource: str, capacity: float) -> None:
         self.resource = resource
         self.rationed = resource in rationed_resources(tree)
-        self._tree = tree
+        self.tree = tree
         self._capacity = ticks(capacity)
         self.guaranteed: list[int] = []
         self.own: list[int] = []
@@ -58,7 +58,7 @@ class ResourceQuota:
 
     def grow(self) -> None:
         """Make room for nodes that the tree made since: queues and users, which have no guarantee."""
-        for node in range(len(self.used), len(self._tree)):
+        for node in range(len(self.used), len(self.tree)):
             for has in (self.guaranteed, self.own, self.pool, self.kept):
                 has.append(0)
             for counts in (self.used, self.drawn, self.charged, self._nothing):
@@ -190,18 +190,18 @@ class ResourceQuota:
         )
 
     def _set_guarantee(self, node: int) -> None:
-        of_children = sum(self.guaranteed[child] for child in self._tree.children[node])
-        told = self._capacity if node == ROOT else _told(self._tree.rule[node], self.resource)
+        of_children = sum(self.guaranteed[child] for child in self.tree.children[node])
+        told = self._capacity if node == ROOT else _told(self.tree.rule[node], self.resource)
         self.guaranteed[node] = max(told, of_children)
         self.own[node] = self.guaranteed[node] - of_children
 
     def _set_pool(self, node: int) -> None:
-        lent = sum(self.pool[child] - self.kept[child] for child in self._tree.children[node])
+        lent = sum(self.pool[child] - self.kept[child] for child in self.tree.children[node])
         pool = self.pool[node] = self.own[node] + lent
-        rule = self._tree.rule[node]
+        rule = self.tree.rule[node]
         lend = rule.lend.get(self.resource) if rule is not None else None
         borrow = rule.borrow.get(self.resource) if rule is not None else None
-        if self._tree.is_cohort(node):
+        if self.tree.is_cohort(node):
             lend = 0.0  # its queues lend to each other, not to others
         self.kept[node] = 0 if lend is None else max(0, pool - ticks(lend))
         self.most_drawn[node] = None if borrow is None else pool + ticks(borrow)
@@ -209,10 +209,10 @@ class ResourceQuota:
             self.most_drawn[node] = pool
 
     def _limit(self, node: int) -> int | None:
-        rule = self._tree.limiting_rule(node)
+        rule = self.tree.limiting_rule(node)
         if rule is None:
             return None
-        limits = rule.limit if self._tree.user[node] is None else rule.user_limit
+        limits = rule.limit if self.tree.user[node] is None else rule.user_limit
         limit = limits.get(self.resource)
         return None if limit is None else ticks(limit)
 

@@ -9,13 +9,13 @@ It is kept until a job below the same child comes, goes, or changes its rank.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gantree.model.values import quick
 from gantree.policy.queues import ROOT, QueueTree
-from gantree.policy.resource_quota import ResourceQuota
+from gantree.policy.quota.resource_quota import ResourceQuota
 
 Parts = tuple[tuple[ResourceQuota, int], ...]
 """Amounts as quotas count them: ticks in each book that they concern."""
@@ -81,20 +81,6 @@ class Borrowing:
         if top not in self._found_under:
             self._found_under[top] = dict.fromkeys(reversed(self._find(top)))
         return self._found_under[top]
-
-    def would_borrow(self, holding: Holding, gone: Collection[str]) -> bool:
-        """Return whether a job that held so much would borrow, were these running jobs gone. Changes nothing."""
-        ranked = self._ranked_under.get(holding.path[-2], [])
-        for _, owner in ranked:
-            self._uncharge(self._holdings[owner])
-        before = (owner for rank, owner in ranked if rank < holding.rank and owner not in gone)
-        owed = [owner for owner in before if self._come_back(owner)]
-        borrows = _borrows(holding)
-        for owner in owed:
-            self._uncharge(self._holdings[owner])
-        for _, owner in ranked:
-            self._charge(self._holdings[owner])
-        return borrows
 
     def pushed_out(self) -> int:
         """Return a number that grows whenever a job is no longer owed what it held before, because another came."""

@@ -1,0 +1,1 @@
+"""What each queue is guaranteed, may borrow, and may use at most."""

@@ -1,0 +1,83 @@
+"""How many jobs run and wait under each node of the queue tree, and the limits on these numbers."""
+
+from gantree.policy.queues import QueueTree
+from gantree.policy.quota.admission import RUNNING, WAITING, Admission
+from gantree.policy.quota.refusals import too_many
+
+Path = tuple[int, ...]
+"""The nodes of the tree from a job's own up to the root."""
+
+
+class JobCounts:
+    """Running and waiting jobs, by node; a job counts at every node of its path."""
+
+    def __init__(self, tree: QueueTree) -> None:
+        self._tree = tree
+        self._running: list[int] = []
+        self._waiting: list[int] = []
+        self._most_running: list[int | None] = []
+        self.grow()
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def grow(self) -> None:
+        """Count at nodes that the tree made since, too."""
+        for node in range(len(self._running), len(self._tree)):
+            self._running.append(0)
+            self._waiting.append(0)
+            self._most_running.append(self._tree.most_running(node))
+
+    def running(self, node: int) -> int:
+        """How many jobs run under a node."""
+        return self._running[node]
+
+    def waiting(self, node: int) -> int:
+        """How many jobs wait under a node."""
+        return self._waiting[node]
+
+    def start(self, path: Path) -> None:
+        """A job runs from now on."""
+        for node in path:
+            self._running[node] += 1
+
+    def end(self, path: Path) -> int:
+        """A job runs no more; the place in the path of the topmost node with a limit on running jobs, 0 without one."""
+        top = 0
+        for place, node in enumerate(path):
+            self._running[node] -= 1
+            if self._most_running[node] is not None:
+                top = place
+        return top
+
+    def enqueue(self, path: Path) -> None:
+        """A job waits from now on."""
+        for node in path:
+            self._waiting[node] += 1
+
+    def dequeue(self, path: Path) -> None:
+        """A job waits no more."""
+        for node in path:
+            self._waiting[node] -= 1
+            assert self._waiting[node] >= 0, f"more jobs left {self._tree.name[node]} than waited"
+
+    def is_limited(self, path: Path) -> bool:
+        """Whether a rule limits how many jobs run at a node of a path."""
+        return any(self._most_running[node] is not None for node in path)
+
+    def too_many_running(self, path: Path) -> Admission | None:
+        """The refusal of one more running job; None where it may run."""
+        for node in path:
+            most, runs = self._most_running[node], self._running[node]
+            if most is not None and runs >= most:
+                return too_many(self._tree, node, RUNNING, runs, most, never=most < 1)
+        return None
+
+    def too_many_waiting(self, path: Path) -> Admission | None:
+        """The refusal of one more waiting job; None where it may wait."""
+        for node in path:
+            rule = self._tree.rule[node]
+            most = rule.most_waiting if rule is not None else None
+            if most is not None and self._waiting[node] >= most:
+                return too_many(self._tree, node, WAITING, self._waiting[node], most)
+        return None
