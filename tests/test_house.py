@@ -303,7 +303,7 @@ def test_modules_and_scripts_that_a_document_names_exist(document: Path) -> None
     """In code spans: dotted names below a package of gantree, and paths of Python files."""
     spans = re.findall(r"`([^`\n]+)`", document.read_text(encoding="utf-8"))
     named = [found[1] for span in spans if (found := MODULE.match(span))]
-    paths = [span for span in spans if re.fullmatch(r"[\w./-]+\.py", span)]
+    paths = [path for span in spans for path in re.findall(r"[\w.-]+/[\w./-]+\.py\b", span)]
     assert [name for name in named if not _is_defined(name.split("."))] == []
     folders = (ROOT, ROOT / "src" / "gantree", document.parent)
     assert [path for path in paths if not any((top / path).exists() for top in folders)] == []
