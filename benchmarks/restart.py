@@ -28,7 +28,7 @@ from gantree.core.scheduler import Scheduler
 from gantree.core.snapshot import snapshot_of
 from gantree.executors.inventory import Inventory
 from gantree.journal.contract import Journal
-from gantree.journal.snapshots import SnapshotCodec
+from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
 from gantree.model.events import Event

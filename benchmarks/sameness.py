@@ -21,7 +21,7 @@ from gantree.core.scheduler import Decision
 from gantree.formats import read_trace
 from gantree.formats.policy.reader import PRESETS
 from gantree.formats.traces import TraceJob
-from gantree.journal.codec import FACT_CODEC
+from gantree.journal.encoding.codec import FACT_CODEC
 from gantree.model.cluster import Cluster
 from gantree.model.events import Event
 from gantree.sim.cluster import Overheads

@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
-from gantree.journal.codec import EVENT_CODEC, FACT_CODEC, Codec
+from gantree.journal.encoding.codec import EVENT_CODEC, FACT_CODEC, Codec
 from gantree.journal.sqlite import FILE, SqliteJournal
 from gantree.model.events import Event, JobSubmitted
 from gantree.model.facts import Fact, GangRunning

@@ -11,7 +11,7 @@ from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.launch import start_order
 from gantree.core.lifecycle.numbering import numbered
 from gantree.core.scheduler import Scheduler
-from gantree.journal.codec import FACT_CODEC, ORDER_CODEC, Encoded
+from gantree.journal.encoding.codec import FACT_CODEC, ORDER_CODEC, Encoded
 from gantree.model.facts import GangPlaced
 from gantree.model.jobs import Job, Role, Shape
 from gantree.model.orders import StartGang

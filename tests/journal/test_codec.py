@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.journal.codec import EVENT_CODEC, FACT_CODEC, ORDER_CODEC, Codec, Encoded
+from gantree.journal.encoding.codec import EVENT_CODEC, FACT_CODEC, ORDER_CODEC, Codec, Encoded
 from gantree.model.cluster import Allocation, Cluster, Link, Machine, Node
 from gantree.model.errors import JournalError
 from gantree.model.events import EVENTS, Event

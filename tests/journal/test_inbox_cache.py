@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy import Connection
 
 from gantree.journal import inbox_cache
-from gantree.journal.codec import EVENT_CODEC
-from gantree.journal.database import Database
+from gantree.journal.encoding.codec import EVENT_CODEC
 from gantree.journal.inbox_cache import InboxCache
+from gantree.journal.sql.database import Database
+from gantree.journal.sql.statements import Statement
 from gantree.journal.sqlite import SqliteJournal, SqliteReader
-from gantree.journal.statements import Statement
 from gantree.model.errors import JournalError
 from gantree.testing.journal_contract import led, tick
 

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from gantree.core.scheduler import Scheduler
 from gantree.core.snapshot import snapshot_of
 from gantree.journal.contract import Snapshot
-from gantree.journal.snapshots import SnapshotCodec
+from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.journal.sqlite import FILE, SqliteJournal
 from gantree.journal.verify import verify
 from gantree.model.errors import JournalError

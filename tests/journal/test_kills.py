@@ -20,11 +20,11 @@ from sqlalchemy import Engine, event
 from gantree.core.scheduler import Scheduler
 from gantree.core.snapshot import snapshot_of
 from gantree.journal.contract import Snapshot
+from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.journal.postgres import PostgresJournal, PostgresReader
-from gantree.journal.snapshots import SnapshotCodec
-from gantree.journal.sql import SqlJournal
+from gantree.journal.sql.journal import SqlJournal
+from gantree.journal.sql.tables import VERSION
 from gantree.journal.sqlite import FILE, SqliteJournal
-from gantree.journal.tables import VERSION
 from gantree.journal.verify import verify
 from gantree.model.errors import JournalError
 from gantree.policy.rules import Policy

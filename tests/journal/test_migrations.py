@@ -11,11 +11,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from gantree.journal import schema
 from gantree.journal.postgres import PostgresElection, PostgresJournal, PostgresReader
-from gantree.journal.sql import SqlJournal
+from gantree.journal.sql import schema
+from gantree.journal.sql.journal import SqlJournal
+from gantree.journal.sql.tables import METADATA, VERSION, VERSION_TABLE, leadership
 from gantree.journal.sqlite import FILE, SqliteJournal, SqliteReader
-from gantree.journal.tables import METADATA, VERSION, VERSION_TABLE, leadership
 from gantree.journal.verify import verify
 from gantree.model.errors import JournalError, NotLeading
 from gantree.testing.journal_contract import ended, led, tick

@@ -16,13 +16,14 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, make_url
 
-from gantree.journal import sql
 from gantree.journal.access_store import AccessStore
-from gantree.journal.codec import EVENT_CODEC
 from gantree.journal.contract import LONGEST_LEASE_S, Journal
-from gantree.journal.database import Database
+from gantree.journal.encoding.codec import EVENT_CODEC
 from gantree.journal.postgres import PostgresJournal, PostgresReader, _database, patient
-from gantree.journal.statements import Row
+from gantree.journal.sql import journal_statements
+from gantree.journal.sql.database import Database
+from gantree.journal.sql.journal import event_row
+from gantree.journal.sql.statements import Row
 from gantree.model.errors import BadInput, JournalError
 from gantree.model.facts import GangRunning
 from gantree.testing.compaction_contract import CompactionContract
@@ -376,7 +377,7 @@ def test_after_the_look_at_who_leads_a_session_counts_as_idle_and_its_limit_runs
             driver: Any = connection.connection.driver_connection
             seen.extend([found, other.execute(state, [driver.info.backend_pid]).fetchone()])
 
-        journal.database.write_after(sql._FENCE, look)
+        journal.database.write_after(journal_statements.FENCE, look)
     assert seen == [[(0, None)], ("idle in transaction",)]
     journal.close()
 
@@ -390,11 +391,11 @@ def test_of_what_was_sent_together_nothing_stays_where_one_of_it_fails(database_
     code = EVENT_CODEC.encode(tick(2))
 
     def write(connection: Connection, _: list[Row]) -> None:
-        sql._APPEND.run(connection, [sql._event_row(tick(2), code)])
-        sql._INSERT_TURN.run(connection, [again])
+        journal_statements.APPEND.run(connection, [event_row(tick(2), code)])
+        journal_statements.INSERT_TURN.run(connection, [again])
 
     with pytest.raises(JournalError, match="duplicate key"):
-        journal.database.write_after(sql._FENCE, write)
+        journal.database.write_after(journal_statements.FENCE, write)
     assert len(journal.read_inbox(0, 9)) == 1
     journal.append_inbox([tick(3)], epoch)
     assert [entry.event.id for entry in journal.read_inbox(0, 9)] == ["t1", "t3"]

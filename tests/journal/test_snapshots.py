@@ -11,9 +11,9 @@ from pydantic_core import from_json, to_json
 from gantree.core.ledger.invariants import check
 from gantree.core.scheduler import Scheduler, settled
 from gantree.core.snapshot import restored, snapshot_of
-from gantree.journal import snapshots
-from gantree.journal.columns import pack, unpack
-from gantree.journal.snapshots import SnapshotCodec, books_of
+from gantree.journal.encoding import snapshots
+from gantree.journal.encoding.columns import pack, unpack
+from gantree.journal.encoding.snapshots import SnapshotCodec, books_of
 from gantree.model.errors import JournalError
 from gantree.model.events import ClusterObserved, EndedJobsDue, TimePassed
 from gantree.model.facts import PolicyAdopted

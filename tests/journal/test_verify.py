@@ -10,12 +10,12 @@ import pytest
 from gantree.core.scheduler import Scheduler
 from gantree.core.snapshot import snapshot_of
 from gantree.journal.contract import Snapshot
+from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.journal.export import export
 from gantree.journal.postgres import PostgresJournal
-from gantree.journal.snapshots import SnapshotCodec
-from gantree.journal.sql import SqlJournal
+from gantree.journal.sql.journal import SqlJournal
+from gantree.journal.sql.tables import VERSION
 from gantree.journal.sqlite import FILE, SqliteJournal, SqliteReader
-from gantree.journal.tables import VERSION
 from gantree.journal.verify import verify
 from gantree.model.errors import JournalError
 from gantree.policy.rules import Policy

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from gantree.journal import schema
 from gantree.journal.postgres import PostgresJournal
-from gantree.journal.tables import METADATA
+from gantree.journal.sql import schema
+from gantree.journal.sql.tables import METADATA
 
 FIRST_TABLES = ("epochs", "inbox", "turns", "facts", "orders", "set_aside")
 

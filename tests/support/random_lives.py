@@ -12,7 +12,7 @@ from typing import Any
 
 from gantree.core.scheduler import Decision, Scheduler, settled
 from gantree.core.snapshot import restored, snapshot_of
-from gantree.journal.snapshots import SnapshotCodec
+from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.model.cluster import Cluster, Node
 from gantree.model.events import (
     CancelRequested,

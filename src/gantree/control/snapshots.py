@@ -13,7 +13,7 @@ from gantree.control.garbage import set_all_apart, without_collecting
 from gantree.core.scheduler import Scheduler
 from gantree.core.snapshot import restored, snapshot_of
 from gantree.journal.contract import Journal, Snapshot
-from gantree.journal.snapshots import SnapshotCodec
+from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.model.errors import GantreeError
 from gantree.model.facts import Fact
 from gantree.policy.rules import Policy

@@ -5,7 +5,8 @@
 
 Under the policy that it was taken under, what is restored equals the fold. Accounts follow the policy in force, so
 under another one queues, quotas and lines are made anew, as a fold would; what it cannot make anew is in `restored`.
-Caches are left out: they are built again when asked for. What a snapshot looks like as text is in `journal.snapshots`.
+Caches are left out: they are built again when asked for. Its text is made in
+`journal.encoding.snapshots`.
 
 Jobs are told as columns, a list for each field of `JobState`: that costs a decision the least time. Those that have
 ended never change again; whoever has them already (`ended_before`) need not be told of them again.

@@ -1,6 +1,6 @@
 """The journal: what happened (inbox) and what was decided (facts, orders), kept for ever and in order.
 
-`contract` says what every journal promises, `codec` how values become text, `sql` keeps the promise in any database;
-`sqlite` is the default journal, `postgres` the one that several daemons share.
-Nothing here decides anything or knows what a fact means.
+`contract` says what every journal promises, `encoding` how values become text, `sql` keeps the promise in any database;
+`sqlite` is the default journal, `postgres` the one that several daemons share. Nothing here decides anything or knows
+what a fact means.
 """

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from sqlalchemy import Select, bindparam, select
 
-from gantree.journal.database import Database
-from gantree.journal.tables import audit, tokens
+from gantree.journal.sql.database import Database
+from gantree.journal.sql.tables import audit, tokens
 
 Kind = Literal["token", "session", "daemon-session"]
 """A daemon-session was opened with the daemon's own token: it has that one's powers, and no user's."""

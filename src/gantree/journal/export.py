@@ -13,8 +13,8 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from gantree.journal.sql import SqlJournal
-from gantree.journal.tables import (
+from gantree.journal.sql.journal import SqlJournal
+from gantree.journal.sql.tables import (
     VERSION,
     epochs,
     facts,

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gantree.journal.codec import EVENT_CODEC, Encoded
+from gantree.journal.encoding.codec import EVENT_CODEC, Encoded
 from gantree.model.events import Event
 
 MOST = 4096

@@ -33,11 +33,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, DisconnectionError
 
-from gantree.journal import schema
 from gantree.journal.contract import LONGEST_LEASE_S
-from gantree.journal.database import Database, Sync
-from gantree.journal.sql import SqlJournal
-from gantree.journal.tables import VERSION, VERSION_TABLE
+from gantree.journal.sql import schema
+from gantree.journal.sql.database import Database, Sync
+from gantree.journal.sql.journal import SqlJournal
+from gantree.journal.sql.tables import VERSION, VERSION_TABLE
 from gantree.model.errors import BadInput, JournalError, Unsupported
 
 SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")

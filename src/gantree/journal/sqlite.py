@@ -19,10 +19,10 @@ from pathlib import Path
 from sqlalchemy import Double, Engine, create_engine, literal_column
 from sqlalchemy.pool import QueuePool
 
-from gantree.journal import schema
-from gantree.journal.database import Database
-from gantree.journal.sql import SqlJournal
-from gantree.journal.tables import VERSION
+from gantree.journal.sql import schema
+from gantree.journal.sql.database import Database
+from gantree.journal.sql.journal import SqlJournal
+from gantree.journal.sql.tables import VERSION
 from gantree.model.errors import JournalError
 
 FILE = "journal.sqlite3"

@@ -10,11 +10,12 @@ from typing import Any
 
 from sqlalchemy import Row, Table, select
 
-from gantree.journal.codec import EVENT_CODEC, FACT_CODEC, ORDER_CODEC, Codec, Encoded
-from gantree.journal.compaction import snapshot_of
-from gantree.journal.snapshots import SnapshotCodec
-from gantree.journal.sql import PAGE, SqlJournal
-from gantree.journal.tables import (
+from gantree.journal.encoding.codec import EVENT_CODEC, FACT_CODEC, ORDER_CODEC, Codec, Encoded
+from gantree.journal.encoding.snapshots import SnapshotCodec
+from gantree.journal.sql.compaction import snapshot_of
+from gantree.journal.sql.journal import SqlJournal
+from gantree.journal.sql.journal_statements import PAGE
+from gantree.journal.sql.tables import (
     compacted,
     epochs,
     facts,

@@ -21,7 +21,7 @@ from gantree.executors.kubernetes.watch import api_thread as link_module
 from gantree.executors.kubernetes.watch.api_thread import Link
 from gantree.executors.kubernetes.writes.pod_status import Telling
 from gantree.executors.kubernetes.writes.writes import Binding
-from gantree.journal import codec
+from gantree.journal.encoding import codec
 from gantree.model.errors import Unreachable
 from support.kubernetes.server.access import Access, Grant, User
 from support.kubernetes.server.server import Settings

@@ -17,7 +17,7 @@ from gantree.control.engine.leadership import Leadership
 from gantree.executors.epochs import EpochFile
 from gantree.journal.contract import Journal
 from gantree.journal.postgres import PostgresElection, PostgresJournal, PostgresReader
-from gantree.journal.sql import SqlJournal
+from gantree.journal.sql.journal import SqlJournal
 from gantree.journal.sqlite import FILE, SqliteJournal, SqliteReader
 from gantree.model.errors import Conflict, JournalError
 

@@ -22,7 +22,7 @@ from gantree.cli.output.printing import print_json
 from gantree.journal.contract import Compacted, Journal
 from gantree.journal.export import export
 from gantree.journal.postgres import PostgresJournal, PostgresReader
-from gantree.journal.sql import SqlJournal
+from gantree.journal.sql.journal import SqlJournal
 from gantree.journal.sqlite import SqliteJournal, SqliteReader, back_up, vacuum
 from gantree.journal.verify import Report, verify
 from gantree.model.errors import Conflict, Unsupported

@@ -18,7 +18,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.formats.policy.reader import read_policy
 from gantree.journal.contract import Journal, RecordedFact
-from gantree.journal.snapshots import SnapshotCodec
+from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.model.errors import JournalError
 from gantree.model.facts import PolicyAdopted
 from gantree.policy.rules import Policy

@@ -19,7 +19,7 @@ from gantree.core.scheduler import Scheduler
 from gantree.formats.policy.locations import PolicyPlaces, places_of
 from gantree.formats.policy.reader import read_policy
 from gantree.journal.contract import Journal
-from gantree.journal.snapshots import books_of
+from gantree.journal.encoding.snapshots import books_of
 from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.events import Event, PolicySubmitted
 from gantree.model.facts import PolicyAdopted

@@ -17,7 +17,7 @@ from gantree.executors.kubernetes.tools.shadow import ShadowClient
 from gantree.executors.kubernetes.tools.shadow_report import Reporter
 from gantree.executors.kubernetes.tools.shadow_tally import Tally
 from gantree.executors.kubernetes.watch.api_thread import NODES, Link
-from gantree.journal import codec
+from gantree.journal.encoding import codec
 from gantree.model.cluster import Cluster
 from gantree.model.errors import Unreachable
 from gantree.model.events import Event

@@ -1,8 +1,8 @@
-"""What Alembic runs: the steps, on the connection and in the transaction that `journal.schema` has begun."""
+"""What Alembic runs: the steps, on the connection and in the transaction that `journal.sql.schema` has begun."""
 
 from alembic import context
 
-from gantree.journal.tables import METADATA, VERSION_TABLE
+from gantree.journal.sql.tables import METADATA, VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],

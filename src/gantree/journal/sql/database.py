@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, TextClause
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from gantree.journal.statements import Row, Statement, fetched
+from gantree.journal.sql.statements import Row, Statement, fetched
 from gantree.model.errors import JournalError
 
 Sync = Callable[[], None]

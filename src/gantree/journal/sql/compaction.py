@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Column, Connection, Row, bindparam, func, select
 
 from gantree.journal.contract import Compacted, Snapshot
-from gantree.journal.tables import compacted, facts, inbox, orders, set_aside, snapshots, turns
+from gantree.journal.sql.tables import compacted, facts, inbox, orders, set_aside, snapshots, turns
 from gantree.model.errors import JournalError
 
 KEPT = 2

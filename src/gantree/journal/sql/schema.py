@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from gantree.journal.tables import (
+from gantree.journal.sql.tables import (
     METADATA,
     VERSION,
     VERSION_TABLE,
@@ -20,7 +20,7 @@ from gantree.journal.tables import (
 )
 from gantree.model.errors import JournalError
 
-MIGRATIONS = Path(__file__).parent / "migrations"
+MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
 
 def name_of(version: int) -> str:

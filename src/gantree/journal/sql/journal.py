@@ -1,8 +1,7 @@
 """The journal in SQL: one implementation of the contract for every database. What differs stands in `Database`.
 
-Statements are built once, when this module is imported. Every write begins by looking at the one row of `leadership`
-and holding on to it (FOR KEY SHARE, where the database has row locks): a new leader has to wait until the
-transaction is over, and a write that comes later finds a newer epoch there and is refused.
+Every write begins by locking the one row of `leadership` (FOR KEY SHARE, where the database has row locks): a new
+leader waits until the transaction is over, and a later write finds a newer epoch there and is refused.
 """
 
 import json
@@ -12,19 +11,10 @@ from typing import Any
 
 from sqlalchemy import (
     Connection,
-    Integer,
     Table,
-    Text,
-    any_,
-    bindparam,
-    func,
-    literal_column,
     select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
-from gantree.journal import compaction, schema
-from gantree.journal.codec import EVENT_CODEC, FACT_CODEC, ORDER_CODEC, Codec, Encoded
 from gantree.journal.contract import (
     LONGEST_LEASE_S,
     Compacted,
@@ -33,14 +23,31 @@ from gantree.journal.contract import (
     SetAside,
     Snapshot,
 )
-from gantree.journal.database import Database
+from gantree.journal.encoding.codec import EVENT_CODEC, FACT_CODEC, ORDER_CODEC, Codec, Encoded
 from gantree.journal.inbox_cache import InboxCache
-from gantree.journal.statements import Row, Statement
-from gantree.journal.tables import (
+from gantree.journal.sql import compaction, schema
+from gantree.journal.sql.database import Database
+from gantree.journal.sql.journal_statements import (
+    ALL_SET_ASIDE,
+    APPEND,
+    BACKLOG,
+    EVENT,
+    FENCE,
+    FENCE_AND_TURN,
+    INSERT,
+    INSERT_TURN,
+    LAST_EVENT,
+    LAST_TURN,
+    PAGES,
+    PLACE,
+    READ_INBOX,
+    SEEN_AMONG,
+)
+from gantree.journal.sql.statements import Row, Statement
+from gantree.journal.sql.tables import (
     compacted,
     epochs,
     facts,
-    inbox,
     leadership,
     orders,
     set_aside,
@@ -52,79 +59,13 @@ from gantree.model.events import Event
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
 
-PAGE = 1000
-"""Facts or orders that are read in one go."""
-
-_FENCE = Statement(
-    select(leadership.c.epoch, leadership.c.holder).with_for_update(read=True, key_share=True)
-)
-_ZERO, _ONE = literal_column("0", Integer), literal_column("1", Integer)
-_NEXT_EVENT = select(func.coalesce(func.max(inbox.c.seq), _ZERO) + _ONE).scalar_subquery()
-"""With nothing in it that a driver must be given again for each row."""
-_NEW_EVENT: dict[str, Any] = {"seq": _NEXT_EVENT} | {
-    name: bindparam(name) for name in ("id", "observed_at", "kind", "version", "data")
-}
-_APPEND = Statement(
-    {
-        name: insert(inbox).values(_NEW_EVENT).on_conflict_do_nothing(index_elements=["id"])
-        for name, insert in (("sqlite", sqlite.insert), ("postgresql", postgresql.insert))
-    }
-)
-_SEEN_AMONG = Statement(
-    {
-        "sqlite": select(inbox.c.id).where(
-            inbox.c.id.in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value))
-        ),
-        "postgresql": select(inbox.c.id).where(
-            inbox.c.id == any_(bindparam("ids", type_=postgresql.ARRAY(Text)))
-        ),
-    }
-)
-_EVENT = Statement(
-    select(inbox.c.kind, inbox.c.version, inbox.c.data).where(inbox.c.id == bindparam("id"))
-)
-_PLACE = Statement(select(inbox.c.seq).where(inbox.c.id == bindparam("id")))
-_READ_INBOX = Statement(
-    select(inbox.c.seq, inbox.c.kind, inbox.c.version, inbox.c.data)
-    .where(inbox.c.seq > bindparam("after"), inbox.c.seq.not_in(select(set_aside.c.seq)))
-    .order_by(inbox.c.seq)
-    .limit(bindparam("most"))
-)
-_BACKLOG = select(func.count()).where(
-    inbox.c.seq > bindparam("after"), inbox.c.seq.not_in(select(set_aside.c.seq))
-)
-_LAST_EVENT = select(inbox.c.observed_at).order_by(inbox.c.seq.desc()).limit(1)
-_TURN = (turns.c.turn, turns.c.cursor, turns.c.last_fact, turns.c.last_order)
-_LAST_TURN = Statement(select(*_TURN).order_by(turns.c.turn.desc()).limit(1))
-_FENCE_AND_TURN = Statement(
-    select(leadership.c.epoch, leadership.c.holder, *_TURN)
-    .join_from(
-        leadership,
-        turns,
-        turns.c.turn == select(func.max(turns.c.turn)).scalar_subquery(),
-        isouter=True,
-    )
-    .with_for_update(read=True, key_share=True, of=leadership)
-)
-"""Both in one statement: a turn waits for one answer less."""
-_ALL_SET_ASIDE = (
-    select(inbox.c.seq, set_aside.c.error, inbox.c.kind, inbox.c.version, inbox.c.data)
-    .join_from(set_aside, inbox, inbox.c.seq == set_aside.c.seq)
-    .order_by(inbox.c.seq)
-)
-_PAGES = {
-    table.name: select(table.c.seq, table.c.kind, table.c.version, table.c.data)
-    .where(table.c.seq > bindparam("after"))
-    .order_by(table.c.seq)
-    .limit(PAGE)
-    for table in (facts, orders)
-}
-_INSERT_TURN = Statement(turns.insert())
-_INSERT = {table.name: Statement(table.insert()) for table in (facts, orders)}
-
 
 class SqlJournal:
-    """A journal in a database whose tables are today's. The database belongs to the journal, which closes it."""
+    """A journal in a database with tables of the newest version. The journal owns the database and closes it.
+
+    One class, as `contract.Journal` is one interface: each method is a statement or a transaction of its own, and all
+    writes share the check of the epoch.
+    """
 
     def __init__(
         self, database: Database, check: Callable[[], None] = lambda: None, *, alone: bool = False
@@ -195,14 +136,14 @@ class SqlJournal:
     def append_inbox(self, events: Sequence[Event], epoch: int) -> None:
         """Make events durable; ids that were ever appended are dropped."""
         codes = [EVENT_CODEC.encode(event) for event in events]
-        rows = [_event_row(event, code) for event, code in zip(events, codes, strict=True)]
+        rows = [event_row(event, code) for event, code in zip(events, codes, strict=True)]
 
         def append(connection: Connection, _: Row) -> None:
             if rows:
-                _APPEND.run(connection, rows)
+                APPEND.run(connection, rows)
 
         with self._unread.appending():
-            self._write_leading(_FENCE, epoch, append)
+            self._write_leading(FENCE, epoch, append)
         for code, event in zip(codes, events, strict=True):
             self._unread.keep(code, event)
 
@@ -217,14 +158,14 @@ class SqlJournal:
         with self.database.reading() as connection:
             in_sqlite = connection.dialect.name == "sqlite"
             ids = json.dumps(asked) if in_sqlite else asked
-            return frozenset(found for (found,) in _SEEN_AMONG.rows(connection, {"ids": ids}))
+            return frozenset(found for (found,) in SEEN_AMONG.rows(connection, {"ids": ids}))
 
     def event(self, event_id: str) -> Event | None:
         """The event of this id, if it still says anything."""
         if not _is_writable(event_id):
             return None
         with self.database.reading() as connection:
-            found = _EVENT.rows(connection, {"id": event_id})
+            found = EVENT.rows(connection, {"id": event_id})
         return EVENT_CODEC.decode(Encoded(*found[0])) if found and found[0][-1] else None
 
     def place_of(self, event_id: str) -> int | None:
@@ -232,7 +173,7 @@ class SqlJournal:
         if not _is_writable(event_id):
             return None
         with self.database.reading() as connection:
-            found = _PLACE.rows(connection, {"id": event_id})
+            found = PLACE.rows(connection, {"id": event_id})
         return int(found[0][0]) if found else None
 
     def read_inbox(self, after_seq: int, limit: int) -> tuple[InboxEntry, ...]:
@@ -241,7 +182,7 @@ class SqlJournal:
         if self._is_alone and moment == self._all_read_at:
             return ()
         with self.database.reading() as connection:
-            rows = _READ_INBOX.rows(connection, {"after": after_seq, "most": limit})
+            rows = READ_INBOX.rows(connection, {"after": after_seq, "most": limit})
         if not rows and limit > 0:
             self._all_read_at = moment
         if rows and not rows[0][-1]:
@@ -257,7 +198,7 @@ class SqlJournal:
     def backlog(self) -> int:
         """How many events are after the cursor and were not set aside."""
         with self.database.reading() as connection:
-            return int(connection.execute(_BACKLOG, {"after": self.cursor()}).scalar_one())
+            return int(connection.execute(BACKLOG, {"after": self.cursor()}).scalar_one())
 
     def check_writable(self) -> None:
         """Write the end of the lease once more."""
@@ -277,7 +218,7 @@ class SqlJournal:
     def last_observed_at(self) -> float:
         """The largest observed_at. The inbox is monotone, so that is the last one's."""
         with self.database.reading() as connection:
-            return float(connection.execute(_LAST_EVENT).scalar_one_or_none() or 0.0)
+            return float(connection.execute(LAST_EVENT).scalar_one_or_none() or 0.0)
 
     def commit_turn(
         self, cursor: int, facts: Sequence[Fact], orders: Sequence[Order], epoch: int
@@ -296,11 +237,11 @@ class SqlJournal:
                 "last_fact": fact + len(facts),
                 "last_order": order + len(orders),
             }
-            _INSERT_TURN.run(connection, [values])
+            INSERT_TURN.run(connection, [values])
             _insert(connection, "facts", turn + 1, fact, fact_codes)
             _insert(connection, "orders", turn + 1, order, order_codes)
 
-        self._write_leading(_FENCE_AND_TURN, epoch, commit)
+        self._write_leading(FENCE_AND_TURN, epoch, commit)
 
     def facts(self, after: int = 0) -> Iterator[RecordedFact]:
         """All facts after a seq. Raises JournalError where one is missing or damaged."""
@@ -366,7 +307,7 @@ class SqlJournal:
     def all_set_aside(self) -> tuple[SetAside, ...]:
         """Everything that was set aside."""
         with self.database.reading() as connection:
-            rows = connection.execute(_ALL_SET_ASIDE).all()
+            rows = connection.execute(ALL_SET_ASIDE).all()
         return tuple(
             SetAside(seq, EVENT_CODEC.decode(Encoded(*code)), error) for seq, error, *code in rows
         )
@@ -397,7 +338,7 @@ class SqlJournal:
         """A transaction in which this epoch, and no other, is the newest."""
         self._check()
         with self.database.writing() as connection:
-            self._check_newest(epoch, _FENCE.rows(connection, {}))
+            self._check_newest(epoch, FENCE.rows(connection, {}))
             yield connection
             self._check()
 
@@ -432,7 +373,7 @@ class SqlJournal:
         """Rows in pages, each read whole, so that no connection is kept while the caller works."""
         while True:
             with self.database.reading() as connection:
-                page = connection.execute(_PAGES[table.name], {"after": after}).all()
+                page = connection.execute(PAGES[table.name], {"after": after}).all()
             for seq, kind, version, data in page:
                 yield seq, codec.decode(Encoded(kind, version, data))
             if not page:
@@ -442,11 +383,11 @@ class SqlJournal:
 
 def _last_turn(connection: Connection) -> Row:
     """Number, cursor, last fact and last order of the newest turn; zeros before the first."""
-    found = _LAST_TURN.rows(connection, {})
+    found = LAST_TURN.rows(connection, {})
     return found[0] if found else (0, 0, 0, 0)
 
 
-def _event_row(event: Event, code: Encoded) -> dict[str, object]:
+def event_row(event: Event, code: Encoded) -> dict[str, object]:
     if not _is_writable(event.id):
         raise BadInput(f"{code.kind} cannot be written down: its id holds a NUL: {event.id!r}")
     return {
@@ -480,4 +421,4 @@ def _insert(
             }
             for seq, code in enumerate(codes, after + 1)
         ]
-        _INSERT[table].run(connection, rows)
+        INSERT[table].run(connection, rows)

@@ -26,8 +26,8 @@ from gantree.core.snapshot import (
     LedgerSnapshot,
     QueueEntrySnapshot,
 )
-from gantree.journal.codec import as_dict, why_damaged
-from gantree.journal.columns import Packed, pack, pack_columns, unpack, unpack_columns
+from gantree.journal.encoding.codec import as_dict, why_damaged
+from gantree.journal.encoding.columns import Packed, pack, pack_columns, unpack, unpack_columns
 from gantree.model.errors import BadInput, JournalError
 
 JOBS_OF_A_SECTION = 1000
