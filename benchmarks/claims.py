@@ -47,11 +47,11 @@ def main() -> None:
     for name, driver in (("gpu", GPU), ("nic", NIC)):
         selectors = [{"cel": {"expression": f'device.driver == "{driver}"'}}]
         body = {"metadata": {"name": name}, "spec": {"selectors": selectors}}
-        allocator.see_class(("", name), typed(body, DeviceClass))
+        allocator.update_class(("", name), typed(body, DeviceClass))
     slices = [each for number in range(told.nodes) for each in slices_of(f"n{number}")]
     with measured(f"{16 * told.nodes} devices are seen"):
         for each in slices:
-            allocator.see_slice(("", each.metadata.name), each)
+            allocator.update_slice(("", each.metadata.name), each)
     nodes = [Node(Metadata(name=f"n{number}")) for number in range(told.nodes)]
     for label, devices in WISHES.items():
         run(allocator, label, devices, nodes, told.pods)
@@ -100,7 +100,7 @@ def claimant(allocator: Allocator, name: str, devices: dict[str, Any]) -> Pod:
     owner = {"kind": "Pod", "name": name, "uid": name}
     meta = {"name": name, "namespace": "d", "uid": f"claim-{name}", "ownerReferences": [owner]}
     claim = typed({"metadata": meta, "spec": {"devices": devices}}, ResourceClaim)
-    allocator.see_claim(("d", name), claim)
+    allocator.update_claim(("d", name), claim)
     wanted = [{"name": "t", "resourceClaimTemplateName": "template"}]
     made = [{"name": "t", "resourceClaimName": name}]
     body = {

@@ -32,7 +32,7 @@ from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import POLL_S
 from gantree.control.garbage import set_all_apart, set_survivors_apart, without_collecting
 from gantree.core.scheduler import Decision
-from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
 from gantree.executors.kubernetes.cluster import KubernetesCluster
 from gantree.executors.kubernetes.opening import Opened
@@ -76,8 +76,8 @@ class Gantree:
         self._count_bound()
 
     def _started(self, url: str, state_dir: Path) -> Controller:
-        opened = Opened(KubernetesSettings(Reach(url)), self._woken.set)
-        self._link = opened._link
+        opened = Opened(KubernetesSettings(Connection(url)), self._woken.set)
+        self._api = opened._api
 
         def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
             return opened.cluster(emit, clock, lambda: self.controller.decided)
@@ -104,7 +104,7 @@ class Gantree:
 
     def watch(self) -> None:
         """Note when each pod is seen, and when its job is told to start."""
-        see, cluster = self._link._see, self.controller.cluster
+        see, cluster = self._api._report, self.controller.cluster
         carry_out = cluster.carry_out
 
         def seen(told: Any) -> None:
@@ -119,8 +119,8 @@ class Gantree:
                 self.took_s.append(time.perf_counter() - at)
             carry_out(order)
 
-        link: Any = self._link
-        link._see = seen  # measured from outside
+        api: Any = self._api
+        api._report = seen  # measured from outside
         cluster.carry_out = ordered  # type: ignore[method-assign]  # measured from outside
 
     def until_running(self, pods: int) -> float:
@@ -136,14 +136,14 @@ class Gantree:
     def _count_bound(self) -> None:
         """Count pods whose binding the server has taken, from now on."""
         cluster: Any = self.controller.cluster
-        members = cluster._members
-        see_bound = members.see_bound
+        attempts = cluster._attempts
+        on_bound = attempts.on_bound
 
         def counted(done: Bound) -> None:
-            see_bound(done)
-            self.bound += members._attempts[done.job, done.attempt].size - len(done.failed)
+            on_bound(done)
+            self.bound += attempts._members.attempts[done.job, done.attempt].size - len(done.failed)
 
-        members.see_bound = counted  # measured from outside
+        attempts.on_bound = counted  # measured from outside
 
 
 def be_gantree(url: str, state_dir: Path) -> None:

@@ -22,7 +22,7 @@ from statistics import median
 from typing import NamedTuple
 
 from gantree.control.engine.leadership import LEASE_S
-from gantree.executors.epochs import EpochFile
+from gantree.executors.local.epochs import EpochFile
 from gantree.journal.postgres import PostgresJournal
 from loading import resident_MB, spent_s
 from restart import build

@@ -10,7 +10,7 @@ import typer
 import yaml
 
 from gantree.cli.kubernetes.commands import app
-from gantree.executors.kubernetes.apiserver.rbac import RIGHTS
+from gantree.executors.kubernetes.apiserver.rbac import RBAC_RULES
 from support.kubernetes.server.thread import Api, ServerThread
 from support.manifests import DEPLOY, PLAIN, objects, plain, rendered
 
@@ -199,8 +199,8 @@ def rights_of(values: dict[str, Any], kind: str = "ClusterRole") -> set[tuple[st
 
 @pytest.mark.parametrize(("kind", "at_home"), [("ClusterRole", False), ("Role", True)])
 def test_the_roles_are_what_the_tests_run_gantree_with(kind: str, at_home: bool) -> None:
-    rights = [right for right in RIGHTS if right.at_home is at_home]
-    told = {(verb, right.group, right.resource) for right in rights for verb in right.verbs}
+    rights = [rule for rule in RBAC_RULES if rule.own_namespace is at_home]
+    told = {(verb, rule.group, rule.resource) for rule in rights for verb in rule.verbs}
     assert rights_of({}, kind) == told
     assert not any("*" in each for each in told)
     assert not any(resource.startswith("secrets") for _, _, resource in told)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gantree.executors.epochs import EpochFile
-from gantree.executors.local import LocalCluster
+from gantree.executors.local.cluster import LocalCluster
+from gantree.executors.local.epochs import EpochFile
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.events import Event, GangEnded, RankExited
 from gantree.model.orders import MemberLaunch, SaveCheckpoint, StartGang, StopGang

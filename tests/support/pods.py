@@ -16,8 +16,8 @@ from typing import Any, Self
 
 from gantree.control.engine.controller import Controller
 from gantree.core.ledger.invariants import check
-from gantree.executors.kubernetes.apiserver.connection import Reach
-from gantree.executors.kubernetes.apiserver.rbac import RIGHTS
+from gantree.executors.kubernetes.apiserver.connection import Connection
+from gantree.executors.kubernetes.apiserver.rbac import RBAC_RULES
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
 from gantree.executors.kubernetes.cluster import KubernetesCluster
 from gantree.executors.kubernetes.opening import Opened
@@ -43,8 +43,8 @@ HOME = "default"
 def _with_role(settings: Settings) -> Settings:
     """The same with two users, unless it has some: gantree, and whoever shows no token, who may do everything."""
     rights = tuple(
-        Grant(right.verbs, (right.group,), (right.resource,), (HOME,) if right.at_home else ())
-        for right in RIGHTS
+        Grant(rule.verbs, (rule.group,), (rule.resource,), (HOME,) if rule.own_namespace else ())
+        for rule in RBAC_RULES
     )
     users = {TOKEN: User(GANTREE, rights), "": User("admin", (Grant((ALL,), (ALL,), (ALL,)),))}
     return replace(settings, access=settings.access or Access(users))
@@ -93,8 +93,8 @@ class PodStage:
 
     def start(self, **told: Any) -> None:
         """Start gantree, or start it again. told: fields of its settings."""
-        reach = Reach(self.running.url, ask_token=lambda: (TOKEN, float("inf")))
-        self._opened = opened = Opened(KubernetesSettings(reach, **told), lambda: None)
+        connection = Connection(self.running.url, ask_token=lambda: (TOKEN, float("inf")))
+        self._opened = opened = Opened(KubernetesSettings(connection, **told), lambda: None)
 
         def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
             return opened.cluster(emit, clock, lambda: self.controller.decided)
@@ -110,10 +110,10 @@ class PodStage:
 
     def kill(self) -> None:
         """End gantree at once: what it was about to write or to record is lost; pods go on."""
-        link = self._opened._link
-        link._loop.call_soon_threadsafe(link._loop.stop)
-        link._thread.join(WITHIN_S)
-        for task in asyncio.all_tasks(link._loop):  # none is to end well, and nobody is to be told
+        api = self._opened._api
+        api._loop.call_soon_threadsafe(api._loop.stop)
+        api._thread.join(WITHIN_S)
+        for task in asyncio.all_tasks(api._loop):  # none is to end well, and nobody is to be told
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # as asyncio.gather does
         self.controller.journal.close()
         self._controller = None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gantree.executors.guests import Awaited, Terminal
+from gantree.executors.exec_session import PendingExecSession, Terminal
 from gantree.executors.inventory import Inventory, Status
 from gantree.executors.progress import Progress
 from gantree.model.cluster import Cluster
@@ -68,9 +68,9 @@ class RecordingCluster:
         """Nothing runs here."""
         return ()
 
-    def guest(
+    def exec_session(
         self, job: str, attempt: int, rank: int, command: Sequence[str], terminal: Terminal | None
-    ) -> Awaited:
+    ) -> PendingExecSession:
         """Nothing runs here."""
         raise Conflict(f"{job} does not run")
 

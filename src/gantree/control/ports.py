@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from gantree.executors.guests import Awaited, Terminal
+from gantree.executors.exec_session import PendingExecSession, Terminal
 from gantree.executors.inventory import Inventory
 from gantree.executors.progress import Progress
 from gantree.model.cluster import Cluster
@@ -64,9 +64,9 @@ class ClusterPort(Protocol):
         """Sentences on what is no longer as that record has it; safe from any thread."""
         ...
 
-    def guest(
+    def exec_session(
         self, job: str, attempt: int, rank: int, command: Sequence[str], terminal: Terminal | None
-    ) -> Awaited:
+    ) -> PendingExecSession:
         """Ask for a command (none: a shell) beside a process; from any thread. Raises NotFound, Conflict, OSError."""
         ...
 

@@ -13,7 +13,7 @@ import pytest
 
 from gantree.api.client.client import Client
 from gantree.api.client.exec_session import open_exec_session
-from gantree.executors.unix_users import unix_user
+from gantree.executors.local.unix_users import unix_user
 from gantree.model.errors import BadInput, Forbidden, NotFound
 from support.daemon import Daemon
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gantree.control.nodes.run_versions import policy_version, versions_of
 from gantree.control.requests.rerun import demanded, obstacles, relation_at, relation_of
-from gantree.executors.rank_map import rank_map
+from gantree.executors.local.launch.rank_map import rank_map
 from gantree.formats.policy.reader import PRESETS
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.errors import Unreachable

@@ -29,7 +29,7 @@ def claimant(allocator: Allocator, name: str) -> Pod:
     devices = {"requests": [request("gpu", "gpu")]}
     meta = {"name": name, "namespace": "d", "uid": f"claim-{name}"}
     claim = typed({"metadata": meta, "spec": {"devices": devices}}, ResourceClaim)
-    allocator.see_claim(("d", name), claim)
+    allocator.update_claim(("d", name), claim)
     spec = {"resourceClaims": [{"name": "c", "resourceClaimName": name}]}
     body = {"metadata": {"name": name, "namespace": "d", "uid": name}, "spec": spec}
     return allocator.read(typed(body, Pod))
@@ -39,8 +39,10 @@ def test_two_plans_of_one_moment_do_not_share_a_device() -> None:
     allocator = Allocator()
     pool = {"name": "n0", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": GPU, "nodeName": "n0", "pool": pool, "devices": [gpu(0), gpu(1)]}
-    allocator.see_slice(("", "s"), typed({"metadata": {"name": "s"}, "spec": spec}, ResourceSlice))
-    allocator.see_class(("", "gpu"), typed({"metadata": {"name": "gpu"}}, DeviceClass))
+    allocator.update_slice(
+        ("", "s"), typed({"metadata": {"name": "s"}, "spec": spec}, ResourceSlice)
+    )
+    allocator.update_class(("", "gpu"), typed({"metadata": {"name": "gpu"}}, DeviceClass))
     pods = {name: claimant(allocator, name) for name in ("a", "b", "c")}
     bindings = {name: Binding("d", name, name, "n0", {"gantree.io/gpus": "0"}) for name in pods}
     with pytest.raises(Unfit, match="not free on node n0"):

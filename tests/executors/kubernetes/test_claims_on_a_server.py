@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gantree.executors.kubernetes.controllers import claim_controller as claim_desk
-from gantree.executors.kubernetes.writes.pod_status import saying_of
+from gantree.executors.kubernetes.writes.pod_status import wait_reason
 from gantree.model.phases import Phase
 from support.devices import API, GPU, NIC, DeviceStage, device, gpu, nic, request
 from support.kubernetes.samples import consumer
@@ -98,9 +98,9 @@ def told(stage: DeviceStage, name: str) -> str:
     ledger = stage.controller.ledger
     for job in ledger.jobs:
         if job.startswith(f"default.{name}.") and (
-            saying := saying_of(stage.controller.decided, job, time.time())
+            reason_to_wait := wait_reason(stage.controller.decided, job, time.time())
         ):
-            return saying.sentence
+            return reason_to_wait.sentence
     conditions = stage.pods()[name]["status"].get("conditions", [])
     return next((str(each["message"]) for each in conditions if each["status"] == "False"), "")
 

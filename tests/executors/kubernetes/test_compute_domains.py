@@ -31,7 +31,7 @@ from gantree.executors.kubernetes.constraints.channels import (
 from gantree.executors.kubernetes.controllers.compute_domains import domain_of
 from gantree.executors.kubernetes.controllers.nodes import Nodes
 from gantree.executors.kubernetes.nodes.site import SiteReading, site_of
-from gantree.executors.kubernetes.pods.gang_spec import Terms
+from gantree.executors.kubernetes.pods.gang_spec import GangSpec
 from gantree.executors.kubernetes.pods.shapes import OF_COMPUTE_DOMAINS
 from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of
 from gantree.model.events import ClusterObserved
@@ -169,7 +169,7 @@ def test_what_has_channels_of_one_compute_domain_is_kept_together(
         for role, domains in domains_of_role.items()
         for n in range(2)
     ]
-    gang = gang_of(("d", "g", "word"), Terms(members=len(pods)), pods)
+    gang = gang_of(("d", "g", "word"), GangSpec(members=len(pods)), pods)
     there = site(*cliques)
     job = together(job_of(gang, there.tier)[0], gang, there)
     of_roles = {role.name: role.topology.required for role in job.roles}
@@ -178,7 +178,7 @@ def test_what_has_channels_of_one_compute_domain_is_kept_together(
 
 def test_a_pod_alone_has_nobody_to_be_kept_with() -> None:
     pod, there = claimed("p", "worker", "u"), site(*RACKS)
-    gang = gang_of(("d", "p", "word"), Terms(members=1), [pod])
+    gang = gang_of(("d", "p", "word"), GangSpec(members=1), [pod])
     job = job_of(gang, there.tier)[0]
     assert together(job, gang, there) == job
 
@@ -187,17 +187,17 @@ def test_a_label_that_comes_with_every_gang_makes_no_other_site() -> None:
     nodes = Nodes("k", ())
     before = Node(Metadata(name="n0", labels={"a": "b"}), status=NodeStatus({"cpu": "8"}))
     marked = dict.fromkeys(OF_COMPUTE_DOMAINS, "u") | {"a": "b"}
-    nodes.see("n0", before, 0.0)
+    nodes.update_node("n0", before, 0.0)
     nodes.build(LedgerView(Ledger()), 0.0)
     after = msgspec.structs.replace(before, metadata=Metadata(name="n0", labels=marked))
-    nodes.see("n0", after, 0.0)
+    nodes.update_node("n0", after, 0.0)
     assert [
         each
         for each in nodes.events(LedgerView(Ledger()), 9.0, 1)
         if isinstance(each, ClusterObserved)
     ] == []
     other = msgspec.structs.replace(before, metadata=Metadata(name="n0", labels={"a": "c"}))
-    nodes.see("n0", other, 0.0)
+    nodes.update_node("n0", other, 0.0)
     assert [type(each) for each in nodes.events(LedgerView(Ledger()), 9.0, 1)] == [ClusterObserved]
 
 

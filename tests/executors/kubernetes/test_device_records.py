@@ -7,7 +7,7 @@ from typing import TypeVar
 import pytest
 
 from gantree.executors.kubernetes.apiserver.client import Client
-from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.device_objects import CLAIMS, ResourceClaim
 from gantree.executors.kubernetes.devices.claim_writes import (
     FINALIZER,
@@ -51,7 +51,7 @@ class Stage:
 
     def do(self, work: Callable[[Client, Client], Awaitable[T]]) -> T:
         async def run() -> T:
-            one, other = Client(Reach(self.running.url)), Client(Reach(self.running.url))
+            one, other = Client(Connection(self.running.url)), Client(Connection(self.running.url))
             try:
                 return await work(one, other)
             finally:

@@ -10,7 +10,7 @@ import pytest
 from gantree.executors.kubernetes.apiserver.objects import Group, Metadata
 from gantree.executors.kubernetes.apiserver.reflector import Reflector
 from gantree.executors.kubernetes.watch import api_thread as link_module
-from gantree.executors.kubernetes.watch.discovery import Watched
+from gantree.executors.kubernetes.watch.discovery import WatchedKinds
 from gantree.executors.kubernetes.workloads.pod_groups import PLUGINS
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
@@ -45,7 +45,7 @@ def define(stage: PodStage) -> None:
 
 def watched(stage: PodStage) -> bool:
     cluster: Any = stage.controller.cluster
-    return PLUGINS in cluster._link._watched.versions
+    return PLUGINS in cluster._api._watched.versions
 
 
 def test_a_definition_may_come_and_go_while_gantree_runs(stage: PodStage) -> None:
@@ -65,7 +65,7 @@ def test_a_definition_may_come_and_go_while_gantree_runs(stage: PodStage) -> Non
     assert stage.api.delete(f"{DEFINITIONS}/{NAME}").status_code == 200
     stage.until(lambda: not watched(stage))
     cluster: Any = stage.controller.cluster
-    assert cluster._link.trouble is None
+    assert cluster._api.trouble is None
     stage.pod("later", gpus=1)
     stage.until(lambda: stage.bound("later"))
     assert stage.phase("g-0") == stage.phase("g-1") == "Running"
@@ -93,7 +93,7 @@ def test_a_kind_is_gone_once_it_was_missing_twice(caplog: pytest.LogCaptureFixtu
     """A server that has just started may not have all definitions yet. Another version goes on with the copy."""
     caplog.set_level(logging.WARNING)
     watches = Watches()
-    kinds = Watched(watches.begin)
+    kinds = WatchedKinds(watches.begin)
     for there in ({PLUGINS: "v1"}, {}, {PLUGINS: "v1"}, {PLUGINS: "v2"}, {}):
         kinds.follow(there)
     assert watches.told == ["v1 with 0", "v1 ends", "v2 with 1"]

@@ -325,7 +325,7 @@ def settled(story: Story) -> bool:
 def are_nominated_rightly(story: Story) -> bool:
     """Whether pods that wait are nominated to a node where the ledger holds room for their gang, or to none."""
     ledger, cluster = story.stage.controller.ledger, story.stage.controller.cluster
-    waiting = cluster._waiting  # type: ignore[attr-defined]  # a look inside
+    waiting = cluster._pending  # type: ignore[attr-defined]  # a look inside
     for pod in story.stage.pods().values():
         node = pod["status"].get("nominatedNodeName")
         if node and not pod["spec"].get("nodeName"):
@@ -353,31 +353,31 @@ def remembered(story: Story) -> dict[str, Any]:
     """What is kept in memory of pods and gangs, once what has ended was settled."""
     story.stage.controller.reconcile()
     cluster: Any = story.stage.controller.cluster
-    members, waiting = cluster._members, cluster._waiting
-    reception, others = cluster._reception, cluster._others
+    attempts, pending = cluster._attempts, cluster._pending
+    admission, foreign = cluster._admission, cluster._foreign_pods
     kept = {
-        "pods": members.pods,
-        "attempts": members._attempts,
-        "seats": members._seat_of_pod,
-        "told": members._told,
-        "to come": members._to_come._orders | members._to_come._until,
-        "crowds": waiting.crowds,
-        "jobs": waiting.key_of_job,
-        "terms": waiting.keys.terms,
-        "alone": waiting.keys._alone,
-        "keys": waiting._key_of_pod,
-        "objects": waiting._crowds_of_object,
-        "late for their gang": reception._late,
-        "barred": reception._barred,
-        "unsettled": reception._unsettled,
-        "telling": reception._telling._told,
-        "late": cluster._late._due,
-        "others": others._node_of_pod,
-        "nominated": cluster._nominations._told,
-        "asked to save": cluster._handshakes._open,
-        "placed": cluster._whereabouts.scene._placed,
-        "in line": cluster._whereabouts._lanes | cluster._whereabouts._behind,
-        "amounts": others._amounts_of_pod_on_node,
+        "pods": attempts.pods,
+        "attempts": attempts._members.attempts,
+        "members": attempts._members._member_of_pod,
+        "emitted": attempts._events._emitted,
+        "pending starts": attempts._pending_starts._orders | attempts._pending_starts._until,
+        "gangs": pending.gangs,
+        "jobs": pending.key_of_job,
+        "specs": pending.keys.specs,
+        "alone": pending.keys._alone,
+        "keys": pending._key_of_pod,
+        "objects": pending._gangs_of_object,
+        "gangs with late pods": admission._with_late_pods,
+        "without topology": admission._without_topology,
+        "undecided": admission._undecided,
+        "pod status": admission._pod_status._reported,
+        "late bindings": cluster._late_bindings._due,
+        "foreign pods": foreign._node_of_pod,
+        "nominated": cluster._nominations._nominated,
+        "checkpoints": cluster._checkpoints._open,
+        "placed": cluster._feasibility.index._placed,
+        "turns": cluster._feasibility._turn_of | cluster._feasibility._queued,
+        "amounts": foreign._amounts_of_pod_on_node,
         "on record": story.stage.controller.ledger.site.others,
     }
     return {name: each for name, each in kept.items() if each}

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from gantree.executors.kubernetes.apiserver.objects import Group, Pod
-from gantree.executors.kubernetes.pods.gang_spec import Terms
+from gantree.executors.kubernetes.pods.gang_spec import GangSpec
 from gantree.executors.kubernetes.workloads import gang_owners as owners
 from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of, order_of
 from gantree.executors.kubernetes.workloads.keys import key_of
-from gantree.executors.kubernetes.workloads.pending_pods import Waiting
+from gantree.executors.kubernetes.workloads.pending_pods import PendingPods
 from support.kubernetes.server.statuses import Json
 
 JOBSET, LWS = owners.JOBSET.key_word, owners.LWS.key_word
@@ -38,50 +38,54 @@ def jobset(**more: Any) -> Group:
     return group({"replicatedJobs": jobs})
 
 
-def crowded(waiting: Waiting) -> dict[str, list[str]]:
-    return {key[1]: sorted(crowd.pods) for key, crowd in waiting.crowds.items() if crowd.pods}
+def crowded(waiting: PendingPods) -> dict[str, list[str]]:
+    return {
+        key[1]: sorted(pending_gang.pods)
+        for key, pending_gang in waiting.gangs.items()
+        if pending_gang.pods
+    }
 
 
 def test_pods_move_to_the_part_that_they_are_of_when_their_object_says_so() -> None:
-    waiting = Waiting()
+    waiting = PendingPods()
     for job in "ab":
-        waiting.see(of_set(job), waits=True)
+        waiting.update(of_set(job), waits=True)
     assert crowded(waiting) == {"train": ["a-0", "b-0"]}
     assert waiting.gang(WHOLE) is None
     depends = owners.jobset(jobset(dependsOn=[{"name": "a", "status": "Complete"}]))
-    waiting.group(WHOLE, depends)
+    waiting.update_group(WHOLE, depends)
     assert crowded(waiting) == {"train:a": ["a-0"], "train:b": ["b-0"]}
-    waiting.see(of_set("a", 1), waits=True)
+    waiting.update(of_set("a", 1), waits=True)
     found = waiting.gang(("d", "train:a", JOBSET))
     assert found is not None
     assert [each.metadata.name for each in found.pods] == ["a-0", "a-1"]
     assert waiting.gang(("d", "train:b", JOBSET)) is None
-    waiting.group(WHOLE, owners.jobset(jobset()))
+    waiting.update_group(WHOLE, owners.jobset(jobset()))
     assert crowded(waiting) == {"train": ["a-0", "a-1", "b-0"]}
-    waiting.see(of_set("b", 0), waits=False)
+    waiting.update(of_set("b", 0), waits=False)
     assert crowded(waiting) == {"train": ["a-0", "a-1"]}
 
 
 def test_leaders_that_must_be_ready_first_are_no_part_of_their_workers_gang() -> None:
-    waiting = Waiting()
+    waiting = PendingPods()
     spec = {"startupPolicy": "LeaderReady", "leaderWorkerTemplate": {"size": 3}}
-    waiting.group(("d", "train", LWS), owners.lws(group(spec)))
+    waiting.update_group(("d", "train", LWS), owners.lws(group(spec)))
     prefix = "leaderworkerset.sigs.k8s.io/"
     for index in range(3):
         told = {"name": "train", "group-index": "1", "worker-index": str(index)}
         labels = {f"{prefix}{key}": value for key, value in told.items()}
-        waiting.see(pod(f"p{index}", **labels), waits=True)
+        waiting.update(pod(f"p{index}", **labels), waits=True)
     assert crowded(waiting) == {"train:leader:group:1": ["p0"], "train:worker:group:1": ["p1", "p2"]}  # fmt: skip
-    for key in list(waiting.crowds):
+    for key in list(waiting.gangs):
         assert waiting.gang(key) is not None
 
 
 def test_who_stands_alone_does_so_after_a_restart_too() -> None:
     """The job of such a pod says so by its id; it is adopted before pods are seen."""
     late = pod("p9", **{"gantree.io/gang": "g"})
-    waiting = Waiting()
-    waiting.adopt("d.p9.pod.p9", ("d", "p9", "pod"))
-    waiting.see(late, waits=True)
+    waiting = PendingPods()
+    waiting.set_job("d.p9.pod.p9", ("d", "p9", "pod"))
+    waiting.update(late, waits=True)
     assert crowded(waiting) == {"p9": ["p9"]}
     waiting.keys.forget("p9")
     assert waiting.keys.of(late) == key_of(late) == ("d", "g", "gang")
@@ -100,7 +104,7 @@ def test_what_only_some_roles_ask_for_is_not_lost(
     """Users often annotate the template of the workers alone."""
     label = "training.kubeflow.org/replica-type"
     workers = [pod(f"w{number}", **{label: "worker", key: "leaf"}) for number in range(2)]
-    gang = gang_of(("d", "g", "k"), Terms(members=3), [pod("m", **{label: "master"}), *workers])
+    gang = gang_of(("d", "g", "k"), GangSpec(members=3), [pod("m", **{label: "master"}), *workers])
     job, barred, lost = job_of(gang, {"leaf": "leaf"}.get)
     assert (job.topology.required, barred, lost) == (of_gang, (), ())
     assert [(role.name, role.topology.required) for role in job.roles] == [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.lease import LOOK_EVERY_S, LeaseElection
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError
@@ -25,7 +25,9 @@ class Stage:
 
     def daemon(self, name: str) -> LeaseElection:
         journal = SqliteJournal(self.place / name)
-        election = LeaseElection(Reach(self.running.url), "gantree", journal, lambda: self.now_s)
+        election = LeaseElection(
+            Connection(self.running.url), "gantree", journal, lambda: self.now_s
+        )
         self.open += [election, journal]
         return election
 

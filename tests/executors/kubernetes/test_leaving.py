@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from gantree.executors.kubernetes.apiserver.client import Client
-from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Pod
 from gantree.executors.kubernetes.pods.checkpoint_protocol import checkpoint_of
-from gantree.executors.kubernetes.pods.shapes import asked_by
+from gantree.executors.kubernetes.pods.shapes import pod_request
 from gantree.executors.kubernetes.writes import eviction
 from gantree.executors.kubernetes.writes.patches import nominate
 from gantree.formats.policy.reader import PRESETS
@@ -192,7 +192,7 @@ def save(stage: PodStage, name: str, moment: str) -> None:
 def test_words_on_checkpoints_that_mean_nothing_are_told(told: dict[str, str], word: str) -> None:
     metadata = {"name": "p", "uid": "u", "annotations": told}
     pod = msgspec.convert({"metadata": metadata}, Pod)
-    assert word in " ".join(asked_by(pod).unknown)
+    assert word in " ".join(pod_request(pod).unknown)
     assert checkpoint_of([pod]) is None
 
 
@@ -209,7 +209,7 @@ def test_a_change_to_a_pod_is_tried_again_and_is_of_no_other_pod(tmp_path: Path)
 
 
 async def told(url: str, pod: Metadata, node: str) -> str:
-    client = Client(Reach(url))
+    client = Client(Connection(url))
     try:
         return await nominate(client, pod, node)
     finally:

@@ -11,9 +11,9 @@ import pytest
 
 from gantree.executors.kubernetes.apiserver import client as client_module
 from gantree.executors.kubernetes.apiserver.client import Client, Resource
-from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Object, Pod
-from gantree.executors.kubernetes.watch.api_thread import Link
+from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from support.kubernetes.server.thread import Api, ServerThread
 
 WITHIN_S = 300.0
@@ -46,7 +46,7 @@ def test_a_page_comes_while_the_one_before_is_read(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(client_module, "PAGE", 2)
 
     async def names(url: str) -> list[str]:
-        client = Client(Reach(url))
+        client = Client(Connection(url))
         try:
             listed = await client.list(Resource("api/v1/configmaps", _Slow))
         finally:
@@ -92,10 +92,10 @@ class _Counting(Client):
 
 def test_what_a_server_has_is_asked_all_at_once() -> None:
     with ServerThread() as running:
-        link = Link(Reach(running.url), lambda: None, make_client=_Counting)
-        link.start()
-        there = {kind.plural for kind in link._watched.versions}
-        link.close()
+        api = ApiThread(Connection(running.url), lambda: None, make_client=_Counting)
+        api.start()
+        there = {kind.plural for kind in api._watched.versions}
+        api.close()
     assert {"podgroups", "jobs"} <= there
     assert _Counting.most[1] > 5, "groups"
     assert _Counting.most[2] == 2, "versions of the two groups that there are"

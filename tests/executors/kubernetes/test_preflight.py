@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.tools.preflight import UPGRADE, Finding, Level, findings
 from gantree.executors.kubernetes.tools.survey import survey
 from support.kubernetes.controllers.compute_domains import DRIVER, GROUP, crd
@@ -70,7 +70,7 @@ def pod(api: Api, name: str, spec: dict[str, Any]) -> None:
 
 
 def found(api: Api, selector: str = "") -> list[Finding]:
-    told = asyncio.run(survey(Reach(api.url), selector))
+    told = asyncio.run(survey(Connection(api.url), selector))
     return [each for each in findings(told, "gantree") if each.level is not Level.NOTE]
 
 
@@ -158,7 +158,7 @@ def test_racks_with_nvlink_between_nodes_need_compute_domains(api: Api) -> None:
         body = {"metadata": {"name": name}, "spec": spec}
         assert api.post("/apis/resource.k8s.io/v1/resourceslices", body).status_code == 201
     assert found(api) == []
-    old = replace(asyncio.run(survey(Reach(api.url))), resources={COMPUTE_DOMAINS: SERVED})
+    old = replace(asyncio.run(survey(Connection(api.url))), resources={COMPUTE_DOMAINS: SERVED})
     (told,) = (each for each in findings(old, "gantree") if each.check == "IMEX")
     assert "resource.k8s.io/v1" in told.what
 
@@ -194,8 +194,8 @@ def test_what_the_account_may_not_do_is_told_with_its_reason() -> None:
     with ServerThread(Settings(access=access)) as running, Api(running.url) as api:
         node(api, "n0")
         assert found(api) == []
-        reach = Reach(running.url, ask_token=lambda: ("viewer", 60.0))
-        told = findings(asyncio.run(survey(reach)), "gantree")
+        connection = Connection(running.url, ask_token=lambda: ("viewer", 60.0))
+        told = findings(asyncio.run(survey(connection)), "gantree")
     lacking = [each.what for each in told if each.check == "rights"]
     assert "this account may not create pods/binding of the core API" in lacking
     assert "this account may not list podgroups of scheduling.volcano.sh" in lacking

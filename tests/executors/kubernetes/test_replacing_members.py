@@ -8,7 +8,7 @@ import yaml
 
 from gantree.core.ledger.state import JobState
 from gantree.executors.kubernetes.apiserver.objects import Group, Metadata, Pod
-from gantree.executors.kubernetes.workloads.gang_labels import terms_of_group, terms_of_pod
+from gantree.executors.kubernetes.workloads.gang_labels import gang_spec_of_group, gang_spec_of_pod
 from gantree.executors.kubernetes.workloads.gang_owners import KUBEFLOW
 from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of
 from gantree.executors.kubernetes.workloads.keys import key_alone
@@ -109,8 +109,8 @@ def test_the_others_stay_bound_and_a_new_pod_goes_beside_them(stage: PodStage) -
     assert after["g-1"].startswith("a")
     assert after["g-1"] not in before.values()
     assert all(uids(stage)[name] == ids[name] for name in ("g-0", "g-2"))
-    marks = stage.pods()["g-1"]["metadata"]["annotations"]
-    told = {key: marks[f"gantree.io/{key}"] for key in ("attempt", "member", "rank", "life")}
+    annotations = stage.pods()["g-1"]["metadata"]["annotations"]
+    told = {key: annotations[f"gantree.io/{key}"] for key in ("attempt", "member", "rank", "life")}
     assert told == {"attempt": "1", "member": "1", "rank": "1", "life": "1"}
     assert state(stage).attempt == 1
     for number in range(3):
@@ -157,9 +157,9 @@ def test_a_pod_that_goes_while_it_is_bound_is_replaced_by_the_next(stage: PodSta
     stage.until(lambda: bool(state(stage).missing))
     faults = stage.running.server.faults
     stage.running.call(lambda: faults.add(resource="pods/binding", is_lost=True, delay_s=1.5))
-    members = stage.controller.cluster._members  # type: ignore[attr-defined]  # a look inside
+    members = stage.controller.cluster._attempts._members  # type: ignore[attr-defined]  # a look inside
     pod(stage, 1)
-    stage.until(lambda: any(each.binding for each in members._attempts.values()))
+    stage.until(lambda: any(each.binding for each in members.attempts.values()))
     delete(stage, "g-1")
     stage.until(lambda: state(stage).lives == ((1, 2),))
     pod(stage, 1)
@@ -210,8 +210,8 @@ def test_who_says_that_its_gang_lives_without_one() -> None:
     job, _, _ = job_of(gang_of(key_alone(alone), None, [alone]), lambda word: word)
     assert job.restarts.replace_s == 300
     odd = replace_annotations(alone, {"gantree.io/replace-within": "soon"})
-    assert terms_of_pod(odd).replace_s is None
-    assert terms_of_pod(odd).unknown == (
+    assert gang_spec_of_pod(odd).replace_s is None
+    assert gang_spec_of_pod(odd).unknown == (
         "gantree.io/replace-within: 'soon' is no duration, such as 5m",
     )
     kind = next(iter(KUBEFLOW.values()))
@@ -220,7 +220,7 @@ def test_who_says_that_its_gang_lives_without_one() -> None:
         (workers, None),
         ({**workers, "elasticPolicy": {"minReplicas": 2}}, 300),
     ):
-        terms = terms_of_group(kind, Group(Metadata("j", "default"), spec=spec))
+        terms = gang_spec_of_group(kind, Group(Metadata("j", "default"), spec=spec))
         assert terms is not None
         assert terms.replace_s == replace_s
 

@@ -9,7 +9,7 @@ import pytest
 from gantree.api.observability.dry_run_metrics import ShadowFigures
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Pod
 from gantree.executors.kubernetes.apiserver.settings import Shadow
-from gantree.executors.kubernetes.tools.shadow_tally import Shade
+from gantree.executors.kubernetes.tools.shadow_tally import ShadowPod
 from gantree.model.phases import Phase
 from support.pods import GANTREE, PodStage
 
@@ -170,8 +170,8 @@ def test_pods_of_a_gantree_in_charge_are_decided_about_anew(
     stage.pod("p0", gpus=8)
     stage.until(lambda: "default/p0" in places(stage))
     assert written(stage) == []
-    marks = {"gantree.io/job": "x", "gantree.io/attempt": "1", "gantree.io/gang": "g"}
-    shown = Shade(Pod(Metadata("p0", annotations=marks)), 0.0).shown()
+    annotations = {"gantree.io/job": "x", "gantree.io/attempt": "1", "gantree.io/gang": "g"}
+    shown = ShadowPod(Pod(Metadata("p0", annotations=annotations)), 0.0).shown()
     assert shown.metadata.annotations == {"gantree.io/gang": "g"}
 
 

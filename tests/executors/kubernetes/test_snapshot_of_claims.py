@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.tools.snapshot import files_of, seen
 from gantree.formats import read_cluster, read_job
 from gantree.model.cluster import Cluster
@@ -19,7 +19,7 @@ SAME = {"requests": ["gpu", "nic"], "matchAttribute": "resource.kubernetes.io/pc
 
 def taken(stage: DeviceStage) -> tuple[dict[str, str], tuple[str, ...]]:
     """The files of a snapshot, and what it warns of."""
-    return files_of(asyncio.run(seen(Reach(stage.running.url))), "fleet")
+    return files_of(asyncio.run(seen(Connection(stage.running.url))), "fleet")
 
 
 def held(cluster: Cluster) -> dict[str, tuple[int, ...]]:

@@ -11,7 +11,7 @@ import pytest
 from gantree.executors.kubernetes.apiserver.objects import Node
 from gantree.executors.kubernetes.apiserver.volume_objects import Claim, Volume
 from gantree.executors.kubernetes.constraints import volume_writes
-from gantree.executors.kubernetes.constraints.static_volumes import Free, limit_of
+from gantree.executors.kubernetes.constraints.static_volumes import FreeVolumes, limit_of
 from gantree.executors.kubernetes.writes import pod_status as telling
 from support.kubernetes.controllers.binder import VolumeBinder
 from support.kubernetes.server.statuses import Json
@@ -181,8 +181,8 @@ def node(name: str) -> Node:
 NODES = {name: node(name) for name in ("n0", "n1", "n2")}
 
 
-def free_of(*bodies: Json) -> Free:
-    found = Free()
+def free_of(*bodies: Json) -> FreeVolumes:
+    found = FreeVolumes()
     for body in bodies:
         told = {"status": {"phase": "Available"}, **body}
         found.see(body["metadata"]["name"], msgspec.convert(told, Volume))
@@ -195,7 +195,7 @@ def claimed(name: str, size: str = "10Gi", **spec: Any) -> Claim:
     return msgspec.convert(body, Claim)
 
 
-def chosen(free: Free, asked: Claim, node: str = "n0") -> str:
+def chosen(free: FreeVolumes, asked: Claim, node: str = "n0") -> str:
     free.keep(asked, "local", node, NODES)
     return free.kept_for(("default", asked.metadata.name))
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from gantree.executors.kubernetes.controllers import attempt_controller as members
-from gantree.executors.kubernetes.workloads.attempts import Attempt, Seat
+from gantree.executors.kubernetes.controllers import attempt_controller
+from gantree.executors.kubernetes.controllers.attempt_events import all_events
+from gantree.executors.kubernetes.workloads.attempts import Attempt, MemberBinding
 from gantree.model.phases import Phase
 from support.pods import PodStage
 
@@ -28,20 +29,20 @@ def cluster_of(stage: PodStage) -> Any:
 def test_a_job_that_has_its_place_is_gone_through_no_more_until_that_ends(stage: PodStage) -> None:
     stage.pod("p", gpus=1)
     stage.until(lambda: stage.phase("p") == "Running")
-    reception = cluster_of(stage)._reception
-    stage.until(lambda: not reception._unsettled)
+    admission = cluster_of(stage)._admission
+    stage.until(lambda: not admission._undecided)
     stage.exit("p", 1)
     (state,) = stage.controller.ledger.jobs.values()
     stage.until(lambda: state.phase is Phase.PENDING and state.held)
-    stage.until(lambda: not reception._unsettled)
+    stage.until(lambda: not admission._undecided)
 
 
 def test_of_a_job_that_is_over_nothing_is_kept(stage: PodStage) -> None:
     stage.pod("p", gpus=1)
     stage.until(lambda: stage.phase("p") == "Running")
     stage.exit("p")
-    waiting = cluster_of(stage)._waiting
-    stage.until(lambda: not waiting.crowds and not waiting.key_of_job)
+    pending = cluster_of(stage)._pending
+    stage.until(lambda: not pending.gangs and not pending.key_of_job)
 
 
 def test_an_order_that_is_said_again_looks_at_no_pod_where_all_have_their_seats(
@@ -49,7 +50,7 @@ def test_an_order_that_is_said_again_looks_at_no_pod_where_all_have_their_seats(
 ) -> None:
     stage.pod("p", gpus=1)
     stage.until(lambda: stage.phase("p") == "Running")
-    monkeypatch.delattr(members.Members, "_seat")
+    monkeypatch.delattr(attempt_controller.AttemptController, "_assign_pods")
     stage.controller.reconcile()
     assert not caplog.records
 
@@ -75,15 +76,15 @@ def test_who_is_quiet_would_tell_nothing_and_who_waits_for_kubelets_is_quiet(
     told = 0
     for fates in product((None, *FATES), repeat=2):
         seats = {
-            number: Seat(number, number, "w", f"u{number}", phase=fate[0], gone=fate[1])
+            number: MemberBinding(number, number, "w", f"u{number}", phase=fate[0], gone=fate[1])
             for number, fate in enumerate(fates)
             if fate is not None
         }
         attempt = Attempt("j", 1, 2, seats, failed=failed, stopping=stopping)
-        events = list(members._told_by(attempt, 0.0, waits=True))
+        events = list(all_events(attempt, 0.0, holds=True))
         told += bool(events)
         assert not (attempt.is_quiet and events)
-    waits = {number: Seat(number, number, "w", f"u{number}") for number in range(2)}
+    waits = {number: MemberBinding(number, number, "w", f"u{number}") for number in range(2)}
     attempt = Attempt("j", 1, 2, waits, failed=failed, stopping=stopping)
     assert attempt.is_quiet == (not failed and not stopping)
     assert told

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from gantree.executors.kubernetes.apiserver.objects import Claimed, Pod
-from gantree.executors.kubernetes.pods.gang_spec import Terms
-from gantree.executors.kubernetes.pods.shapes import asked_by
+from gantree.executors.kubernetes.pods.gang_spec import GangSpec
+from gantree.executors.kubernetes.pods.shapes import pod_request
 from gantree.executors.kubernetes.pods.templates import kept_of
 from gantree.executors.kubernetes.workloads import gangs
 from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of
@@ -37,7 +37,7 @@ def pod(name: str, spec: Json | None = None, **metadata: Any) -> Pod:
 )
 def test_pods_that_differ_in_name_alone_share_what_follows_from_the_rest(other: Pod) -> None:
     assert kept_of(other) is kept_of(pod("a"))
-    assert asked_by(other) is asked_by(pod("a"))
+    assert pod_request(other) is pod_request(pod("a"))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_gang_of_one_is_the_job_that_it_would_be_if_it_were_the_first_of_its_t
 def test_what_the_object_of_a_group_says_counts_beside_what_its_template_does() -> None:
     alone, of_group = pod("a"), pod("b")
     assert job_of(gang_of(key_of(alone), None, [alone]), _tier, "d")[0].queue == "default"
-    gang = gang_of(("d", "g", "batch"), Terms(queue="q"), [of_group])
+    gang = gang_of(("d", "g", "batch"), GangSpec(queue="q"), [of_group])
     assert job_of(gang, _tier, "d")[0].queue == "q"
 
 

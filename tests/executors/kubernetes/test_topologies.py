@@ -9,7 +9,7 @@ import pytest
 
 from gantree.executors.kubernetes.apiserver.objects import Group, Node
 from gantree.executors.kubernetes.nodes.site import SiteReading, site_of
-from gantree.executors.kubernetes.nodes.topologies import HYPERNODE, KAI, KUEUE, told_by
+from gantree.executors.kubernetes.nodes.topologies import HYPERNODE, KAI, KUEUE, read_topologies
 from gantree.formats import read_cluster
 from gantree.model.errors import BadInput
 from support.kubernetes.server.statuses import Json
@@ -44,7 +44,7 @@ def named(name: str) -> Json:
 
 
 def read(objects: dict[Any, Group], nodes: list[Node]) -> SiteReading:
-    return site_of("k", nodes, (), told_by(objects, nodes))
+    return site_of("k", nodes, (), read_topologies(objects, nodes))
 
 
 def places(reading: SiteReading) -> dict[str, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.wire import KEEP, Answer, Broken, Wire
 
 T = TypeVar("T")
@@ -238,13 +238,13 @@ def test_over_tls_only_who_shows_a_trusted_certificate_is_asked(
     own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     own.load_cert_chain(tmp_path / "both")
     trusted = shown if is_trusted else certificate()[0]
-    reach = Reach("https://127.0.0.1", authority=trusted.decode())
+    connection = Connection("https://127.0.0.1", authority=trusted.decode())
     server = Server(CHUNKED)
 
     async def ask() -> bytes:
         listening = await asyncio.start_server(server, "127.0.0.1", 0, ssl=own)
         url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-        wire = Wire(url, reach.ssl_context())
+        wire = Wire(url, connection.ssl_context())
         try:
             return (await get(wire)).body
         finally:

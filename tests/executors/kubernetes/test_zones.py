@@ -11,9 +11,9 @@ from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Node, NodeStatus, Wiring
 from gantree.executors.kubernetes.controllers.nodes import Nodes
 from gantree.executors.kubernetes.nodes.site import site_of
-from gantree.executors.kubernetes.nodes.topologies import told_by
+from gantree.executors.kubernetes.nodes.topologies import read_topologies
 from gantree.executors.kubernetes.nodes.zones import ZONES, NodeZones, sockets_of
-from gantree.executors.kubernetes.pods.gang_spec import Odd
+from gantree.executors.kubernetes.pods.gang_spec import InvalidObject
 from gantree.model.events import ClusterObserved
 from support.kubernetes.samples import definition
 from support.kubernetes.server.statuses import Json
@@ -64,9 +64,9 @@ ODD = [5, [5], [zone(0, 10**7)], [zone(0, 1, type=5)], [{"type": "Node", "costs"
 @pytest.mark.parametrize("zones", ODD)
 def test_an_odd_one_is_left_out_with_a_warning(zones: Any) -> None:
     odd = NodeZones(Metadata(name="n0"), zones=zones)
-    with pytest.raises(Odd):
+    with pytest.raises(InvalidObject):
         sockets_of(odd)
-    found = told_by({(ZONES, "n0"): odd}, [])
+    found = read_topologies({(ZONES, "n0"): odd}, [])
     assert "noderesourcetopologies n0" in found.warnings[0]
     assert found.sockets_of_node == {}
 
@@ -82,21 +82,23 @@ def test_what_slices_tell_comes_before_it_and_what_does_not_fit_is_passed_over()
     more = {(ZONES, "n0"): told(zone(0, 4), zone(1, 4))}
     found = []
     for there, objects in ((node(), zones), (by_slices, zones), (node(), more)):
-        (machine,) = site_of("k", [there], (), told_by(objects, [there])).cluster.machines.values()
+        (machine,) = site_of(
+            "k", [there], (), read_topologies(objects, [there])
+        ).cluster.machines.values()
         found.append(machine.numa)
     assert found == [(0, 1), (1, 1), ()]
 
 
 def test_for_what_is_free_of_a_zone_the_site_is_not_built_anew() -> None:
     nodes = Nodes("k", ())
-    nodes.see("n0", node(), 0.0)
-    nodes.see_topology(ZONES, "n0", told(zone(0, 1), zone(1, 1)), 0.0)
+    nodes.update_node("n0", node(), 0.0)
+    nodes.update_topology(ZONES, "n0", told(zone(0, 1), zone(1, 1)), 0.0)
     nodes.build(LedgerView(Ledger()), 0.0)
     before = nodes.site
-    nodes.see_topology(ZONES, "n0", told(zone(0, 1, free=1), zone(1, 1)), 0.0)
+    nodes.update_topology(ZONES, "n0", told(zone(0, 1, free=1), zone(1, 1)), 0.0)
     assert list(nodes.events(LedgerView(Ledger()), 9.0, 1)) == []
     assert nodes.site is before
-    nodes.see_topology(ZONES, "n0", told(zone(0, 2)), 10.0)
+    nodes.update_topology(ZONES, "n0", told(zone(0, 2)), 10.0)
     assert [type(each) for each in nodes.events(LedgerView(Ledger()), 19.0, 1)] == [ClusterObserved]
 
 

@@ -26,7 +26,7 @@ from gantree.api.access.access_file import AccessFile
 from gantree.api.access.cookies import check_origin, cookie_of
 from gantree.api.access.rate_limits import RateLimits
 from gantree.api.access.tokens import PREFIX, Tokens, exceeds
-from gantree.executors.unix_users import unix_user
+from gantree.executors.local.unix_users import unix_user
 from gantree.journal.access_store import TokenRow
 from gantree.model.access import Grant, Power, grant_of, narrowed, scope_of
 from gantree.model.errors import BadInput, Forbidden, Unauthenticated

@@ -10,7 +10,7 @@ from gantree.api.access.access import Caller
 from gantree.api.access.permissions import ANOTHER, Need, has, redacted_for, sees, sees_queue
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.reservations.reservations import job_of
-from gantree.executors.redaction import REDACTED, redacted_command
+from gantree.executors.local.recording.redaction import REDACTED, redacted_command
 
 Json = dict[str, Any]
 

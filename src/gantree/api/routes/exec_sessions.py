@@ -35,7 +35,7 @@ from gantree.api.streams.exec_relay import (
 from gantree.api.streams.streaming import StreamAuthorization, StreamRevoked
 from gantree.control.engine.controller import Controller
 from gantree.core.ledger.state import JobState
-from gantree.executors.guests import Terminal
+from gantree.executors.exec_session import Terminal
 from gantree.model.errors import BadInput, Conflict, GantreeError, TooOften
 from gantree.model.phases import Phase
 
@@ -239,6 +239,6 @@ async def _relayed(
     size = request.terminal
     terminal = None if size is None else Terminal(size.term, size.rows, size.columns)
     awaited = await asyncio.to_thread(
-        cluster.guest, job, attempt, request.rank, request.command, terminal
+        cluster.exec_session, job, attempt, request.rank, request.command, terminal
     )
     return await relay_command(websocket, await connection_of(awaited), quiet)

@@ -5,7 +5,7 @@ from gantree.api.access.access_file import AccessFile
 from gantree.api.access.rate_limits import RateLimits
 from gantree.api.access.tokens import Tokens
 from gantree.api.server.settings import Settings
-from gantree.executors.unix_users import RunAs, unix_user
+from gantree.executors.local.unix_users import RunAs, unix_user
 from gantree.journal.access_store import AccessStore
 
 

@@ -18,8 +18,8 @@ from gantree.control.nodes.run_versions import policy_version, versions_of
 from gantree.control.ports import Clock, ClusterPort, Emit, MakeCluster
 from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.settings import EXTRA, KubernetesSettings
-from gantree.executors.local import LocalCluster
-from gantree.executors.unix_users import RunAs
+from gantree.executors.local.cluster import LocalCluster
+from gantree.executors.local.unix_users import RunAs
 from gantree.journal.contract import Election
 from gantree.model.cluster import Cluster
 from gantree.model.errors import Unsupported
@@ -79,7 +79,7 @@ def election_by_lease(told: KubernetesSettings, journal: Election) -> tuple["Lea
         )
     except ModuleNotFoundError as error:
         raise Unsupported(EXTRA) from error
-    return LeaseElection(told.reach, told.lease, journal), LEASE_S
+    return LeaseElection(told.connection, told.lease, journal), LEASE_S
 
 
 def kubernetes_executor(

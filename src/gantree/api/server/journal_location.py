@@ -14,7 +14,7 @@ from gantree.api.http import unix_socket
 from gantree.api.server.executor_setup import election_by_lease
 from gantree.api.server.settings import Settings
 from gantree.control.engine.leadership import Leadership
-from gantree.executors.epochs import EpochFile
+from gantree.executors.local.epochs import EpochFile
 from gantree.journal.contract import Journal
 from gantree.journal.postgres import PostgresElection, PostgresJournal, PostgresReader
 from gantree.journal.sql.journal import SqlJournal

@@ -33,9 +33,10 @@ from gantree.api.views.progress_view import add_progress
 from gantree.control.readers.frames import NEWEST, QueryMode, Reply
 from gantree.control.readers.supervisor import ReaderSupervisor
 from gantree.control.requests.read_view import ReadPoint, ReadView
-from gantree.executors.progress import Progress, progress_in
-from gantree.executors.record import record_in
-from gantree.executors.rundir import RunDirectory
+from gantree.executors.local.progress_file import progress_in
+from gantree.executors.local.recording.recorder import record_in
+from gantree.executors.local.run_directory import RunDirectory
+from gantree.executors.progress import Progress
 from gantree.model.errors import NotFound, NotLeading
 
 LOOK_EVERY_S = 0.5

@@ -14,8 +14,8 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from gantree.executors.attached import CHUNK, HEAD, MOST_WAITING, SIZE
-from gantree.executors.guests import Awaited
+from gantree.executors.exec_session import PendingExecSession
+from gantree.executors.local.shim.exec_session import CHUNK, HEAD, MOST_WAITING, SIZE
 from gantree.model.errors import Conflict
 
 CALLS_BACK_WITHIN_S = 10.0
@@ -45,14 +45,14 @@ class IdleTimer:
         return f"nothing was said for {self._idle_s:g} s"
 
 
-async def connection_of(awaited: Awaited) -> socket.socket:
+async def connection_of(awaited: PendingExecSession) -> socket.socket:
     """The connection of the guest that was asked for. Raises Conflict where it does not come."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CALLS_BACK_WITHIN_S):
             while True:
                 connection, _ = await loop.sock_accept(awaited.listener)
-                if await asyncio.to_thread(awaited.is_it, connection):
+                if await asyncio.to_thread(awaited.accepts, connection):
                     return connection
                 connection.close()
     except TimeoutError:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gantree.executors.kubernetes.apiserver.kubeconfig import reach_of
+from gantree.executors.kubernetes.apiserver.kubeconfig import connection_of
 from gantree.executors.kubernetes.apiserver.settings import (
     EXTRA,
     SCHEDULER,
@@ -85,7 +85,7 @@ def told_settings(
 ) -> KubernetesSettings:
     """What the options say. Raises BadInput."""
     return KubernetesSettings(
-        reach_of(api_server, kubeconfig, context),
+        connection_of(api_server, kubeconfig, context),
         scheduler_name,
         tuple(level or ()),
         node_selector=selector_of(node_selector or ()),

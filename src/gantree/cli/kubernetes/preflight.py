@@ -55,13 +55,13 @@ def _checked(told: KubernetesSettings) -> dict[str, Any]:
         from gantree.executors.kubernetes.tools.preflight import Level, findings, gpu_nodes  # noqa: PLC0415 - an extra
         from gantree.executors.kubernetes.tools.survey import survey  # noqa: PLC0415 - an extra
     try:
-        seen = asyncio.run(survey(told.reach, told.node_selector))
+        seen = asyncio.run(survey(told.connection, told.node_selector))
     except ApiError as error:
-        raise Unreachable(f"{told.reach.server}: {error}") from error
+        raise Unreachable(f"{told.connection.server}: {error}") from error
     found = findings(seen, told.scheduler, told.levels)
     count = {each: sum(1 for finding in found if finding.level == each) for each in Level}
     return {
-        "server": {"url": told.reach.server, "version": seen.version},
+        "server": {"url": told.connection.server, "version": seen.version},
         "nodes": len(seen.nodes),
         "gpu_nodes": len(gpu_nodes(seen)),
         "problems": count[Level.PROBLEM],

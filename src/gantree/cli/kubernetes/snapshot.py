@@ -59,7 +59,7 @@ def _taken(told: KubernetesSettings) -> tuple[dict[str, str], tuple[str, ...]]:
         from gantree.executors.kubernetes.apiserver.client import ApiError  # noqa: PLC0415 - an extra
         from gantree.executors.kubernetes.tools.snapshot import files_of, seen  # noqa: PLC0415 - an extra
     try:
-        cluster = asyncio.run(seen(told.reach, told.node_selector))
+        cluster = asyncio.run(seen(told.connection, told.node_selector))
     except ApiError as error:
-        raise Unreachable(f"{told.reach.server}: {error}") from error
+        raise Unreachable(f"{told.connection.server}: {error}") from error
     return files_of(cluster, told.name, told.levels)

@@ -7,7 +7,7 @@ A UUID cannot be misread; an index can, because CUDA counts the fastest GPU firs
 
 from collections.abc import Callable, Mapping
 
-from gantree.executors.parts import GpuIds, MigIds, gpu_indices, no_instances
+from gantree.executors.local.launch.visible_gpus import GpuIds, MigIds, gpu_indices, no_instances
 from gantree.model.cluster import Cluster
 from gantree.model.errors import Unreachable
 from gantree.model.placements import MigPart

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from gantree.executors.record import VersionsOfNode
+from gantree.executors.local.recording.recorder import VersionsOfNode
 from gantree.model.errors import Unreachable
 from gantree.policy.rules import Policy
 

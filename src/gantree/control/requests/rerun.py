@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gantree.executors.rank_map import NODE, NVLINK, rank_map
+from gantree.executors.local.launch.rank_map import NODE, NVLINK, rank_map
 from gantree.model.jobs import Job, Role, Slices, Spread, TopologySpec
 from gantree.model.orders import MemberLaunch, StartGang
 from gantree.model.placements import Placement

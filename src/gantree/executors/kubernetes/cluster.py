@@ -1,9 +1,9 @@
 """The cluster behind a Kubernetes API server: pods become jobs, orders become bindings and deletions.
 
-All of it runs on the controller's thread but for `link`, which watches and writes. `poll` takes what was seen, and
-emits what follows: first of nodes, then of attempts (`members`), then of gangs that wait (`reception`). Everything that
-is emitted can be derived again from a list, so after a restart nothing is missing: what was bound says itself whose it
-is (`marks`).
+All of it runs on the controller's thread, except `ApiThread`, which watches and writes. `poll` applies the changes
+that were watched and emits events: of nodes, then of attempts (`AttemptController`), then of pending gangs
+(`GangAdmission`). Every event can be derived again from a list of objects, so a restart loses nothing: annotations of
+bound pods say which attempt they belong to.
 """
 
 import logging
@@ -12,25 +12,25 @@ from pathlib import Path
 from typing import Any
 
 from gantree.core.view import LedgerView
-from gantree.executors.guests import Awaited, Terminal
+from gantree.executors.exec_session import PendingExecSession, Terminal
 from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Pod
-from gantree.executors.kubernetes.constraints.inter_pod_feasibility import Whereabouts
-from gantree.executors.kubernetes.controllers.adoption import Found
+from gantree.executors.kubernetes.constraints.inter_pod_feasibility import InterPodFeasibility
+from gantree.executors.kubernetes.controllers.adoption import Adoption
 from gantree.executors.kubernetes.controllers.allocator import Allocator
-from gantree.executors.kubernetes.controllers.attempt_controller import Members
-from gantree.executors.kubernetes.controllers.claim_controller import ClaimDesk
-from gantree.executors.kubernetes.controllers.gang_admission import Reception
+from gantree.executors.kubernetes.controllers.attempt_controller import AttemptController
+from gantree.executors.kubernetes.controllers.claim_controller import ClaimController
+from gantree.executors.kubernetes.controllers.gang_admission import GangAdmission
 from gantree.executors.kubernetes.controllers.gangjobs import GangJobs
-from gantree.executors.kubernetes.controllers.late_bindings import Latecomers
-from gantree.executors.kubernetes.controllers.node_news import NodeNews
+from gantree.executors.kubernetes.controllers.late_bindings import LateBindings
+from gantree.executors.kubernetes.controllers.node_events import NodeEvents
 from gantree.executors.kubernetes.controllers.nodes import Nodes
-from gantree.executors.kubernetes.nodes.foreign_pods import Others
-from gantree.executors.kubernetes.pods.checkpoint_protocol import Handshakes
-from gantree.executors.kubernetes.watch.api_thread import Link
-from gantree.executors.kubernetes.workloads.gang_labels import terms_of_group
+from gantree.executors.kubernetes.nodes.foreign_pods import ForeignPods
+from gantree.executors.kubernetes.pods.checkpoint_protocol import CheckpointProtocol
+from gantree.executors.kubernetes.watch.api_thread import ApiThread
+from gantree.executors.kubernetes.workloads.gang_labels import gang_spec_of_group
 from gantree.executors.kubernetes.workloads.gangjob import GANGJOB
-from gantree.executors.kubernetes.workloads.pending_pods import Waiting, may_be_bound
+from gantree.executors.kubernetes.workloads.pending_pods import PendingPods, may_be_bound
 from gantree.executors.kubernetes.writes.nominations import Nominations
 from gantree.executors.kubernetes.writes.patches import annotate, nominate
 from gantree.executors.progress import Progress
@@ -46,11 +46,11 @@ log = logging.getLogger(__name__)
 
 
 class KubernetesCluster:
-    """A `ClusterPort`. Not safe for threads, but for what `link` does."""
+    """A `ClusterPort`. Not safe for threads, but for what `api` does."""
 
     def __init__(
         self,
-        link: Link,
+        api: ApiThread,
         nodes: Nodes,
         allocator: Allocator,
         emit: Callable[[Event], None],
@@ -64,98 +64,103 @@ class KubernetesCluster:
 
         takes_over: gangs that run and are not on record are ours, too, if their pods say so.
         """
-        self._link, self._nodes, self._emit, self._clock = link, nodes, emit, clock
+        self._api, self._nodes, self._emit, self._clock = api, nodes, emit, clock
         self._allocator = allocator
-        self._desk = ClaimDesk(link, nodes, allocator, scheduler)
+        self._claims = ClaimController(api, nodes, allocator, scheduler)
         self._decided, self._scheduler = decided, scheduler
         self._epoch = 0
-        self._waiting, self._others = Waiting(), Others()
-        self._whereabouts = Whereabouts()
-        self._members = Members(link, self._waiting, allocator, self._whereabouts, emit)
-        self._reception = Reception(
-            link, self._waiting, self._whereabouts, emit, self._members.is_steady
+        self._pending, self._foreign_pods = PendingPods(), ForeignPods()
+        self._feasibility = InterPodFeasibility()
+        self._attempts = AttemptController(api, self._pending, allocator, self._feasibility, emit)
+        self._admission = GangAdmission(
+            api, self._pending, self._feasibility, emit, self._attempts.is_steady
         )
-        self._late = Latecomers(link)
-        self._found = Found(
-            scheduler, self._waiting, self._members, allocator, lambda pod: self._see_pod(pod, pod)
+        self._late_bindings = LateBindings(api)
+        self._adoption = Adoption(
+            scheduler,
+            self._pending,
+            self._attempts,
+            allocator,
+            lambda pod: self._update_pod(pod, pod),
         )
         self._takes_over = takes_over
-        self._handshakes = Handshakes(self._annotate, self._members.pods_of)
+        self._checkpoints = CheckpointProtocol(self._annotate, self._attempts.pods_of)
         self._nominations = Nominations(self._nominate)
-        self._news = NodeNews(link, self._members.pods_of)
-        self._gangjobs = GangJobs(link, scheduler, self._waiting.job_of, lambda: nodes.site, emit)
+        self._node_events = NodeEvents(api, self._attempts.pods_of)
+        self._gangjobs = GangJobs(api, scheduler, self._pending.job_of, lambda: nodes.site, emit)
 
     def adopt(self, epoch: int) -> None:
         """See everything once, with the attempts of the ledger; tell what became of them."""
         self._epoch = epoch
         decided = self._decided()
-        self._members.adopt(decided)
-        self._reception.adopt(decided, epoch)
-        self._news.adopt(decided)
-        self._others.adopt(decided.site.foreign_holders())
+        self._attempts.adopt(decided)
+        self._admission.adopt(decided, epoch)
+        self._node_events.adopt(decided)
+        self._foreign_pods.adopt(decided.site.foreign_holders())
         self._allocator.adopt(decided.site.foreign_holders())
-        self._take_seen()
-        self._waiting.keys.keep(self._members.pods)
-        self._members.miss(decided)
-        self._reception.ended(self._members.tell(decided, self._clock()))
+        self._apply_changes()
+        self._pending.keys.keep(self._attempts.pods)
+        self._attempts.mark_missing(decided)
+        self._admission.attempts_ended(self._attempts.emit_events(decided, self._clock()))
         if self._takes_over:
-            self._found.due()
+            self._adoption.start()
 
     def poll(self) -> None:
         """Take what was seen, and tell what follows."""
-        self._take_seen()
+        self._apply_changes()
         now, decided = self._clock(), self._decided()
-        for found in self._found.step(decided, self._nodes.site, self._nodes.gpus_of_node, now):
-            self._emit(found)
-        self._reception.expects(self._found.asked)
+        for adopted in self._adoption.step(
+            decided, self._nodes.site, self._nodes.gpus_of_node, now
+        ):
+            self._emit(adopted)
+        self._admission.expect_decision(self._adoption.unanswered)
         for event in self._nodes.events(decided, now, self._epoch):
             self._emit(event)
-        for event in self._others.changes(self._nodes.gpus_of_node, now, self._epoch):
+        for event in self._foreign_pods.changes(self._nodes.gpus_of_node, now, self._epoch):
             self._emit(event)
         for event in self._allocator.changes(self._nodes.gpus_of_node, now, self._epoch):
             self._emit(event)
-        for event in self._handshakes.answers(now):
+        for event in self._checkpoints.completed(now):
             self._emit(event)
-        self._reception.ended(self._members.tell(decided, now))
-        self._members.step(decided, now)
-        self._members.start_anew(decided)
-        self._late.step(now)
-        self._reception.step(decided, self._nodes.site, now)
-        self._desk.step(self._members.pods, lambda pod: self._may_start(pod, decided))
-        self._nominations.step(decided, self._waiting.gang_of_job, self._members.pods)
+        self._admission.attempts_ended(self._attempts.emit_events(decided, now))
+        self._attempts.step(decided, now)
+        self._late_bindings.step(now)
+        self._admission.step(decided, self._nodes.site, now)
+        self._claims.step(self._attempts.pods, lambda pod: self._may_start(pod, decided))
+        self._nominations.step(decided, self._pending.gang_of_job, self._attempts.pods)
         self._gangjobs.step(decided, now)
-        self._news.step(decided, now)
-        if self._waiting.changed:
-            self._link.wake()
+        self._node_events.step(decided, now)
+        if self._pending.changed:
+            self._api.wake()
 
     def carry_out(self, order: Order) -> None:
         """Begin to bind, to delete, or to ask for a checkpoint. Nobody takes turns here: no such job is handed in."""
-        if not self._link.leads():
+        if not self._api.leads():
             return
         match order:
             case StartGang():
-                self._members.start(order, self._decided())
+                self._attempts.start(order, self._decided())
             case ReplaceMember():
-                self._members.replace(order)
+                self._attempts.replace(order)
             case StopGang():
                 state = self._decided().job(order.job)
-                self._handshakes.forget(order.job, order.attempt)
-                self._members.stop(
+                self._checkpoints.forget(order.job, order.attempt)
+                self._attempts.stop(
                     order, for_others=state is not None and state.stop_cause in FOR_OTHERS
                 )
             case SaveCheckpoint():
-                self._handshakes.ask(order)
+                self._checkpoints.request(order)
             case _:
                 log.warning("order %s: Kubernetes pods cannot do that", order.id)
 
     def inventory(self) -> Inventory:
         """The status of every attempt that has pods."""
-        return self._members.inventory()
+        return self._attempts.inventory()
 
     def settle(self, job: str, attempt: int) -> None:
         """Forget an attempt whose end is on record."""
-        self._handshakes.forget(job, attempt)
-        self._members.settle(job, attempt)
+        self._checkpoints.forget(job, attempt)
+        self._attempts.settle(job, attempt)
 
     def has_run(self, job: str) -> bool:
         """Ids are made of the uids of pods: none is used twice."""
@@ -177,9 +182,9 @@ class KubernetesCluster:
         """Nothing is known of it here."""
         return ()
 
-    def guest(
+    def exec_session(
         self, job: str, attempt: int, rank: int, command: Sequence[str], terminal: Terminal | None
-    ) -> Awaited:
+    ) -> PendingExecSession:
         """Raises NotFound: kubectl does that."""
         raise NotFound(f"{job} runs as pods: use `kubectl exec`")
 
@@ -189,90 +194,90 @@ class KubernetesCluster:
 
     def close(self) -> None:
         """End the link; pods go on."""
-        self._link.close()
+        self._api.close()
 
     def _annotate(self, pod: Metadata, annotations: Mapping[str, str]) -> None:
-        self._link.write(lambda client: annotate(client, pod, annotations))
+        self._api.write(lambda client: annotate(client, pod, annotations))
 
     def _nominate(self, pod: Metadata, node: str) -> None:
-        self._link.write(lambda client: nominate(client, pod, node))
+        self._api.write(lambda client: nominate(client, pod, node))
 
-    def _take_seen(self) -> None:
-        seen = self._link.seen
+    def _apply_changes(self) -> None:
+        seen = self._api.seen
         while seen:
             noun, key, before, after = seen.popleft()
             match noun:
                 case "node":
-                    self._nodes.see(key[1], after, self._clock())
-                    self._whereabouts.scene.see_node(key[1], after)
+                    self._nodes.update_node(key[1], after, self._clock())
+                    self._feasibility.index.update_node(key[1], after)
                 case "pod":
-                    self._see_pod(before, after)
+                    self._update_pod(before, after)
                 case "slice" | "class" | "claim":
-                    self._desk.see(noun, key, after, self._clock())
+                    self._claims.update(noun, key, after, self._clock())
                 case "volume":
-                    self._whereabouts.volumes.see(key, before, after)
+                    self._feasibility.volumes.see(key, before, after)
                 case "namespace":
                     labels = None if after is None else after.metadata.labels
-                    self._whereabouts.scene.see_namespace(key[1], labels)
+                    self._feasibility.index.update_namespace(key[1], labels)
                 case "group":
                     kind, (namespace, name) = key
-                    terms = None if after is None else terms_of_group(kind, after)
-                    self._waiting.group((namespace, name, kind.key_word), terms)
+                    gang_spec = None if after is None else gang_spec_of_group(kind, after)
+                    self._pending.update_group((namespace, name, kind.key_word), gang_spec)
                     if kind is GANGJOB:
                         self._gangjobs.see((namespace, name), after)
                 case "topology":
                     kind, (_, name) = key
-                    self._nodes.see_topology(kind, name, after, self._clock())
+                    self._nodes.update_topology(kind, name, after, self._clock())
                 case "bound":
-                    self._members.see_bound(key)
+                    self._attempts.on_bound(key)
                 case _:
                     raise key  # a bug on the other thread
-        for pod in self._desk.take_stale(self._clock()):
-            self._see_pod(pod, pod)
+        for pod in self._claims.pop_stale(self._clock()):
+            self._update_pod(pod, pod)
 
-    def _see_pod(self, before: Pod | None, after: Pod | None) -> None:
+    def _update_pod(self, before: Pod | None, after: Pod | None) -> None:
         if after is not None:
-            after = self._desk.read(after, self._clock())
+            after = self._claims.read(after, self._clock())
         pod = after or before
         assert pod is not None, "a pod comes, changes or goes"
         uid = pod.metadata.uid
         self._gangjobs.see_pod(pod, gone=after is None)
         if after is None:
-            self._desk.forget(uid)
-            self._members.pods.pop(uid, None)
+            self._claims.forget(uid)
+            self._attempts.pods.pop(uid, None)
         else:
-            self._members.pods[uid] = after
-        seated = self._members.is_member(pod)
-        self._whereabouts.see(pod, gone=after is None, seated=seated)
-        if seated:
-            self._members.see(pod, gone=after is None)
-            self._others.forget(uid)
+            self._attempts.pods[uid] = after
+        is_member = self._attempts.is_member(pod)
+        self._feasibility.update(pod, gone=after is None, is_member=is_member)
+        if is_member:
+            self._attempts.update(pod, gone=after is None)
+            self._foreign_pods.forget(uid)
         elif pod.spec.node_name:
-            self._see_other(pod, gone=after is None)
-            self._late.see(pod, self._decided(), gone=after is None)
+            self._update_foreign_pod(pod, gone=after is None)
+            self._late_bindings.update(pod, self._decided(), gone=after is None)
         elif pod.spec.scheduler_name == self._scheduler:
             waits = after is not None and may_be_bound(after)
-            self._waiting.see(pod, waits=waits)
-            self._nominations.see(pod, waits=waits)
+            self._pending.update(pod, waits=waits)
+            self._nominations.update(pod, waits=waits)
             self._forget_alone(uid, after)
             return
-        self._nominations.see(pod, waits=False)
+        self._nominations.update(pod, waits=False)
         self._forget_alone(uid, after)
 
     def _forget_alone(self, uid: str, after: Pod | None) -> None:
         if after is None:
-            self._waiting.keys.forget(uid)
+            self._pending.keys.forget(uid)
 
     def _may_start(self, pod: Pod, decided: LedgerView) -> bool:
         """Whether a pod that is not bound is being bound, or will be by an order that was given already."""
-        state = decided.job(self._waiting.job_of(self._waiting.keys.of(pod)) or "")
+        state = decided.job(self._pending.job_of(self._pending.keys.of(pod)) or "")
         is_placed = state is not None and state.placement is not None
-        return is_placed or self._members.has_seat(pod.metadata.uid)
+        return is_placed or self._attempts.has_member(pod.metadata.uid)
 
-    def _see_other(self, pod: Pod, *, gone: bool) -> None:
+    def _update_foreign_pod(self, pod: Pod, *, gone: bool) -> None:
         """A pod on a node that no attempt of ours knows."""
-        self._waiting.see(pod, waits=False)
+        self._pending.update(pod, waits=False)
         if gone:
-            self._others.forget(pod.metadata.uid)
+            self._foreign_pods.forget(pod.metadata.uid)
         else:
-            self._others.see(pod)
+            self._foreign_pods.update(pod)

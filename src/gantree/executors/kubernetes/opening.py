@@ -8,15 +8,15 @@ from typing import Any
 
 from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.client import Client
-from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings, Shadow
 from gantree.executors.kubernetes.cluster import KubernetesCluster
 from gantree.executors.kubernetes.controllers.allocator import Allocator
 from gantree.executors.kubernetes.controllers.nodes import Nodes
 from gantree.executors.kubernetes.tools.shadow import ShadowClient
 from gantree.executors.kubernetes.tools.shadow_report import Reporter
-from gantree.executors.kubernetes.tools.shadow_tally import Tally
-from gantree.executors.kubernetes.watch.api_thread import NODES, Link
+from gantree.executors.kubernetes.tools.shadow_tally import ShadowTally
+from gantree.executors.kubernetes.watch.api_thread import NODES, ApiThread
 from gantree.journal.encoding import codec
 from gantree.model.cluster import Cluster
 from gantree.model.errors import Unreachable
@@ -40,24 +40,24 @@ class Opened:
         chosen = {"labelSelector": told.node_selector} if told.node_selector else {}
         nodes = replace(NODES, selectors=chosen)
         make_client = Client if told.shadow is None else partial(self._shadow_client, told.shadow)
-        self._link = Link(told.reach, wake, leads, nodes, make_client)
+        self._api = ApiThread(told.connection, wake, leads, nodes, make_client)
         self._nodes = Nodes(told.name, told.levels, self._allocator, told.cluster)
-        self._link.start(meanwhile=codec.prepare)
-        for noun, key, _, after in tuple(self._link.seen):
+        self._api.start(meanwhile=codec.prepare)
+        for noun, key, _, after in tuple(self._api.seen):
             if noun == "node":
-                self._nodes.see(key[1], after, 0.0)
+                self._nodes.update_node(key[1], after, 0.0)
             elif noun == "topology":
                 kind, (_, name) = key
-                self._nodes.see_topology(kind, name, after, 0.0)
-        self._allocator.see_all(tuple(self._link.seen))
+                self._nodes.update_topology(kind, name, after, 0.0)
+        self._allocator.read_all(tuple(self._api.seen))
 
     def site(self, decided: LedgerView) -> Cluster:
         """The site as it is now, with room for every gang that is placed.
 
         Raises Unreachable while there is no node at all, and BadInput for nodes that make no site.
         """
-        if not self._nodes.are_there:
-            raise Unreachable(f"{self._told.reach.server} has no nodes yet")
+        if not self._nodes.has_any:
+            raise Unreachable(f"{self._told.connection.server} has no nodes yet")
         return self._nodes.build(decided, 0.0)
 
     def cluster(
@@ -68,7 +68,7 @@ class Opened:
     ) -> KubernetesCluster:
         """The cluster that a controller talks to."""
         return KubernetesCluster(
-            self._link,
+            self._api,
             self._nodes,
             self._allocator,
             emit,
@@ -78,19 +78,21 @@ class Opened:
             takes_over=self._told.shadow is None,
         )
 
-    def _shadow_client(self, shadow: Shadow, reach: Reach, _: Callable[[], bool]) -> Client:
+    def _shadow_client(
+        self, shadow: Shadow, connection: Connection, _: Callable[[], bool]
+    ) -> Client:
         """A client that writes nothing; its reports are kept here and in a file."""
 
         reporter = Reporter(shadow.scheduler, self._told.levels)
 
-        def keep(tally: Tally) -> None:
+        def keep(tally: ShadowTally) -> None:
             self.report = reporter.report(tally)
             new = shadow.report.with_suffix(".new")
             new.write_text(json.dumps(self.report), encoding="utf-8")
             new.replace(shadow.report)
 
-        return ShadowClient(reach, shadow.scheduler, keep)
+        return ShadowClient(connection, shadow.scheduler, keep)
 
     def close(self) -> None:
         """Let go of everything; pods go on."""
-        self._link.close()
+        self._api.close()

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.objects import Object, read_object
 from gantree.executors.kubernetes.apiserver.wire import Answer, Broken, Wire
 from gantree.model.errors import Unreachable
@@ -150,7 +150,7 @@ class Client:
 
     def __init__(
         self,
-        reach: Reach,
+        connection: Connection,
         leads: Callable[[], bool] = lambda: True,
         *,
         within_s: float = ANSWER_WITHIN_S,
@@ -161,10 +161,10 @@ class Client:
         within_s is how long an answer may take, patience how often a throttled request is asked again.
         Raises BadInput for certificates that cannot be read.
         """
-        self._reach, self._leads = reach, leads
+        self._connection, self._leads = connection, leads
         self._within_s, self._patience = within_s, patience
-        self._base = reach.server.rstrip("/")
-        self._wire = Wire(reach.server, reach.ssl_context())
+        self._base = connection.server.rstrip("/")
+        self._wire = Wire(connection.server, connection.ssl_context())
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._list_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
         self._line_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
@@ -261,7 +261,7 @@ class Client:
     @property
     def is_ready(self) -> bool:
         """Whether `post` may be called now."""
-        return self._wire.is_ready and not self._reach.is_token_old
+        return self._wire.is_ready and not self._connection.is_token_old
 
     def post(
         self, path: str, body: object, told: Callable[[ApiError | Unreachable | None], None]
@@ -310,11 +310,11 @@ class Client:
         return found
 
     async def _renew(self) -> None:
-        if self._reach.is_token_old:
-            await asyncio.to_thread(self._reach.renew)
+        if self._connection.is_token_old:
+            await asyncio.to_thread(self._connection.renew)
 
     def _headers(self, kind: str = "") -> str:
-        token = self._reach.token
+        token = self._connection.token
         let_in = f"Authorization: Bearer {token}\r\n" if token else ""
         return f"{_HEAD}{let_in}Content-Type: {kind}\r\n" if kind else f"{_HEAD}{let_in}"
 

@@ -23,7 +23,7 @@ Token = tuple[str, float]
 
 
 @dataclass(slots=True)
-class Reach:
+class Connection:
     """An address and what it takes to be let in. authority, certificate and key are PEM texts."""
 
     server: str
@@ -80,7 +80,7 @@ def token_in_file(path: Path) -> Callable[[], Token]:
     return read
 
 
-def inside_a_pod() -> Reach:
+def inside_a_pod() -> Connection:
     """As the service account of the pod that this runs in. Raises BadInput where there is none."""
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
@@ -90,7 +90,7 @@ def inside_a_pod() -> Reach:
     except OSError as error:
         raise BadInput(f"{error.filename}: {error.strerror}; is this a pod?") from error
     address = f"[{host}]" if ":" in host else host
-    return Reach(
+    return Connection(
         f"https://{address}:{port}",
         authority=authority,
         ask_token=token_in_file(ACCOUNT / "token"),

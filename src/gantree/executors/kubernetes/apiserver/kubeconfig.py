@@ -14,7 +14,7 @@ import yaml
 
 from gantree.executors.kubernetes.apiserver.connection import (
     READ_AGAIN_S,
-    Reach,
+    Connection,
     Token,
     inside_a_pod,
     is_inside_a_pod,
@@ -29,19 +29,19 @@ EARLY_S = 60.0
 Section = dict[str, Any]
 
 
-def reach_of(server: str | None, kubeconfig: Path | None, context: str | None) -> Reach:
+def connection_of(server: str | None, kubeconfig: Path | None, context: str | None) -> Connection:
     """By address; else by a kubeconfig that is named; else as the pod that this is; else by the usual kubeconfig.
 
     Raises BadInput.
     """
     if server is not None:
-        return Reach(server)
+        return Connection(server)
     if kubeconfig is None and is_inside_a_pod():
         return inside_a_pod()
     return by_kubeconfig(kubeconfig or _usual(os.environ), context)
 
 
-def by_kubeconfig(path: Path, context: str | None = None) -> Reach:
+def by_kubeconfig(path: Path, context: str | None = None) -> Connection:
     """As a kubeconfig says, in its current context unless another is named. Raises BadInput."""
     told = _read(path)
     name = context or str(told.get("current-context") or "")
@@ -51,7 +51,7 @@ def by_kubeconfig(path: Path, context: str | None = None) -> Reach:
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("http://", "https://")):
         raise BadInput(f"{path}: clusters: server: found {server!r}; write https://HOST:PORT")
-    return Reach(
+    return Connection(
         server,
         authority=_text(cluster, "certificate-authority", path),
         certificate=_text(user, "client-certificate", path),

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gantree.executors.kubernetes.apiserver.client import JSON, MERGE, ApiError, Client, Resource
-from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Object
 from gantree.journal.contract import Election
 from gantree.model.errors import JournalError, Unreachable
@@ -55,15 +55,15 @@ class LeaseElection:
 
     def __init__(
         self,
-        reach: Reach,
+        connection: Connection,
         name: str,
         journal: Election,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         """Nothing is asked yet. steady gives seconds that never go back. Raises BadInput for odd certificates."""
-        self._namespace, self._name = reach.namespace, name
+        self._namespace, self._name = connection.namespace, name
         self._journal, self._steady = journal, steady
-        self._client = Client(reach, within_s=ANSWER_WITHIN_S, patience=0)
+        self._client = Client(connection, within_s=ANSWER_WITHIN_S, patience=0)
         self._runner = asyncio.Runner()
         self._lock = threading.Lock()
         self._known: Lease | None = None

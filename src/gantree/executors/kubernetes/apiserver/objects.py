@@ -1,7 +1,6 @@
-"""The fields of Kubernetes objects that are read here, typed; all others are skipped while decoding.
+"""The fields of Kubernetes objects that gantree reads, typed; all others are skipped while decoding.
 
-Only what a scheduler decides by is named. Groups of many dialects (`dialects`) are read as plain JSON instead: their
-versions come and go.
+Objects of pod groups (`workloads.pod_groups`) are read as plain JSON instead, as their versions come and go.
 """
 
 from collections.abc import Callable, Mapping
@@ -235,19 +234,19 @@ class PodSpec(Object, frozen=True):
     termination_grace_period_seconds: int | None = None
 
     @property
-    def keeps_from(self) -> tuple[PodTerm, ...]:
+    def anti_affinity_terms(self) -> tuple[PodTerm, ...]:
         """Pods that it must not be near to."""
         terms = self.affinity and self.affinity.pod_anti_affinity
         return terms.required_during_scheduling_ignored_during_execution if terms else ()
 
     @property
-    def keeps_to(self) -> tuple[PodTerm, ...]:
+    def affinity_terms(self) -> tuple[PodTerm, ...]:
         """Pods that it must be near to."""
         terms = self.affinity and self.affinity.pod_affinity
         return terms.required_during_scheduling_ignored_during_execution if terms else ()
 
     @property
-    def leanings(self) -> tuple[tuple[int, PodTerm], ...]:
+    def preferred_pod_terms(self) -> tuple[tuple[int, PodTerm], ...]:
         """Pods that it had rather be near to, each with a weight; below zero where it had rather be away."""
         if self.affinity is None:
             return ()

@@ -2,7 +2,7 @@
 
 A task for each binding, and what wakes it up, cost as much as the request. So there is none: who posts is called with
 what became of it, and the next of the line goes out at that very moment. Only what goes wrong is worth a task, which
-whoever posts begins (`again`). Used inside the event loop alone.
+whoever posts begins (`start`). Used inside the event loop alone.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ AT_ONCE = 32
 """Posts in flight; beside those, what is waited for has its own (`client.IN_FLIGHT`)."""
 
 Error = ApiError | Unreachable
-Told = Callable[[Error | None], None]
+OnDone = Callable[[Error | None], None]
 """Told once that an object was made, or why not."""
 
 
-class Posts:
+class PostQueue:
     """The line. keep looks after a task; broken is told of a bug in whoever is told."""
 
     def __init__(
@@ -33,45 +33,45 @@ class Posts:
     ) -> None:
         self.client = client
         self._keep, self._broken = keep, broken
-        self._line: deque[tuple[str, object, Told]] = deque()
-        self._in_flight, self._is_going_on = 0, False
+        self._queue: deque[tuple[str, object, OnDone]] = deque()
+        self._in_flight, self._is_sending = 0, False
 
-    def post(self, path: str, body: object, told: Told) -> None:
+    def post(self, path: str, body: object, on_done: OnDone) -> None:
         """Make an object as soon as it is its turn."""
-        self._line.append((path, body, told))
-        self._go_on()
+        self._queue.append((path, body, on_done))
+        self._send_next()
 
-    def again(self, work: Coroutine[Any, Any, Any]) -> None:
+    def start(self, work: Coroutine[Any, Any, Any]) -> None:
         """Begin what is waited for."""
         self._keep(asyncio.get_running_loop().create_task(work))
 
-    def _go_on(self) -> None:
+    def _send_next(self) -> None:
         """Not within itself: what is refused before it was sent is told of at once."""
-        if self._is_going_on:
+        if self._is_sending:
             return
-        self._is_going_on = True
-        while self._line and self._in_flight < AT_ONCE:
-            path, body, told = self._line.popleft()
+        self._is_sending = True
+        while self._queue and self._in_flight < AT_ONCE:
+            path, body, on_done = self._queue.popleft()
             self._in_flight += 1
             if self.client.is_ready:
-                self.client.post(path, body, partial(self._done, told))
+                self.client.post(path, body, partial(self._done, on_done))
             else:
-                self.again(self._wait(path, body, told))
-        self._is_going_on = False
+                self.start(self._wait(path, body, on_done))
+        self._is_sending = False
 
-    def _done(self, told: Told, error: Error | None) -> None:
+    def _done(self, on_done: OnDone, error: Error | None) -> None:
         self._in_flight -= 1
         try:
-            told(error)
+            on_done(error)
         except Exception as bug:  # else it were the connection that breaks
             self._broken(bug)
-        self._go_on()
+        self._send_next()
 
-    async def _wait(self, path: str, body: object, told: Told) -> None:
+    async def _wait(self, path: str, body: object, on_done: OnDone) -> None:
         """The same where a connection has to be made first, or a token to be asked for."""
         try:
             await self.client.write("POST", path, body)
         except (ApiError, Unreachable) as error:
-            self._done(told, error)
+            self._done(on_done, error)
         else:
-            self._done(told, None)
+            self._done(on_done, None)

@@ -5,11 +5,11 @@ Tests hold the roles that are installed equal to this, and run gantree with no m
 
 from dataclasses import dataclass
 
-LOOK = ("list", "watch")
+READ = ("list", "watch")
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
+class RbacRule:
     """Verbs on one resource of an API group, "" for the core; a subresource stands behind a slash.
 
     at_home: in the namespace that gantree runs in, and in no other.
@@ -19,7 +19,7 @@ class Right:
     resource: str
     verbs: tuple[str, ...]
     why: str
-    at_home: bool = False
+    own_namespace: bool = False
 
 
 OWNERS = (
@@ -34,44 +34,44 @@ OWNERS = (
 )
 """Objects that say how many pods make a gang."""
 
-RIGHTS = (
-    Right("", "nodes", LOOK, "the site"),
-    Right(
+RBAC_RULES = (
+    RbacRule("", "nodes", READ, "the site"),
+    RbacRule(
         "",
         "pods",
-        (*LOOK, "get", "delete", "patch", "create"),
+        (*READ, "get", "delete", "patch", "create"),
         "who waits and what runs; to look up a binding whose answer was lost; to stop gangs; to ask for a checkpoint;"
         " to make the pods of GangJobs",
     ),
-    Right("", "pods/binding", ("create",), "to start gangs"),
-    Right("", "pods/eviction", ("create",), "to preempt gangs, within PodDisruptionBudgets"),
-    Right("", "pods/status", ("patch",), "to say why a pod waits, and where room is freed for it"),
-    Right("", "events", ("create",), "to say what is not honoured, and why gangs wait"),
-    Right("", "namespaces", LOOK, "pods that must be near to others, or away from them"),
-    Right("", "persistentvolumes", (*LOOK, "get", "patch"), "where volumes are, and to give free ones to claims"),
-    Right("", "persistentvolumeclaims", (*LOOK, "get", "patch"), "to say for which node a volume is to be made"),
-    Right("storage.k8s.io", "storageclasses", LOOK, "where volumes may be made"),
-    Right("policy", "poddisruptionbudgets", ("list",), "which of a gang's pods may go"),
-    Right("resource.k8s.io", "resourceslices", LOOK, "the devices of nodes"),
-    Right("resource.k8s.io", "deviceclasses", LOOK, "what claims may ask for"),
-    Right("resource.k8s.io", "resourceclaims", (*LOOK, "get", "patch"), "claims, and their finalizer"),
-    Right("resource.k8s.io", "resourceclaims/status", ("patch",), "to give devices to claims"),
-    Right("resource.k8s.io", "resourceclaims/binding", ("patch",), "the same, on servers that ask for it by itself"),
-    Right("", "configmaps", ("get", "create", "update"), "who has each device of a node", at_home=True),
-    Right("coordination.k8s.io", "leases", ("get", "create", "patch"), "who of several leads", at_home=True),
-    Right("scheduling.k8s.io", "podgroups", LOOK, "gangs of Kubernetes' own API"),
-    Right("scheduling.k8s.io", "podgroups/status", ("patch",), "to say why a gang waits"),
-    Right("scheduling.x-k8s.io", "podgroups", LOOK, "gangs of scheduler-plugins"),
-    Right("scheduling.volcano.sh", "podgroups", LOOK, "gangs of Volcano"),
-    Right("scheduling.run.ai", "podgroups", LOOK, "gangs of KAI"),
-    *(Right(group, resource, LOOK, "how many pods make a gang") for group, resource in OWNERS),
-    Right("kueue.x-k8s.io", "topologies", LOOK, "where nodes stand"),
-    Right("kai.scheduler", "topologies", LOOK, "where nodes stand"),
-    Right("topology.volcano.sh", "hypernodes", LOOK, "where nodes stand"),
-    Right("topology.node.k8s.io", "noderesourcetopologies", LOOK, "which GPUs of a node are on one socket"),
-    Right("gantree.io", "gangjobs", (*LOOK, "delete"), "gantree's own jobs, which may ask to be deleted when they end"),
-    Right("gantree.io", "gangjobs/status", ("patch",), "to say how a GangJob is"),
-    Right("gantree.io", "gangjobs/finalizers", ("update",), "to own pods, where the server asks for it"),
-    Right("resource.nvidia.com", "computedomains", ("create",), "NVLink across nodes for the pods of a GangJob"),
-    Right("", "services", ("create",), "the names by which the pods of a GangJob find each other"),
+    RbacRule("", "pods/binding", ("create",), "to start gangs"),
+    RbacRule("", "pods/eviction", ("create",), "to preempt gangs, within PodDisruptionBudgets"),
+    RbacRule("", "pods/status", ("patch",), "to say why a pod waits, and where room is freed for it"),
+    RbacRule("", "events", ("create",), "to say what is not honoured, and why gangs wait"),
+    RbacRule("", "namespaces", READ, "pods that must be near to others, or away from them"),
+    RbacRule("", "persistentvolumes", (*READ, "get", "patch"), "where volumes are, and to give free ones to claims"),
+    RbacRule("", "persistentvolumeclaims", (*READ, "get", "patch"), "to say for which node a volume is to be made"),
+    RbacRule("storage.k8s.io", "storageclasses", READ, "where volumes may be made"),
+    RbacRule("policy", "poddisruptionbudgets", ("list",), "which of a gang's pods may go"),
+    RbacRule("resource.k8s.io", "resourceslices", READ, "the devices of nodes"),
+    RbacRule("resource.k8s.io", "deviceclasses", READ, "what claims may ask for"),
+    RbacRule("resource.k8s.io", "resourceclaims", (*READ, "get", "patch"), "claims, and their finalizer"),
+    RbacRule("resource.k8s.io", "resourceclaims/status", ("patch",), "to give devices to claims"),
+    RbacRule("resource.k8s.io", "resourceclaims/binding", ("patch",), "the same, on servers that ask for it by itself"),
+    RbacRule("", "configmaps", ("get", "create", "update"), "who has each device of a node", own_namespace=True),
+    RbacRule("coordination.k8s.io", "leases", ("get", "create", "patch"), "who of several leads", own_namespace=True),
+    RbacRule("scheduling.k8s.io", "podgroups", READ, "gangs of Kubernetes' own API"),
+    RbacRule("scheduling.k8s.io", "podgroups/status", ("patch",), "to say why a gang waits"),
+    RbacRule("scheduling.x-k8s.io", "podgroups", READ, "gangs of scheduler-plugins"),
+    RbacRule("scheduling.volcano.sh", "podgroups", READ, "gangs of Volcano"),
+    RbacRule("scheduling.run.ai", "podgroups", READ, "gangs of KAI"),
+    *(RbacRule(group, resource, READ, "how many pods make a gang") for group, resource in OWNERS),
+    RbacRule("kueue.x-k8s.io", "topologies", READ, "where nodes stand"),
+    RbacRule("kai.scheduler", "topologies", READ, "where nodes stand"),
+    RbacRule("topology.volcano.sh", "hypernodes", READ, "where nodes stand"),
+    RbacRule("topology.node.k8s.io", "noderesourcetopologies", READ, "which GPUs of a node are on one socket"),
+    RbacRule("gantree.io", "gangjobs", (*READ, "delete"), "gantree's own jobs, and to delete those that ask for it"),
+    RbacRule("gantree.io", "gangjobs/status", ("patch",), "to say how a GangJob is"),
+    RbacRule("gantree.io", "gangjobs/finalizers", ("update",), "to own pods, where the server asks for it"),
+    RbacRule("resource.nvidia.com", "computedomains", ("create",), "NVLink across nodes for the pods of a GangJob"),
+    RbacRule("", "services", ("create",), "the names by which the pods of a GangJob find each other"),
 )  # fmt: skip

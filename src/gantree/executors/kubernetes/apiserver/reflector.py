@@ -42,7 +42,7 @@ class HasMetadata(Protocol):
 
 
 T = TypeVar("T", bound=HasMetadata)
-Told = Callable[[Key, T | None, T | None], None]
+OnChange = Callable[[Key, T | None, T | None], None]
 """Told of each change: the key, the object before, None where there was none, and after, None where it is gone."""
 
 
@@ -53,7 +53,7 @@ class Reflector(Generic[T]):
         self,
         client: Client,
         resource: Resource[T],
-        told: Told[T],
+        told: OnChange[T],
         copy: dict[Key, T] | None = None,
     ) -> None:
         """copy is what whoever is told knows already."""

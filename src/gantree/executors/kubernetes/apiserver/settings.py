@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.model.cluster import Cluster
 
 SCHEDULER = "gantree"
@@ -28,7 +28,7 @@ class KubernetesSettings:
     written.
     """
 
-    reach: Reach
+    connection: Connection
     scheduler: str = SCHEDULER
     levels: tuple[str, ...] = ()
     name: str = "kubernetes"

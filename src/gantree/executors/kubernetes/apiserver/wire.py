@@ -30,7 +30,7 @@ LOOKS = 8
 _RETRY_AFTER = re.compile(rb"^retry-after:[ \t]*([^\r\n]*)", re.IGNORECASE | re.MULTILINE)
 _REFUSED = 400
 
-Told = Callable[[Exception | None], None]
+OnAnswer = Callable[[Exception | None], None]
 """Told once that an answer is whole, or why it never will be: Broken, TimeoutError."""
 
 
@@ -194,16 +194,21 @@ class _Connection(asyncio.Protocol):
         self.late_at: float | None = None
         self._forget = forget
         self._parser = httptools.HttpResponseParser(self)
-        self._told: Told | None = None
+        self._told: OnAnswer | None = None
         self._head = b""
         self._parts: deque[bytes] = deque()
-        self._waiting = 0
-        self._news = asyncio.Event()
+        self._pending = 0
+        self._node_events = asyncio.Event()
         self._is_stream = self._is_whole = self._is_kept_open = False
         self._is_lost = self._is_paused = False
 
     def begin(
-        self, request: bytes, told: Told, *, is_stream: bool = False, within_s: float | None = None
+        self,
+        request: bytes,
+        told: OnAnswer,
+        *,
+        is_stream: bool = False,
+        within_s: float | None = None,
     ) -> None:
         """Send a request; told when its answer is whole, or, of a stream, when its status is known."""
         self.answer, self._is_stream, self._told = Answer(), is_stream, told
@@ -227,8 +232,8 @@ class _Connection(asyncio.Protocol):
         while True:
             while self._parts:
                 chunk = self._parts.popleft()
-                self._waiting -= len(chunk)
-                if self._is_paused and self._waiting < MUCH:
+                self._pending -= len(chunk)
+                if self._is_paused and self._pending < MUCH:
                     self._is_paused = False
                     self._transport.resume_reading()
                 yield chunk
@@ -236,9 +241,9 @@ class _Connection(asyncio.Protocol):
                 return
             if self._is_lost:
                 raise Broken("the connection broke")
-            self._news.clear()
+            self._node_events.clear()
             async with asyncio.timeout(silent_s):
-                await self._news.wait()
+                await self._node_events.wait()
 
     def give_up(self) -> None:
         """The answer took too long."""
@@ -271,7 +276,7 @@ class _Connection(asyncio.Protocol):
         """It is over; whoever waits hears of it."""
         self._is_lost = True
         self._break(str(exc) if exc else "the server closed the connection")
-        self._news.set()
+        self._node_events.set()
         self._forget(self)
 
     # ----- what the parser says
@@ -291,9 +296,9 @@ class _Connection(asyncio.Protocol):
         """A part of the body."""
         self._parts.append(body)
         if self._is_stream:
-            self._waiting += len(body)
-            self._news.set()
-            if self._waiting > MUCH and not self._is_paused:
+            self._pending += len(body)
+            self._node_events.set()
+            if self._pending > MUCH and not self._is_paused:
                 self._is_paused = True
                 self._transport.pause_reading()
 
@@ -303,7 +308,7 @@ class _Connection(asyncio.Protocol):
             return
         self._is_whole = True
         self._is_kept_open = self._parser.should_keep_alive()
-        self._news.set()
+        self._node_events.set()
         if not self._is_stream:
             parts = self._parts
             self.answer.body = parts[0] if len(parts) == 1 else b"".join(parts)

@@ -22,9 +22,9 @@ import msgspec
 
 from gantree.executors.kubernetes.apiserver.device_objects import ResourceClaim
 from gantree.executors.kubernetes.apiserver.objects import Node, Pod
-from gantree.executors.kubernetes.constraints.affinity import Why
+from gantree.executors.kubernetes.constraints.affinity import NodeConstraint
 from gantree.executors.kubernetes.constraints.gang_constraints import role_of
-from gantree.executors.kubernetes.constraints.pod_index import Scene
+from gantree.executors.kubernetes.constraints.pod_index import PodIndex
 from gantree.executors.kubernetes.nodes.site import SiteReading
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
 from gantree.executors.kubernetes.pods.shapes import OF_COMPUTE_DOMAINS
@@ -76,12 +76,12 @@ def is_led_by_domain(pod: Pod) -> bool:
     return any(key in pod.spec.node_selector for key in OF_COMPUTE_DOMAINS)
 
 
-def asked(scene: Scene, pod: Pod) -> Iterator[Why]:
+def requirements(index: PodIndex, pod: Pod) -> Iterator[NodeConstraint]:
     """What nodes must be like for such a pod now: those that have the labels."""
     told = pod.spec.node_selector.items()
     wanted = {key: value for key, value in told if key in OF_COMPUTE_DOMAINS}.items()
     if wanted:
-        there = (name for name, node in scene.nodes.items() if wanted <= node.metadata.labels.items())  # fmt: skip
+        there = (name for name, node in index.nodes.items() if wanted <= node.metadata.labels.items())  # fmt: skip
         names = tuple(sorted(there))
         yield Requirement(NAME_KEY, "in", names), "nodes of its ComputeDomain are elsewhere"
 

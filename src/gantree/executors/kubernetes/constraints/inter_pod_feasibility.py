@@ -16,14 +16,14 @@ from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.constraints import affinity, channels, spread
 from gantree.executors.kubernetes.constraints.affinity import Placed
 from gantree.executors.kubernetes.constraints.gang_constraints import role_of
-from gantree.executors.kubernetes.constraints.pod_index import Scene
+from gantree.executors.kubernetes.constraints.pod_index import PodIndex
 from gantree.executors.kubernetes.constraints.volume_writes import Provision
 from gantree.executors.kubernetes.constraints.volumes import Volumes, claims_of
-from gantree.executors.kubernetes.pods.shapes import asked_by
+from gantree.executors.kubernetes.pods.shapes import pod_request
 from gantree.executors.kubernetes.pods.templates import once_per_template
 from gantree.executors.kubernetes.workloads.gangs import Gang
 from gantree.executors.kubernetes.workloads.keys import Key
-from gantree.executors.kubernetes.workloads.pending_pods import Crowd
+from gantree.executors.kubernetes.workloads.pending_pods import PendingGang
 from gantree.model.jobs import Job, Spread
 from gantree.model.node_rules import (
     NAME_KEY,
@@ -48,14 +48,14 @@ class Verdict:
     at_most is how many members of a role one node has volumes for.
     """
 
-    bars: tuple[tuple[str, str], ...] = ()
+    restrictions: tuple[tuple[str, str], ...] = ()
     reason: str = ""
     waits: str = ""
     at_most: tuple[tuple[str, int], ...] = ()
 
-    def bars_for(self, job: Job) -> dict[str, str]:
-        """The bars of a job that is this gang, whose roles may have been cut in two (`wishes`)."""
-        told = dict(self.bars)
+    def restrictions_for(self, job: Job) -> dict[str, str]:
+        """The bars of a job that is this gang, whose roles may have been cut in two (`gang_constraints`)."""
+        told = dict(self.restrictions)
         names = (role.name for role in job.roles)
         return {name: told[role_of(name)] for name in names if role_of(name) in told}
 
@@ -85,70 +85,70 @@ ANYWHERE = Verdict()
 """Nothing hangs on others."""
 
 
-class Whereabouts:
+class InterPodFeasibility:
     """What is seen of pods, nodes and volumes, and what follows for gangs that wait."""
 
     def __init__(self) -> None:
-        self.scene, self.volumes = Scene(), Volumes()
+        self.index, self.volumes = PodIndex(), Volumes()
         self._seen = (0, 0, 0)
         self._nodes_version = 0
-        self._subject: dict[Key, None] = {}
-        self._lanes: dict[str, Key] = {}
-        self._behind: dict[str, dict[Key, None]] = {}
-        self._next: dict[Key, None] = {}
+        self._dynamic: dict[Key, None] = {}
+        self._turn_of: dict[str, Key] = {}
+        self._queued: dict[str, dict[Key, None]] = {}
+        self._woken: dict[Key, None] = {}
 
     # ----- what is seen
 
-    def see(self, pod: Pod, *, gone: bool, seated: bool) -> None:
+    def update(self, pod: Pod, *, gone: bool, is_member: bool) -> None:
         """A pod is like this. seated: it is about to be bound, if it is not."""
-        if gone or pod.has_ended or not (pod.spec.node_name or seated):
+        if gone or pod.has_ended or not (pod.spec.node_name or is_member):
             self._leave(pod)
         elif pod.spec.node_name:
             self._place(pod, pod.spec.node_name)
 
     def _place(self, pod: Pod, node: str) -> None:
-        self.scene.place(pod, node)
+        self.index.place(pod, node)
         if pod.spec.volumes:
             self.volumes.use(pod, ends=False)
 
     def _leave(self, pod: Pod) -> None:
-        self.scene.remove(pod.metadata.uid)
+        self.index.remove(pod.metadata.uid)
         if pod.spec.volumes:
             self.volumes.use(pod, ends=True)
 
     # ----- gangs that wait
 
-    def stale(self, crowds: Mapping[Key, Crowd]) -> list[Key]:
+    def stale(self, gangs: Mapping[Key, PendingGang]) -> list[Key]:
         """The gangs that wait about which something may have changed since the last time."""
-        woken, self._next = list(self._next), {}
-        now = (self.scene.version, self.volumes.version, self.scene.keepers_version)
+        woken, self._woken = list(self._woken), {}
+        now = (self.index.version, self.volumes.version, self.index.anti_affinity_version)
         if now == self._seen:
             return woken
-        keepers_before, self._seen = self._seen[2], now
-        self._subject = {key: None for key in self._subject if key in crowds}
-        if keepers_before == now[2]:
-            return [*woken, *self._subject]
-        kept = (key for key, crowd in crowds.items() if self._is_kept_away(crowd))
-        return list(dict.fromkeys((*woken, *self._subject, *kept)))
+        anti_affinity_before, self._seen = self._seen[2], now
+        self._dynamic = {key: None for key in self._dynamic if key in gangs}
+        if anti_affinity_before == now[2]:
+            return [*woken, *self._dynamic]
+        kept = (key for key, pending_gang in gangs.items() if self._is_kept_away(pending_gang))
+        return list(dict.fromkeys((*woken, *self._dynamic, *kept)))
 
-    def _is_kept_away(self, crowd: Crowd) -> bool:
+    def _is_kept_away(self, pending_gang: PendingGang) -> bool:
         """Whether somebody keeps the pods of a gang away, as far as one of them tells."""
-        pod = next(iter(crowd.pods.values()), None)
-        return pod is not None and bool(self.scene.kept_away(pod))
+        pod = next(iter(pending_gang.pods.values()), None)
+        return pod is not None and bool(self.index.forbidden_domains(pod))
 
-    def hang_on_others(self, gang: Gang) -> bool:
+    def depends_on_others(self, gang: Gang) -> bool:
         """Whether it matters to a gang who else is there: to none of one pod that asks nothing of others, where nobody
         asks anything of it."""
         pods = gang.pods
-        if len(pods) > 1 or self.scene.has_keepers or self.scene.leanings.are_there:
+        if len(pods) > 1 or self.index.has_anti_affinity or self.index.preferred_affinity.has_any:
             return True
-        return asks_of_others(pods[0])
+        return has_constraints(pods[0])
 
-    def look(self, gang: Gang) -> Verdict:
+    def evaluate(self, gang: Gang) -> Verdict:
         """Where a gang may be now."""
-        if any(map(is_subject, gang.pods)):
-            self._subject[gang.key] = None
-        elif not self.scene.has_keepers:
+        if any(map(has_dynamic_constraints, gang.pods)):
+            self._dynamic[gang.key] = None
+        elif not self.index.has_anti_affinity:
             return ANYWHERE
         self._follow_nodes()
         missing = (self.volumes.missing(pod) for pod in gang.pods if pod.spec.volumes)
@@ -156,12 +156,12 @@ class Whereabouts:
         if waits:
             nowhere = rule_text(((NOWHERE,),))
             return Verdict(tuple((role.name, nowhere) for role, _ in gang.roles), waits, waits)
-        bars: list[tuple[str, str]] = []
+        restrictions: list[tuple[str, str]] = []
         reasons: dict[str, None] = {}
         at_most: list[tuple[str, int]] = []
         for role, of_role in gang.roles:
-            asked = list(self._asked(of_role[0], len(of_role)))
-            limit = self.volumes.limit(of_role, self.scene.nodes)
+            asked = list(self._requirements(of_role[0], len(of_role)))
+            limit = self.volumes.limit(of_role, self.index.nodes)
             if limit is not None:
                 asked.append((Requirement(NAME_KEY, "in", limit.nodes), NO_VOLUMES))
             if limit is not None and limit.at_most is not None:
@@ -170,69 +170,69 @@ class Whereabouts:
             of_volumes = [each for pod in of_role for each in self.volumes.asked(pod)]
             ways += dict.fromkeys(of_volumes)
             if ways:
-                bars.append((role.name, _together(ways)))
+                restrictions.append((role.name, _together(ways)))
             reasons |= dict.fromkeys(why for _, why in asked)
             reasons |= {"its volumes are not everywhere": None} if of_volumes else {}
-        return Verdict(tuple(bars), "; ".join(reasons), at_most=tuple(at_most))
+        return Verdict(tuple(restrictions), "; ".join(reasons), at_most=tuple(at_most))
 
     def _follow_nodes(self) -> None:
-        if self._nodes_version != self.scene.nodes_version:
-            self._nodes_version = self.scene.nodes_version
+        if self._nodes_version != self.index.nodes_version:
+            self._nodes_version = self.index.nodes_version
             self.volumes.forget_limits()
 
-    def _asked(self, pod: Pod, of_its_kind: int) -> Iterator[affinity.Why]:
-        yield from affinity.asked(self.scene, pod)
-        yield from channels.asked(self.scene, pod)
-        yield from spread.asked(self.scene, pod, of_its_kind)
+    def _requirements(self, pod: Pod, members: int) -> Iterator[affinity.NodeConstraint]:
+        yield from affinity.requirements(self.index, pod)
+        yield from channels.requirements(self.index, pod)
+        yield from spread.requirements(self.index, pod, members)
 
     # ----- one after the other
 
-    def is_its_turn(self, gang: Gang) -> bool:
+    def take_turn(self, gang: Gang) -> bool:
         """Whether no gang of a kind that this one counts has to get its place before; from now on it is its turn."""
-        lanes = list(self._lanes_of(gang))
-        for lane in lanes:
-            if self._lanes.get(lane, gang.key) != gang.key:
-                self._behind.setdefault(lane, {})[gang.key] = None
-                self._subject.pop(gang.key, None)
+        names = list(self._selectors_of(gang))
+        for name in names:
+            if self._turn_of.get(name, gang.key) != gang.key:
+                self._queued.setdefault(name, {})[gang.key] = None
+                self._dynamic.pop(gang.key, None)
                 return False
-        self._lanes |= dict.fromkeys(lanes, gang.key)
+        self._turn_of |= dict.fromkeys(names, gang.key)
         return True
 
-    def leaves_line(self, key: Key) -> None:
+    def leave_queue(self, key: Key) -> None:
         """A gang waits for its first place no more: it is the turn of the next."""
-        for lane in [lane for lane, behind in self._behind.items() if key in behind]:
-            self._step_back(lane, key)
-        self.gives_turn_up(key)
+        for name in [name for name, behind in self._queued.items() if key in behind]:
+            self._dequeue(name, key)
+        self.release_turn(key)
 
-    def gives_turn_up(self, key: Key) -> None:
+    def release_turn(self, key: Key) -> None:
         """A gang whose turn it is, if it is, cannot use it."""
-        for lane in [lane for lane, first in self._lanes.items() if first == key]:
-            del self._lanes[lane]
-            if lane in self._behind:
-                first = next(iter(self._behind[lane]))
-                self._step_back(lane, first)
-                self._lanes[lane] = first
-                self._next[first] = None
+        for name in [name for name, first in self._turn_of.items() if first == key]:
+            del self._turn_of[name]
+            if name in self._queued:
+                first = next(iter(self._queued[name]))
+                self._dequeue(name, first)
+                self._turn_of[name] = first
+                self._woken[first] = None
 
-    def _step_back(self, lane: str, key: Key) -> None:
-        del self._behind[lane][key]
-        if not self._behind[lane]:
-            del self._behind[lane]
+    def _dequeue(self, name: str, key: Key) -> None:
+        del self._queued[name][key]
+        if not self._queued[name]:
+            del self._queued[name]
 
-    def _lanes_of(self, gang: Gang) -> Iterator[str]:
+    def _selectors_of(self, gang: Gang) -> Iterator[str]:
         """Names of the kinds of pods that a gang counts and is of."""
         for _, pods in gang.roles:
             pod = pods[0]
-            if not is_subject(pod):
+            if not has_dynamic_constraints(pod):
                 continue
-            for term in (*pod.spec.keeps_from, *pod.spec.keeps_to):
-                kind = self.scene.kind(term, pod)
-                if not kind.sole and kind.has(pod):
-                    yield kind.name
+            for term in (*pod.spec.anti_affinity_terms, *pod.spec.affinity_terms):
+                selector = self.index.selector_of(term, pod)
+                if not selector.counted_by and selector.matches(pod):
+                    yield selector.name
             for constraint in spread.constraints_of(pod):
-                kind = spread.kind_of(pod, constraint)
-                if kind.has(pod):
-                    yield kind.name
+                selector = spread.selector_of(pod, constraint)
+                if selector.matches(pod):
+                    yield selector.name
 
     # ----- what was decided
 
@@ -240,13 +240,15 @@ class Whereabouts:
         """Pods of a gang are about to be bound to nodes: "" and they are counted there, or why they must not be."""
         for pod, node in placed:
             self._place(pod, node)
-        if not (self.scene.has_keepers or any(is_subject(pod) for pod, _ in placed)):
+        if not (
+            self.index.has_anti_affinity or any(has_dynamic_constraints(pod) for pod, _ in placed)
+        ):
             return ""
         objections = (
-            *affinity.objections(self.scene, placed),
-            *spread.objections(self.scene, placed),
+            *affinity.objections(self.index, placed),
+            *spread.objections(self.index, placed),
             *filter(None, (self.volumes.missing(pod) for pod, _ in placed)),
-            *filter(None, (self.volumes.choose(placed, self.scene.nodes),)),
+            *filter(None, (self.volumes.choose(placed, self.index.nodes),)),
         )
         if objections:
             for pod, _ in placed:
@@ -263,20 +265,20 @@ class Whereabouts:
 
 
 @once_per_template
-def is_subject(pod: Pod) -> bool:
+def has_dynamic_constraints(pod: Pod) -> bool:
     """Whether a pod asks for anything that hangs on others, or on volumes."""
     spec = pod.spec
-    hangs_on_pods = spec.keeps_from or spec.keeps_to or spread.constraints_of(pod)
+    hangs_on_pods = spec.anti_affinity_terms or spec.affinity_terms or spread.constraints_of(pod)
     return bool(hangs_on_pods or claims_of(pod) or channels.is_led_by_domain(pod))
 
 
 @once_per_template
-def asks_of_others(pod: Pod) -> bool:
+def has_constraints(pod: Pod) -> bool:
     """Whether a pod asks for, or prefers, anything of pods, volumes or nodes but what its shape says."""
-    spec, labels = pod.spec, asked_by(pod).shape.labels
+    spec, labels = pod.spec, pod_request(pod).shape.labels
     is_barred = any(name == NODE_RESTRICTIONS_LABEL for name, _ in labels)
     told = (spec.affinity, spec.topology_spread_constraints, pod.claimed, is_barred)
-    return any(told) or is_subject(pod)
+    return any(told) or has_dynamic_constraints(pod)
 
 
 def _together(ways: Sequence[Alternatives]) -> str:
@@ -287,10 +289,10 @@ def _together(ways: Sequence[Alternatives]) -> str:
     if count > MOST_ALTERNATIVES:
         return rule_text(((NOWHERE,),))
     terms = [tuple(r for term in chosen for r in term) for chosen in product(*ways)]
-    found = tuple(tuple(_said(r) for r in dict.fromkeys(term)) for term in terms)
+    found = tuple(tuple(_expressible(r) for r in dict.fromkeys(term)) for term in terms)
     return rule_text(found or ((NOWHERE,),))
 
 
-def _said(asked: Requirement) -> Requirement:
+def _expressible(asked: Requirement) -> Requirement:
     """A requirement that a text can hold: a label of no value at all is nowhere."""
     return NOWHERE if asked.operator == "in" and not asked.values else asked

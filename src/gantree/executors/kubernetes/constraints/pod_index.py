@@ -11,33 +11,33 @@ from dataclasses import dataclass, field
 
 from gantree.executors.kubernetes.apiserver.objects import LabelSelector, Node, Pod, PodTerm
 from gantree.executors.kubernetes.apiserver.selectors import matches, narrowed
-from gantree.executors.kubernetes.constraints.preferred_affinity_index import Leanings
-from gantree.executors.kubernetes.pods.pod_selectors import Kind
-from gantree.executors.kubernetes.pods.ports import sole_of
-from gantree.executors.kubernetes.pods.shapes import is_led_to, puts_up_with
+from gantree.executors.kubernetes.constraints.preferred_affinity_index import PreferredAffinityIndex
+from gantree.executors.kubernetes.pods.pod_selectors import PodSelector
+from gantree.executors.kubernetes.pods.ports import exclusive_device_of
+from gantree.executors.kubernetes.pods.shapes import matches_labels, tolerates_taints
 
-CENSUSES_KEPT = 512
+COUNTS_KEPT = 512
 """The one that was not asked for the longest goes first."""
 OF_REQUIRED = 1
 """What a pod weighs that must be near to others, to each of these (hardPodAffinityWeight)."""
 
 
 @dataclass(slots=True)
-class Census:
-    """The pods of one kind, by node."""
+class SelectorCount:
+    """How many pods that a selector matches are on each node."""
 
-    kind: Kind
+    selector: PodSelector
     pods_on_node: Counter[str] = field(default_factory=Counter)
 
     def add(self, pod: Pod, node: str, sign: int) -> None:
         """A pod comes to a node (+1) or leaves it (-1)."""
-        if self.kind.has(pod):
+        if self.selector.matches(pod):
             self.pods_on_node[node] += sign
             if not self.pods_on_node[node]:
                 del self.pods_on_node[node]
 
 
-class Scene:
+class PodIndex:
     """Nodes, namespaces and pods with a node, as last seen.
 
     version grows with every change that could matter to who asks something of others, keepers_version with those that
@@ -45,18 +45,18 @@ class Scene:
     """
 
     def __init__(self) -> None:
-        self.version = self.keepers_version = self.nodes_version = 0
-        self._domains_for: dict[Hashable, dict[str, str]] = {}
-        self._kept_domains: dict[tuple[str, str], frozenset[str]] = {}
-        self._in_domain: dict[tuple[str, str], tuple[int, Counter[str]]] = {}
+        self.version = self.anti_affinity_version = self.nodes_version = 0
+        self._eligible_domains: dict[Hashable, dict[str, str]] = {}
+        self._domains_of_anti_affinity: dict[tuple[str, str], frozenset[str]] = {}
+        self._counts_in_domains: dict[tuple[str, str], tuple[int, Counter[str]]] = {}
         self.nodes: dict[str, Node] = {}
         self._labels_of_namespace: dict[str, Mapping[str, str]] = {}
         self._placed: dict[str, tuple[Pod, str]] = {}
-        self._censuses: dict[str, Census] = {}
-        self._keepers: dict[tuple[str, str], tuple[Kind, Counter[str]]] = {}
-        self.leanings = Leanings()
+        self._counts: dict[str, SelectorCount] = {}
+        self._anti_affinity: dict[tuple[str, str], tuple[PodSelector, Counter[str]]] = {}
+        self.preferred_affinity = PreferredAffinityIndex()
 
-    def see_node(self, name: str, node: Node | None) -> None:
+    def update_node(self, name: str, node: Node | None) -> None:
         """A node is like this; None: it is gone."""
         before = self.nodes.get(name)
         if node is None:
@@ -64,23 +64,23 @@ class Scene:
         else:
             self.nodes[name] = node
         if node is None or before is None or _told(before) != _told(node):
-            self._domains_for.clear()
-            self._kept_domains.clear()
+            self._eligible_domains.clear()
+            self._domains_of_anti_affinity.clear()
             self.version += 1
             self.nodes_version += 1
 
-    def see_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+    def update_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         """A namespace has these labels; None: it is gone. Who selects namespaces may mean others by that."""
         if labels is None:
             self._labels_of_namespace.pop(name, None)
         else:
             self._labels_of_namespace[name] = labels
-        self._keepers.clear()
-        self._kept_domains.clear()
-        self.leanings.clear()
+        self._anti_affinity.clear()
+        self._domains_of_anti_affinity.clear()
+        self.preferred_affinity.clear()
         for pod, node in self._placed.values():
-            self._keep_away(pod, node, 1)
-            self._lean(pod, node, 1)
+            self._index_anti_affinity(pod, node, 1)
+            self._index_preferences(pod, node, 1)
         self.version += 1
 
     def place(self, pod: Pod, node: str) -> None:
@@ -92,10 +92,10 @@ class Scene:
             return
         self.remove(uid)
         self._placed[uid] = (pod, node)
-        self._keep_away(pod, node, 1)
-        self._lean(pod, node, 1)
-        for census in self._censuses.values():
-            census.add(pod, node, 1)
+        self._index_anti_affinity(pod, node, 1)
+        self._index_preferences(pod, node, 1)
+        for counts in self._counts.values():
+            counts.add(pod, node, 1)
         self.version += 1
 
     def remove(self, uid: str) -> None:
@@ -103,54 +103,56 @@ class Scene:
         found = self._placed.pop(uid, None)
         if found is None:
             return
-        self._keep_away(*found, -1)
-        self._lean(*found, -1)
-        for census in self._censuses.values():
-            census.add(*found, -1)
+        self._index_anti_affinity(*found, -1)
+        self._index_preferences(*found, -1)
+        for counts in self._counts.values():
+            counts.add(*found, -1)
         self.version += 1
 
     # ----- asking
 
-    def kind(self, term: PodTerm, pod: Pod, sole: str = "") -> Kind:
+    def selector_of(self, term: PodTerm, pod: Pod, counted_by: str = "") -> PodSelector:
         """The pods that a term of a pod is about, but for those that take a device."""
         labels = pod.metadata.labels
         selector = term.label_selector
         if selector is None:
-            return Kind(frozenset(), LabelSelector())
+            return PodSelector(frozenset(), LabelSelector())
         found = narrowed(selector, labels, term.match_label_keys, term.mismatch_label_keys)
-        sole = sole or (sole_of(pod, term) if term in pod.spec.keeps_from else "")
-        return Kind(self._namespaces(term, pod.metadata.namespace), found, sole)
+        counted_by = counted_by or (
+            exclusive_device_of(pod, term) if term in pod.spec.anti_affinity_terms else ""
+        )
+        return PodSelector(self._namespaces(term, pod.metadata.namespace), found, counted_by)
 
-    def census(self, kind: Kind) -> Mapping[str, int]:
+    def counts_by_node(self, selector: PodSelector) -> Mapping[str, int]:
         """How many pods of a kind are on each node that has any."""
-        name = kind.name
-        found = self._censuses.pop(name, None)
+        name = selector.name
+        found = self._counts.pop(name, None)
         if found is None:
-            found = Census(kind)
+            found = SelectorCount(selector)
             for pod, node in self._placed.values():
                 found.add(pod, node, 1)
-        self._censuses[name] = found
-        if len(self._censuses) > CENSUSES_KEPT:
-            del self._censuses[next(iter(self._censuses))]
+        self._counts[name] = found
+        if len(self._counts) > COUNTS_KEPT:
+            del self._counts[next(iter(self._counts))]
         return found.pods_on_node
 
-    def in_domain(self, kind: Kind, key: str) -> Counter[str]:
+    def counts_in_domains(self, selector: PodSelector, key: str) -> Counter[str]:
         """How many pods of a kind are in each domain that has any."""
-        name = (kind.name, key)
-        version, found = self._in_domain.get(name, (-1, Counter()))
+        name = (selector.name, key)
+        version, found = self._counts_in_domains.get(name, (-1, Counter()))
         if version == self.version:
             return found
         found = Counter()
-        for node, count in self.census(kind).items():
-            value = self.domain(node, key)
+        for node, count in self.counts_by_node(selector).items():
+            value = self.domain_of(node, key)
             if value is not None:
                 found[value] += count
-        if len(self._in_domain) >= CENSUSES_KEPT:
-            self._in_domain.clear()
-        self._in_domain[name] = (self.version, found)
+        if len(self._counts_in_domains) >= COUNTS_KEPT:
+            self._counts_in_domains.clear()
+        self._counts_in_domains[name] = (self.version, found)
         return found
 
-    def domains_for(
+    def eligible_domains(
         self,
         asked: tuple[tuple[str, str], ...],
         key: str,
@@ -160,71 +162,77 @@ class Scene:
     ) -> Mapping[str, str]:
         """The domain of each node that has one: of those that are as labels ask, and whose taints are tolerated."""
         name = (asked, key, by_affinity, by_taints)
-        found = self._domains_for.get(name)
+        found = self._eligible_domains.get(name)
         if found is None:
             rules = dict(asked)
             found = {
                 node.metadata.name: node.metadata.labels[key]
                 for node in self.nodes.values()
                 if key in node.metadata.labels
-                and (not by_affinity or is_led_to(rules, node))
-                and (not by_taints or puts_up_with(rules, node))
+                and (not by_affinity or matches_labels(rules, node))
+                and (not by_taints or tolerates_taints(rules, node))
             }
-            if len(self._domains_for) >= CENSUSES_KEPT:
-                self._domains_for.clear()
-            self._domains_for[name] = found
+            if len(self._eligible_domains) >= COUNTS_KEPT:
+                self._eligible_domains.clear()
+            self._eligible_domains[name] = found
         return found
 
-    def domain(self, node: str, key: str) -> str | None:
+    def domain_of(self, node: str, key: str) -> str | None:
         """The domain that a node is in, if any."""
         known = self.nodes.get(node)
         return None if known is None else known.metadata.labels.get(key)
 
     @property
-    def has_keepers(self) -> bool:
+    def has_anti_affinity(self) -> bool:
         """Whether any pod keeps others away."""
-        return bool(self._keepers)
+        return bool(self._anti_affinity)
 
-    def kept_away(self, pod: Pod) -> dict[str, set[str]]:
+    def forbidden_domains(self, pod: Pod) -> dict[str, set[str]]:
         """Domains where a pod may not be because of what pods say that are there, by label key."""
         found: dict[str, set[str]] = {}
-        for (key, _), (kind, on_node) in self._keepers.items():
-            if kind.has(pod):
-                found.setdefault(key, set()).update(self._kept(key, kind, on_node))
+        for (key, _), (selector, on_node) in self._anti_affinity.items():
+            if selector.matches(pod):
+                found.setdefault(key, set()).update(self._kept(key, selector, on_node))
         return {key: domains for key, domains in found.items() if domains}
 
-    def _kept(self, key: str, kind: Kind, on_node: Mapping[str, int]) -> frozenset[str]:
+    def _kept(self, key: str, selector: PodSelector, on_node: Mapping[str, int]) -> frozenset[str]:
         """The domains that somebody keeps pods of a kind away from."""
-        name = (key, kind.name)
-        if name not in self._kept_domains:
-            domains = (self.domain(node, key) for node in on_node)
-            self._kept_domains[name] = frozenset(each for each in domains if each is not None)
-        return self._kept_domains[name]
+        name = (key, selector.name)
+        if name not in self._domains_of_anti_affinity:
+            domains = (self.domain_of(node, key) for node in on_node)
+            self._domains_of_anti_affinity[name] = frozenset(
+                each for each in domains if each is not None
+            )
+        return self._domains_of_anti_affinity[name]
 
-    def _keep_away(self, pod: Pod, node: str, sign: int) -> None:
+    def _index_anti_affinity(self, pod: Pod, node: str, sign: int) -> None:
         """A pod begins (+1) or ends (-1) to keep others away from its domain."""
         if pod.spec.affinity is None:
             return
-        for term in pod.spec.keeps_from:
-            kind = self.kind(term, pod)
-            name = (term.topology_key, kind.name)
-            _, on_node = self._keepers.setdefault(name, (kind, Counter()))
+        for term in pod.spec.anti_affinity_terms:
+            selector = self.selector_of(term, pod)
+            name = (term.topology_key, selector.name)
+            _, on_node = self._anti_affinity.setdefault(name, (selector, Counter()))
             on_node[node] += sign
             if not on_node[node]:
                 del on_node[node]
             if not on_node:
-                del self._keepers[name]
-            self._kept_domains.pop(name, None)
-            self.keepers_version += 1
+                del self._anti_affinity[name]
+            self._domains_of_anti_affinity.pop(name, None)
+            self.anti_affinity_version += 1
 
-    def _lean(self, pod: Pod, node: str, sign: int) -> None:
+    def _index_preferences(self, pod: Pod, node: str, sign: int) -> None:
         """A pod begins (+1) or ends (-1) to prefer others near to it, or away."""
         if pod.spec.affinity is None:
             return
-        for weight, term in pod.spec.leanings:
-            self.leanings.add(term.topology_key, self.kind(term, pod), node, sign * weight)
-        for term in pod.spec.keeps_to:
-            self.leanings.add(term.topology_key, self.kind(term, pod), node, sign * OF_REQUIRED)
+        for weight, term in pod.spec.preferred_pod_terms:
+            self.preferred_affinity.add(
+                term.topology_key, self.selector_of(term, pod), node, sign * weight
+            )
+        for term in pod.spec.affinity_terms:
+            self.preferred_affinity.add(
+                term.topology_key, self.selector_of(term, pod), node, sign * OF_REQUIRED
+            )
 
     def _namespaces(self, term: PodTerm, home: str) -> frozenset[str] | None:
         """Namespaces that a term is about: those it names, those it selects, its pod's own where it says neither."""

@@ -1,34 +1,40 @@
-"""What pods only prefer: likes and company of their role, by which the core chooses among places that are as good.
+"""The weights of preferred node affinity, and preferences of pods put into the roles of a job.
 
-Upstream adds up the weights of the preferred terms that a node is like; so does the core (`placement.scoring.scores`).
-The first pod of a role speaks for all. What pods prefer of other pods is in `company`.
+kube-scheduler adds up the weights of the preferred terms that a node matches, and so does the core
+(`placement.scoring`), to choose among equally good places. The first pod of a role stands for all of them. Preferences
+about other pods are in `preferred_pod_affinity`.
 """
 
 from dataclasses import replace
 
 from gantree.executors.kubernetes.apiserver.objects import NodeSelector, Pod
 from gantree.executors.kubernetes.constraints.gang_constraints import role_of
-from gantree.executors.kubernetes.constraints.pod_index import Scene
-from gantree.executors.kubernetes.constraints.preferred_pod_affinity import company_of
+from gantree.executors.kubernetes.constraints.pod_index import PodIndex
+from gantree.executors.kubernetes.constraints.preferred_pod_affinity import preferred_pod_affinity
 from gantree.executors.kubernetes.pods.shapes import alternatives_of
 from gantree.executors.kubernetes.workloads.gangs import Gang
 from gantree.model.jobs import Company, Job, Like, Role
 from gantree.model.node_rules import rule_text
 
 
-def liking(job: Job, gang: Gang, scene: Scene) -> Job:
+def with_preferences(job: Job, gang: Gang, index: PodIndex) -> Job:
     """A job with what its pods prefer of nodes and of other pods."""
-    told = {role.name: (likes_of(pods[0]), company_of(scene, pods[0])) for role, pods in gang.roles}
+    told = {
+        role.name: (preferred_node_terms(pods[0]), preferred_pod_affinity(index, pods[0]))
+        for role, pods in gang.roles
+    }
     if not any(likes or company for likes, company in told.values()):
         return job
-    return replace(job, roles=tuple(_liking(role, *told[role_of(role.name)]) for role in job.roles))
+    return replace(
+        job, roles=tuple(_with_preferences(role, *told[role_of(role.name)]) for role in job.roles)
+    )
 
 
-def _liking(role: Role, likes: tuple[Like, ...], company: tuple[Company, ...]) -> Role:
+def _with_preferences(role: Role, likes: tuple[Like, ...], company: tuple[Company, ...]) -> Role:
     return replace(role, topology=replace(role.topology, likes=likes, company=company))
 
 
-def likes_of(pod: Pod) -> tuple[Like, ...]:
+def preferred_node_terms(pod: Pod) -> tuple[Like, ...]:
     """The preferred terms of a pod's node affinity; one that means nothing is like no node."""
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
     terms = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()

@@ -4,8 +4,8 @@ was placed.
 As upstream counts it: domains are the values of a label among nodes that the pod may use (by its selector and affinity
 unless nodeAffinityPolicy is Ignore, by taints where nodeTaintsPolicy is Honor); the skew of a domain is what it would
 have beyond the one that has least; with fewer domains than minDomains the least counts as none. Constraints that may
-be broken (ScheduleAnyway) are in `company`. A gang is right if it is once all of it is there: its
-pods can then be bound in an order in which each was right.
+be broken (ScheduleAnyway) are in `preferred_pod_affinity`. A gang satisfies a constraint if it does once all its pods
+are counted: they can then be bound in an order in which each pod satisfies it.
 """
 
 from collections import Counter
@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 
 from gantree.executors.kubernetes.apiserver.objects import LabelSelector, Pod, SpreadConstraint
 from gantree.executors.kubernetes.apiserver.selectors import narrowed
-from gantree.executors.kubernetes.constraints.affinity import Placed, Why
-from gantree.executors.kubernetes.constraints.pod_index import Scene
-from gantree.executors.kubernetes.pods.pod_selectors import Kind
+from gantree.executors.kubernetes.constraints.affinity import NodeConstraint, Placed
+from gantree.executors.kubernetes.constraints.pod_index import PodIndex
+from gantree.executors.kubernetes.pods.pod_selectors import PodSelector
 from gantree.executors.kubernetes.pods.shapes import labels_of
 from gantree.model.node_rules import Requirement
 
@@ -28,26 +28,26 @@ def constraints_of(pod: Pod) -> tuple[SpreadConstraint, ...]:
     return tuple(each for each in told if each.when_unsatisfiable == MUST and each.topology_key)
 
 
-def kind_of(pod: Pod, constraint: SpreadConstraint) -> Kind:
+def selector_of(pod: Pod, constraint: SpreadConstraint) -> PodSelector:
     """The pods that a constraint counts."""
     if constraint.label_selector is None:
-        return Kind(frozenset(), LabelSelector())
+        return PodSelector(frozenset(), LabelSelector())
     labels, home = pod.metadata.labels, frozenset({pod.metadata.namespace})
     selector = narrowed(constraint.label_selector, labels, constraint.match_label_keys)
-    return Kind(home, selector, stay=True)
+    return PodSelector(home, selector, skip_terminating=True)
 
 
-def asked(scene: Scene, pod: Pod, of_its_kind: int) -> Iterator[Why]:
+def requirements(index: PodIndex, pod: Pod, members: int) -> Iterator[NodeConstraint]:
     """What nodes must be like for each of so many pods of a gang, as pods are now.
 
     That is what one of them needs if the others go where they help most; what they come to is looked at in the end.
     """
     for constraint in constraints_of(pod):
-        counts = counted(scene, pod, constraint)
+        counts = counted(index, pod, constraint)
         least = _least(counts, constraint)
-        own = int(kind_of(pod, constraint).has(pod))
+        own = int(selector_of(pod, constraint).matches(pod))
         if not _are_too_few(counts, constraint):
-            least = _raised(counts, least, (of_its_kind - 1) * own)
+            least = _raised(counts, least, (members - 1) * own)
         fits = [
             name for name, count in counts.items() if count + own - least <= constraint.max_skew
         ]
@@ -64,15 +64,15 @@ def _raised(counts: Mapping[str, int], least: int, more: int) -> int:
     return least
 
 
-def objections(scene: Scene, placed: Placed) -> Iterator[str]:
+def objections(index: PodIndex, placed: Placed) -> Iterator[str]:
     """Why pods of a gang may not be where they were placed; all of them are on the scene already."""
     known: dict[str, Counter[str]] = {}
     for pod, node in placed:
         for constraint in constraints_of(pod):
-            key = repr((constraint, kind_of(pod, constraint).name, *labels_of(pod.spec)))
+            key = repr((constraint, selector_of(pod, constraint).name, *labels_of(pod.spec)))
             if key not in known:
-                known[key] = counted(scene, pod, constraint)
-            counts, domain = known[key], scene.domain(node, constraint.topology_key)
+                known[key] = counted(index, pod, constraint)
+            counts, domain = known[key], index.domain_of(node, constraint.topology_key)
             if domain is None or counts[domain] - _least(counts, constraint) > constraint.max_skew:
                 yield (
                     f"{pod.metadata.name} would be in {constraint.topology_key}={domain}, which has more than "
@@ -80,16 +80,16 @@ def objections(scene: Scene, placed: Placed) -> Iterator[str]:
                 )
 
 
-def counted(scene: Scene, pod: Pod, constraint: SpreadConstraint) -> Counter[str]:
+def counted(index: PodIndex, pod: Pod, constraint: SpreadConstraint) -> Counter[str]:
     """How many pods that count are in each domain that does."""
-    domain_of_node = scene.domains_for(
+    domain_of_node = index.eligible_domains(
         tuple(labels_of(pod.spec)),
         constraint.topology_key,
         by_affinity=constraint.node_affinity_policy == "Honor",
         by_taints=constraint.node_taints_policy == "Honor",
     )
     counts = Counter(dict.fromkeys(domain_of_node.values(), 0))
-    for node, count in scene.census(kind_of(pod, constraint)).items():
+    for node, count in index.counts_by_node(selector_of(pod, constraint)).items():
         if node in domain_of_node:
             counts[domain_of_node[node]] += count
     return counts

@@ -26,7 +26,7 @@ MANY = 1 << 30
 EVERYWHERE = ""
 """Stands for all nodes, by name; no node is called so."""
 
-Asked = Sequence[tuple[str, Claim]]
+VolumeRequest = Sequence[tuple[str, Claim]]
 """Claims of one pod, each with the name of its class, the smallest first."""
 
 
@@ -38,7 +38,7 @@ class Limit:
     at_most: int | None = None
 
 
-class Free:
+class FreeVolumes:
     """Volumes that nobody has, by class, and claims that some are kept for."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Free:
         self._on_node.clear()
 
     def has_all(
-        self, asked: Asked, node: str, nodes: Mapping[str, Node], taken: set[str]
+        self, asked: VolumeRequest, node: str, nodes: Mapping[str, Node], taken: set[str]
     ) -> set[str] | None:
         """Volumes for all claims of a pod on a node, beside those taken; None where there are not enough."""
         chosen: set[str] = set()
@@ -109,7 +109,7 @@ class Free:
             chosen.add(found)
         return chosen
 
-    def nodes_for(self, asked: Asked, nodes: Mapping[str, Node]) -> dict[str, None]:
+    def nodes_for(self, asked: VolumeRequest, nodes: Mapping[str, Node]) -> dict[str, None]:
         """Nodes on which some volume suits the first claim, by name, in order."""
         of, claim = asked[0]
         there = self._there(of, nodes)
@@ -191,8 +191,8 @@ class Free:
 
 
 def limit_of(
-    free: Free,
-    asked: Sequence[Asked],
+    free: FreeVolumes,
+    asked: Sequence[VolumeRequest],
     nodes: Mapping[str, Node],
     room: Callable[[Node], int] = lambda node: MANY,
 ) -> Limit:
@@ -227,7 +227,9 @@ def size_of(volume: Volume) -> float:
     return quantity(str(volume.spec.capacity.storage)) or 0.0
 
 
-def _count(free: Free, asked: Sequence[Asked], node: str, nodes: Mapping[str, Node]) -> int:
+def _count(
+    free: FreeVolumes, asked: Sequence[VolumeRequest], node: str, nodes: Mapping[str, Node]
+) -> int:
     """How many of these pods, one after the other, find all their volumes on a node."""
     taken: set[str] = set()
     for count, each in enumerate(asked):

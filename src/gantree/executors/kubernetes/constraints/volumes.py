@@ -18,7 +18,7 @@ from gantree.executors.kubernetes.apiserver.volume_objects import (
 )
 from gantree.executors.kubernetes.constraints.static_volumes import (
     MANY,
-    Free,
+    FreeVolumes,
     Limit,
     claim_size,
     limit_of,
@@ -43,7 +43,7 @@ class Volumes:
         self._volumes: dict[str, Volume] = {}
         self._classes: dict[str, StorageClass] = {}
         self._users: dict[Key, dict[str, str]] = {}
-        self._free = Free()
+        self._free = FreeVolumes()
         self._limits: dict[tuple[str, ...], Limit | None] = {}
 
     def see(self, key: Key, before: object, after: object) -> None:

@@ -1,6 +1,6 @@
 """Gangs of gantree's own that run and that no record knows: the journal was lost, or another process led with its own.
 
-What they are stands on their pods (`marks`), so they are taken over instead of being counted as others': job,
+What they are stands on their pods (`annotations`), so they are taken over instead of being counted as others': job,
 attempt, which pod is which member, and the GPUs that each was counted by. Queue, priority and topology are read
 again from the pods and the object of their group; what each member holds is what its pod asks for. Where that is not
 told, the claims of a pod say which GPUs it has. What is on no object is lost: what was used before, since when the
@@ -20,13 +20,19 @@ from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.constraints.gang_constraints import role_of
 from gantree.executors.kubernetes.controllers.allocator import Allocator
-from gantree.executors.kubernetes.controllers.attempt_controller import Members
+from gantree.executors.kubernetes.controllers.attempt_controller import AttemptController
 from gantree.executors.kubernetes.nodes.site import SiteReading
-from gantree.executors.kubernetes.pods.annotations import DOMAIN, GPUS, NICS, Mark, mark_of
-from gantree.executors.kubernetes.pods.shapes import asked_by
+from gantree.executors.kubernetes.pods.annotations import (
+    DOMAIN,
+    GPUS,
+    NICS,
+    MemberAnnotation,
+    member_annotation,
+)
+from gantree.executors.kubernetes.pods.shapes import pod_request
 from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of, processes_of
 from gantree.executors.kubernetes.workloads.keys import Key, key_alone
-from gantree.executors.kubernetes.workloads.pending_pods import Waiting
+from gantree.executors.kubernetes.workloads.pending_pods import PendingPods
 from gantree.model.events import GangFound
 from gantree.model.jobs import Job, Role, TopologySpec
 from gantree.model.placements import FABRIC_TIER, Domain, MemberPlacement, Placement, Predicted
@@ -36,11 +42,11 @@ PATIENCE_S = 60.0
 
 log = logging.getLogger(__name__)
 
-Seated = tuple[Mark, Pod]
+MemberPod = tuple[MemberAnnotation, Pod]
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Pending:
     """A gang that the core was told of: its attempt, its pods, and until when an answer is waited for."""
 
     attempt: int
@@ -48,24 +54,24 @@ class _Asked:
     until: float
 
 
-class Found:
+class Adoption:
     """Looks for gangs once, when it is told to, and sees to what the core makes of them."""
 
     def __init__(
         self,
         scheduler: str,
-        waiting: Waiting,
-        members: Members,
+        pending: PendingPods,
+        members: AttemptController,
         allocator: Allocator,
-        see: Callable[[Pod], None],
+        update_pod: Callable[[Pod], None],
     ) -> None:
         """scheduler is the schedulerName of pods that are ours; see is called with pods that are whose by now."""
-        self._scheduler, self._waiting, self._members = scheduler, waiting, members
-        self._allocator, self._see = allocator, see
+        self._scheduler, self._pending, self._attempts = scheduler, pending, members
+        self._allocator, self._update_pod = allocator, update_pod
         self._is_due = False
-        self._asked: dict[str, _Asked] = {}
+        self._unanswered: dict[str, _Pending] = {}
 
-    def due(self) -> None:
+    def start(self) -> None:
         """Look for gangs, once there is a site."""
         self._is_due = True
 
@@ -77,108 +83,110 @@ class Found:
         now: float,
     ) -> Iterator[GangFound]:
         """What is found, gang by gang; the first time after it became due."""
-        self._answered(decided, now)
+        self._drop_rejected(decided, now)
         if not self._is_due or site is None or decided.site.description is None:
             return
         self._is_due = False
-        for seated in _gangs(self._members.pods.values(), self._members, decided, self._scheduler):
-            event = self._event(seated, site, gpus_of_node, now)
+        for member_pods in _gangs(
+            self._attempts.pods.values(), self._attempts, decided, self._scheduler
+        ):
+            event = self._event(member_pods, site, gpus_of_node, now)
             if event is not None:
-                self._seat(event, seated, now)
+                self._assign_pods(event, member_pods, now)
                 yield event
-        if self._asked:
+        if self._unanswered:
             log.warning(
                 "%d gangs run that no record knows, and are taken over: what they used before is not known",
-                len(self._asked),
+                len(self._unanswered),
             )
 
-    def _seat(self, event: GangFound, seated: Sequence[Seated], now: float) -> None:
-        pods = tuple(pod for _, pod in seated)
+    def _assign_pods(self, event: GangFound, member_pods: Sequence[MemberPod], now: float) -> None:
+        pods = tuple(pod for _, pod in member_pods)
         key = self._key(event.job, pods)
         assert key is not None, "it was looked at"
-        self._asked[event.job] = _Asked(event.attempt, pods, now + PATIENCE_S)
-        self._waiting.adopt(event.job, key)
-        self._members.take_over(event.job, event.attempt, len(seated))
+        self._unanswered[event.job] = _Pending(event.attempt, pods, now + PATIENCE_S)
+        self._pending.set_job(event.job, key)
+        self._attempts.take_over(event.job, event.attempt, len(member_pods))
         for pod in pods:
-            self._see(pod)
+            self._update_pod(pod)
 
-    def _answered(self, decided: LedgerView, now: float) -> None:
+    def _drop_rejected(self, decided: LedgerView, now: float) -> None:
         """Those that were turned down are others' again."""
-        for job, asked in list(self._asked.items()):
+        for job, unanswered in list(self._unanswered.items()):
             rejected_for = decided.rejection(job)
             if decided.job(job) is not None:
-                del self._asked[job]
-            elif rejected_for is not None or now >= asked.until:
+                del self._unanswered[job]
+            elif rejected_for is not None or now >= unanswered.until:
                 log.warning("%s was not taken over: %s", job, rejected_for or "no answer")
-                del self._asked[job]
-                self._waiting.part(job)
-                self._members.settle(job, asked.attempt)
-                for pod in asked.pods:
-                    if pod.metadata.uid in self._members.pods:
-                        self._see(self._members.pods[pod.metadata.uid])
+                del self._unanswered[job]
+                self._pending.release_job(job)
+                self._attempts.settle(job, unanswered.attempt)
+                for pod in unanswered.pods:
+                    if pod.metadata.uid in self._attempts.pods:
+                        self._update_pod(self._attempts.pods[pod.metadata.uid])
 
     @property
-    def asked(self) -> Iterable[str]:
+    def unanswered(self) -> Iterable[str]:
         """Jobs about which the core has not answered yet."""
-        return self._asked
+        return self._unanswered
 
     # ----- what they are
 
     def _event(
         self,
-        seated: Sequence[Seated],
+        member_pods: Sequence[MemberPod],
         site: SiteReading,
         gpus_of_node: Mapping[str, int],
         now: float,
     ) -> GangFound | None:
         """What the pods of an attempt come to; None where they do not tell enough."""
-        (mark, _), pods = seated[0], [pod for _, pod in seated]
-        key = self._key(mark.job, pods)
-        roles = _roles(seated)
+        (annotation, _), pods = member_pods[0], [pod for _, pod in member_pods]
+        key = self._key(annotation.job, pods)
+        roles = _roles(member_pods)
         if key is None or roles is None:
             return None
-        members = self._placed(seated, gpus_of_node)
+        members = self._placed(member_pods, gpus_of_node)
         if members is None:
             return None
-        gang = gang_of(key, self._waiting.keys.terms_of(key), pods)
+        gang = gang_of(key, self._pending.keys.spec_of(key), pods)
         spec, _, _ = job_of(gang, site.tier, key[0])
         return GangFound(
-            id=f"{mark.job}/{mark.attempt}/found",
+            id=f"{annotation.job}/{annotation.attempt}/found",
             observed_at=now,
-            job=mark.job,
+            job=annotation.job,
             spec=_with_roles(spec, roles),
-            attempt=mark.attempt,
+            attempt=annotation.attempt,
             placement=Placement(members, _domain(pods[0]), Predicted(0.0, ())),
         )
 
     def _key(self, job: str, pods: Sequence[Pod]) -> Key | None:
         """The gang that a job is by its id, if its pods are of that; one that came late stands alone."""
-        keys = {self._waiting.keys.of(pod) for pod in pods}
+        keys = {self._pending.keys.of(pod) for pod in pods}
         if len(pods) == 1:
             keys.add(key_alone(pods[0]))
         found = [key for key in sorted(keys) if job.startswith(f"{'.'.join(key)}.")]
         is_one = len(keys) == 1 or len(pods) == 1
-        if not found or not is_one or self._waiting.job_of(found[0]) not in (None, job):
+        if not found or not is_one or self._pending.job_of(found[0]) not in (None, job):
             return None
         return found[0]
 
     def _placed(
-        self, seated: Sequence[Seated], gpus_of_node: Mapping[str, int]
+        self, member_pods: Sequence[MemberPod], gpus_of_node: Mapping[str, int]
     ) -> tuple[MemberPlacement, ...] | None:
         """What each member holds where; None where that is not told, as of partitions that a kubelet chose."""
         number_in_role: dict[str, int] = {}
         found = []
-        for mark, pod in seated:
-            shape, node = asked_by(pod).shape, pod.spec.node_name
+        for annotation, pod in member_pods:
+            shape, node = pod_request(pod).shape, pod.spec.node_name
             gpus = _gpus(pod) or (self._allocator.gpus_of(pod) if shape.gpus else ())
             is_told = len(gpus) == shape.gpus and all(g < gpus_of_node.get(node, 0) for g in gpus)
             if shape.part or not is_told or node not in gpus_of_node:
                 return None
-            number = number_in_role[mark.role] = number_in_role.get(mark.role, -1) + 1
+            number = number_in_role[annotation.role] = number_in_role.get(annotation.role, -1) + 1
             nics = tuple(filter(None, pod.metadata.annotations.get(NICS, "").split(",")))
             found.append(
                 MemberPlacement(
-                    role=mark.role,
+                    role=annotation.role,
                     rank=number,
                     node=node,
                     gpus=gpus,
@@ -192,36 +200,38 @@ class Found:
 
 
 def _gangs(
-    pods: Iterable[Pod], members: Members, decided: LedgerView, scheduler: str
-) -> Iterator[list[Seated]]:
+    pods: Iterable[Pod], members: AttemptController, decided: LedgerView, scheduler: str
+) -> Iterator[list[MemberPod]]:
     """The pods of each attempt that runs whole and that the ledger does not know, in member order."""
-    of_job: dict[str, dict[int, list[Seated]]] = {}
+    of_job: dict[str, dict[int, list[MemberPod]]] = {}
     for pod in pods:
-        mark = mark_of(pod.metadata.annotations)
+        annotation = member_annotation(pod.metadata.annotations)
         is_ours = pod.spec.scheduler_name == scheduler and pod.spec.node_name
-        if mark is None or not is_ours or members.has_seat(pod.metadata.uid):
+        if annotation is None or not is_ours or members.has_member(pod.metadata.uid):
             continue
-        if decided.job(mark.job) is None and decided.rejection(mark.job) is None:
-            of_job.setdefault(mark.job, {}).setdefault(mark.attempt, []).append((mark, pod))
+        if decided.job(annotation.job) is None and decided.rejection(annotation.job) is None:
+            of_job.setdefault(annotation.job, {}).setdefault(annotation.attempt, []).append(
+                (annotation, pod)
+            )
     for job in sorted(of_job):
-        seated = sorted(of_job[job][max(of_job[job])], key=lambda each: each[0].member)
-        numbers = [mark.member for mark, _ in seated]
-        is_whole = all(mark.members == len(seated) for mark, _ in seated)
-        if is_whole and numbers == list(range(len(seated))) and not _is_over(seated):
-            yield seated
+        member_pods = sorted(of_job[job][max(of_job[job])], key=lambda each: each[0].member)
+        numbers = [annotation.member for annotation, _ in member_pods]
+        is_whole = all(annotation.members == len(member_pods) for annotation, _ in member_pods)
+        if is_whole and numbers == list(range(len(member_pods))) and not _is_over(member_pods):
+            yield member_pods
 
 
-def _is_over(seated: Sequence[Seated]) -> bool:
-    return all(pod.has_ended for _, pod in seated)
+def _is_over(member_pods: Sequence[MemberPod]) -> bool:
+    return all(pod.has_ended for _, pod in member_pods)
 
 
-def _roles(seated: Sequence[Seated]) -> list[Role] | None:
+def _roles(member_pods: Sequence[MemberPod]) -> list[Role] | None:
     """The roles that members have by their marks, in runs; None where those of one role are not alike."""
     roles: list[Role] = []
-    for mark, pod in seated:
-        shape, count = asked_by(pod).shape, processes_of(pod)
-        if not roles or roles[-1].name != mark.role:
-            roles.append(Role(mark.role, 0, shape, count))
+    for annotation, pod in member_pods:
+        shape, count = pod_request(pod).shape, processes_of(pod)
+        if not roles or roles[-1].name != annotation.role:
+            roles.append(Role(annotation.role, 0, shape, count))
         if (roles[-1].shape, roles[-1].processes) != (shape, count):
             return None
         roles[-1] = replace(roles[-1], members=roles[-1].members + 1)

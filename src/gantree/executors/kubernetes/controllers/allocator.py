@@ -1,9 +1,9 @@
-"""Dynamic resource allocation as gantree does it: what pods' claims add to their shapes, and which devices they get.
+"""Dynamic resource allocation: what claims add to the shapes of pods, and which devices they are allocated.
 
-A pod is read once its claims are there (`read`): its GPUs count as GPUs of the node for the core, all else as one of
-its wish (`device_room`). When the core has placed a gang, each of its pods is planned exactly (`plan`): on the GPUs
-that the core named where they are as the claims ask, else on others of the node. Plans are written by `claim_writes`,
-all of a gang or nothing. A claim whose pod did not start after all is a stray, and is given back.
+A pod is read once its claims exist (`read`): for the core its GPUs count as GPUs of the node, all else as one unit of
+its requests (`device_capacity`). When the core has placed a gang, devices are chosen for each pod (`plan`): the GPUs
+that the core named if they match the claims, else others of the node. `claim_writes` writes the allocations of a gang,
+all or none. A claim whose pod did not start is a stray; its allocation is removed.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -21,18 +21,25 @@ from gantree.executors.kubernetes.apiserver.device_objects import (
 )
 from gantree.executors.kubernetes.apiserver.objects import Claimed, Node, Pod
 from gantree.executors.kubernetes.constraints.channels import domains_in
-from gantree.executors.kubernetes.devices.allocation import Given, Stock, allocate
-from gantree.executors.kubernetes.devices.claim_book import (
+from gantree.executors.kubernetes.devices.allocation import DeviceResult, FreeDevices, allocate
+from gantree.executors.kubernetes.devices.claim_index import (
     NAME_FIELD,
-    ClaimBook,
+    ClaimIndex,
     NotReady,
     Plan,
     devices_in,
     is_for_pod_alone,
 )
 from gantree.executors.kubernetes.devices.claim_writes import Grant, allocation_of
-from gantree.executors.kubernetes.devices.claims import Ask, Kind, Unfit, Wish, is_like, wish_of
-from gantree.executors.kubernetes.devices.device_room import HOLDER, DeviceRoom, Seat
+from gantree.executors.kubernetes.devices.claims import (
+    ClaimRequests,
+    DeviceRequest,
+    DeviceSelector,
+    Unfit,
+    is_selected,
+    requests_of,
+)
+from gantree.executors.kubernetes.devices.device_capacity import HOLDER, CountedPod, DeviceCapacity
 from gantree.executors.kubernetes.devices.slices import DeviceKey, NodeDevices, Pools, with_devices
 from gantree.executors.kubernetes.pods.annotations import GPUS
 from gantree.executors.kubernetes.writes.writes import Binding
@@ -44,14 +51,14 @@ class Allocator:
     """Slices, classes, claims and the pods that use them; on the controller's thread alone."""
 
     def __init__(self) -> None:
-        self.room = DeviceRoom()
+        self.room = DeviceCapacity()
         self.counted: frozenset[str] = frozenset()
         """What the site counts wishes by."""
-        self.book = ClaimBook()
+        self.book = ClaimIndex()
         self._pools = Pools()
         self._classes: dict[str, DeviceClass] = {}
-        self._kinds: dict[Kind, _Nodes] = {}
-        self._seats: dict[str, Seat] = {}
+        self._kinds: dict[DeviceSelector, _Nodes] = {}
+        self._counted_pods: dict[str, CountedPod] = {}
         self._changed: dict[str, None] = {}
         self._node_of_device: dict[DeviceKey, str] = {}
         self._to_look_at: dict[Key, None] = {}
@@ -61,7 +68,7 @@ class Allocator:
 
     # ----- what was seen
 
-    def see_slice(self, key: Key, after: ResourceSlice | None) -> list[str]:
+    def update_slice(self, key: Key, after: ResourceSlice | None) -> list[str]:
         """A slice is like this now; None: it is gone. Gives the nodes whose devices may be others by that."""
         nodes = self._pools.see(key, after)
         for node in nodes:
@@ -72,37 +79,37 @@ class Allocator:
         self._changed |= dict.fromkeys(nodes)
         return nodes
 
-    def see_class(self, key: Key, after: DeviceClass | None) -> None:
+    def update_class(self, key: Key, after: DeviceClass | None) -> None:
         """A class is like this now; None: it is gone."""
         if after is None:
             self._classes.pop(key[1], None)
         else:
             self._classes[key[1]] = after
 
-    def see_claim(self, key: Key, after: ResourceClaim | None) -> None:
+    def update_claim(self, key: Key, after: ResourceClaim | None) -> None:
         """A claim is like this now; None: it is gone."""
         self._touch(self.book.see(key, after))
         self._to_look_at[key] = None
 
-    def sit(self, pod: Pod, *, gone: bool) -> None:
+    def count_pod(self, pod: Pod, *, gone: bool) -> None:
         """A pod of ours is like this on its node, or is gone: what it was counted by is free with its end."""
         uid, claimed = pod.metadata.uid, pod.claimed
         if gone or pod.has_ended:
-            self._stand_up(uid)
+            self._uncount(uid)
         elif claimed is not None and pod.spec.node_name:
-            self._sit(uid, pod.spec.node_name, pod.metadata.annotations.get(GPUS, ""), claimed)
+            self._count(uid, pod.spec.node_name, pod.metadata.annotations.get(GPUS, ""), claimed)
 
-    def see_all(self, seen: Iterable[tuple[str, Any, Any, Any]]) -> None:
+    def read_all(self, seen: Iterable[tuple[str, Any, Any, Any]]) -> None:
         """What was seen at the start: first what devices there are, then who asks for what of them."""
         told = list(seen)
         for noun, key, _, after in told:
             match noun:
                 case "slice":
-                    self.see_slice(key, after)
+                    self.update_slice(key, after)
                 case "class":
-                    self.see_class(key, after)
+                    self.update_class(key, after)
                 case "claim":
-                    self.see_claim(key, after)
+                    self.update_claim(key, after)
         for noun, _, _, after in told:
             if noun == "pod" and after is not None:
                 self.read(after)
@@ -130,59 +137,69 @@ class Allocator:
             if name not in open_ and claim.status.allocation is not None
         ]
         pins = tuple(each for each in nodes if each is not None)
-        wish, domains = wish_of(open_, self._classes), domains_in(claims.values())
-        if not wish.requests:
+        claim_requests, domains = requests_of(open_, self._classes), domains_in(claims.values())
+        if not claim_requests.requests:
             return Claimed(nodes=pins, domains=domains)
-        self._check(wish)
-        counted = None if self._is_plain(wish, open_.values()) else self.room.name(wish)
-        return Claimed(gpus=self._gpus(wish), counted=counted, nodes=pins, domains=domains)
+        self._check(claim_requests)
+        counted = (
+            None
+            if self._is_plain(claim_requests, open_.values())
+            else self.room.name(claim_requests)
+        )
+        return Claimed(
+            gpus=self._gpus(claim_requests), counted=counted, nodes=pins, domains=domains
+        )
 
-    def _check(self, wish: Wish) -> None:
+    def _check(self, claim_requests: ClaimRequests) -> None:
         """Raise Unfit where no device at all is what a request means."""
-        for _, ways in wish.requests:
-            if not any(self._is_there(ask.kind) for ask in ways):
-                names = " or ".join(repr(ask.class_name) for ask in ways)
+        for _, alternatives in claim_requests.requests:
+            if not any(self._is_there(request.selector) for request in alternatives):
+                names = " or ".join(repr(request.class_name) for request in alternatives)
                 raise Unfit(
-                    f"no device of any node is as request {ways[0].name!r} asks, of class {names}"
+                    f"no device of any node is as request {alternatives[0].name!r} asks, of class {names}"
                 )
 
-    def _is_plain(self, wish: Wish, claims: Iterable[ResourceClaim]) -> bool:
+    def _is_plain(self, claim_requests: ClaimRequests, claims: Iterable[ResourceClaim]) -> bool:
         """Whether a wish is for so many GPUs, any of a node: then GPUs are all that has to be counted."""
         has_selectors = any(
             request.exactly is None or request.exactly.selectors
             for claim in claims
             for request in claim.spec.devices.requests
         )
-        return not (has_selectors or wish.rules) and all(map(self._is_any_gpu, wish.asks))
+        return not (has_selectors or claim_requests.constraints) and all(
+            map(self._is_any_gpu, claim_requests.device_requests)
+        )
 
-    def _is_any_gpu(self, ask: Ask) -> bool:
+    def _is_any_gpu(self, request: DeviceRequest) -> bool:
         """Whether an ask is for GPUs and nothing else, any of them, and counted as such."""
-        is_any = self._gpus_of(ask) > 0 and not ask.kind.capacity
-        return is_any and all(each.is_all_gpus for each in self._kind(ask.kind))
+        is_any = self._gpus_of(request) > 0 and not request.selector.capacity
+        return is_any and all(each.is_all_gpus for each in self._kind(request.selector))
 
-    def _gpus(self, wish: Wish) -> int:
+    def _gpus(self, claim_requests: ClaimRequests) -> int:
         """How many GPUs a wish is for, at least; none of those that are asked for in a way that is not counted."""
-        return sum(min(map(self._gpus_of, ways)) for _, ways in wish.requests)
+        return sum(
+            min(map(self._gpus_of, alternatives)) for _, alternatives in claim_requests.requests
+        )
 
-    def _gpus_of(self, ask: Ask) -> int:
-        is_counted = not ask.is_admin and not ask.kind.tolerations
-        told = self._kind(ask.kind)
+    def _gpus_of(self, request: DeviceRequest) -> int:
+        is_counted = not request.is_admin and not request.selector.tolerations
+        told = self._kind(request.selector)
         are_gpus = any(each.gpus for each in told) and not any(each.others for each in told)
-        return (ask.count or 0) if is_counted and are_gpus else 0
+        return (request.count or 0) if is_counted and are_gpus else 0
 
-    def _is_there(self, kind: Kind) -> bool:
-        return any(each.gpus or each.others for each in self._kind(kind))
+    def _is_there(self, selector: DeviceSelector) -> bool:
+        return any(each.gpus or each.others for each in self._kind(selector))
 
-    def _kind(self, kind: Kind) -> list["_OfKind"]:
+    def _kind(self, selector: DeviceSelector) -> list["_OfKind"]:
         """All that nodes are like with regard to a kind of devices, each once."""
-        told = self._kinds.get(kind)
+        told = self._kinds.get(selector)
         if told is None:
-            told = self._kinds[kind] = _Nodes(stale=dict.fromkeys(self._pools.nodes()))
+            told = self._kinds[selector] = _Nodes(stale=dict.fromkeys(self._pools.nodes()))
         for node in told.stale:
             before = told.of_node.pop(node, None)
             if before is not None:
                 told.count[before] -= 1
-            there = told.of_node[node] = _of_kind(kind, self._pools.of_node(node))
+            there = told.of_node[node] = _of_kind(selector, self._pools.of_node(node))
             told.count[there] = told.count.get(there, 0) + 1
         told.stale.clear()
         return [each for each, number in told.count.items() if number]
@@ -191,8 +208,8 @@ class Allocator:
 
     def equipped(self, node: Node) -> Node:
         """A node with the GPUs of its slices, and as many of each wish as it has, as resources of the node."""
-        if len(self.counted) < len(self.room.name_of_wish):
-            self.counted = frozenset(self.room.name_of_wish.values())
+        if len(self.counted) < len(self.room.name_of_requests):
+            self.counted = frozenset(self.room.name_of_requests.values())
         there = self._pools.of_node(node.metadata.name)
         node = with_devices(node, there)
         counts = {each: str(number) for each, number in self.room.totals(there).items() if number}
@@ -242,8 +259,12 @@ class Allocator:
             for claim in self.book.holders(device)
             for user in self.book.consumers(claim)
         )
-        seats = [seat for user in users if (seat := self._seats.get(user)) and seat.node == node]
-        return self.room.taken(node, there, held, seats)
+        counted_pods = [
+            counted_pod
+            for user in users
+            if (counted_pod := self._counted_pods.get(user)) and counted_pod.node == node
+        ]
+        return self.room.taken(node, there, held, counted_pods)
 
     def barred(self, node: str) -> MemberPlacement | None:
         """What of a node cannot be had by anybody, whoever holds what."""
@@ -278,7 +299,7 @@ class Allocator:
         """The pod of this uid is not bound after all."""
         for uid in [uid for uid, plan in self.book.plans.items() if plan.pod == pod]:
             self._touch(self.book.drop(uid))
-        self._stand_up(pod)
+        self._uncount(pod)
 
     def strays(
         self, verdict: Callable[[str, ResourceClaim], "Verdict"]
@@ -319,40 +340,46 @@ class Allocator:
         for claim in open_.values():
             if claim.metadata.uid in self.book.plans:
                 raise Unfit(f"claim {claim.metadata.name!r} is being allocated for another pod")
-        given = self._given(wish_of(open_, self._classes), node, binding.annotations.get(GPUS, ""))
+        results = self._allocate(
+            requests_of(open_, self._classes), node, binding.annotations.get(GPUS, "")
+        )
         grants = [Grant(claim, uid, pod.metadata.name, node) for claim in there]
         for number, claim in enumerate(open_.values()):
-            own = [each for each in given if each.claim == number]
-            devices = tuple(each.device.key for each in own if not each.ask.is_admin)
+            own = [each for each in results if each.claim == number]
+            devices = tuple(each.device.key for each in own if not each.request.is_admin)
             self.book.plan(claim.metadata.uid, Plan(uid, node, devices))
             self._touch(devices)
             told = allocation_of(claim, own, node, self._classes)
             grants.append(Grant(claim, uid, pod.metadata.name, node, told, devices))
         claimed = pod.claimed or Claimed()
-        self._sit(uid, node, binding.annotations.get(GPUS, ""), claimed)
+        self._count(uid, node, binding.annotations.get(GPUS, ""), claimed)
         return tuple(grants)
 
-    def _given(self, wish: Wish, node: str, positions: str) -> list[Given]:
+    def _allocate(
+        self, claim_requests: ClaimRequests, node: str, positions: str
+    ) -> list[DeviceResult]:
         there = self._pools.of_node(node)
         held = self.book.held(device.key for device in there.devices)
         first = [there.gpus[gpu] for gpu in _numbers(positions) if gpu < len(there.gpus)]
-        given = allocate(wish, Stock.of(there, held), first)
-        if given is None:
-            names = ", ".join(dict.fromkeys(ask.class_name for ask in wish.asks))
+        results = allocate(claim_requests, FreeDevices.of(there, held), first)
+        if results is None:
+            names = ", ".join(
+                dict.fromkeys(request.class_name for request in claim_requests.device_requests)
+            )
             raise Unfit(
                 f"the devices that its claims ask for ({names}) are not free on node {node}"
             )
-        return given
+        return results
 
-    def _sit(self, uid: str, node: str, positions: str, claimed: Claimed) -> None:
+    def _count(self, uid: str, node: str, positions: str, claimed: Claimed) -> None:
         gpus = _numbers(positions) if claimed.gpus else ()
-        self._seats[uid] = Seat(node, gpus, claimed.counted)
+        self._counted_pods[uid] = CountedPod(node, gpus, claimed.counted)
         self._changed[node] = None
 
-    def _stand_up(self, uid: str) -> None:
-        seat = self._seats.pop(uid, None)
-        if seat is not None:
-            self._changed[seat.node] = None
+    def _uncount(self, uid: str) -> None:
+        counted_pod = self._counted_pods.pop(uid, None)
+        if counted_pod is not None:
+            self._changed[counted_pod.node] = None
 
     def _touch(self, devices: Iterable[DeviceKey]) -> None:
         nodes = (self._node_of_device.get(device) for device in devices)
@@ -384,12 +411,12 @@ class _Nodes:
     stale: dict[str, None] = field(default_factory=dict)
 
 
-def _of_kind(kind: Kind, there: NodeDevices) -> _OfKind:
-    of = [(device.is_gpu, is_like(kind, device)) for device in there.devices]
+def _of_kind(selector: DeviceSelector, there: NodeDevices) -> _OfKind:
+    of = [(device.is_gpu, is_selected(selector, device)) for device in there.devices]
     return _OfKind(
-        any(is_gpu and is_like for is_gpu, is_like in of),
-        any(is_like and not is_gpu for is_gpu, is_like in of),
-        all(is_like for is_gpu, is_like in of if is_gpu),
+        any(is_gpu and is_selected for is_gpu, is_selected in of),
+        any(is_selected and not is_gpu for is_gpu, is_selected in of),
+        all(is_selected for is_gpu, is_selected in of if is_gpu),
     )
 
 

@@ -17,8 +17,8 @@ from gantree.executors.kubernetes.constraints.channels import is_of_daemon
 from gantree.executors.kubernetes.controllers.allocator import Allocator, Verdict
 from gantree.executors.kubernetes.controllers.nodes import Nodes
 from gantree.executors.kubernetes.nodes.site import SiteReading
-from gantree.executors.kubernetes.watch.api_thread import Link
-from gantree.executors.kubernetes.writes.writes import Said
+from gantree.executors.kubernetes.watch.api_thread import ApiThread
+from gantree.executors.kubernetes.writes.writes import StatusMessage
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +28,12 @@ PATIENCE_S = 3.0
 """After so long a claim that is not there is an error of the manifest, and told."""
 
 
-class ClaimDesk:
+class ClaimController:
     """Pods that wait and have claims."""
 
-    def __init__(self, link: Link, nodes: Nodes, allocator: Allocator, scheduler: str) -> None:
+    def __init__(self, api: ApiThread, nodes: Nodes, allocator: Allocator, scheduler: str) -> None:
         """scheduler is the schedulerName of pods that are ours."""
-        self._link, self._nodes, self._allocator = link, nodes, allocator
+        self._api, self._nodes, self._allocator = api, nodes, allocator
         self._scheduler = scheduler
         self._pods: dict[str, Pod] = {}
         self._users: dict[Key, dict[str, None]] = {}
@@ -45,17 +45,17 @@ class ClaimDesk:
         """Those of them for whom that is too long."""
         self._warned: set[tuple[str, str]] = set()
 
-    def see(self, noun: str, key: Key, after: Any, now: float) -> None:
+    def update(self, noun: str, key: Key, after: Any, now: float) -> None:
         """A slice, a class or a claim is like this now; None: it is gone."""
         match noun:
             case "slice":
-                if self._allocator.see_slice(key, after):
-                    self._nodes.restock(now)
+                if self._allocator.update_slice(key, after):
+                    self._nodes.mark_stale(now)
             case "class":
-                self._allocator.see_class(key, after)
+                self._allocator.update_class(key, after)
                 self._stale |= dict.fromkeys(self._pods)
             case _:
-                self._allocator.see_claim(key, after)
+                self._allocator.update_claim(key, after)
                 self._stale |= self._users.get(key, {})
 
     def read(self, pod: Pod, now: float) -> Pod:
@@ -67,7 +67,7 @@ class ClaimDesk:
         claimed = read.claimed
         assert claimed is not None, "it has claims"
         if claimed.counted is not None and claimed.counted not in self._allocator.counted:
-            self._nodes.restock(now)
+            self._nodes.mark_stale(now)
             claimed = msgspec.structs.replace(claimed, blocked=COUNTING, may_pass=True)
         elif claimed.may_pass:
             self._missing.setdefault(pod.metadata.uid, now)
@@ -77,11 +77,11 @@ class ClaimDesk:
 
     def forget(self, uid: str) -> None:
         """A pod is gone, or waits no more."""
-        self._let_go(uid)
+        self._delete_pods(uid)
         self._missing.pop(uid, None)
         self._late.pop(uid, None)
 
-    def _let_go(self, uid: str) -> None:
+    def _delete_pods(self, uid: str) -> None:
         pod = self._pods.pop(uid, None)
         for key in claims_named_by(pod) if pod else ():
             users = self._users.get(key, {})
@@ -89,7 +89,7 @@ class ClaimDesk:
             if not users:
                 self._users.pop(key, None)
 
-    def take_stale(self, now: float) -> list[Pod]:
+    def pop_stale(self, now: float) -> list[Pod]:
         """Pods that are to be looked at anew."""
         late = {
             uid: None
@@ -120,14 +120,14 @@ class ClaimDesk:
             return Verdict.KEPT if pod.spec.node_name else Verdict.STRAY
 
         for claim, uid in self._allocator.strays(verdict):
-            self._link.take_back(claim, uid)
+            self._api.take_back(claim, uid)
 
     def _keep(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         if pod.spec.node_name or pod.has_ended:
             self.forget(uid)
             return
-        self._let_go(uid)
+        self._delete_pods(uid)
         self._pods[uid] = pod
         for key in claims_named_by(pod):
             self._users.setdefault(key, {})[uid] = None
@@ -146,7 +146,9 @@ class ClaimDesk:
             )
             log.warning(sentence)
             where = (pod.metadata.namespace, pod.metadata.name)
-            self._link.say(Said((where,), pod.metadata.uid, SHARED, sentence, is_warning=True))
+            self._api.report_status(
+                StatusMessage((where,), pod.metadata.uid, SHARED, sentence, is_warning=True)
+            )
 
 
 def claims_named_by(pod: Pod) -> list[Key]:

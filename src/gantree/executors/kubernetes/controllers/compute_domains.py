@@ -21,8 +21,8 @@ from gantree.executors.kubernetes.constraints.channels import (
     has_wide_nvlink,
 )
 from gantree.executors.kubernetes.nodes.site import SiteReading
-from gantree.executors.kubernetes.pods.gang_spec import Odd, Spec, table, tables, text
-from gantree.executors.kubernetes.watch.api_thread import Link
+from gantree.executors.kubernetes.pods.gang_spec import InvalidObject, Spec, table, tables, text
+from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from gantree.executors.kubernetes.workloads.gangjob import service_of
 from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES
 
@@ -38,16 +38,19 @@ OLD = "v1beta1"
 class ComputeDomains:
     """Those of all GangJobs."""
 
-    def __init__(self, link: Link, site: Callable[[], SiteReading | None]) -> None:
-        self._link, self._site = link, site
+    def __init__(self, api: ApiThread, site: Callable[[], SiteReading | None]) -> None:
+        self._api, self._site = api, site
 
     def fitted(self, group: Group, pods: Mapping[str, Json]) -> dict[str, Json]:
-        """The pods of a GangJob, those with GPUs with a channel if it is to have a ComputeDomain. Raises Odd."""
+        """The pods of a GangJob, those with GPUs with a channel if it gets a ComputeDomain.
+
+        Raises InvalidObject.
+        """
         word = text(group.spec, "computeDomain") or AUTO
-        version = self._link.version_of(COMPUTE_DOMAIN)
+        version = self._api.version_of(COMPUTE_DOMAIN)
         with_gpus = {name for name, pod in pods.items() if _has_gpus(pod)}
         if word == REQUIRED and version is None:
-            raise Odd(
+            raise InvalidObject(
                 "computeDomain is Required, but the server has no ComputeDomain: install NVIDIA's DRA driver"
             )
         is_wanted = word == REQUIRED or (
@@ -67,12 +70,12 @@ class ComputeDomains:
     def make(self, group: Group, pods: Mapping[str, Json]) -> None:
         """Have the ComputeDomain made of which these pods have channels, if they have."""
         number = sum(map(_has_channel, pods.values()))
-        version = self._link.version_of(COMPUTE_DOMAIN)
+        version = self._api.version_of(COMPUTE_DOMAIN)
         if number and version is not None:
             made = Resource(COMPUTE_DOMAIN.path(version), Group)
             nodes = 0 if table(group.spec, "elastic") else number
             body = domain_of(group, version, nodes)
-            self._link.request("POST", made.of_namespace(group.metadata.namespace), body, JSON)
+            self._api.request("POST", made.of_namespace(group.metadata.namespace), body, JSON)
 
 
 def name_of(group: Group) -> str:
@@ -98,7 +101,7 @@ def domain_of(group: Group, version: str, nodes: int) -> Json:
 
 
 def _asks_for_nvlink(spec: Spec, site: SiteReading | None) -> bool:
-    """Whether a GangJob asks for NVLink domains, of a site where these hold several nodes. Raises Odd."""
+    """Whether a GangJob asks for NVLink domains, of a site where these hold several nodes. Raises InvalidObject."""
     if site is None or not has_wide_nvlink(site):
         return False
     return any(site.tier(word) == NVLINK for word in _asked_tiers(spec))

@@ -1,11 +1,11 @@
-"""The controller of GangJobs: makes their pods, makes them anew after a stop, and writes what became of each.
+"""The controller of GangJobs: creates their pods, creates them again after a stop, and writes their status.
 
-It decides nothing. A GangJob is a gang like any other (`gangjob.terms`): it waits, is placed, is stopped and starts
-again by the words of the core, which counts its failures and its backoff. What is done here follows from three things
-alone, and is looked at again whenever one of them changes: the object, its pods, and its job in the ledger. So a write
-that was lost is made up for, and a new leader goes on where the last one stood.
+It decides nothing. A GangJob is a gang like any other (`workloads.gangjob.gang_spec`): the core places, stops and
+restarts it, and counts its failures and back-off. The controller reconciles three things whenever one of them changes:
+the object, its pods, and its job as decided. So it repeats a write that was lost, and a new leader continues where the
+last one stopped.
 
-Pods that have ended stay for their logs until the GangJob is deleted; they are its own, so they go with it.
+Pods that have ended stay for their logs until the GangJob, which owns them, is deleted.
 """
 
 import logging
@@ -19,10 +19,10 @@ from gantree.executors.kubernetes.apiserver.client import JSON, MERGE
 from gantree.executors.kubernetes.apiserver.objects import Group, Pod
 from gantree.executors.kubernetes.controllers.compute_domains import ComputeDomains
 from gantree.executors.kubernetes.nodes.site import SiteReading
-from gantree.executors.kubernetes.pods.annotations import mark_of
-from gantree.executors.kubernetes.pods.gang_spec import Odd, count
-from gantree.executors.kubernetes.watch.api_thread import Link
-from gantree.executors.kubernetes.workloads.elastic import pods_wanted
+from gantree.executors.kubernetes.pods.annotations import member_annotation
+from gantree.executors.kubernetes.pods.gang_spec import InvalidObject, count
+from gantree.executors.kubernetes.watch.api_thread import ApiThread
+from gantree.executors.kubernetes.workloads.elastic import pods_needed
 from gantree.executors.kubernetes.workloads.gangjob import (
     GANGJOB,
     OF_GANGJOB,
@@ -32,7 +32,7 @@ from gantree.executors.kubernetes.workloads.gangjob import (
     service_of,
     size_asked,
 )
-from gantree.executors.kubernetes.writes.pod_status import MISCONFIGURED, saying_of
+from gantree.executors.kubernetes.writes.pod_status import MISCONFIGURED, wait_reason
 from gantree.model.events import Event, ScaleRequested
 from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.placement.request.sizes import sizes_of
@@ -80,14 +80,14 @@ class GangJobs:
 
     def __init__(
         self,
-        link: Link,
+        api: ApiThread,
         scheduler: str,
         job_of: Callable[[tuple[str, str, str]], str | None],
         site: Callable[[], SiteReading | None],
         emit: Callable[[Event], None],
     ) -> None:
-        self._link, self._scheduler, self._job_of, self._emit = link, scheduler, job_of, emit
-        self._domains = ComputeDomains(link, site)
+        self._api, self._scheduler, self._job_of, self._emit = api, scheduler, job_of, emit
+        self._domains = ComputeDomains(api, site)
         self._known: dict[Name, Known] = {}
         self._pods: dict[Name, dict[str, Pod]] = {}
 
@@ -122,7 +122,7 @@ class GangJobs:
 
     def step(self, decided: LedgerView, now: float) -> None:
         """Look at those of which something may have changed."""
-        if not self._known or not self._link.leads():
+        if not self._known or not self._api.leads():
             return
         for name, known in self._known.items():
             job = self._job_of((*name, GANGJOB.key_word))
@@ -147,14 +147,14 @@ class GangJobs:
                 self._delete(known, [pod for pod in known.pods.values() if not pod.has_ended], now)
             else:
                 self._make(known, state, decided, now)
-        except Odd as error:
+        except InvalidObject as error:
             status = {"phase": "Pending", "reason": MISCONFIGURED, "message": str(error)}
         self._write(known, status, now)
 
     def _scale(
         self, known: Known, state: JobView, told: Mapping[str, Any], now: float
     ) -> int | None:
-        """Hand in how many members are asked for; gives what has been heeded so far, so that it is once. Raises Odd."""
+        """Request the size in the spec, once; returns the last size that was acted on. Raises InvalidObject."""
         asked, heeded = size_asked(known.group.spec), told.get("askedMembers")
         if asked is None or asked == heeded or asked not in sizes_of(state.spec):
             return asked
@@ -167,12 +167,12 @@ class GangJobs:
         return heeded if isinstance(heeded, int) else None
 
     def _make(self, known: Known, state: JobView | None, decided: LedgerView, now: float) -> None:
-        """Make the pods that are missing; those of the attempt before must be gone first. Raises Odd.
+        """Make the pods that are missing; those of the attempt before must be gone first. Raises InvalidObject.
 
         It has them before it starts, but where it goes on at another place, or with more members: then when it
         starts. Those that an elastic one got no place for go.
         """
-        size = pods_wanted(known.group.spec, state, decided)
+        size = pods_needed(known.group.spec, state, decided)
         phase = Phase.PENDING if state is None else state.phase
         starts = phase in (Phase.PENDING, Phase.STARTING)
         pods = [pod for pod in known.pods.values() if starts or not pod.has_ended]
@@ -194,11 +194,11 @@ class GangJobs:
         if missing and self._ask(known, "", now):
             self._domains.make(known.group, wanted)
             path = f"api/v1/namespaces/{home}/services"
-            self._link.request("POST", path, service_of(known.group), JSON)
+            self._api.request("POST", path, service_of(known.group), JSON)
         for name in missing:
             if self._ask(known, name, now):
                 path = f"api/v1/namespaces/{home}/pods"
-                self._link.request("POST", path, wanted[name], JSON)
+                self._api.request("POST", path, wanted[name], JSON)
 
     def _make_anew(
         self, known: Known, wanted: Mapping[str, Json], members: Sequence[int], now: float
@@ -210,19 +210,19 @@ class GangJobs:
         home = known.group.metadata.namespace
         for name in names:
             if name not in known.pods and self._ask(known, name, now):
-                self._link.request("POST", f"api/v1/namespaces/{home}/pods", wanted[name], JSON)
+                self._api.request("POST", f"api/v1/namespaces/{home}/pods", wanted[name], JSON)
 
     def _delete(self, known: Known, pods: list[Pod], now: float) -> None:
         for pod in pods:
             meta = pod.metadata
             if meta.deletion_timestamp is None and self._ask(known, f"-{meta.name}", now):
-                self._link.delete(meta.namespace, meta.name, meta.uid, None)
+                self._api.delete(meta.namespace, meta.name, meta.uid, None)
 
     def _finished(self, known: Known, told: Mapping[str, Any], now: float) -> None:
         """One that is over is deleted after the time that it gives itself."""
         try:
             kept_s = count(known.group.spec, "ttlSecondsAfterFinished")
-        except Odd:
+        except InvalidObject:
             return
         ended = _seconds(told.get("finishTime"))
         if kept_s is None or ended is None:
@@ -232,7 +232,7 @@ class GangJobs:
         elif self._ask(known, "-", now):
             meta = known.group.metadata
             body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
-            self._link.request("DELETE", _path(known), {**body, "propagationPolicy": "Background"}, JSON)  # fmt: skip
+            self._api.request("DELETE", _path(known), {**body, "propagationPolicy": "Background"}, JSON)  # fmt: skip
 
     def _ask(self, known: Known, what: str, now: float) -> bool:
         """Whether something is to be asked for: not again while the answer may be on its way."""
@@ -248,15 +248,15 @@ class GangJobs:
         if is_new or (is_lost and self._ask(known, "status", now)):
             known.asked["status"] = now
             known.written = status
-            self._link.request("PATCH", f"{_path(known)}/status", {"status": status}, MERGE)
+            self._api.request("PATCH", f"{_path(known)}/status", {"status": status}, MERGE)
 
 
 def _is_in_the_way(pod: Pod, state: JobView | None, size: int | None) -> bool:
     """Whether a pod is of an attempt that is over, or beyond the size of an elastic gang and has no node yet."""
     if pod.has_ended:
-        mark = mark_of(pod.metadata.annotations)
+        annotation = member_annotation(pod.metadata.annotations)
         attempt = state.attempt if state is not None and state.phase in HOLDING else None
-        return mark is None or mark.attempt != attempt
+        return annotation is None or annotation.attempt != attempt
     index = index_of(pod)
     return not pod.spec.node_name and size is not None and index is not None and index >= size
 
@@ -314,8 +314,8 @@ def _why(
     if now < known.explain_at and told.get("phase") == "Pending":
         return told.get("reason"), told.get("message")
     known.explain_at = now + AGAIN_S
-    saying = saying_of(decided, _job(known), now)
-    return (saying.reason, saying.sentence) if saying else (None, None)
+    reason_to_wait = wait_reason(decided, _job(known), now)
+    return (reason_to_wait.reason, reason_to_wait.sentence) if reason_to_wait else (None, None)
 
 
 def _conditions(phase: str, placed: bool, told: Mapping[str, Any], now: float) -> list[Json]:

@@ -12,21 +12,21 @@ import logging
 from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.controllers.attempt_controller import AGAIN_S
-from gantree.executors.kubernetes.pods.annotations import mark_of
-from gantree.executors.kubernetes.watch.api_thread import Link
+from gantree.executors.kubernetes.pods.annotations import member_annotation
+from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from gantree.model.phases import HOLDING
 
 log = logging.getLogger(__name__)
 
 
-class Latecomers:
+class LateBindings:
     """Pods that were bound too late and are to go, by uid, each with when it is asked to next."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, api: ApiThread) -> None:
+        self._api = api
         self._due: dict[str, tuple[float, Pod]] = {}
 
-    def see(self, pod: Pod, decided: LedgerView, *, gone: bool) -> None:
+    def update(self, pod: Pod, decided: LedgerView, *, gone: bool) -> None:
         """A bound pod of no attempt that counts is like this, or is gone."""
         uid = pod.metadata.uid
         if gone or not is_late(pod, decided):
@@ -40,7 +40,7 @@ class Latecomers:
         for uid, (due_at, pod) in self._due.items():
             if due_at <= now:
                 self._due[uid] = (now + AGAIN_S, pod)
-                self._link.delete(pod.metadata.namespace, pod.metadata.name, uid, None)
+                self._api.delete(pod.metadata.namespace, pod.metadata.name, uid, None)
 
 
 def is_late(pod: Pod, decided: LedgerView) -> bool:
@@ -48,11 +48,11 @@ def is_late(pod: Pod, decided: LedgerView) -> bool:
 
     Of a later attempt than the ledger knows it is none of ours to judge: whoever leads by now has bound it.
     """
-    mark = mark_of(pod.metadata.annotations)
-    if mark is None or pod.has_ended or pod.metadata.deletion_timestamp is not None:
+    annotation = member_annotation(pod.metadata.annotations)
+    if annotation is None or pod.has_ended or pod.metadata.deletion_timestamp is not None:
         return False
-    state = decided.job(mark.job)
-    if state is None or mark.attempt > state.attempt:
+    state = decided.job(annotation.job)
+    if state is None or annotation.attempt > state.attempt:
         return False
-    is_over = mark.attempt < state.attempt or state.phase not in HOLDING
-    return is_over or mark.life < state.replacements.get(mark.member, 0)
+    is_over = annotation.attempt < state.attempt or state.phase not in HOLDING
+    return is_over or annotation.life < state.replacements.get(annotation.member, 0)

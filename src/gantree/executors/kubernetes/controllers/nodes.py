@@ -1,6 +1,6 @@
 """What Node objects tell, as events: the site as a whole whenever it changes, and which nodes may be used now.
 
-A node that was deleted stays part of the site while gangs hold something on it (`ghosts`): it is lost, and they are
+A node that was deleted stays part of the site while gangs hold something on it (`stale`): it is lost, and they are
 stopped first. While there are such nodes the site is built again and again, until they are gone.
 """
 
@@ -20,13 +20,13 @@ from gantree.executors.kubernetes.nodes.node_health import (
 )
 from gantree.executors.kubernetes.nodes.site import (
     SiteReading,
+    site_fields,
     site_of,
-    told_of,
     usable,
     with_hostnames,
 )
-from gantree.executors.kubernetes.nodes.stale_nodes import with_ghosts
-from gantree.executors.kubernetes.nodes.topologies import told_by
+from gantree.executors.kubernetes.nodes.stale_nodes import with_stale_nodes
+from gantree.executors.kubernetes.nodes.topologies import read_topologies
 from gantree.executors.kubernetes.nodes.zones import ZONES, is_alike
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
 from gantree.model.cluster import Cluster
@@ -71,7 +71,7 @@ class Nodes:
         self._gpus_of_node: dict[str, int] = {}
         self._told = 0
 
-    def see(self, name: str, after: Node | None, now: float) -> None:
+    def update_node(self, name: str, after: Node | None, now: float) -> None:
         """A node is like this now; None: it is gone. What was seen before is told again at the start."""
         known, after = self._nodes.get(name), unmarked(after)
         self._changed[name] = None
@@ -79,24 +79,24 @@ class Nodes:
             self._nodes.pop(name, None)
         else:
             self._nodes[name] = after
-        is_other = known is None or after is None or told_of(known) != told_of(after)
+        is_other = known is None or after is None or site_fields(known) != site_fields(after)
         if is_other and self._stale_since is None:
             self._stale_since = now
 
     @property
-    def are_there(self) -> bool:
+    def has_any(self) -> bool:
         """Whether there is any."""
         return bool(self._nodes)
 
-    def see_topology(self, kind: GroupKind, name: str, group: Group | None, now: float) -> None:
+    def update_topology(self, kind: GroupKind, name: str, group: Group | None, now: float) -> None:
         """An object that tells where nodes stand, or what is inside, is like this; None: it is gone."""
         before = self._topologies.pop((kind, name), None)
         if group is not None:
             self._topologies[kind, name] = group
         if kind is not ZONES or not is_alike(before, group):
-            self.restock(now)
+            self.mark_stale(now)
 
-    def restock(self, now: float) -> None:
+    def mark_stale(self, now: float) -> None:
         """Nodes may have other devices than before, or stand elsewhere."""
         if self._stale_since is None:
             self._stale_since = now
@@ -104,12 +104,12 @@ class Nodes:
     def build(self, decided: LedgerView, now: float) -> Cluster:
         """The site as nodes are now, with those of the past that gangs are on. Raises BadInput for no node at all."""
         equipped = [self._allocator.equipped(node) for node in self._nodes.values()]
-        told = told_by(self._topologies, equipped)
-        self.site = site_of(self._name, equipped, self._levels, told, self._file)
-        cluster, ghosts = with_ghosts(with_hostnames(self.site.cluster, self._nodes), decided)
+        topologies = read_topologies(self._topologies, equipped)
+        self.site = site_of(self._name, equipped, self._levels, topologies, self._file)
+        cluster, stale = with_stale_nodes(with_hostnames(self.site.cluster, self._nodes), decided)
         self.site = replace(self.site, cluster=cluster)
-        self._stale_since = now if ghosts else None
-        self._changed |= dict.fromkeys(ghosts)
+        self._stale_since = now if stale else None
+        self._changed |= dict.fromkeys(stale)
         machines = cluster.machines
         self._gpus_of_node = {node.name: machines[node.machine].gpus for node in cluster.nodes}
         return cluster

@@ -10,25 +10,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from gantree.executors.kubernetes.devices.claims import Ask, Rule, Wish, is_of
+from gantree.executors.kubernetes.devices.claims import (
+    ClaimRequests,
+    DeviceConstraint,
+    DeviceRequest,
+    is_eligible,
+)
 from gantree.executors.kubernetes.devices.slices import Device, DeviceKey, NodeDevices, SetKey
 
 TRIES = 20_000
 """How many devices are tried for one wish on one node at most; what was not found by then counts as not there."""
-MOST_COPIES = 128
+MOST_ALLOCATIONS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class DeviceResult:
     """One device for one ask: the number of its claim among the pod's, the ask, and the device."""
 
     claim: int
-    ask: Ask
+    request: DeviceRequest
     device: Device
 
 
 @dataclass(slots=True)
-class Stock:
+class FreeDevices:
     """What is free on a node: devices that nobody has, and what is left of counters. Taking changes it."""
 
     devices: dict[DeviceKey, Device]
@@ -38,14 +43,14 @@ class Stock:
     """How many devices draw on a set of counters."""
 
     @staticmethod
-    def of(there: NodeDevices, held: Mapping[DeviceKey, object]) -> "Stock":
+    def of(there: NodeDevices, held: Mapping[DeviceKey, object]) -> "FreeDevices":
         """The stock of a node where some devices are held."""
         left = {key: dict(counters) for key, counters in there.counters}
-        stock = Stock({each.key: each for each in there.devices}, left, there.devices)
+        free = FreeDevices({each.key: each for each in there.devices}, left, there.devices)
         for device in there.devices:
             if device.key in held:
-                stock.take(device)
-        return stock
+                free.take(device)
+        return free
 
     def has(self, device: Device) -> bool:
         """Whether a device is free, with all that it draws on."""
@@ -73,47 +78,52 @@ class Stock:
                 left[name] = left.get(name, 0.0) - times * amount
 
 
-def allocate(wish: Wish, stock: Stock, first: Sequence[DeviceKey] = ()) -> list[Given] | None:
+def allocate(
+    claim_requests: ClaimRequests, free: FreeDevices, first: Sequence[DeviceKey] = ()
+) -> list[DeviceResult] | None:
     """The devices that a wish gets, those of `first` before others; None where it cannot be had. Takes nothing."""
     tries = [TRIES]
-    for ways in product(*(ways for _, ways in wish.requests)):
-        asks = [(number, ask) for (number, _), ask in zip(wish.requests, ways, strict=True)]
-        slots = _slots(asks, stock)
+    for alternatives in product(*(alternatives for _, alternatives in claim_requests.requests)):
+        device_requests = [
+            (number, request)
+            for (number, _), request in zip(claim_requests.requests, alternatives, strict=True)
+        ]
+        slots = _slots(device_requests, free)
         if slots is None:
             continue
-        search = _Search(wish, stock, slots, dict.fromkeys(first), tries)
+        search = _Search(claim_requests, free, slots, dict.fromkeys(first), tries)
         if search.go(0):
-            return search.given
+            return search.results
     return None
 
 
-def copies(wish: Wish, stock: Stock) -> int:
+def count_allocations(claim_requests: ClaimRequests, free: FreeDevices) -> int:
     """How often a wish can be had, one after the other. What is taken is not given back."""
     found = 0
-    while found < MOST_COPIES and (given := allocate(wish, stock)) is not None:
-        if all(each.ask.is_admin for each in given):
-            return MOST_COPIES
-        for each in given:
-            if not each.ask.is_admin:
-                stock.take(each.device)
+    while found < MOST_ALLOCATIONS and (results := allocate(claim_requests, free)) is not None:
+        if all(each.request.is_admin for each in results):
+            return MOST_ALLOCATIONS
+        for each in results:
+            if not each.request.is_admin:
+                free.take(each.device)
         found += 1
     return found
 
 
-Slot = tuple[int, Ask]
+Slot = tuple[int, DeviceRequest]
 
 
-def _slots(asks: Sequence[Slot], stock: Stock) -> list[Slot] | None:
+def _slots(device_requests: Sequence[Slot], free: FreeDevices) -> list[Slot] | None:
     """One slot for each device that is asked for; None where all are asked for and some are not free, or none is."""
     slots: list[Slot] = []
-    for number, ask in asks:
-        count = ask.count
+    for number, request in device_requests:
+        count = request.count
         if count is None:
-            there = [device for device in stock.all_devices if is_of(ask.kind, device)]
-            if not there or not (ask.is_admin or all(map(stock.has, there))):
+            there = [device for device in free.all_devices if is_eligible(request.selector, device)]
+            if not there or not (request.is_admin or all(map(free.has, there))):
                 return None
             count = len(there)
-        slots += [(number, ask)] * count
+        slots += [(number, request)] * count
     return slots
 
 
@@ -121,27 +131,27 @@ def _slots(asks: Sequence[Slot], stock: Stock) -> list[Slot] | None:
 class _Search:
     """A search for one way of a wish. tries: how many are left, shared by all ways."""
 
-    wish: Wish
-    stock: Stock
+    claim_requests: ClaimRequests
+    free: FreeDevices
     slots: Sequence[Slot]
     first: Mapping[DeviceKey, None]
     tries: list[int]
-    given: list[Given] = field(default_factory=list)
-    _order: dict[Ask, list[Device]] = field(default_factory=dict)
+    results: list[DeviceResult] = field(default_factory=list)
+    _order: dict[DeviceRequest, list[Device]] = field(default_factory=dict)
 
     def go(self, at: int, start: int = 0) -> bool:
         """Fill the slots from `at` on; devices of one ask are taken in order, from `start` on."""
         if at == len(self.slots):
             return True
-        number, ask = self.slots[at]
-        devices = self._candidates(ask)
+        number, request = self.slots[at]
+        devices = self._candidates(request)
         alike: set[object] = set()
         for place in range(start, len(devices)):
             device = devices[place]
-            looks = self._looks(device)
-            if looks in alike or not self._fits(number, ask, device):
+            key = self._key(device)
+            if key in alike or not self._fits(number, request, device):
                 continue
-            alike.add(looks)
+            alike.add(key)
             self.tries[0] -= 1
             if self.tries[0] < 0:
                 return False
@@ -150,52 +160,60 @@ class _Search:
         return False
 
     def _try(self, at: int, place: int, device: Device) -> bool:
-        number, ask = self.slots[at]
-        self.given.append(Given(number, ask, device))
-        if not ask.is_admin:
-            self.stock.take(device)
+        number, request = self.slots[at]
+        self.results.append(DeviceResult(number, request, device))
+        if not request.is_admin:
+            self.free.take(device)
         is_same = at + 1 < len(self.slots) and self.slots[at + 1] == self.slots[at]
         found = self.go(at + 1, place + 1 if is_same else 0)
-        if not ask.is_admin:
-            self.stock.give_back(device)
+        if not request.is_admin:
+            self.free.give_back(device)
         if not found:
-            self.given.pop()
+            self.results.pop()
         return found
 
-    def _candidates(self, ask: Ask) -> list[Device]:
+    def _candidates(self, request: DeviceRequest) -> list[Device]:
         """Devices of an ask's kind, the best first."""
-        found = self._order.get(ask)
+        found = self._order.get(request)
         if found is None:
-            of_kind = [each for each in self.stock.all_devices if is_of(ask.kind, each)]
-            found = self._order[ask] = sorted(of_kind, key=self._rank)
+            of_kind = [
+                each for each in self.free.all_devices if is_eligible(request.selector, each)
+            ]
+            found = self._order[request] = sorted(of_kind, key=self._rank)
         return found
 
     def _rank(self, device: Device) -> tuple[bool, bool, float]:
-        is_whole = not any(self.stock.begun.get(key) for key, _ in device.consumes)
+        is_whole = not any(self.free.begun.get(key) for key, _ in device.consumes)
         use = sum(amount for _, counters in device.consumes for _, amount in counters)
         return device.key not in self.first, is_whole, use
 
-    def _fits(self, number: int, ask: Ask, device: Device) -> bool:
-        if not ask.is_admin and not self.stock.has(device):
+    def _fits(self, number: int, request: DeviceRequest, device: Device) -> bool:
+        if not request.is_admin and not self.free.has(device):
             return False
-        if any(each.device is device for each in self.given):
+        if any(each.device is device for each in self.results):
             return False
         return all(
-            self._keeps(rule, device) for rule in self.wish.rules if rule.binds(number, ask.name)
+            self._keeps(constraint, device)
+            for constraint in self.claim_requests.constraints
+            if constraint.binds(number, request.name)
         )
 
-    def _keeps(self, rule: Rule, device: Device) -> bool:
+    def _keeps(self, constraint: DeviceConstraint, device: Device) -> bool:
         """Whether a device is as a rule asks beside those that were chosen; one without the attribute is not."""
-        value = device.attribute(rule.attribute)
+        value = device.attribute(constraint.attribute)
         others = [
-            each.device.attribute(rule.attribute)
-            for each in self.given
-            if rule.binds(each.claim, each.ask.name)
+            each.device.attribute(constraint.attribute)
+            for each in self.results
+            if constraint.binds(each.claim, each.request.name)
         ]
-        return value is not None and all((value == other) is rule.is_match for other in others)
+        return value is not None and all(
+            (value == other) is constraint.is_match for other in others
+        )
 
-    def _looks(self, device: Device) -> object:
+    def _key(self, device: Device) -> object:
         """What tells a device from others for this wish: where it failed, those that look the same fail too."""
-        values = tuple(device.attribute(rule.attribute) for rule in self.wish.rules)
-        kinds = tuple(is_of(ask.kind, device) for _, ask in self.slots)
+        values = tuple(
+            device.attribute(constraint.attribute) for constraint in self.claim_requests.constraints
+        )
+        kinds = tuple(is_eligible(request.selector, device) for _, request in self.slots)
         return values, kinds, device.consumes

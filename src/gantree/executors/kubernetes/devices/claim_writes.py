@@ -17,7 +17,7 @@ import msgspec
 from gantree.executors.kubernetes.apiserver.client import MERGE, ApiError, Client
 from gantree.executors.kubernetes.apiserver.device_objects import CLAIMS, DeviceClass, ResourceClaim
 from gantree.executors.kubernetes.apiserver.objects import read_object
-from gantree.executors.kubernetes.devices.allocation import Given
+from gantree.executors.kubernetes.devices.allocation import DeviceResult
 from gantree.executors.kubernetes.devices.device_records import FENCED, Wanted, record
 from gantree.executors.kubernetes.devices.slices import DeviceKey
 from gantree.model.errors import Unreachable
@@ -51,28 +51,31 @@ def path_of(claim: ResourceClaim) -> str:
 
 
 def allocation_of(
-    claim: ResourceClaim, given: Iterable[Given], node: str, classes: Mapping[str, DeviceClass]
+    claim: ResourceClaim,
+    chosen: Iterable[DeviceResult],
+    node: str,
+    classes: Mapping[str, DeviceClass],
 ) -> dict[str, Any]:
     """An allocation as the API has it: devices, their drivers' configuration, and the node."""
-    chosen = list(given)
+    devices = list(chosen)
     results = []
-    for each in chosen:
+    for each in devices:
         driver, pool, device = each.device.key
         told: dict[str, Any] = {
-            "request": each.ask.name,
+            "request": each.request.name,
             "driver": driver,
             "pool": pool,
             "device": device,
         }
-        if each.ask.is_admin:
+        if each.request.is_admin:
             told["adminAccess"] = True
-        if each.ask.kind.tolerations:
+        if each.request.selector.tolerations:
             told["tolerations"] = [
                 {name: value for name, value in _toleration(t).items() if value}
-                for t in each.ask.kind.tolerations
+                for t in each.request.selector.tolerations
             ]
         results.append(told)
-    config = [*_of_classes(chosen, classes), *_of_claim(claim, chosen)]
+    config = [*_of_classes(devices, classes), *_of_claim(claim, devices)]
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     return {
         "devices": {"results": results, **({"config": config} if config else {})},
@@ -90,16 +93,18 @@ def _toleration(told: Any) -> dict[str, str]:
 
 
 def _of_classes(
-    given: Sequence[Given], classes: Mapping[str, DeviceClass]
+    results: Sequence[DeviceResult], classes: Mapping[str, DeviceClass]
 ) -> Iterable[dict[str, Any]]:
-    for name, class_name in dict.fromkeys((each.ask.name, each.ask.class_name) for each in given):
+    for name, class_name in dict.fromkeys(
+        (each.request.name, each.request.class_name) for each in results
+    ):
         found = classes.get(class_name)
         for each in found.spec.config if found else ():
             yield {"source": "FromClass", "requests": [name], **each}
 
 
-def _of_claim(claim: ResourceClaim, given: Sequence[Given]) -> Iterable[dict[str, Any]]:
-    names = {each.ask.name for each in given}
+def _of_claim(claim: ResourceClaim, results: Sequence[DeviceResult]) -> Iterable[dict[str, Any]]:
+    names = {each.request.name for each in results}
     names |= {name.partition("/")[0] for name in names}
     for each in claim.spec.devices.config:
         requests = each.get("requests") or []

@@ -1,7 +1,8 @@
 """What a pod's claims ask for, read once: requests with all that a device must be like, and constraints among them.
 
-A `Wish` is all that a pod asks of DRA that is not allocated yet. Pods of one template have equal wishes, however their
-claims are called: so much of a node's devices is counted by wish (`device_room`), and chosen by wish (`allocation`).
+`ClaimRequests` are all requests of a pod's claims that are not allocated yet. Pods of one template have equal ones,
+whatever their claims are called, so nodes count by them (`device_capacity`) and devices are chosen by them
+(`allocation`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +26,7 @@ _MATCHES = 262_144
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class DeviceSelector:
     """What a device must be like: the expressions are true of it, it has the capacities, its taints are borne."""
 
     expressions: tuple[str, ...]
@@ -34,7 +35,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class DeviceRequest:
     """Devices of one kind for one request. name is as results say it; count None: all of the node.
 
     is_admin: devices that others have are as good, and stay theirs.
@@ -42,13 +43,13 @@ class Ask:
 
     name: str
     class_name: str
-    kind: Kind
+    selector: DeviceSelector
     count: int | None = 1
     is_admin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class DeviceConstraint:
     """Devices of these asks of one claim are equal in an attribute, or each different in it."""
 
     claim: int
@@ -63,55 +64,57 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ClaimRequests:
     """Requests of all claims of a pod, each as its alternatives (one for most) with the number of its claim."""
 
-    requests: tuple[tuple[int, tuple[Ask, ...]], ...] = ()
-    rules: tuple[Rule, ...] = ()
+    requests: tuple[tuple[int, tuple[DeviceRequest, ...]], ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
 
     @property
-    def asks(self) -> Iterator[Ask]:
+    def device_requests(self) -> Iterator[DeviceRequest]:
         """All that it may ask for."""
-        return (ask for _, ways in self.requests for ask in ways)
+        return (request for _, alternatives in self.requests for request in alternatives)
 
 
 class Unfit(Exception):
     """A claim that cannot be allocated as it is; the text says why."""
 
 
-def wish_of(claims: Mapping[str, ResourceClaim], classes: Mapping[str, DeviceClass]) -> Wish:
+def requests_of(
+    claims: Mapping[str, ResourceClaim], classes: Mapping[str, DeviceClass]
+) -> ClaimRequests:
     """The wish of a pod's claims, which are told by the pod's names for them. Raises Unfit."""
-    requests: list[tuple[int, tuple[Ask, ...]]] = []
-    rules: list[Rule] = []
+    requests: list[tuple[int, tuple[DeviceRequest, ...]]] = []
+    constraints: list[DeviceConstraint] = []
     for number, claim in enumerate(claims.values()):
         requests += [
-            (number, tuple(_asks(request, claim, classes)))
+            (number, tuple(_requests(request, claim, classes)))
             for request in claim.spec.devices.requests
         ]
-        rules += _rules(number, claim)
-    return Wish(tuple(requests), tuple(rules))
+        constraints += _rules(number, claim)
+    return ClaimRequests(tuple(requests), tuple(constraints))
 
 
-def is_of(kind: Kind, device: Device) -> bool:
+def is_eligible(selector: DeviceSelector, device: Device) -> bool:
     """Whether a device is of a kind, its taints borne or none."""
     if not device.taints:
-        return is_like(kind, device)
+        return is_selected(selector, device)
     borne = all(
-        any(_tolerates(told, taint) for told in kind.tolerations) for taint in _barring(device)
+        any(_tolerates(told, taint) for told in selector.tolerations) for taint in _barring(device)
     )
-    return borne and is_like(kind, device)
+    return borne and is_selected(selector, device)
 
 
 @lru_cache(maxsize=_MATCHES)
-def is_like(kind: Kind, device: Device) -> bool:
+def is_selected(selector: DeviceSelector, device: Device) -> bool:
     """Whether a device is of a kind, whatever its taints."""
     amounts = dict(device.facts.capacity)
     driver = device.key[0]
-    for name, least in kind.capacity:
+    for name, least in selector.capacity:
         there = quantity(amounts.get(qualified(name, driver), "")) if amounts else None
         if there is None or there < least:
             return False
-    return all(means(expression, device.facts) for expression in kind.expressions)
+    return all(means(expression, device.facts) for expression in selector.expressions)
 
 
 def _barring(device: Device) -> Iterator[DeviceTaint]:
@@ -124,9 +127,9 @@ def _tolerates(told: DeviceToleration, taint: DeviceTaint) -> bool:
     return bool(is_key) and is_value and told.effect in ("", taint.effect)
 
 
-def _asks(
+def _requests(
     request: Request, claim: ResourceClaim, classes: Mapping[str, DeviceClass]
-) -> Iterator[Ask]:
+) -> Iterator[DeviceRequest]:
     told = (
         [("", request.exactly)]
         if request.exactly
@@ -137,10 +140,12 @@ def _asks(
             f"request {request.name!r} of claim {claim.metadata.name!r} is of a kind that is not known"
         )
     for suffix, exactly in told:
-        yield _ask(request.name + suffix, exactly, claim, classes)
+        yield _request(request.name + suffix, exactly, claim, classes)
 
 
-def _ask(name: str, told: Exactly, claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Ask:
+def _request(
+    name: str, told: Exactly, claim: ResourceClaim, classes: Mapping[str, DeviceClass]
+) -> DeviceRequest:
     where = f"request {name!r} of claim {claim.metadata.name!r}"
     found = classes.get(told.device_class_name)
     if found is None:
@@ -148,14 +153,14 @@ def _ask(name: str, told: Exactly, claim: ResourceClaim, classes: Mapping[str, D
     if told.allocation_mode not in MODES:
         raise Unfit(f"{where}: allocation mode {told.allocation_mode!r} is not known")
     selectors = (*found.spec.selectors, *told.selectors)
-    kind = Kind(
+    selector = DeviceSelector(
         tuple(each.cel.expression for each in selectors),
         tuple(_capacity(told)),
         told.tolerations,
     )
-    _check(kind, where)
+    _check(selector, where)
     count = None if told.allocation_mode == "All" else told.count
-    return Ask(name, told.device_class_name, kind, count, told.admin_access)
+    return DeviceRequest(name, told.device_class_name, selector, count, told.admin_access)
 
 
 def _capacity(told: Exactly) -> Iterator[tuple[str, float]]:
@@ -163,19 +168,21 @@ def _capacity(told: Exactly) -> Iterator[tuple[str, float]]:
         yield name, quantity(str(text)) or 0.0
 
 
-def _check(kind: Kind, where: str) -> None:
+def _check(selector: DeviceSelector, where: str) -> None:
     """Raise Unfit for an expression that cannot be read."""
-    for expression in kind.expressions:
+    for expression in selector.expressions:
         try:
             means(expression, Facts(""))
         except BadRule as error:
             raise Unfit(f"{where}: {error}") from error
 
 
-def _rules(number: int, claim: ResourceClaim) -> Iterator[Rule]:
+def _rules(number: int, claim: ResourceClaim) -> Iterator[DeviceConstraint]:
     for each in claim.spec.devices.constraints:
         attribute = each.match_attribute or each.distinct_attribute
         if attribute is None:
             name = claim.metadata.name
             raise Unfit(f"a constraint of claim {name!r} is of a kind that is not known")
-        yield Rule(number, frozenset(each.requests), attribute, each.match_attribute is not None)
+        yield DeviceConstraint(
+            number, frozenset(each.requests), attribute, each.match_attribute is not None
+        )

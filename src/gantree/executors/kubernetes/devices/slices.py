@@ -52,8 +52,8 @@ class Device:
     @property
     def is_gpu(self) -> bool:
         """Whether it is a whole GPU."""
-        kind = self.attribute(f"{self.key[0]}/type")
-        return self.key[0].startswith("gpu.") and (kind is None or kind in WHOLE_GPUS)
+        selector = self.attribute(f"{self.key[0]}/type")
+        return self.key[0].startswith("gpu.") and (selector is None or selector in WHOLE_GPUS)
 
     def attribute(self, name: str) -> Value | Version | None:
         """A fact by its qualified name; None where it is not told."""

@@ -15,7 +15,7 @@ from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES
 HOLDER, ROLE = "others on ", "others"
 
 
-class Others:
+class ForeignPods:
     """Keeps the sums, and says which have changed."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Others:
         nodes = (each.removeprefix(HOLDER) for each in holders if each.startswith(HOLDER))
         self._changed |= dict.fromkeys(nodes)
 
-    def see(self, pod: Pod) -> None:
+    def update(self, pod: Pod) -> None:
         """A pod that gantree did not bind is like this."""
         uid, node = pod.metadata.uid, pod.spec.node_name
         if not node or pod.has_ended:

@@ -4,7 +4,7 @@ Conditions are those of the kubelet (pressure), of node-problem-detector and its
 wrong, and those named after what should be so (...Ready, ...Healthy), which are false then. Beside the kernel's,
 only conditions about GPUs and their links count: what else an operator's detector watches is his to act on. A node that
 is short of something is cordoned, and what runs there stays. One whose kernel or GPUs are in trouble is unwell: gangs
-that can save leave it if they have a place (`core.cycle.drain`).
+that can save leave it if they have a place.
 
 Taints need nothing here: they keep pods off that do not tolerate them, as they do everywhere.
 """

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from gantree.executors.kubernetes.apiserver.objects import Node, Wiring
-from gantree.executors.kubernetes.nodes.topologies import Told
+from gantree.executors.kubernetes.nodes.topologies import NodeTopologies
 from gantree.executors.kubernetes.pods.shapes import PODS, Amounts, is_counted
 from gantree.model import node_rules
 from gantree.model.cluster import Cluster, Machine
@@ -36,7 +36,7 @@ OF_CONDITIONS = "node.kubernetes.io/"
 USUAL_PODS = 110
 """How many pods a kubelet takes that does not say."""
 _MEBI = 2.0**20
-NOTHING_TOLD = Told()
+NO_TOPOLOGIES = NodeTopologies()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def site_of(
     name: str,
     nodes: Iterable[Node],
     levels: Sequence[str] = (),
-    told: Told = NOTHING_TOLD,
+    told: NodeTopologies = NO_TOPOLOGIES,
     file: Cluster | None = None,
 ) -> SiteReading:
     """The site that nodes make; levels are label keys from wide to narrow, where others than the known are meant.
@@ -67,12 +67,12 @@ def site_of(
     A node whose object cannot be made sense of is left out, with a warning: it must not hide all others. Raises
     BadInput for no node at all, and for labels that no node has.
     """
-    found = [_as_told(node, told) for node in nodes]
+    found = [_with_topology(node, told) for node in nodes]
     try:
         return _site_of(name, found, levels, told, file)
     except BadInput as error:
         if told.topologies:
-            reading = site_of(name, found, levels, Told(warnings=told.warnings), file)
+            reading = site_of(name, found, levels, NodeTopologies(warnings=told.warnings), file)
             lost = f"objects that tell a topology are left out: {error}"
             return replace(reading, warnings=(*reading.warnings, lost))
         odd = {node.metadata.name: trouble for node in found if (trouble := _oddity(node))}
@@ -95,7 +95,7 @@ def with_hostnames(cluster: Cluster, told: Mapping[str, Node]) -> Cluster:
     return replace(cluster, nodes=nodes)
 
 
-def _as_told(node: Node, told: Told) -> Node:
+def _with_topology(node: Node, told: NodeTopologies) -> Node:
     """A node with the labels that other objects give it, and the sockets of its GPUs where its slices tell none."""
     sockets = told.sockets_of_node.get(node.metadata.name)
     if sockets and not node.wiring.numa:
@@ -111,14 +111,18 @@ def _as_told(node: Node, told: Told) -> Node:
 def _oddity(node: Node) -> str | None:
     """What is wrong with a node that is no site even alone."""
     try:
-        _site_of("alone", [node], (), NOTHING_TOLD, None)
+        _site_of("alone", [node], (), NO_TOPOLOGIES, None)
     except BadInput as error:
         return str(error)
     return None
 
 
 def _site_of(
-    name: str, found: Sequence[Node], levels: Sequence[str], told: Told, file: Cluster | None
+    name: str,
+    found: Sequence[Node],
+    levels: Sequence[str],
+    told: NodeTopologies,
+    file: Cluster | None,
 ) -> SiteReading:
     items = [*(_with_kind(node) for node in found), *told.topologies]
     text = msgspec.json.encode({"items": items}).decode()
@@ -164,7 +168,7 @@ def usable(node: Node) -> bool:
     return node.is_ready and node.metadata.deletion_timestamp is None
 
 
-def told_of(node: Node) -> object:
+def site_fields(node: Node) -> object:
     """What of a node the site is made of; as long as that is equal, so is the site."""
     return node.metadata.labels, node.status.allocatable, node.status.capacity, _taints(node)
 

@@ -13,7 +13,7 @@ from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
 
 
-def with_ghosts(seen: Cluster, decided: LedgerView) -> tuple[Cluster, tuple[str, ...]]:
+def with_stale_nodes(seen: Cluster, decided: LedgerView) -> tuple[Cluster, tuple[str, ...]]:
     """The site as seen, with nodes as they were where gangs would lose their room; and the names of those nodes."""
     old = decided.site.description
     if old is None:

@@ -18,7 +18,7 @@ from gantree.executors.kubernetes.apiserver.objects import Group, Node
 from gantree.executors.kubernetes.nodes.zones import ZONES, NodeZones, sockets_of
 from gantree.executors.kubernetes.pods.gang_spec import (
     GroupKind,
-    Odd,
+    InvalidObject,
     Spec,
     labels,
     number,
@@ -44,7 +44,7 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NodeTopologies:
     """What such objects tell: levels as Kueue's, labels beside the nodes' own, other words for keys, what is odd.
 
     sockets_of_node: the socket of each GPU.
@@ -67,7 +67,9 @@ class _HyperNode:
     members: tuple[tuple[bool, Spec], ...]
 
 
-def told_by(objects: Mapping[tuple[GroupKind, str], Group], nodes: Iterable[Node]) -> Told:
+def read_topologies(
+    objects: Mapping[tuple[GroupKind, str], Group], nodes: Iterable[Node]
+) -> NodeTopologies:
     """What all such objects tell of these nodes; one that is odd is left out with a warning."""
     found: list[tuple[str, tuple[str, ...]]] = []
     words: dict[str, str] = {}
@@ -84,12 +86,12 @@ def told_by(objects: Mapping[tuple[GroupKind, str], Group], nodes: Iterable[Node
                 levels = tables(group.spec, "levels")
                 found.append((name, _keys(levels)))
                 words |= {alias: key for key, alias in _aliases(levels)}
-        except Odd as error:
+        except InvalidObject as error:
             warnings.append(f"{kind.plural} {name} of {kind.group} is left out: {error}")
     labels_of_node, keys, words_of_tiers = _of_hypernodes(hyper, list(nodes))
     if keys:
         found.append(("hypernodes", keys))
-    return Told(
+    return NodeTopologies(
         tuple(_topology(name, keys) for name, keys in found if keys),
         labels_of_node,
         {**words, **words_of_tiers},
@@ -102,9 +104,9 @@ def told_by(objects: Mapping[tuple[GroupKind, str], Group], nodes: Iterable[Node
 def _keys(levels: Iterable[Spec]) -> tuple[str, ...]:
     keys = tuple(dict.fromkeys(text(level, "nodeLabel") or "" for level in levels))
     if "" in keys or not keys:
-        raise Odd("a level has no nodeLabel" if keys else "it has no levels")
+        raise InvalidObject("a level has no nodeLabel" if keys else "it has no levels")
     if len(keys) > MAX_TIERS:
-        raise Odd(f"it has more than {MAX_TIERS} levels")
+        raise InvalidObject(f"it has more than {MAX_TIERS} levels")
     return keys
 
 
@@ -130,7 +132,7 @@ def _hypernode(spec: Spec) -> _HyperNode:
     )  # as its first version had it
     tier = int(str(said)) if is_text else number(spec, "tier")
     if tier is None or tier < 0:
-        raise Odd("it has no tier")
+        raise InvalidObject("it has no tier")
     members = []
     for member in tables(spec, "members"):
         selector = table(member, "selector")
@@ -140,22 +142,22 @@ def _hypernode(spec: Spec) -> _HyperNode:
 
 
 def _check(selector: Spec) -> None:
-    """Raises Odd for a selector that cannot be understood."""
+    """Raises InvalidObject for a selector that cannot be understood."""
     text(table(selector, "exactMatch"), "name")
     pattern = text(table(selector, "regexMatch"), "pattern") or ""
     if len(pattern) > LONGEST_PATTERN:
-        raise Odd("regexMatch.pattern is too long")
+        raise InvalidObject("regexMatch.pattern is too long")
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise Odd(f"regexMatch.pattern: {error}") from None
+        raise InvalidObject(f"regexMatch.pattern: {error}") from None
     of_labels = table(selector, "labelMatch")
     labels(of_labels, "matchLabels")
     for each in tables(of_labels, "matchExpressions"):
         text(each, "key")
         texts(each, "values")
         if text(each, "operator") not in ("In", "NotIn", "Exists", "DoesNotExist"):
-            raise Odd("labelMatch.matchExpressions has an operator that is none")
+            raise InvalidObject("labelMatch.matchExpressions has an operator that is none")
 
 
 def _of_hypernodes(

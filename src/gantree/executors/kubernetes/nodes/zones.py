@@ -16,7 +16,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from gantree.executors.kubernetes.apiserver.objects import Group
-from gantree.executors.kubernetes.pods.gang_spec import GroupKind, Odd, Spec, number, tables, text
+from gantree.executors.kubernetes.pods.gang_spec import (
+    GroupKind,
+    InvalidObject,
+    Spec,
+    number,
+    tables,
+    text,
+)
 from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES, quantity
 
 ZONES = GroupKind("topology.node.k8s.io", "noderesourcetopologies", ("v1alpha2", "v1alpha1"))
@@ -34,7 +41,7 @@ class NodeZones(Group, frozen=True, dict=True, gc=True):
 
 
 def sockets_of(node: NodeZones) -> tuple[int, ...]:
-    """The number of the socket of each GPU of a node. Raises Odd."""
+    """The number of the socket of each GPU of a node. Raises InvalidObject."""
     kept: dict[str, tuple[int, ...]] = node.__dict__
     if "sockets" not in kept:
         kept["sockets"] = _sockets_of(tables({"zones": node.zones}, "zones"))
@@ -49,7 +56,7 @@ def is_alike(before: Group | None, after: Group | None) -> bool:
 def _told(node: Group | None) -> tuple[int, ...] | None:
     try:
         return sockets_of(node) if isinstance(node, NodeZones) else None
-    except Odd:
+    except InvalidObject:
         return None
 
 
@@ -57,7 +64,7 @@ def _sockets_of(told: Sequence[Spec]) -> tuple[int, ...]:
     zones = sorted((zone for zone in told if text(zone, "type") == NUMA_NODE), key=_place)
     gpus = [_gpus(zone) for zone in zones]
     if sum(gpus) > MOST_GPUS:
-        raise Odd(f"its zones have {sum(gpus)} GPUs")
+        raise InvalidObject(f"its zones have {sum(gpus)} GPUs")
     return tuple(
         socket for socket, count in zip(_sockets(zones), gpus, strict=True) for _ in range(count)
     )

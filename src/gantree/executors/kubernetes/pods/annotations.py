@@ -25,7 +25,7 @@ NEIGHBOURS = "gantree.io/neighbours"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class MemberAnnotation:
     """A pod as a member: of which attempt, its number among so many members, its first rank, its life."""
 
     job: str
@@ -37,7 +37,7 @@ class Mark:
     life: int = 0
 
 
-def marks_of(order: StartGang) -> Iterator[tuple[MemberLaunch, dict[str, str]]]:
+def start_annotations(order: StartGang) -> Iterator[tuple[MemberLaunch, dict[str, str]]]:
     """The members of a gang by their numbers, each with the annotations of its pod."""
     members = sorted(order.members, key=lambda each: each.node_rank)
     of_all = {
@@ -66,10 +66,10 @@ def marks_of(order: StartGang) -> Iterator[tuple[MemberLaunch, dict[str, str]]]:
         yield launch, told
 
 
-def mark_of(annotations: Mapping[str, str]) -> Mark | None:
+def member_annotation(annotations: Mapping[str, str]) -> MemberAnnotation | None:
     """What a pod was bound as; None for one that gantree did not bind, or whose marks somebody has spoilt."""
     try:
-        return Mark(
+        return MemberAnnotation(
             annotations[JOB],
             int(annotations[ATTEMPT]),
             int(annotations[MEMBER]),

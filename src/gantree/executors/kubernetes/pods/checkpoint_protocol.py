@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Pod
-from gantree.executors.kubernetes.pods.gang_spec import seconds_said
+from gantree.executors.kubernetes.pods.gang_spec import parsed_seconds
 from gantree.model.events import CheckpointSaved
 from gantree.model.jobs import Checkpoint
 from gantree.model.orders import SaveCheckpoint
 
-ANSWERS, GRACE, EVERY = (
+CHECKPOINT, GRACE, EVERY = (
     "gantree.io/checkpoint",
     "gantree.io/checkpoint-grace",
     "gantree.io/checkpoint-every",
@@ -37,34 +37,34 @@ PodsOf = Callable[[str, int], Sequence[Pod]]
 def checkpoint_of(pods: Sequence[Pod]) -> Checkpoint | None:
     """How the gang of some pods saves, as the first says it; None where that says nothing that is understood."""
     told = pods[0].metadata.annotations
-    if told.get(ANSWERS) not in (ALL, FIRST):
+    if told.get(CHECKPOINT) not in (ALL, FIRST):
         return None
-    grace_s = seconds_said(told.get(GRACE))
+    grace_s = parsed_seconds(told.get(GRACE))
     return Checkpoint(
-        every_s=seconds_said(told.get(EVERY)),
+        every_s=parsed_seconds(told.get(EVERY)),
         grace_s=Checkpoint().grace_s if grace_s is None else grace_s,
     )
 
 
-def not_understood(pod: Pod) -> Iterator[str]:
+def invalid_annotations(pod: Pod) -> Iterator[str]:
     """Words on checkpoints that mean nothing, each as a short text for an event."""
     told = pod.metadata.annotations
-    if told.get(ANSWERS, ALL) not in (ALL, FIRST):
-        yield f"{ANSWERS}: {told[ANSWERS]!r} is neither {ALL!r} nor {FIRST!r}"
+    if told.get(CHECKPOINT, ALL) not in (ALL, FIRST):
+        yield f"{CHECKPOINT}: {told[CHECKPOINT]!r} is neither {ALL!r} nor {FIRST!r}"
     for key in (GRACE, EVERY):
-        if key in told and seconds_said(told[key]) is None:
+        if key in told and parsed_seconds(told[key]) is None:
             yield f"{key}: {told[key]!r} is no duration, such as 90s"
 
 
 @dataclass(slots=True)
-class Handshakes:
+class CheckpointProtocol:
     """Requests that nobody has answered yet, by job and attempt."""
 
     annotate: Annotate
     pods_of: PodsOf
     _open: dict[tuple[str, int], SaveCheckpoint] = field(default_factory=dict)
 
-    def ask(self, order: SaveCheckpoint) -> None:
+    def request(self, order: SaveCheckpoint) -> None:
         """Ask the pods of an attempt to save that were not asked yet, as far as they say."""
         self._open[order.job, order.attempt] = order
         moment = moment_of(order)
@@ -76,11 +76,11 @@ class Handshakes:
         """An attempt stops, or is over: nobody waits for its answer."""
         self._open.pop((job, attempt), None)
 
-    def answers(self, now: float) -> Iterator[CheckpointSaved]:
+    def completed(self, now: float) -> Iterator[CheckpointSaved]:
         """Requests that have been answered by now."""
         for (job, attempt), order in list(self._open.items()):
             pods = self.pods_of(job, attempt)
-            if pods and _is_answered(pods, moment_of(order)):
+            if pods and _is_done(pods, moment_of(order)):
                 self.forget(job, attempt)
                 yield CheckpointSaved(
                     id=f"{order.request}/saved",
@@ -97,9 +97,9 @@ def moment_of(order: SaveCheckpoint) -> str:
     return datetime.fromtimestamp(order.deadline_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _is_answered(pods: Sequence[Pod], moment: str) -> bool:
+def _is_done(pods: Sequence[Pod], moment: str) -> bool:
     first = pods[0].metadata.annotations
-    asked = pods[:1] if first.get(ANSWERS) == FIRST else pods
+    asked = pods[:1] if first.get(CHECKPOINT) == FIRST else pods
     return all(pod.metadata.annotations.get(DONE) == moment for pod in asked)
 
 

@@ -37,7 +37,7 @@ OF_RANK = {
 def environment(
     container: Spec, values: Mapping[str, str], from_pod: Mapping[str, str]
 ) -> list[Json]:
-    """The variables of a container: those that are added first, so that its own may refer to them. Raises Odd."""
+    """The variables of a container: added ones first, so that its own may refer to them. Raises InvalidObject."""
     own = tables(container, "env")
     taken = {text(each, "name") for each in own}
     added: list[Json] = [{"name": name, "value": value} for name, value in values.items()]

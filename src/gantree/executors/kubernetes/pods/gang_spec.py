@@ -1,8 +1,8 @@
-"""What a group of pods asks for, whichever scheduler's words it is in, and how objects of others are read for it.
+"""What a group of pods asks for, in whichever scheduler's API, and readers of fields of such objects.
 
-Everything in such an object was written by somebody else. A field of a type that its kind does not have means that
-the object as a whole is not understood: `Odd` is raised, the object is left out with a warning, and its pods wait and
-say so. Nothing that was asked for is passed over because it was written oddly.
+Users and other controllers write these objects. A field of a wrong type makes the whole object invalid:
+`InvalidObject` is raised, the object is left out with a warning, and its pods wait and say so. No request is dropped
+silently because a field is malformed.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ class GroupRef:
 
 
 @dataclass(frozen=True, slots=True)
-class RoleTerms:
+class RoleSpec:
     """What a group asks for one role of it: members at least, and its own topology."""
 
     name: str
@@ -65,7 +65,7 @@ class RoleTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class GangSpec:
     """What a group asks for. required and preferred are label keys or names of tiers, as its author wrote them.
 
     parts is how many members each part has that is a gang of its own; the part "a:" stands for all that begin so.
@@ -83,7 +83,7 @@ class Terms:
     slice_required: str | None = None
     preemptible: bool | None = None
     unknown: tuple[str, ...] = field(default=())
-    roles: tuple[RoleTerms, ...] = ()
+    roles: tuple[RoleSpec, ...] = ()
     parts: Mapping[str, int] = field(default_factory=dict)
     apart: bool = False
     by_role: bool = False
@@ -94,7 +94,7 @@ class Terms:
     size: int | None = None
 
     @property
-    def asks_for_tiers(self) -> bool:
+    def has_topology(self) -> bool:
         """Whether anything is asked of the topology."""
         told = (self.required, self.preferred, self.slice_members, self.slice_required, self.roles)
         return any(told)
@@ -105,81 +105,81 @@ class Terms:
         return self.parts.get(part, self.parts.get(prefix, self.members)) if part else self.members
 
 
-class Odd(Exception):
+class InvalidObject(Exception):
     """A field of a foreign object is of a type that its kind does not have."""
 
 
 def table(spec: Spec, key: str) -> Spec:
-    """The object in a field; an empty one where there is none. Raises Odd."""
+    """The object in a field; an empty one where there is none. Raises InvalidObject."""
     found = spec.get(key)
     if found is None:
         return {}
     if not isinstance(found, Mapping):
-        raise Odd(f"{key} is no object")
+        raise InvalidObject(f"{key} is no object")
     return found
 
 
 def tables(spec: Spec, key: str) -> tuple[Spec, ...]:
-    """The objects in a list. Raises Odd."""
+    """The objects in a list. Raises InvalidObject."""
     found = spec.get(key)
     if found is None:
         return ()
     if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
-        raise Odd(f"{key} is no list of objects")
+        raise InvalidObject(f"{key} is no list of objects")
     return tuple(found)
 
 
 def texts(spec: Spec, key: str) -> tuple[str, ...]:
-    """The texts in a list. Raises Odd."""
+    """The texts in a list. Raises InvalidObject."""
     found = spec.get(key)
     if found is None:
         return ()
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise Odd(f"{key} is no list of texts")
+        raise InvalidObject(f"{key} is no list of texts")
     return tuple(found)
 
 
 def text(spec: Spec, key: str) -> str | None:
-    """A text; None where there is none, or an empty one. Raises Odd."""
+    """A text; None where there is none, or an empty one. Raises InvalidObject."""
     found = spec.get(key)
     if found is not None and not isinstance(found, str):
-        raise Odd(f"{key} is no text")
+        raise InvalidObject(f"{key} is no text")
     return found or None
 
 
 def flag(spec: Spec, key: str) -> bool:
-    """Whether something is on. Raises Odd."""
+    """Whether something is on. Raises InvalidObject."""
     found = spec.get(key)
     if found is not None and not isinstance(found, bool):
-        raise Odd(f"{key} is neither true nor false")
+        raise InvalidObject(f"{key} is neither true nor false")
     return bool(found)
 
 
 def number(spec: Spec, key: str) -> int | None:
-    """A whole number; None where there is none. Raises Odd."""
+    """A whole number; None where there is none. Raises InvalidObject."""
     found = spec.get(key)
     if found is None:
         return None
     if isinstance(found, bool) or not isinstance(found, int) or abs(found) > MOST:
-        raise Odd(f"{key} is no whole number")
+        raise InvalidObject(f"{key} is no whole number")
     return found
 
 
 def count(spec: Spec, key: str) -> int | None:
-    """A count from 0 on; None where there is none. Raises Odd."""
+    """A count from 0 on; None where there is none. Raises InvalidObject."""
     found = number(spec, key)
     if found is not None and found < 0:
-        raise Odd(f"{key} is less than none")
+        raise InvalidObject(f"{key} is less than none")
     return found
 
 
 def amount(spec: Spec, key: str) -> float | None:
-    """A number from 0 on, maybe with a fraction; None where there is none. Raises Odd."""
+    """A number from 0 on, maybe with a fraction; None where there is none. Raises InvalidObject."""
     found = spec.get(key)
     if found is None:
         return None
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= MOST:
-        raise Odd(f"{key} is no amount")
+        raise InvalidObject(f"{key} is no amount")
     return float(found)
 
 
@@ -189,20 +189,20 @@ def there(spec: Spec, *names: str) -> tuple[str, ...]:
 
 
 def labels(spec: Spec, key: str) -> Mapping[str, str]:
-    """Labels or annotations of an object. Raises Odd."""
+    """Labels or annotations of an object. Raises InvalidObject."""
     found = {name: value for name, value in table(spec, key).items() if value is not None}
     if not all(isinstance(value, str) for value in found.values()):
-        raise Odd(f"{key} has what is no text")
+        raise InvalidObject(f"{key} has what is no text")
     return found
 
 
-def count_said(said: str | None) -> int | None:
+def parsed_count(said: str | None) -> int | None:
     """A count of members in a label or an annotation; None for what is none."""
     is_count = said is not None and said.isascii() and said.isdecimal() and len(said) < 10
     return int(said) or None if is_count and said is not None else None
 
 
-def seconds_said(said: str | None) -> float | None:
+def parsed_seconds(said: str | None) -> float | None:
     """A duration in an annotation, in seconds; None for what is none."""
     try:
         return None if said is None else duration(said)
@@ -210,7 +210,7 @@ def seconds_said(said: str | None) -> float | None:
         return None
 
 
-def priority_said(said: str | None) -> str | int | None:
+def parsed_priority(said: str | None) -> str | int | None:
     """A class of the policy, or a number."""
     if not said:
         return None

@@ -16,9 +16,9 @@ from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.pods.annotations import GPUS
 from gantree.executors.kubernetes.pods.gang_spec import (
     PART,
-    Odd,
+    GangSpec,
+    InvalidObject,
     Spec,
-    Terms,
     count,
     flag,
     number,
@@ -37,7 +37,7 @@ ISOLATION = "hivedscheduler.microsoft.com/pod-leaf-cell-isolation"
 LONGEST = 64 * 1024
 MAX_DEPTH = 32
 OPPORTUNISTIC = -1
-NOTHING = Terms()
+NOTHING = GangSpec()
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -46,7 +46,7 @@ class Hived:
     """What one annotation says: the affinity group, and the GPUs of this pod. trouble: why it says nothing."""
 
     group: str = ""
-    terms: Terms = NOTHING
+    gang_spec: GangSpec = NOTHING
     gpus: int = 0
     models: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -84,9 +84,9 @@ def _read(told: str) -> Hived:
     try:
         spec = _loaded(told)
         if not isinstance(spec, dict):
-            raise Odd("it is no object")
+            raise InvalidObject("it is no object")
         return _hived(spec)
-    except Odd as error:
+    except InvalidObject as error:
         return Hived(trouble=str(error))
     except (yaml.YAMLError, ValueError) as error:
         why = str(error).splitlines() or [type(error).__name__]
@@ -94,8 +94,8 @@ def _read(told: str) -> Hived:
 
 
 def _loaded(told: str) -> object:
-    """The data. Raises Odd for what is nested so deeply that to compose it takes seconds, or all of the stack, and for
-    aliases: merged into one another they grow tenfold with each line.
+    """The data. Raises InvalidObject for deep nesting, which costs seconds or the whole stack, and for aliases,
+    which can grow tenfold with each line.
     """
     depth = 0
     for event in yaml.parse(told, _LOADER):
@@ -104,9 +104,9 @@ def _loaded(told: str) -> object:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         elif isinstance(event, yaml.AliasEvent):
-            raise Odd("it refers to itself by an alias")
+            raise InvalidObject("it refers to itself by an alias")
         if depth > MAX_DEPTH:
-            raise Odd(f"it is nested more than {MAX_DEPTH} deep")
+            raise InvalidObject(f"it is nested more than {MAX_DEPTH} deep")
     return yaml.load(told, _LOADER)  # noqa: S506 - the safe loader, in C where there is one
 
 
@@ -118,14 +118,14 @@ def _hived(spec: Spec) -> Hived:
         _cells(each)
     gpus = _cells(spec)
     if not gpus:
-        raise Odd("leafCellNumber is missing")
+        raise InvalidObject("leafCellNumber is missing")
     priority, name = number(spec, "priority"), text(group, "name") or ""
     flags = ("gangReleaseEnable", "lazyPreemptionEnable", "ignoreK8sSuggestedNodes")
     on = [each for each in flags[:2] if flag(spec, each)]
     flag(spec, flags[2])
     return Hived(
         name.replace("/", PART),
-        Terms(
+        GangSpec(
             members=pods or 1,
             queue=text(spec, "virtualCluster"),
             priority=0 if priority is None else priority,

@@ -1,41 +1,45 @@
-"""Pods of some namespaces that are like a selector: what terms of other pods are about."""
+"""Label selectors with their namespaces: the pods that an affinity term or a spread constraint means."""
 
 from dataclasses import dataclass
 
 from gantree.executors.kubernetes.apiserver.objects import LabelSelector, Pod
 from gantree.executors.kubernetes.apiserver.selectors import digest, matches
-from gantree.executors.kubernetes.pods.ports import sole_devices
-from gantree.executors.kubernetes.pods.self_affinity import kin_devices
+from gantree.executors.kubernetes.pods.ports import exclusive_devices
+from gantree.executors.kubernetes.pods.self_affinity import self_affinity_devices
 
 _EVERY = "*"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """Pods of some namespaces (None: of all) that are like a selector.
+class PodSelector:
+    """Pods of some namespaces (None: of all) that match a label selector.
 
-    sole is a device by which the core knows of them already (`ports`, `kin`): pods that take it are not counted. stay:
-    those that were told to go are not, either.
+    counted_by is a device by which the core counts such pods itself (`ports`, `self_affinity`): pods that hold it do
+    not match. skip_terminating: pods that are being deleted do not match either.
     """
 
     namespaces: frozenset[str] | None
     selector: LabelSelector
-    sole: str = ""
-    stay: bool = False
+    counted_by: str = ""
+    skip_terminating: bool = False
 
     @property
     def name(self) -> str:
-        """Kinds of one name are the same."""
+        """Selectors of one name match the same pods."""
         spaces = [_EVERY] if self.namespaces is None else sorted(self.namespaces)
-        return f"{','.join(spaces)}/{digest(self.selector)}/{self.sole}/{self.stay}"
+        return (
+            f"{','.join(spaces)}/{digest(self.selector)}/{self.counted_by}/{self.skip_terminating}"
+        )
 
-    def has(self, pod: Pod) -> bool:
-        """Whether a pod is one of these."""
-        if self.stay and pod.metadata.deletion_timestamp is not None:
+    def matches(self, pod: Pod) -> bool:
+        """Whether a pod matches."""
+        if self.skip_terminating and pod.metadata.deletion_timestamp is not None:
             return False
         at_home = self.namespaces is None or pod.metadata.namespace in self.namespaces
         found = at_home and matches(self.selector, pod.metadata.labels)
-        return found and not (self.sole and self._is_known(pod))
+        return found and not (self.counted_by and self._is_known(pod))
 
     def _is_known(self, pod: Pod) -> bool:
-        return self.sole in sole_devices(pod) or self.sole in kin_devices(pod)
+        return self.counted_by in exclusive_devices(
+            pod
+        ) or self.counted_by in self_affinity_devices(pod)

@@ -18,9 +18,9 @@ _PORT = re.compile(rf"{SOLE}port/([0-9]+/[A-Za-z]+)")
 _KIND = re.compile(rf"{SOLE}apart/[a-z0-9-]+/[0-9a-f]+")
 
 
-def sole_devices(pod: Pod) -> tuple[str, ...]:
+def exclusive_devices(pod: Pod) -> tuple[str, ...]:
     """The sole devices that a pod takes of its node."""
-    kinds = (sole_of(pod, term) for term in pod.spec.keeps_from)
+    kinds = (exclusive_device_of(pod, term) for term in pod.spec.anti_affinity_terms)
     return tuple(dict.fromkeys((*_ports(pod.spec), *filter(None, kinds))))
 
 
@@ -30,7 +30,7 @@ def in_words(sentence: str) -> str:
     return _KIND.sub("node away from its own kind (podAntiAffinity)", sentence)
 
 
-def sole_of(pod: Pod, term: PodTerm) -> str:
+def exclusive_device_of(pod: Pod, term: PodTerm) -> str:
     """The sole device that says what a term says: off the nodes of its own kind, in its namespace; else ""."""
     home, labels = pod.metadata.namespace, pod.metadata.labels
     at_home = term.namespace_selector is None and set(term.namespaces) <= {home}

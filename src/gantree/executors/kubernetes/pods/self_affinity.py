@@ -18,10 +18,10 @@ ANYWAY = "ScheduleAnyway"
 
 
 @once_per_template
-def kin_devices(pod: Pod) -> tuple[str, ...]:
+def self_affinity_devices(pod: Pod) -> tuple[str, ...]:
     """The devices of those kinds of which a pod is, and of which it prefers something."""
-    of_terms = (kin_of_term(pod, term) for _, term in pod.spec.leanings)
-    of_spreads = (kin_of_spread(pod, each) for each in spreads_of(pod))
+    of_terms = (own_device_of_term(pod, term) for _, term in pod.spec.preferred_pod_terms)
+    of_spreads = (own_device_of_spread(pod, each) for each in spreads_of(pod))
     return tuple(dict.fromkeys(filter(None, (*of_terms, *of_spreads))))
 
 
@@ -31,24 +31,24 @@ def spreads_of(pod: Pod) -> tuple[SpreadConstraint, ...]:
     return tuple(each for each in told if each.when_unsatisfiable == ANYWAY and each.topology_key)
 
 
-def kin_of_term(pod: Pod, term: PodTerm) -> str:
+def own_device_of_term(pod: Pod, term: PodTerm) -> str:
     """The device of the pods that a term is about, if its own pod is one of them; else ""."""
     if term.label_selector is None or term.namespace_selector is not None:
         return ""
     keys = (term.match_label_keys, term.mismatch_label_keys)
     selector = narrowed(term.label_selector, pod.metadata.labels, *keys)
-    return _kin(pod, term.namespaces or (pod.metadata.namespace,), selector)
+    return _own_device(pod, term.namespaces or (pod.metadata.namespace,), selector)
 
 
-def kin_of_spread(pod: Pod, constraint: SpreadConstraint) -> str:
+def own_device_of_spread(pod: Pod, constraint: SpreadConstraint) -> str:
     """The device of the pods that a spread counts, if its own pod is one of them; else ""."""
     if constraint.label_selector is None:
         return ""
     labels = pod.metadata.labels
     selector = narrowed(constraint.label_selector, labels, constraint.match_label_keys)
-    return _kin(pod, (pod.metadata.namespace,), selector)
+    return _own_device(pod, (pod.metadata.namespace,), selector)
 
 
-def _kin(pod: Pod, namespaces: tuple[str, ...], selector: LabelSelector) -> str:
+def _own_device(pod: Pod, namespaces: tuple[str, ...], selector: LabelSelector) -> str:
     is_own = pod.metadata.namespace in namespaces and matches(selector, pod.metadata.labels)
     return f"{KIN}{'+'.join(sorted(namespaces))}/{digest(selector)}" if is_own else ""

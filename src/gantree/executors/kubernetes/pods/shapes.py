@@ -19,10 +19,10 @@ from gantree.executors.kubernetes.apiserver.objects import (
     PodSpec,
     Toleration,
 )
-from gantree.executors.kubernetes.pods.checkpoint_protocol import not_understood
+from gantree.executors.kubernetes.pods.checkpoint_protocol import invalid_annotations
 from gantree.executors.kubernetes.pods.hived import shape_of
-from gantree.executors.kubernetes.pods.ports import sole_devices
-from gantree.executors.kubernetes.pods.self_affinity import kin_devices
+from gantree.executors.kubernetes.pods.ports import exclusive_devices
+from gantree.executors.kubernetes.pods.self_affinity import self_affinity_devices
 from gantree.executors.kubernetes.pods.templates import once_per_template
 from gantree.model import node_rules
 from gantree.model.jobs import Shape
@@ -54,7 +54,7 @@ Amounts = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PodRequest:
     """The shape of a pod, and what it asks for that is not honoured, each as a short text for an event."""
 
     shape: Shape
@@ -86,12 +86,12 @@ def amounts_of(pod: PodSpec) -> Amounts:
 
 def held_by(pod: Pod) -> Amounts:
     """What a pod takes of its node, with what it must be the only one to have there, and what tells its kind."""
-    alone, kin = sole_devices(pod), kin_devices(pod)
+    alone, kin = exclusive_devices(pod), self_affinity_devices(pod)
     return {**amounts_of(pod.spec), **dict.fromkeys((*alone, *kin), 1.0)}
 
 
 @once_per_template
-def asked_by(pod: Pod) -> Asked:
+def pod_request(pod: Pod) -> PodRequest:
     """The shape of a pod."""
     amounts = held_by(pod)
     claimed = pod.claimed or Claimed()
@@ -99,7 +99,7 @@ def asked_by(pod: Pod) -> Asked:
     if claimed.counted is not None:
         amounts[claimed.counted] = 1
     mig = [name for name in sorted(amounts) if name.startswith(MIG_PREFIX) and amounts[name] > 0]
-    unknown = [*_unknown_amounts(amounts, mig, gpus), *not_understood(pod)]
+    unknown = [*_unknown_amounts(amounts, mig, gpus), *invalid_annotations(pod)]
     shape = Shape(
         gpus=0 if mig else gpus,
         cpus=amounts.get("cpu", 0.0),
@@ -109,7 +109,7 @@ def asked_by(pod: Pod) -> Asked:
         devices=tuple(sorted(devices_of(amounts).items())),
     )
     shape, of_hived = shape_of(pod, shape)
-    return Asked(shape, (*unknown, *of_hived))
+    return PodRequest(shape, (*unknown, *of_hived))
 
 
 def devices_of(amounts: Mapping[str, float]) -> dict[str, int]:
@@ -220,7 +220,7 @@ def _raise(amounts: Amounts, least: Mapping[str, float]) -> None:
         amounts[name] = max(amounts.get(name, 0.0), amount)
 
 
-def is_led_to(asked: Mapping[str, str], node: Node) -> bool:
+def matches_labels(asked: Mapping[str, str], node: Node) -> bool:
     """Whether a node is as labels and rules ask (`labels_of`), taints aside."""
     labels = node.metadata.labels
     rule = asked.get(node_rules.NODES_LABEL)
@@ -229,7 +229,7 @@ def is_led_to(asked: Mapping[str, str], node: Node) -> bool:
     )
 
 
-def puts_up_with(asked: Mapping[str, str], node: Node) -> bool:
+def tolerates_taints(asked: Mapping[str, str], node: Node) -> bool:
     """Whether who asks for these labels and rules tolerates all taints of a node that keep pods away."""
     taints = (node_rules.Taint(t.key, t.value, t.effect) for t in node.spec.taints)
     return node_rules.tolerates(tuple(taints), asked.get(node_rules.TOLERATES_LABEL, ""))

@@ -22,7 +22,7 @@ from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.pods.annotations import FIRST_NODE
 from gantree.executors.kubernetes.pods.environment import OF_PLACE, OF_RANK, environment
 from gantree.executors.kubernetes.pods.gang_spec import (
-    Odd,
+    InvalidObject,
     Spec,
     flag,
     labels,
@@ -66,7 +66,7 @@ def patch_of(pod: Spec, site: Site) -> list[Json]:
         values, from_pod = _of_gang(pod, spec, wants)
         found = list(tables(spec, "containers"))
         made = [_container(each, site, wants, values, from_pod) for each in found]
-    except (Odd, msgspec.ValidationError):
+    except (InvalidObject, msgspec.ValidationError):
         return []
     return [
         {"op": "add", "path": f"/spec/containers/{number}/{field}", "value": after[field]}

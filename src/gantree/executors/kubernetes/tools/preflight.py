@@ -58,10 +58,10 @@ Check = Callable[[Survey], Iterable[Finding]]
 def findings(told: Survey, scheduler: str, levels: Sequence[str] = ()) -> list[Finding]:
     """All findings, the worst first. scheduler is the schedulerName of pods that are gantree's."""
     checks: tuple[Check, ...] = (
-        _rights, _apis, _ready, _device_plugins, _operator, _discovery, _rdma, _peer_memory, _memlock, _nvlink_domains,
+        _rbac, _apis, _ready, _device_plugins, _operator, _discovery, _rdma, _peer_memory, _memlock, _nvlink_domains,
     )  # fmt: skip
     found = [finding for check in checks for finding in check(told)]
-    found += [*_topology(told, levels), *_others(told, scheduler)]
+    found += [*_topology(told, levels), *_foreign_pods(told, scheduler)]
     order = list(Level)
     return sorted(found, key=lambda each: order.index(each.level))
 
@@ -71,10 +71,10 @@ def gpu_nodes(told: Survey) -> list[Node]:
     return [node for node in told.nodes if _gpus(node) or _has_gpu_labels(node)]
 
 
-def _rights(told: Survey) -> Iterator[Finding]:
-    for right, verb in told.missing:
-        what = f"this account may not {verb} {right.resource} of {right.group or 'the core API'}"
-        fix = f"needed: {right.why}; apply the ClusterRole that is installed with gantree, and run this as its account"
+def _rbac(told: Survey) -> Iterator[Finding]:
+    for rule, verb in told.missing:
+        what = f"this account may not {verb} {rule.resource} of {rule.group or 'the core API'}"
+        fix = f"needed: {rule.why}; apply the ClusterRole that is installed with gantree, and run this as its account"
         yield Finding(Level.PROBLEM, "rights", what, fix)
 
 
@@ -394,7 +394,7 @@ def _topology(told: Survey, levels: Sequence[str]) -> Iterator[Finding]:
             yield from _on(bare, Finding(Level.WARNING, "topology", what, fix))
 
 
-def _others(told: Survey, scheduler: str) -> Iterator[Finding]:
+def _foreign_pods(told: Survey, scheduler: str) -> Iterator[Finding]:
     """Who else gives out the GPUs of these nodes."""
     here = {node.metadata.name for node in gpu_nodes(told)}
     gpus: Counter[str] = Counter()

@@ -31,9 +31,9 @@ from gantree.executors.kubernetes.apiserver.client import (
     Listed,
     Resource,
 )
-from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.objects import Node, Pod
-from gantree.executors.kubernetes.tools.shadow_tally import Shade, Tally
+from gantree.executors.kubernetes.tools.shadow_tally import ShadowPod, ShadowTally
 from gantree.executors.kubernetes.writes.writes import PODS
 from gantree.model.errors import Unreachable
 
@@ -47,16 +47,16 @@ class ShadowClient(Client):
 
     def __init__(
         self,
-        reach: Reach,
+        connection: Connection,
         shadow_of: str,
-        report: Callable[[Tally], None],
+        report: Callable[[ShadowTally], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         """shadow_of is the schedulerName of the pods that are decided about; report is called from time to time."""
-        super().__init__(reach, leads=lambda: False)
-        self.tally = Tally(clock())
+        super().__init__(connection, leads=lambda: False)
+        self.tally = ShadowTally(clock())
         self._shadow_of, self._clock = shadow_of, clock
-        self._shades: dict[str, Shade] = {}
+        self._pods: dict[str, ShadowPod] = {}
         self._uid_of_name: dict[Key, str] = {}
         self._is_begun = False
         self._as_they_are: set[str] = set()
@@ -84,16 +84,18 @@ class ShadowClient(Client):
         while not self._made.empty():
             self._made.get_nowait()  # the list says it all, and later than what a watch had left
         there = {pod.metadata.uid for pod in told.objects}
-        for uid in [uid for uid in self._shades if uid not in there]:
+        for uid in [uid for uid in self._pods if uid not in there]:
             self._lose(uid)
         self._as_they_are &= there
-        self.tally.keep_others(there, self._clock())
-        for shade in [self._see(pod) for pod in told.objects]:
-            if shade is not None:
-                self._end_in_time(shade)
+        self.tally.keep_foreign_pods(there, self._clock())
+        for shadow_pod in [self._see(pod) for pod in told.objects]:
+            if shadow_pod is not None:
+                self._end_in_time(shadow_pod)
         self._is_begun = True
         shown: Any = [self._shown(pod) for pod in told.objects]
-        shown += [shade.shown() for shade in self._shades.values() if shade.is_left_over]
+        shown += [
+            shadow_pod.shown() for shadow_pod in self._pods.values() if shadow_pod.is_left_over
+        ]
         return Listed(shown, told.unread, told.version)
 
     async def watch(self, resource: Resource[T], version: str) -> AsyncIterator[Change[T]]:
@@ -132,57 +134,61 @@ class ShadowClient(Client):
         pod = change.object
         if change.type == "BOOKMARK" or pod is None:
             return [change]
-        is_new = pod.metadata.uid not in self._shades
+        is_new = pod.metadata.uid not in self._pods
         if change.type == "DELETED":
             self._lose(pod.metadata.uid)
             return [change] if is_new else []
-        shade = self._see(pod)
-        if shade is None:
+        shadow_pod = self._see(pod)
+        if shadow_pod is None:
             return [change]
-        shown = [] if shade.ours.node else [self._news("ADDED" if is_new else "MODIFIED", shade)]
-        self._end_in_time(shade)
+        shown = (
+            []
+            if shadow_pod.ours.node
+            else [self._shown_change("ADDED" if is_new else "MODIFIED", shadow_pod)]
+        )
+        self._end_in_time(shadow_pod)
         return shown
 
-    def _see(self, pod: Pod) -> Shade | None:
+    def _see(self, pod: Pod) -> ShadowPod | None:
         """Note what a pod does in truth; None for one that is shown as it is."""
         now, uid = self._clock(), pod.metadata.uid
-        shade = self._shades.get(uid)
-        if shade is None:
+        shadow_pod = self._pods.get(uid)
+        if shadow_pod is None:
             if (pod.spec.node_name and not self._is_begun) or pod.has_ended:
                 self._as_they_are.add(uid)
             if uid in self._as_they_are or pod.spec.scheduler_name != self._shadow_of:
-                self.tally.see_other(pod, now)
+                self.tally.update_foreign_pod(pod, now)
                 return None
             self._make_way(pod, now)
-            shade = self._shades[uid] = Shade(pod, now)
+            shadow_pod = self._pods[uid] = ShadowPod(pod, now)
             self._uid_of_name[pod.metadata.namespace, pod.metadata.name] = uid
-            self.tally.begin(shade)
-        self.tally.see(shade, pod, now)
-        return shade
+            self.tally.add(shadow_pod)
+        self.tally.update(shadow_pod, pod, now)
+        return shadow_pod
 
     def _make_way(self, pod: Pod, now: float) -> None:
         """One of its name that is gone in truth, and ran on here, is over: nobody sees two pods of one name."""
         uid = self._uid_of_name.get((pod.metadata.namespace, pod.metadata.name))
         if uid is not None:
-            self.tally.release(self._shades[uid], now)
-            self._forget(self._shades[uid])
+            self.tally.release(self._pods[uid], now)
+            self._forget(self._pods[uid])
 
     def _shown(self, pod: Pod) -> Pod:
-        shade = self._shades.get(pod.metadata.uid)
-        return pod if shade is None else shade.shown()
+        shadow_pod = self._pods.get(pod.metadata.uid)
+        return pod if shadow_pod is None else shadow_pod.shown()
 
     def _lose(self, uid: str) -> None:
         """A pod is gone in truth."""
-        shade = self._shades.get(uid)
-        if shade is None:
-            self.tally.lose_other(uid, self._clock())
+        shadow_pod = self._pods.get(uid)
+        if shadow_pod is None:
+            self.tally.remove_foreign_pod(uid, self._clock())
             self._as_they_are.discard(uid)
             return
-        if shade.is_left_over:
+        if shadow_pod.is_left_over:
             return
-        shade.is_left_over = True
-        self.tally.end(shade, self._clock())
-        self._end_in_time(shade)
+        shadow_pod.is_left_over = True
+        self.tally.end(shadow_pod, self._clock())
+        self._end_in_time(shadow_pod)
 
     # ----- what gantree writes
 
@@ -206,79 +212,81 @@ class ShadowClient(Client):
         steps = [unquote(step) for step in path.split("/")]
         match (method, steps):
             case "POST", ["api", "v1", "namespaces", space, "pods", name, "binding"]:
-                self._bind(self._shade(space, name), body)
+                self._bind(self._pod(space, name), body)
             case "DELETE", ["api", "v1", "namespaces", space, "pods", name]:
-                self._stop(self._shade(space, name))
+                self._stop(self._pod(space, name))
             case "POST", ["api", "v1", "namespaces", space, "pods", name, "eviction"]:
-                self._stop(self._shade(space, name))
+                self._stop(self._pod(space, name))
             case _:
                 pass
         self.tally.withhold(method, steps)
 
-    def _shade(self, namespace: str, name: str) -> Shade:
+    def _pod(self, namespace: str, name: str) -> ShadowPod:
         uid = self._uid_of_name.get((namespace, name))
-        shade = None if uid is None else self._shades.get(uid)
-        if shade is None:
+        shadow_pod = None if uid is None else self._pods.get(uid)
+        if shadow_pod is None:
             raise ApiError(404, "NotFound", f'pods "{name}" not found')
-        return shade
+        return shadow_pod
 
-    def _bind(self, shade: Shade, body: Any) -> None:
-        meant = body["metadata"].get("uid", shade.shown_uid)
-        if meant != shade.shown_uid or shade.ours.node:
+    def _bind(self, shadow_pod: ShadowPod, body: Any) -> None:
+        meant = body["metadata"].get("uid", shadow_pod.shown_uid)
+        if meant != shadow_pod.shown_uid or shadow_pod.ours.node:
             raise ApiError(409, "Conflict", "it is another pod, or already assigned")
-        self.tally.bind(shade, body["target"]["name"], self._clock())
-        shade.annotations = dict(body["metadata"].get("annotations") or {})
-        self._made.put_nowait(self._news("MODIFIED", shade))
-        self._end_in_time(shade)
+        self.tally.bind(shadow_pod, body["target"]["name"], self._clock())
+        shadow_pod.annotations = dict(body["metadata"].get("annotations") or {})
+        self._made.put_nowait(self._shown_change("MODIFIED", shadow_pod))
+        self._end_in_time(shadow_pod)
 
-    def _stop(self, shade: Shade) -> None:
+    def _stop(self, shadow_pod: ShadowPod) -> None:
         """It is shown as gone, and as waiting again unless it has ended in truth."""
-        self._made.put_nowait(self._news("DELETED", shade))
-        self.tally.stop(shade, self._clock())
-        if shade.is_left_over or shade.pod.has_ended:
-            self._forget(shade)
+        self._made.put_nowait(self._shown_change("DELETED", shadow_pod))
+        self.tally.stop(shadow_pod, self._clock())
+        if shadow_pod.is_left_over or shadow_pod.pod.has_ended:
+            self._forget(shadow_pod)
         else:
-            self._made.put_nowait(self._news("ADDED", shade))
+            self._made.put_nowait(self._shown_change("ADDED", shadow_pod))
 
     # ----- what follows
 
-    def _end_in_time(self, shade: Shade) -> None:
+    def _end_in_time(self, shadow_pod: ShadowPod) -> None:
         """Show that a pod has ended once it has run here for as long as it did in truth."""
-        if shade.ended_at is None:
+        if shadow_pod.ended_at is None:
             return
-        if shade.theirs.bound_at is None:
-            self._over(shade, shade.stops)
-        elif shade.ours.bound_at is not None and not shade.is_ending:
-            shade.is_ending = True
-            lasts_s = shade.ended_at - shade.theirs.bound_at
-            left_s = shade.ours.bound_at + lasts_s - self._clock()
-            asyncio.get_running_loop().call_later(max(0.0, left_s), self._over, shade, shade.stops)
+        if shadow_pod.theirs.bound_at is None:
+            self._over(shadow_pod, shadow_pod.stops)
+        elif shadow_pod.ours.bound_at is not None and not shadow_pod.is_ending:
+            shadow_pod.is_ending = True
+            lasts_s = shadow_pod.ended_at - shadow_pod.theirs.bound_at
+            left_s = shadow_pod.ours.bound_at + lasts_s - self._clock()
+            asyncio.get_running_loop().call_later(
+                max(0.0, left_s), self._over, shadow_pod, shadow_pod.stops
+            )
 
-    def _over(self, shade: Shade, stops: int) -> None:
+    def _over(self, shadow_pod: ShadowPod, stops: int) -> None:
         """Show its end, unless it was stopped meanwhile."""
-        if shade.stops != stops or shade.pod.metadata.uid not in self._shades:
+        if shadow_pod.stops != stops or shadow_pod.pod.metadata.uid not in self._pods:
             return
-        self.tally.release(shade, self._clock())
-        shade.is_over = True
-        if shade.pod.has_ended:
-            self._made.put_nowait(self._news("MODIFIED", shade))
+        self.tally.release(shadow_pod, self._clock())
+        shadow_pod.is_over = True
+        if shadow_pod.pod.has_ended:
+            self._made.put_nowait(self._shown_change("MODIFIED", shadow_pod))
         else:
-            self._made.put_nowait(self._news("DELETED", shade))
-        if shade.is_left_over:
-            if shade.pod.has_ended:
-                self._made.put_nowait(self._news("DELETED", shade))
-            self._forget(shade)
+            self._made.put_nowait(self._shown_change("DELETED", shadow_pod))
+        if shadow_pod.is_left_over:
+            if shadow_pod.pod.has_ended:
+                self._made.put_nowait(self._shown_change("DELETED", shadow_pod))
+            self._forget(shadow_pod)
 
-    def _forget(self, shade: Shade) -> None:
-        meta = shade.pod.metadata
-        self._shades.pop(meta.uid, None)
+    def _forget(self, shadow_pod: ShadowPod) -> None:
+        meta = shadow_pod.pod.metadata
+        self._pods.pop(meta.uid, None)
         if self._uid_of_name.get((meta.namespace, meta.name)) == meta.uid:
             del self._uid_of_name[meta.namespace, meta.name]
 
-    def _news(self, kind: str, shade: Shade) -> Changed:
+    def _shown_change(self, kind: str, shadow_pod: ShadowPod) -> Changed:
         """A change that the server does not know of; a watch goes on from the last that it does."""
-        shade.edition += 1
-        pod = shade.shown()
+        shadow_pod.edition += 1
+        pod = shadow_pod.shown()
         return Change(kind, (pod.metadata.namespace, pod.metadata.name), pod, self._version)
 
     # ----- the report
@@ -286,14 +294,14 @@ class ShadowClient(Client):
     def _note_nodes(self, told: Listed[Any]) -> None:
         nodes = {each.metadata.name: each for each in told.objects if isinstance(each, Node)}
         for name in [name for name in self.tally.nodes if nodes and name not in nodes]:
-            self.tally.see_node(name, None)
+            self.tally.update_node(name, None)
         for name, node in nodes.items():
-            self.tally.see_node(name, node)
+            self.tally.update_node(name, node)
 
     def _note_node(self, change: Change[Any]) -> None:
         if isinstance(change.object, Node):
             gone = change.type == "DELETED"
-            self.tally.see_node(change.object.metadata.name, None if gone else change.object)
+            self.tally.update_node(change.object.metadata.name, None if gone else change.object)
 
     async def _report_again(self) -> None:
         while True:

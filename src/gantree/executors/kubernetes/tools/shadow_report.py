@@ -10,7 +10,13 @@ from statistics import fmean
 from typing import Any
 
 from gantree.executors.kubernetes.nodes.site import site_of
-from gantree.executors.kubernetes.tools.shadow_tally import Held, Row, Shade, Side, Tally
+from gantree.executors.kubernetes.tools.shadow_tally import (
+    BindingTimes,
+    GpuTime,
+    ShadowGang,
+    ShadowPod,
+    ShadowTally,
+)
 from gantree.model.errors import BadInput
 
 Json = dict[str, Any]
@@ -27,16 +33,16 @@ class Reporter:
     _edition: int = -1
     _site: tuple[Places, int] = ({}, 0)
 
-    def report(self, tally: Tally) -> Json:
+    def report(self, tally: ShadowTally) -> Json:
         """What a dry run has found up to the moment to which the tally has advanced."""
         if tally.site_edition != self._edition:
             self._site, self._edition = _site(tally, self.levels), tally.site_edition
         return report_of(tally, self.shadow_of, *self._site)
 
 
-def report_of(tally: Tally, shadow_of: str, places: Places, gpus: int) -> Json:
+def report_of(tally: ShadowTally, shadow_of: str, places: Places, gpus: int) -> Json:
     """The report, where a site has these places and so many GPUs."""
-    gangs = [_gang(row, places) for row in tally.rows]
+    gangs = [_gang(gang, places) for gang in tally.gangs]
     return {
         "scheduler": shadow_of,
         "began_at": tally.began_at,
@@ -46,7 +52,7 @@ def report_of(tally: Tally, shadow_of: str, places: Places, gpus: int) -> Json:
     }
 
 
-def _site(tally: Tally, levels: Sequence[str]) -> tuple[Places, int]:
+def _site(tally: ShadowTally, levels: Sequence[str]) -> tuple[Places, int]:
     try:
         cluster = site_of("cluster", tally.nodes.values(), levels).cluster
     except BadInput:
@@ -59,23 +65,23 @@ def _site(tally: Tally, levels: Sequence[str]) -> tuple[Places, int]:
     return places, gpus
 
 
-def _gang(row: Row, places: Places) -> Json:
-    namespace, name, _ = row.key
-    seen_at = min(shade.seen_at for shade in row.shades)
+def _gang(gang: ShadowGang, places: Places) -> Json:
+    namespace, name, _ = gang.key
+    seen_at = min(shadow_pod.seen_at for shadow_pod in gang.pods)
     return {
         "gang": f"{namespace}/{name}",
-        "pods": len(row.shades),
-        "gpus": sum(shade.gpus for shade in row.shades),
+        "pods": len(gang.pods),
+        "gpus": sum(shadow_pod.gpus for shadow_pod in gang.pods),
         "seen_at": seen_at,
-        "theirs": _side(row, [shade.theirs for shade in row.shades], seen_at, places),
+        "theirs": _side(gang, [shadow_pod.theirs for shadow_pod in gang.pods], seen_at, places),
         "ours": {
-            **_side(row, [shade.ours for shade in row.shades], seen_at, places),
-            "stops": max(shade.stops for shade in row.shades),
+            **_side(gang, [shadow_pod.ours for shadow_pod in gang.pods], seen_at, places),
+            "stops": max(shadow_pod.stops for shadow_pod in gang.pods),
         },
     }
 
 
-def _side(row: Row, sides: Sequence[Side], seen_at: float, places: Places) -> Json:
+def _side(gang: ShadowGang, sides: Sequence[BindingTimes], seen_at: float, places: Places) -> Json:
     """What one scheduler did with a gang; of one that has not started whole, its wait is not known yet."""
     moments = [side.first_at for side in sides if side.first_at is not None]
     started_at = max(moments) if len(moments) == len(sides) else None
@@ -89,26 +95,28 @@ def _side(row: Row, sides: Sequence[Side], seen_at: float, places: Places) -> Js
             tier: len({places[node][tier] for node in nodes if tier in places.get(node, ())})
             for tier in tiers
         },
-        "gpu_s_of_a_part": round(_of_a_part(row.shades, sides, started_at), 3),
+        "gpu_s_of_a_part": round(_of_a_part(gang.pods, sides, started_at), 3),
     }
 
 
-def _of_a_part(shades: Sequence[Shade], sides: Sequence[Side], started_at: float | None) -> float:
+def _of_a_part(
+    pods: Sequence[ShadowPod], sides: Sequence[BindingTimes], started_at: float | None
+) -> float:
     """GPU-seconds for which pods of a gang held GPUs and waited for the others."""
     until = started_at
     if until is None:
-        ends = [shade.ended_at for shade in shades if shade.ended_at is not None]
-        until = max(ends) if len(ends) == len(shades) else None
+        ends = [shadow_pod.ended_at for shadow_pod in pods if shadow_pod.ended_at is not None]
+        until = max(ends) if len(ends) == len(pods) else None
     if until is None:
         return 0.0
     return sum(
-        shade.gpus * max(0.0, until - side.first_at)
-        for shade, side in zip(shades, sides, strict=True)
+        shadow_pod.gpus * max(0.0, until - side.first_at)
+        for shadow_pod, side in zip(pods, sides, strict=True)
         if side.first_at is not None
     )
 
 
-def _totals(tally: Tally, gangs: Sequence[Json], gpus: int) -> Json:
+def _totals(tally: ShadowTally, gangs: Sequence[Json], gpus: int) -> Json:
     both = [
         each for each in gangs if None not in (each["ours"]["wait_s"], each["theirs"]["wait_s"])
     ]
@@ -130,8 +138,8 @@ def _totals(tally: Tally, gangs: Sequence[Json], gpus: int) -> Json:
 
 def _of_side(
     side: str,
-    tally: Tally,
-    held: Held,
+    tally: ShadowTally,
+    held: GpuTime,
     gangs: Sequence[Json],
     both: Sequence[Json],
     of_several: Sequence[Json],

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gantree.executors.kubernetes.apiserver.objects import Node, Pod, PodStatus
-from gantree.executors.kubernetes.nodes.site import told_of
+from gantree.executors.kubernetes.nodes.site import site_fields
 from gantree.executors.kubernetes.pods import annotations as marks
 from gantree.executors.kubernetes.pods.shapes import amounts_of
 from gantree.executors.kubernetes.workloads.keys import Key, key_of
@@ -22,7 +22,7 @@ _MARKS = frozenset({
 
 
 @dataclass(slots=True)
-class Side:
+class BindingTimes:
     """What one scheduler did with a pod: the node where it is, since when, and when it first had one."""
 
     node: str = ""
@@ -32,7 +32,7 @@ class Side:
 
 
 @dataclass(slots=True)
-class Shade:
+class ShadowPod:
     """A pod of the scheduler in charge, and what it is shown as.
 
     stops counts how often gantree stopped it: it is another pod each time. is_left_over: it is gone in truth.
@@ -41,8 +41,8 @@ class Shade:
     pod: Pod
     seen_at: float
     gpus: int = 0
-    theirs: Side = field(default_factory=Side)
-    ours: Side = field(default_factory=Side)
+    theirs: BindingTimes = field(default_factory=BindingTimes)
+    ours: BindingTimes = field(default_factory=BindingTimes)
     annotations: dict[str, str] = field(default_factory=dict)
     ended_at: float | None = None
     stops: int = 0
@@ -79,27 +79,27 @@ class Shade:
 
 
 @dataclass(slots=True)
-class Row:
+class ShadowGang:
     """A gang: its pods, as they came."""
 
     key: Key
-    shades: list[Shade] = field(default_factory=list)
+    pods: list[ShadowPod] = field(default_factory=list)
 
     @property
     def is_over(self) -> bool:
         """Whether all its pods have ended in truth: others of its name are another gang."""
-        return all(shade.ended_at is not None for shade in self.shades)
+        return all(shadow_pod.ended_at is not None for shadow_pod in self.pods)
 
 
 @dataclass(slots=True)
-class Held:
+class GpuTime:
     """GPUs that are held now, and GPU-seconds that were, in each of the two worlds."""
 
     gpus: int = 0
     gpu_s: float = 0.0
 
 
-class Tally:
+class ShadowTally:
     """Changes at moments that never go back."""
 
     def __init__(self, now: float) -> None:
@@ -107,11 +107,11 @@ class Tally:
         self.nodes: dict[str, Node] = {}
         self.site_edition = 0
         """Another one whenever nodes have changed in what a site is made of."""
-        self.rows: list[Row] = []
-        self.theirs, self.ours = Held(), Held()
+        self.gangs: list[ShadowGang] = []
+        self.theirs, self.ours = GpuTime(), GpuTime()
         self.withheld: dict[str, int] = {}
         """How many writes were not sent, by what they would have been."""
-        self._row_of_key: dict[Key, Row] = {}
+        self._gang_of_key: dict[Key, ShadowGang] = {}
         self._gpus_of_other: dict[str, int] = {}
 
     def advance(self, now: float) -> None:
@@ -123,80 +123,84 @@ class Tally:
 
     # ----- pods that are decided about
 
-    def begin(self, shade: Shade) -> None:
+    def add(self, shadow_pod: ShadowPod) -> None:
         """A pod came."""
-        key = key_of(shade.pod)
-        row = self._row_of_key.get(key)
-        if row is None or row.is_over:
-            row = self._row_of_key[key] = Row(key)
-            self.rows.append(row)
+        key = key_of(shadow_pod.pod)
+        gang = self._gang_of_key.get(key)
+        if gang is None or gang.is_over:
+            gang = self._gang_of_key[key] = ShadowGang(key)
+            self.gangs.append(gang)
             self._forget_some()
-        row.shades.append(shade)
+        gang.pods.append(shadow_pod)
 
-    def see(self, shade: Shade, pod: Pod, now: float) -> None:
+    def update(self, shadow_pod: ShadowPod, pod: Pod, now: float) -> None:
         """A pod is like this in truth."""
         self.advance(now)
-        shade.pod = pod
-        if pod.spec.node_name and shade.theirs.bound_at is None and shade.ended_at is None:
-            shade.theirs.node, shade.theirs.bound_at = pod.spec.node_name, now
-            shade.theirs.first_at = now
-            self._take(self.theirs, shade.theirs, shade.gpus)
+        shadow_pod.pod = pod
+        if (
+            pod.spec.node_name
+            and shadow_pod.theirs.bound_at is None
+            and shadow_pod.ended_at is None
+        ):
+            shadow_pod.theirs.node, shadow_pod.theirs.bound_at = pod.spec.node_name, now
+            shadow_pod.theirs.first_at = now
+            self._take(self.theirs, shadow_pod.theirs, shadow_pod.gpus)
         if pod.has_ended:
-            self.end(shade, now)
+            self.end(shadow_pod, now)
 
-    def end(self, shade: Shade, now: float) -> None:
+    def end(self, shadow_pod: ShadowPod, now: float) -> None:
         """A pod has ended in truth, or is gone."""
         self.advance(now)
-        if shade.ended_at is None:
-            shade.ended_at = now
-            self._give(self.theirs, shade.theirs, shade.gpus)
+        if shadow_pod.ended_at is None:
+            shadow_pod.ended_at = now
+            self._give(self.theirs, shadow_pod.theirs, shadow_pod.gpus)
 
-    def bind(self, shade: Shade, node: str, now: float) -> None:
+    def bind(self, shadow_pod: ShadowPod, node: str, now: float) -> None:
         """Gantree binds a pod."""
         self.advance(now)
-        shade.ours.node, shade.ours.bound_at = node, now
-        shade.ours.first_at = shade.ours.first_at or now
-        self._take(self.ours, shade.ours, shade.gpus)
+        shadow_pod.ours.node, shadow_pod.ours.bound_at = node, now
+        shadow_pod.ours.first_at = shadow_pod.ours.first_at or now
+        self._take(self.ours, shadow_pod.ours, shadow_pod.gpus)
 
-    def release(self, shade: Shade, now: float) -> None:
+    def release(self, shadow_pod: ShadowPod, now: float) -> None:
         """What gantree gave to a pod is free again."""
         self.advance(now)
-        self._give(self.ours, shade.ours, shade.gpus)
+        self._give(self.ours, shadow_pod.ours, shadow_pod.gpus)
 
-    def stop(self, shade: Shade, now: float) -> None:
+    def stop(self, shadow_pod: ShadowPod, now: float) -> None:
         """Gantree stops a pod."""
-        self.release(shade, now)
-        shade.ours.node, shade.ours.bound_at = "", None
-        shade.annotations, shade.is_ending = {}, False
-        shade.stops += 1
+        self.release(shadow_pod, now)
+        shadow_pod.ours.node, shadow_pod.ours.bound_at = "", None
+        shadow_pod.annotations, shadow_pod.is_ending = {}, False
+        shadow_pod.stops += 1
 
-    def see_node(self, name: str, node: Node | None) -> None:
+    def update_node(self, name: str, node: Node | None) -> None:
         """A node is like this; None: it is gone."""
         before = self.nodes.pop(name, None)
         if node is not None:
             self.nodes[name] = node
-        if before is None or node is None or told_of(before) != told_of(node):
+        if before is None or node is None or site_fields(before) != site_fields(node):
             self.site_edition += 1
 
     # ----- others, which hold the same in both worlds
 
-    def see_other(self, pod: Pod, now: float) -> None:
+    def update_foreign_pod(self, pod: Pod, now: float) -> None:
         """A pod that is shown as it is."""
         uid = pod.metadata.uid
         if not pod.spec.node_name or pod.has_ended:
-            self.lose_other(uid, now)
+            self.remove_foreign_pod(uid, now)
         elif uid not in self._gpus_of_other:
             gpus = self._gpus_of_other[uid] = gpus_of(pod)
             self._hold_both(gpus, now)
 
-    def lose_other(self, uid: str, now: float) -> None:
+    def remove_foreign_pod(self, uid: str, now: float) -> None:
         """It is gone, or has ended."""
         self._hold_both(-self._gpus_of_other.pop(uid, 0), now)
 
-    def keep_others(self, there: Collection[str], now: float) -> None:
+    def keep_foreign_pods(self, there: Collection[str], now: float) -> None:
         """Only these are there."""
         for uid in [uid for uid in self._gpus_of_other if uid not in there]:
-            self.lose_other(uid, now)
+            self.remove_foreign_pod(uid, now)
 
     def withhold(self, method: str, steps: list[str]) -> None:
         """A write was not sent."""
@@ -210,21 +214,21 @@ class Tally:
         self.ours.gpus += gpus
 
     @staticmethod
-    def _take(held: Held, side: Side, gpus: int) -> None:
+    def _take(held: GpuTime, side: BindingTimes, gpus: int) -> None:
         held.gpus, side.holds = held.gpus + gpus, True
 
     @staticmethod
-    def _give(held: Held, side: Side, gpus: int) -> None:
+    def _give(held: GpuTime, side: BindingTimes, gpus: int) -> None:
         if side.holds:
             held.gpus, side.holds = held.gpus - gpus, False
 
     def _forget_some(self) -> None:
-        if len(self.rows) > MOST_GANGS:
-            oldest = next((row for row in self.rows if row.is_over), None)
+        if len(self.gangs) > MOST_GANGS:
+            oldest = next((gang for gang in self.gangs if gang.is_over), None)
             if oldest is not None:
-                self.rows.remove(oldest)
-                if self._row_of_key.get(oldest.key) is oldest:
-                    del self._row_of_key[oldest.key]
+                self.gangs.remove(oldest)
+                if self._gang_of_key.get(oldest.key) is oldest:
+                    del self._gang_of_key[oldest.key]
 
 
 def gpus_of(pod: Pod) -> int:

@@ -21,18 +21,18 @@ from typing import Any
 import yaml
 
 from gantree.executors.kubernetes.apiserver.client import Client, Resource
-from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.objects import Group, Node, Pod
 from gantree.executors.kubernetes.controllers.allocator import Allocator
 from gantree.executors.kubernetes.nodes.site import SiteReading, site_of
-from gantree.executors.kubernetes.nodes.topologies import TOPOLOGY_KINDS, told_by
+from gantree.executors.kubernetes.nodes.topologies import TOPOLOGY_KINDS, read_topologies
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
 from gantree.executors.kubernetes.pods.shapes import PODS as POD_COUNT
-from gantree.executors.kubernetes.pods.shapes import amounts_of, asked_by
+from gantree.executors.kubernetes.pods.shapes import amounts_of, pod_request
 from gantree.executors.kubernetes.tools.shadow_tally import gpus_of
 from gantree.executors.kubernetes.watch.api_thread import NODES, OF_DEVICES, TYPE_OF_KIND
 from gantree.executors.kubernetes.watch.discovery import has_devices, served
-from gantree.executors.kubernetes.workloads.gang_labels import terms_of_group
+from gantree.executors.kubernetes.workloads.gang_labels import gang_spec_of_group
 from gantree.executors.kubernetes.workloads.gangs import Gang, gang_of, job_of
 from gantree.executors.kubernetes.workloads.keys import Key, Keys
 from gantree.executors.kubernetes.writes.writes import PODS
@@ -64,9 +64,9 @@ class Seen:
     at: float
 
 
-async def seen(reach: Reach, node_selector: str = "") -> Seen:
+async def seen(connection: Connection, node_selector: str = "") -> Seen:
     """List everything once. Raises Unreachable, ApiError."""
-    client = Client(reach)
+    client = Client(connection)
     try:
         chosen = {"labelSelector": node_selector} if node_selector else {}
         nodes = (await client.list(replace(NODES, selectors=chosen))).objects
@@ -79,9 +79,11 @@ async def seen(reach: Reach, node_selector: str = "") -> Seen:
                 if kind in TOPOLOGY_KINDS:
                     topologies[kind, group.metadata.name] = group
                     continue
-                terms = terms_of_group(kind, group)
-                if terms is not None:
-                    keys.terms[group.metadata.namespace, group.metadata.name, kind.key_word] = terms
+                gang_spec = gang_spec_of_group(kind, group)
+                if gang_spec is not None:
+                    keys.specs[group.metadata.namespace, group.metadata.name, kind.key_word] = (
+                        gang_spec
+                    )
     finally:
         await client.close()
     return Seen(
@@ -103,7 +105,7 @@ async def _devices(client: Client, pods: Sequence[Pod]) -> Allocator:
             (noun, (each.metadata.namespace, each.metadata.name), None, each) for each in found
         ]
     allocator = Allocator()
-    allocator.see_all(listed)
+    allocator.read_all(listed)
     return allocator
 
 
@@ -111,11 +113,11 @@ def files_of(
     told: Seen, name: str, levels: Sequence[str] = ()
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """The files by name, and what of the cluster they cannot say. Raises BadInput for no node at all."""
-    reading = site_of(name, told.nodes, levels, told_by(told.topologies, told.nodes))
+    reading = site_of(name, told.nodes, levels, read_topologies(told.topologies, told.nodes))
     cluster, warnings = _plain(reading)
     alive = [pod for pod in told.pods if not pod.has_ended]
     gangs = [
-        gang_of(key, told.keys.terms_of(key), pods)
+        gang_of(key, told.keys.spec_of(key), pods)
         for key, pods in _by_gang(alive, told.keys).items()
     ]
     with_gpus = [gang for gang in gangs if any(map(_gpus_of, gang.pods)) and not gang.blocked]
@@ -128,7 +130,7 @@ def files_of(
     files = {
         "cluster.yaml": write_cluster(full),
         "cluster-empty.yaml": write_cluster(empty),
-        "waiting.yaml": _waiting(waiting, reading),
+        "waiting.yaml": _pending(waiting, reading),
         "trace.csv": _trace(with_gpus, reading, told.at),
     }
     odd = [gang for gang in gangs if gang.blocked and not _runs(gang)]
@@ -202,7 +204,7 @@ class _Taking:
             tuple(sorted((*own, *counted))),
             cpus=amounts.get("cpu", 0.0),
             memory_GiB=amounts.get("memory", 0.0) / 2**30,
-            devices=self._given(dict(asked_by(pod).shape.devices)),
+            devices=self._given(dict(pod_request(pod).shape.devices)),
         )
 
     def rest(self, node: str) -> Iterator[Allocation]:
@@ -219,7 +221,7 @@ class _Taking:
         return tuple(sorted((name, amount) for name, amount in given.items() if amount))
 
 
-def _waiting(gangs: Sequence[Gang], reading: SiteReading) -> str:
+def _pending(gangs: Sequence[Gang], reading: SiteReading) -> str:
     documents = [_document(job_of(gang, reading.tier, gang.key[0])[0]) for gang in gangs]
     if not documents:
         return "# no gang waits\n"

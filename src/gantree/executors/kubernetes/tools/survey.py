@@ -11,9 +11,9 @@ from typing import TypeVar
 import msgspec
 
 from gantree.executors.kubernetes.apiserver.client import ApiError, Client, Resource
-from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Node, Object, Resources
-from gantree.executors.kubernetes.apiserver.rbac import RIGHTS, Right
+from gantree.executors.kubernetes.apiserver.rbac import RBAC_RULES, RbacRule
 
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ class Survey:
     nodes: tuple[Node, ...]
     pods: tuple[SeenPod, ...]
     slices: tuple[Slice, ...] | None
-    missing: tuple[tuple[Right, str], ...]
+    missing: tuple[tuple[RbacRule, str], ...]
 
     def served(self, group: str, resource: str) -> tuple[str, ...]:
         """The versions at which a resource is served."""
@@ -144,9 +144,9 @@ GROUPS = ("resource.k8s.io", "scheduling.k8s.io", "resource.nvidia.com", "nvidia
 """API groups of which preflight asks what they serve."""
 
 
-async def survey(reach: Reach, node_selector: str = "") -> Survey:
+async def survey(connection: Connection, node_selector: str = "") -> Survey:
     """Ask for everything. Raises Unreachable; ApiError where nodes or pods may not be listed."""
-    client = Client(reach)
+    client = Client(connection)
     try:
         version = await client.get("version", ServerVersion)
         chosen = {"labelSelector": node_selector} if node_selector else {}
@@ -159,7 +159,7 @@ async def survey(reach: Reach, node_selector: str = "") -> Survey:
             tuple(sorted(nodes.objects, key=lambda node: node.metadata.name)),
             tuple(pods.objects),
             await _slices(client, resources),
-            await _missing(client, reach.namespace),
+            await _missing(client, connection.namespace),
         )
     finally:
         await client.close()
@@ -191,21 +191,21 @@ async def _slices(
         return None
 
 
-async def _missing(client: Client, home: str) -> tuple[tuple[Right, str], ...]:
+async def _missing(client: Client, home: str) -> tuple[tuple[RbacRule, str], ...]:
     """What we may not do, of what gantree does; home is the namespace that it is to run in."""
-    asked = [(right, verb) for right in RIGHTS for verb in right.verbs]
-    allowed = await asyncio.gather(*(_may(client, right, verb, home) for right, verb in asked))
+    asked = [(rule, verb) for rule in RBAC_RULES for verb in rule.verbs]
+    allowed = await asyncio.gather(*(_may(client, rule, verb, home) for rule, verb in asked))
     return tuple(each for each, may in zip(asked, allowed, strict=True) if not may)
 
 
-async def _may(client: Client, right: Right, verb: str, home: str) -> bool:
-    resource, _, below = right.resource.partition("/")
+async def _may(client: Client, rule: RbacRule, verb: str, home: str) -> bool:
+    resource, _, below = rule.resource.partition("/")
     attributes = {
         "verb": verb,
-        "group": right.group,
+        "group": rule.group,
         "resource": resource,
         **({"subresource": below} if below else {}),
-        **({"namespace": home} if right.at_home else {}),
+        **({"namespace": home} if rule.own_namespace else {}),
     }
     review = {
         "apiVersion": "authorization.k8s.io/v1",

@@ -17,7 +17,7 @@ from typing import Any
 import uvloop
 
 from gantree.executors.kubernetes.apiserver.client import ApiError, Client, Key, Resource
-from gantree.executors.kubernetes.apiserver.connection import Reach
+from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.device_objects import (
     CLAIMS,
     CLASSES,
@@ -25,7 +25,7 @@ from gantree.executors.kubernetes.apiserver.device_objects import (
     ResourceClaim,
 )
 from gantree.executors.kubernetes.apiserver.objects import Group, JobObject, Node
-from gantree.executors.kubernetes.apiserver.post_queue import Posts
+from gantree.executors.kubernetes.apiserver.post_queue import PostQueue
 from gantree.executors.kubernetes.apiserver.reflector import Reflector, all_synced
 from gantree.executors.kubernetes.apiserver.volume_objects import NAMESPACES, OF_VOLUMES
 from gantree.executors.kubernetes.constraints.volume_writes import Provision, make
@@ -33,7 +33,7 @@ from gantree.executors.kubernetes.devices.claim_writes import take_back
 from gantree.executors.kubernetes.nodes.topologies import TOPOLOGY_KINDS
 from gantree.executors.kubernetes.nodes.zones import ZONES, NodeZones
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
-from gantree.executors.kubernetes.watch.discovery import Watched, has_devices, made, served
+from gantree.executors.kubernetes.watch.discovery import WatchedKinds, has_devices, made, served
 from gantree.executors.kubernetes.workloads.gang_owners import JOB
 from gantree.executors.kubernetes.workloads.pod_groups import CORE
 from gantree.executors.kubernetes.writes.writes import (
@@ -41,11 +41,11 @@ from gantree.executors.kubernetes.writes.writes import (
     Binding,
     Bound,
     Failed,
-    Said,
+    StatusMessage,
     bind_all,
     bind_with_grants,
     delete,
-    say,
+    write_status,
 )
 from gantree.model.errors import Unreachable
 
@@ -68,7 +68,7 @@ SYNC_WITHIN_S = 60.0
 LOOKS_AGAIN_S = 30.0
 """What is served is asked anew so often, at least: definitions are installed, and removed, while this runs."""
 ENDS_WITHIN_S = 5.0
-SAID_AT_ONCE = 4
+STATUS_WRITES_AT_ONCE = 4
 """Gangs that are told something at the same time."""
 PACE_S = 0.01
 """The controller is woken so often at most: what is seen meanwhile is looked at together, for each look costs the same
@@ -76,18 +76,18 @@ whatever there is to see. What comes after a pause is told at once."""
 
 log = logging.getLogger(__name__)
 
-MakeClient = Callable[[Reach, Callable[[], bool]], Client]
+MakeClient = Callable[[Connection, Callable[[], bool]], Client]
 Seen = tuple[str, Any, Any, Any]
 """What was seen: (noun, key, before, after) of a node, pod, namespace, volume, slice, class or claim; ("bound", what
 came of it, None, None); ("group" | "topology", (kind, key), before, after)."""
 
 
-class Link:
+class ApiThread:
     """Starts the thread; `wake` is called from it soon after anything was seen."""
 
     def __init__(
         self,
-        reach: Reach,
+        connection: Connection,
         wake: Callable[[], None],
         leads: Callable[[], bool] = lambda: True,
         nodes: Resource[Node] = NODES,
@@ -100,21 +100,21 @@ class Link:
         self.seen: deque[Seen] = deque()
         self.leads = leads
         self.wake = wake
-        self._reach = reach
+        self._connection = connection
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
         self._client: Client | None = None
         self._make_client = make_client
         self._always: Listed = (("pod", PODS), ("node", nodes), *OF_ANY_SERVER)
         self._reflectors: list[Reflector[Any]] = []
-        self._watched = Watched(self._watch_kind)
+        self._watched = WatchedKinds(self._watch_kind)
         self._made: dict[GroupKind, str | None] = {}
-        self._quietly = asyncio.Semaphore(SAID_AT_ONCE)
+        self._status_writes = asyncio.Semaphore(STATUS_WRITES_AT_ONCE)
         self._is_waking, self._next_wake_at = False, 0.0
         self._has_devices = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._to_do: deque[Callable[[], None]] = deque()
-        self._posts: Posts | None = None
+        self._post_queue: PostQueue | None = None
 
     def start(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Begin to watch, and wait until everything was listed once; meanwhile is done while the server lists.
@@ -130,11 +130,11 @@ class Link:
             trouble = next((each.trouble for each in self._reflectors if each.trouble), "")
             self.close()
             raise Unreachable(
-                f"{self._reach.server}: not everything was listed within {SYNC_WITHIN_S:g} s. {trouble}"
+                f"{self._connection.server}: not everything was listed within {SYNC_WITHIN_S:g} s. {trouble}"
             ) from None
         except ApiError as error:
             self.close()
-            raise Unreachable(f"{self._reach.server}: {error}") from error
+            raise Unreachable(f"{self._connection.server}: {error}") from error
         except BaseException:
             self.close()
             raise
@@ -173,9 +173,9 @@ class Link:
         """The version of a kind of which we make objects and see none; None where it is not served."""
         return self._made.get(kind)
 
-    def say(self, said: Said) -> None:
+    def report_status(self, message: StatusMessage) -> None:
         """Tell pods why they wait; a few at a time, behind everything else. Safe from any thread."""
-        self._send(self._say(said))
+        self._send(self._report_status(message))
 
     def request(self, method: str, path: str, body: object, kind: str) -> None:
         """Write something that is asked for again while it is not there. Safe from any thread."""
@@ -194,7 +194,7 @@ class Link:
         try:
             ending.result(ENDS_WITHIN_S)
         except TimeoutError:
-            log.warning("the link to %s does not end; it is left behind", self._reach.server)
+            log.warning("the link to %s does not end; it is left behind", self._connection.server)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(ENDS_WITHIN_S)
 
@@ -226,8 +226,8 @@ class Link:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _begin(self) -> None:
-        self._client = client = self._make_client(self._reach, self.leads)
-        self._posts = Posts(client, self._keep, self._broke)
+        self._client = client = self._make_client(self._connection, self.leads)
+        self._post_queue = PostQueue(client, self._keep, self._broke)
         for noun, resource in self._always:
             self._watch(Reflector(client, resource, self._teller(noun)))
         are_devices, versions = await asyncio.gather(has_devices(client), served(client))
@@ -287,16 +287,16 @@ class Link:
             self._broke(bug)
 
     def _broke(self, bug: BaseException) -> None:
-        log.critical("the link to %s broke", self._reach.server, exc_info=bug)
-        self._see(("broken", bug, None, None))
+        log.critical("the link to %s broke", self._connection.server, exc_info=bug)
+        self._report(("broken", bug, None, None))
 
     def _teller(self, noun: str) -> Callable[[Key, Any, Any], None]:
-        return lambda key, before, after: self._see((noun, key, before, after))
+        return lambda key, before, after: self._report((noun, key, before, after))
 
     def _group_teller(self, noun: str, kind: GroupKind) -> Callable[[Key, Any, Any], None]:
-        return lambda key, before, after: self._see((noun, (kind, key), before, after))
+        return lambda key, before, after: self._report((noun, (kind, key), before, after))
 
-    def _see(self, seen: Seen) -> None:
+    def _report(self, seen: Seen) -> None:
         self.seen.append(seen)
         if not self._is_waking:
             self._is_waking = True
@@ -310,25 +310,27 @@ class Link:
         self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision]
     ) -> None:
         """Most pods have neither claims nor volumes that are to be made: nobody waits for these."""
-        assert self._posts is not None, "not started"
+        assert self._post_queue is not None, "not started"
         if first or any(each.grants for each in bindings):
             self._keep(self._loop.create_task(self._prepare(job, attempt, bindings, first)))
         else:
-            bind_all(self._posts, bindings, lambda failed: self._see_bound(job, attempt, failed))
+            bind_all(
+                self._post_queue, bindings, lambda failed: self._report_bound(job, attempt, failed)
+            )
 
     async def _prepare(
         self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision]
     ) -> None:
         """Bind pods once they have what they need."""
-        assert self._posts is not None, "not started"
-        why = await make(self._posts.client, first) if first else ""
+        assert self._post_queue is not None, "not started"
+        why = await make(self._post_queue.client, first) if first else ""
         failed: Failed = tuple((binding.uid, why) for binding in bindings)
         if not why:
-            failed = await bind_with_grants(self._posts, bindings, self._reach.namespace)
-        self._see_bound(job, attempt, failed)
+            failed = await bind_with_grants(self._post_queue, bindings, self._connection.namespace)
+        self._report_bound(job, attempt, failed)
 
-    def _see_bound(self, job: str, attempt: int, failed: Failed) -> None:
-        self._see(("bound", Bound(job, attempt, failed), None, None))
+    def _report_bound(self, job: str, attempt: int, failed: Failed) -> None:
+        self._report(("bound", Bound(job, attempt, failed), None, None))
 
     async def _take_back(self, claim: ResourceClaim, pod: str) -> None:
         assert self._client is not None, "not started"
@@ -336,7 +338,7 @@ class Link:
         if why:
             log.warning("claim %s was not given back: %s", claim.metadata.name, why)
             key = (claim.metadata.namespace, claim.metadata.name)
-            self._see(("claim again", key, None, None))
+            self._report(("claim again", key, None, None))
 
     async def _request(self, method: str, path: str, body: object, kind: str) -> None:
         assert self._client is not None, "not started"
@@ -357,10 +359,10 @@ class Link:
         if why := await work(self._client):
             log.warning("not written: %s", why)
 
-    async def _say(self, said: Said) -> None:
+    async def _report_status(self, message: StatusMessage) -> None:
         assert self._client is not None, "not started"
-        async with self._quietly:
-            why = await say(self._client, said)
+        async with self._status_writes:
+            why = await write_status(self._client, message)
         if why:
             log.warning("pods were not told why they wait: %s", why)
 

@@ -53,7 +53,7 @@ class _ResourceList(Object, frozen=True):
     resources: tuple[_ResourceName, ...] = ()
 
 
-class Watched:
+class WatchedKinds:
     """The kinds that are watched; on the link's thread alone, but for `versions`."""
 
     def __init__(self, watch: Watch) -> None:

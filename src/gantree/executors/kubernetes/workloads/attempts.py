@@ -1,7 +1,7 @@
 """Attempts of gangs as pods: which pod is which member, and what becomes of an attempt while its pods change.
 
-An attempt is known from its start order, or after a restart from what its pods say of themselves (`marks`). What
-happens to it follows from the pods alone, so it can be told again under the same ids at any time.
+An attempt is known from its start order, or after a restart from the annotations of its pods (`pods.annotations`).
+Its events follow from the pods alone, so they can be emitted again under the same ids at any time.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ REFUSED = frozenset(
 
 
 @dataclass(slots=True)
-class Seat:
+class MemberBinding:
     """One member's place in an attempt, and the pod that has it: its uid, None before there is one.
 
     life counts its replacements (`core.lifecycle.replacing`); index is where its pod stands among those of its kind,
@@ -74,13 +74,13 @@ class Attempt:
     job: str
     attempt: int
     size: int
-    seats: dict[int, Seat] = field(default_factory=dict)
+    members: dict[int, MemberBinding] = field(default_factory=dict)
     binding: bool = False
     stopping: bool = False
     failed: str = ""
     grace_s: float | None = None
     evicts: bool = False
-    anew: dict[int, tuple[MemberLaunch, dict[str, str]]] = field(default_factory=dict)
+    replacing: dict[int, tuple[MemberLaunch, dict[str, str]]] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, int]:
@@ -92,26 +92,35 @@ class Attempt:
         """What its events are named after."""
         return f"{self.job}/{self.attempt}"
 
-    def see(self, pod: Pod, seat: Seat) -> None:
+    def update(self, pod: Pod, member_binding: MemberBinding) -> None:
         """Take note of how a pod of it is now."""
-        seat.uid, seat.phase, seat.reason = pod.metadata.uid, pod.status.phase, pod.status.reason
-        if seat.index is None and self.size > 1:
-            seat.index = index_of(pod)
+        member_binding.uid, member_binding.phase, member_binding.reason = (
+            pod.metadata.uid,
+            pod.status.phase,
+            pod.status.reason,
+        )
+        if member_binding.index is None and self.size > 1:
+            member_binding.index = index_of(pod)
         if pod.has_ended:
-            seat.exit_code = exit_code_of(pod)
+            member_binding.exit_code = exit_code_of(pod)
 
     @property
-    def is_seated(self) -> bool:
+    def is_assigned(self) -> bool:
         """Whether every member has its pod."""
-        there = len(self.seats) == self.size
-        return there and all(seat.uid is not None for seat in self.seats.values())
+        there = len(self.members) == self.size
+        return there and all(
+            member_binding.uid is not None for member_binding in self.members.values()
+        )
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing has become of it yet that anybody is told: its pods wait for their kubelets."""
-        if self.failed or self.stopping or not self.seats:
+        if self.failed or self.stopping or not self.members:
             return False
-        return all(seat.phase == "Pending" and not seat.gone for seat in self.seats.values())
+        return all(
+            member_binding.phase == "Pending" and not member_binding.gone
+            for member_binding in self.members.values()
+        )
 
     @property
     def is_leaving(self) -> bool:
@@ -121,17 +130,21 @@ class Attempt:
     @property
     def is_over(self) -> bool:
         """Whether nothing of it is left."""
-        bound = [seat for seat in self.seats.values() if seat.uid is not None]
+        bound = [
+            member_binding
+            for member_binding in self.members.values()
+            if member_binding.uid is not None
+        ]
         if self.binding:
             return False
         if self.stopping or self.failed:
-            return all(seat.is_over for seat in bound)
-        return len(bound) == self.size and all(seat.is_over for seat in bound)
+            return all(member_binding.is_over for member_binding in bound)
+        return len(bound) == self.size and all(member_binding.is_over for member_binding in bound)
 
     @property
     def exit_code(self) -> int:
         """0 if every pod succeeded, else the first other code; of one that was stopped before it ran, `STOPPED`."""
-        codes = [seat.exit_code for seat in self.seats.values()]
+        codes = [member_binding.exit_code for member_binding in self.members.values()]
         odd = [code for code in codes if code]
         if odd:
             return odd[0]
@@ -141,21 +154,21 @@ class Attempt:
         """For the inventory."""
         if self.is_over:
             return "ended"
-        whole = len(self.seats) == self.size and not any(
-            seat.is_over for seat in self.seats.values()
+        whole = len(self.members) == self.size and not any(
+            member_binding.is_over for member_binding in self.members.values()
         )
         return "running" if whole and not self.stopping else "partial"
 
 
-def happened(attempt: Attempt, now: float) -> Iterator[Event]:
+def events_of(attempt: Attempt, now: float) -> Iterator[Event]:
     """All that an attempt's pods tell of it by now, in order; each event has the same id whenever it is told."""
-    seats = [attempt.seats[member] for member in sorted(attempt.seats)]
-    if len(seats) == attempt.size and all(seat.has_run for seat in seats):
+    members = [attempt.members[member] for member in sorted(attempt.members)]
+    if len(members) == attempt.size and all(member_binding.has_run for member_binding in members):
         yield GangStarted(
             id=f"{attempt.name}/started", observed_at=now, job=attempt.job, attempt=attempt.attempt
         )
-    for seat in seats:
-        yield from _of_seat(attempt, seat, now)
+    for member_binding in members:
+        yield from _events_of_member(attempt, member_binding, now)
     if attempt.is_over:
         code = attempt.exit_code
         yield GangEnded(
@@ -168,42 +181,46 @@ def happened(attempt: Attempt, now: float) -> Iterator[Event]:
         )
 
 
-def _of_seat(attempt: Attempt, seat: Seat, now: float) -> Iterator[Event]:
+def _events_of_member(
+    attempt: Attempt, member_binding: MemberBinding, now: float
+) -> Iterator[Event]:
     """That a replacement runs, and a seat's end: an exit where its process tells of one, else a loss."""
-    if seat.life and seat.has_run:
+    if member_binding.life and member_binding.has_run:
         yield MemberStarted(
-            id=f"{attempt.name}/member-started/{seat.member}/{seat.life}",
+            id=f"{attempt.name}/member-started/{member_binding.member}/{member_binding.life}",
             observed_at=now,
             job=attempt.job,
             attempt=attempt.attempt,
-            member=seat.member,
-            life=seat.life,
+            member=member_binding.member,
+            life=member_binding.life,
         )
-    if not seat.is_over or (seat.uid is None and not seat.gone):
+    if not member_binding.is_over or (member_binding.uid is None and not member_binding.gone):
         return
-    lost = seat.reason in REFUSED or (seat.gone and seat.exit_code is None)
-    life = f"/{seat.life}" if seat.life else ""
+    lost = member_binding.reason in REFUSED or (
+        member_binding.gone and member_binding.exit_code is None
+    )
+    life = f"/{member_binding.life}" if member_binding.life else ""
     if not lost:
         yield RankExited(
-            id=f"{attempt.name}/exit/{seat.rank}{life}",
+            id=f"{attempt.name}/exit/{member_binding.rank}{life}",
             observed_at=now,
             job=attempt.job,
             attempt=attempt.attempt,
-            rank=seat.rank,
-            exit_code=seat.exit_code or 0,
-            life=seat.life,
+            rank=member_binding.rank,
+            exit_code=member_binding.exit_code or 0,
+            life=member_binding.life,
         )
     elif not attempt.stopping:
         yield MemberLost(
-            id=f"{attempt.name}/lost/{seat.member}{life}",
+            id=f"{attempt.name}/lost/{member_binding.member}{life}",
             observed_at=now,
             job=attempt.job,
             attempt=attempt.attempt,
-            role=seat.role,
-            member=seat.member,
-            reason=seat.reason or "its pod was deleted",
-            rank=seat.rank,
-            life=seat.life,
+            role=member_binding.role,
+            member=member_binding.member,
+            reason=member_binding.reason or "its pod was deleted",
+            rank=member_binding.rank,
+            life=member_binding.life,
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from gantree.core.view import JobView, LedgerView
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.pods.gang_spec import Spec
-from gantree.executors.kubernetes.pods.shapes import asked_by
+from gantree.executors.kubernetes.pods.shapes import pod_request
 from gantree.executors.kubernetes.workloads.gangjob import elastic_of, index_of, size_written
 from gantree.model.node_restrictions import without_node_restrictions
 from gantree.model.orders import StartGang
@@ -22,8 +22,8 @@ COME_WITHIN_S = 60.0
 """A start whose pods are not made within so long has failed."""
 
 
-def pods_wanted(spec: Spec, state: JobView | None, decided: LedgerView) -> int | None:
-    """How many pods an elastic GangJob needs now; None for one of one size. Raises Odd."""
+def pods_needed(spec: Spec, state: JobView | None, decided: LedgerView) -> int | None:
+    """How many pods an elastic GangJob needs now; None for one of one size. Raises InvalidObject."""
     if elastic_of(spec) is None:
         return None
     if state is None or state.spec.elastic is None:
@@ -34,7 +34,7 @@ def pods_wanted(spec: Spec, state: JobView | None, decided: LedgerView) -> int |
     return state.spec.members if claimed is None else len(claimed.members)
 
 
-def pods_to_wait(state: JobView) -> int:
+def min_pods(state: JobView) -> int:
     """How many pods must be there for a job that waits to be let go on: of an elastic one the fewest it may have."""
     elastic = state.spec.elastic
     return state.present.members if elastic is None else elastic.min
@@ -46,12 +46,12 @@ def pods_by_index(pods: Iterable[Pod], state: JobView) -> dict[int, Pod]:
     Only that one it may be: rank 0 is where the others look for it.
     """
     shape = without_node_restrictions(state.spec.roles[0].shape)
-    found = ((index_of(pod), pod) for pod in pods if asked_by(pod).shape == shape)
+    found = ((index_of(pod), pod) for pod in pods if pod_request(pod).shape == shape)
     return {index: pod for index, pod in found if index is not None}
 
 
 @dataclass(slots=True)
-class ToCome:
+class PendingStarts:
     """Start orders that wait for pods, by job and attempt, each with the moment at which that is given up."""
 
     _orders: dict[tuple[str, int], StartGang] = field(default_factory=dict)

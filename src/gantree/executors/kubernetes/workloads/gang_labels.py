@@ -1,7 +1,7 @@
 """Who belongs to which gang, in the words of many schedulers: labels, annotations, and the objects they point to.
 
 Here is what pods and objects say about themselves by labels and annotations, and the table of kinds of objects; the
-readers of objects are in `groups` (whose purpose gangs are) and `owners` (who makes pods), HiveD's words in `hived`.
+readers of objects are in `pod_groups` and `gang_owners`, that of HiveD's annotation in `pods.hived`.
 What a reader does not know is told, never passed over; an object with odd values is left out as a whole, with a
 warning. docs/kubernetes.md has the table of what is honoured.
 """
@@ -14,14 +14,14 @@ from gantree.executors.kubernetes.apiserver.objects import Group, Pod
 from gantree.executors.kubernetes.pods import hived
 from gantree.executors.kubernetes.pods.gang_spec import (
     PART,
+    GangSpec,
     GroupKind,
     GroupRef,
-    Odd,
+    InvalidObject,
     Spec,
-    Terms,
-    count_said,
-    priority_said,
-    seconds_said,
+    parsed_count,
+    parsed_priority,
+    parsed_seconds,
 )
 from gantree.executors.kubernetes.workloads import gang_owners as owners
 from gantree.executors.kubernetes.workloads import gangjob
@@ -37,16 +37,16 @@ from gantree.executors.kubernetes.workloads.pod_groups import (
 log = logging.getLogger(__name__)
 
 
-def _of_spec(read: Callable[[Spec], Terms]) -> Callable[[Group], Terms]:
+def _of_spec(read: Callable[[Spec], GangSpec]) -> Callable[[Group], GangSpec]:
     return lambda group: read(group.spec)
 
 
-_READERS: dict[GroupKind, Callable[[Group], Terms]] = {
+_READERS: dict[GroupKind, Callable[[Group], GangSpec]] = {
     CORE: _of_spec(groups.core),
     PLUGINS: _of_spec(groups.plugins),
     VOLCANO: _of_spec(groups.volcano),
     KAI: _of_spec(groups.kai),
-    gangjob.GANGJOB: _of_spec(gangjob.terms),
+    gangjob.GANGJOB: _of_spec(gangjob.gang_spec),
     owners.JOBSET: owners.jobset,
     owners.LWS: owners.lws,
     owners.RAY: owners.ray,
@@ -116,18 +116,19 @@ def _by_word(pod: Pod) -> Iterator[GroupRef]:
     yield GroupRef(None, home, told.get(GANG, ""))
 
 
-def terms_of_pod(pod: Pod) -> Terms:
+def gang_spec_of_pod(pod: Pod) -> GangSpec:
     """What labels and annotations of a pod itself ask for."""
-    terms = _told_by({**pod.metadata.labels, **pod.metadata.annotations})
+    gang_spec = _told_by({**pod.metadata.labels, **pod.metadata.annotations})
     of_hived = hived.hived_of(pod)
-    return terms if of_hived is None else over(of_hived.terms, terms)
+    return gang_spec if of_hived is None else over(of_hived.gang_spec, gang_spec)
 
 
-def _told_by(told: Mapping[str, str]) -> Terms:
+def _told_by(told: Mapping[str, str]) -> GangSpec:
     unconstrained = told.get(f"{_KUEUE}unconstrained-topology") == "true"
     own_required, own_preferred = told.get(REQUIRED), told.get(PREFERRED)
-    return Terms(
-        members=count_said(told.get(SIZE) or told.get("kueue.x-k8s.io/pod-group-total-count")) or 1,
+    return GangSpec(
+        members=parsed_count(told.get(SIZE) or told.get("kueue.x-k8s.io/pod-group-total-count"))
+        or 1,
         queue=_first(
             told,
             QUEUE,
@@ -137,12 +138,12 @@ def _told_by(told: Mapping[str, str]) -> Terms:
             "scheduling.volcano.sh/queue-name",
             "yunikorn.apache.org/queue",
         ),
-        priority=priority_said(told.get(PRIORITY)),
+        priority=parsed_priority(told.get(PRIORITY)),
         required=None
         if unconstrained
         else _first(told, REQUIRED, _PODSET[0], f"{_KAI}topology-required-placement"),
         preferred=_first(told, PREFERRED, _PODSET[1], f"{_KAI}topology-preferred-placement"),
-        slice_members=count_said(
+        slice_members=parsed_count(
             _first(told, SLICE_SIZE, f"{_KUEUE}slice-size", f"{_KAI}segment-size")
         ),
         slice_required=_first(
@@ -152,38 +153,38 @@ def _told_by(told: Mapping[str, str]) -> Terms:
             f"{_KAI}segment-topology-required-placement",
         ),
         preemptible=IS_PREEMPTIBLE.get(told.get(f"{_KAI}preemptibility", "")),
-        replace_s=seconds_said(told.get(REPLACE_WITHIN)),
+        replace_s=parsed_seconds(told.get(REPLACE_WITHIN)),
         unknown=tuple(_unknown_keys(told)),
         by_role=not (own_required or own_preferred) and any(told.get(key) for key in _PODSET),
     )
 
 
-def terms_of_group(kind: GroupKind, group: Group) -> Terms | None:
+def gang_spec_of_group(kind: GroupKind, group: Group) -> GangSpec | None:
     """What the object of a group asks for, its labels and annotations included; None for one that is odd."""
     meta = group.metadata
     try:
-        terms = _READERS[kind](group)
-    except Odd as error:
+        gang_spec = _READERS[kind](group)
+    except InvalidObject as error:
         log.warning("%s %s/%s is left out: %s", kind.plural, meta.namespace, meta.name, error)
         return None
-    return over(terms, _told_by({**meta.labels, **meta.annotations}))
+    return over(gang_spec, _told_by({**meta.labels, **meta.annotations}))
 
 
-def over(terms: Terms, others: Terms) -> Terms:
+def over(gang_spec: GangSpec, others: GangSpec) -> GangSpec:
     """Terms, and where they are silent others: of an object those of its pods, of a spec those of its annotations."""
-    has_topology = bool(terms.required or terms.preferred)
+    has_topology = bool(gang_spec.required or gang_spec.preferred)
     return replace(
-        terms,
-        queue=terms.queue or others.queue,
-        priority=others.priority if terms.priority is None else terms.priority,
-        required=terms.required or others.required,
-        preferred=terms.preferred or others.preferred,
-        slice_members=terms.slice_members or others.slice_members,
-        slice_required=terms.slice_required or others.slice_required,
-        preemptible=others.preemptible if terms.preemptible is None else terms.preemptible,
-        replace_s=others.replace_s if terms.replace_s is None else terms.replace_s,
-        unknown=tuple(dict.fromkeys((*terms.unknown, *others.unknown))),
-        by_role=terms.by_role if has_topology else others.by_role,
+        gang_spec,
+        queue=gang_spec.queue or others.queue,
+        priority=others.priority if gang_spec.priority is None else gang_spec.priority,
+        required=gang_spec.required or others.required,
+        preferred=gang_spec.preferred or others.preferred,
+        slice_members=gang_spec.slice_members or others.slice_members,
+        slice_required=gang_spec.slice_required or others.slice_required,
+        preemptible=others.preemptible if gang_spec.preemptible is None else gang_spec.preemptible,
+        replace_s=others.replace_s if gang_spec.replace_s is None else gang_spec.replace_s,
+        unknown=tuple(dict.fromkeys((*gang_spec.unknown, *others.unknown))),
+        by_role=gang_spec.by_role if has_topology else others.by_role,
     )
 
 
@@ -199,7 +200,7 @@ _NOT_HONOURED = (
 
 def _unknown_keys(told: Mapping[str, str]) -> Iterator[str]:
     yield from (key for key in _NOT_HONOURED if key in told)
-    if REPLACE_WITHIN in told and seconds_said(told[REPLACE_WITHIN]) is None:
+    if REPLACE_WITHIN in told and parsed_seconds(told[REPLACE_WITHIN]) is None:
         yield f"{REPLACE_WITHIN}: {told[REPLACE_WITHIN]!r} is no duration, such as 5m"
 
 

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from gantree.executors.kubernetes.apiserver.objects import Group, Pod
 from gantree.executors.kubernetes.pods.gang_spec import (
     PART,
+    GangSpec,
     GroupKind,
     GroupRef,
     Spec,
-    Terms,
     count,
     flag,
     labels,
@@ -159,7 +159,7 @@ def _kubeflow_kind(pod: Pod) -> GroupKind | None:
 # ----- what their objects ask for; each raises Odd
 
 
-def jobset(group: Group) -> Terms:
+def jobset(group: Group) -> GangSpec:
     """A JobSet: so many Jobs of so many pods of each replicated job, all one gang if all are made at once."""
     spec = group.spec
     jobs = tables(spec, "replicatedJobs")
@@ -174,7 +174,7 @@ def jobset(group: Group) -> Terms:
         parts[f"{FOLLOWERS}{PART}{name}{PART}"] = pods - 1
         told = labels(table(template, "metadata"), "annotations")
         members += 0 if for_all or _exclusive(told) else whole
-    return Terms(
+    return GangSpec(
         members=members or 1,
         parts=parts,
         apart=order == "InOrder" or any(tables(each, "dependsOn") for each in jobs),
@@ -185,11 +185,11 @@ def _exclusive(annotations: Spec) -> bool:
     return bool(annotations.get(JOBSET_EXCLUSIVE)) and not annotations.get(JOBSET_SELECTS)
 
 
-def lws(group: Group) -> Terms:
+def lws(group: Group) -> GangSpec:
     """A LeaderWorkerSet: each group of it is a gang."""
     spec = group.spec
     size = count(table(spec, "leaderWorkerTemplate"), "size") or 1
-    return Terms(
+    return GangSpec(
         members=size,
         parts={
             f"{GROUP}{PART}": size,
@@ -201,7 +201,7 @@ def lws(group: Group) -> Terms:
     )
 
 
-def kubeflow(group: Group) -> Terms:
+def kubeflow(group: Group) -> GangSpec:
     """A job of the training operator or the MPI operator: all replicas, or as few as it says it can do with."""
     spec = group.spec
     replicas = {
@@ -214,7 +214,7 @@ def kubeflow(group: Group) -> Terms:
     least = count(table(spec, "elasticPolicy"), "minReplicas")
     workers = replicas.get("worker", 0)
     whole = sum(replicas.values()) - (max(0, workers - least) if least else 0)
-    return Terms(
+    return GangSpec(
         members=count(policy, "minAvailable") or whole or 1,
         queue=text(policy, "queue"),
         parts=replicas,
@@ -227,7 +227,7 @@ def kubeflow(group: Group) -> Terms:
     )
 
 
-def ray(group: Group) -> Terms:
+def ray(group: Group) -> GangSpec:
     """A RayCluster: its head and the workers that it has at least; more come one by one, as its autoscaler asks."""
     spec, members = group.spec, 1
     scales = flag(spec, "enableInTreeAutoscaling")
@@ -235,14 +235,14 @@ def ray(group: Group) -> Terms:
         least, wanted = count(each, "minReplicas") or 0, count(each, "replicas")
         replicas = least if scales or wanted is None else wanted
         members += 0 if flag(each, "suspend") else replicas * (count(each, "numOfHosts") or 1)
-    return Terms(members=members)
+    return GangSpec(members=members)
 
 
-def job(group: Group) -> Terms:
+def job(group: Group) -> GangSpec:
     """A plain Job: the pods that it runs at a time."""
     completions, members = count(group.spec, "completions"), _job_members(group.spec)
     is_more = completions is not None and completions > members
-    return Terms(
+    return GangSpec(
         members=members or 1,
         unknown=("completions beyond parallelism: such pods are placed one by one",)
         if is_more

@@ -16,16 +16,16 @@ from typing import Any
 from gantree.executors.kubernetes.apiserver.objects import Group, Pod
 from gantree.executors.kubernetes.pods.environment import OF_PLACE, OF_RANK, environment
 from gantree.executors.kubernetes.pods.gang_spec import (
+    GangSpec,
     GroupKind,
-    Odd,
-    RoleTerms,
+    InvalidObject,
+    RoleSpec,
     Spec,
-    Terms,
     amount,
     count,
     flag,
     number,
-    priority_said,
+    parsed_priority,
     table,
     tables,
     text,
@@ -54,15 +54,15 @@ class Member:
     first_rank: int
 
 
-def terms(spec: Spec) -> Terms:
-    """What a GangJob asks for as a gang. Raises Odd."""
+def gang_spec(spec: Spec) -> GangSpec:
+    """What a GangJob asks for as a gang. Raises InvalidObject."""
     topology = table(spec, "topology")
     slices = table(topology, "slices")
     elastic = elastic_of(spec)
-    roles = tuple(_role_terms(role, elastic) for role in tables(spec, "gang"))
+    roles = tuple(_role_spec(role, elastic) for role in tables(spec, "gang"))
     restarts = table(spec, "restarts")
     limit = count(restarts, "limit")
-    return Terms(
+    return GangSpec(
         members=sum(role.members for role in roles) or 1,
         queue=text(spec, "queue"),
         priority=_priority(spec),
@@ -85,26 +85,26 @@ def terms(spec: Spec) -> Terms:
 
 
 def elastic_of(spec: Spec) -> Elastic | None:
-    """Between which numbers of members a GangJob may have any; None where it has one size. Raises Odd."""
+    """Between which numbers of members a GangJob may have any; None where it has one size. Raises InvalidObject."""
     told = table(spec, "elastic")
     least, most = count(told, "min"), count(told, "max")
     if least is None and most is None:
         return None
     if least is None or most is None or not 1 <= least <= size_written(spec) <= most:
-        raise Odd("elastic has no min and max between which the members are")
+        raise InvalidObject("elastic has no min and max between which the members are")
     if len(tables(spec, "gang")) != 1:
-        raise Odd("elastic is for a gang of one role")
+        raise InvalidObject("elastic is for a gang of one role")
     return Elastic(least, most)
 
 
 def size_asked(spec: Spec) -> int | None:
-    """How many members somebody has asked for since, as `kubectl scale` does; None for nobody. Raises Odd."""
+    """How many members somebody has asked for since, as `kubectl scale` does; None for nobody. Raises InvalidObject."""
     return None if elastic_of(spec) is None else count(table(spec, "elastic"), "members")
 
 
 def size_written(spec: Spec) -> int:
     """The members of a GangJob as its author wrote it."""
-    return sum(_members(role) for role in tables(spec, "gang"))
+    return sum(_attempts(role) for role in tables(spec, "gang"))
 
 
 def index_of(pod: Pod) -> int | None:
@@ -113,12 +113,12 @@ def index_of(pod: Pod) -> int | None:
     return int(said) if said.isascii() and said.isdecimal() else None
 
 
-def _role_terms(role: Spec, elastic: Elastic | None) -> RoleTerms:
+def _role_spec(role: Spec, elastic: Elastic | None) -> RoleSpec:
     topology = table(role, "topology")
     table(table(role, "template"), "spec")
-    return RoleTerms(
+    return RoleSpec(
         _role_name(role),
-        _members(role) if elastic is None else elastic.min,
+        _attempts(role) if elastic is None else elastic.min,
         text(topology, "required"),
         text(topology, "preferred"),
     )
@@ -126,21 +126,21 @@ def _role_terms(role: Spec, elastic: Elastic | None) -> RoleTerms:
 
 def _priority(spec: Spec) -> str | int | None:
     said = spec.get("priority")
-    return priority_said(said) if isinstance(said, str) else number(spec, "priority")
+    return parsed_priority(said) if isinstance(said, str) else number(spec, "priority")
 
 
 def members_of(spec: Spec, size: int | None = None) -> Iterator[Member]:
     """All members, role by role, as ranks count; size: so many of an elastic one."""
     member = first_rank = 0
     for role in tables(spec, "gang"):
-        for of_role in range(_members(role) if size is None else size):
+        for of_role in range(_attempts(role) if size is None else size):
             yield Member(role, member, of_role, first_rank)
             member += 1
             first_rank += _processes(role)
 
 
 def pods_of(group: Group, scheduler: str, size: int | None = None) -> dict[str, Json]:
-    """The pods that a GangJob asks for, by name; size: so many of an elastic one. Raises Odd."""
+    """The pods that a GangJob asks for, by name; size: so many of an elastic one. Raises InvalidObject."""
     members = list(members_of(group.spec, size))
     world = sum(_processes(each.role) for each in members)
     return {_name(group, each): _pod(group, each, members, world, scheduler) for each in members}
@@ -267,7 +267,7 @@ def _role_name(role: Spec) -> str:
     return text(role, "role") or "worker"
 
 
-def _members(role: Spec) -> int:
+def _attempts(role: Spec) -> int:
     members = count(role, "members")
     return 1 if members is None else members
 

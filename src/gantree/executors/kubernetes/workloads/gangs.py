@@ -14,10 +14,10 @@ from typing import Any
 
 from gantree.executors.kubernetes.apiserver.objects import Claimed, Pod
 from gantree.executors.kubernetes.pods.checkpoint_protocol import checkpoint_of
-from gantree.executors.kubernetes.pods.gang_spec import Terms, count_said
-from gantree.executors.kubernetes.pods.shapes import Asked, asked_by
+from gantree.executors.kubernetes.pods.gang_spec import GangSpec, parsed_count
+from gantree.executors.kubernetes.pods.shapes import PodRequest, pod_request
 from gantree.executors.kubernetes.pods.templates import kept_of, once_per_template
-from gantree.executors.kubernetes.workloads.gang_labels import over, terms_of_pod
+from gantree.executors.kubernetes.workloads.gang_labels import gang_spec_of_pod, over
 from gantree.executors.kubernetes.workloads.gang_owners import (
     COMPLETION_INDEX,
     FIRST_ROLES,
@@ -52,10 +52,10 @@ class Gang:
     """Pods that start together: terms of their group, roles with their pods in member order, terms of each role."""
 
     key: Key
-    terms: Terms
+    spec: GangSpec
     roles: tuple[tuple[Role, tuple[Pod, ...]], ...]
     unknown: tuple[str, ...]
-    of_role: tuple[Terms, ...] = ()
+    of_role: tuple[GangSpec, ...] = ()
 
     @property
     def blocked(self) -> Claimed | None:
@@ -74,26 +74,26 @@ class Gang:
     def is_whole(self) -> bool:
         """Whether all pods are there that must start together."""
         pods = self.pods
-        if len(pods) < self.terms.members or not self.terms.roles or part_of(self.key):
-            return len(pods) >= self.terms.members
+        if len(pods) < self.spec.members or not self.spec.roles or part_of(self.key):
+            return len(pods) >= self.spec.members
         there = Counter(role_of(pod) for pod in pods)
-        return all(there[role.name.lower()] >= role.members for role in self.terms.roles)
+        return all(there[role.name.lower()] >= role.members for role in self.spec.roles)
 
 
-def with_pod(terms: Terms | None, pod: Pod) -> Terms:
+def with_pod(gang_spec: GangSpec | None, pod: Pod) -> GangSpec:
     """What a group asks for, and where it is silent what its pods do."""
-    of_pod = terms_of_pod(pod)
+    of_pod = gang_spec_of_pod(pod)
     of_pod = replace(of_pod, priority=pod.spec.priority or of_pod.priority)
-    return of_pod if terms is None else over(terms, of_pod)
+    return of_pod if gang_spec is None else over(gang_spec, of_pod)
 
 
-def gang_of(key: Key, terms: Terms | None, pods: Sequence[Pod]) -> Gang:
+def gang_of(key: Key, gang_spec: GangSpec | None, pods: Sequence[Pod]) -> Gang:
     """The gang of pods of one key, at least one."""
-    if terms is not None or len(pods) > 1 or part_of(key):
-        return _gang_of(key, terms, pods)
+    if gang_spec is not None or len(pods) > 1 or part_of(key):
+        return _gang_of(key, gang_spec, pods)
     alike = _gang_of_one(pods[0])
     roles = ((alike.roles[0][0], tuple(pods)),)
-    return Gang(key, alike.terms, roles, alike.unknown, alike.of_role)
+    return Gang(key, alike.spec, roles, alike.unknown, alike.of_role)
 
 
 @once_per_template
@@ -102,16 +102,16 @@ def _gang_of_one(pod: Pod) -> Gang:
     return _gang_of(key_alone(pod), None, [pod])
 
 
-def _gang_of(key: Key, terms: Terms | None, pods: Sequence[Pod]) -> Gang:
+def _gang_of(key: Key, gang_spec: GangSpec | None, pods: Sequence[Pod]) -> Gang:
     ordered = in_order(pods)
-    asked = [asked_by(pod) for pod in ordered]
+    asked = [pod_request(pod) for pod in ordered]
     roles = _roles(ordered, asked)
-    whole = with_pod(terms, ordered[0])
-    for _, (first, *_others) in roles[1:]:
+    whole = with_pod(gang_spec, ordered[0])
+    for _, (first, *_foreign_pods) in roles[1:]:
         whole = with_pod(whole, first)
     whole = replace(whole, members=whole.members_of(part_of(key)))
     unknown = dict.fromkeys((*whole.unknown, *(word for each in asked for word in each.unknown)))
-    of_role = tuple(terms_of_pod(members[0]) for _, members in roles) if whole.by_role else ()
+    of_role = tuple(gang_spec_of_pod(members[0]) for _, members in roles) if whole.by_role else ()
     return Gang(key, whole, roles, tuple(unknown), of_role)
 
 
@@ -124,12 +124,12 @@ def job_of(
     a word means, None where it means none.
     """
     namespace, name, _ = gang.key
-    kept, of_group = kept_of(gang.pods[0]), gang.terms
-    known: tuple[Terms, tuple[Any, ...]] | None = kept.get("job")
+    kept, of_group = kept_of(gang.pods[0]), gang.spec
+    known: tuple[GangSpec, tuple[Any, ...]] | None = kept.get("job")
     if known is not None and known[0] is of_group:
         return Job(f"{namespace}/{name}", *known[1]), (), ()
     job, barred, lost = _job_of(gang, tier, owner)
-    if len(gang.pods) == 1 and not of_group.asks_for_tiers:
+    if len(gang.pods) == 1 and not of_group.has_topology:
         kept["job"] = (of_group, tuple(getattr(job, field) for field in BUT_NAME))
     return job, barred, lost
 
@@ -137,41 +137,41 @@ def job_of(
 def _job_of(
     gang: Gang, tier: Callable[[str], str | None], owner: str
 ) -> tuple[Job, tuple[str, ...], tuple[str, ...]]:
-    terms, is_split = gang.terms, len(gang.of_role) > 1
-    asked = [] if is_split else [terms]
-    wish = TopologySpec() if is_split else _wish(terms, tier)
+    gang_spec, is_split = gang.spec, len(gang.of_role) > 1
+    asked = [] if is_split else [gang_spec]
+    wish = TopologySpec() if is_split else _wish(gang_spec, tier)
     roles = []
     for number, (role, pods) in enumerate(gang.roles):
-        own = gang.of_role[number] if is_split else _of_role(terms, pods[0])
+        own = gang.of_role[number] if is_split else _of_role(gang_spec, pods[0])
         of_role = _wish(own, tier, role.name)
         wish = replace(wish, slices=(*wish.slices, *of_role.slices))
         roles.append(replace(role, topology=replace(of_role, slices=())))
         asked.append(own)
-    elastic = terms.elastic if len(roles) == 1 else None
-    if elastic is not None and terms.size is not None:
-        roles[0] = replace(roles[0], members=terms.size)
+    elastic = gang_spec.elastic if len(roles) == 1 else None
+    if elastic is not None and gang_spec.size is not None:
+        roles[0] = replace(roles[0], members=gang_spec.size)
     barred = _lost(tier, [word for each in asked for word in (each.required, each.slice_required)])
     lost = _lost(tier, [each.preferred for each in asked])
     namespace, name, _ = gang.key
     job = Job(
         name=f"{namespace}/{name}",
         roles=tuple(roles),
-        queue=terms.queue or DEFAULT_QUEUE,
-        priority="batch" if terms.priority is None else terms.priority,
+        queue=gang_spec.queue or DEFAULT_QUEUE,
+        priority="batch" if gang_spec.priority is None else gang_spec.priority,
         topology=wish,
-        restarts=_restarts(terms),
+        restarts=_restarts(gang_spec),
         user=owner,
-        preemptible=terms.preemptible is not False,
-        time_limit_s=terms.time_limit_s or _time_limit_s(gang.pods),
+        preemptible=gang_spec.preemptible is not False,
+        time_limit_s=gang_spec.time_limit_s or _time_limit_s(gang.pods),
         checkpoint=checkpoint_of(gang.pods),
         elastic=elastic,
     )
     return job, barred, lost
 
 
-def _restarts(terms: Terms) -> Restarts:
-    restarts = terms.restarts or RESTARTS
-    return replace(restarts, replace_s=terms.replace_s or restarts.replace_s or None)
+def _restarts(gang_spec: GangSpec) -> Restarts:
+    restarts = gang_spec.restarts or RESTARTS
+    return replace(restarts, replace_s=gang_spec.replace_s or restarts.replace_s or None)
 
 
 def in_order(pods: Iterable[Pod]) -> list[Pod]:
@@ -203,12 +203,14 @@ def _is_index(said: str) -> bool:
     return said.isascii() and said.isdecimal() and len(said) < 10
 
 
-def _wish(terms: Terms, tier: Callable[[str], str | None], role: str | None = None) -> TopologySpec:
-    """What terms wish of the topology, as far as the site has it. role: slices are of this role alone."""
-    size, slice_tier = terms.slice_members, _tier(tier, terms.slice_required)
+def _wish(
+    gang_spec: GangSpec, tier: Callable[[str], str | None], role: str | None = None
+) -> TopologySpec:
+    """The topology request of a gang, without tiers that the site lacks. role: slices are of this role alone."""
+    size, slice_tier = gang_spec.slice_members, _tier(tier, gang_spec.slice_required)
     return TopologySpec(
-        required=_tier(tier, terms.required),
-        preferred=_tier(tier, terms.preferred),
+        required=_tier(tier, gang_spec.required),
+        preferred=_tier(tier, gang_spec.preferred),
         slices=(Slices(size, slice_tier, role),) if size and slice_tier else (),
     )
 
@@ -221,18 +223,22 @@ def _lost(tier: Callable[[str], str | None], words: Iterable[str | None]) -> tup
     return tuple(f"topology {word!r}" for word in dict.fromkeys(words) if word and not tier(word))
 
 
-def _of_role(terms: Terms, pod: Pod) -> Terms:
+def _of_role(gang_spec: GangSpec, pod: Pod) -> GangSpec:
     """What a group asks for the role of a pod by itself."""
     name = role_of(pod)
-    own = (role for role in terms.roles if role.name.lower() == name)
-    return next((Terms(required=each.required, preferred=each.preferred) for each in own), Terms())
+    own = (role for role in gang_spec.roles if role.name.lower() == name)
+    return next(
+        (GangSpec(required=each.required, preferred=each.preferred) for each in own), GangSpec()
+    )
 
 
-def _roles(pods: Sequence[Pod], asked: Sequence[Asked]) -> tuple[tuple[Role, tuple[Pod, ...]], ...]:
+def _roles(
+    pods: Sequence[Pod], asked: Sequence[PodRequest]
+) -> tuple[tuple[Role, tuple[Pod, ...]], ...]:
     """Runs of pods of one role and shape."""
-    alike: dict[tuple[str, Asked, int], list[Pod]] = {}
+    alike: dict[tuple[str, PodRequest, int], list[Pod]] = {}
     for pod, each in zip(pods, asked, strict=True):
-        kind = (role_of(pod), Asked(each.shape), processes_of(pod))
+        kind = (role_of(pod), PodRequest(each.shape), processes_of(pod))
         alike.setdefault(kind, []).append(pod)
     return tuple(
         (Role(name, len(members), each.shape, processes), tuple(members))
@@ -258,7 +264,7 @@ def _names(words: Sequence[str]) -> list[str]:
 
 def processes_of(pod: Pod) -> int:
     """How many ranks a pod has."""
-    return count_said(pod.metadata.annotations.get(PROCESSES)) or 1
+    return parsed_count(pod.metadata.annotations.get(PROCESSES)) or 1
 
 
 def _time_limit_s(pods: Sequence[Pod]) -> float | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from gantree.executors.kubernetes.apiserver.objects import Pod
-from gantree.executors.kubernetes.pods.gang_spec import PART, Terms
+from gantree.executors.kubernetes.pods.gang_spec import PART, GangSpec
 from gantree.executors.kubernetes.workloads.gang_labels import group_of
 from gantree.executors.kubernetes.workloads.gang_owners import role_of
 
@@ -54,7 +54,7 @@ class Keys:
     """What objects say, by their keys, and the pods that stand alone although they say otherwise."""
 
     def __init__(self) -> None:
-        self.terms: dict[Key, Terms] = {}
+        self.specs: dict[Key, GangSpec] = {}
         self._alone: set[str] = set()
 
     def of(self, pod: Pod) -> Key:
@@ -62,17 +62,17 @@ class Keys:
         if pod.metadata.uid in self._alone:
             return key_alone(pod)
         key = key_of(pod)
-        terms = self.terms.get(object_of(key))
-        if terms is None or not terms.apart:
+        gang_spec = self.specs.get(object_of(key))
+        if gang_spec is None or not gang_spec.apart:
             return key
         part, role = part_of(key), role_of(pod)
         own = f"{role}{PART}{part}" if part else role
-        has_own = own in terms.parts or own[: own.rfind(PART) + 1] in terms.parts
+        has_own = own in gang_spec.parts or own[: own.rfind(PART) + 1] in gang_spec.parts
         return (key[0], f"{object_of(key)[1]}{PART}{own}", key[2]) if has_own else key
 
-    def terms_of(self, key: Key) -> Terms | None:
+    def spec_of(self, key: Key) -> GangSpec | None:
         """What the object of a gang asks for; None for a gang without one, or one that was not seen."""
-        return self.terms.get(object_of(key))
+        return self.specs.get(object_of(key))
 
     def set_alone(self, uid: str) -> None:
         """A pod stands alone from now on."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from gantree.executors.kubernetes.apiserver.objects import Pod
-from gantree.executors.kubernetes.pods.gang_spec import Terms
+from gantree.executors.kubernetes.pods.gang_spec import GangSpec
 from gantree.executors.kubernetes.workloads.gangjob import GANGJOB
 from gantree.executors.kubernetes.workloads.gangs import Gang, gang_of
 from gantree.executors.kubernetes.workloads.keys import (
@@ -22,7 +22,7 @@ from gantree.executors.kubernetes.workloads.keys import (
 
 
 @dataclass(slots=True)
-class Crowd:
+class PendingGang:
     """The pods of one gang that wait, by uid, and the job that it is, if it was handed in."""
 
     key: Key
@@ -34,79 +34,79 @@ class Crowd:
     """Its job is to end because its pods are others by now, or gone: those that come are not turned down with it."""
 
 
-class Waiting:
+class PendingPods:
     """All crowds, and which of them have changed."""
 
     def __init__(self) -> None:
-        self.crowds: dict[Key, Crowd] = {}
+        self.gangs: dict[Key, PendingGang] = {}
         self.key_of_job: dict[str, Key] = {}
         self._key_of_pod: dict[str, Key] = {}
         self.changed: dict[Key, None] = {}
         self.keys = Keys()
-        self._crowds_of_object: dict[Key, dict[Key, None]] = {}
+        self._gangs_of_object: dict[Key, dict[Key, None]] = {}
 
-    def see(self, pod: Pod, *, waits: bool) -> None:
+    def update(self, pod: Pod, *, waits: bool) -> None:
         """A pod of ours is like this, and waits to be bound or not."""
         uid = pod.metadata.uid
         key = self.keys.of(pod) if waits else None
         before = self._key_of_pod.get(uid)
         if before is not None and before != key:
             del self._key_of_pod[uid]
-            del self.crowds[before].pods[uid]
+            del self.gangs[before].pods[uid]
             self.changed[before] = None
         if key is not None:
             self._key_of_pod[uid] = key
-            (self.crowds.get(key) or self._new(key)).pods[uid] = pod
+            (self.gangs.get(key) or self._new(key)).pods[uid] = pod
             self.changed[key] = None
 
-    def group(self, key: Key, terms: Terms | None) -> None:
+    def update_group(self, key: Key, gang_spec: GangSpec | None) -> None:
         """The object of a group asks for this; None: it is gone."""
-        if terms is None:
-            self.keys.terms.pop(key, None)
+        if gang_spec is None:
+            self.keys.specs.pop(key, None)
         else:
-            self.keys.terms[key] = terms
-        crowds = list(self._crowds_of_object.get(key, ()))
-        for pod in [pod for each in crowds for pod in self.crowds[each].pods.values()]:
-            self.see(pod, waits=True)
-        self.changed |= dict.fromkeys((key, *crowds))
+            self.keys.specs[key] = gang_spec
+        gangs = list(self._gangs_of_object.get(key, ()))
+        for pod in [pod for each in gangs for pod in self.gangs[each].pods.values()]:
+            self.update(pod, waits=True)
+        self.changed |= dict.fromkeys((key, *gangs))
 
     def set_alone(self, key: Key) -> None:
         """Pods of a gang that has started without them: each is a gang of its own from now on."""
-        for pod in list(self.crowds[key].pods.values()):
+        for pod in list(self.gangs[key].pods.values()):
             self.keys.set_alone(pod.metadata.uid)
-            self.see(pod, waits=True)
+            self.update(pod, waits=True)
 
-    def adopt(self, job: str, key: Key) -> None:
+    def set_job(self, job: str, key: Key) -> None:
         """A job is the one of this gang."""
-        crowd = self.crowds.get(key) or self._new(key)
-        crowd.job, crowd.withdrawn = job, False
+        pending_gang = self.gangs.get(key) or self._new(key)
+        pending_gang.job, pending_gang.withdrawn = job, False
         if key[2] == ALONE:
             self.keys.set_alone(job.rpartition(".")[2])
         self.key_of_job[job] = key
         self.changed[key] = None
 
-    def part(self, job: str) -> None:
+    def release_job(self, job: str) -> None:
         """A job is over; its gang may be handed in anew."""
         key = self.key_of_job.pop(job, None)
-        if key is not None and self.crowds[key].job == job:
-            self.crowds[key].job = None
+        if key is not None and self.gangs[key].job == job:
+            self.gangs[key].job = None
             self.changed[key] = None
-            self.tidy(key)
+            self.prune(key)
 
     def gang(self, key: Key) -> Gang | None:
         """The gang of a key as its pods are now; None while too few wait."""
-        crowd = self.crowds.get(key)
-        if crowd is None or not crowd.pods:
+        pending_gang = self.gangs.get(key)
+        if pending_gang is None or not pending_gang.pods:
             return None
-        terms = self.keys.terms_of(key)
-        if key[2] not in (ALONE, BY_WORD) and terms is None:
+        gang_spec = self.keys.spec_of(key)
+        if key[2] not in (ALONE, BY_WORD) and gang_spec is None:
             return None  # its object is yet to be seen
-        if terms is not None and len(crowd.pods) < terms.members_of(part_of(key)):
+        if gang_spec is not None and len(pending_gang.pods) < gang_spec.members_of(part_of(key)):
             return None
-        gang = gang_of(key, terms, list(crowd.pods.values()))
+        gang = gang_of(key, gang_spec, list(pending_gang.pods.values()))
         return gang if gang.is_whole else None
 
-    def touch(self, job: str) -> None:
+    def mark_changed(self, job: str) -> None:
         """Something was decided about a job."""
         key = self.key_of_job.get(job)
         if key is not None:
@@ -115,8 +115,8 @@ class Waiting:
     def pods_of_job(self, job: str) -> list[Pod]:
         """The pods of a job's gang that wait."""
         key = self.key_of_job.get(job)
-        crowd = None if key is None else self.crowds.get(key)
-        return [] if crowd is None else list(crowd.pods.values())
+        pending_gang = None if key is None else self.gangs.get(key)
+        return [] if pending_gang is None else list(pending_gang.pods.values())
 
     def gang_of_job(self, job: str) -> Gang | None:
         """The gang that a job is, as its pods are now; None while too few wait."""
@@ -125,54 +125,54 @@ class Waiting:
 
     def job_of(self, key: Key) -> str | None:
         """The job that a gang is, if it was handed in."""
-        crowd = self.crowds.get(key)
-        return None if crowd is None else crowd.job
+        pending_gang = self.gangs.get(key)
+        return None if pending_gang is None else pending_gang.job
 
-    def is_made_here(self, job: str) -> bool:
+    def makes_pods(self, job: str) -> bool:
         """Whether gantree makes the pods of a job itself."""
         key = self.key_of_job.get(job)
         return key is not None and key[2] == GANGJOB.key_word
 
-    def what_is_missing(self, key: Key) -> str:
+    def missing_sentence(self, key: Key) -> str:
         """Why a gang is not whole."""
-        pods = list(self.crowds[key].pods.values())
-        terms = self.keys.terms_of(key)
-        if terms is None and key[2] != BY_WORD:
+        pods = list(self.gangs[key].pods.values())
+        gang_spec = self.keys.spec_of(key)
+        if gang_spec is None and key[2] != BY_WORD:
             return f"Waiting: there is no pod group {object_of(key)[1]!r} that can be read."
-        gang = gang_of(key, terms, pods) if pods else None
-        members = gang.terms.members if gang else 0
+        gang = gang_of(key, gang_spec, pods) if pods else None
+        members = gang.spec.members if gang else 0
         if gang and len(pods) >= members:
-            asked = ", ".join(f"{role.members} {role.name}" for role in gang.terms.roles)
+            asked = ", ".join(f"{role.members} {role.name}" for role in gang.spec.roles)
             return f"Waiting: the {len(pods)} pods of {key[1]!r} are not all that are asked for: {asked}."
         return f"Waiting: {len(pods)} of {members} pods of {key[1]!r} are there."
 
     def is_gone(self, key: Key) -> bool:
         """Whether nothing of a gang is left: no pod that waits, no object of the group."""
-        crowd = self.crowds.get(key)
-        return (crowd is None or not crowd.pods) and self.keys.terms_of(key) is None
+        pending_gang = self.gangs.get(key)
+        return (pending_gang is None or not pending_gang.pods) and self.keys.spec_of(key) is None
 
-    def take_changed(self, at_most: int) -> list[Key]:
+    def pop_changed(self, at_most: int) -> list[Key]:
         """The first keys that have changed and were not taken since."""
         taken = list(islice(self.changed, at_most))
         for key in taken:
             del self.changed[key]
         return taken
 
-    def tidy(self, key: Key) -> None:
+    def prune(self, key: Key) -> None:
         """Forget a crowd that nobody is in and that is no job."""
-        crowd = self.crowds.get(key)
-        if crowd is not None and not crowd.pods and crowd.job is None:
-            del self.crowds[key]
-            crowds = self._crowds_of_object[object_of(key)]
-            del crowds[key]
-            if not crowds:
-                del self._crowds_of_object[object_of(key)]
+        pending_gang = self.gangs.get(key)
+        if pending_gang is not None and not pending_gang.pods and pending_gang.job is None:
+            del self.gangs[key]
+            gangs = self._gangs_of_object[object_of(key)]
+            del gangs[key]
+            if not gangs:
+                del self._gangs_of_object[object_of(key)]
 
-    def _new(self, key: Key) -> Crowd:
+    def _new(self, key: Key) -> PendingGang:
         """A crowd that nobody is in yet."""
-        self._crowds_of_object.setdefault(object_of(key), {})[key] = None
-        crowd = self.crowds[key] = Crowd(key)
-        return crowd
+        self._gangs_of_object.setdefault(object_of(key), {})[key] = None
+        pending_gang = self.gangs[key] = PendingGang(key)
+        return pending_gang
 
 
 def may_be_bound(pod: Pod) -> bool:

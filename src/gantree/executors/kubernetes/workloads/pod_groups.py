@@ -1,16 +1,17 @@
 """Objects whose one purpose is to make pods a gang: the gang API of Kubernetes, scheduler-plugins, Volcano, KAI.
 
-Each reader takes the spec of an object and gives its terms; what it does not act upon is told. Names are those of the
-API types upstream: kubernetes `scheduling.k8s.io`, kubernetes-sigs/scheduler-plugins `scheduling/v1alpha1/types.go`,
-volcano.sh/apis `scheduling/v1beta1/types.go`, KAI-Scheduler `scheduling/v2alpha2/podgroup_types.go`. Raises Odd.
+Each reader takes the spec of an object and returns a `GangSpec`, with the fields that gantree does not act on. Names
+are those of the API types upstream: kubernetes `scheduling.k8s.io`, kubernetes-sigs/scheduler-plugins
+`scheduling/v1alpha1/types.go`, volcano.sh/apis `scheduling/v1beta1/types.go`, KAI-Scheduler
+`scheduling/v2alpha2/podgroup_types.go`. Readers raise InvalidObject.
 """
 
 from gantree.executors.kubernetes.pods.gang_spec import (
+    GangSpec,
     GroupKind,
-    Odd,
-    RoleTerms,
+    InvalidObject,
+    RoleSpec,
     Spec,
-    Terms,
     count,
     number,
     table,
@@ -30,16 +31,16 @@ TIER_NUMBER = "hypernode-tier:"
 IS_PREEMPTIBLE = {"preemptible": True, "non-preemptible": False}
 
 
-def core(spec: Spec) -> Terms:
+def core(spec: Spec) -> GangSpec:
     """A PodGroup of Kubernetes."""
     gang = table(table(spec, "schedulingPolicy"), "gang")
     topology = tables(table(spec, "schedulingConstraints"), "topology")
     mode = spec.get("disruptionMode")
     if not isinstance(mode, str | dict | None):
-        raise Odd("disruptionMode is neither a word nor an object")
+        raise InvalidObject("disruptionMode is neither a word nor an object")
     one_by_one = mode == "Pod" or (isinstance(mode, dict) and "single" in mode)
     priority = number(spec, "priority") or None
-    return Terms(
+    return GangSpec(
         members=count(gang, "minCount") or 1,
         priority=priority if priority is not None else None,
         required=text(topology[0], "key") if topology else None,
@@ -51,21 +52,21 @@ def core(spec: Spec) -> Terms:
     )
 
 
-def plugins(spec: Spec) -> Terms:
+def plugins(spec: Spec) -> GangSpec:
     """A PodGroup of scheduler-plugins."""
-    return Terms(
+    return GangSpec(
         members=count(spec, "minMember") or 1,
         unknown=there(spec, "minResources", "scheduleTimeoutSeconds"),
     )
 
 
-def volcano(spec: Spec) -> Terms:
+def volcano(spec: Spec) -> GangSpec:
     """A PodGroup of Volcano. Tasks are roles: so many members of each must be there."""
     required, preferred = _volcano_topology(table(spec, "networkTopology"))
     tasks = table(spec, "minTaskMember")
-    roles = tuple(RoleTerms(name, count(tasks, name) or 0) for name in tasks)
+    roles = tuple(RoleSpec(name, count(tasks, name) or 0) for name in tasks)
     size, tier, unknown = _volcano_subgroups(spec)
-    return Terms(
+    return GangSpec(
         members=count(spec, "minMember") or 1,
         queue=text(spec, "queue"),
         required=required,
@@ -107,13 +108,13 @@ def _volcano_subgroups(spec: Spec) -> tuple[int | None, str | None, tuple[str, .
     return size, required, tuple(f"subGroupPolicy.{name}" for name in odd)
 
 
-def kai(spec: Spec) -> Terms:
+def kai(spec: Spec) -> GangSpec:
     """A PodGroup of KAI. Subgroups are roles, with members and a topology of their own."""
     topology = table(spec, "topologyConstraint")
     subgroups = tables(spec, "subGroups")
     roles = tuple(_kai_role(each) for each in subgroups if not there(each, "minSubGroup"))
     told = text(spec, "preemptibility")
-    return Terms(
+    return GangSpec(
         members=count(spec, "minMember") or sum(role.members for role in roles) or 1,
         queue=text(spec, "queue"),
         required=text(topology, "requiredTopologyLevel"),
@@ -132,9 +133,9 @@ def kai(spec: Spec) -> Terms:
     )  # fmt: skip
 
 
-def _kai_role(subgroup: Spec) -> RoleTerms:
+def _kai_role(subgroup: Spec) -> RoleSpec:
     topology = table(subgroup, "topologyConstraint")
-    return RoleTerms(
+    return RoleSpec(
         text(subgroup, "name") or "",
         count(subgroup, "minMember") or 0,
         text(topology, "requiredTopologyLevel"),

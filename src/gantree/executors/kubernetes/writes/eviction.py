@@ -17,7 +17,7 @@ from gantree.executors.kubernetes.apiserver.client import ApiError, Client, Reso
 from gantree.executors.kubernetes.apiserver.objects import LabelSelector, Metadata, Object, Pod
 from gantree.executors.kubernetes.apiserver.selectors import matches
 from gantree.executors.kubernetes.writes.patches import add_condition
-from gantree.executors.kubernetes.writes.writes import PODS, Said, delete, say
+from gantree.executors.kubernetes.writes.writes import PODS, StatusMessage, delete, write_status
 from gantree.model.errors import Unreachable
 
 AGAIN_S = 1.0
@@ -141,9 +141,9 @@ async def _delete(client: Client, pod: Pod, grace_s: float) -> str:
 
 async def _warn(client: Client, pods: Sequence[Pod], sentence: str) -> None:
     names = tuple((pod.metadata.namespace, pod.metadata.name) for pod in pods)
-    await say(
+    await write_status(
         client,
-        Said(names, pods[0].metadata.uid, VIOLATED, sentence, is_warning=True),
+        StatusMessage(names, pods[0].metadata.uid, VIOLATED, sentence, is_warning=True),
     )
 
 

@@ -23,17 +23,17 @@ class Nominations:
     """What pods that wait were told last, by uid: a node, or "" for none."""
 
     nominate: Nominate
-    _told: dict[str, str] = field(default_factory=dict)
-    _claims: dict[str, Placement] = field(default_factory=dict)
+    _nominated: dict[str, str] = field(default_factory=dict)
+    _claimed: dict[str, Placement] = field(default_factory=dict)
     _is_stale: bool = False
 
-    def see(self, pod: Pod, *, waits: bool) -> None:
+    def update(self, pod: Pod, *, waits: bool) -> None:
         """A pod is like this: what it says of itself counts, whoever wrote it."""
         uid, said = pod.metadata.uid, pod.status.nominated_node_name
         if waits and said:
-            self._told[uid] = said
+            self._nominated[uid] = said
         else:
-            self._told.pop(uid, None)
+            self._nominated.pop(uid, None)
         self._is_stale = True
 
     def step(
@@ -41,18 +41,18 @@ class Nominations:
     ) -> None:
         """Tell what has changed. gang gives the pods of a job that wait, pods are all that there are, by uid."""
         claims = decided.claimed_placements()
-        if not self._is_stale and self._claims == claims:
+        if not self._is_stale and self._claimed == claims:
             return
-        self._is_stale, self._claims = False, claims
-        wanted = dict(_wanted(self._claims, gang))
-        for uid in [uid for uid, node in self._told.items() if node and uid not in wanted]:
-            self._tell(pods[uid], "")
+        self._is_stale, self._claimed = False, claims
+        wanted = dict(_wanted(self._claimed, gang))
+        for uid in [uid for uid, node in self._nominated.items() if node and uid not in wanted]:
+            self._nominate(pods[uid], "")
         for uid, node in wanted.items():
-            if self._told.get(uid, "") != node:
-                self._tell(pods[uid], node)
+            if self._nominated.get(uid, "") != node:
+                self._nominate(pods[uid], node)
 
-    def _tell(self, pod: Pod, node: str) -> None:
-        self._told[pod.metadata.uid] = node
+    def _nominate(self, pod: Pod, node: str) -> None:
+        self._nominated[pod.metadata.uid] = node
         self.nominate(pod.metadata, node)
 
 

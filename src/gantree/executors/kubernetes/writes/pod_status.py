@@ -1,4 +1,4 @@
-"""Telling pods why they wait: a condition on each pod and on its group, and events for what is not honoured.
+"""PodStatusUpdates pods why they wait: a condition on each pod and on its group, and events for what is not honoured.
 
 People and autoscalers read `PodScheduled=False, Unschedulable` of every pod that waits, so it is kept true, but never
 at the cost of decisions: so many gangs are looked at in one step, one after the other, and only what has changed is
@@ -32,7 +32,7 @@ MISCONFIGURED, PENDING = "Misconfigured", "PendingEvaluation"
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
+class WaitReason:
     """Why a gang waits: Kueue's word, and a sentence."""
 
     reason: str
@@ -40,55 +40,55 @@ class Saying:
 
 
 @dataclass(slots=True)
-class Telling:
+class PodStatusUpdates:
     """Which gangs wait, what they were told last, and whose turn it is."""
 
-    tell: Callable[[Key, Saying], None]
-    _turns: deque[tuple[float, Key]] = field(default_factory=deque)
-    _in_line: set[Key] = field(default_factory=set)
+    write: Callable[[Key, WaitReason], None]
+    _queue: deque[tuple[float, Key]] = field(default_factory=deque)
+    _queued: set[Key] = field(default_factory=set)
     """The keys of all turns: a gang that waits again before its turn is up has that one."""
-    _told: dict[Key, Saying | None] = field(default_factory=dict)
+    _reported: dict[Key, WaitReason | None] = field(default_factory=dict)
 
-    def waits(self, key: Key, now: float) -> None:
+    def add(self, key: Key, now: float) -> None:
         """A gang waits from now on."""
-        self._told.setdefault(key, None)
-        if key not in self._in_line:
-            self._in_line.add(key)
-            self._turns.append((now, key))
+        self._reported.setdefault(key, None)
+        if key not in self._queued:
+            self._queued.add(key)
+            self._queue.append((now, key))
 
-    def is_over(self, key: Key) -> None:
+    def remove(self, key: Key) -> None:
         """A gang waits no more."""
-        self._told.pop(key, None)
+        self._reported.pop(key, None)
 
-    def say(self, key: Key, saying: Saying) -> None:
+    def report(self, key: Key, reason_to_wait: WaitReason) -> None:
         """Tell a gang something that no ledger knows, unless it was told that already."""
-        if self._told.get(key) != saying:
-            self._told[key] = saying
-            self.tell(key, saying)
+        if self._reported.get(key) != reason_to_wait:
+            self._reported[key] = reason_to_wait
+            self.write(key, reason_to_wait)
 
     def step(self, decided: LedgerView, job_of: Callable[[Key], str | None], now: float) -> None:
         """Look at the next few whose turn it is."""
         for _ in range(AT_ONCE):
-            if not self._turns or self._turns[0][0] > now:
+            if not self._queue or self._queue[0][0] > now:
                 return
-            _, key = self._turns.popleft()
-            if key not in self._told:
-                self._in_line.discard(key)
+            _, key = self._queue.popleft()
+            if key not in self._reported:
+                self._queued.discard(key)
                 continue
-            self._turns.append((now + EVERY_S, key))
+            self._queue.append((now + EVERY_S, key))
             job = job_of(key)
-            saying = None if job is None else saying_of(decided, job, now)
-            if saying is not None:
-                self.say(key, saying)
+            reason_to_wait = None if job is None else wait_reason(decided, job, now)
+            if reason_to_wait is not None:
+                self.report(key, reason_to_wait)
 
 
-def saying_of(decided: LedgerView, job: str, now: float) -> Saying | None:
+def wait_reason(decided: LedgerView, job: str, now: float) -> WaitReason | None:
     """Why a job waits; None for one that is not decided about yet, or does not wait."""
     rejected_for = decided.rejection(job)
     if rejected_for is not None:
-        return Saying(MISCONFIGURED, f"Rejected: {rejected_for}.")
+        return WaitReason(MISCONFIGURED, f"Rejected: {rejected_for}.")
     why = decided.why_waiting(job, now)
     if why is None:
         return None
     sentence, gate = why
-    return Saying(PENDING if gate is None else REASON_OF_GATE[gate], in_words(sentence))
+    return WaitReason(PENDING if gate is None else REASON_OF_GATE[gate], in_words(sentence))

@@ -19,8 +19,9 @@ from gantree.executors.kubernetes.apiserver.client import (
     Resource,
 )
 from gantree.executors.kubernetes.apiserver.objects import Pod
-from gantree.executors.kubernetes.apiserver.post_queue import Error, Posts
+from gantree.executors.kubernetes.apiserver.post_queue import Error, PostQueue
 from gantree.executors.kubernetes.devices.claim_writes import Grant, grant_all, take_back_all
+from gantree.executors.kubernetes.pods.hived import isolation_of
 from gantree.model.errors import Unreachable
 from gantree.model.values import quick
 
@@ -43,6 +44,13 @@ class Binding:
     grants: tuple[Grant, ...] = ()
 
 
+def binding_of(pod: Pod, node: str, annotations: dict[str, str]) -> Binding:
+    """The binding of a pod, with the annotations of its member."""
+    meta = pod.metadata
+    own = {**annotations, **isolation_of(pod, annotations)}
+    return Binding(meta.namespace, meta.name, meta.uid, node, own)
+
+
 @quick
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -54,7 +62,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class StatusMessage:
     """What pods (namespace, name) of a gang are told. uid is that of the first; group the path of its status, if any.
 
     is_warning: it is an event alone, on what somebody should mend.
@@ -72,7 +80,9 @@ Failed = tuple[tuple[str, str], ...]
 """(uid, why) of each pod that could not be bound."""
 
 
-def bind_all(posts: Posts, bindings: Sequence[Binding], told: Callable[[Failed], None]) -> None:
+def bind_all(
+    post_queue: PostQueue, bindings: Sequence[Binding], told: Callable[[Failed], None]
+) -> None:
     """Bind pods at once; told once, when the last of them is bound or is not to be."""
     left, failed = len(bindings), dict[str, str]()
 
@@ -85,20 +95,20 @@ def bind_all(posts: Posts, bindings: Sequence[Binding], told: Callable[[Failed],
             told(tuple((each.uid, failed[each.uid]) for each in bindings if each.uid in failed))
 
     for each in bindings:
-        _Posted(posts, each, done).go()
+        _Posted(post_queue, each, done).go()
 
 
-async def bind_with_grants(posts: Posts, bindings: Sequence[Binding], home: str) -> Failed:
+async def bind_with_grants(post_queue: PostQueue, bindings: Sequence[Binding], home: str) -> Failed:
     """Bind pods at once, once all have what their claims are given.
 
     home is the namespace of the records of devices.
     """
-    client, grants = posts.client, [each for one in bindings for each in one.grants]
+    client, grants = post_queue.client, [each for one in bindings for each in one.grants]
     why = await grant_all(client, grants, home) if grants else ""
     if why:
         return tuple((each.uid, why) for each in bindings)
     bound: asyncio.Future[Failed] = asyncio.get_running_loop().create_future()
-    bind_all(posts, bindings, bound.set_result)
+    bind_all(post_queue, bindings, bound.set_result)
     failed = await bound
     lost = {uid for uid, _ in failed}
     unbound = [each for each in bindings if each.uid in lost]
@@ -112,21 +122,21 @@ async def bind_with_grants(posts: Posts, bindings: Sequence[Binding], home: str)
 class _Posted:
     """A binding on its way, and whoever is told what became of it: "" or why it was not done."""
 
-    posts: Posts
+    post_queue: PostQueue
     binding: Binding
     done: Callable[[Binding, str], None]
 
     def go(self) -> None:
-        self.posts.post(_path(self.binding), _body(self.binding), self.answered)
+        self.post_queue.post(_path(self.binding), _body(self.binding), self.answered)
 
     def answered(self, error: Error | None) -> None:
         if error is None:
             self.done(self.binding, "")
         else:
-            self.posts.again(self.ask_again(error))
+            self.post_queue.start(self.ask_again(error))
 
     async def ask_again(self, error: Error) -> None:
-        self.done(self.binding, await _insist(self.posts.client, self.binding, error))
+        self.done(self.binding, await _insist(self.post_queue.client, self.binding, error))
 
 
 async def delete(client: Client, namespace: str, name: str, uid: str, grace_s: float | None) -> str:
@@ -146,18 +156,18 @@ async def delete(client: Client, namespace: str, name: str, uid: str, grace_s: f
     return ""
 
 
-async def say(client: Client, said: Said) -> str:
+async def write_status(client: Client, message: StatusMessage) -> str:
     """Tell pods and their group why they wait, and put an event beside them; "" or the first thing that went wrong."""
     trouble = ""
-    for namespace, name in () if said.is_warning else said.pods:
+    for namespace, name in () if message.is_warning else message.pods:
         path = f"{PODS.of_object(namespace, name)}/status"
-        trouble = trouble or await _tried(client, "PATCH", path, _condition(said), STRATEGIC)
-    if said.group is not None:
-        trouble = trouble or await _tried(client, "PATCH", said.group, _of_group(said), MERGE)
-    if said.pods:
-        namespace = said.pods[0][0]
+        trouble = trouble or await _tried(client, "PATCH", path, _condition(message), STRATEGIC)
+    if message.group is not None:
+        trouble = trouble or await _tried(client, "PATCH", message.group, _of_group(message), MERGE)
+    if message.pods:
+        namespace = message.pods[0][0]
         path = f"api/v1/namespaces/{namespace}/events"
-        trouble = trouble or await _tried(client, "POST", path, _event(said), JSON)
+        trouble = trouble or await _tried(client, "POST", path, _event(message), JSON)
     return trouble
 
 
@@ -172,44 +182,44 @@ async def _tried(client: Client, method: str, path: str, body: object, kind: str
     return ""
 
 
-def _condition(said: Said) -> dict[str, object]:
+def _condition(message: StatusMessage) -> dict[str, object]:
     condition = {
         "type": "PodScheduled",
         "status": "False",
         "reason": "Unschedulable",
-        "message": said.sentence,
+        "message": message.sentence,
     }
     return {"status": {"conditions": [condition]}}
 
 
-def _of_group(said: Said) -> dict[str, object]:
+def _of_group(message: StatusMessage) -> dict[str, object]:
     condition = {
         "type": "PodGroupScheduled",
         "status": "False",
         "reason": "Unschedulable",
-        "message": said.sentence,
+        "message": message.sentence,
         "lastTransitionTime": _now(),
     }
     return {"status": {"conditions": [condition]}}
 
 
-def _event(said: Said) -> dict[str, object]:
-    namespace, name = said.pods[0]
+def _event(message: StatusMessage) -> dict[str, object]:
+    namespace, name = message.pods[0]
     about = {
         "apiVersion": "v1",
         "kind": "Pod",
         "namespace": namespace,
         "name": name,
-        "uid": said.uid,
+        "uid": message.uid,
     }
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"generateName": f"{name}.", "namespace": namespace},
         "involvedObject": about,
-        "type": "Warning" if said.is_warning else "Normal",
-        "reason": said.reason,
-        "message": said.sentence,
+        "type": "Warning" if message.is_warning else "Normal",
+        "reason": message.reason,
+        "message": message.sentence,
         "source": {"component": "gantree"},
         "firstTimestamp": _now(),
         "lastTimestamp": _now(),
@@ -238,8 +248,8 @@ async def _insist(client: Client, binding: Binding, error: Error) -> str:
         try:
             await client.write("POST", _path(binding), _body(binding))
             return ""
-        except (ApiError, Unreachable) as again:
-            error = again
+        except (ApiError, Unreachable) as retried:
+            error = retried
 
 
 async def _unless_bound(client: Client, binding: Binding, why: str) -> str:

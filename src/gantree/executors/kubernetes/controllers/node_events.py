@@ -1,0 +1,84 @@
+"""What becomes of a node's health, as events for people: on the Node, and on pods that stay on it for now.
+
+Said when it changes, from the ledger; what is on record at the start was said by whoever led before.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from gantree.core.view import JobView, LedgerView
+from gantree.executors.kubernetes.apiserver.client import JSON
+from gantree.executors.kubernetes.apiserver.objects import Pod
+from gantree.executors.kubernetes.watch.api_thread import ApiThread
+from gantree.executors.kubernetes.writes.writes import StatusMessage
+
+UNWELL, WELL = "NodeUnwell", "NodeWell"
+NODE_MAY_FAIL = "NodeMayFail"
+OF_NODES = "default"
+"""The namespace of events about objects that are in none."""
+
+
+class NodeEvents:
+    """What was said of each node last. pods_of gives the pods of an attempt."""
+
+    def __init__(self, api: ApiThread, pods_of: Callable[[str, int], list[Pod]]) -> None:
+        self._api, self._pods_of = api, pods_of
+        self._reported: dict[str, str] = {}
+        self._version = -1
+
+    def adopt(self, decided: LedgerView) -> None:
+        """This was said already."""
+        self._reported, self._version = decided.site.unhealthy_nodes(), decided.site.version
+
+    def step(self, decided: LedgerView, now: float) -> None:
+        """Say what has changed."""
+        if decided.site.version == self._version:
+            return
+        before = self._reported
+        self.adopt(decided)
+        for node in dict.fromkeys((*before, *self._reported)):
+            reason = self._reported.get(node, "")
+            if reason != before.get(node, ""):
+                self._api.request("POST", _PATH, _event(node, reason, now), JSON)
+                self._warn_gangs(decided, node, reason, now)
+
+    def _warn_gangs(self, decided: LedgerView, node: str, reason: str, now: float) -> None:
+        for state in decided.placed_jobs() if reason else ():
+            if state.placement is not None and node in state.placement.nodes and not state.leaving:
+                self._warn(
+                    state,
+                    f"Node {node} is unwell: {reason}",
+                    decided.why_not_drained(state.job, now),
+                )
+
+    def _warn(self, state: JobView, sentence: str, stays: str) -> None:
+        pods = [pod.metadata for pod in self._pods_of(state.job, state.attempt)]
+        if pods:
+            then = f"The gang stays, for {stays}." if stays else "The gang has no place elsewhere."
+            names = tuple((meta.namespace, meta.name) for meta in pods)
+            said = StatusMessage(
+                names, pods[0].uid, NODE_MAY_FAIL, f"{sentence}. {then}", is_warning=True
+            )
+            self._api.report_status(said)
+
+
+_PATH = f"api/v1/namespaces/{OF_NODES}/events"
+
+
+def _event(node: str, reason: str, now: float) -> dict[str, object]:
+    """uid is the node's name, as in the events that kubelets write about their nodes."""
+    moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    message = f"Nothing new is placed here: {reason}" if reason else "Pods are placed here again."
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{node}.", "namespace": OF_NODES},
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
+        "type": "Warning" if reason else "Normal",
+        "reason": UNWELL if reason else WELL,
+        "message": message,
+        "source": {"component": "gantree"},
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+    }

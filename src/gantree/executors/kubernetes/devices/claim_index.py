@@ -1,0 +1,146 @@
+"""All claims there are, and who has which device: by what the server says, and by what is being written just now.
+
+Plans count from the moment they are made until the claim is seen allocated, or the writing of them has failed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from gantree.executors.kubernetes.apiserver.client import Key
+from gantree.executors.kubernetes.apiserver.device_objects import Allocation, ResourceClaim
+from gantree.executors.kubernetes.apiserver.objects import Pod
+from gantree.executors.kubernetes.devices.slices import DeviceKey
+
+POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
+NAME_FIELD = "metadata.name"
+
+
+class NotReady(Exception):
+    """A pod's claims are not all there; the text says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Devices that are to be a claim's: for which pod, on which node."""
+
+    pod: str
+    node: str
+    devices: tuple[DeviceKey, ...]
+
+
+class ClaimIndex:
+    """Claims by key, pods by claim, holders by device and node."""
+
+    def __init__(self) -> None:
+        self.claims: dict[Key, ResourceClaim] = {}
+        self.plans: dict[str, Plan] = {}
+        """By the claim's uid."""
+        self._held: dict[str, tuple[DeviceKey, ...]] = {}
+        """Devices that a claim has by the server's word, by its uid."""
+        self._holders: dict[DeviceKey, dict[str, None]] = {}
+        self._consumers: dict[str, tuple[str, ...]] = {}
+
+    def see(self, key: Key, after: ResourceClaim | None) -> list[DeviceKey]:
+        """A claim is like this now; None: it is gone. Gives the devices that it had or has."""
+        before = self.claims.pop(key, None)
+        touched: list[DeviceKey] = []
+        if before is not None:
+            touched += self._put(before.metadata.uid, ())
+            self._consumers.pop(before.metadata.uid, None)
+        if after is not None:
+            self.claims[key] = after
+            uid = after.metadata.uid
+            self._consumers[uid] = tuple(each.uid for each in after.status.reserved_for)
+            touched += self._put(uid, tuple(devices_in(after.status.allocation)))
+            if after.status.allocation is not None:
+                touched += self.drop(uid)
+        elif before is not None:
+            touched += self.drop(before.metadata.uid)
+        return touched
+
+    def plan(self, uid: str, plan: Plan) -> None:
+        """These devices are to be a claim's."""
+        self.plans[uid] = plan
+        for device in plan.devices:
+            self._holders.setdefault(device, {})[uid] = None
+
+    def drop(self, uid: str) -> tuple[DeviceKey, ...]:
+        """A plan is carried out, or given up. Gives the devices that it was for."""
+        plan = self.plans.pop(uid, None)
+        devices = () if plan is None else plan.devices
+        for device in devices:
+            if device not in self._held.get(uid, ()):
+                self._let_go(device, uid)
+        return devices
+
+    def holders(self, device: DeviceKey) -> Mapping[str, None]:
+        """The uids of the claims that have a device, or are to have it."""
+        return self._holders.get(device, {})
+
+    def held(self, devices: Iterable[DeviceKey]) -> dict[DeviceKey, None]:
+        """Those among devices that somebody has, or is to have."""
+        return {device: None for device in devices if self._holders.get(device)}
+
+    def consumers(self, uid: str) -> tuple[str, ...]:
+        """The uids of those who may use a claim, or are to."""
+        plan = self.plans.get(uid)
+        return self._consumers.get(uid, ()) if plan is None else (plan.pod,)
+
+    def claims_of(self, pod: Pod) -> dict[str, ResourceClaim]:
+        """The claims of a pod by its own names for them. Raises NotReady."""
+        made = {each.name: each for each in pod.status.resource_claim_statuses}
+        found: dict[str, ResourceClaim] = {}
+        for wanted in pod.spec.resource_claims:
+            name = wanted.resource_claim_name
+            if name is None:
+                status = made.get(wanted.name)
+                if status is None:
+                    template = wanted.resource_claim_template_name
+                    raise NotReady(f"no claim was made yet of its template {template!r}")
+                name = status.resource_claim_name
+            if name is not None:  # a status without a name: the pod needs none
+                found[wanted.name] = self._claim(
+                    pod, name, is_own=wanted.resource_claim_name is None
+                )
+        return found
+
+    def _claim(self, pod: Pod, name: str, *, is_own: bool) -> ResourceClaim:
+        claim = self.claims.get((pod.metadata.namespace, name))
+        if claim is None:
+            raise NotReady(f"there is no claim {name!r}")
+        if claim.metadata.deletion_timestamp is not None:
+            raise NotReady(f"claim {name!r} is being deleted")
+        owners = [each.uid for each in claim.metadata.owner_references]
+        if is_own and pod.metadata.uid not in owners:
+            raise NotReady(f"claim {name!r} was made for another pod")
+        return claim
+
+    def _put(self, uid: str, devices: tuple[DeviceKey, ...]) -> list[DeviceKey]:
+        before = self._held.pop(uid, ())
+        planned = self.plans[uid].devices if uid in self.plans else ()
+        for device in before:
+            if device not in planned:
+                self._let_go(device, uid)
+        if devices:
+            self._held[uid] = devices
+        for device in devices:
+            self._holders.setdefault(device, {})[uid] = None
+        return [*before, *devices]
+
+    def _let_go(self, device: DeviceKey, uid: str) -> None:
+        holders = self._holders.get(device, {})
+        holders.pop(uid, None)
+        if not holders:
+            self._holders.pop(device, None)
+
+
+def devices_in(allocation: Allocation | None) -> Iterator[DeviceKey]:
+    """The devices of an allocation; those of an administrator's claim stay whose they are."""
+    for each in allocation.devices.results if allocation else ():
+        if not each.admin_access:
+            yield each.driver, each.pool, each.device
+
+
+def is_for_pod_alone(claim: ResourceClaim, uid: str) -> bool:
+    """Whether a claim is allocated for one pod and nobody else: to be given back, where that pod does not start."""
+    return tuple(each.uid for each in claim.status.reserved_for) == (uid,)

@@ -1,0 +1,131 @@
+"""How much of each wish a node has, for the core, which counts and does not know devices.
+
+The core's search is by counts. GPUs of claims are its GPUs; whatever else is asked of devices (a NIC on the same PCIe
+root, a partition, a selector, an alternative) is counted as a whole: a node has as many of a wish as can be had of it
+one after the other, and a pod takes one. So the core knows nodes on which a wish cannot be had now, in one number each.
+
+What is taken in a way that the core does not know (claims of others, partitions of a GPU, tainted devices) is told as
+room of others, anew whenever it changes. Numbers of different wishes draw on the same devices, so two gangs that are
+placed in the same moment may both be counted in: then allocation refuses one, and it waits with that reason.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import islice
+from weakref import WeakKeyDictionary
+
+from gantree.executors.kubernetes.devices.allocation import FreeDevices, count_allocations
+from gantree.executors.kubernetes.devices.claims import ClaimRequests, is_eligible
+from gantree.executors.kubernetes.devices.slices import DeviceKey, NodeDevices
+from gantree.model.placements import MemberPlacement
+
+HOLDER, ROLE = "devices of ", "others"
+_KEPT = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class CountedPod:
+    """What the core counts a pod of ours by: GPUs of its node, and its wish."""
+
+    node: str
+    gpus: tuple[int, ...] = ()
+    counted: str | None = None
+
+
+class DeviceCapacity:
+    """Wishes by the names that they are counted under, and their numbers."""
+
+    def __init__(self) -> None:
+        self.name_of_requests: dict[ClaimRequests, str] = {}
+        self._kept: dict[object, int] = {}
+        self._totals: WeakKeyDictionary[NodeDevices, dict[str, int]] = WeakKeyDictionary()
+
+    def name(self, claim_requests: ClaimRequests) -> str:
+        """What a wish is counted as: what it is of in short, and a number that tells it from others."""
+        found = self.name_of_requests.get(claim_requests)
+        if found is None:
+            parts = (
+                f"{_count(request.count)}{request.class_name}"
+                for _, (request, *_) in claim_requests.requests
+            )
+            mark = sha256(repr(claim_requests).encode()).hexdigest()[:8]
+            found = self.name_of_requests[claim_requests] = f"claims({', '.join(parts)})-{mark}"
+        return found
+
+    def totals(self, there: NodeDevices) -> dict[str, int]:
+        """How often each wish can be had of a node of which nothing is held."""
+        known = self._totals.setdefault(there, {})
+        for claim_requests, name in islice(self.name_of_requests.items(), len(known), None):
+            known[name] = self._number(claim_requests, there, {})
+        return known
+
+    def taken(
+        self,
+        node: str,
+        there: NodeDevices,
+        held: Mapping[DeviceKey, object],
+        counted_pods: Iterable[CountedPod],
+    ) -> MemberPlacement | None:
+        """What of a node is taken in ways that the core does not know."""
+        seated = list(counted_pods)
+        gpus = _positions(there, held, seated)
+        totals, devices = self.totals(there), {}
+        for claim_requests, name in self.name_of_requests.items() if held else ():
+            ours = sum(counted_pod.counted == name for counted_pod in seated)
+            lost = totals[name] and totals[name] - self._number(claim_requests, there, held) - ours
+            if lost > 0:
+                devices[name] = lost
+        if not gpus and not devices:
+            return None
+        return MemberPlacement(ROLE, 0, node, gpus, devices=tuple(sorted(devices.items())))
+
+    def _number(
+        self, claim_requests: ClaimRequests, there: NodeDevices, held: Mapping[DeviceKey, object]
+    ) -> int:
+        """Nodes that look the same to a wish are counted once."""
+        key = claim_requests, _key(claim_requests, there, held)
+        found = self._kept.get(key)
+        if found is None:
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            found = self._kept[key] = count_allocations(claim_requests, FreeDevices.of(there, held))
+        return found
+
+
+def _key(
+    claim_requests: ClaimRequests, there: NodeDevices, held: Mapping[DeviceKey, object]
+) -> object:
+    """All of a node's devices that a wish can see: what kinds they are of, what rules ask about, what they share."""
+    kinds = list(dict.fromkeys(request.selector for request in claim_requests.device_requests))
+    number_of_set = {key: number for number, (key, _) in enumerate(there.counters)}
+    devices = []
+    for device in there.devices:
+        of = tuple(is_eligible(selector, device) for selector in kinds)
+        if any(of) or device.consumes:
+            values = tuple(
+                device.attribute(constraint.attribute) for constraint in claim_requests.constraints
+            )
+            uses = tuple((number_of_set.get(key, -1), used) for key, used in device.consumes)
+            devices.append((of, values, uses, device.key in held))
+    return tuple(devices), tuple(counters for _, counters in there.counters)
+
+
+def _positions(
+    there: NodeDevices, held: Mapping[DeviceKey, object], counted_pods: Iterable[CountedPod]
+) -> tuple[int, ...]:
+    """GPUs that cannot be had and that no pod of ours is counted by; as many as there are more than of ours."""
+    free = FreeDevices.of(there, held)
+    of_key = {device.key: device for device in there.devices}
+    lost = [
+        position
+        for position, key in enumerate(there.gpus)
+        if of_key[key].is_barred or not free.has(of_key[key])
+    ]
+    ours = [gpu for counted_pod in counted_pods for gpu in counted_pod.gpus]
+    foreign = [position for position in lost if position not in ours]
+    return tuple(foreign[: max(0, len(lost) - len(ours))])
+
+
+def _count(count: int | None) -> str:
+    return "all " if count is None else "" if count == 1 else f"{count} "

@@ -1,0 +1,1 @@
+"""The cluster on this machine: processes of gangs, each owned by a shim that outlives the daemon."""

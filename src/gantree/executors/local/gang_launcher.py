@@ -1,0 +1,122 @@
+"""Starts the members of a gang: writes the order and the launch records into the run directory, then spawns shims."""
+
+import os
+import signal
+from collections.abc import Callable, Collection
+from functools import cache
+from pathlib import Path
+
+from gantree.executors.local.gang import Gang
+from gantree.executors.local.launch.environment import inherited
+from gantree.executors.local.launch.launch_record import launch_record
+from gantree.executors.local.launch.master_port import free_port
+from gantree.executors.local.launch.rank_map import rank_map
+from gantree.executors.local.launch.visible_gpus import GpuIds, MigIds, missing_partition
+from gantree.executors.local.recording.recorder import Recorder, rank_map_in
+from gantree.executors.local.run_directory import order_to_json, previous_world_size, write_plain
+from gantree.executors.local.unix_users import RunAs, UnixUser
+from gantree.model.cluster import Cluster
+from gantree.model.errors import BadInput
+from gantree.model.orders import StartGang
+
+
+class GangLauncher:
+    """Starts gangs, each once. run_as gives the Unix user of a job's user; None: all run as the daemon's user.
+
+    epoch gives the epoch of the leader whose orders are carried out now.
+    """
+
+    def __init__(
+        self,
+        site: Cluster,
+        state_dir: Path,
+        recorder: Recorder,
+        gpu_ids: GpuIds,
+        mig_ids: MigIds,
+        failure_grace_s: float,
+        run_as: RunAs | None,
+        epoch: Callable[[], int],
+    ) -> None:
+        self._site, self._state_dir, self._recorder = site, state_dir, recorder
+        self._node_of_name = {node.name: node for node in site.nodes}
+        self._gpu_ids, self._mig_ids = gpu_ids, mig_ids
+        self._failure_grace_s, self._run_as, self._epoch = failure_grace_s, run_as, epoch
+
+    def start(self, gang: Gang, order: StartGang, taken_ports: Collection[int]) -> None:
+        """Start a gang, unless it exists. What goes wrong fails the gang. Raises OSError if that cannot be written."""
+        if gang.exists:
+            return
+        try:
+            obstacle = self._obstacle(order)
+            if obstacle is not None:
+                gang.fail(obstacle)
+                return
+            mig_ids = cache(self._mig_ids)
+            permanent = self._missing_user(order) or missing_partition(order, mig_ids)
+            if permanent is not None:
+                gang.fail(permanent, final=True)
+                return
+            port = free_port(order.job, order.attempt, taken_ports)
+            gang.begin(order, port, order_to_json(order), self._user(order))
+            self._launch(gang, mig_ids)
+        except OSError as error:
+            gang.fail(f"the gang could not be started: {error}")
+
+    def resume(self, gang: Gang, order: StartGang) -> None:
+        """Start the members that have no shim yet, after a restart of the daemon."""
+        if all(member.began for member in gang.members):
+            self._recorder.begin(gang.run, order, rank_map_in(gang.run))
+            return
+        mig_ids = cache(self._mig_ids)
+        try:
+            permanent = self._missing_user(order) or missing_partition(order, mig_ids)
+            if permanent is not None:
+                gang.fail(permanent, final=True)
+            else:
+                self._launch(gang, mig_ids)
+        except (OSError, KeyError) as error:
+            gang.fail(f"the gang could not be started: {error}")
+
+    def _obstacle(self, order: StartGang) -> str | None:
+        """Why an order cannot be started on this site."""
+        for member in order.members:
+            if member.node not in self._node_of_name:
+                return f"the cluster has no node {member.node!r}"
+            if not member.run:
+                return f"role {member.role!r} has no command to run"
+        name = order.checkpoint_signal
+        if name is not None and name not in signal.Signals.__members__:
+            return f"this machine has no signal {name!r}"
+        return None
+
+    def _user(self, order: StartGang) -> UnixUser | None:
+        """The user that its processes run as; None: the daemon's. Raises BadInput if there is no such user."""
+        return None if self._run_as is None else self._run_as(order.user)
+
+    def _missing_user(self, order: StartGang) -> str | None:
+        """Why there is no user that its processes may run as."""
+        try:
+            self._user(order)
+        except BadInput as error:
+            return str(error)
+        return None
+
+    def _launch(self, gang: Gang, mig_ids: MigIds) -> None:
+        """Start the shim of every member that has none. Its MIG instances must exist."""
+        order, port = gang.order, gang.master_port
+        assert order is not None and port is not None
+        base = inherited(os.environ)
+        map_of_ranks = rank_map(order, self._site, self._node_of_name)
+        unix = self._user(order)
+        write_plain(gang.run.ranks, map_of_ranks)
+        if unix is not None:
+            os.chown(gang.run.ranks, 0, unix.gid)
+            gang.run.ranks.chmod(0o640)
+        before = previous_world_size(gang.run)
+        for member in gang.members:
+            record = launch_record(
+                order, member.launch, self._node_of_name, gang.run, port, base,
+                self._gpu_ids, self._failure_grace_s, mig_ids, before, unix,
+            )  # fmt: skip
+            member.start(record, self._state_dir, self._epoch())
+        self._recorder.begin(gang.run, order, map_of_ranks)

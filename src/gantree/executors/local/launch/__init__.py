@@ -1,0 +1,1 @@
+"""What a member is started with: its environment, its ranks, and the GPUs that it sees."""

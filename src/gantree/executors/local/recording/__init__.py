@@ -1,0 +1,1 @@
+"""The record of a run: its program, versions and machine, without secrets."""
