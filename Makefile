@@ -25,6 +25,10 @@ LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-h
 # One more than there are cores: many tests wait for other processes. tests/conftest.py puts the longest files first.
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# What the first run alone would wait for belongs to the set-up: mypy's cache of these libraries, which it takes long to
+# read, and bytecode, which each worker of pytest would compile by itself.
+TYPED := aiohttp, alembic, fastapi, hypothesis, jinja2, networkx, numpy, playwright.sync_api, psycopg, pydantic, pytest, \
+  rich, schemathesis, sqlalchemy, starlette, typer, uvicorn, websockets
 PYTHON ?= python3 python3.13 python3.12 python3.11 python
 
 ifneq ($(shell cat $(VENV)/.uv 2>/dev/null),$(CURDIR))
@@ -152,4 +156,6 @@ $(VENV)/.uv: requirements/bootstrap.txt
 $(VENV)/.ready: $(VENV)/.uv pyproject.toml requirements/dev.txt
 	$(FETCH) pip sync --quiet --compile-bytecode --python $(PY) --require-hashes --no-build-isolation requirements/dev.txt
 	$(FETCH) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
+	-$(PY) -m mypy -c "import $(TYPED)" >/dev/null
+	-$(PY) -m pytest --collect-only -qq >/dev/null
 	@touch $@

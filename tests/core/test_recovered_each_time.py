@@ -65,6 +65,7 @@ def live(policy: str, seed: int, steps: int) -> None:
         lives.step()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("policy", "seed", "steps"), SEEDS)
 def test_nobody_sleeps_through_what_a_recovered_scheduler_would_see(
     policy: str, seed: int, steps: int
@@ -74,5 +75,5 @@ def test_nobody_sleeps_through_what_a_recovered_scheduler_would_see(
 
 @pytest.mark.parametrize("policy", EVERY_KIND)
 def test_recovered_before_each_event_a_scheduler_decides_the_same(policy: str) -> None:
-    for seed in seeds(4):
+    for seed in seeds(2):
         live(policy, seed, STEPS)
