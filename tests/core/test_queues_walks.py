@@ -110,7 +110,10 @@ def recounted(ledger: Ledger) -> Quota:
     for state in ledger.holding.values():
         assert state.placement is not None
         quota.take(
-            state.queue, state.job, accounts.held(state.placement), (-state.priority, state.seq)
+            state.queue,
+            state.job,
+            accounts.amounts.held(state.placement),
+            (-state.priority, state.seq),
         )
     return quota
 
@@ -147,7 +150,10 @@ class Witness:
         ledger = self.ledger
         quota, state = recounted(ledger), ledger.jobs[fact.job]
         admission = quota.room_without(
-            state.queue, ledger.accounts.held(fact.placement), [fact.job], state.spec.preemptible
+            state.queue,
+            ledger.accounts.amounts.held(fact.placement),
+            [fact.job],
+            state.spec.preemptible,
         )
         assert not admission.refused, f"{fact.job}: {admission.words}"
         if not state.spec.preemptible:
@@ -179,7 +185,7 @@ class Witness:
 
 def _held(ledger: Ledger, state: JobState) -> Amounts:
     assert state.placement is not None
-    return ledger.accounts.held(state.placement)
+    return ledger.accounts.amounts.held(state.placement)
 
 
 def settle(stage: Stage) -> None:

@@ -95,7 +95,7 @@ def walked(facts: Iterable[Fact], ledger: Ledger, now: float) -> dict[str, Twin]
         elif name in twins:
             gpus = 0.0
             if isinstance(fact, GangPlaced):
-                gpus = ledger.accounts.held(fact.placement).get("gpus", 0.0)
+                gpus = ledger.accounts.amounts.held(fact.placement).get("gpus", 0.0)
             twins[name].see(fact, gpus)
     for twin in twins.values():
         twin.walk(now)

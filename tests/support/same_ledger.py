@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gantree.core.ledger.accounts import Accounts
 from gantree.core.ledger.claims_by_node import ClaimsByNode
+from gantree.core.ledger.guarantees import Guarantees
+from gantree.core.ledger.job_amounts import JobAmounts
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.projected_quota import ProjectedQuota
 from gantree.core.ledger.state import JobState
@@ -28,20 +29,9 @@ from gantree.topology.occupancy.spares import Spares
 
 CACHES: dict[type, frozenset[str]] = {
     Ledger: frozenset(),
-    Accounts: frozenset(
-        {
-            "_asked_of_signature",
-            "_due",
-            "_due_on_any_model",
-            "_due_version",
-            "_dues",
-            "_dues_at",
-            "_claims_made",
-            "_claims_lost",
-            "_guaranteed_queues",
-            "_fabric",
-            "_held_last",
-        }
+    JobAmounts: frozenset({"_asked_of_signature", "_fabric", "_held_last"}),
+    Guarantees: frozenset(
+        {"_quota", "_amounts", "_guaranteed_queues", "_within", "_within_on_any_model"}
     ),
     ClaimsByNode: frozenset({"_number_of", "_next"}),
     ProjectedQuota: frozenset({"_gives_way", "_queues", "_standing"}),

@@ -351,7 +351,7 @@ def _run_s(
     limit may end it before its work is done: if they say so, or if fewer members work for no longer than all might.
     """
     limit_s = inf if spec.time_limit_s is None else spec.time_limit_s
-    guess_s = ledger.accounts.guess_s(state)
+    guess_s = ledger.accounts.run_times.guess_s(state)
     whole_s = state.spec.time_limit_s if guess_s is None else guess_s
     if whole_s is None or reference is None:
         return None, False

@@ -168,7 +168,7 @@ def _books(ledger: Ledger, now: float) -> Books:
         ledger.signatures.given,
         dict(_counted_otherwise(ledger)),
         accounts.shares.kept(),
-        accounts.runtimes.kept(),
+        accounts.run_times.runtimes.kept(),
         None if ledger.occupancy is None else kept(ledger.occupancy, _held(ledger)),
         tuple(ledger.usage.used_of.items()),
         tuple(ledger.came),
@@ -194,7 +194,7 @@ def _counted_otherwise(ledger: Ledger) -> Iterator[tuple[str, Amounts]]:
     accounts = ledger.accounts
     for job, state in ledger.holding.items():
         counted = accounts.shares.amounts_of(job)
-        if counted != accounts.held(_place(state)):
+        if counted != accounts.amounts.held(_place(state)):
             yield job, counted
 
 
@@ -217,7 +217,7 @@ def restored(snapshot: LedgerSnapshot, policy: Policy) -> Scheduler:
     _restore_site(ledger, books)
     live, ended = states_of(snapshot.live), states_of(snapshot.ended)
     _restore_jobs(ledger, live, ended, books.signatures)
-    ledger.accounts.runtimes.go_on_from(books.runs)
+    ledger.accounts.run_times.runtimes.go_on_from(books.runs)
     ledger.usage = UsageTotals(dict(books.usage))
     _restore_holders(ledger, books)
     _restore_waiting(ledger, books, live, snapshot.lines)
@@ -306,9 +306,9 @@ def _restore_holders(ledger: Ledger, books: Books) -> None:
         return
     fabric = Fabric.build(ledger.site.with_labels())
     ledger.occupancy = made_again(fabric, books.occupancy, _held(ledger))
-    ledger.accounts.see(fabric)
+    ledger.accounts.use_fabric(fabric)
     for job, state in ledger.holding.items():
-        counted = books.counted.get(job) or ledger.accounts.held(_place(state))
+        counted = books.counted.get(job) or ledger.accounts.amounts.held(_place(state))
         ledger.accounts.count(state, counted, books.now)
     ledger.accounts.elastic = dict.fromkeys(books.elastic)
     _meter_from_now_on(ledger, books.now)
@@ -320,7 +320,7 @@ def _meter_from_now_on(ledger: Ledger, now: float) -> None:
         if state.metered_at is None and state.ended_at is None:
             state.metered_at = now
             if state.placement is not None:
-                state.gpus_of_model = gpus_of_model(ledger.accounts.held(state.placement))
+                state.gpus_of_model = gpus_of_model(ledger.accounts.amounts.held(state.placement))
 
 
 def _restore_waiting(

@@ -24,7 +24,7 @@ def queues_json(ledger: Ledger, now: float) -> list[Json]:
     holding = ledger.holding.values()
     used = _held_under(ledger, holding)
     above_guarantee = _held_under(
-        ledger, (state for state in holding if not ledger.accounts.holds_within_guarantee(state))
+        ledger, (state for state in holding if not ledger.accounts.guarantees.holds_within(state))
     )
     lost = frozenset(lost_cells(ledger))
     return [
@@ -54,7 +54,7 @@ def _held_under(ledger: Ledger, states: Iterable[JobState]) -> dict[int, dict[st
     held_under: dict[int, dict[str, float]] = {}
     for state in states:
         assert state.placement is not None
-        held = ledger.accounts.held(state.placement)
+        held = ledger.accounts.amounts.held(state.placement)
         for node in ledger.accounts.tree.path(state.queue):
             under = held_under.setdefault(node, {})
             for resource, amount in held.items():

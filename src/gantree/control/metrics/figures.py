@@ -111,7 +111,7 @@ def _queues(ledger: Ledger, now: float) -> dict[str, QueueFigures]:
 
 def _gpus_of(ledger: Ledger, state: JobState) -> float:
     assert state.placement is not None
-    return ledger.accounts.held(state.placement).get("gpus", 0.0)
+    return ledger.accounts.amounts.held(state.placement).get("gpus", 0.0)
 
 
 def _gpus(rooms: Occupancy) -> dict[str, int]:

@@ -73,8 +73,8 @@ def change_of(ledger: Ledger, trial: Scheduler, event: Event) -> PolicyChange:
     """What is decided at once where a scheduler of the same facts, under another policy, hears of it."""
     twin = trial.ledger
     held = [job for job in ledger.holding if job in twin.holding]
-    owed = [job for job in held if ledger.accounts.holds_within_guarantee(ledger.jobs[job])]
-    owed_then = [job for job in held if twin.accounts.holds_within_guarantee(twin.jobs[job])]
+    owed = [job for job in held if ledger.accounts.guarantees.holds_within(ledger.jobs[job])]
+    owed_then = [job for job in held if twin.accounts.guarantees.holds_within(twin.jobs[job])]
     without_queue = {queue: tuple(jobs) for queue, jobs in jobs_without_queue(twin).items()}
     numbers = {job: state.priority for job, state in ledger.jobs.items()}
     facts = settled(trial, [event], event.observed_at).facts

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from gantree.control.requests.unknown_gpu_models import gpu_models_of, no_node_has
-from gantree.core.ledger.accounts import capacity_of
+from gantree.core.ledger.job_amounts import capacity_of
 from gantree.core.ledger.ledger import Ledger
 from gantree.formats.policy.locations import NOWHERE, PolicyPlaces
 from gantree.model.cluster import Cluster

@@ -116,7 +116,7 @@ class Homes:
         """Whether nobody of the queue passes a job that cannot go home now: not where it never can."""
         if self._policy.backfill.overtake != "none" or not self.may_ever(ledger, queue, state):
             return False
-        return not ledger.accounts.limits(state, ledger.accounts.asked(state)).never
+        return not ledger.accounts.limits(state, ledger.accounts.amounts.asked(state)).never
 
     def may_ever(self, ledger: Ledger, queue: str, state: JobState) -> bool:
         """Whether the empty private cluster of a queue would hold a job."""
@@ -192,7 +192,7 @@ class Homes:
         if plan is None:
             return None
         gone = [owner for owner in (state.job, *plan.evict) if owner in ledger.holding]
-        amounts = ledger.accounts.held(plan.placement)
+        amounts = ledger.accounts.amounts.held(plan.placement)
         return None if ledger.accounts.limits(state, amounts, gone).refused else plan
 
     def _place(self, ledger: Ledger, queue: str, state: JobState, now: float) -> HomePlan | None:

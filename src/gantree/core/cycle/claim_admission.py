@@ -86,7 +86,7 @@ class ClaimAdmission:
         if state.moving is not None or ledger.claims[state.job].at_home:
             return True
         keeps_clear = not state.spec.preemptible and any_cells(ledger)
-        return keeps_clear or chooses(state.spec) or ledger.accounts.rations_models
+        return keeps_clear or chooses(state.spec) or ledger.accounts.guarantees.of_models
 
     def _may_start(self, ledger: Ledger, state: JobState, placement: Placement) -> bool:
         """Whether nothing but room kept a claimant waiting: some who leave may do so for its quota."""
@@ -101,7 +101,7 @@ class ClaimAdmission:
 
         admitted: amounts that it has admitted just now.
         """
-        held = ledger.accounts.held(placement)
+        held = ledger.accounts.amounts.held(placement)
         if held != admitted and ledger.accounts.admission(state, held).refused:
             return False
         return self._homes.spares_cells(ledger, state, placement)

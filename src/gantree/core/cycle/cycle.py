@@ -244,7 +244,11 @@ class Cycle:
         leave at once.
         """
         ledger = builder.ledger
-        owed = [queue for queue in ledger.waiting.queues if ledger.accounts.may_reclaim(queue)]
+        owed = [
+            queue
+            for queue in ledger.waiting.queues
+            if ledger.accounts.guarantees.may_reclaim(queue)
+        ]
         if owed and not self._ask_in_order(builder, run, owed, due=True):
             return False
         return self._ask_in_order(builder, run, tuple(ledger.waiting.queues), due=False)
@@ -302,7 +306,7 @@ class Cycle:
             return False
         if self._in_turn:
             return True  # nobody passes who waits
-        if due and not ledger.accounts.asks_within_guarantee(state):
+        if due and not ledger.accounts.guarantees.asks_within(state):
             return False
         if run.prefilter.may_start(state) or run.prefilter.may_make_room(state):
             return True
@@ -316,7 +320,7 @@ class Cycle:
         Who does might stop it again: between the jobs of one queue its own order decides.
         """
         ledger = builder.ledger
-        if not ledger.accounts.asks_within_guarantee(state):
+        if not ledger.accounts.guarantees.asks_within(state):
             return False
         for entry in run.prefilter.heads_of(state.queue).values():
             if entry.position >= state.position:
@@ -391,7 +395,7 @@ class Cycle:
         """Start a job if it has a place on what is free, as it is, that its queue admits."""
         ledger = builder.ledger
         placement = self._find(ledger, way)
-        admitted = ledger.accounts.asked_on(state, way)
+        admitted = ledger.accounts.amounts.asked_on(state, way)
         if placement is None or not self._claims.admits(ledger, state, placement, admitted):
             return False
         start(builder, state, placement)

@@ -86,7 +86,7 @@ def _grow(builder: DecisionBuilder, state: JobState, preferences: PlacementPrefe
     )
     if growth is None:
         return
-    if ledger.accounts.admits_instead(state, ledger.accounts.held(growth.placement)):
+    if ledger.accounts.admits_instead(state, ledger.accounts.amounts.held(growth.placement)):
         move(builder, state, growth.placement, StopCause.RESIZED)
 
 
@@ -97,7 +97,7 @@ def _most_members(ledger: Ledger, state: JobState, gang: Job) -> int:
         if size <= now:
             break
         if size <= largest and ledger.accounts.admits_instead(
-            state, ledger.accounts.asked_on(state, resized(gang, size))
+            state, ledger.accounts.amounts.asked_on(state, resized(gang, size))
         ):
             return size
     return now

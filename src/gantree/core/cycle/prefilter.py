@@ -94,7 +94,7 @@ class Prefilter:
         return self._only is None or state.job in self.heads_of(state.queue)
 
     def _only_due(self, looked: Looked) -> Looked:
-        asks_within_guarantee = self._ledger.accounts.asks_within_guarantee
+        asks_within_guarantee = self._ledger.accounts.guarantees.asks_within
         first_of = self._ledger.waiting
         return Looked(
             [
@@ -137,9 +137,9 @@ class Prefilter:
     def may_borrow_now(self, state: JobState) -> bool:
         """Whether a job might start now on more than its queue is owed."""
         accounts = self._ledger.accounts
-        if accounts.asks_within_guarantee(state) or not self._may_fit(_class_of(state)):
+        if accounts.guarantees.asks_within(state) or not self._may_fit(_class_of(state)):
             return False
-        return not accounts.admission(state, accounts.asked(state)).refused
+        return not accounts.admission(state, accounts.amounts.asked(state)).refused
 
     def _may_fit(self, eq_class: EquivalenceClass) -> bool:
         return eq_class not in self._without_quota and self._fit.may_fit(eq_class, self._now)

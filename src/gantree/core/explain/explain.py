@@ -157,7 +157,7 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
 def _never_starts(ledger: Ledger, state: JobState) -> bool:
     """Whether a waiting job starts in none of its ways, whoever ends."""
     if only_at_home(ledger, state):
-        limits = ledger.accounts.limits(state, ledger.accounts.asked(state))
+        limits = ledger.accounts.limits(state, ledger.accounts.amounts.asked(state))
         return limits.never or never_at_home(ledger, state)
     if no_way(ledger, state.spec) is not None:
         return True
@@ -278,7 +278,7 @@ class _FirstRefusal:
 def _first_refusal(ledger: Ledger, state: JobState, now: float) -> _FirstRefusal | None:
     """What says no to a gang, before anybody is looked for who might make way; None if it would start."""
     if only_at_home(ledger, state):
-        limits = ledger.accounts.limits(state, ledger.accounts.asked(state))
+        limits = ledger.accounts.limits(state, ledger.accounts.amounts.asked(state))
         if limits.refused:
             return _FirstRefusal(_refused_by_queue(limits))
         refused = refused_at_home(ledger, state, now)
@@ -347,7 +347,7 @@ def _too_young(
     young.sort(key=lambda job: stoppable_at(ledger.jobs[job], ledger.policy))
     for count in range(len(young) + 1):
         without = [*gone, *young[:count]]
-        if accounts.projected_admission(state, accounts.asked(state), without).refused:
+        if accounts.projected_admission(state, accounts.amounts.asked(state), without).refused:
             continue
         if fits(_room_without(ledger, state, without), state.spec):
             return tuple(young[:count])
@@ -386,7 +386,7 @@ def _verdict(ledger: Ledger, state: JobState, rooms: Occupancy, way: Job) -> Ref
     found = placed_elastically(rooms, way)[1] if elastic else place(rooms, way)
     if isinstance(found, Refused):
         return found
-    admission = ledger.accounts.admission(state, ledger.accounts.held(found))
+    admission = ledger.accounts.admission(state, ledger.accounts.amounts.held(found))
     return _refused_by_queue(admission) if admission.refused else None
 
 

@@ -13,7 +13,11 @@ from gantree.model.phases import ENDED
 
 def copy_of(ledger: Ledger) -> Ledger:
     """A ledger equal to this one, to be changed on its own; take it for one question and throw it away."""
-    shared: list[Any] = [ledger.policy, ledger.policy.gpu_weights, ledger.accounts.runtimes]
+    shared: list[Any] = [
+        ledger.policy,
+        ledger.policy.gpu_weights,
+        ledger.accounts.run_times.runtimes,
+    ]
     shared += [ledger.site.described, *ledger.policies]
     shared += [*ledger.waiting, *ledger.claims.values(), *ledger.reservations.values()]
     twins: dict[int, Any] = {id(ledger.signatures): ledger.signatures.copy()}

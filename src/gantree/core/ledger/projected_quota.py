@@ -101,11 +101,6 @@ class ProjectedQuota:
         return self._claims[job].amounts if job in self._claims else None
 
     @property
-    def claimants(self) -> Iterator[JobState]:
-        """The jobs that have claims, the oldest first."""
-        return (claimed.state for claimed in self._claims.values())
-
-    @property
     def firm(self) -> Iterator[ClaimedQuota]:
         """Claims whose gangs begin whatever their queues say then."""
         return (claimed for claimed in self._claims.values() if claimed.firm)

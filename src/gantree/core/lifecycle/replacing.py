@@ -79,7 +79,7 @@ def _place_for(
     place = replaced(ledger.rooms(), state.job, as_it_runs(ledger, state), before, preferences)
     if place is None:
         return None
-    held = ledger.accounts.held
+    held = ledger.accounts.amounts.held
     is_as_much = held(with_member(state.placement, place)) == held(state.placement)
     return place if is_as_much else None
 

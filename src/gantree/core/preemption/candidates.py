@@ -69,7 +69,9 @@ def whom_to_ask(ledger: Ledger, wanted: Wanted, now: float, *, everybody: bool =
 
 def borrowers_for(ledger: Ledger, wanted: Wanted) -> Mapping[str, JobState]:
     """Jobs that run on what the gang's queue is guaranteed."""
-    if not wanted.admission.takes_back or not ledger.accounts.is_guaranteed(wanted.state.queue):
+    if not wanted.admission.takes_back or not ledger.accounts.guarantees.is_guaranteed(
+        wanted.state.queue
+    ):
         return {}
     return {job: ledger.jobs[job] for job in borrowers(ledger, wanted.state.queue)}
 
@@ -109,7 +111,7 @@ def _victim(
     ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: Container[str], now: float
 ) -> Victim:
     owed = (
-        BORROWS if other.job in reclaimed else OWED * ledger.accounts.holds_within_guarantee(other)
+        BORROWS if other.job in reclaimed else OWED * ledger.accounts.guarantees.holds_within(other)
     )
     if ledger.policy.preemption.by == "order":
         right: tuple[float, ...] = (owed, *(-number for number in standing(ledger, other, now)))
@@ -166,7 +168,7 @@ class RoomToCome:
     def may_fit(self, ledger: Ledger, state: JobState) -> bool:
         """Whether a gang of several ways, or as written, may have a place there without anybody stopped for it."""
         spec = state.spec
-        if spec.elastic is not None or chooses(spec) or ledger.accounts.rations_models:
+        if spec.elastic is not None or chooses(spec) or ledger.accounts.guarantees.of_models:
             return True
         room = self.of(ledger, state)
         where = id(room), state.signature
@@ -180,7 +182,7 @@ class RoomToCome:
         if shared is None or state.spec.queue in self._queues:
             return state.position if self._queues else None
         asks_within_guarantee = (
-            ledger.accounts.asks_within_guarantee(state) if self._queues else False
+            ledger.accounts.guarantees.asks_within(state) if self._queues else False
         )
         return state.position.key[:shared], state.priority, asks_within_guarantee
 

@@ -128,7 +128,7 @@ def owed_instead(
     if not plan.victims:
         return None
     accounts, gone = ledger.accounts, [victim.owner for victim in plan.victims]
-    held = accounts.held(plan.placement)
+    held = accounts.amounts.held(plan.placement)
     if accounts.projected_admission(wanted.state, held, gone).state != "borrowed":
         return None
     gpus = free_gpus(later)
@@ -141,7 +141,7 @@ def owed_instead(
         need = needs.of(ledger, state.signature)
         if state is wanted.state or not room.may_hold(need) or beside.may_hold(need):
             continue
-        if accounts.projected_admission(state, accounts.asked(state), gone).state == "owed":
+        if accounts.projected_admission(state, accounts.amounts.asked(state), gone).state == "owed":
             return state
     return None
 
@@ -149,7 +149,7 @@ def owed_instead(
 def _first_guaranteed(ledger: Ledger, now: float) -> Iterator[JobState]:
     """Of each queue that is guaranteed anything, the first that waits of all that ask alike."""
     for queue in ledger.waiting.queues:
-        if not ledger.accounts.may_reclaim(queue):
+        if not ledger.accounts.guarantees.may_reclaim(queue):
             continue
         kinds: dict[tuple[int, bool], EquivalenceClass] = {}
         for eq_class in ledger.waiting.classes_in(queue):
@@ -197,14 +197,14 @@ def _admitted_at(
 ) -> bool:
     """Whether a gang may claim a place that these owners leave: what it really holds is known only now."""
     accounts, state = ledger.accounts, wanted.state
-    admission = accounts.projected_admission(state, accounts.held(placement), gone)
+    admission = accounts.projected_admission(state, accounts.amounts.held(placement), gone)
     return not admission.refused and spares_cells(ledger, state, placement)
 
 
 def _may_start_at(ledger: Ledger, wanted: Wanted, placement: Placement) -> bool:
     """Whether a gang may hold a place at once."""
     accounts, state = ledger.accounts, wanted.state
-    admission = accounts.admission(state, accounts.held(placement))
+    admission = accounts.admission(state, accounts.amounts.held(placement))
     return not admission.refused and spares_cells(ledger, state, placement)
 
 
@@ -232,7 +232,7 @@ def _admits(ledger: Ledger, wanted: Wanted) -> Admits | None:
     if _admitted(wanted):
         return None
     accounts, state = ledger.accounts, wanted.state
-    amounts = accounts.asked_on(state, wanted.spec)
+    amounts = accounts.amounts.asked_on(state, wanted.spec)
     return lambda owners: not accounts.projected_admission(state, amounts, owners).refused
 
 

@@ -61,7 +61,7 @@ class PreemptibleCapacity:
         self._preemptible_in_queue: dict[int, list[JobState]] = {}
         for one in preemptible:
             self._preemptible_in_queue.setdefault(one.queue, []).append(one)
-        above_guarantee = ledger.accounts.above_guarantee(preemptible)
+        above_guarantee = ledger.accounts.guarantees.exceeding(preemptible)
         self._not_owed = self._ranked(above_guarantee, ledger.accounts.order.before_share)
         self._with: dict[tuple[int, int, int, int], NodeGpus] = {}
 
@@ -100,9 +100,9 @@ class PreemptibleCapacity:
     def _may_be_within_guarantee(self, state: JobState) -> bool:
         """Whether a job may take back what its queue is guaranteed; taken for granted where it has several ways."""
         accounts, spec = self._ledger.accounts, state.spec
-        if not accounts.may_reclaim(state.queue):
+        if not accounts.guarantees.may_reclaim(state.queue):
             return False
-        several = spec.elastic is not None or chooses(spec) or accounts.rations_models
+        several = spec.elastic is not None or chooses(spec) or accounts.guarantees.of_models
         return several or accounts.may_be_within_projected_guarantee(state)
 
     def _mine(self, state: JobState) -> "_Ranked":

@@ -111,7 +111,7 @@ class FitBound:
 
     def __init__(self, ledger: Ledger, needs: Needs) -> None:
         self._ledger, self._needs = ledger, needs
-        self._may_be_due = ledger.accounts.may_reclaim
+        self._may_be_due = ledger.accounts.guarantees.may_reclaim
         self._held, self._passes_until, self._lowest = _reserved(ledger)
         self._most_of_where: dict[int, int] = {}
         self._known: dict[int, Fit] = {}

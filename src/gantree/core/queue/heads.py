@@ -34,7 +34,9 @@ class EverFits:
         known = self._known.get(state.signature)
         if known is None:
             spec = state.spec
-            several = spec.elastic is not None or chooses(spec) or ledger.accounts.rations_models
+            several = (
+                spec.elastic is not None or chooses(spec) or ledger.accounts.guarantees.of_models
+            )
             known = several or fits(ledger.rooms().emptied(), spec)
             self._known[state.signature] = known
         return known

@@ -58,9 +58,7 @@ def outranks(ledger: Ledger, state: JobState, job: str) -> bool:
     if ledger.reservations[job].promised:
         return False
     other = ledger.jobs[job]
-    return goes_before(ledger, state, other) or ledger.accounts.goes_before_by_guarantee(
-        state, other
-    )
+    return goes_before(ledger, state, other) or ledger.accounts.guarantees.goes_before(state, other)
 
 
 class Passing:
@@ -106,7 +104,7 @@ class Passing:
         shared = ledger.accounts.order.before_share
         if shared is None or state.spec.queue in self._queues:
             return _bits(outranks(ledger, state, job) for job, _ in self._reservations)
-        key = (state.position.key[:shared], ledger.accounts.asks_within_guarantee(state))
+        key = (state.position.key[:shared], ledger.accounts.guarantees.asks_within(state))
         if key not in self._by_right:
             self._by_right[key] = _bits(
                 outranks(ledger, state, job) for job, _ in self._reservations

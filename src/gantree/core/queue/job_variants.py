@@ -47,7 +47,7 @@ class Ways:
         return _answers(ledger, state, self._ranked(ledger, state), to_come=to_come)
 
     def _ranked(self, ledger: Ledger, state: JobState) -> tuple[Ranked, ...]:
-        if not chooses(state.spec) and not ledger.accounts.rations_models:
+        if not chooses(state.spec) and not ledger.accounts.guarantees.of_models:
             return ((0, state.spec),)
         fabric = ledger.rooms().fabric
         if self._fabric is not fabric:
@@ -97,7 +97,7 @@ def _ranked(ledger: Ledger, spec: Job) -> tuple[Ranked, ...]:
     if chooses(spec):
         all_ways = options(spec, fabric, restart_s=ledger.policy.restart_s)
         return tuple((way.rank, way.job) for way in all_ways if way.open)
-    return by_model(spec, fabric) if ledger.accounts.rations_models else ((0, spec),)
+    return by_model(spec, fabric) if ledger.accounts.guarantees.of_models else ((0, spec),)
 
 
 def _answers(
@@ -105,7 +105,7 @@ def _answers(
 ) -> list[Answer]:
     accounts = ledger.accounts
     ask = accounts.projected_admission if to_come else accounts.admission
-    told = [(rank, way, ask(state, accounts.asked_on(state, way))) for rank, way in ranked]
+    told = [(rank, way, ask(state, accounts.amounts.asked_on(state, way))) for rank, way in ranked]
     if len(told) > 1 and not chooses(state.spec):
         told = _whole_as_its_models(told)
     told.sort(key=lambda each: (each[0], each[2].state != "owed"))
@@ -142,7 +142,7 @@ def _smaller(ledger: Ledger, state: JobState, way: Job, ask: Ask) -> list[Answer
     for size in reversed(sizes_of(way)):
         if size < way.members:
             smaller = replace(resized(way, size), elastic=Elastic(way.elastic.min, size))
-            admission = ask(state, ledger.accounts.asked_on(state, smaller))
+            admission = ask(state, ledger.accounts.amounts.asked_on(state, smaller))
             if not admission.refused:
                 return [(smaller, admission)]
             if not admission.never:

@@ -49,7 +49,7 @@ def no_right(ledger: Ledger, state: JobState, other: JobState, now: float) -> tu
     same_queue = state.spec.queue == other.spec.queue
     if not same_queue and not rules.across:
         return "another queue", inf
-    if not same_queue and ledger.accounts.holds_within_guarantee(other):
+    if not same_queue and ledger.accounts.guarantees.holds_within(other):
         return "guarantee", inf
     if rules.by == "none":
         return "policy", inf

@@ -58,7 +58,7 @@ def without(ledger: Ledger, state: JobState) -> Occupancy:
 
 def may_hold(ledger: Ledger, state: JobState, placement: Placement) -> bool:
     """Whether a gang that holds a place may hold this one instead, by its queue and by what cells need."""
-    amounts = ledger.accounts.held(placement)
+    amounts = ledger.accounts.amounts.held(placement)
     return ledger.accounts.admits_instead(state, amounts) and spares_cells(ledger, state, placement)
 
 

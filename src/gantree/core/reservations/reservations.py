@@ -58,7 +58,7 @@ def running(ledger: Ledger, now: float, *, limits_only: bool) -> Iterator[Runnin
 
 def _ends_at(ledger: Ledger, state: JobState) -> float:
     """When a gang that holds a place is gone, by what is enforced; inf where that is nothing."""
-    if not state.leaving and ledger.accounts.may_suspend(state.spec):
+    if not state.leaving and ledger.accounts.run_times.may_suspend(state.spec):
         return inf
     return state.ends_at(ledger.policy.grace_s)
 
@@ -68,7 +68,7 @@ def _probable_end(ledger: Ledger, state: JobState, now: float) -> float:
     since = state.placed_at if state.running_at is None else state.running_at
     assert since is not None, f"{state.job} holds no place"
     policy, spec = ledger.policy, state.spec
-    left_s = ledger.accounts.guess_s(state, state.work_s(now))
+    left_s = ledger.accounts.run_times.guess_s(state, state.work_s(now))
     guess_s = None if left_s is None else left_s - state.done_s
     return estimated_end(since, now, spec.time_limit_s, policy.grace_s, guess_s).ends_at
 
@@ -138,7 +138,7 @@ def _admitted_at(
     """From when on a job's queue admits it, if all leave at their ends and nobody comes, and at whose end; None where
     nobody knows.
     """
-    accounts, amounts = ledger.accounts, ledger.accounts.asked(state)
+    accounts, amounts = ledger.accounts, ledger.accounts.amounts.asked(state)
     admission = accounts.admission(state, amounts)
     if not admission.refused or admission.reclaim:
         return now, ()
@@ -299,7 +299,7 @@ def is_sure_of_quota(ledger: Ledger, state: JobState) -> bool:
     What a queue is owed now it may have used up by then, for jobs that came later; so there are estimates only.
     """
     unbound = not any(rule.cells for rule in ledger.policy.queues)
-    return unbound and ledger.accounts.is_unlimited(state.queue)
+    return unbound and ledger.accounts.guarantees.is_unlimited(state.queue)
 
 
 def first_in_the_way(ledger: Ledger, state: JobState) -> str | None:

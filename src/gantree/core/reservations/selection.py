@@ -154,10 +154,10 @@ def waits_for_room(ledger: Ledger, state: JobState) -> bool:
     """
     if only_at_home(ledger, state):
         return False
-    as_written = ledger.accounts.admission(state, ledger.accounts.asked(state))
+    as_written = ledger.accounts.admission(state, ledger.accounts.amounts.asked(state))
     if not _lacks_room(as_written):
         return False
-    if not chooses(state.spec) and not ledger.accounts.rations_models:
+    if not chooses(state.spec) and not ledger.accounts.guarantees.of_models:
         return True
     return any(_lacks_room(admission) for _, admission in answers(ledger, state))
 

@@ -44,7 +44,7 @@ def gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
     state.suspended, state.turn_ends_at, state.turned_at = False, None, None
     state.turns, state.suspended_s, state.warned = 0, 0.0, False
     state.at_home, state.found = fact.at_home, fact.found
-    state.gpus_of_model = gpus_of_model(ledger.accounts.held(fact.placement))
+    state.gpus_of_model = gpus_of_model(ledger.accounts.amounts.held(fact.placement))
     state.held_gpus = sum(len(member.gpus) for member in fact.placement.members)
     parts = sum(len(member.parts) for member in fact.placement.members)
     state.touched_gpus = max(1, state.held_gpus + parts)

@@ -108,6 +108,6 @@ def job_ended(ledger: Ledger, fact: JobEnded) -> None:
     state.ended_at, state.exit_code, state.reason = fact.at, fact.exit_code, fact.reason
     state.equivalence_class, state.position = None, NOWHERE
     ledger.ended.append(state)
-    ledger.accounts.learn(state)
+    ledger.accounts.run_times.learn(state)
     for job in ledger.dependents.get(fact.job, ()):
         ledger.waiting.touch(ledger.jobs[job].queue)

@@ -38,7 +38,7 @@ def _forget_signatures(ledger: Ledger) -> None:
     """What no job asks for that is known has no number any more; whoever asks for it next gets a new one."""
     used = {state.signature for state in ledger.jobs.values()}
     ledger.signatures.forget_all_but(used)
-    ledger.accounts.forget_signatures(used)
+    ledger.accounts.amounts.forget_all_but(used)
 
 
 def _no_longer_after(ledger: Ledger, before: str, job: str) -> None:

@@ -46,7 +46,7 @@ def fabric_defined(ledger: Ledger, fact: FabricDefined) -> None:
         occupancy.take(state.job, state.placement.members)
     ledger.occupancy = occupancy
     count_foreign_holders(ledger, site.others)
-    ledger.accounts.see(occupancy.fabric)
+    ledger.accounts.use_fabric(occupancy.fabric)
     ledger.hold()
     ledger.more_room()
 

@@ -1,0 +1,94 @@
+"""What jobs ask for and what gangs hold, as amounts of resources: GPUs (of each model, too), CPUs, memory, NICs."""
+
+from collections.abc import Container, Iterator
+
+from gantree.core.ledger.state import JobState
+from gantree.model.jobs import Job
+from gantree.model.placements import Placement
+from gantree.policy.amounts import MODEL, asked, held
+from gantree.policy.rules import Amounts
+from gantree.topology.fabric.fabric import Fabric
+
+
+class JobAmounts:
+    """Amounts by job, kept for each signature. They depend on the GPU models of the fabric."""
+
+    def __init__(self) -> None:
+        self._fabric: Fabric | None = None
+        self._models: tuple[str, ...] = ()
+        self._asked_of_signature: dict[int, Amounts] = {}
+        self._held_last: tuple[Placement | None, Amounts] = (None, {})
+
+    def use_fabric(self, fabric: Fabric, capacity: Amounts) -> None:
+        """The cluster is this one from now on."""
+        self._fabric, self._held_last = fabric, (None, {})
+        self._models = tuple(
+            name.removeprefix(MODEL) for name in capacity if name.startswith(MODEL)
+        )
+        self._asked_of_signature.clear()
+
+    def asked(self, state: JobState) -> Amounts:
+        """What a job asks for as it is written."""
+        if state.signature not in self._asked_of_signature:
+            self._asked_of_signature[state.signature] = self._asked(state.spec)
+        return self._asked_of_signature[state.signature]
+
+    def asked_on(self, state: JobState, way: Job) -> Amounts:
+        """What a job asks for where it runs in this way."""
+        return self.asked(state) if way is state.spec else self._asked(way)
+
+    def on_each_model(self, state: JobState) -> Iterator[Amounts]:
+        """What a job would hold if all its GPUs that may be of several models were of one, for each."""
+        amounts, roles = self.asked(state), state.spec.roles
+        of_one = sum(amount for name, amount in amounts.items() if name.startswith(MODEL))
+        of_any = amounts.get("gpus", 0.0) - of_one
+        for model in self._models if of_any > 0.0 else ():
+            if any(not role.shape.models or model in role.shape.models for role in roles):
+                yield {**amounts, MODEL + model: amounts.get(MODEL + model, 0.0) + of_any}
+
+    def held(self, placement: Placement) -> Amounts:
+        """What a placed gang holds."""
+        if self._held_last[0] is not placement:  # a gang that is placed is asked for three times
+            self._held_last = (placement, held(placement.members, self._model_of_node))
+        return self._held_last[1]
+
+    def held_by(self, state: JobState) -> Amounts:
+        """What a gang holds; it must hold a place."""
+        assert state.placement is not None, f"{state.job} has no place"
+        return self.held(state.placement)
+
+    def forget_all_but(self, signatures: Container[int]) -> None:
+        """Forget the amounts of all other signatures."""
+        for signature in [each for each in self._asked_of_signature if each not in signatures]:
+            del self._asked_of_signature[signature]
+
+    def _asked(self, job: Job) -> Amounts:
+        """What a job asks for; where the cluster has GPUs of one model only, in these, too."""
+        amounts = asked(job)
+        if len(self._models) != 1 or "gpus" not in amounts:
+            return amounts
+        (model,) = self._models
+        if any(role.shape.models and model not in role.shape.models for role in job.roles):
+            return amounts
+        return {**amounts, MODEL + model: amounts["gpus"]}
+
+    def _model_of_node(self, node: str) -> str | None:
+        assert self._fabric is not None, "no cluster was observed yet"
+        return self._fabric.machine_of_node(self._fabric.index_of_node[node]).gpu
+
+
+def capacity_of(fabric: Fabric) -> Amounts:
+    """What all nodes have together, in use or not; what is not counted is left out."""
+    capacity: dict[str, float] = {}
+    for node in range(len(fabric.nodes)):
+        machine = fabric.machine_of_node(node)
+        has = {"gpus": machine.gpus, "cpus": machine.cpus, "memory_GiB": machine.memory_GiB}
+        if machine.gpu is not None:
+            has[f"gpus/{machine.gpu}"] = machine.gpus
+        if machine.nics_counted:
+            has["nics"] = len(machine.nics)
+        has.update((f"devices/{name}", count) for name, count in machine.devices)
+        for resource, amount in has.items():
+            if amount:
+                capacity[resource] = capacity.get(resource, 0.0) + amount
+    return capacity
