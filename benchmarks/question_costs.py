@@ -50,11 +50,11 @@ QUESTIONS: dict[str, Question] = {
     "GET /v1/queues": lambda at, _: queries.queues(at, ME),
     "GET /v1/nodes": lambda at, _: queries.nodes(at, ME),
     "page /": lambda at, _: overview.overview_of(at, ME),
-    "page /queue": lambda at, _: job_rows.job_rows(at, job_rows.Wanted(), ME),
-    "page /queues": lambda at, _: shares.shares_asked(at, ME),
-    "page /cluster": lambda at, _: heat_feed.scene_asked(at, -1),
+    "page /queue": lambda at, _: job_rows.job_rows(at, job_rows.JobQuery(), ME),
+    "page /queues": lambda at, _: shares.queue_shares(at, ME),
+    "page /cluster": lambda at, _: heat_feed.latest_scene(at, -1),
     "page /jobs/JOB": lambda at, job: job_page.found(at, job, ME),
-    "page /jobs/JOB, its facts": lambda at, job: latest.rows_asked(at, job, 0),
+    "page /jobs/JOB, its facts": lambda at, job: latest.facts_of_job(at, job, 0),
 }
 
 

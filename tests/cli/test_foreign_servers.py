@@ -112,7 +112,7 @@ def test_an_audit_log_that_never_ends_is_left(
     strange.says = http(b'{"rows": [], "next": 3}')
     done = gantree("audit")
     assert (done.code, done.out) == (1, "")
-    assert done.err.startswith("gantree: the answer leads back")
+    assert done.err.startswith("gantree: the next page starts before")
 
 
 def test_output_that_no_daemon_gave_is_told_as_such(
@@ -123,7 +123,7 @@ def test_output_that_no_daemon_gave_is_told_as_such(
     done = gantree("logs", "a", "--json")
     assert (done.code, done.err) == (
         1,
-        "gantree: the output has a line without its rank: no gantree daemon gave it\n",
+        "gantree: the output has a line without a rank: the server is no gantree daemon\n",
     )
 
 

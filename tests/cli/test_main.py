@@ -268,4 +268,4 @@ def test_a_folder_deeper_than_can_be_made_is_bad_input(
     }
     done = gantree(*(files.get(word, word) for word in words))
     assert done.code == 2
-    assert re.search(r"gantree: --(state|out): found a folder \d+ levels deep", done.err)
+    assert re.search(r"gantree: --(state|out): found a directory \d+ levels deep", done.err)

@@ -182,7 +182,7 @@ def _model_of(operation: dict[str, Any]) -> str | None:
             "GET /v1/cluster",
             ("cluster", "machines", "m4", "cpus"),
             10**30,
-            "the cluster in the answer",
+            "the answer has no valid cluster",
         ),
         ("topo", "GET /v1/cluster", ("held", "runs", 0, "node"), "9", "no node 9 in this fabric"),
         ("why waits", "GET /v1/jobs/waits/why", ("start",), [1], "start: input should be"),

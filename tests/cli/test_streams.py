@@ -154,11 +154,11 @@ def test_output_that_is_followed_goes_on_where_it_was_once_there_is_a_daemon_aga
         lines = [process.stdout.readline()]
         daemon.kill()
         complaint = process.stderr.readline()
-        assert b"waiting to go on from there" in complaint
+        assert b"waiting for a daemon" in complaint
         gates[0].touch()
         daemon.start()
         lines.append(process.stdout.readline())
-        assert b"gantree: the output of slow goes on\n" in iter(process.stderr.readline, b"")
+        assert b"gantree: the output of slow continues\n" in iter(process.stderr.readline, b"")
         gates[1].touch()
         rest, complaint = process.communicate(timeout=WITHIN_S)
         assert (process.returncode, complaint) == (0, b"")

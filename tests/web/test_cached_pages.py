@@ -17,8 +17,8 @@ from gantree.journal.sqlite import SqliteJournal
 from gantree.model.access import grant_of
 from gantree.model.phases import HOLDING, Phase
 from gantree.web.pages.jobs import rows
-from gantree.web.pages.jobs.rows import Wanted, Which, job_rows
-from gantree.web.pages.timeline.rows import Histories, Json, fact_row, latest, rows_asked
+from gantree.web.pages.jobs.rows import JobQuery, Which, job_rows
+from gantree.web.pages.timeline.rows import JobTimelines, Json, fact_row, facts_of_job, latest
 from gantree.web.pages.timeline.sentences import job_of_fact
 from support.recorded_lives import Recorded
 
@@ -40,7 +40,7 @@ def journal(tmp_path: Path) -> Iterator[SqliteJournal]:
     opened.close()
 
 
-def plain_list(view: ReadView, wanted: Wanted, caller: Caller) -> list[str]:
+def plain_list(view: ReadView, query: JobQuery, caller: Caller) -> list[str]:
     """The jobs of a list, found by looking at every job."""
     states = list(view.ledger.jobs.values())
     listed: dict[Which, list[JobState]] = {
@@ -51,9 +51,9 @@ def plain_list(view: ReadView, wanted: Wanted, caller: Caller) -> list[str]:
     }
     return [
         state.job
-        for state in listed[wanted.which]
-        if wanted.find.lower() in state.job.lower()
-        and wanted.queue in (None, state.spec.queue)
+        for state in listed[query.which]
+        if query.find.lower() in state.job.lower()
+        and query.queue in (None, state.spec.queue)
         and sees(caller, state)
     ]
 
@@ -71,9 +71,9 @@ def test_lists_and_counts_of_random_lives_are_those_of_a_look_at_every_job(
         view = lives.read_view()
         for caller in CALLERS:
             for which, find, page in product(LISTS, FINDS, (1, 2)):
-                wanted = Wanted(which, find=find, page=page)
-                expected = plain_list(view, wanted, caller)
-                told = job_rows(view, wanted, caller)
+                query = JobQuery(which, find=find, page=page)
+                expected = plain_list(view, query, caller)
+                told = job_rows(view, query, caller)
                 assert told["found"] == len(expected)
                 on_page = expected[(page - 1) * A_PAGE : page * A_PAGE]
                 assert [row["job"] for row in told["rows"]] == on_page
@@ -123,10 +123,10 @@ def test_the_facts_of_each_job_are_found_without_a_look_at_those_from_before_it(
     view, every = lives.read_view(), list(journal.facts(0))
     for job in view.ledger.jobs:
         about = [each.seq for each in every if getattr(each.fact, "job", None) == job]
-        rows, to = rows_asked(view, job, 0)
+        rows, to = facts_of_job(view, job, 0)
         assert ([row["seq"] for row in rows], to) == (about, len(every))
         middle = about[len(about) // 2]
-        later, _ = rows_asked(view, job, middle)
+        later, _ = facts_of_job(view, job, middle)
         assert [row["seq"] for row in later] == [seq for seq in about if seq > middle]
 
 
@@ -161,7 +161,7 @@ async def search_twice(journal: SqliteJournal) -> None:
             await found.wait()
         return [fact_row(first)], first.seq
 
-    histories = Histories(search)
+    histories = JobTimelines(search)
     waiting = [asyncio.create_task(histories.of("long")) for _ in range(2)]
     await asyncio.sleep(0)
     assert len(await asyncio.wait_for(histories.of("short"), 60)) == 1

@@ -22,7 +22,7 @@ from gantree.web.pages.gantt.layout import (
     order_of_jobs,
     picture,
 )
-from gantree.web.pages.gantt.scene import Bar, as_seen, bars_to_come
+from gantree.web.pages.gantt.scene import Bar, bars_to_come, redacted
 from support.examples import examples
 
 HOUR = 3600.0
@@ -105,7 +105,7 @@ def test_a_promised_start_and_an_estimated_one_are_told_apart() -> None:
 
 
 def test_of_hidden_jobs_only_place_and_time_are_left() -> None:
-    (seen,) = as_seen([bar("secret", 0, 1)], lambda user, queue: False)
+    (seen,) = redacted([bar("secret", 0, 1)], lambda user, queue: False)
     assert (seen.job, seen.queue, seen.user, seen.how) == ("", "", "", "")
     assert (seen.gpus_of_node, seen.since, seen.until) == ({"n0": (0,)}, 0, 1)
 

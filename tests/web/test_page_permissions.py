@@ -72,7 +72,7 @@ def test_a_job_that_is_history_has_a_page_of_what_the_journal_still_has(front: F
     front.on_thread(lambda controller: controller.inbox.append([due]))
     told = front.ask("vera", "GET", "/jobs/old")
     assert told.status == 200
-    for text in ("It ended long ago", "umberto", "Handed in to default", "Ended: cancelled"):
+    for text in ("ended long ago", "umberto", "Submitted to default", "Ended: cancelled"):
         assert text in told.text
     assert front.ask("uma", "GET", "/jobs/old").status == 404
 

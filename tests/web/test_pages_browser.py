@@ -147,7 +147,7 @@ def test_a_job_is_held_against_the_daemon_while_typed_then_runs_to_its_end_befor
     field.fill(
         job("seen", f"echo hello; while [ ! -e {gate} ]; do sleep 0.05; done", gpus=2, more=FIRST)
     )
-    expect(verdict).to_have_text("It would be taken as seen.")
+    expect(verdict).to_have_text("Valid: it would be submitted as seen.")
     assert daemon.client.jobs(name="seen") == []
     page.get_by_role("button", name="Submit").click()
     page.wait_for_url(f"**{PREFIX}/jobs/seen")
@@ -180,15 +180,15 @@ def test_a_job_is_cancelled_only_once_that_was_confirmed(page: Page, daemon: Dae
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Back").click()
     page.get_by_role("button", name="Hold").click()
-    page.get_by_role("button", name="Do it").click()
+    page.get_by_role("button", name="Confirm").click()
     expect(page.locator("h1 .phase")).to_have_text("pending, held")
     assert daemon.client.job("unwanted")["phase"] == "pending"
     page.get_by_role("button", name="Priority").click()
     page.get_by_label("Value").fill("77")
-    page.get_by_role("button", name="Do it").click()
+    page.get_by_role("button", name="Confirm").click()
     expect(page.locator("#told")).to_contain_text("77")
     page.get_by_role("button", name="Cancel").click()
-    page.get_by_role("button", name="Do it").click()
+    page.get_by_role("button", name="Confirm").click()
     expect(page.locator("h1 .phase")).to_have_text("cancelled")
 
 
@@ -196,9 +196,9 @@ def test_the_queue_shows_filters_and_finds(page: Page) -> None:
     page.goto(f"{PREFIX}/queue")
     row = page.locator("#jobs tbody tr", has_text="wide")
     expect(row).to_contain_text("Waiting:")
-    page.get_by_label("Name holds").fill("nothing-like-it")
+    page.get_by_label("Name contains").fill("nothing-like-it")
     page.get_by_role("button", name="Show").click()
-    expect(page.locator("#jobs")).to_contain_text("No job is in this list with this filter")
+    expect(page.locator("#jobs")).to_contain_text("No jobs match this filter")
     page.get_by_label("Find a job by name or id").fill("long")
     page.keyboard.press("Enter")
     page.wait_for_url(f"**{PREFIX}/jobs/long")
@@ -238,7 +238,7 @@ def test_colours_follow_the_system_until_they_are_chosen(logged_in: BrowserConte
 def test_keys_alone_reach_everything(page: Page) -> None:
     page.goto(f"{PREFIX}/")
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    assert page.evaluate("document.activeElement.textContent") == "Skip to content"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
     page.keyboard.press("?")

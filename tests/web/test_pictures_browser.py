@@ -294,7 +294,7 @@ def test_the_gantt_shows_what_runs_and_leads_to_the_job(page: Page) -> None:
     rows = page.locator("svg.gantt[role=group]")
     expect(rows.locator("a[href$='/jobs/large-4'] rect.bar.running")).to_have_count(1)
     expect(rows.locator("a[href$='/jobs/large-4'] rect.bar.limit")).to_have_count(1)
-    page.get_by_text("The same as a table").click()
+    page.get_by_text("As a table").click()
     expect(page.locator("#gantt-table")).to_contain_text("large-4, attempt 1: runs")
     page.goto("/gantt?by=node&find=n9&zoom=1h")
     expect(rows).to_contain_text("n9")

@@ -29,7 +29,7 @@ StateOption = Annotated[
         "--state",
         envvar="GANTREE_STATE",
         metavar="DIR",
-        help="The daemon's directory: journal, socket, logs. [default: ~/.local/state/gantree]",
+        help="State directory of the daemon. [default: ~/.local/state/gantree]",
     ),
 ]
 
@@ -39,7 +39,8 @@ DatabaseOption = Annotated[
     typer.Option(
         "--database",
         metavar="URL",
-        help=f"A journal in PostgreSQL: postgresql://USER@HOST/NAME, without a password. [env: {DATABASE_VARIABLE}]",
+        help="PostgreSQL database of the journal: postgresql://USER@HOST/NAME, without a password."
+        f" [env: {DATABASE_VARIABLE}]",
     ),
 ]
 
@@ -54,7 +55,7 @@ PolicyOption = Annotated[
     typer.Option(
         "--policy",
         metavar="NAME|FILE",
-        help=f"A preset ({', '.join(PRESETS)}) or a policy file. [default: {PRESETS[0]}]",
+        help=f"Preset ({', '.join(PRESETS)}) or policy file. [default: {PRESETS[0]}]",
     ),
 ]
 
@@ -65,7 +66,7 @@ PartitionsOption = Annotated[
         "--partitions",
         envvar="GANTREE_PARTITIONS",
         metavar="NAME=QUEUE,...",
-        help="Queues of the partitions in #SBATCH lines. [default: the queue of the same name]",
+        help="Queue of each partition in #SBATCH lines. [default: the queue of the same name]",
     ),
 ]
 
@@ -78,7 +79,7 @@ def shallow(folder: Path, option: str) -> Path:
     levels = len(folder.absolute().parts)
     if levels > MOST_LEVELS:
         raise BadInput(
-            f"{option}: found a folder {levels} levels deep; allowed: at most {MOST_LEVELS}"
+            f"{option}: found a directory {levels} levels deep; allowed: at most {MOST_LEVELS}"
         )
     return folder
 
@@ -104,7 +105,7 @@ def database_url(chosen: str | None) -> str | None:
     user = chosen.partition("://")[2].rpartition("@")[0]
     if ":" in user or "password=" in chosen:
         raise BadInput(
-            f"--database: a password there is seen by everybody on this machine; put the address into"
+            f"--database: a password on the command line is visible to other users; put the URL into"
             f" {DATABASE_VARIABLE}, or the password into ~/.pgpass"
         )
     return chosen

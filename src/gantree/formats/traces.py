@@ -194,7 +194,7 @@ def _of_bounded_length(lines: Iterable[str], source: str) -> Iterator[str]:
         empty += line.isspace()
         if empty > MAX_EMPTY_LINES:
             found = f"more than {MAX_EMPTY_LINES} empty lines"
-            raise BadFields([Problem(source, number, "row", found, "jobs, one in a line")])
+            raise BadFields([Problem(source, number, "row", found, "one job per line")])
         yield line
 
 

@@ -110,7 +110,7 @@ def test_the_policy_is_shown_checked_tried_applied_and_rolled_back(
     assert told in gantree("policy", "apply", other, "--dry-run").out
     tried = gantree("policy", "apply", file, "--dry-run")
     assert "+ queues.a.weight: 2\n" in tried.out
-    assert "Nothing would be decided otherwise now." in tried.out
+    assert "No decision changes now." in tried.out
     assert (
         complaints(gantree("policy", "apply", file, "--dry-run", "--json").json(), "policy-change")
         == []

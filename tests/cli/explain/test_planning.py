@@ -59,14 +59,14 @@ def test_when_tells_a_promise_from_an_estimate_and_both_from_nothing(
     assert promised.code == 0
     assert "wide starts in 10m" in promised.out or "wide starts in 9m" in promised.out
     assert "at the latest: promised; after the end of a." in promised.out
-    assert "a: gone in" in promised.out and "by its time limit" in promised.out
+    assert "a: ends in" in promised.out and "by its time limit" in promised.out
     answer = gantree("when", "wide", "--json").json()
     assert complaints(answer, "when") == []
     assert answer["start"]["promised"] and answer["hangs_on"][0]["job"] == "a"
     nobody = gantree("when", "over")
-    assert "Nobody can say when over starts. " in nobody.out and "at most" in nobody.out
+    assert "The start of over cannot be estimated. " in nobody.out and "at most" in nobody.out
     runs = gantree("when", "a")
-    assert "a does not wait: it is running. It started" in runs.out
+    assert "a is not pending: it is running. It started" in runs.out
     assert gantree("when", "nobody").code == 1
 
 
@@ -100,7 +100,7 @@ def test_a_run_that_is_learned_to_be_short_is_not_told_as_none(run_s: float, wor
     nothing = dict.fromkeys(("step_s", "step_ratio", "comm_ratio", "cost_USD"))
     told = {**nothing, "run_s": run_s, "gpu_hours": 0.1}
     assert _cost({**told, "cut": False}).startswith(words)
-    cut = words.replace(",", ", when its time limit may end it before its work is done,")
+    cut = words.replace(",", ", but its time limit may end it first,")
     assert _cost({**told, "cut": True}).startswith(cut)
 
 
@@ -127,7 +127,7 @@ def test_what_if_answers_for_a_job_of_the_daemon(gantree: Gantree, complaints: C
     assert lines[small + 1] == "  starts at once: 4 GPUs on 1 node of node l0/n1"
     assert "4 GPU-hours; 27.52 USD at list prices" in lines[small + 2]
     elsewhere = lines.index("in queue product:")
-    assert "nobody can say when it starts. Waiting: queue product may use 6" in lines[elsewhere + 1]
+    assert "its start cannot be estimated. Waiting: queue product may use 6" in lines[elsewhere + 1]
     both = gantree(
         "what-if", "wide", "--members", 1, "--time-limit", "30m", "--priority", 7, "--together", "--json"
     )  # fmt: skip
@@ -143,7 +143,7 @@ def test_what_if_answers_for_a_job_of_the_daemon(gantree: Gantree, complaints: C
         (("wide", "--priority", "serving", "--gpu", "A100"), 3, ""),
         (("nobody",), 1, "no job nobody"),
         (("wide", "--time-limit", "soon"), 2, "--time-limit: found 'soon'"),
-        (("wide", "--members", 1, "--members", 2, "--together"), 2, "each once"),
+        (("wide", "--members", 1, "--members", 2, "--together"), 2, "each option once"),
         (("wide", "--without", "n0"), 2, "a job of the daemon"),
         (("cluster.yaml", "job.yaml", "--members", 1), 2, "--with-members"),
         (("wide", "--queue", "prodct"), 2, "Did you mean"),

@@ -65,8 +65,8 @@ def test_people_read_a_line_for_each_job_and_who_is_in_the_way(
     lines = outcome.out.splitlines()
     assert lines[0] == "as it is:"
     assert lines[1].startswith("  j: 8 GPUs on 2 nodes of leaf s0/l1, 1 GiB all-reduced in ")
-    assert lines[2:4] == ["without n0:", "  old holds something of n0"]
-    assert lines[5:7] == ["without n0, with 8 members:", "  old holds something of n0"]
+    assert lines[2:4] == ["without n0:", "  old has resources on n0"]
+    assert lines[5:7] == ["without n0, with 8 members:", "  old has resources on n0"]
     assert lines[7].startswith("  j: not placed. Waiting: needs 16 GPUs; 12 are free.")
 
 
@@ -88,7 +88,7 @@ def test_sizes_that_have_no_effect_or_that_a_job_would_never_get_are_told(
     )
     words = ("what-if", cluster_file, elastic, both, "--with-members", 1, "--with-members", 2)
     notes = [
-        "both has several roles: it keeps the members that its file says",
+        "both has several roles, so --with-members does not change it",
         "e would never get 1 member: its file says elastic, 2 to 4",
     ]
     answer = gantree(*words, "--json").json()
@@ -140,7 +140,7 @@ def test_an_elastic_gang_is_tried_smaller_but_not_where_a_size_is_asked(
             "--without: found `n9`; allowed: a node of the cluster.",
         ),
         (("--without", "n[0"), "--without: found 'n[0'; allowed: a node name or a hostlist"),
-        (("--ended", "olds"), "a job that holds something of the cluster. Did you mean `old`?"),
+        (("--ended", "olds"), "a job with allocations in the cluster file. Did you mean `old`?"),
         (("--with-members", 0), "Invalid value for '--with-members'"),
         (("--policy", "nowhere.yaml"), "nowhere.yaml"),
     ],

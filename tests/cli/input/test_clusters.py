@@ -51,6 +51,6 @@ def test_without_a_driver_up_offers_what_can_be_done(
     outcome = gantree("up", "--state", tmp_path / "state")
     assert (outcome.code, outcome.out) == (1, "")
     assert "no driver for this-machine" in outcome.err
-    assert "name a cluster file with --cluster" in outcome.err
+    assert "give a cluster file with --cluster" in outcome.err
     assert not (tmp_path / "state").exists()
     assert gantree("topo", "--detect").code == 1

@@ -140,7 +140,7 @@ def test_a_job_that_can_never_start_is_taken_with_a_warning(
     lines = gantree("why", "never").out.splitlines()
     assert lines[:2] == [
         told["sentence"],
-        "  gate: SHAPE (the empty cluster could not hold it either)",
+        "  gate: SHAPE (never fits, not even on the empty cluster)",
     ]
     cancelled = gantree("cancel", "never", "--json").json()
     assert complaints(cancelled, "cancel") == []

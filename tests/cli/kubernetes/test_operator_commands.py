@@ -108,16 +108,16 @@ def test_a_dry_run_and_a_scheduler_never_share_a_directory(
     (tmp_path / "dry" / "shadow.json").touch()
     told = gantree(*words, tmp_path / "dry")
     assert told.code == 1
-    assert "is a dry run's" in told.err
+    assert "belongs to a dry run" in told.err
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "journal.sqlite3").touch()
     told = gantree(*words, tmp_path / "real", "--dry-run")
     assert told.code == 1
-    assert "has a journal that is no dry run's" in told.err
+    assert "has the journal of a real daemon" in told.err
     told = gantree(*words, tmp_path / "new", "--dry-run", "--database", "postgresql://u@h/n")
     assert told.code == 2
     told = gantree("kubernetes", "shadow", "--state", tmp_path / "dry")
-    assert (told.code, "no dry run has reported" in told.err) == (1, True)
+    assert (told.code, "no report of a dry run" in told.err) == (1, True)
 
 
 @pytest.mark.parametrize("label", ["pool", "pool=a,b", "=a", "pool in (a)"])

@@ -103,7 +103,7 @@ def test_a_job_that_tells_no_traffic_has_a_collective_and_no_step(
     assert answer["step"] is None
     assert answer["collective"]["algorithm"] == "in-switch"
     told = gantree("cost", h100s, plain).out
-    assert "no step: the job file tells neither its model nor its traffic" in told
+    assert "no step time: the job file gives neither `model` nor `traffic`" in told
     single = gantree("cost", h100s, job_file("one", 1, 1))
     assert "over all: nothing to send" in single.out
 
@@ -165,7 +165,7 @@ def test_measured_links_that_price_nothing_here_are_told(
     answer = gantree("cost", h100s, training, "--links", links, "--json").json()
     assert answer["measured"]["of_no_link_here"] == ["NV12", "nod"]
     lines = gantree("cost", h100s, training, "--links", links).out
-    assert "neither a tier nor a link class of this cluster: NV12, nod" in lines
+    assert "measured, but not in this cluster: NV12, nod" in lines
 
 
 def test_a_parallelism_that_does_not_fit_the_gang_names_the_file(
@@ -223,15 +223,15 @@ def member(node: str, gpus: list[Any]) -> dict[str, Any]:
     ("document", "told"),
     [
         ("{", "found the end of the text where a field name in double quotes should be"),
-        ("[]", "job train is not placed there; placed are: none"),
-        ({"placements": [{"job": "other", "placed": True, "members": []}]}, "placed are: other"),
-        ({"placements": [{"job": "train", "placed": False}]}, "is not placed there"),
+        ("[]", "job train is not in it; jobs in it: none"),
+        ({"placements": [{"job": "other", "placed": True, "members": []}]}, "jobs in it: other"),
+        ({"placements": [{"job": "train", "placed": False}]}, "is not in it"),
         ({"job": "train"}, "members: found nothing"),
         ({"job": "train", "members": [member("n9", [0])]}, "found `n9`; allowed: a node of two-leaves"),
         ({"job": "train", "members": [member("n0", [8])]}, "numbers below 8"),
         ({"job": "train", "members": [member("n0", ["x"])]}, "numbers below 8"),
         ({"job": "train", "members": [member("n0", [1, 1])]}, "GPU 1 of n0 again"),
-        ({"job": "train", "members": [member("n0", [1])]}, "has 1 GPU there, its file asks 32"),
+        ({"job": "train", "members": [member("n0", [1])]}, "has 1 GPU there, but its file requests 32"),
         ({"job": "train", "members": 7}, "a list"),
     ],
 )  # fmt: skip
@@ -272,10 +272,12 @@ def test_of_an_array_the_first_job_is_priced_and_named(
     outcome = gantree("cost", h100s, many)
     assert outcome.code == 0
     assert outcome.out.startswith("many-3: 8 GPUs")
-    assert "many-3 is priced, the first of an array of 3 equal jobs" in outcome.err
+    assert "the cost is that of many-3, the first of an array of 3 equal jobs" in outcome.err
     answer = gantree("cost", h100s, many, "--json").json()
     assert complaints(answer, "cost") == []
-    assert answer["warnings"] == ["many-3 is priced, the first of an array of 3 equal jobs"]
+    assert answer["warnings"] == [
+        "the cost is that of many-3, the first of an array of 3 equal jobs"
+    ]
 
 
 def test_links_that_nobody_told_are_warned_of_and_what_was_taken_is_said(
@@ -342,14 +344,14 @@ def test_gpus_without_a_price_are_named(
     odd = "machines: {odd: {gpus: 8, gpu: X9-80GB}, bare: {gpus: 8}}\nnodes"
     h100s.write_text(CLUSTER.replace("dgx-h100", "odd").replace("nodes", odd))
     assert (
-        "on demand: no price of X9-80GB; --prices FILE tells one"
+        "on demand: no price for X9-80GB; give one with --prices FILE"
         in gantree("cost", h100s, plain).out
     )
     answer = gantree("cost", h100s, plain, "--json").json()
     assert complaints(answer, "cost") == []
     assert answer["prices"]["unpriced"] == {"on_demand": ["X9-80GB"], "spot": ["X9-80GB"]}
     h100s.write_text(CLUSTER.replace("dgx-h100", "bare").replace("nodes", odd))
-    assert "no price of GPUs of no named model" in gantree("cost", h100s, plain).out
+    assert "no price for GPUs of no named model" in gantree("cost", h100s, plain).out
 
 
 def test_a_price_for_a_gpu_that_nobody_knows_is_warned_of(
@@ -359,7 +361,7 @@ def test_a_price_for_a_gpu_that_nobody_knows_is_warned_of(
     file.write_text("gpus: {H100-80G: {on_demand: 2, source: contract 7, date: 2026-10-01}}\n")
     outcome = gantree("cost", h100s, training, "--prices", file)
     assert (
-        "knows no GPU H100-80G, so its price may never be used. Did you mean `H100-80GB`?"
+        "no GPU model H100-80G in the catalogue, so its price may not be used. Did you mean `H100-80GB`?"
         in outcome.err.replace("\n", " ")
     )
 

@@ -196,7 +196,7 @@ def test_patches_are_told_as_job_files_have_them(complaints: Complaints) -> None
         {"topology.box": "4x4x2"},
         {"topology.spread": None, "topology.required": "spine"},
     ]
-    assert [line.removeprefix("fits now if: ") for line in refusal_lines(answer)[1:]] == [
+    assert [line.removeprefix("fits now with: ") for line in refusal_lines(answer)[1:]] == [
         "topology.slices: 4 of role w per leaf if there is room, 2 per rack",
         "topology.spread: at most 4 per leaf",
         "topology.spread: evenly per leaf",

@@ -90,7 +90,7 @@ def test_ways_are_a_table_that_reads_from_the_best_on(
         "h",
         "$160.95",
     ]
-    assert lines[7].startswith("closed: T4-16GB has 16 GiB, a rank needs at least 27 GiB (")
+    assert lines[7].startswith("excluded: T4-16GB has 16 GiB, a rank needs at least 27 GiB (")
 
 
 def test_the_answer_for_programs_is_as_its_schema_says(
@@ -159,7 +159,7 @@ def test_a_model_that_no_node_has_is_a_closed_way_with_the_likely_one(
     assert outcome.code == 0
     assert [line.split()[:2] for line in lines[2:4]] == [["1", "A100-80GB"], ["-", "H100"]]
     hint = "models here: H100-80GB, A100-80GB, T4-16GB. Did you mean `H100-80GB`?"
-    assert f"closed: no node has H100; {hint}" in lines
+    assert f"excluded: no node has H100; {hint}" in lines
     answer = gantree("fit", *plain(asked(), gpu=["H100", "A100-80GB"]), "--json").json()
     assert complaints(answer, "fit") == []
     assert [(way["gpu"], way["open"]) for way in answer["jobs"][0]["ways"]] == [

@@ -104,7 +104,7 @@ def test_people_read_places_and_reasons(
     assert fits == "fits: 2 GPUs on node s0/l0/n0"
     assert member == "  worker 0  n0  gpus 2-3"
     assert huge.startswith("huge: not placed. ")
-    assert reasons[0] == "  gate: SHAPE (the empty cluster could not hold it either)"
+    assert reasons[0] == "  gate: SHAPE (never fits, not even on the empty cluster)"
 
 
 def test_one_file_may_hold_several_jobs_and_come_from_stdin(
@@ -181,4 +181,4 @@ def test_the_example_in_the_docs_is_what_the_schema_describes(complaints: Compla
 @pytest.mark.parametrize("gate", ["LIMIT", "QUOTA"])
 def test_what_a_queue_or_a_budget_never_admits_is_not_said_of_the_cluster(gate: str) -> None:
     refused = {"gate": gate, "never": True, "short_by": None, "nearest": None, "would_fit_if": []}
-    assert refusal_lines(refused) == [f"gate: {gate} (never as it is, however much is free)"]
+    assert refusal_lines(refused) == [f"gate: {gate} (never fits, however much is free)"]

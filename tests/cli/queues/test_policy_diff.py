@@ -15,14 +15,14 @@ def told(before: str, after: str) -> list[str]:
     policies = (read_policy(f"preset: gantree\n{text}", "p.yaml") for text in (before, after))
     change = {**NOTHING, "rules": plain(list(rule_changes(*policies))), "without_queue": {}}
     rules, _, effects = change_text(change).partition("\n\n")
-    assert effects == "Nothing would be decided otherwise now."
+    assert effects == "No decision changes now."
     return rules.splitlines()
 
 
 def test_what_is_doubtful_is_no_decision() -> None:
     change = {**NOTHING, "rules": [], "without_queue": {}, "warnings": ["queue b: no such model"]}
     assert change_text(change).splitlines()[-2:] == [
-        "Nothing would be decided otherwise now.",
+        "No decision changes now.",
         "queue b: no such model",
     ]
 
@@ -30,7 +30,7 @@ def test_what_is_doubtful_is_no_decision() -> None:
 def test_a_rule_reads_as_in_a_policy_file() -> None:
     assert told("elastic: true", "elastic: false") == ["- elastic: true", "+ elastic: false"]
     assert told("", "half_life: 1d")[-1] == "+ half_life_s: 86400"
-    assert told("", "") == ["The rules are those in force."]
+    assert told("", "") == ["No rule changes."]
 
 
 def test_a_table_of_seventy_weights_takes_two_lines() -> None:

@@ -50,7 +50,9 @@ def test_a_model_that_is_not_known_is_told_with_the_likely_one(gantree: Gantree)
 def test_the_beginning_of_a_name_tells_the_models_that_begin_so(gantree: Gantree) -> None:
     done = gantree("topo", "catalog", "h100")
     assert done.code == 2
-    assert "Models that begin so: H100-80GB, H100-94GB, H100-96GB." in done.err.replace("\n", " ")
+    assert "Models with this prefix: H100-80GB, H100-94GB, H100-96GB." in done.err.replace(
+        "\n", " "
+    )
 
 
 def test_prices_of_the_site_are_marked_however_the_gpu_is_written(
@@ -61,8 +63,8 @@ def test_prices_of_the_site_are_marked_however_the_gpu_is_written(
     done = gantree("topo", "catalog", "H100-80GB", "--prices", file)
     assert (done.code, done.err) == (0, "")
     assert "$1.25/h*" in done.out
-    assert "\n* price of the site" in done.out
-    assert "on demand $1.25/h: price of the site, contract 7, 2026-10-01" in done.out
+    assert "\n* site price" in done.out
+    assert "on demand $1.25/h: site price, contract 7, 2026-10-01" in done.out
     assert "*" not in gantree("topo", "catalog", "H100-80GB").out
 
 
@@ -73,5 +75,5 @@ def test_a_price_of_a_gpu_that_the_catalogue_does_not_know_is_warned_of(
     file.write_text("gpus: {H10-80GB: {spot: 1, source: s, date: 2026-10-01}}\n")
     done = gantree("topo", "catalog", "--prices", file)
     assert done.code == 0
-    assert "knows no GPU H10-80GB" in done.err
+    assert "no GPU model H10-80GB in the catalogue" in done.err
     assert "Did you mean `H100-80GB`?" in done.err.replace("\n", " ")

@@ -148,8 +148,8 @@ def test_people_are_told_how_large_a_graph_becomes_before_it_is_made(
     small = gantree("topo", "graph", cluster_file, "-o", tmp_path / "g.json")
     assert small.err == ""
     made = len(json.loads((tmp_path / "g.json").read_text())["nodes"])
-    assert small.out.startswith(f"Written to {tmp_path / 'g.json'}: {made} devices and switches")
+    assert small.out.startswith(f"Wrote {tmp_path / 'g.json'}: {made} devices and switches")
     monkeypatch.setattr(topo_graph, "MANY", made - 1)
     large = gantree("topo", "graph", cluster_file, "-o", tmp_path / "g.json")
     assert large.code == 0
-    assert large.err.startswith(f"gantree: {made} devices and switches: this takes about ")
+    assert large.err.startswith(f"gantree: {made} devices and switches: the output takes about ")

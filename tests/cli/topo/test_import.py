@@ -63,7 +63,7 @@ def test_a_fabric_and_a_machine_make_a_cluster_file_on_which_jobs_are_placed(
         "gantree: warning: CPUs and memory of",
     ]
     assert "leaf   2        2           s0/l0" in done.out
-    assert done.out.endswith("Written to site.yaml: a cluster file.\n")
+    assert done.out.endswith("Wrote the cluster file to site.yaml.\n")
     site = read_cluster(Path("site.yaml").read_text(), "site.yaml")
     assert (site.name, site.tiers, len(site.nodes)) == ("site", ("spine", "leaf", "node"), 4)
     assert site.machines["m"].links[0][1] == "NV4"
@@ -123,19 +123,19 @@ def test_a_second_fabric_source_refines_the_first(gantree: Gantree, files: Path)
         (["slurm"], "no file after slurm"),
         (["slurm", "none.conf"], "none.conf: no such file or directory"),
         (["slurm", "-", "nvidia-smi", "-"], "standard input (-) can be read only once"),
-        (["slurm", "n0=topology.conf"], "slurm tells its nodes itself"),
+        (["slurm", "n0=topology.conf"], "a slurm file names its nodes"),
         (["nvidia-smi", "m.txt", "--leave-out", "n0"], "--leave-out needs a fabric"),
         (["slurm", "topology.conf", "-o", "c.yaml"], "nothing tells what machine 4 nodes are"),
         (["slurm", "topology.conf", "--machine", "dgx-h10"], "did you mean dgx-h100"),
-        (["slurm", "topology.conf", "--leave-out", "n["], "--leave-out: `n[` names no nodes; allowed: a node name"),
+        (["slurm", "topology.conf", "--leave-out", "n["], "--leave-out: `n[` is no hostlist; allowed: a node name"),
         (["slurm", "topology.conf", "--leave-out", "x"], "topology.conf: has no node x to leave out"),
         (["slurm", "topology.conf", "nvidia-smi", "m.txt", "--machine", "dgx-h100"], "two machines for all"),
-        (["nvml", "m.txt"], "nvml asks this machine's driver and reads no file; found m.txt"),
-        (["nvidia-smi", "n[=m.txt"], "n[=m.txt: `n[` names no nodes; allowed: a node name"),
+        (["nvml", "m.txt"], "nvml reads the driver of this machine and takes no file; found m.txt"),
+        (["nvidia-smi", "n[=m.txt"], "n[=m.txt: `n[` is no hostlist; allowed: a node name"),
         (["ibnet", "x"], "slurmd, ibnetdiscover, "),
         (["ibnet", "x"], "nvml. Did you mean `ibnetdiscover`?"),
-        (["slurm", "topology.conf", "--level", "k"], "--level is for kubernetes, and no such source is given"),
-        (["slurm", "topology.conf", "--topology", "t"], "--topology is for slurm-yaml, and no such"),
+        (["slurm", "topology.conf", "--level", "k"], "--level needs a kubernetes source"),
+        (["slurm", "topology.conf", "--topology", "t"], "--topology needs a slurm-yaml source"),
         (["slurm", "none.conf", "--name", "a b"], "--name 'a b': allowed: letters, digits"),
         (["slurm", "topology.conf", "--gpu", "H100"], "Did you mean H100-80GB or H100-94GB or H100-96GB?"),
         (["slurm", "topology.conf", "--gpu", "H10-80GB"], "--gpu H10-80GB: no GPU model of the catalogue; Did"),
@@ -267,7 +267,7 @@ def test_a_cluster_file_is_not_replaced_by_machines(gantree: Gantree, files: Pat
     before = Path("c.yaml").read_text()
     done = gantree(*words)
     assert (done.code, done.out) == (2, "")
-    assert "c.yaml: holds a cluster" in done.err
+    assert "c.yaml: it holds a cluster" in done.err
     assert Path("c.yaml").read_text() == before
     assert gantree(*words[:-1], "m.yaml").code == 0
     assert gantree(*words[:-1], "m.yaml").code == 0  # machines may be written again

@@ -119,7 +119,7 @@ def test_a_calibration_is_written_and_told(
         "WITHIN  BUS BANDWIDTH  LATENCY PER STEP",
         "NV4     50 GB/s        10 us",
     ]
-    assert said.out.splitlines()[3] == f"Written to {output}: a calibration for prices."
+    assert said.out.splitlines()[3] == f"Wrote the calibration to {output}."
     assert "warning" not in said.err
 
 
@@ -127,7 +127,7 @@ def test_a_calibration_is_written_and_told(
 def test_without_an_output_the_file_is_printed(measured: Measure, words: list[object]) -> None:
     said = measured(*words, "--sizes", "4K-64M")
     assert list(read_calibration(said.out, "stdout").links) == ["unknown"]
-    assert "they are under 'unknown', which no price is made of" in said.err
+    assert "they are under 'unknown', which gantree cost does not use" in said.err
 
 
 @no_driver
@@ -145,7 +145,7 @@ def test_json_says_the_same_as_the_file(
     assert answer["links"]["unknown"]["latency_us"] == calibration.links["unknown"].latency_us
     assert [row["bytes"] for row in answer["rows"]] == [row.size_bytes for row in calibration.rows]
     assert complaints(answer, "topo-measure") == []
-    assert any("not known" in words for words in answer["warnings"])
+    assert any("are unknown" in words for words in answer["warnings"])
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_nodes_that_the_cluster_has_not_are_named(measured: Measure, tmp_path: P
 def test_for_several_nodes_it_says_how_it_is_started(measured: Measure) -> None:
     with pytest.raises(Unsupported) as caught:
         measured("--nodes", "n[0-1]", "-o", "c.yaml")
-    assert "this is one command, not 2 nodes: start the same command once on each node" in str(
+    assert "one command cannot measure 2 nodes: start the same command once on each node" in str(
         caught.value
     )
     assert "srun --nodes 2" in str(caught.value)

@@ -267,7 +267,7 @@ WRONG = [
     ("name: small", "name: true", 1, "name", "`true`"),
     ("name: small", "name: small\nname: x", 2, "name", "first in line 1"),
     ("[leaf, node]", "[leaf, node, leaf]", 2, "tiers[2]", "each tier once"),
-    ("[leaf, node]", "[node, leaf]", 2, "tiers", "end with `node`"),
+    ("[leaf, node]", "[node, leaf]", 2, "tiers", "ending with `node`"),
     ("[leaf, node]", "[leaf, gpu, node]", 2, "tiers[1]", "other than"),
     ("[leaf, node]", "[]", 2, "tiers", "at least 1"),
     ("[leaf, node]", "leaf", 2, "tiers", "a list"),

@@ -83,7 +83,7 @@ WRONG = [
     ("gpu_share: 0.5, ", "gpus: 1, ", 5, "gang[0].each.isolation", "of a gpu_share"),
     ("gpu_share: 0.5, ", "mig: 3g.40gb, ", 5, "gang[0].each.neighbours", "of a gpu_share"),
     ("gpu_share: 0.5, ", "gpus: 1, gpu_share: 0.5, ", 5, "gang[0].each.gpu_share", "one of gpus, mig and"),
-    ("gpu_share: 0.5, ", "mig: 3g.40gb, gpu_share: 0.5, ", 5, "gang[0].each.gpu_share", "beside mig"),
+    ("gpu_share: 0.5, ", "mig: 3g.40gb, gpu_share: 0.5, ", 5, "gang[0].each.gpu_share", "together with mig"),
     ("isolation: mps", "isolation: mp", 5, "gang[0].each.isolation", "Did you mean `mps`?"),
     ("neighbours: true", "neighbours: 1", 5, "gang[0].each.neighbours", "true or false"),
     ("memory_GBps: 12.5", "memory_GBps: -1", 5, "gang[0].each.memory_GBps", "0 or more"),
@@ -92,7 +92,7 @@ WRONG = [
     ("at_most: 2", "most: 2", 6, "gang[0].topology.spread.most", "Did you mean `at_most`?"),
     ("{tier: node, at_most: 2}", "[node]", 6, "gang[0].topology.spread", "fields tier, at_most"),
     ("spread: {tier: node,", "required: node, spread: {tier: node,", 6, "gang[0].topology.spread.at_most",
-     "at least 4, the members that required keeps in one node"),
+     "at least 4: `required` keeps so many members in one node"),
     ("spread: {tier: node,", "slices: {members: 4, required: node}, spread: {tier: node,", 6,
      "gang[0].topology.spread.at_most", "at least 4"),
     ('jobs: "chat-*"', "jobs: []", 6, "gang[0].topology.apart.jobs", "at least 1"),
@@ -127,7 +127,7 @@ WRONG = [
     ("each: {gpus: 4}}", "each: {gpus: 4}}, {role: b, members: 1}", 17, "topology.box", "a gang of one role"),
     ("rank_order: as-written", "elastic: {min: 1, max: 99}", 17, "topology.box", "`any` for an elastic gang"),
     ("rank_order: as-written", "rank_order: written", 19, "rank_order", "Did you mean `as-written`?"),
-    ("parallelism: {data: 16, tensor: 16}\n", "", 18, "rank_order", "beside parallelism"),
+    ("parallelism: {data: 16, tensor: 16}\n", "", 18, "rank_order", "a job with parallelism"),
 ]  # fmt: skip
 
 

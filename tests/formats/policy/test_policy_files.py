@@ -279,7 +279,7 @@ def test_a_weight_of_nothing_is_no_missing_weight() -> None:
         ("order: [priority, shares]\n", 1, "order[1]", "Did you mean `share`?"),
         ("order: [share, priority, share]\n", 1, "order[2]", "each key once"),
         ("order:\n  - arrival\n  - share\n", 3, "order[1]", "arrival as the last key"),
-        ("attained_levels: [1h, 30m]\n", 1, "attained_levels[1]", "from low to high"),
+        ("attained_levels: [1h, 30m]\n", 1, "attained_levels[1]", "increasing levels"),
         ("attained_levels: [0s]\n", 1, "attained_levels[0]", "longer than 0s"),
         ("half_life: never\n", 1, "half_life", "a duration"),
         ("half_life: 0\n", 1, "half_life", "longer than 0s"),

@@ -22,7 +22,7 @@ def check(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Access file; - is standard input.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Say whether an access file is right. Exit status 2 where it is not."""
+    """Check an access file. Exit status 2 if it is invalid."""
     from gantree.formats.access.reader import read_access  # noqa: PLC0415 - Pydantic takes long to import
 
     rules = read_access(read_text(file), source_of(file))

@@ -13,14 +13,14 @@ AccessOption = Annotated[
     typer.Option(
         "--access",
         metavar="FILE",
-        help="Who may do what. [default: whoever opens the socket or has the token, everything]",
+        help="Access file: users and their roles. [default: every caller may do everything]",
     ),
 ]
 RunAsOption = Annotated[
     bool,
     typer.Option(
         "--run-as-submitter",
-        help="Run jobs as the Unix users of those who hand them in; takes root and --access.",
+        help="Run each job as the Unix user who submits it; needs root and --access.",
     ),
 ]
 
@@ -28,4 +28,4 @@ RunAsOption = Annotated[
 def check_run_as(access: Path | None, *, run_as_submitter: bool) -> None:
     """Raise BadInput where jobs cannot run as other users, or nobody says who these are."""
     if run_as_submitter and (access is None or os.geteuid() != 0):
-        raise BadInput("--run-as-submitter needs --access, and a daemon that root has started")
+        raise BadInput("--run-as-submitter needs --access and root")

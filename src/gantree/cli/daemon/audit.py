@@ -17,17 +17,19 @@ PAGE = 1000
 def audit(
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="What was asked so long ago or later, like 2h, 7d."),
+        typer.Option(metavar="TIME", help="Print requests of the last 2h, 7d, ..."),
     ] = None,
-    user: Annotated[str | None, typer.Option(metavar="NAME", help="By that user alone.")] = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Print requests of this user only.")
+    ] = None,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the audit log: changes and denied requests.
 
-    It is the audit log, oldest first.
+    Oldest first.
 
-    With --json an object a line.
+    With --json one object per line.
     """
     daemon = client(state)
     first_at = None if since is None else time.time() - seconds_of("--since", since)
@@ -38,7 +40,9 @@ def audit(
             typer.echo(json_text(row) if as_json else _line(row))
         before, after = after, page["next"]
         if after is not None and after <= before:
-            raise Unreachable("the answer leads back to rows before it: no gantree daemon gave it")
+            raise Unreachable(
+                "the next page starts before this one: the server is no gantree daemon"
+            )
 
 
 def _line(row: dict[str, Any]) -> str:

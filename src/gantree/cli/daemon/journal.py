@@ -48,9 +48,9 @@ def _reader(state: Path | None, database: str | None) -> SqlJournal:
 def verify_(
     state: StateOption = None, database: DatabaseOption = None, as_json: JsonOption = False
 ) -> None:
-    """Read the whole journal and say what is wrong in it.
+    """Check the whole journal and print its faults.
 
-    Ends with 1 if anything is. A daemon may run meanwhile; what it writes after the beginning is not looked at.
+    Exit status 1 if there is a fault. A daemon may run meanwhile; rows that it adds are not checked.
     """
     opened = _reader(state, database)
     try:
@@ -71,13 +71,13 @@ def verify_(
 def _told(name: str, report: Report) -> str:
     faults = [str(each) for each in report.faults]
     read = ", ".join(f"{count} {table.replace('_', ' ')}" for table, count in report.rows.items())
-    result = f"{plural(len(faults), 'fault')}" if faults else "nothing is wrong"
+    result = f"{plural(len(faults), 'fault')}" if faults else "no faults"
     return "\n".join([*faults, f"{name}: {result}; read {read}"])
 
 
 @app.command("export")
 def export_(state: StateOption = None, database: DatabaseOption = None) -> None:
-    """Write the whole journal to standard output, as JSON lines.
+    """Write the whole journal to stdout as JSON lines.
 
     A daemon may run meanwhile.
     """
@@ -92,18 +92,20 @@ def export_(state: StateOption = None, database: DatabaseOption = None) -> None:
 
 @app.command()
 def backup(
-    target: Annotated[Path, typer.Argument(metavar="FILE", help="A file that is not there yet.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="FILE", help="File to write; it must not exist.")
+    ],
     state: StateOption = None,
     database: DatabaseOption = None,
 ) -> None:
     """Copy the journal of a state directory to a file.
 
-    A daemon may run and write meanwhile: the copy is one moment of the journal. To go back to it, stop the daemon and
-    put the copy in the place of journal.sqlite3, without the files -wal and -shm beside it.
+    A daemon may run meanwhile: the copy is consistent. To restore it, stop the daemon and
+    replace journal.sqlite3 with the copy, and delete the -wal and -shm files next to it.
     """
     if database_url(database) is not None:
         raise Unsupported(
-            "a PostgreSQL database is copied by its own tools, while daemons run:"
+            "use the tools of PostgreSQL, also while daemons run:"
             " pg_dump --format=custom --file=FILE DATABASE"
         )
     back_up(state_dir(state), target)
@@ -114,9 +116,9 @@ def backup(
 def compact(
     state: StateOption = None, database: DatabaseOption = None, as_json: JsonOption = False
 ) -> None:
-    """Delete what the newest snapshot covers: facts, orders, and the content of events.
+    """Delete facts, orders and event contents that the newest snapshot covers.
 
-    The daemon must be stopped. Ids of events stay, so none is ever taken twice.
+    The daemon must be stopped. Event ids stay, so that no event is accepted twice.
     """
     url = database_url(database)
     if url is None:
@@ -144,10 +146,12 @@ def _compacted(opened: Journal) -> tuple[Compacted, int]:
     """All that is covered goes. Raises Conflict if nothing is, or if a daemon leads."""
     snapshot = opened.latest_snapshot()
     if snapshot is None:
-        raise Conflict("this journal has no snapshot yet, so nothing can go; a daemon makes them")
+        raise Conflict(
+            "this journal has no snapshot yet, so nothing can be deleted; a daemon writes snapshots"
+        )
     epoch = opened.lead("gantree journal compact", LEASE_S)
     if epoch is None:
-        raise Conflict(f"a daemon leads here ({opened.leader()[1]}); stop it first")
+        raise Conflict(f"a daemon uses this journal ({opened.leader()[1]}); stop it first")
     try:
         return opened.compact(snapshot.seq, epoch), opened.compacted_to()
     finally:

@@ -11,23 +11,26 @@ from gantree.control.engine.watchdog import SHORTEST_STALL_S
 from gantree.journal.contract import LONGEST_LEASE_S
 
 ClusterOption = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Cluster file. [default: as last time]")
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Cluster file. [default: the recorded cluster, else this machine]"
+    ),
 ]
 VirtualOption = Annotated[
     str | None,
-    typer.Option(metavar="MACHINE:COUNT", help="Pretend to have machines, like dgx-h100:2."),
+    typer.Option(
+        metavar="MACHINE:COUNT", help="Simulate machines of the catalogue, such as dgx-h100:2."
+    ),
 ]
 NameOption = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="What others of the database call it. [default: HOST-PROCESS]"
+        metavar="NAME", help="Name among the daemons of the database. [default: HOST-PROCESS]"
     ),
 ]
 AdvertiseOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="URL", help="Where clients reach it over --listen. [default: as it listens]"
-    ),
+    typer.Option(metavar="URL", help="Address for clients. [default: the address of --listen]"),
 ]
 LeaseOption = Annotated[
     float,
@@ -35,7 +38,7 @@ LeaseOption = Annotated[
         metavar="SECONDS",
         min=SHORTEST_LEASE_S,
         max=LONGEST_LEASE_S,
-        help="So long out of touch with the database, and another leads.",
+        help="A standby leads once the leader has not reached the database for this time.",
     ),
 ]
 StallOption = Annotated[
@@ -43,53 +46,58 @@ StallOption = Annotated[
     typer.Option(
         metavar="SECONDS",
         min=SHORTEST_STALL_S,
-        help="So long its engine hangs, and it ends itself, with 70; ten times as long while that computes.",
+        help="Exit with status 70 once the engine hangs for this time, or computes for ten times as long.",
     ),
 ]
 ListenOption = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT", help="Answer there too, beside the Unix socket."),
+    typer.Option(metavar="HOST:PORT", help="Also listen on this TCP address."),
 ]
 TlsCertOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Certificate chain for --listen, PEM.")
+    Path | None, typer.Option(metavar="FILE", help="TLS certificate chain for --listen, PEM.")
 ]
 TlsKeyOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Its key. [default: in --tls-cert]")
+    Path | None, typer.Option(metavar="FILE", help="TLS private key. [default: in --tls-cert]")
 ]
 TokenFileOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Token that callers over --listen must show; made if missing. [default: STATE/token]",
+        help="File with the token for --listen; created if missing. [default: STATE/token]",
     ),
 ]
 RateOption = Annotated[
     float | None,
-    typer.Option(min=0.1, metavar="N", help="How often a caller may ask. [default: no limit]"),
+    typer.Option(min=0.1, metavar="N", help="Request limit of each caller. [default: none]"),
 ]
 InsecureOption = Annotated[
-    bool, typer.Option("--insecure", help="Let others reach --listen without TLS.")
+    bool, typer.Option("--insecure", help="Allow --listen without TLS for other machines.")
 ]
 RootPathOption = Annotated[
-    str, typer.Option(metavar="PATH", help="Path that a proxy serves it under, like /gantree.")
+    str,
+    typer.Option(
+        metavar="PATH", help="Path under which a proxy serves the daemon, such as /gantree."
+    ),
 ]
 KeepEndedOption = Annotated[
     int,
-    typer.Option(min=0, metavar="N", help="Ended jobs that are listed, the newest ones."),
+    typer.Option(min=0, metavar="N", help="Number of ended jobs to keep in lists."),
 ]
 KeepHistoryOption = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Delete older facts: 30d, 12h. [default: keep all]"),
+    typer.Option(
+        metavar="TIME", help="Delete facts older than this, such as 30d. [default: keep all]"
+    ),
 ]
 GpuMetricsOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="URL",
-        help="DCGM exporters that tell how busy GPUs are: http://{node}:9400/metrics, or one that tells of all; may be"
-        " given several times. [default: this machine's driver]",
+        help="DCGM exporters of GPU utilisation: http://{node}:9400/metrics, or one URL for all nodes; may be"
+        " repeated. [default: the driver of this machine]",
     ),
 ]
 LogFormatOption = Annotated[
-    Format, typer.Option(help="How the log looks; auto: text on a terminal, else JSON.")
+    Format, typer.Option(help="Log format; auto: text on a terminal, else JSON.")
 ]
-LogLevelOption = Annotated[Level, typer.Option(help="The least that is logged.")]
+LogLevelOption = Annotated[Level, typer.Option(help="Lowest level that is logged.")]

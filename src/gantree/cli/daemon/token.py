@@ -19,26 +19,32 @@ def token() -> None:
 
 @app.command()
 def create(
-    user: Annotated[str, typer.Option(metavar="NAME", help="Whose it is. [default: yours]")] = "",
+    user: Annotated[
+        str, typer.Option(metavar="NAME", help="User of the token. [default: you]")
+    ] = "",
     role: Annotated[
         str,
         typer.Option(
             metavar="ROLE",
-            help="Allow what that role may do at most: viewer, user, queue_admin, operator."
-            " [default: all that the user may do]",
+            help="Limit the token to a role: viewer, user, queue_admin or operator."
+            " [default: all roles of the user]",
         ),
     ] = "",
     queue: Annotated[
-        str, typer.Option(metavar="QUEUE", help="In that queue and below it alone. [default: all]")
+        str,
+        typer.Option(
+            metavar="QUEUE",
+            help="Limit the token to this queue and the queues below it. [default: all]",
+        ),
     ] = "",
     expires: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="For so long, like 30d. [default: until revoked]"),
+        typer.Option(metavar="TIME", help="Lifetime, such as 30d. [default: until revoked]"),
     ] = None,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a token and print it, this once: it is kept nowhere, and nobody can print it again."""
+    """Create a token and print it once; it cannot be printed again."""
     expires_s = None if expires is None else seconds_of("--expires", expires)
     made = client(state).make_token(user, role=role, queue=queue, expires_s=expires_s)
     if as_json:
@@ -50,7 +56,9 @@ def create(
 
 @app.command("list")
 def list_(
-    user: Annotated[str | None, typer.Option(metavar="NAME", help="Of that user alone.")] = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="NAME", help="List tokens of this user only.")
+    ] = None,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -59,7 +67,7 @@ def list_(
     if as_json:
         print_json({"tokens": rows})
         return
-    head = ("ID", "USER", "ALLOWS", "MADE", "BY", "GOOD")
+    head = ("ID", "USER", "SCOPE", "CREATED", "BY", "VALID")
     cells = [
         (
             row["id"],
@@ -77,12 +85,12 @@ def list_(
 @app.command()
 def revoke(
     ids: Annotated[
-        list[str], typer.Argument(metavar="ID...", help="Ids, as `token list` has them.")
+        list[str], typer.Argument(metavar="ID...", help="Token ids, from `gantree token list`.")
     ],
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Revoke tokens: they are good for nothing, nor is a browser's session that was opened with one."""
+    """Revoke tokens and the browser sessions opened with them."""
     daemon = client(state)
     revoked = [daemon.revoke_token(each)["id"] for each in ids]
     if as_json:
@@ -94,7 +102,7 @@ def revoke(
 
 def _scope(row: dict[str, Any]) -> str:
     """What it allows of what its user may do."""
-    role = row["role"] or "all that he may"
+    role = row["role"] or "all roles"
     return f"{role} in {row['queue']}" if row["queue"] else role
 
 

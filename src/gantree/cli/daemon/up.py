@@ -83,10 +83,10 @@ def up(
 ) -> None:
     """Run the daemon in the foreground.
 
-    Ctrl-C and SIGTERM stop it; what runs goes on running and is adopted at the next start.
+    Ctrl-C and SIGTERM stop it. Running jobs continue, and the next start adopts them.
     """
     if cluster is not None and virtual is not None:
-        raise BadInput("--cluster and --virtual exclude each other")
+        raise BadInput("--cluster cannot be used with --virtual")
     if listen is None and (tls_cert or tls_key or token_file or insecure):
         raise BadInput("--tls-cert, --tls-key, --token-file and --insecure need --listen")
     check_run_as(access, run_as_submitter=run_as_submitter)
@@ -124,9 +124,7 @@ def _keep(ended: int, history: str | None) -> RetentionLimits:
 
 def _check_names(database: str | None, name: str | None, advertise: str | None) -> None:
     if database is None and (name or advertise):
-        raise BadInput(
-            "--name and --advertise tell daemons of one database apart: they need --database"
-        )
+        raise BadInput("--name and --advertise need --database")
     if name is not None and _NAME.fullmatch(name) is None:
         raise BadInput(
             f"--name: found {name!r}; allowed: letters, digits, '.', '_', '-', at most 64"
@@ -150,4 +148,4 @@ def _this_machine() -> str:
     try:
         return this_machine_text()
     except Unreachable as error:
-        raise Unreachable(f"{error}\nOr name a cluster file with --cluster.") from None
+        raise Unreachable(f"{error}\nOr give a cluster file with --cluster.") from None

@@ -14,13 +14,13 @@ from gantree.text.words import plural
 
 def defragment(
     job: JobArgument,
-    apply: Annotated[bool, typer.Option("--apply", help="Ask for the moves.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Make the moves.")] = False,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plan moves of running gangs so that a job can start.
 
-    Exit status: 0 there are such moves, 1 there are none.
+    Exit status: 0 there is a plan, 1 there is none.
     """
     answer = client(state).defragment(job, apply=apply)
     if as_json:
@@ -37,13 +37,13 @@ def _lines(answer: dict[str, Any], apply: bool) -> Iterator[str]:
         yield answer["reason"]
         return
     moves = plan["moves"]
-    yield f"{answer['job']} could start on {_where(plan['place'])} if {plural(len(moves), 'gang')} moved:"
+    yield f"{answer['job']} could start on {_where(plan['place'])} after {plural(len(moves), 'move')}:"
     for each in moves:
         lost = _gpu_hours(each["cost_gpu_s"])
         yield f"  {each['job']}: {_where(each['source'])} -> {_where(each['target'])}, loses {lost}"
     gain = f"gains {_gpu_hours(plan['gain_gpu_s'])}, costs {_gpu_hours(plan['cost_gpu_s'])}"
-    yield f"  {gain}{'; no plan costs less' if plan['proven'] else ''}"
-    yield "  asked for" if apply else "  nothing was changed; --apply asks for it"
+    yield f"  {gain}{'; the cheapest plan' if plan['proven'] else ''}"
+    yield "  moves requested" if apply else "  nothing was changed; --apply makes the moves"
 
 
 def _where(place: dict[str, Any]) -> str:

@@ -17,9 +17,9 @@ def start_line(start: dict[str, Any], now: float) -> str:
     if start["promised"] and start["reserved"]:
         line = f"starts {at} at the latest: promised"
     elif start["reserved"]:
-        line = f"probably starts {at}: an estimate, for which room is reserved"
+        line = f"probably starts {at}: an estimate, with a reservation"
     else:
-        line = f"might start {at}: a guess, nothing is reserved"
+        line = f"might start {at}: a guess, without a reservation"
     after = f"; after the end of {names(start['waits_for'])}" if start["waits_for"] else ""
     return line + after + _slips(start["slips"])
 
@@ -37,7 +37,7 @@ def _on(domain: str) -> str:
 def _slips(slips: int) -> str:
     if not slips:
         return ""
-    return f"; put off {slips} time{'s' * (slips != 1)} so far"
+    return f"; delayed {slips} time{'s' * (slips != 1)} so far"
 
 
 def names(jobs: Sequence[str]) -> str:
@@ -49,9 +49,9 @@ def names(jobs: Sequence[str]) -> str:
 def end_line(end: dict[str, Any], now: float) -> str:
     """When a job that is waited for ends, and whether anything makes it."""
     if end["ends_at"] is None:
-        return f"{end['job']}: nobody knows when it ends"
+        return f"{end['job']}: its end is unknown"
     at = _moment(end["ends_at"], now)
     if end["enforced"]:
-        because = "as it is leaving" if end["phase"] in LEAVING else "by its time limit"
-        return f"{end['job']}: gone {at} at the latest, {because}"
-    return f"{end['job']}: probably gone {at}"
+        because = "as it is being stopped" if end["phase"] in LEAVING else "by its time limit"
+        return f"{end['job']}: ends {at} at the latest, {because}"
+    return f"{end['job']}: probably ends {at}"

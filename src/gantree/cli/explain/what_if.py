@@ -41,15 +41,19 @@ SOME_REFUSED = 3
 
 WithoutOption = Annotated[
     list[str] | None,
-    typer.Option("--without", metavar="NODES", help="Nodes that are out of use: n7, n[0-3]."),
+    typer.Option(
+        "--without", metavar="NODES", help="Assume that these nodes are down: n7, n[0-3]."
+    ),
 ]
 EndedOption = Annotated[
     list[str] | None,
-    typer.Option("--ended", metavar="JOB", help="A job of the cluster file that has ended."),
+    typer.Option(
+        "--ended", metavar="JOB", help="Assume that this job of the cluster file has ended."
+    ),
 ]
 MembersOption = Annotated[
     list[int] | None,
-    typer.Option("--with-members", metavar="N", min=1, help="Jobs of one role with N members."),
+    typer.Option("--with-members", metavar="N", min=1, help="Give jobs of one role N members."),
 ]
 
 
@@ -80,7 +84,7 @@ def what_if(
         list[str],
         typer.Argument(
             metavar="JOB | CLUSTER FILE...",
-            help='A job of the daemon; or a cluster file and job files ("-" is stdin).',
+            help='A job of the daemon, or a cluster file and job files; "-" is stdin.',
         ),
     ],
     without: WithoutOption = None,
@@ -99,8 +103,8 @@ def what_if(
 ) -> None:
     """Show where or when jobs would start under other conditions.
 
-    Exit status: 0 all placed in every trial that was asked for, or the job would start at once in some alternative;
-    3 some refused, or it would in none; 2 bad input.
+    Exit status: 0 all jobs are placed in every trial, or the job would start at once in some alternative; 3 some job is
+    not placed, or would start at once in no alternative; 2 bad input.
     """
     changes = live.changes_of(relax, members, gpu, priority, time_limit, queue, together=together)
     if len(words) == 1:
@@ -130,16 +134,16 @@ def _from_files(
     as_json: bool,
 ) -> None:
     fabric = Fabric.build(read_cluster(read_text(cluster), source_of(cluster)))
-    asked = [job for file in jobs for job in read_job(read_text(file), source_of(file))]
+    jobs_to_place = [job for file in jobs for job in read_job(read_text(file), source_of(file))]
     occupancy = Occupancy(fabric)
     holders = dict.fromkeys(owner.removeprefix(OWNER_PREFIX) for owner in occupancy.owners)
-    if with_members and all(len(job.roles) > 1 for job in asked):
-        raise BadInput("--with-members: every job has several roles; allowed: for jobs of one role")
+    if with_members and all(len(job.roles) > 1 for job in jobs_to_place):
+        raise BadInput("--with-members: every job has several roles; allowed: jobs of one role")
     out = [node for word in without or () for node in _nodes(word)]
     nodes = _known("--without", "a node of the cluster", out, fabric.index_of_node)
-    gone = _known("--ended", "a job that holds something of the cluster", ended or (), holders)
+    gone = _known("--ended", "a job with allocations in the cluster file", ended or (), holders)
     trials = Trials(occupancy, Placer(policy_on(policy, fabric)))
-    found = _in_turn(trials, asked, nodes, gone, with_members or ())
+    found = _in_turn(trials, jobs_to_place, nodes, gone, with_members or ())
     if as_json:
         print_json({"trials": [_json(trial) for trial in found]})
     else:
@@ -199,10 +203,10 @@ def _trial(
     holders = tuple(
         (node, owner.removeprefix(OWNER_PREFIX)) for node in nodes for owner in trials.without(node)
     )
-    asked = jobs if members is None else [_of_size(job, members) for job in jobs]
-    verdicts = trials.place_all(asked)
+    jobs_to_place = jobs if members is None else [_of_size(job, members) for job in jobs]
+    verdicts = trials.place_all(jobs_to_place)
     notes = () if members is None else tuple(_size_notes(jobs, members))
-    placed = tuple(zip(asked, verdicts, strict=True))
+    placed = tuple(zip(jobs_to_place, verdicts, strict=True))
     return Trial(tuple(nodes), tuple(ended), members, holders, placed, notes)
 
 
@@ -214,7 +218,7 @@ def _of_size(job: Job, members: int) -> Job:
 def _size_notes(jobs: Sequence[Job], members: int) -> Iterator[str]:
     for job in jobs:
         if len(job.roles) > 1:
-            yield f"{job.name} has several roles: it keeps the members that its file says"
+            yield f"{job.name} has several roles, so --with-members does not change it"
         elif job.elastic and not job.elastic.min <= members <= job.elastic.max:
             allowed = f"elastic, {job.elastic.min} to {job.elastic.max}"
             yield f"{job.name} would never get {plural(members, 'member')}: its file says {allowed}"
@@ -247,7 +251,7 @@ def _lines(trial: Trial) -> Iterator[str]:
     otherwise += [f"with {plural(trial.members, 'member')}"] if trial.members else []
     yield f"{', '.join(otherwise) or 'as it is'}:"
     for node, holder in trial.holders:
-        yield f"  {holder} holds something of {node}"
+        yield f"  {holder} has resources on {node}"
     yield from (f"  {note}" for note in trial.notes)
     for job, verdict in trial.verdicts:
         if isinstance(verdict, Placement):

@@ -22,23 +22,29 @@ NEVER_NOW = 3
 
 RelaxOption = Annotated[
     list[str] | None,
-    typer.Option("--relax", metavar="TIER", help="All members in one TIER; none: anywhere."),
+    typer.Option(
+        "--relax", metavar="TIER", help="Place all members in one domain of TIER; none: anywhere."
+    ),
 ]
 SizeOption = Annotated[
-    list[int] | None, typer.Option("--members", metavar="N", min=1, help="N members.")
+    list[int] | None, typer.Option("--members", metavar="N", min=1, help="Use N members.")
 ]
-GpuOption = Annotated[list[str] | None, typer.Option("--gpu", metavar="MODEL", help="On MODEL.")]
+GpuOption = Annotated[
+    list[str] | None, typer.Option("--gpu", metavar="MODEL", help="Use GPUs of this model.")
+]
 PriorityOption = Annotated[
-    list[str] | None, typer.Option("--priority", metavar="P", help="A class or a number.")
+    list[str] | None,
+    typer.Option("--priority", metavar="P", help="Use this priority class or number."),
 ]
 TimeLimitOption = Annotated[
-    list[str] | None, typer.Option("--time-limit", metavar="D", help="A time limit: 90m, 8h.")
+    list[str] | None,
+    typer.Option("--time-limit", metavar="D", help="Use this time limit: 90m, 8h."),
 ]
 QueueOption = Annotated[
-    list[str] | None, typer.Option("--queue", metavar="Q", help="In another queue.")
+    list[str] | None, typer.Option("--queue", metavar="Q", help="Use this queue.")
 ]
 TogetherOption = Annotated[
-    bool, typer.Option("--together", help="All these options at once, as one alternative.")
+    bool, typer.Option("--together", help="Combine all options into one alternative.")
 ]
 
 Change = dict[str, str | int | float | None]
@@ -70,9 +76,7 @@ def changes_of(
     if not together:
         return [{field: value} for field, values in given.items() for value in values]
     if any(len(values) > 1 for values in given.values()):
-        raise BadInput(
-            "--together: found an option twice; allowed: each once, they are one alternative"
-        )
+        raise BadInput("--together: found an option twice; allowed: each option once")
     joined: Change = {field: values[0] for field, values in given.items() if values}
     return [joined] if joined else []
 
@@ -86,18 +90,18 @@ def _duration_s(text: str) -> float:
 
 def answer(job: str, changes: Sequence[Change], state: Path | None, *, as_json: bool) -> None:
     """Ask the daemon and print. Exits with NEVER_NOW where the job would start at once in no alternative asked for."""
-    told = client(state).what_if(job, changes)
+    answer_json = client(state).what_if(job, changes)
     if as_json:
-        print_json(told)
+        print_json(answer_json)
     else:
-        typer.echo("\n".join(_lines(told, time.time())))
-    found = told["alternatives"]
+        typer.echo("\n".join(_lines(answer_json, time.time())))
+    found = answer_json["alternatives"]
     if not any(each["now"] for each in found[1:] or found):
         raise typer.Exit(NEVER_NOW)
 
 
-def _lines(told: Mapping[str, Any], now: float) -> Iterator[str]:
-    for each in told["alternatives"]:
+def _lines(answer_json: Mapping[str, Any], now: float) -> Iterator[str]:
+    for each in answer_json["alternatives"]:
         yield f"{_change(each['change'])}:"
         yield f"  {_start(each, now)}"
         stopped: dict[str, list[str]] = {}
@@ -119,11 +123,11 @@ def _change(change: Mapping[str, Any]) -> str:
         shown["time_limit"] = span(shown["time_limit"])
     if "members" in shown:
         shown["members"] = plural(shown["members"], "member")
-    told = [
+    answer_json = [
         words[field].format("anywhere" if value is None else value)
         for field, value in shown.items()
     ]
-    return ", ".join(told) or "as it is"
+    return ", ".join(answer_json) or "as it is"
 
 
 def _start(each: Mapping[str, Any], now: float) -> str:
@@ -133,7 +137,7 @@ def _start(each: Mapping[str, Any], now: float) -> str:
         return f"starts at once: {plural(place['gpus'], 'GPU')} on {plural(len(place['nodes']), 'node')} of {domain}"
     if each["start"] is not None:
         return start_line(each["start"], now)
-    return f"nobody can say when it starts. {each['sentence']}"
+    return f"its start cannot be estimated. {each['sentence']}"
 
 
 def _cost(each: Mapping[str, Any]) -> str:
@@ -145,7 +149,7 @@ def _cost(each: Mapping[str, Any]) -> str:
         parts.append(f"communication{_beside(each['comm_ratio'])}")
     if each["run_s"] is not None:
         run = span(each["run_s"]) if each["run_s"] >= 1 else "less than a second"
-        cut = ", when its time limit may end it before its work is done" if each.get("cut") else ""
+        cut = ", but its time limit may end it first" if each.get("cut") else ""
         parts.append(f"runs {run}{cut}, {each['gpu_hours']:.3g} GPU-hours")
     if each["cost_USD"] is not None:
         parts.append(f"{each['cost_USD']:.2f} USD at list prices")
@@ -157,5 +161,5 @@ def _beside(ratio: float | None) -> str:
         return ""
     percent = round((ratio - 1) * 100)
     if percent == 0:
-        return " as fast as at its best place"
-    return f" {abs(percent)} % {'slower' if percent > 0 else 'faster'} than at its best place"
+        return " as fast as at its best placement"
+    return f" {abs(percent)} % {'slower' if percent > 0 else 'faster'} than at its best placement"

@@ -29,10 +29,10 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
     if answer["phase"] != "pending":
         since = answer["started_at"]
         ago = "" if since is None else f" It started {span(now - since)} ago."
-        yield f"{answer['job']} does not wait: it is {answer['phase']}.{ago}"
+        yield f"{answer['job']} is not pending: it is {answer['phase']}.{ago}"
         return
     if start is None:
-        yield f"Nobody can say when {answer['job']} starts. {answer['why']}"
+        yield f"The start of {answer['job']} cannot be estimated. {answer['why']}"
         return
     yield f"{answer['job']} {start_line(start, now)}."
     yield from (f"  {end_line(end, now)}" for end in answer["hangs_on"])

@@ -34,9 +34,9 @@ def _details(answer: dict[str, Any]) -> list[str]:
     if answer["ahead_count"]:
         more = answer["ahead_count"] - len(answer["ahead"])
         names = ", ".join(answer["ahead"]) + (f" and {more} more" if more else "")
-        lines.append(f"goes first: {names}")
+        lines.append(f"ahead in the queue: {names}")
     lines += [
-        f"would have to end: {each['job']} ({OBJECTIONS.get(each['because'], each['because'])})"
+        f"blocked by: {each['job']} ({OBJECTIONS.get(each['because'], each['because'])})"
         for each in answer["in_the_way"]
     ]
     if answer["start"] is not None:

@@ -14,14 +14,14 @@ from gantree.topology.hardware.catalog import machine
 VIRTUAL = re.compile(r"(?P<machine>[^:]+):(?P<count>[1-9][0-9]{0,4})")
 
 
-def virtual_text(wish: str) -> str:
+def virtual_text(machines: str) -> str:
     """A cluster of COUNT machines of the catalogue under one leaf, from "MACHINE:COUNT".
 
     Raises BadInput for another form and for a machine that the catalogue does not have.
     """
-    match = VIRTUAL.fullmatch(wish)
+    match = VIRTUAL.fullmatch(machines)
     if match is None:
-        raise BadInput(f"--virtual {wish}: allowed: MACHINE:COUNT, like dgx-h100:2")
+        raise BadInput(f"--virtual {machines}: allowed: MACHINE:COUNT, such as dgx-h100:2")
     count = int(match["count"])
     nodes = {
         "names": [f"n{number}" for number in range(count)],

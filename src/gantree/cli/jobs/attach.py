@@ -36,59 +36,57 @@ def open_exec_session(
     command: Annotated[
         list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="[default: a shell]")
     ] = None,
-    rank: Annotated[int, typer.Option(min=0, help="Beside which rank.")] = 0,
+    rank: Annotated[int, typer.Option(min=0, help="Rank to attach to.")] = 0,
     port: Annotated[
         str | None,
-        typer.Option(
-            metavar="PORT[:LOCAL]", help="Bring a port of the job to this machine instead."
-        ),
+        typer.Option(metavar="PORT[:LOCAL]", help="Forward a port of the job to this machine."),
     ] = None,
     state: StateOption = None,
 ) -> None:
     """Run a shell next to a process of a job, or forward a port.
 
-    It has the same GPUs, environment and directory as the process; instead of a shell it may be any command.
+    The shell, or the given command, has the GPUs, environment and directory of the process.
 
-    It ends with the job's attempt, and its end is none of the job's. The exit status is that of the command.
+    It ends with the attempt of the job, and does not affect the job. The exit status is that of the command.
     """
     daemon = client(state)
     if port is None:
-        raise typer.Exit(_beside(daemon, job, rank, command or []))
+        raise typer.Exit(_run_beside(daemon, job, rank, command or []))
     if command:
-        raise BadInput("--port takes no command")
+        raise BadInput("--port cannot be used with a command")
     _forward(daemon, job, rank, *_ports(port))
 
 
-def _beside(daemon: Client, job: str, rank: int, command: list[str]) -> int:
+def _run_beside(daemon: Client, job: str, rank: int, command: list[str]) -> int:
     on_terminal = os.isatty(STDIN)
-    wish = {"rank": rank, "command": command, "terminal": _terminal() if on_terminal else None}
-    guest = _attached(daemon, job, wish)
+    request = {"rank": rank, "command": command, "terminal": _terminal() if on_terminal else None}
+    session = _open_session(daemon, job, request)
     with _raw_terminal() if on_terminal else _as_it_is(), _size_changes() as resized:
         threading.Thread(
-            target=_carry_input, args=(guest, resized if on_terminal else None), daemon=True
+            target=_carry_input, args=(session, resized if on_terminal else None), daemon=True
         ).start()
         try:
-            return _carry_output(guest)
+            return _carry_output(session)
         except KeyboardInterrupt:
             return 128 + signal.SIGINT
         finally:
-            guest.close()
+            session.close()
 
 
-def _attached(daemon: Client, job: str, wish: dict[str, Any]) -> ExecSession:
+def _open_session(daemon: Client, job: str, request: dict[str, Any]) -> ExecSession:
     """Attach by the daemon that leads now, which a client finds only by asking for something."""
     daemon.health()
-    return attached_to(daemon.target, job, wish)
+    return attached_to(daemon.target, job, request)
 
 
-def _carry_output(guest: ExecSession) -> int:
+def _carry_output(session: ExecSession) -> int:
     """Print what comes until the end; the exit status. Raises what the daemon says instead of an end."""
-    for letter, payload in guest.receive():
+    for letter, payload in session.receive():
         if letter == b"x":
             return int(json.loads(payload)["code"])
         _write(STDERR if letter == b"r" else STDOUT, payload)
     raise Conflict(
-        "the daemon let go, and the command ended with it; the job runs on. Attach again for another"
+        "the connection to the daemon was lost, which ended the command; the job continues. Attach again"
     )
 
 
@@ -97,7 +95,7 @@ def _write(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def _carry_input(guest: ExecSession, resized: int | None) -> None:
+def _carry_input(session: ExecSession, resized: int | None) -> None:
     """Send what is typed, or read from a file or pipe, and the size of the terminal whenever it changes."""
     watched = [STDIN] if resized is None else [STDIN, resized]
     with suppress(GantreeError):
@@ -106,10 +104,10 @@ def _carry_input(guest: ExecSession, resized: int | None) -> None:
             if resized in ready:
                 os.read(ready[0] if ready[0] != STDIN else ready[-1], CHUNK)
                 size = _terminal()
-                guest.send(b"w", struct.pack("!HH", size["rows"], size["columns"]))
+                session.send(b"w", struct.pack("!HH", size["rows"], size["columns"]))
             if STDIN in ready:
                 data = os.read(STDIN, CHUNK)
-                guest.send(b"i" if data else b"e", data)
+                session.send(b"i" if data else b"e", data)
                 if not data:
                     return
 
@@ -167,32 +165,35 @@ def _forward(daemon: Client, job: str, rank: int, port: int, local: int) -> None
     """Listen on this machine alone, and carry each connection, until interrupted."""
     phase = daemon.job(job)["phase"]
     if phase not in ("running", "saving"):
-        raise Conflict(f"{job} is {phase}: only what runs can be attached to")
+        raise Conflict(f"{job} is {phase}: only a running job can be attached to")
     try:
         listener = socket.create_server(("127.0.0.1", local))
     except OSError as error:
         raise BadInput(
-            f"--port: port {local} of this machine: {error.strerror}; name another: --port {port}:LOCAL"
+            f"--port: cannot listen on port {local}: {error.strerror}; choose another: --port {port}:LOCAL"
         ) from error
     here = listener.getsockname()[1]
-    typer.echo(f"127.0.0.1:{here} is port {port} of rank {rank} of {job}; Ctrl-C ends it", err=True)
-    wish = {"rank": rank, "port": port}
+    typer.echo(
+        f"forwarding 127.0.0.1:{here} to port {port} of rank {rank} of {job}; Ctrl-C stops",
+        err=True,
+    )
+    request = {"rank": rank, "port": port}
     with listener, suppress(KeyboardInterrupt):
         while True:
             connection, _ = listener.accept()
             threading.Thread(
-                target=_carry_connection, args=(daemon, job, wish, connection), daemon=True
+                target=_carry_connection, args=(daemon, job, request, connection), daemon=True
             ).start()
 
 
 def _carry_connection(
-    daemon: Client, job: str, wish: dict[str, Any], connection: socket.socket
+    daemon: Client, job: str, request: dict[str, Any], connection: socket.socket
 ) -> None:
     with connection:
         try:
-            guest = _attached(daemon, job, wish)
-            threading.Thread(target=_send_all, args=(guest, connection), daemon=True).start()
-            for letter, payload in guest.receive():
+            session = _open_session(daemon, job, request)
+            threading.Thread(target=_send_all, args=(session, connection), daemon=True).start()
+            for letter, payload in session.receive():
                 if letter == b"o":
                     connection.sendall(payload)
         except GantreeError as error:
@@ -200,11 +201,11 @@ def _carry_connection(
         except OSError:
             pass  # whoever connected here has gone
         else:
-            guest.close()
+            session.close()
 
 
-def _send_all(guest: ExecSession, connection: socket.socket) -> None:
+def _send_all(session: ExecSession, connection: socket.socket) -> None:
     with suppress(GantreeError, OSError):
         while data := connection.recv(CHUNK):
-            guest.send(b"i", data)
-        guest.send(b"e")
+            session.send(b"i", data)
+        session.send(b"e")

@@ -29,9 +29,9 @@ def script_at(word: str) -> str | None:
 def job_text_of(
     text: str, command: Sequence[str], source: str, name: str, partitions: str | None
 ) -> str:
-    """The job file of a script, which is command[0]; what is not honoured is told as warnings. Raises BadFields."""
+    """The job file of a script, which is command[0]; prints warnings for lines without effect. Raises BadFields."""
     if command[0] == STDIN:
-        raise BadInput("a script must be a file: each process runs it by its path")
+        raise BadInput("a script must be a file, because each process runs it by its path")
     path = str(Path(command[0]).absolute())
     check_utf8(path, "the path of the script")
     script: Script = read_script(
@@ -53,8 +53,6 @@ def queues_of(partitions: str | None) -> dict[str, str]:
     for pair in filter(None, (partitions or "").split(",")):
         partition, equals, queue = (part.strip() for part in pair.partition("="))
         if not (partition and equals and queue):
-            raise BadInput(
-                f"--partitions: found {pair!r}; allowed: NAME=QUEUE, several with commas"
-            )
+            raise BadInput(f"--partitions: found {pair!r}; allowed: NAME=QUEUE,...")
         queues[partition] = queue
     return queues

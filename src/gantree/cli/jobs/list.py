@@ -14,7 +14,7 @@ HEAD = ("JOB", "PHASE", "QUEUE", "PRIORITY", "GPUS", "MEMBERS", "PLACE", "FOR", 
 
 
 def jobs(
-    all_jobs: Annotated[bool, typer.Option("--all", help="Also those that have ended.")] = False,
+    all_jobs: Annotated[bool, typer.Option("--all", help="Include jobs that have ended.")] = False,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -25,7 +25,9 @@ def jobs(
     elif rows:
         typer.echo(columns(HEAD, [_cells(row, time.time()) for row in rows]))
     else:
-        typer.echo("No jobs." if all_jobs else "No jobs wait or run; --all shows those that ended.")
+        typer.echo(
+            "No jobs." if all_jobs else "No pending or running jobs; --all includes ended ones."
+        )
 
 
 def _cells(row: dict[str, Any], now: float) -> tuple[str, ...]:
@@ -66,8 +68,8 @@ def _note(row: dict[str, Any], now: float) -> str:
     parts = [row["reason"]] if row["reason"] and not succeeded else []
     parts += [word for word in ("held", "suspended") if row[word]]
     if row["starts_at"] is not None:
-        told = "starts in" if row["promised"] else "starts probably in"
-        parts.append(f"{told} {span(row['starts_at'] - now)}")
+        progress = "starts in" if row["promised"] else "starts probably in"
+        parts.append(f"{progress} {span(row['starts_at'] - now)}")
     if row["exit_code"] and row["phase"] in ENDED:
         parts.append(f"exit code {row['exit_code']}")
     if row["preemptions"]:
@@ -79,15 +81,15 @@ def _note(row: dict[str, Any], now: float) -> str:
     return "; ".join(parts)
 
 
-def _progress(told: dict[str, Any], predicted_step_s: float | None) -> str:
+def _progress(progress: dict[str, Any], predicted_step_s: float | None) -> str:
     """How far the job says that it is, and how long its steps take beside what was predicted."""
-    words = [f"step {told['step']}"]
-    words += [] if told["loss"] is None else [f"loss {_short(told['loss'])}"]
-    if told["samples_per_s"] is not None:
-        words.append(f"{_short(told['samples_per_s'])} samples/s")
-    if told["step_s"] is not None:
+    words = [f"step {progress['step']}"]
+    words += [] if progress["loss"] is None else [f"loss {_short(progress['loss'])}"]
+    if progress["samples_per_s"] is not None:
+        words.append(f"{_short(progress['samples_per_s'])} samples/s")
+    if progress["step_s"] is not None:
         beside = "" if predicted_step_s is None else f" ({_short(predicted_step_s)} s predicted)"
-        words.append(f"{_short(told['step_s'])} s a step{beside}")
+        words.append(f"{_short(progress['step_s'])} s a step{beside}")
     return ", ".join(words)
 
 

@@ -23,20 +23,20 @@ REST_WITHIN_S = 10.0
 """How long the output may lag behind the end of the job."""
 
 
-def pour(chunks: Iterable[bytes]) -> None:
+def write_stdout(chunks: Iterable[bytes]) -> None:
     """Write chunks to stdout as they come."""
     for chunk in chunks:
         sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
 
 
-def followed(
+def follow_output(
     daemon: Client,
     job: str,
     only_rank: int | None,
     attempt: int | None = None,
     *,
-    say: Callable[[str], None] = lambda sentence: None,
+    notify: Callable[[str], None] = lambda sentence: None,
     rest: Callable[[float], object] = time.sleep,
 ) -> Iterator[bytes]:
     """All output of a job, each part once, until it has ended, whichever daemons tell it.
@@ -46,37 +46,39 @@ def followed(
     """
     printed: dict[bytes, int] = {}
     new = new_lines if only_rank is None else new_bytes
-    waiting = _Waiting(job, say)
+    waiting = _Outage(job, notify)
     while True:
         try:
             chunks = daemon.logs(job, rank=only_rank, follow=True, attempt=attempt)
             yield from new(waiting.until_first(chunks), printed)
         except (Unreachable, JournalError) as error:
-            waiting.begin(error)
+            waiting.report(error)
             rest(RETRY_S)
         else:
             return
 
 
-class _Waiting:
+class _Outage:
     """Says what is waited for, once for each cause, and that it is over."""
 
-    def __init__(self, job: str, say: Callable[[str], None]) -> None:
-        self._job, self._say = job, say
-        self._said: str | None = None
+    def __init__(self, job: str, notify: Callable[[str], None]) -> None:
+        self._job, self._notify = job, notify
+        self._reported: str | None = None
 
-    def begin(self, error: GantreeError) -> None:
-        if self._said is None:
-            self._say(f"{error}; waiting to go on from there. Ctrl-C ends this, not {self._job}")
-        elif str(error) != self._said:
-            self._say(f"still waiting: {error}")
-        self._said = str(error)
+    def report(self, error: GantreeError) -> None:
+        if self._reported is None:
+            self._notify(
+                f"{error}; waiting for a daemon. Ctrl-C stops waiting; {self._job} continues"
+            )
+        elif str(error) != self._reported:
+            self._notify(f"still waiting: {error}")
+        self._reported = str(error)
 
     def until_first(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         for chunk in chunks:
-            if self._said is not None:
-                self._say(f"the output of {self._job} goes on")
-            self._said = None
+            if self._reported is not None:
+                self._notify(f"the output of {self._job} continues")
+            self._reported = None
             yield chunk
 
 
@@ -96,7 +98,9 @@ class Output:
 
     def _print(self) -> None:
         try:
-            pour(followed(self._daemon, self._job, self._only_rank, rest=self._over.wait))
+            write_stdout(
+                follow_output(self._daemon, self._job, self._only_rank, rest=self._over.wait)
+            )
         except BrokenPipeError:
             return  # nobody reads any more; the job goes on all the same
         except OSError as error:
@@ -107,16 +111,16 @@ class Output:
 
 def new_lines(chunks: Iterable[bytes], printed: dict[bytes, int]) -> Iterator[bytes]:
     """Whole lines of all ranks, without the first printed[rank] of each; counts them there."""
-    seen: dict[bytes, int] = {}
+    counts: dict[bytes, int] = {}
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         fresh = []
         for line in lines:
             rank = line.partition(b"]")[0]
-            seen[rank] = seen.get(rank, 0) + 1
-            if seen[rank] > printed.get(rank, 0):
-                printed[rank] = seen[rank]
+            counts[rank] = counts.get(rank, 0) + 1
+            if counts[rank] > printed.get(rank, 0):
+                printed[rank] = counts[rank]
                 fresh.append(line + b"\n")
         if fresh:
             yield b"".join(fresh)
@@ -124,10 +128,10 @@ def new_lines(chunks: Iterable[bytes], printed: dict[bytes, int]) -> Iterator[by
 
 def new_bytes(chunks: Iterable[bytes], printed: dict[bytes, int]) -> Iterator[bytes]:
     """The output of one rank without its first printed[b""] bytes; counts them there."""
-    seen = 0
+    counts = 0
     for chunk in chunks:
-        fresh = chunk[max(0, printed.get(b"", 0) - seen) :]
-        seen += len(chunk)
+        fresh = chunk[max(0, printed.get(b"", 0) - counts) :]
+        counts += len(chunk)
         if fresh:
-            printed[b""] = seen
+            printed[b""] = counts
             yield fresh

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from gantree.cli.daemon_client import JobArgument, client
-from gantree.cli.jobs.log_follow import followed, pour
+from gantree.cli.jobs.log_follow import follow_output, write_stdout
 from gantree.cli.options import StateOption
 from gantree.model.errors import Unreachable
 
@@ -15,13 +15,13 @@ from gantree.model.errors import Unreachable
 def logs(
     job: JobArgument,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")
+        bool, typer.Option("--follow", "-f", help="Follow the output until the job ends.")
     ] = False,
     rank: Annotated[
-        int | None, typer.Option(min=0, help="Only this rank; its lines get no prefix.")
+        int | None, typer.Option(min=0, help="Print only this rank, without the [rank] prefix.")
     ] = None,
     attempt: Annotated[
-        int | None, typer.Option(min=1, help="Only this attempt. [default: all]")
+        int | None, typer.Option(min=1, help="Print only this attempt. [default: all]")
     ] = None,
     tail: Annotated[
         int | None,
@@ -31,7 +31,7 @@ def logs(
             min=0,
             max=1_000_000,
             metavar="LINES",
-            help="Only the last lines of each rank; with -f what comes after them, too.",
+            help="Print only the last lines of each rank; with -f also new lines.",
         ),
     ] = None,
     state: StateOption = None,
@@ -39,18 +39,18 @@ def logs(
 ) -> None:
     """Print the output of a job.
 
-    With -f, and no -n, a daemon that goes is waited for, or another in its place; then it goes on where it was.
+    With -f and without -n, it waits for the next daemon if this one ends, and continues where it was.
     """
     daemon = client(state)
     if follow and tail is None:
         job = daemon.job(job)["job"]  # by its id: another may get its name
-        chunks = followed(daemon, job, rank, attempt, say=_say)
+        chunks = follow_output(daemon, job, rank, attempt, notify=_notify)
     else:
         chunks = daemon.logs(job, rank=rank, follow=follow, attempt=attempt, tail=tail)
-    pour(_json_lines(chunks, rank) if as_json else chunks)
+    write_stdout(_json_lines(chunks, rank) if as_json else chunks)
 
 
-def _say(sentence: str) -> None:
+def _notify(sentence: str) -> None:
     typer.echo(f"gantree: {sentence}", err=True)
 
 
@@ -70,6 +70,8 @@ def _json_line(line: bytes, rank: int | None) -> bytes:
     if rank is None:
         number, _, text = text.removeprefix("[").partition("] ")
         if not number.isdecimal():
-            raise Unreachable("the output has a line without its rank: no gantree daemon gave it")
+            raise Unreachable(
+                "the output has a line without a rank: the server is no gantree daemon"
+            )
         rank = int(number)
     return json.dumps({"rank": rank, "line": text}, ensure_ascii=False).encode() + b"\n"

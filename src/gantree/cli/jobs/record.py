@@ -19,35 +19,37 @@ SHORT = 12
 def record(
     job: JobArgument,
     attempt: Annotated[
-        int | None, typer.Option(min=1, help="The attempt. [default: the last]")
+        int | None, typer.Option(min=1, help="Attempt to show. [default: the last]")
     ] = None,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what ran in an attempt: commands, placement and versions."""
-    told = client(state).record(job, attempt=attempt)
+    attempt_record = client(state).record(job, attempt=attempt)
     if as_json:
-        print_json(told)
+        print_json(attempt_record)
         return
-    for line in _lines(told):
+    for line in _lines(attempt_record):
         typer.echo(line)
-    typer.echo(columns(HEAD, [_cells(member) for member in told["members"]]))
+    typer.echo(columns(HEAD, [_cells(member) for member in attempt_record["members"]]))
 
 
 def rerun(
     job: JobArgument,
     attempt: Annotated[
-        int | None, typer.Option(min=1, help="The attempt to run again. [default: the last]")
+        int | None, typer.Option(min=1, help="Attempt to run again. [default: the last]")
     ] = None,
     anyhow: Annotated[
-        bool, typer.Option("--anyhow", help="On any place, if the cluster has no equal one.")
+        bool,
+        typer.Option("--anyhow", help="Accept any placement if the cluster has no equivalent one."),
     ] = False,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a job again on an equivalent placement.
 
-    Equal are the machines, the GPUs of each member, and which members share which domains. Warns of what has changed.
+    A placement is equivalent if machines, GPUs of each member and shared domains are equal. Prints a warning for each
+    version that has changed.
     """
     taken = client(state).rerun(job, attempt=attempt, anyhow=anyhow)
     if as_json:
@@ -59,24 +61,28 @@ def rerun(
         warn(warning)
 
 
-def _lines(told: Mapping[str, Any]) -> Iterator[str]:
-    domain = told["domain"]
+def _lines(attempt_record: Mapping[str, Any]) -> Iterator[str]:
+    domain = attempt_record["domain"]
     place = "" if domain is None else f" in {domain['tier']} {domain['name']}".rstrip()
-    yield f"{told['job']}, attempt {told['attempt']}: {told['world_size']} ranks{place}"
-    if not told["found"]:
-        yield "what was found is not written down yet"
+    yield f"{attempt_record['job']}, attempt {attempt_record['attempt']}: {attempt_record['world_size']} ranks{place}"
+    if not attempt_record["found"]:
+        yield "versions are not recorded yet"
     yield from _pairs(
-        {"gantree": told.get("gantree"), "policy": told.get("policy"), **_drivers(told)}
+        {
+            "gantree": attempt_record.get("gantree"),
+            "policy": attempt_record.get("policy"),
+            **_drivers(attempt_record),
+        }
     )
-    for need in told["data"]:
+    for need in attempt_record["data"]:
         yield f"data      {need['path'] or need['name']}: {need['version'] or 'no version declared'}"
-    for name, role in told["roles"].items():
+    for name, role in attempt_record["roles"].items():
         yield f"role {name}"
         yield from (f"  {line}" for line in _role(role))
 
 
-def _drivers(told: Mapping[str, Any]) -> dict[str, str]:
-    found = [versions for versions in told["nodes"].values() if versions]
+def _drivers(attempt_record: Mapping[str, Any]) -> dict[str, str]:
+    found = [versions for versions in attempt_record["nodes"].values() if versions]
     return {
         name: ", ".join(sorted({each[name] for each in found if name in each}))
         for name in ("driver", "cuda")

@@ -29,20 +29,23 @@ _FIELDS = {"name", "queue", "priority", "time_limit", "restarts"}
 """Fields of the job that an option of the same name sets."""
 
 CommandArgument = Annotated[
-    list[str], typer.Argument(metavar="COMMAND...", help="What each process runs.")
+    list[str], typer.Argument(metavar="COMMAND...", help="Command that each process runs.")
 ]
 MembersOption = Annotated[
-    int, typer.Option("--members", "-n", min=1, help="Launches, each on one node.")
+    int, typer.Option("--members", "-n", min=1, help="Number of members; each runs on one node.")
 ]
 RequiredOption = Annotated[
-    str | None, typer.Option(metavar="TIER", help="All members in one domain of this tier.")
+    str | None, typer.Option(metavar="TIER", help="Place all members in one domain of this tier.")
 ]
 TimeLimitOption = Annotated[
-    str | None, typer.Option(metavar="1h30m", help="Stop the job after this long.")
+    str | None, typer.Option(metavar="1h30m", help="Stop the job after this time.")
 ]
 EnvOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="A variable for the job; NAME alone: as you have it."),
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="Environment variable of the job; NAME alone passes your own value.",
+    ),
 ]
 
 
@@ -56,18 +59,18 @@ def run(
     name: Annotated[
         str | None, typer.Option(help="Name of the job. [default: the script's]")
     ] = None,
-    queue: Annotated[str | None, typer.Option(help="Queue to wait in.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Queue of the job.")] = None,
     priority: Annotated[str | None, typer.Option(help="Priority class or number.")] = None,
     required: RequiredOption = None,
     time_limit: TimeLimitOption = None,
-    restarts: Annotated[int, typer.Option(min=0, help="Start again after so many failures.")] = 0,
+    restarts: Annotated[int, typer.Option(min=0, help="Restarts after failures.")] = 0,
     env: EnvOption = None,
     partitions: PartitionsOption = None,
     state: StateOption = None,
 ) -> None:
     """Run a command as a job and follow its output.
 
-    Prints what its processes write and ends with the job's exit code. Ctrl-C cancels the job.
+    Exits with the exit code of the job. Ctrl-C cancels the job.
     """
     for word in (*command, *(env or []), name or "", str(Path.cwd())):
         check_utf8(word, "the command line")
@@ -91,7 +94,7 @@ def run(
     }
     header = _of_script(command, partitions)
     if header is not None:
-        document = _over_header(header, document, _written(ctx))
+        document = _over_header(header, document, _given_options(ctx))
         (worker,) = document["gang"]
         members, processes = worker["members"], worker["processes"]
     raise typer.Exit(watch(client(state), _job_text(document), members * processes))
@@ -113,7 +116,7 @@ def _of_script(command: Sequence[str], partitions: str | None) -> dict[str, Any]
     return found
 
 
-def _written(ctx: typer.Context) -> set[str]:
+def _given_options(ctx: typer.Context) -> set[str]:
     """The options that the command line says itself."""
     return {
         name
@@ -123,18 +126,18 @@ def _written(ctx: typer.Context) -> set[str]:
 
 
 def _over_header(
-    header: dict[str, Any], document: Mapping[str, Any], written: set[str]
+    header: dict[str, Any], document: Mapping[str, Any], given: set[str]
 ) -> dict[str, Any]:
     """The job of a header, with what the command line says put over it."""
-    ((asked,), (own,)) = (header["gang"], document["gang"])
-    fields = {field: document[field] for field in _FIELDS & written}
+    ((requested,), (own,)) = (header["gang"], document["gang"])
+    fields = {field: document[field] for field in _FIELDS & given}
     topology = {**(header.get("topology") or {}), **(document["topology"] or {})}
     role = {
-        **asked,
-        **{field: own[field] for field in ("members", "processes") if field in written},
-        "each": asked["each"] | (own["each"] if "gpus" in written else {}),
-        "env": {**asked["env"], **(own["env"] if "env" in written else {})},
-        "workdir": asked.get("workdir") or own["workdir"],
+        **requested,
+        **{field: own[field] for field in ("members", "processes") if field in given},
+        "each": requested["each"] | (own["each"] if "gpus" in given else {}),
+        "env": {**requested["env"], **(own["env"] if "env" in given else {})},
+        "workdir": requested.get("workdir") or own["workdir"],
     }
     return {**header, **fields, "topology": topology or None, "gang": [role]}
 
@@ -144,14 +147,14 @@ def _job_text(document: Mapping[str, Any]) -> str:
     return json.dumps({field: value for field, value in document.items() if value is not None})
 
 
-def environment(wanted: Sequence[str], own: Mapping[str, str]) -> dict[str, str]:
+def environment(requested: Sequence[str], own: Mapping[str, str]) -> dict[str, str]:
     """The caller's PATH and what --env asks for. Raises BadInput for a NAME that the caller has not set."""
     variables = {"PATH": own["PATH"]} if "PATH" in own else {}
-    for wish in wanted:
-        name, equals, value = wish.partition("=")
+    for variable in requested:
+        name, equals, value = variable.partition("=")
         if not name or not (equals or name in own):
             raise BadInput(
-                f"--env {wish}: allowed: NAME=VALUE, or the NAME of a variable that is set"
+                f"--env {variable}: allowed: NAME=VALUE, or the NAME of a variable that is set"
             )
         variables[name] = value if equals else own[name]
     return variables

@@ -29,10 +29,10 @@ def submit(
             metavar="FILE...", help='Job files, or scripts with #SBATCH lines; "-" is stdin.'
         ),
     ],
-    name: Annotated[str | None, typer.Option(help="Another name than the file says.")] = None,
-    queue: Annotated[str | None, typer.Option(help="Another queue than the file says.")] = None,
+    name: Annotated[str | None, typer.Option(help="Job name; overrides the file.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Queue; overrides the file.")] = None,
     priority: Annotated[
-        str | None, typer.Option(help="Another priority (class or number) than the file says.")
+        str | None, typer.Option(help="Priority class or number; overrides the file.")
     ] = None,
     partitions: PartitionsOption = None,
     state: StateOption = None,

@@ -53,7 +53,7 @@ def _watch(daemon: Client, text: str, processes: int) -> int:
         ended = _end_of(daemon, job)
         output.finish()
     except KeyboardInterrupt:
-        _say(f"left {job} as it is; see gantree why {job}")
+        _say(f"{job} continues; see gantree why {job}")
         return INTERRUPTED
     return _code(job, ended)
 
@@ -64,14 +64,14 @@ def _end_of(daemon: Client, job: str) -> Json:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
         return _wait(daemon, job)
     except KeyboardInterrupt:
-        _say(f"cancelling {job}; Ctrl-C again leaves without waiting")
+        _say(f"cancelling {job}; Ctrl-C again exits at once")
     try:
         daemon.cancel(job)
     except Conflict as ended_meanwhile:
         _say(str(ended_meanwhile))
     except Unreachable:
         _say(
-            f"{job} could not be cancelled and goes on; once a daemon is back: gantree cancel {job}"
+            f"{job} could not be cancelled and continues; run gantree cancel {job} once the daemon is back"
         )
         raise
     return _wait(daemon, job)
@@ -85,7 +85,7 @@ def _wait(daemon: Client, job: str) -> Json:
         except (Unreachable, JournalError):
             if gone_at is None:
                 gone_at = time.monotonic()
-                _say(f"the daemon is gone; {job} goes on, waiting for the daemon to come back")
+                _say(f"the daemon does not answer; {job} continues; waiting for the daemon")
             elif time.monotonic() - gone_at > GONE_S:
                 raise
             time.sleep(RETRY_S)

@@ -17,23 +17,23 @@ class KubernetesCommands(LazyGroup):
     LISTED: ClassVar = {
         SCHEDULE: Listed(
             "gantree.cli.kubernetes.schedule:kubernetes",
-            "Schedule the pods that name gantree as their scheduler (the default).",
+            "Run the scheduler (the default command).",
         ),
         "preflight": Listed(
             "gantree.cli.kubernetes.preflight:preflight",
-            "Check a cluster for what gangs on GPUs and RDMA need, and say what to fix.",
+            "Check whether a cluster is ready for gangs on GPUs and RDMA, and print fixes.",
         ),
         "shadow": Listed(
             "gantree.cli.kubernetes.shadow:shadow",
-            "Print what a dry run would have done, beside what was done.",
+            "Print the report of a dry run: what the scheduler did, and what gantree would do.",
         ),
         "snapshot": Listed(
             "gantree.cli.kubernetes.snapshot:snapshot",
-            "Write a cluster and its gangs down as files that the simulator reads.",
+            "Write a cluster and its gangs to files for the simulator.",
         ),
         "webhook": Listed(
             "gantree.cli.kubernetes.webhook:webhook",
-            "Answer an API server that asks what to add to pods when they are made.",
+            "Serve a mutating admission webhook that adds variables and RDMA devices to pods.",
         ),
     }
 
@@ -50,6 +50,6 @@ app = new_app(cls=KubernetesCommands)
 def kubernetes() -> None:
     """Run as a scheduler of a Kubernetes cluster.
 
-    gantree kubernetes alone is the scheduler, which is the command schedule; its options are told by gantree
-    kubernetes schedule --help.
+    gantree kubernetes without a command runs the scheduler. gantree kubernetes schedule --help lists its
+    options.
     """

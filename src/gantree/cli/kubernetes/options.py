@@ -19,45 +19,49 @@ from gantree.model.errors import BadInput, Unsupported
 
 KubeconfigOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="[default: as the pod that this is, else KUBECONFIG]"),
+    typer.Option(
+        metavar="FILE",
+        help="Kubeconfig. [default: the service account of this pod, else KUBECONFIG]",
+    ),
 ]
 ContextOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Context of the kubeconfig. [default: its own]")
+    str | None,
+    typer.Option(metavar="NAME", help="Context of the kubeconfig. [default: the current context]"),
 ]
 ApiServerOption = Annotated[
-    str | None, typer.Option(metavar="URL", help="An API server that asks for no log-in.")
+    str | None, typer.Option(metavar="URL", help="API server without authentication.")
 ]
 SchedulerOption = Annotated[
-    str, typer.Option(metavar="NAME", help="The schedulerName of the pods that are gantree's.")
+    str, typer.Option(metavar="NAME", help="schedulerName of the pods to schedule.")
 ]
 LevelOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY",
-        help="A label of nodes that tells where they stand, the widest first; again for each tier."
-        " [default: those that are known]",
+        help="Node label of a tier, widest tier first; may be repeated."
+        " [default: well-known labels]",
     ),
 ]
 NodeSelectorOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=VALUE",
-        help="A label of the nodes that are gantree's; again for each that they must have. [default: all nodes]",
+        help="Label of the nodes to use; may be repeated. [default: all nodes]",
     ),
 ]
 LeaseNameOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="The Lease by which one of several daemons leads, each with a journal of its own; '' for none."
-        " [default: the schedulerName; with --database, and in a dry run, none]",
+        help="Lease for the leader election of daemons with separate journals; '' for none."
+        " [default: the schedulerName; none with --database or --dry-run]",
     ),
 ]
 ClusterOption = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="A cluster file that tells where nodes stand and what they are, instead of their labels.",
+        help="Cluster file with the tiers and machines of the nodes, instead of their labels.",
     ),
 ]
 _KEY = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
@@ -74,7 +78,7 @@ def extra() -> Iterator[None]:
         raise Unsupported(EXTRA) from error
 
 
-def told_settings(
+def settings_of_options(
     kubeconfig: Path | None,
     context: str | None,
     api_server: str | None,

@@ -13,7 +13,7 @@ from gantree.cli.kubernetes.options import (
     NodeSelectorOption,
     SchedulerOption,
     extra,
-    told_settings,
+    settings_of_options,
 )
 from gantree.cli.options import JsonOption
 from gantree.cli.output.errors import FAILURE
@@ -33,13 +33,15 @@ def preflight(
     node_selector: NodeSelectorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a cluster for what gangs on GPUs and RDMA need, and say what to fix.
+    """Check whether a cluster is ready for gangs on GPUs and RDMA, and print fixes.
 
-    It changes nothing. Exit status 1 where there is a problem.
+    It changes nothing. Exit status 1 if there is a problem.
     """
-    told = told_settings(kubeconfig, context, api_server, level, node_selector, scheduler_name)
+    settings = settings_of_options(
+        kubeconfig, context, api_server, level, node_selector, scheduler_name
+    )
     with busy("Asking"):
-        document = _checked(told)
+        document = _checked(settings)
     if as_json:
         print_json(document)
     else:
@@ -48,22 +50,22 @@ def preflight(
         raise typer.Exit(FAILURE)
 
 
-def _checked(told: KubernetesSettings) -> dict[str, Any]:
+def _checked(settings: KubernetesSettings) -> dict[str, Any]:
     """What was found, as it is printed for programs. Raises Unreachable."""
     with extra():
         from gantree.executors.kubernetes.apiserver.client import ApiError  # noqa: PLC0415 - an extra
         from gantree.executors.kubernetes.tools.preflight import Level, findings, gpu_nodes  # noqa: PLC0415 - an extra
         from gantree.executors.kubernetes.tools.survey import survey  # noqa: PLC0415 - an extra
     try:
-        seen = asyncio.run(survey(told.connection, told.node_selector))
+        surveyed = asyncio.run(survey(settings.connection, settings.node_selector))
     except ApiError as error:
-        raise Unreachable(f"{told.connection.server}: {error}") from error
-    found = findings(seen, told.scheduler, told.levels)
+        raise Unreachable(f"{settings.connection.server}: {error}") from error
+    found = findings(surveyed, settings.scheduler, settings.levels)
     count = {each: sum(1 for finding in found if finding.level == each) for each in Level}
     return {
-        "server": {"url": told.connection.server, "version": seen.version},
-        "nodes": len(seen.nodes),
-        "gpu_nodes": len(gpu_nodes(seen)),
+        "server": {"url": settings.connection.server, "version": surveyed.version},
+        "nodes": len(surveyed.nodes),
+        "gpu_nodes": len(gpu_nodes(surveyed)),
         "problems": count[Level.PROBLEM],
         "warnings": count[Level.WARNING],
         "findings": [

@@ -40,9 +40,9 @@ from gantree.cli.kubernetes.options import (
     LevelOption,
     NodeSelectorOption,
     SchedulerOption,
-    told_settings,
+    settings_of_options,
 )
-from gantree.cli.kubernetes.shadow import REPORT, home_of, newest_report, report_text
+from gantree.cli.kubernetes.shadow import REPORT, newest_report, report_text, state_dir_of
 from gantree.cli.options import (
     DatabaseOption,
     PolicyOption,
@@ -61,7 +61,7 @@ DryRunOption = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Decide about another scheduler's pods, write nothing to the cluster, and report what would be better.",
+        help="Schedule the pods of another scheduler without writing to the cluster, and report the difference.",
     ),
 ]
 ShadowOption = Annotated[
@@ -69,7 +69,7 @@ ShadowOption = Annotated[
     typer.Option(
         "--shadow-scheduler",
         metavar="NAME",
-        help="Whose pods a dry run decides about: their schedulerName.",
+        help="schedulerName of the pods that a dry run schedules.",
     ),
 ]
 
@@ -101,14 +101,16 @@ def kubernetes(
     log_format: LogFormatOption = Format.AUTO,
     log_level: LogLevelOption = Level.WARNING,
 ) -> None:
-    """Schedule the pods that name gantree as their scheduler (the default)."""
-    directory = home_of(state, database, dry_run=dry_run)
+    """Run the scheduler (the default command)."""
+    directory = state_dir_of(state, database, dry_run=dry_run)
     token = token_file or directory / TOKEN_FILE
     shadow = Shadow(shadow_scheduler, directory / REPORT) if dry_run else None
-    told = told_settings(
+    connection = settings_of_options(
         kubeconfig, context, api_server, level, node_selector, scheduler_name, shadow
     )
-    told = replace(told, lease=_lease_of(lease_name, told), cluster=_site_of(cluster))
+    connection = replace(
+        connection, lease=_lease_of(lease_name, connection), cluster=_site_of(cluster)
+    )
     settings = Settings(
         directory,
         None,
@@ -123,18 +125,18 @@ def kubernetes(
         gpu_metrics=tuple(checked(url) for url in gpu_metrics or ()),
         log_level=log_level,
         log_format=log_format,
-        kubernetes=told,
+        kubernetes=connection,
     )
     run_daemon(settings, pages.routers())
     if shadow is not None:
         typer.echo(report_text(newest_report(directory)))
 
 
-def _lease_of(name: str | None, told: KubernetesSettings) -> str:
+def _lease_of(name: str | None, settings: KubernetesSettings) -> str:
     """A dry run leads nobody: it takes no Lease."""
-    if told.shadow is not None:
+    if settings.shadow is not None:
         return ""
-    return told.scheduler if name is None else name
+    return settings.scheduler if name is None else name
 
 
 def _site_of(file: str | None) -> Cluster | None:

@@ -16,59 +16,59 @@ JOURNAL = "journal.sqlite3"
 
 
 def shadow(state: StateOption = None, as_json: JsonOption = False) -> None:
-    """Print what a dry run would have done, beside what was done."""
-    told = newest_report(_dry_home(state))
+    """Print the report of a dry run: what the scheduler did, and what gantree would do."""
+    report = newest_report(_dry_run_dir(state))
     if as_json:
-        print_json(told)
+        print_json(report)
     else:
-        typer.echo(report_text(told))
+        typer.echo(report_text(report))
 
 
-def home_of(state: Path | None, database: str | None, *, dry_run: bool) -> Path:
+def state_dir_of(state: Path | None, database: str | None, *, dry_run: bool) -> Path:
     """The state directory of a daemon; that of a dry run is no other's, for what it remembers never was.
 
     Raises BadInput for a dry run in a database, Conflict for a directory that is of the other kind.
     """
-    home = _dry_home(state) if dry_run else state_dir(state)
-    was_dry = (home / REPORT).exists()
+    directory = _dry_run_dir(state) if dry_run else state_dir(state)
+    was_dry = (directory / REPORT).exists()
     if dry_run and database is not None:
         raise BadInput(
-            "--dry-run keeps its journal in a directory of its own: leave out --database"
+            "--dry-run cannot be used with --database: a dry run needs its own state directory"
         )
-    if dry_run and not was_dry and (home / JOURNAL).exists():
+    if dry_run and not was_dry and (directory / JOURNAL).exists():
         raise Conflict(
-            f"{home} has a journal that is no dry run's; name another directory with --state"
+            f"{directory} has the journal of a real daemon; choose another directory with --state"
         )
     if was_dry and not dry_run:
         raise Conflict(
-            f"{home} is a dry run's; name another directory with --state, or say --dry-run"
+            f"{directory} belongs to a dry run; choose another directory with --state, or add --dry-run"
         )
     if dry_run:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (home / REPORT).touch()
-    return home
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (directory / REPORT).touch()
+    return directory
 
 
-def newest_report(home: Path) -> dict[str, Any]:
+def newest_report(directory: Path) -> dict[str, Any]:
     """Raises NotFound where no dry run has reported."""
     try:
-        told: dict[str, Any] = json.loads((home / REPORT).read_text(encoding="utf-8"))
+        report: dict[str, Any] = json.loads((directory / REPORT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise NotFound(
-            f"no dry run has reported in {home}: start one with gantree kubernetes --dry-run"
+            f"{directory} has no report of a dry run; start one with gantree kubernetes --dry-run"
         ) from None
-    return told
+    return report
 
 
-def report_text(told: dict[str, Any]) -> str:
+def report_text(report: dict[str, Any]) -> str:
     """The report for people."""
-    totals = told["totals"]
+    totals = report["totals"]
     head = (
-        f"{plural(totals['gangs'], 'gang')} of {told['scheduler']} in {span(told['until'] - told['began_at'])};"
+        f"{plural(totals['gangs'], 'gang')} of {report['scheduler']} in {span(report['until'] - report['began_at'])};"
         f" of {totals['started_by_both']} that both started, gantree would have started"
         f" {totals['earlier']} earlier and {totals['later']} later. Nothing was written to the cluster."
     )
-    rows = [_row(each) for each in told["gangs"]]
+    rows = [_row(each) for each in report["gangs"]]
     gangs = columns(
         (
             "GANG",
@@ -83,7 +83,7 @@ def report_text(told: dict[str, Any]) -> str:
         rows,
     )
     figures = columns(
-        ("", told["scheduler"].upper(), "GANTREE"),
+        ("", report["scheduler"].upper(), "GANTREE"),
         [
             (what, _figure(totals["theirs"][name]), _figure(totals["ours"][name]))
             for name, what in (
@@ -123,5 +123,5 @@ def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
 
 
-def _dry_home(state: Path | None) -> Path:
+def _dry_run_dir(state: Path | None) -> Path:
     return state_dir(state) if state is not None else state_dir(None) / "shadow"

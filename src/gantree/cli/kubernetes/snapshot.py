@@ -13,7 +13,7 @@ from gantree.cli.kubernetes.options import (
     LevelOption,
     NodeSelectorOption,
     extra,
-    told_settings,
+    settings_of_options,
 )
 from gantree.cli.output.errors import warn
 from gantree.cli.output.progress import busy
@@ -22,7 +22,7 @@ from gantree.model.errors import BadInput, Unreachable
 
 FolderArgument = Annotated[
     Path,
-    typer.Argument(metavar="FOLDER", help="Where the files go; it is made if it is not there."),
+    typer.Argument(metavar="FOLDER", help="Output directory; created if missing."),
 ]
 
 
@@ -34,14 +34,14 @@ def snapshot(
     level: LevelOption = None,
     node_selector: NodeSelectorOption = None,
 ) -> None:
-    """Write a cluster and its gangs down as files that the simulator reads.
+    """Write a cluster and its gangs to files for the simulator.
 
-    Names of nodes, pods and queues are in them, and what pods ask for; secrets, environments, commands, images and
-    annotations are not.
+    The files hold names of nodes, pods and queues, and requests of pods. They hold no secrets, environments, commands,
+    images or annotations.
     """
-    told = told_settings(kubeconfig, context, api_server, level, node_selector)
+    settings = settings_of_options(kubeconfig, context, api_server, level, node_selector)
     with busy("Reading"):
-        files, warnings = _taken(told)
+        files, warnings = _taken(settings)
     for warning in warnings:
         warn(warning)
     try:
@@ -53,13 +53,13 @@ def snapshot(
     typer.echo(f"{folder}: {', '.join(files)}")
 
 
-def _taken(told: KubernetesSettings) -> tuple[dict[str, str], tuple[str, ...]]:
+def _taken(settings: KubernetesSettings) -> tuple[dict[str, str], tuple[str, ...]]:
     """The files by name, and what is odd. Raises Unreachable."""
     with extra():
         from gantree.executors.kubernetes.apiserver.client import ApiError  # noqa: PLC0415 - an extra
         from gantree.executors.kubernetes.tools.snapshot import files_of, seen  # noqa: PLC0415 - an extra
     try:
-        cluster = asyncio.run(seen(told.connection, told.node_selector))
+        cluster = asyncio.run(seen(settings.connection, settings.node_selector))
     except ApiError as error:
-        raise Unreachable(f"{told.connection.server}: {error}") from error
-    return files_of(cluster, told.name, told.levels)
+        raise Unreachable(f"{settings.connection.server}: {error}") from error
+    return files_of(cluster, settings.name, settings.levels)

@@ -23,34 +23,34 @@ VariableOption = Annotated[
     typer.Option(
         "--env",
         metavar="NAME=VALUE",
-        help="A variable of containers with GPUs that do not set it themselves, such as NCCL_SOCKET_IFNAME=eth0;"
-        " again for each.",
+        help="Variable to add to containers with GPUs that do not set it, such as NCCL_SOCKET_IFNAME=eth0;"
+        " may be repeated.",
     ),
 ]
 RdmaOption = Annotated[
     str | None,
     typer.Option(
         metavar="RESOURCE[=COUNT]",
-        help="What pods get that say gantree.io/rdma: such as rdma/hca=1, in containers with GPUs.",
+        help="Resource to add to containers with GPUs in pods with gantree.io/rdma, such as rdma/hca=1.",
     ),
 ]
 
 
 def webhook(
-    tls_cert: Annotated[
-        Path, typer.Option(metavar="FILE", help="The certificate that the API server is shown.")
-    ],
+    tls_cert: Annotated[Path, typer.Option(metavar="FILE", help="TLS certificate of the webhook.")],
     tls_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Its key. [default: in --tls-cert]")
+        Path | None, typer.Option(metavar="FILE", help="TLS private key. [default: in --tls-cert]")
     ] = None,
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to answer.")] = LISTEN,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address to listen on.")
+    ] = LISTEN,
     scheduler_name: SchedulerOption = SCHEDULER,
     env: VariableOption = None,
     rdma_resource: RdmaOption = None,
 ) -> None:
-    """Answer an API server that asks what to add to pods when they are made.
+    """Serve a mutating admission webhook that adds variables and RDMA devices to pods.
 
-    It is a mutating admission webhook; the chart installs it with webhook.enabled. It writes nothing and asks nobody.
+    The Helm chart installs it with webhook.enabled. It needs no kubeconfig and writes nothing.
     """
     where = listen_of(listen, Path(), tls_cert, tls_key)
     resource, count = _resource_of(rdma_resource)
@@ -58,18 +58,18 @@ def webhook(
     asyncio.run(serve(site, where.host, where.port, tls_cert, tls_key))
 
 
-def _variables_of(told: list[str]) -> tuple[tuple[str, str], ...]:
-    found = [_VARIABLE.fullmatch(each) for each in told]
-    for each, match in zip(told, found, strict=True):
+def _variables_of(given: list[str]) -> tuple[tuple[str, str], ...]:
+    found = [_VARIABLE.fullmatch(each) for each in given]
+    for each, match in zip(given, found, strict=True):
         if match is None:
             raise BadInput(f"--env: found {each!r}; allowed: NAME=VALUE")
     return tuple((match[1], match[2]) for match in found if match is not None)
 
 
-def _resource_of(told: str | None) -> tuple[str, int]:
-    if told is None:
+def _resource_of(given: str | None) -> tuple[str, int]:
+    if given is None:
         return "", 0
-    match = _RDMA.fullmatch(told)
+    match = _RDMA.fullmatch(given)
     if match is None:
-        raise BadInput(f"--rdma-resource: found {told!r}; allowed: rdma/NAME or rdma/NAME=COUNT")
+        raise BadInput(f"--rdma-resource: found {given!r}; allowed: rdma/NAME or rdma/NAME=COUNT")
     return match[1], int(match[2] or 1)

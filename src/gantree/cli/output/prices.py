@@ -42,14 +42,16 @@ def _of_market(
     known: PriceList, gpus_of_model: Counter[str | None], market: Market, step_s: float | None
 ) -> dict[str, Any] | None:
     quotes = {model: known.quote(model, market) for model, gpus in gpus_of_model.items() if gpus}
-    told = {model: quote for model, quote in quotes.items() if quote is not None}
-    if not told or len(told) < len(quotes):
+    known_quotes = {model: quote for model, quote in quotes.items() if quote is not None}
+    if not known_quotes or len(known_quotes) < len(quotes):
         return None
-    USD_per_hour = sum(quote.USD_per_hour * gpus_of_model[model] for model, quote in told.items())
+    USD_per_hour = sum(
+        quote.USD_per_hour * gpus_of_model[model] for model, quote in known_quotes.items()
+    )
     return {
         "USD_per_hour": USD_per_hour,
         "USD_per_step": None if step_s is None else USD_per_hour * step_s / HOUR_S,
-        "quotes": [f"{quote.gpu}: {quote.source}, {quote.date}" for quote in told.values()],
+        "quotes": [f"{quote.gpu}: {quote.source}, {quote.date}" for quote in known_quotes.values()],
     }
 
 
@@ -64,14 +66,16 @@ def price_lines(prices: dict[str, Any]) -> Iterator[str]:
             hour = dollars(price["USD_per_hour"])
             yield f"{words}: {hour} an hour{by_step} ({'; '.join(price['quotes'])})"
         elif unpriced:
-            yield f"{words}: no price of {', '.join(unpriced)}; --prices FILE tells one"
+            yield f"{words}: no price for {', '.join(unpriced)}; give one with --prices FILE"
 
 
-def odd_prices(known: PriceList, of_cluster: Collection[str | None] = ()) -> Iterator[str]:
+def unknown_gpu_warnings(
+    known: PriceList, of_cluster: Collection[str | None] = ()
+) -> Iterator[str]:
     """Warnings of prices for GPUs that neither the catalogue nor the cluster has, with the likely name."""
     for gpu in dict.fromkeys(quote.gpu for quote in known.quotes):
         model = gpu_model(gpu)
         if gpu in of_cluster or (model is not None and model.name in GPU_MODELS):
             continue
         near = did_you_mean(gpu, GPU_MODELS)
-        yield f"--prices: the catalogue knows no GPU {shortened(gpu)}, so its price may never be used. {near}".rstrip()
+        yield f"--prices: no GPU model {shortened(gpu)} in the catalogue, so its price may not be used. {near}".rstrip()

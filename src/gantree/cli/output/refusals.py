@@ -14,14 +14,14 @@ def refusal_lines(refused: dict[str, Any]) -> list[str]:
         )
     if refused["nearest"] is not None:
         lines.append(f"nearest: {refused['nearest']['domain']}, room {refused['nearest']['room']}")
-    return lines + [f"fits now if: {relaxation_text(each)}" for each in refused["would_fit_if"]]
+    return lines + [f"fits now with: {relaxation_text(each)}" for each in refused["would_fit_if"]]
 
 
 def _for_ever(gate: str) -> str:
     """Why time alone changes nothing; a limit is that of a queue, or the job's own budget."""
     if gate in (Gate.LIMIT, Gate.QUOTA):
-        return " (never as it is, however much is free)"
-    return " (the empty cluster could not hold it either)"
+        return " (never fits, however much is free)"
+    return " (never fits, not even on the empty cluster)"
 
 
 def relaxation_text(relaxation: dict[str, Any]) -> str:
@@ -40,17 +40,17 @@ def _value(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(_value, value))
     if isinstance(value, dict):
-        return _wish(value)
+        return _constraint(value)
     return "none" if value is None else str(value)
 
 
-def _wish(wish: dict[str, Any]) -> str:
+def _constraint(constraint: dict[str, Any]) -> str:
     """In short: slices "2 of role worker per rack", a spread "at most 2 per leaf", apart "a, b not in its node"."""
-    if "members" in wish:
-        of_role = f" of role {wish['role']}" if "role" in wish else ""
-        tier = wish.get("required") or f"{wish['preferred']} if there is room"
-        return f"{wish['members']}{of_role} per {tier}"
-    if "jobs" in wish:
-        return f"{', '.join(wish['jobs'])} not in its {wish['tier']}"
-    most = f"at most {wish['at_most']}" if "at_most" in wish else "evenly"
-    return f"{most} per {wish['tier']}"
+    if "members" in constraint:
+        of_role = f" of role {constraint['role']}" if "role" in constraint else ""
+        tier = constraint.get("required") or f"{constraint['preferred']} if there is room"
+        return f"{constraint['members']}{of_role} per {tier}"
+    if "jobs" in constraint:
+        return f"{', '.join(constraint['jobs'])} not in its {constraint['tier']}"
+    most = f"at most {constraint['at_most']}" if "at_most" in constraint else "evenly"
+    return f"{most} per {constraint['tier']}"

@@ -11,7 +11,7 @@ import typer
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.options import JsonOption
 from gantree.cli.output.errors import warn
-from gantree.cli.output.prices import odd_prices, prices_json
+from gantree.cli.output.prices import prices_json, unknown_gpu_warnings
 from gantree.cli.output.printing import print_json
 from gantree.cli.output.refusals import refusal_lines
 from gantree.cli.placement.cost_lines import cost_lines
@@ -49,19 +49,24 @@ MOST_NAMED = 5
 PlacementOption = Annotated[
     str | None,
     typer.Option(
-        "--placement", metavar="FILE", help='What gantree place --json printed; "-" is stdin.'
+        "--placement", metavar="FILE", help='Output of gantree place --json; "-" is stdin.'
     ),
 ]
 LinksOption = Annotated[
     str | None,
-    typer.Option("--links", metavar="FILE", help="Measured links, from gantree topo measure."),
+    typer.Option("--links", metavar="FILE", help="Calibration file of gantree topo measure."),
 ]
 CollectiveOption = Annotated[
     str,
-    typer.Option("--collective", metavar="NAME", help=f"Over all GPUs: {', '.join(ADMITTED)}."),
+    typer.Option(
+        "--collective", metavar="NAME", help=f"Collective over all GPUs: {', '.join(ADMITTED)}."
+    ),
 ]
 BytesOption = Annotated[
-    str, typer.Option("--bytes", metavar="SIZE", help="Its size, as nccl-tests count it: 512MiB.")
+    str,
+    typer.Option(
+        "--bytes", metavar="SIZE", help="Size of the collective as in nccl-tests, such as 512MiB."
+    ),
 ]
 AlgorithmOption = Annotated[
     str | None,
@@ -73,7 +78,9 @@ AlgorithmOption = Annotated[
 
 PricesOption = Annotated[
     str | None,
-    typer.Option("--prices", metavar="FILE", help="Prices of the site, over the list prices."),
+    typer.Option(
+        "--prices", metavar="FILE", help="Prices of the site, used instead of list prices."
+    ),
 ]
 
 
@@ -93,13 +100,13 @@ def cost(
     Exit status: 0 priced, 3 the job cannot be placed, 2 bad input.
     """
     fabric = Fabric.build(read_cluster(read_text(cluster), source_of(cluster)))
-    asked, array = _only_job(job)
+    requested, array = _only_job(job)
     measured = read_calibration(read_text(links), source_of(links)) if links else None
     known = read_prices(read_text(prices), source_of(prices)) if prices else LIST_PRICES
     size_bytes = bytes_of(size, "--bytes")
-    as_placed, members = _members(fabric, asked, placement)
+    as_placed, members = _members(fabric, requested, placement)
     if isinstance(members, Refused):
-        _refuse(asked, members, as_json)
+        _refuse(requested, members, as_json)
         raise typer.Exit(REFUSED)
     conditions = Conditions(fabric)
     pricer = Pricer(fabric, measured, conditions)
@@ -108,9 +115,9 @@ def cost(
     step = _step(pricer, as_placed, ranks, source_of(job))
     rests = rests_on(pricer, conditions, ranks)
     own_gpus = {machine.gpu for machine in fabric.machines}
-    warnings = [*array, *odd_prices(known, own_gpus), *rests.warnings]
+    warnings = [*array, *unknown_gpu_warnings(known, own_gpus), *rests.warnings]
     answer = {
-        "job": asked.name,
+        "job": requested.name,
         "placed": True,
         "gpus": len(ranks),
         "nodes": len({member.node for member in members}),
@@ -136,14 +143,14 @@ def _only_job(name: str) -> tuple[Job, list[str]]:
     jobs = read_job(read_text(name), source_of(name))
     first = jobs[0]
     if all(_alike(first, job) for job in jobs):
-        said = f"{first.name} is priced, the first of an array of {len(jobs)} equal jobs"
-        return first, [said] if len(jobs) > 1 else []
+        note = f"the cost is that of {first.name}, the first of an array of {len(jobs)} equal jobs"
+        return first, [note] if len(jobs) > 1 else []
     names = ", ".join(job.name for job in jobs[:MOST_NAMED]) + (
         ", ..." if len(jobs) > MOST_NAMED else ""
     )
     raise BadInput(
-        f"{source_of(name)}: {len(jobs)} jobs ({names}); allowed: one job or one array: put the one to price into a "
-        f"file of its own"
+        f"{source_of(name)}: {len(jobs)} jobs ({names}); allowed: one job or one array; put the job into a "
+        f"separate file"
     )
 
 
@@ -166,13 +173,13 @@ def _members(
     placed = read_placements(read_text(placement), source, fabric)
     if job.name not in placed:
         there = ", ".join(placed) or "none"
-        raise BadInput(f"{source}: job {job.name} is not placed there; placed are: {there}")
+        raise BadInput(f"{source}: job {job.name} is not in it; jobs in it: {there}")
     members = placed[job.name]
     job = of_size(job, len(members))
     gpus = sum(len(member.gpus) for member in members)
     if gpus != job.gpus:
         raise BadInput(
-            f"{source}: job {job.name} has {plural(gpus, 'GPU')} there, its file asks {job.gpus}"
+            f"{source}: job {job.name} has {plural(gpus, 'GPU')} there, but its file requests {job.gpus}"
         )
     return job, members
 

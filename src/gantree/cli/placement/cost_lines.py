@@ -16,14 +16,14 @@ def cost_lines(answer: dict[str, Any], price: Price, step: Step | None) -> Itera
     gpus = f"{plural(answer['gpus'], 'GPU')} on {plural(answer['nodes'], 'node')}"
     yield f"{answer['job']}: {gpus}, within {domain}"
     crossings = ", ".join(f"{tier} {count}" for tier, count in answer["crossings"].items())
-    yield f"hops of the ring over members that leave a domain: {crossings}"
-    asked = answer["collective"]
-    yield f"{asked['name']} of {size_text(asked['bytes'])} over all: {_priced(price)}"
+    yield f"ring hops between members that leave a domain: {crossings}"
+    collective = answer["collective"]
+    yield f"{collective['name']} of {size_text(collective['bytes'])} over all: {_priced(price)}"
     if answer["measured"]:
         yield from _measured_lines(answer["measured"])
     yield from price_lines(answer["prices"])
     if step is None:
-        yield "no step: the job file tells neither its model nor its traffic"
+        yield "no step time: the job file gives neither `model` nor `traffic`"
     else:
         yield _step_line(step)
     assumed = (*answer["assumed"], *(step.assumed if step else ()))
@@ -38,7 +38,7 @@ def _measured_lines(measured: dict[str, Any]) -> Iterator[str]:
     yield f"links as measured on {where}: {', '.join(measured['links']) or 'none'}"
     if measured["of_no_link_here"]:
         idle = ", ".join(measured["of_no_link_here"])
-        yield f"measured, but neither a tier nor a link class of this cluster: {idle}"
+        yield f"measured, but not in this cluster: {idle}"
 
 
 def _priced(price: Price) -> str:

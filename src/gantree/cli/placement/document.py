@@ -127,7 +127,7 @@ def read_placements(
 def _members(answer: Record, fabric: Fabric) -> Iterator[MemberPlacement]:
     if not answer.has("members"):
         answer.problem("members", "nothing", "the members of a placed job")
-    seen: set[tuple[str, int]] = set()
+    used: set[tuple[str, int]] = set()
     for member in answer.records("members"):
         node = member.text("node")
         if node not in fabric.index_of_node:
@@ -139,7 +139,7 @@ def _members(answer: Record, fabric: Fabric) -> Iterator[MemberPlacement]:
             role=member.text("role", "worker"),
             rank=member.integer("rank", 0),
             node=node,
-            gpus=tuple(_gpus(member, count, node, seen)),
+            gpus=tuple(_gpus(member, count, node, used)),
             nics=tuple(member.texts("nics")),
             cpus=member.number("cpus", 0.0),
             memory_GiB=member.number("memory_GiB", 0.0),
@@ -150,15 +150,15 @@ def _members(answer: Record, fabric: Fabric) -> Iterator[MemberPlacement]:
         )
 
 
-def _gpus(member: Record, count: int, node: str, seen: set[tuple[str, int]]) -> Iterator[int]:
+def _gpus(member: Record, count: int, node: str, used: set[tuple[str, int]]) -> Iterator[int]:
     for word in member.texts("gpus"):
         gpu = int(word) if word.isascii() and word.isdecimal() and len(word) < MAX_DIGITS else count
         if gpu >= count:
             member.problem("gpus", f"`{word}`", f"GPUs of {node}: numbers below {count}")
-        elif (node, gpu) in seen:
+        elif (node, gpu) in used:
             member.problem("gpus", f"GPU {gpu} of {node} again", "each GPU once")
         else:
-            seen.add((node, gpu))
+            used.add((node, gpu))
             yield gpu
 
 

@@ -14,7 +14,7 @@ from gantree.cli.input.files import read_text, source_of
 from gantree.cli.options import JsonOption
 from gantree.cli.output.errors import warn
 from gantree.cli.output.figures import digits, dollars
-from gantree.cli.output.prices import odd_prices
+from gantree.cli.output.prices import unknown_gpu_warnings
 from gantree.cli.output.printing import columns, print_json, span
 from gantree.control.requests.unknown_gpu_models import gpu_models_of, models_not_here, no_node_has
 from gantree.formats import read_cluster, read_job, read_prices
@@ -44,19 +44,19 @@ def fit(
     job: Annotated[str, typer.Argument(metavar="JOB", help='Job file; "-" is stdin.')],
     prices: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Prices of the site, over the list prices."),
+        typer.Option(metavar="FILE", help="Prices of the site, used instead of list prices."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare the GPU models that a job can run on: memory, time and price.
 
-    Exit status: 0 there is a way, 3 every way is closed for some job, 2 bad input.
+    Exit status: 0 every job can run, 3 some job can run on no model, 2 bad input.
     """
     fabric = Fabric.build(read_cluster(read_text(cluster), source_of(cluster)))
     known = read_prices(read_text(prices), source_of(prices)) if prices else LIST_PRICES
     jobs = read_job(read_text(job), source_of(job))
-    for odd in odd_prices(known, {machine.gpu for machine in fabric.machines}):
-        warn(odd)
+    for warning in unknown_gpu_warnings(known, {machine.gpu for machine in fabric.machines}):
+        warn(warning)
     answers = [_answer(each, fabric, known) for each in jobs]
     if as_json:
         print_json({"jobs": [_json(answer) for answer in answers]})
@@ -118,7 +118,7 @@ def _lines(alike: Sequence[Answer]) -> Iterator[str]:
     yield columns(HEAD, (_row(number, job, way) for number, way in enumerate(ways, 1)))
     for way in ways:
         if way.why_not:
-            yield f"closed: {way.why_not}"
+            yield f"excluded: {way.why_not}"
     for note in dict.fromkeys(note for way in ways for note in way.notes):
         yield f"note: {note}"
     if verdict is not None:

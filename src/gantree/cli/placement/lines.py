@@ -29,8 +29,8 @@ def placement_lines(
         yield f"  fetches its data for {span(placement.fetch_s)}"
     for member in placement.members:
         ranks = ranks_of_member.get((member.role, member.rank))
-        told = [*_held(member), *([f"ranks {ranks}"] if ranks else [])]
-        yield f"  {member.role} {member.rank}  {member.node}  {'  '.join(told)}"
+        shown = [*_held(member), *([f"ranks {ranks}"] if ranks else [])]
+        yield f"  {member.role} {member.rank}  {member.node}  {'  '.join(shown)}"
 
 
 def _seconds(seconds: float) -> str:
@@ -40,8 +40,8 @@ def _seconds(seconds: float) -> str:
 
 def _resized(job: Job, placement: Placement) -> str:
     """ "4 of 8 members, " where an elastic gang got others than it asked for, else nothing."""
-    asked, got = job.members, len(placement.members)
-    return "" if got == asked else f"{got} of {plural(asked, 'member')}, "
+    requested, got = job.members, len(placement.members)
+    return "" if got == requested else f"{got} of {plural(requested, 'member')}, "
 
 
 def _held_by_all(placement: Placement) -> str:
@@ -50,9 +50,9 @@ def _held_by_all(placement: Placement) -> str:
     gpus = sum(len(member.gpus) for member in members)
     profiles = Counter(part.profile for member in members for part in member.mig)
     shares = sum(member.share is not None for member in members)
-    told = [f"{plural(count, 'MIG instance')} {profile}" for profile, count in profiles.items()]
-    told += [plural(shares, "GPU share")] if shares else []
-    return " and ".join([plural(gpus, "GPU"), *told] if gpus or not told else told)
+    shown = [f"{plural(count, 'MIG instance')} {profile}" for profile, count in profiles.items()]
+    shown += [plural(shares, "GPU share")] if shares else []
+    return " and ".join([plural(gpus, "GPU"), *shown] if gpus or not shown else shown)
 
 
 def _held(member: MemberPlacement) -> Iterator[str]:

@@ -33,7 +33,7 @@ from gantree.topology.occupancy.occupancy import Occupancy
 
 SOME_REFUSED = 3
 
-RanksOption = Annotated[bool, typer.Option("--ranks", help="Tell which rank runs on which GPU.")]
+RanksOption = Annotated[bool, typer.Option("--ranks", help="Print which rank runs on which GPU.")]
 
 
 class Answer(NamedTuple):
@@ -56,17 +56,17 @@ def place(
     Exit status: 0 all placed, 3 some refused, 2 bad input.
     """
     fabric = Fabric.build(read_cluster(read_text(cluster), source_of(cluster)))
-    asked = [
+    sourced_jobs = [
         (source_of(file), job)
         for file in jobs
         for job in read_job(read_text(file), source_of(file))
     ]
     chosen = policy_on(policy, fabric)
     if policy is not None:
-        for source, job in asked:
+        for source, job in sourced_jobs:
             with about(f"{source}: job {job.name}"):
                 chosen.priority_of(job.priority)
-    answers = _place_in_order(fabric, [job for _, job in asked], Placer(chosen), ranks)
+    answers = _place_in_order(fabric, [job for _, job in sourced_jobs], Placer(chosen), ranks)
     if as_json:
         print_json({"placements": [_json(answer) for answer in answers]})
     else:

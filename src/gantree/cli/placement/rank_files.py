@@ -51,10 +51,10 @@ def _written_before(folder: Path, job: str) -> set[str]:
         members = [f"{member['role']}-{member['rank']}" for member in standing["members"]]
     except (ValueError, TypeError, KeyError) as error:
         raise BadInput(
-            f"{path} is not of this command; allowed for job {job}: a folder of its own"
+            f"{path} was not written by gantree ranks; choose another directory for job {job}"
         ) from error
     if whose != job:
-        raise BadInput(f"{path} is of job {whose}; allowed for job {job}: a folder of its own")
+        raise BadInput(f"{path} belongs to job {whose}; choose another directory for job {job}")
     return {f"{member}.{kind}" for member in members for kind in (ENVIRONMENT, GRAPH)}
 
 
@@ -78,8 +78,8 @@ def _remove(folder: Path, names: set[str], job: str) -> None:
     for path in stale:
         path.unlink()
     if stale:
-        told = ", ".join(path.name for path in stale)
-        warn(f"{folder}: removed files that job {job} no longer has: {told}")
+        removed = ", ".join(path.name for path in stale)
+        warn(f"{folder}: removed old files of job {job}: {removed}")
 
 
 def _write_machines(folder: Path, fabric: Fabric, placed: Placement) -> None:

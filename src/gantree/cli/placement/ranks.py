@@ -42,7 +42,9 @@ def ranks(
     placement: PlacementOption = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="For ranks.json and the files of members."),
+        typer.Option(
+            "--out", metavar="DIR", help="Output directory for ranks.json and the files of members."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -51,28 +53,26 @@ def ranks(
     Exit status: 0 placed, 3 the job cannot be placed, 2 bad input.
     """
     fabric = Fabric.build(read_cluster(read_text(cluster), source_of(cluster)))
-    asked = _one_job(job)
-    as_placed, placed = _placed(fabric, asked, placement)
+    requested = _one_job(job)
+    as_placed, placed = _placed(fabric, requested, placement)
     if isinstance(placed, Refused):
-        _refuse(asked, placed, as_json)
+        _refuse(requested, placed, as_json)
         raise typer.Exit(REFUSED)
     found = rank_map(fabric, as_placed, placed)
     hints = hints_of(fabric, as_placed, placed, found)
-    answer = {"job": asked.name, "placed": True, **ranks_json(found, hints)}
+    answer = {"job": requested.name, "placed": True, **ranks_json(found, hints)}
     if out is not None:
         write_rank_files(shallow(out, "--out"), fabric, placed, hints, answer)
     if as_json:
         print_json(answer)
         return
-    typer.echo("\n".join(_lines(asked, found, hints)))
+    typer.echo("\n".join(_lines(requested, found, hints)))
 
 
 def _one_job(name: str) -> Job:
     jobs = read_job(read_text(name), source_of(name))
     if len(jobs) > 1:
-        raise BadInput(
-            f"{source_of(name)}: {len(jobs)} jobs; allowed: one, for each has a place of its own"
-        )
+        raise BadInput(f"{source_of(name)}: {len(jobs)} jobs; allowed: one")
     return jobs[0]
 
 
@@ -83,16 +83,14 @@ def _placed(fabric: Fabric, job: Job, file: str | None) -> tuple[Job, Placement 
     source = source_of(file)
     members = read_placements(read_text(file), source, fabric).get(job.name)
     if members is None:
-        raise BadInput(f"{source}: job {job.name} is not placed there")
+        raise BadInput(f"{source}: job {job.name} is not in it")
     job = of_size(job, len(members))
-    asked = {(role.name, n): role.shape.gpus for role in job.roles for n in range(role.members)}
+    requested = {(role.name, n): role.shape.gpus for role in job.roles for n in range(role.members)}
     there = {(member.role, member.rank): len(member.gpus) for member in members}
-    if asked != there:
-        raise BadInput(
-            f"{source}: the members of job {job.name} are not those that its file asks for"
-        )
+    if requested != there:
+        raise BadInput(f"{source}: the members of job {job.name} differ from its file")
     by_member: dict[tuple[str, int], MemberPlacement] = {(m.role, m.rank): m for m in members}
-    in_order = tuple(by_member[key] for key in asked)
+    in_order = tuple(by_member[key] for key in requested)
     nodes = [fabric.index_of_node[member.node] for member in in_order]
     domain = fabric.domain(*fabric.narrowest_domain(nodes))
     return job, Placement(in_order, domain, predict(fabric, in_order, job))

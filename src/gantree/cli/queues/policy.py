@@ -16,7 +16,7 @@ app = new_app()
 
 FileArgument = Annotated[
     str,
-    typer.Argument(metavar="NAME|FILE", help="A preset, or a policy file; - is standard input."),
+    typer.Argument(metavar="NAME|FILE", help='Preset or policy file; "-" is stdin.'),
 ]
 
 
@@ -28,26 +28,29 @@ def policy() -> None:
 @app.command()
 def show(
     preset: Annotated[
-        str | None, typer.Argument(metavar="PRESET", help="The rules of a preset, instead.")
+        str | None, typer.Argument(metavar="PRESET", help="Print the rules of this preset instead.")
     ] = None,
     version: Annotated[
-        int | None, typer.Option("--version", min=1, metavar="N", help="That one, not the newest.")
+        int | None,
+        typer.Option(
+            "--version", min=1, metavar="N", help="Version to print. [default: the newest]"
+        ),
     ] = None,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the policy in force, or the rules of a preset."""
+    """Print the policy in force, a version of it, or a preset."""
     if preset is not None:
         typer.echo(_rules_of(preset, alone=version is None and not as_json).rstrip())
         return
     daemon = client(state)
-    told = daemon.policy() if version is None else daemon.policy_version(version)
+    answer = daemon.policy() if version is None else daemon.policy_version(version)
     if as_json:
-        print_json(told)
-    elif told["text"] is None:
-        typer.echo(f"# no policy was named; this is the default\npreset: {PRESETS[0]}")
+        print_json(answer)
+    elif answer["text"] is None:
+        typer.echo(f"# no policy was given; this is the default\npreset: {PRESETS[0]}")
     else:
-        typer.echo(f"# {_version(told)}\n{told['text'].rstrip()}")
+        typer.echo(f"# {_version(answer)}\n{answer['text'].rstrip()}")
 
 
 @app.command()
@@ -65,16 +68,16 @@ def history(state: StateOption = None, as_json: JsonOption = False) -> None:
 
 @app.command()
 def check(file: FileArgument, state: StateOption = None, as_json: JsonOption = False) -> None:
-    """Say whether a policy suits the cluster and the jobs; change nothing.
+    """Check a policy against the cluster and the jobs.
 
-    Exit status 2 where it does not.
+    Exit status 2 if it does not fit.
     """
-    change = client(state).policy_what_if(*_handed_in(file))
+    change = client(state).policy_what_if(*_text_and_source(file))
     if as_json:
         warnings = change.get("warnings", [])
         print_json({"suits": True, "without_queue": change["without_queue"], "warnings": warnings})
     else:
-        typer.echo("The policy suits the cluster and all jobs.")
+        typer.echo("The policy fits the cluster and all jobs.")
         _warn(change)
 
 
@@ -82,37 +85,37 @@ def check(file: FileArgument, state: StateOption = None, as_json: JsonOption = F
 def apply(
     file: FileArgument,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would change; change nothing.")
+        bool, typer.Option("--dry-run", help="Print what would change, without changing it.")
     ] = False,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a policy rule from now on, as a new version."""
-    text, source = _handed_in(file)
+    """Put a policy in force as a new version."""
+    text, source = _text_and_source(file)
     daemon = client(state)
     if dry_run:
         _print_change(daemon.policy_what_if(text, source), as_json=as_json)
     else:
-        _print_adopted(daemon.apply_policy(text, source), as_json=as_json)
+        _print_new_version(daemon.apply_policy(text, source), as_json=as_json)
 
 
 @app.command()
 def rollback(
-    version: Annotated[int, typer.Argument(min=1, metavar="N", help="Number of the version.")],
+    version: Annotated[int, typer.Argument(min=1, metavar="N", help="Version number.")],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would change; change nothing.")
+        bool, typer.Option("--dry-run", help="Print what would change, without changing it.")
     ] = False,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let an older version rule again, as a new version."""
+    """Put an older version in force again, as a new version."""
     daemon = client(state)
     if dry_run:
         old = daemon.policy_version(version)
         change = daemon.policy_what_if(old["text"], old["source"])
         _print_change(change, as_json=as_json)
     else:
-        _print_adopted(daemon.roll_back_policy(version), as_json=as_json)
+        _print_new_version(daemon.roll_back_policy(version), as_json=as_json)
 
 
 def _rules_of(preset: str, *, alone: bool) -> str:
@@ -121,13 +124,13 @@ def _rules_of(preset: str, *, alone: bool) -> str:
         hint = did_you_mean(preset, PRESETS)
         raise BadInput(f"PRESET: found `{preset}`; allowed: {', '.join(PRESETS)}. {hint}".rstrip())
     if not alone:
-        raise BadInput("PRESET: found beside --version or --json; allowed: only --state")
+        raise BadInput("PRESET cannot be used with --version or --json")
     from gantree.formats.policy.reader import preset_text  # noqa: PLC0415 - nobody else waits for the formats
 
     return preset_text(preset)
 
 
-def _handed_in(word: str) -> tuple[str, str]:
+def _text_and_source(word: str) -> tuple[str, str]:
     """Text and name of what was named: a preset, else a file."""
     if word in PRESETS:
         return f"preset: {word}\n", f"preset {word}"
@@ -141,22 +144,22 @@ def _print_change(change: dict[str, Any], *, as_json: bool) -> None:
         typer.echo(change_text(change))
 
 
-def _print_adopted(told: dict[str, Any], *, as_json: bool) -> None:
+def _print_new_version(answer: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        print_json(told)
+        print_json(answer)
     else:
-        typer.echo(f"{_version(told['version'])} rules")
-        for warning in told["warnings"]:
+        typer.echo(f"{_version(answer['version'])} is in force")
+        for warning in answer["warnings"]:
             typer.echo(warning, err=True)
 
 
-def _version(told: dict[str, Any]) -> str:
-    by = f" by {told['by']}" if told["by"] else ""
-    return f"version {told['number']} ({told['source']}{by}, {moment(told['at'])})"
+def _version(answer: dict[str, Any]) -> str:
+    by = f" by {answer['by']}" if answer["by"] else ""
+    return f"version {answer['number']} ({answer['source']}{by}, {moment(answer['at'])})"
 
 
 def _warn(change: dict[str, Any]) -> None:
     for queue, jobs in change["without_queue"].items():
-        typer.echo(f"queue {queue} is not in it, and has jobs: {', '.join(jobs)}", err=True)
+        typer.echo(f"the policy has no queue {queue}, which has jobs: {', '.join(jobs)}", err=True)
     for warning in change.get("warnings", []):
         typer.echo(warning, err=True)

@@ -13,8 +13,8 @@ ENTRIES_SHOWN = 4
 
 def change_text(change: dict[str, Any]) -> str:
     """Several lines; the first say the rules as a diff does, the last what is doubtful about them."""
-    rules = list(_rules(change["rules"])) or ["The rules are those in force."]
-    effects = list(_effects(change)) or ["Nothing would be decided otherwise now."]
+    rules = list(_rules(change["rules"])) or ["No rule changes."]
+    effects = list(_effects(change)) or ["No decision changes now."]
     return "\n".join([*rules, "", *effects, *change.get("warnings", [])])
 
 
@@ -69,17 +69,17 @@ def _effects(change: dict[str, Any]) -> Iterator[str]:
         whom = f" for {stop['by']}" if stop["by"] else ""
         yield f"{stop['job']} would be stopped{whom} ({stop['cause']})"
     if change.get("resumes"):
-        yield f"would go on at once on a GPU that they share: {_named(change['resumes'])}"
+        yield f"would run at once on a shared GPU: {_named(change['resumes'])}"
     if change.get("suspends"):
-        yield f"would wait for their turn on a GPU that they share: {_named(change['suspends'])}"
+        yield f"would wait for their time slice on a shared GPU: {_named(change['suspends'])}"
     if change["loses_guarantee"]:
-        yield f"would run on borrowed room: {_named(change['loses_guarantee'])}"
+        yield f"would run on borrowed resources: {_named(change['loses_guarantee'])}"
     if change["gains_guarantee"]:
-        yield f"would be within the guarantee of their queue: {_named(change['gains_guarantee'])}"
+        yield f"would run within the guarantee of their queue: {_named(change['gains_guarantee'])}"
     for each in change["priorities"]:
         yield f"{each['job']} would have priority {each['after']} instead of {each['before']}"
     for queue, jobs in change["without_queue"].items():
-        yield f"queue {queue} would be gone, and its jobs go on: {_named(jobs)}"
+        yield f"queue {queue} would be removed; its jobs continue: {_named(jobs)}"
 
 
 def _named(jobs: list[str]) -> str:

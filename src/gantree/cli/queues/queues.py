@@ -43,21 +43,21 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _amounts(amounts: dict[str, float]) -> str:
     """GPUs, those of one model by its name, then what else is counted: "16 gpus, 8 H100-80GB"."""
-    told = dict(amounts)
-    models = [name for name in told if name.startswith("gpus/")]
-    if "gpus" in told and len(models) == 1 and told["gpus"] == told[models[0]]:
-        del told[models[0]]
-    return ", ".join(f"{told[name]:g} {name.rpartition('/')[2]}" for name in told)
+    shown = dict(amounts)
+    models = [name for name in shown if name.startswith("gpus/")]
+    if "gpus" in shown and len(models) == 1 and shown["gpus"] == shown[models[0]]:
+        del shown[models[0]]
+    return ", ".join(f"{shown[name]:g} {name.rpartition('/')[2]}" for name in shown)
 
 
 def _owned(cells: list[dict[str, Any]]) -> str:
     """How many cells of each tier, where bound ones are, what is lost: "2 leaf: s0/l0, 1 has no place; 1 nvlink"."""
     owned = Counter(cell["tier"] for cell in cells)
-    told = []
+    shown = []
     for tier, count in owned.items():
         where = [cell["domain"] for cell in cells if cell["tier"] == tier and cell["domain"]]
         lost = sum(cell["tier"] == tier and cell["lost"] for cell in cells)
         if lost:
             where.append(f"{lost} {'has' if lost == 1 else 'have'} no place")
-        told.append(f"{count} {tier}" + (f": {', '.join(where)}" if where else ""))
-    return "; ".join(told)
+        shown.append(f"{count} {tier}" + (f": {', '.join(where)}" if where else ""))
+    return "; ".join(shown)

@@ -34,19 +34,20 @@ class By(StrEnum):
 
 
 def usage(
-    by: Annotated[By, typer.Option("--by", help="What each row stands for.")] = By.USER,
+    by: Annotated[By, typer.Option("--by", help="Group rows by this.")] = By.USER,
     since: Annotated[
         str | None,
-        typer.Option(metavar="WHEN", help=f"From that day of UTC: {ALLOWED}. [default: 7 days]"),
+        typer.Option(metavar="WHEN", help=f"First day, in UTC: {ALLOWED}. [default: 7d]"),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="To the end of that day. [default: now]")
+        str | None, typer.Option(metavar="WHEN", help="Last day, in UTC. [default: today]")
     ] = None,
     prices: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Prices of the site, over the list prices.")
+        str | None,
+        typer.Option(metavar="FILE", help="Prices of the site, used instead of list prices."),
     ] = None,
     gpus: Annotated[
-        bool, typer.Option("--gpus", help="How busy the GPUs are that jobs hold now, instead.")
+        bool, typer.Option("--gpus", help="Show the current utilisation of allocated GPUs instead.")
     ] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     state: StateOption = None,
@@ -54,44 +55,46 @@ def usage(
 ) -> None:
     """Report GPU-hours and their cost.
 
-    What of it was wasted, and how long jobs waited, is told, too.
+    Also reports wasted GPU-hours and waiting times.
     """
     daemon, now = client(state), datetime.now(UTC).timestamp()
     if gpus:
         _print_gpus(daemon.gpu_use(), as_csv=as_csv, as_json=as_json)
         return
-    told = daemon.usage(
-        by.value, since=_moment("--since", since, now), until=_moment("--until", until, now)
+    report = daemon.usage(
+        by.value,
+        since=_seconds_since_epoch("--since", since, now),
+        until=_seconds_since_epoch("--until", until, now),
     )
     if prices is not None:
-        _price(told, prices)
+        _price(report, prices)
     if as_json:
-        print_json(told)
+        print_json(report)
     elif as_csv:
-        typer.echo(_csv(told), nl=False)
+        typer.echo(_csv(report), nl=False)
     else:
-        typer.echo("\n".join(_lines(told)))
+        typer.echo("\n".join(_lines(report)))
 
 
-def _print_gpus(told: Row, *, as_csv: bool, as_json: bool) -> None:
+def _print_gpus(report: Row, *, as_csv: bool, as_json: bool) -> None:
     if as_json:
-        print_json(told)
+        print_json(report)
     elif as_csv:
-        typer.echo(_written(("job", *GPU_FIGURES), told["rows"], GPU_FIGURES), nl=False)
-    elif not told["is_told"]:
-        typer.echo("nobody tells how busy GPUs are: gantree up --gpu-metrics URL names exporters")
+        typer.echo(_written(("job", *GPU_FIGURES), report["rows"], GPU_FIGURES), nl=False)
+    elif not report["is_told"]:
+        typer.echo("no GPU metrics: name exporters with gantree up --gpu-metrics URL")
     else:
         head = ("JOB", "QUEUE", "GPUS", "BUSY", "LEAST", "MEMORY GiB", "WATTS")
-        typer.echo(columns(head, [_gpu_cells(row) for row in told["rows"]]))
-        if any(row["is_shared"] for row in told["rows"]):
-            typer.echo("+ holds parts of GPUs: figures are those of all who share them")
+        typer.echo(columns(head, [_gpu_cells(row) for row in report["rows"]]))
+        if any(row["is_shared"] for row in report["rows"]):
+            typer.echo("+ uses parts of GPUs: figures include all jobs that share them")
 
 
 def _gpu_cells(row: Row) -> tuple[str, ...]:
-    told = "" if row["told_gpus"] == row["held_gpus"] else f" ({row['told_gpus']} tell)"
+    report = "" if row["told_gpus"] == row["held_gpus"] else f" ({row['told_gpus']} tell)"
     shares = [_percent(row[name]) for name in ("busy", "least_busy")]
     sums = ["-" if row[name] is None else digits(row[name]) for name in ("memory_GiB", "power_W")]
-    count = f"{row['held_gpus']}{'+' if row['is_shared'] else ''}{told}"
+    count = f"{row['held_gpus']}{'+' if row['is_shared'] else ''}{report}"
     return (row["name"], row["queue"], count, *shares, *sums)
 
 
@@ -99,7 +102,7 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 
 
-def _moment(option: str, text: str | None, now: float) -> float | None:
+def _seconds_since_epoch(option: str, text: str | None, now: float) -> float | None:
     """Seconds since 1970 of a date (its first moment, UTC) or of so long ago."""
     if text is None:
         return None
@@ -113,10 +116,10 @@ def _moment(option: str, text: str | None, now: float) -> float | None:
         raise BadInput(f"{option}: found {text!r}; allowed: {ALLOWED}") from None
 
 
-def _price(told: Row, file: str) -> None:
+def _price(report: Row, file: str) -> None:
     """Dollars anew, at the prices of a file over those of the list."""
     known = read_prices(read_text(file), source_of(file))
-    for row in (*told["rows"], told["sum"]):
+    for row in (*report["rows"], report["sum"]):
         hours_of_model = row["held_gpu_hours_of_model"]
         quotes = {model: known.quote(model) for model in hours_of_model}
         row["USD"] = sum(
@@ -129,8 +132,8 @@ def _price(told: Row, file: str) -> None:
         )
 
 
-def _csv(told: Row) -> str:
-    return _written((told["by"], *FIGURES), told["rows"], FIGURES)
+def _csv(report: Row) -> str:
+    return _written((report["by"], *FIGURES), report["rows"], FIGURES)
 
 
 def _written(head: Sequence[str], rows: Sequence[Row], figures: Sequence[str]) -> str:
@@ -146,17 +149,17 @@ def _safe(name: str) -> str:
     return f"'{name}" if name[:1] in ("=", "+", "-", "@") else name
 
 
-def _lines(told: Row) -> Iterator[str]:
-    head = (told["by"].upper(), "GPU-HOURS", "WASTED", "WAITED h", "COST")
-    rows = [(row["name"] or "-", *_cells(row)) for row in told["rows"]]
-    yield columns(head, [*rows, ("all", *_cells(told["sum"]))])
-    if told["left_out"]:
-        yield f"and {told['left_out']} more, which are in the sum"
-    if told["sum"]["unpriced_gpu_hours"]:
-        hours = digits(told["sum"]["unpriced_gpu_hours"])
-        yield f"{hours} GPU-hours are of models without a price; --prices FILE tells one"
-    if told["by"] == By.JOB:
-        yield "Of each job all that it used in its life."
+def _lines(report: Row) -> Iterator[str]:
+    head = (report["by"].upper(), "GPU-HOURS", "WASTED", "WAITED h", "COST")
+    rows = [(row["name"] or "-", *_cells(row)) for row in report["rows"]]
+    yield columns(head, [*rows, ("all", *_cells(report["sum"]))])
+    if report["left_out"]:
+        yield f"and {report['left_out']} more, included in the sum"
+    if report["sum"]["unpriced_gpu_hours"]:
+        hours = digits(report["sum"]["unpriced_gpu_hours"])
+        yield f"{hours} GPU-hours are of models without a price; give one with --prices FILE"
+    if report["by"] == By.JOB:
+        yield "Each row is the usage of a job over its whole life."
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -21,9 +21,9 @@ app = new_app()
 
 LARGE = 131_072
 
-GpusOption = Annotated[int, typer.Option("--gpus", min=64, help="Size of the cluster.")]
-SeedOption = Annotated[int, typer.Option(help="Of what is random.")]
-CountOption = Annotated[int, typer.Option("--decisions", min=1, help="How many to measure.")]
+GpusOption = Annotated[int, typer.Option("--gpus", min=64, help="GPUs of the cluster.")]
+SeedOption = Annotated[int, typer.Option(help="Random seed.")]
+CountOption = Annotated[int, typer.Option("--decisions", min=1, help="Decisions to measure.")]
 
 
 @app.callback()
@@ -38,7 +38,7 @@ def decisions(
     seed: SeedOption = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """How long one gang decision takes on a half-full cluster."""
+    """Measure one gang decision on a half-full cluster."""
     _print(measure_decisions(gpus=gpus, decisions=count, seed=seed), as_json)
 
 
@@ -46,22 +46,26 @@ def decisions(
 def gang(
     gpus: GpusOption = LARGE,
     members: Annotated[int, typer.Option(min=1, help="Members of the gang.")] = 1024,
-    gpus_each: Annotated[int, typer.Option(min=0, help="GPUs of a member.")] = 1,
-    required: Annotated[str, typer.Option(help="pod, spine, leaf or node.")] = "pod",
+    gpus_each: Annotated[int, typer.Option(min=0, help="GPUs per member.")] = 1,
+    required: Annotated[
+        str, typer.Option(help="Tier of the domain: pod, spine, leaf or node.")
+    ] = "pod",
     count: CountOption = 50,
     seed: SeedOption = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """How long the decision on one large gang takes that must stay in one domain."""
+    """Measure the decision on one large gang in one domain."""
     _print(large_gang(gpus, members, gpus_each, required, count, seed), as_json)
 
 
 @app.command()
 def fill(
-    gpus: Annotated[int, typer.Option(min=64, help="Size of the cluster, and jobs.")] = 4_000,
+    gpus: Annotated[
+        int, typer.Option(min=64, help="GPUs of the cluster, and number of jobs.")
+    ] = 4_000,
     as_json: JsonOption = False,
 ) -> None:
-    """How long it takes to fill an empty cluster with jobs of one GPU."""
+    """Measure filling an empty cluster with jobs of one GPU."""
     _print(measure_fill(gpus), as_json)
 
 
@@ -72,37 +76,39 @@ def refusal(
     seed: SeedOption = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """How long it takes to say why a gang of ten cannot be placed, and what would help."""
+    """Measure explaining why a gang of ten cannot be placed, and what would help."""
     _print(refusals(gpus, count, seed), as_json)
 
 
 @app.command()
 def tas(
-    queues: Annotated[int, typer.Option(min=1, help="Queues of 500 gangs.")] = QUEUES,
+    queues: Annotated[
+        int, typer.Option(min=1, help="Number of queues, of 500 gangs each.")
+    ] = QUEUES,
     as_json: JsonOption = False,
 ) -> None:
-    """Kueue's test of topology-aware scheduling: time in the scheduler's core for all of it."""
+    """Measure the scheduler in Kueue's test of topology-aware scheduling."""
     _print(measure_tas(queues), as_json)
 
 
 @app.command()
 def queue(
     gpus: GpusOption = 16_384,
-    gangs: Annotated[int, typer.Option(min=1, help="Gangs that wait.")] = 10_000,
-    events: Annotated[int, typer.Option(min=1, help="Events to measure after that.")] = 200,
-    reservations: Annotated[int, typer.Option(min=0, help="Starts that are told.")] = 4,
+    gangs: Annotated[int, typer.Option(min=1, help="Pending gangs.")] = 10_000,
+    events: Annotated[int, typer.Option(min=1, help="Events to measure.")] = 200,
+    reservations: Annotated[int, typer.Option(min=0, help="Reservations.")] = 4,
     as_json: JsonOption = False,
 ) -> None:
-    """How long it takes to ask a long queue anew, and what an event takes beside it."""
+    """Measure a full cycle and single events with a long queue."""
     _print(measure_queue(gpus, gangs, events, reservations), as_json)
 
 
 @app.command()
 def reclaim(
-    gpus: Annotated[int, typer.Option(min=64, help="Size of the cluster.")] = 5_000,
+    gpus: Annotated[int, typer.Option(min=64, help="GPUs of the cluster.")] = 5_000,
     as_json: JsonOption = False,
 ) -> None:
-    """How long it takes to plan who leaves for one large gang, on a cluster full of single-GPU jobs."""
+    """Measure planning a reclaim for one large gang on a cluster full of single-GPU jobs."""
     figures = measure_reclaim(gpus)
     flat = {
         f"{question}_{name}": value
@@ -115,7 +121,7 @@ def reclaim(
 
 @app.command()
 def memory(gpus: GpusOption = LARGE, as_json: JsonOption = False) -> None:
-    """What a cluster and the indexes of ten shapes take in memory."""
+    """Measure the memory of a cluster and the indexes of ten shapes."""
     _print(measure_memory(gpus), as_json)
 
 

@@ -15,17 +15,21 @@ from gantree.sim.openb.replay import POLICIES, policy_named, replay
 
 
 def openb(
-    nodes: Annotated[Path, typer.Option(metavar="CSV", help="The node list.")],
-    pods: Annotated[Path, typer.Option(metavar="CSV", help="The pod list.")],
-    order: Annotated[Path, typer.Option(metavar="CSV", help="The order in which pods arrive.")],
+    nodes: Annotated[Path, typer.Option(metavar="CSV", help="Node list.")],
+    pods: Annotated[Path, typer.Option(metavar="CSV", help="Pod list.")],
+    order: Annotated[Path, typer.Option(metavar="CSV", help="Arrival order of the pods.")],
     tiebreak: Annotated[
-        Path, typer.Option(metavar="CSV", help="Ranks of nodes, for equal scores.")
+        Path, typer.Option(metavar="CSV", help="Node ranks that break ties between equal scores.")
     ],
-    seed: Annotated[int, typer.Option(min=0, help="Which rows of order and tie-break.")] = 42,
-    policy: Annotated[str, typer.Option(help=f"One of {', '.join(POLICIES)}.")] = "gantree",
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed: rows of the order and tie-break lists.")
+    ] = 42,
+    policy: Annotated[
+        str, typer.Option(help=f"Placement policy: {', '.join(POLICIES)}.")
+    ] = "gantree",
     as_json: JsonOption = False,
 ) -> None:
-    """How much of a cluster's GPUs gets allocated as pods fill it (Alibaba openb, the procedure of FGD).
+    """Measure the GPU allocation as pods fill a cluster (Alibaba openb, the procedure of FGD).
 
     Files may be gzipped. The demand of the policies FGD and gantree is how often each class is in the pod list.
     """

@@ -21,16 +21,18 @@ from gantree.text.words import plural
 def simulate(
     cluster: Annotated[str, typer.Option("--cluster", metavar="FILE", help="Cluster file.")],
     trace: Annotated[
-        Path, typer.Option("--trace", metavar="FILE", help="CSV of jobs; .gz is read too.")
+        Path, typer.Option("--trace", metavar="FILE", help="Trace: CSV, or gzipped CSV.")
     ],
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="DIR", help="For summary.json, jobs.csv and report.html."),
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Output directory for summary.json, jobs.csv and report.html.",
+        ),
     ],
     policy: PolicyOption = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Only so many jobs of the trace.")
-    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Replay only the first N jobs.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Replay a trace of jobs through the scheduler."""
@@ -47,9 +49,7 @@ def simulate(
         typer.echo(_text(summary, out))
     if summary["finished"] < summary["jobs"]:
         left = summary["jobs"] - summary["finished"]
-        warn(
-            f"{left} of {plural(summary['jobs'], 'job')} did not finish; {out / 'jobs.csv'} says why"
-        )
+        warn(f"{left} of {plural(summary['jobs'], 'job')} did not finish; see {out / 'jobs.csv'}")
 
 
 def _rows(trace: Path) -> list[TraceJob]:
@@ -89,5 +89,5 @@ def _text(summary: dict[str, Any], out: Path) -> str:
 
 def _times(seconds: dict[str, float | None]) -> str:
     """Mean, median and 99th percentile, or that there are none."""
-    told = [f"{name} {span(value)}" for name, value in seconds.items() if value is not None]
-    return ", ".join(told) or "none"
+    shown = [f"{name} {span(value)}" for name, value in seconds.items() if value is not None]
+    return ", ".join(shown) or "none"

@@ -10,7 +10,7 @@ from gantree.cli.input.files import read_text, source_of
 from gantree.cli.options import JsonOption
 from gantree.cli.output.errors import warn
 from gantree.cli.output.figures import dollars
-from gantree.cli.output.prices import MARKETS, odd_prices
+from gantree.cli.output.prices import MARKETS, unknown_gpu_warnings
 from gantree.cli.output.printing import columns, print_json
 from gantree.model.cluster import Machine
 from gantree.model.errors import BadInput
@@ -30,15 +30,16 @@ def topo_catalog(
         str | None, typer.Argument(metavar="NAME", help="A machine or GPU model. [default: all]")
     ] = None,
     prices: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Prices of the site, over the list prices.")
+        str | None,
+        typer.Option(metavar="FILE", help="Prices of the site, used instead of list prices."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List machine and GPU models: links, MIG profiles, prices."""
+    """List machine and GPU models with links, MIG profiles and prices."""
     known = formats.read_prices(read_text(prices), source_of(prices)) if prices else LIST_PRICES
     machines, gpus = _chosen(name)
-    for odd in odd_prices(known):
-        warn(odd)
+    for warning in unknown_gpu_warnings(known):
+        warn(warning)
     if as_json:
         machines_json = [_machine_json(machine) for machine in machines]
         print_json({"machines": machines_json, "gpus": [_gpu_json(gpu, known) for gpu in gpus]})
@@ -64,8 +65,8 @@ def _likely(name: str) -> str:
     names = [*MACHINES, *GPU_MODELS]
     longer = [each for each in names if name and each.lower().startswith(name.lower())]
     if len(longer) > 1:
-        return f"Models that begin so: {', '.join(longer)}."
-    return did_you_mean(name, names) or "`gantree topo catalog` lists them."
+        return f"Models with this prefix: {', '.join(longer)}."
+    return did_you_mean(name, names) or "`gantree topo catalog` lists all models."
 
 
 def _tables(
@@ -77,7 +78,7 @@ def _tables(
         tables.append(columns(head, [_machine_row(machine) for machine in machines]))
     if gpus:
         head = ["GPU", "MEMORY", "ARCHITECTURE", "LINKS", "PCIE", "MIG", "ON DEMAND", "SPOT"]
-        note = f"\n{OF_SITE} price of the site" if any(_of_site(q) for q in known.quotes) else ""
+        note = f"\n{OF_SITE} site price" if any(_of_site(q) for q in known.quotes) else ""
         tables.append(columns(head, [_gpu_row(gpu, known) for gpu in gpus]) + note)
     return tables + (_details(gpus, known) if detailed else [])
 
@@ -128,20 +129,20 @@ def _quotes(gpu: GpuModel, known: PriceList) -> list[Quote]:
 
 def _details(gpus: Sequence[GpuModel], known: PriceList) -> list[str]:
     """MIG profiles with the memory slices they may start at, and where prices are from."""
-    told = []
+    details = []
     for gpu in gpus:
         table = mig_table(gpu.name)
         if table:
             head = ["MIG PROFILE", "COMPUTE", "MEMORY SLICES", "STARTS", "MOST"]
             places = (
-                "\nPlaces are inferred from a GPU with the same fractions."
+                "\nStarts are inferred from a GPU with the same fractions."
                 if table.places_inferred
                 else ""
             )
-            told.append(columns(head, [_mig_row(each) for each in table.profiles]) + places)
+            details.append(columns(head, [_mig_row(each) for each in table.profiles]) + places)
         quotes = _quotes(gpu, known)
-        told += ["\n".join(_quote_line(quote) for quote in quotes)] if quotes else []
-    return told
+        details += ["\n".join(_quote_line(quote) for quote in quotes)] if quotes else []
+    return details
 
 
 def _mig_row(profile: MigProfile) -> list[str]:
@@ -158,7 +159,7 @@ def _mig_row(profile: MigProfile) -> list[str]:
 def _quote_line(quote: Quote) -> str:
     where = f" ({quote.region})" if quote.region else ""
     market = quote.market.replace("_", " ")
-    whose = "price of the site, " if _of_site(quote) else ""
+    whose = "site price, " if _of_site(quote) else ""
     return f"{market} ${quote.USD_per_hour:g}/h: {whose}{quote.source}{where}, {quote.date}"
 
 

@@ -17,7 +17,7 @@ ClusterArgument = Annotated[
     str | None, typer.Argument(metavar="CLUSTER", help="Cluster file. [default: the daemon's]")
 ]
 DetectOption = Annotated[
-    bool, typer.Option("--detect", help="This machine, as its driver describes it.")
+    bool, typer.Option("--detect", help="Use this machine, as its NVIDIA driver reports it.")
 ]
 
 
@@ -27,7 +27,7 @@ def chosen_site(cluster: str | None, detect: bool, state: Path | None) -> Site:
     Raises BadInput for a bad file and for a file beside --detect, Unreachable where no daemon or driver answers.
     """
     if detect and cluster is not None:
-        raise BadInput("--detect and a cluster file exclude each other")
+        raise BadInput("--detect cannot be used with a cluster file")
     with busy("Reading"):
         return _site(cluster, detect, state)
 

@@ -18,25 +18,27 @@ class TopoCommands(LazyGroup):
 
     LISTED: ClassVar = {
         SHOW: Listed(
-            "gantree.cli.topo.show:show", "Draw a cluster and who holds its GPUs (the default)."
+            "gantree.cli.topo.show:show",
+            "Draw a cluster and its allocated GPUs (the default command).",
         ),
         "page": Listed(
-            "gantree.cli.topo.page:page", "Draw a cluster as a page for a browser, or as SVG."
+            "gantree.cli.topo.page:page", "Write a cluster as an HTML page or an SVG picture."
         ),
         "graph": Listed(
-            "gantree.cli.topo.graph:graph", "Export a cluster as a graph of devices and switches."
+            "gantree.cli.topo.graph:graph",
+            "Export a cluster as a graph of devices and switches: GraphML, DOT or JSON.",
         ),
         "import": Listed(
             "gantree.cli.topo.import_command:app",
-            "Read what tools print about machines and fabrics.",
+            "Import machines and fabrics from the output of other tools.",
         ),
         "catalog": Listed(
             "gantree.cli.topo.catalog:topo_catalog",
-            "List machine and GPU models: links, MIG profiles, prices.",
+            "List machine and GPU models with links, MIG profiles and prices.",
         ),
         "measure": Listed(
             "gantree.cli.topo.measure:topo_measure",
-            "Time collectives and write what the links give.",
+            "Measure link bandwidth and latency with collectives.",
         ),
     }
 
@@ -53,6 +55,6 @@ app = new_app(cls=TopoCommands)
 def topo() -> None:
     """Draw, export, import and measure topologies.
 
-    gantree topo CLUSTER draws a cluster file, gantree topo the daemon's cluster, gantree topo --detect this
-    machine; all three are the command show.
+    gantree topo CLUSTER draws a cluster file, gantree topo the cluster of the daemon, gantree topo --detect
+    this machine. All three run the command show.
     """

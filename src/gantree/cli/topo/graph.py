@@ -40,12 +40,14 @@ def graph(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write here, not to stdout."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this file. [default: stdout]"
+        ),
     ] = None,
     detect: DetectOption = False,
     state: StateOption = None,
 ) -> None:
-    """Export a cluster as a graph of devices and switches."""
+    """Export a cluster as a graph of devices and switches: GraphML, DOT or JSON."""
     site = chosen_site(cluster, detect, state)
     suffix = output.suffix.lower() if output is not None else ""
     chosen = form or FORMAT_OF_SUFFIX.get(suffix, Format.GRAPHML)
@@ -61,9 +63,9 @@ def graph(
     write_output(text, output)
     edges = built.number_of_edges()
     shown = f"{vertices:,} devices and switches, {plural(edges, 'link')}"
-    typer.echo(f"Written to {output}: {shown}.")
+    typer.echo(f"Wrote {output}: {shown}.")
 
 
 def _warning(vertices: int, form: Format) -> str:
     about = f"{vertices:,} devices and switches"
-    return f"gantree: {about}: this takes about {vertices * KB_OF_VERTEX[form] / 1e6:.1f} GB; Ctrl-C stops it"
+    return f"gantree: {about}: the output takes about {vertices * KB_OF_VERTEX[form] / 1e6:.1f} GB; Ctrl-C stops it"

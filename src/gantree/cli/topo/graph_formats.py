@@ -27,16 +27,16 @@ def graphml(graph: "nx.Graph[str]") -> str:
     """Return the graph as GraphML. Raises BadInput where a name holds signs that XML cannot write."""
     keys = {
         "graph": _keys([graph.graph], "g"),
-        "node": _keys((told for _, told in graph.nodes(data=True)), "n"),
-        "edge": _keys((told for _, _, told in graph.edges(data=True)), "e"),
+        "node": _keys((attributes for _, attributes in graph.nodes(data=True)), "n"),
+        "edge": _keys((attributes for _, _, attributes in graph.edges(data=True)), "e"),
     }
     return _checked("\n".join(_graphml_lines(graph, keys)) + "\n", "GraphML")
 
 
-def _keys(told: Iterable[dict[str, Any]], prefix: str) -> dict[tuple[str, type], str]:
+def _keys(elements: Iterable[dict[str, Any]], prefix: str) -> dict[tuple[str, type], str]:
     """Number the attributes by name and type, in the order in which they appear."""
     found: dict[tuple[str, type], str] = {}
-    for attributes in told:
+    for attributes in elements:
         for name, value in attributes.items():
             found.setdefault((name, type(value)), f"{prefix}{len(found)}")
     return found
@@ -53,11 +53,11 @@ def _graphml_lines(
             yield f'<key id="{key}" for="{domain}" {shown}/>'
     yield '<graph edgedefault="undirected">'
     yield _graphml_data(graph.graph, keys["graph"])
-    for vertex, told in graph.nodes(data=True):
-        yield f"<node id={_attribute(vertex)}>{_graphml_data(told, keys['node'])}</node>"
-    for a, b, told in graph.edges(data=True):
+    for vertex, attributes in graph.nodes(data=True):
+        yield f"<node id={_attribute(vertex)}>{_graphml_data(attributes, keys['node'])}</node>"
+    for a, b, attributes in graph.edges(data=True):
         ends = f"source={_attribute(a)} target={_attribute(b)}"
-        yield f"<edge {ends}>{_graphml_data(told, keys['edge'])}</edge>"
+        yield f"<edge {ends}>{_graphml_data(attributes, keys['edge'])}</edge>"
     yield "</graph>\n</graphml>"
 
 
@@ -65,10 +65,10 @@ def _attribute(text: str) -> str:
     return quoteattr(text, {"\n": "&#10;", "\t": "&#9;"})
 
 
-def _graphml_data(told: dict[str, Any], keys: dict[tuple[str, type], str]) -> str:
+def _graphml_data(attributes: dict[str, Any], keys: dict[tuple[str, type], str]) -> str:
     return "".join(
         f'<data key="{keys[name, type(value)]}">{escape(_word(value))}</data>'
-        for name, value in told.items()
+        for name, value in attributes.items()
     )
 
 
@@ -87,17 +87,19 @@ def dot(graph: "nx.Graph[str]") -> str:
 def _dot_lines(graph: "nx.Graph[str]") -> Iterator[str]:
     yield f"graph {_quoted(graph.graph['name'])} {{"
     yield 'graph [layout="sfdp", overlap="prism"]'
-    for vertex, told in graph.nodes(data=True):
-        drawn = {"label": told["name"], "shape": _SHAPE.get(told["kind"], "ellipse")}
-        yield f"{_quoted(vertex)} [{_dot_attributes(drawn | told)}]"
-    for a, b, told in graph.edges(data=True):
-        drawn = {"color": _COLOUR.get(told["kind"], "#51606f")}
-        yield f"{_quoted(a)} -- {_quoted(b)} [{_dot_attributes(drawn | told)}]"
+    for vertex, attributes in graph.nodes(data=True):
+        drawn = {"label": attributes["name"], "shape": _SHAPE.get(attributes["kind"], "ellipse")}
+        yield f"{_quoted(vertex)} [{_dot_attributes(drawn | attributes)}]"
+    for a, b, attributes in graph.edges(data=True):
+        drawn = {"color": _COLOUR.get(attributes["kind"], "#51606f")}
+        yield f"{_quoted(a)} -- {_quoted(b)} [{_dot_attributes(drawn | attributes)}]"
     yield "}"
 
 
-def _dot_attributes(told: dict[str, Any]) -> str:
-    return ", ".join(f"{_quoted(name)}={_quoted(_word(value))}" for name, value in told.items())
+def _dot_attributes(attributes: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{_quoted(name)}={_quoted(_word(value))}" for name, value in attributes.items()
+    )
 
 
 def _quoted(text: str) -> str:

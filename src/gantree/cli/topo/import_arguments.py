@@ -19,7 +19,7 @@ THIS_MACHINE = "this-machine"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SourceFile:
     """A file to read as a kind; nodes is the hostlist before it, None where there is none."""
 
     kind: str
@@ -27,21 +27,21 @@ class Asked:
     nodes: str | None = None
 
 
-def asked(words: Sequence[str], kinds: Sequence[str], unknown_kind: BadInput) -> list[Asked]:
+def source_files_of(
+    words: Sequence[str], kinds: Sequence[str], unknown_kind: BadInput
+) -> list[SourceFile]:
     """Split the words. BadInput where the first is no kind, a kind has no file, or standard input is read twice."""
     if not words or words[0] not in (*kinds, LIVE):
         raise unknown_kind
-    found: list[Asked] = []
+    found: list[SourceFile] = []
     begins = [number for number, word in enumerate(words) if word in (*kinds, LIVE)]
     for begin, end in zip(begins, [*begins[1:], len(words)], strict=True):
         if words[begin] == LIVE:
-            found.append(Asked(LIVE, THIS_MACHINE))
+            found.append(SourceFile(LIVE, THIS_MACHINE))
             _refuse_file(words[begin + 1 : end])
             continue
         if end - begin == 1:
-            raise BadInput(
-                f"no file after {words[begin]} (./{words[begin]}, if it is the name of a file)"
-            )
+            raise BadInput(f"no file after {words[begin]}; a file of that name is ./{words[begin]}")
         found += [_file(words[begin], word) for word in words[begin + 1 : end]]
     if sum(each.file == STDIN for each in found) > 1:
         raise BadInput("standard input (-) can be read only once")
@@ -53,21 +53,23 @@ def names(hostlist: str, option: str) -> list[str]:
     try:
         found = [name for part in _parts(hostlist) if count_nodes(part) for name in expand(part)]
     except BadHostlist as error:
-        raise BadInput(f"{option}: `{hostlist}` names no nodes; allowed: {error}") from None
+        raise BadInput(f"{option}: `{hostlist}` is no hostlist; allowed: {error}") from None
     return found
 
 
 def _refuse_file(words: Sequence[str]) -> None:
     if words:
-        raise BadInput(f"{LIVE} asks this machine's driver and reads no file; found {words[0]}")
+        raise BadInput(
+            f"{LIVE} reads the driver of this machine and takes no file; found {words[0]}"
+        )
 
 
-def _file(kind: str, word: str) -> Asked:
+def _file(kind: str, word: str) -> SourceFile:
     before, equals, after = word.partition("=")
     if not equals or Path(word).exists():
-        return Asked(kind, word)
+        return SourceFile(kind, word)
     names(before, word)  # refused before any file is read
-    return Asked(kind, after, before)
+    return SourceFile(kind, after, before)
 
 
 def _parts(hostlist: str) -> list[str]:

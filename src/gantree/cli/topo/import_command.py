@@ -14,7 +14,7 @@ from gantree.cli.options import JsonOption, new_app
 from gantree.cli.output.errors import warn
 from gantree.cli.output.printing import print_json
 from gantree.cli.output.progress import busy
-from gantree.cli.topo.import_arguments import LIVE, Asked, asked
+from gantree.cli.topo.import_arguments import LIVE, SourceFile, source_files_of
 from gantree.cli.topo.import_report import description_of_fabric, description_of_machine
 from gantree.cli.topo.import_sources import (
     ReadMachine,
@@ -35,43 +35,46 @@ from gantree.topology.discovery.machine_of_node import unknown_facts
 app = new_app()
 
 
-_LIVE_HELP = f"{LIVE}: this machine, as its NVIDIA driver and /sys tell (no file)"
+_LIVE_HELP = f"{LIVE}: this machine, from its NVIDIA driver and /sys; takes no file"
 
 
 WordsArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="KIND FILE...",
-        help='A kind and its files, then the next kind; "-" is stdin. A machine of some nodes: NODES=FILE.',
+        help='A source kind and its files; may be repeated. "-" is stdin. NODES=FILE: a file for these nodes only.',
     ),
 ]
 OutputOption = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="FILE.yaml", help="Write a cluster file, or a machine for one."
+        "--output",
+        "-o",
+        metavar="FILE.yaml",
+        help="Write a cluster file, or a machine entry for one.",
     ),
 ]
 MachineOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="[NODES=]MODEL", help="What machine of the catalogue the nodes are."),
+    typer.Option(metavar="[NODES=]MODEL", help="Machine model of the nodes, from the catalogue."),
 ]
 LeaveOutOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="NODES", help="Nodes of a fabric that are no compute nodes."),
+    typer.Option(metavar="NODES", help="Nodes of the fabric to leave out."),
 ]
 LevelOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY", help="Kubernetes label keys, widest tier first."),
+    typer.Option(metavar="KEY", help="Node label of a tier, widest tier first; may be repeated."),
 ]
 TopologyOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Which topology of a Slurm topology.yaml.")
+    str | None, typer.Option(metavar="NAME", help="Topology to read from a Slurm topology.yaml.")
 ]
 NameOption = Annotated[
     str | None,
     typer.Option(metavar="CLUSTER", help="Name of the cluster. [default: the file's]"),
 ]
 GpuOption = Annotated[
-    str | None, typer.Option(metavar="MODEL", help="The GPUs' model, where no source tells it.")
+    str | None, typer.Option(metavar="MODEL", help="GPU model, if no source names it.")
 ]
 
 
@@ -89,8 +92,8 @@ def topo_import(
     gpu: GpuOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read what tools print about machines and fabrics."""
-    files = asked(words, list(KINDS), unknown_kind(words[0], [LIVE]))
+    """Import machines and fabrics from the output of other tools."""
+    files = source_files_of(words, list(KINDS), unknown_kind(words[0], [LIVE]))
     _check_options(files, name=name, level=level, topology=topology)
     gpu = None if gpu is None else known_model(gpu, "--gpu")
     machines = read_machines([file for file in files if file.kind not in FABRIC_KINDS])
@@ -99,25 +102,25 @@ def topo_import(
         _refuse_for_machines(
             machine=machine, leave_out=leave_out, level=level, topology=topology, name=name
         )
-        _tell_machines([read.with_gpu(gpu) for read in machines], output, as_json)
+        _print_machines([read.with_gpu(gpu) for read in machines], output, as_json)
         return
-    wishes = Wishes(tuple(level or ()), topology)
-    called = name or name_of(str(output or of_fabric[0].file), "cluster")
+    options = Wishes(tuple(level or ()), topology)
+    cluster_name = name or name_of(str(output or of_fabric[0].file), "cluster")
     with busy("Reading"):
-        reading = read_fabric(of_fabric, machines, wishes, leave_out or ())
+        reading = read_fabric(of_fabric, machines, options, leave_out or ())
         found = None
         if output is not None or machines or machine or gpu:
             choice = choice_of_machines(machines, machine or (), gpu)
-            found = assembled(called, reading, choice, _names(of_fabric))
-    _tell_fabric(reading, found, output, as_json)
+            found = assembled(cluster_name, reading, choice, _names(of_fabric))
+    _print_fabric(reading, found, output, as_json)
 
 
-def _names(files: Sequence[Asked]) -> str:
+def _names(files: Sequence[SourceFile]) -> str:
     return " and ".join(dict.fromkeys(source_of(file.file) for file in files))
 
 
 def _check_options(
-    files: Sequence[Asked], name: str | None, level: Sequence[str] | None, topology: str | None
+    files: Sequence[SourceFile], name: str | None, level: Sequence[str] | None, topology: str | None
 ) -> None:
     """Refuse options that no source takes, and a name that no cluster may have, before a file is read."""
     kinds = {file.kind for file in files}
@@ -126,7 +129,7 @@ def _check_options(
         ("topology", topology, "slurm-yaml"),
     ):
         if value and kind not in kinds and kinds & FABRIC_KINDS.keys():
-            raise BadInput(f"--{option} is for {kind}, and no such source is given")
+            raise BadInput(f"--{option} needs a {kind} source")
     if name is not None and not re.fullmatch(NAME_PATTERN, name, re.ASCII):
         raise BadInput(
             f"--name {name!r}: allowed: letters, digits, `.`, `_` and `-`, at most 63, a letter or digit first"
@@ -137,11 +140,11 @@ def _refuse_for_machines(**options: object) -> None:
     for option, value in options.items():
         if value:
             raise BadInput(
-                f"--{option.replace('_', '-')} needs a fabric, and only machines are read"
+                f"--{option.replace('_', '-')} needs a fabric source, and only machines are given"
             )
 
 
-def _tell_machines(machines: Sequence[ReadMachine], output: Path | None, as_json: bool) -> None:
+def _print_machines(machines: Sequence[ReadMachine], output: Path | None, as_json: bool) -> None:
     """One machine that is written is named after the file it goes to; several after the files they come from."""
     if output is not None:
         named = [machine.model() for machine in machines]
@@ -158,7 +161,7 @@ def _tell_machines(machines: Sequence[ReadMachine], output: Path | None, as_json
     else:
         _describe_machines(machines)
         if output is not None:
-            typer.echo(f"Written to {output}: a machines section for a cluster file.")
+            typer.echo(f"Wrote machine entries to {output}.")
 
 
 def _refuse_to_replace_a_cluster(output: Path) -> None:
@@ -168,7 +171,7 @@ def _refuse_to_replace_a_cluster(output: Path) -> None:
     there = re.search(r"^(?:tiers|nodes)[ \t]*:", read_text(str(output)), re.MULTILINE)
     if there:
         raise BadInput(
-            f"{output}: holds a cluster, and only machines would be written; choose another name after --output"
+            f"{output}: it holds a cluster, and only machines would be written; choose another --output"
         )
 
 
@@ -181,7 +184,7 @@ def _describe_machines(machines: Sequence[ReadMachine]) -> None:
             warn(warning)
 
 
-def _tell_fabric(
+def _print_fabric(
     reading: FabricReading, found: Assembled | None, output: Path | None, as_json: bool
 ) -> None:
     inferred = found.inferred if found else reading.inferred
@@ -196,7 +199,7 @@ def _tell_fabric(
     for warning in warnings:
         warn(warning)
     if output is not None:
-        typer.echo(f"Written to {output}: a cluster file.")
+        typer.echo(f"Wrote the cluster file to {output}.")
 
 
 def _machines_json(found: Assembled | None) -> dict[str, object]:

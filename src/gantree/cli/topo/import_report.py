@@ -22,7 +22,7 @@ def description_of_machine(topology: GpuTopology) -> str:
         for gpu in range(topology.gpus)
     ]
     islands = [",".join(str(gpu) for gpu in island) for island in topology.nvlink_islands()]
-    told = (
+    islands_line = (
         f"{_kind_of_links(topology)} islands: {'; '.join(islands)}"
         if islands
         else "No NVLink or xGMI."
@@ -30,7 +30,7 @@ def description_of_machine(topology: GpuTopology) -> str:
     models = Counter(model for model in topology.model_of_gpu if model)
     named = ", ".join(f"{count} x {model}" for model, count in models.items())
     head_line = plural(topology.gpus, "GPU") + (f": {named}" if named else "")
-    return "\n".join([head_line, columns(head, rows), told, *topology.inferred])
+    return "\n".join([head_line, columns(head, rows), islands_line, *topology.inferred])
 
 
 def _devices(topology: GpuTopology, nics: Iterable[str]) -> list[str]:

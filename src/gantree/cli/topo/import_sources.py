@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gantree.cli.input.files import read_text, source_of
-from gantree.cli.topo.import_arguments import LIVE, Asked, names
+from gantree.cli.topo.import_arguments import LIVE, SourceFile, names
 from gantree.model.cluster import Machine
 from gantree.model.errors import BadInput
 from gantree.telemetry import nvml
@@ -48,15 +48,15 @@ class ReadMachine:
 
     def with_gpu(self, gpu: str | None) -> "ReadMachine":
         """The same with a model for the GPUs of which no model is told. BadInput where another one is."""
-        told = self.topology.model_of_gpu or (None,) * self.topology.gpus
-        others = sorted({model for model in told if model not in (None, gpu)})
+        models = self.topology.model_of_gpu or (None,) * self.topology.gpus
+        others = sorted({model for model in models if model not in (None, gpu)})
         if gpu is None:
             return self
         if others:
             raise BadInput(
-                f"--gpu {gpu}: {source_of(self.file)} tells of {' and '.join(map(str, others))}"
+                f"--gpu {gpu}: {source_of(self.file)} has {' and '.join(map(str, others))}"
             )
-        named = tuple(model or gpu for model in told)
+        named = tuple(model or gpu for model in models)
         return replace(self, topology=replace(self.topology, model_of_gpu=named))
 
     def model(self) -> Machine:
@@ -69,9 +69,9 @@ def name_of(file: str, otherwise: str) -> str:
     return _NOT_IN_A_NAME.sub("-", Path(file).stem).strip("-._") or otherwise
 
 
-def read_machines(files: Sequence[Asked]) -> list[ReadMachine]:
+def read_machines(files: Sequence[SourceFile]) -> list[ReadMachine]:
     """Read the files of machine kinds. Those of the same nodes, or of the same host, tell of one machine."""
-    groups: dict[str | None, list[tuple[Asked, MachineReading]]] = {}
+    groups: dict[str | None, list[tuple[SourceFile, MachineReading]]] = {}
     for file in files:
         reading = _read(file)
         host = reading.hostname if isinstance(reading, GpuTopology) else None
@@ -79,13 +79,13 @@ def read_machines(files: Sequence[Asked]) -> list[ReadMachine]:
     return [_one_machine(group) for group in groups.values()]
 
 
-def _read(file: Asked) -> MachineReading:
+def _read(file: SourceFile) -> MachineReading:
     if file.kind == LIVE:
         return nvml.topology()
     return MACHINE_KINDS[file.kind].parse(read_text(file.file), source_of(file.file))
 
 
-def _one_machine(group: Sequence[tuple[Asked, MachineReading]]) -> ReadMachine:
+def _one_machine(group: Sequence[tuple[SourceFile, MachineReading]]) -> ReadMachine:
     first = group[0][0]
     topology = joined([(source_of(file.file), reading) for file, reading in group])
     nodes = tuple(names(first.nodes, first.file)) if first.nodes else ()
@@ -93,31 +93,31 @@ def _one_machine(group: Sequence[tuple[Asked, MachineReading]]) -> ReadMachine:
 
 
 def read_fabric(
-    files: Sequence[Asked],
+    files: Sequence[SourceFile],
     machines: Sequence[ReadMachine],
-    wishes: Wishes,
+    options: Wishes,
     leave_out: Sequence[str],
 ) -> FabricReading:
     """Read the files of fabric kinds, the first as the tree, and put them together."""
     named = next((file for file in files if file.nodes), None)
     if named is not None:
         raise BadInput(
-            f"{named.nodes}={named.file}: {named.kind} tells its nodes itself; give FILE alone"
+            f"{named.nodes}={named.file}: a {named.kind} file names its nodes; give FILE alone"
         )
     texts: dict[str, list[tuple[str, str]]] = {}
     for file in files:
         texts.setdefault(file.kind, []).append((read_text(file.file), source_of(file.file)))
-    known = replace(wishes, host_of_guid=_hosts_of_guids(machines))
+    known = replace(options, host_of_guid=_hosts_of_guids(machines))
     sources = [source for kind, given in texts.items() for source in _sources(kind, given, known)]
     reading = merged(sources)
     out = frozenset(name for hostlist in leave_out for name in names(hostlist, "--leave-out"))
     reading = without(reading, out, source_of(files[0].file)) if out else reading
-    odd = warnings_of_names(node.name for node in reading.nodes)
-    return replace(reading, warnings=(*reading.warnings, *odd))
+    name_warnings = warnings_of_names(node.name for node in reading.nodes)
+    return replace(reading, warnings=(*reading.warnings, *name_warnings))
 
 
-def _sources(kind: str, texts: Sequence[tuple[str, str]], wishes: Wishes) -> list[Source]:
-    readings = FABRIC_KINDS[kind].read(texts, wishes)
+def _sources(kind: str, texts: Sequence[tuple[str, str]], options: Wishes) -> list[Source]:
+    readings = FABRIC_KINDS[kind].read(texts, options)
     names_of_files = [source for _, source in texts]
     if len(readings) < len(texts):
         names_of_files = [" and ".join(names_of_files)]
@@ -159,8 +159,8 @@ def choice_of_machines(
         else:
             of_all.append((read.file, read.model()))
     if len(of_all) > 1:
-        told = " and ".join(word for word, _ in of_all)
+        models = " and ".join(word for word, _ in of_all)
         raise BadInput(
-            f"two machines for all nodes: {told}; say of which nodes: NODES={of_all[1][0]}"
+            f"two machines for all nodes: {models}; name the nodes of one: NODES={of_all[1][0]}"
         )
     return MachineChoice(of_node, of_host, of_all[0][1] if of_all else None, gpu)

@@ -41,38 +41,57 @@ _BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 ClusterOption = Annotated[
     str | None,
-    typer.Option("--cluster", metavar="FILE", help="A cluster file: tiers, and this node's links."),
+    typer.Option(
+        "--cluster",
+        metavar="FILE",
+        help="Cluster file with the tiers and the machine of this node.",
+    ),
 ]
 NodesOption = Annotated[
-    str | None, typer.Option("--nodes", metavar="n[0-3]", help="Nodes that take part.")
+    str | None, typer.Option("--nodes", metavar="n[0-3]", help="Nodes to measure.")
 ]
 CollectivesOption = Annotated[
-    str, typer.Option("--collectives", metavar="NAME,...", help=f"Of {', '.join(FITTED)}.")
+    str,
+    typer.Option(
+        "--collectives", metavar="NAME,...", help=f"Collectives to time, of {', '.join(FITTED)}."
+    ),
 ]
 SizesOption = Annotated[
     str | None,
     typer.Option("--sizes", metavar="FROM-TO", help=f"[default: {SIZES}; gloo {SIZES_OF_GLOO}]"),
 ]
 GpusOption = Annotated[
-    int | None, typer.Option("--gpus", min=1, max=MOST, help="The first N GPUs. [default: all]")
+    int | None, typer.Option("--gpus", min=1, max=MOST, help="Use the first N GPUs. [default: all]")
 ]
 ProcessesOption = Annotated[
     int | None,
-    typer.Option("--processes", min=1, max=MOST, help="With gloo. [default: 2; 1 of a launch]"),
+    typer.Option(
+        "--processes", min=1, max=MOST, help="Processes, for gloo. [default: 2; 1 in a launch]"
+    ),
 ]
 BackendOption = Annotated[
     str, typer.Option("--backend", metavar="NAME", help="auto, nccl-tests, nccl or gloo.")
 ]
 BinaryDirOption = Annotated[
     Path | None,
-    typer.Option("--binary-dir", metavar="DIR", help="Where all_reduce_perf is. [default: PATH]"),
+    typer.Option(
+        "--binary-dir", metavar="DIR", help="Directory of all_reduce_perf. [default: PATH]"
+    ),
 ]
 TimeoutOption = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=1, help="Stop all after so long.")
+    float,
+    typer.Option(
+        "--timeout", metavar="SECONDS", min=1, help="Stop the measurement after this time."
+    ),
 ]
 OutputOption = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write it here. [default: print it]"),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write the calibration to this file. [default: stdout]",
+    ),
 ]
 
 
@@ -89,12 +108,12 @@ def topo_measure(
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Time collectives and write what the links give."""
+    """Measure link bandwidth and latency with collectives."""
     names = _collectives(collectives)
     _check_output(output)
     site = formats.read_cluster(read_text(cluster), source_of(cluster)) if cluster else None
     launch = launch_of(os.environ, socket.gethostname())
-    wanted = _wanted_nodes(nodes, site, launch)
+    requested = _requested_nodes(nodes, site, launch)
     found_gpus = gpus_here(gpus, _machine(site, launch), os.environ)
     kind = chosen_backend(backend, found_gpus.count, launch is not None, binary_dir)
     share = share_of(kind, found_gpus, processes, launch)
@@ -113,12 +132,10 @@ def topo_measure(
     with progress("Measuring") as advance:
         found = measure(task, kind, advance)
     if found is None:
-        typer.echo(
-            "gantree: this node has done its part; rank 0's command writes the result", err=True
-        )
+        typer.echo("gantree: measured; the command of rank 0 writes the result", err=True)
         return
-    if wanted is not None and launch and set(found.nodes) != wanted:
-        raise BadInput(f"--nodes {nodes}: those that took part are {', '.join(found.nodes)}")
+    if requested is not None and launch and set(found.nodes) != requested:
+        raise BadInput(f"--nodes {nodes}: the measured nodes are {', '.join(found.nodes)}")
     host = (
         f"{plural(len(found.nodes), 'node')} from {found.nodes[0]}"
         if launch
@@ -135,7 +152,7 @@ def _check_output(output: Path | None) -> None:
     if output.is_dir():
         raise BadInput(f"{output}: cannot be written: it is a directory; allowed: a file")
     if not output.absolute().parent.is_dir():
-        raise BadInput(f"{output}: cannot be written: there is no directory {output.parent}")
+        raise BadInput(f"{output}: cannot be written: no directory {output.parent}")
     if not os.access(output if output.exists() else output.absolute().parent, os.W_OK):
         raise BadInput(f"{output}: cannot be written: permission denied")
 
@@ -169,7 +186,9 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _wanted_nodes(text: str | None, site: Cluster | None, launch: Launch | None) -> set[str] | None:
+def _requested_nodes(
+    text: str | None, site: Cluster | None, launch: Launch | None
+) -> set[str] | None:
     """The nodes that must take part, None for any. Raises BadInput; Unsupported where nobody launched several."""
     if text is None:
         return None
@@ -177,13 +196,13 @@ def _wanted_nodes(text: str | None, site: Cluster | None, launch: Launch | None)
         count_nodes(text)
     except BadHostlist as error:
         raise BadInput(f"--nodes {shortened(text)}: allowed: {error}") from None
-    wanted = set(expand(text))
-    unknown = sorted(wanted - {node.name for node in site.nodes}) if site else []
+    requested = set(expand(text))
+    unknown = sorted(requested - {node.name for node in site.nodes}) if site else []
     if unknown:
         raise BadInput(f"--nodes: the cluster has no node {', '.join(unknown[:5])}")
-    if launch is None and len(wanted) > 1:
-        raise Unsupported(f"this is one command, not {plural(len(wanted), 'node')}: {HOW}")
-    return wanted
+    if launch is None and len(requested) > 1:
+        raise Unsupported(f"one command cannot measure {plural(len(requested), 'node')}: {HOW}")
+    return requested
 
 
 def _machine(site: Cluster | None, launch: Launch | None) -> Machine | None:
@@ -197,8 +216,11 @@ def _answer(
     calibration: Calibration, warnings: tuple[str, ...], output: Path | None, as_json: bool
 ) -> None:
     if UNKNOWN in calibration.links:
-        told = "the classes of some paths are not known; --cluster can tell them"
-        warnings = (*warnings, f"{told}; they are under {UNKNOWN!r}, which no price is made of")
+        summary = "the link classes of some paths are unknown; name them with --cluster"
+        warnings = (
+            *warnings,
+            f"{summary}; they are under {UNKNOWN!r}, which gantree cost does not use",
+        )
     text = formats.write_calibration(calibration)
     if output is not None:
         _write(output, text)
@@ -238,5 +260,7 @@ def _table(calibration: Calibration, output: Path) -> str:
         [name, f"{link.bandwidth_GBps:.3g} GB/s", f"{link.latency_us:.3g} us"]
         for name, link in calibration.links.items()
     ]
-    told = f"{calibration.backend} on {calibration.host}, {plural(len(calibration.rows), 'point')}"
-    return f"{told}\n{columns(head, rows)}\nWritten to {output}: a calibration for prices."
+    summary = (
+        f"{calibration.backend} on {calibration.host}, {plural(len(calibration.rows), 'point')}"
+    )
+    return f"{summary}\n{columns(head, rows)}\nWrote the calibration to {output}."

@@ -28,12 +28,14 @@ def page(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write here, not to stdout."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this file. [default: stdout]"
+        ),
     ] = None,
     detect: DetectOption = False,
     state: StateOption = None,
 ) -> None:
-    """Draw a cluster as a page for a browser, or as SVG."""
+    """Write a cluster as an HTML page or an SVG picture."""
     site = chosen_site(cluster, detect, state)
     named_svg = output is not None and output.suffix.lower() == ".svg"
     chosen = form or (Format.SVG if named_svg else Format.HTML)
@@ -45,4 +47,4 @@ def page(
         typer.echo(text, nl=False)
         return
     write_output(text, output)
-    typer.echo(f"Written to {output}: {len(text.encode()) / 1e3:,.0f} kB, open it in a browser.")
+    typer.echo(f"Wrote {output}: {len(text.encode()) / 1e3:,.0f} kB; open it in a browser.")

@@ -26,7 +26,7 @@ def show(
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw a cluster and who holds its GPUs (the default)."""
+    """Draw a cluster and its allocated GPUs (the default command)."""
     site = chosen_site(cluster, detect, state)
     if as_json:
         with busy("Telling"):

@@ -62,7 +62,8 @@ def answered_site(answer: dict[str, Any]) -> Site:
         return _answered_site(answer)
     except BROKEN as error:
         raise Unreachable(
-            f"the cluster in the answer is none: no gantree daemon of version {__version__} gave it ({_first(error)})"
+            f"the answer has no valid cluster; the server is no gantree daemon of version {__version__}"
+            f" ({_first(error)})"
         ) from error
 
 

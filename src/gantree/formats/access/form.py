@@ -31,7 +31,7 @@ def _user(value: Any) -> str:
 
 
 def _https_url(value: Any) -> str:
-    """An address that nobody on the way can answer for."""
+    """An address with TLS, or on this machine."""
     text = written(value) or ""
     allowed = "an address such as https://login.example.org (http only for this machine itself)"
     try:
@@ -85,7 +85,7 @@ class GroupForm(GranteeForm):
 
 
 class OidcForm(Form):
-    """The provider that people log in with, and whose tokens are taken."""
+    """The OIDC provider of log-ins and tokens."""
 
     issuer: Url
     audience: Text
@@ -98,7 +98,7 @@ class OidcForm(Form):
 
 
 class AccessForm(Form):
-    """access.yaml: who may do what."""
+    """access.yaml: users, groups and their roles."""
 
     users: dict[UserName, GranteeForm] = {}
     groups: dict[UserName, GroupForm] = {}

@@ -1,4 +1,4 @@
-"""access.yaml to `AccessRules`: who may do what, as which Unix user his jobs run, and which OIDC provider knows him."""
+"""access.yaml to `AccessRules`: roles of users and groups, the Unix users of their jobs, and the OIDC provider."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ OPERATOR = "operator"
 
 @dataclass(frozen=True, slots=True)
 class OidcRules:
-    """An OIDC provider. client_id None: nobody logs in with a browser. url is the daemon's own, as browsers see it."""
+    """An OIDC provider. Without a client_id there is no log-in by browser. url is the daemon's address for browsers."""
 
     issuer: str
     audience: str
@@ -30,7 +30,7 @@ class OidcRules:
 
 @dataclass(frozen=True, slots=True)
 class AccessRules:
-    """What the file says. groups_of_user are those that it names him in; unix_of_user where the names differ."""
+    """Grants, groups and Unix users by name. unix_of_user has the users whose Unix name differs."""
 
     grants_of_user: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
     grants_of_group: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
@@ -39,17 +39,17 @@ class AccessRules:
     oidc: OidcRules | None = None
 
     def grants(self, user: str, groups: Iterable[str] = ()) -> tuple[Grant, ...]:
-        """All that a user may do; groups are those that somebody else vouches for."""
+        """All grants of a user. groups are further groups, as of an OIDC token."""
         found = list(self.grants_of_user.get(user, ()))
         for group in dict.fromkeys([*self.groups_of_user.get(user, ()), *groups]):
             found += self.grants_of_group.get(group, ())
         return tuple(dict.fromkeys(found))
 
     def user_of_unix(self, name: str) -> str | None:
-        """Who a Unix user is; None where he stands for several, or where another goes by his name."""
+        """The user of a Unix name; None if it is ambiguous."""
         users = [user for user, unix in self.unix_of_user.items() if unix == name]
         if name not in self.unix_of_user and (not users or self._is_named(name)):
-            users.append(name)  # his own jobs run as him
+            users.append(name)  # a user without an entry runs jobs under the same name
         return users[0] if len(users) == 1 else None
 
     def _is_named(self, user: str) -> bool:
@@ -73,8 +73,8 @@ def _problems(form: AccessForm) -> Iterator[Problem]:
         for grantee in grantees.values():
             for grant in grantee.grants:
                 if grant.role == OPERATOR and grant.queue is not None and not grant.lost:
-                    hint = "`queue_admin` is the role over one queue and what is below it."
-                    allowed = "no queue: an operator has the whole site"
+                    hint = "The role for one queue and the queues below it is `queue_admin`."
+                    allowed = "no queue: the role operator covers the whole site"
                     yield grant.problem("queue", repr(grant.queue), allowed, hint)
     for user, unix in form.unix.items():
         if unix == "root":

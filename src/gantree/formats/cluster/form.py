@@ -41,7 +41,7 @@ MAX_NICS_OF_A_MACHINE = 1024
 MAX_AXES = 8
 DEFAULT_ADDRESS = "127.0.0.1"
 CUT_BY = ("gpu", "node", "nobody")
-"""Who cuts GPUs by MIG: each GPU alone, a manager of the whole node, or nobody."""
+"""What changes the MIG instances of GPUs: each GPU alone, a manager of the whole node, or nothing."""
 NOT_SHARED = "none"
 
 
@@ -160,7 +160,7 @@ class InstanceForm(Form):
 
 
 class MigForm(Form):
-    """The GPUs of a node that are in MIG mode, their instances, and who may cut them anew."""
+    """The GPUs of a node in MIG mode, their instances, and what may change these."""
 
     gpus: list[Count] | None = None
     instances: list[InstanceForm] = []
@@ -175,7 +175,7 @@ class ShareForm(Form):
 
 
 class SpotForm(Form):
-    """A node that its owner takes back when he likes: how often a day, as a mean."""
+    """A spot node: how often a day it is reclaimed, on average."""
 
     per_day: Amount
 

@@ -111,7 +111,7 @@ def _gpu_range(machine: Machine) -> str:
 
 @dataclass(slots=True)
 class _UsedGpu:
-    """What allocations told so far hold of one GPU."""
+    """What the allocations read so far hold of one GPU."""
 
     whole: bool = False
     instances: set[tuple[str, int]] = field(default_factory=set)
@@ -172,9 +172,9 @@ def _held_instance_problems(
 
 
 def _unknown_instance(part: InstanceForm, node: str, instances: Sequence[InstanceForm]) -> Problem:
-    told = [f"{each.profile} at {each.start} of GPU {each.gpu}" for each in instances]
+    known = [f"{each.profile} at {each.start} of GPU {each.gpu}" for each in instances]
     found = f"{part.profile} at {part.start} of GPU {part.gpu}"
-    allowed = f"an instance that nodes[].mig names on {node} ({', '.join(told) or 'none'})"
+    allowed = f"an instance that nodes[].mig names on {node} ({', '.join(known) or 'none'})"
     return part.problem("profile", found, allowed)
 
 

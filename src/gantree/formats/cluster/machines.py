@@ -161,7 +161,9 @@ def machine_lines(machine: Machine) -> list[str]:
         lines += ["    devices:", *(f"      {key(name)}: {n}" for name, n in machine.devices)]
     if machine.numa_memory_GBps is not None:
         lines.append(f"    numa_memory_GBps: {amount(machine.numa_memory_GBps)}")
-    return lines + _matrix_lines("peer", [[yes_no(told) for told in row] for row in machine.peer])
+    return lines + _matrix_lines(
+        "peer", [[yes_no(is_peer) for is_peer in row] for row in machine.peer]
+    )
 
 
 def _matrix_lines(field: str, rows: list[list[str]]) -> list[str]:

@@ -49,14 +49,14 @@ def _tier_problems(form: ClusterForm) -> Iterator[Problem]:
     tiers = form.tiers
     if tiers[-1] != LAST_TIER:
         yield form.problem(
-            "tiers", f"`{tiers[-1]}` last", "tiers from wide to narrow that end with `node`"
+            "tiers", f"`{tiers[-1]}` last", "tiers from widest to narrowest, ending with `node`"
         )
     for index, tier in enumerate(tiers):
         if tier in tiers[:index]:
             yield form.problem("tiers", f"`{tier}` again", "each tier once", at=(index,))
         elif tier in INNER_TIERS or tier == FABRIC_TIER:
             allowed = (
-                f"names other than {', '.join(INNER_TIERS)} and {FABRIC_TIER}, which are given"
+                f"names other than {', '.join(INNER_TIERS)} and {FABRIC_TIER}, which are reserved"
             )
             yield form.problem("tiers", f"`{tier}`", allowed, at=(index,))
 
@@ -80,7 +80,7 @@ def _node_problems(form: ClusterForm, names: list[list[str]]) -> Iterator[Proble
         if outer is not None and "at" not in node.lost:
             yield from _at_problems(node, outer)
         if MARKET_LABEL in node.labels:
-            allowed = "other labels; `spot: {per_day: ...}` says what capacity a node is"
+            allowed = "other labels; `spot: {per_day: ...}` marks a spot node"
             yield node.problem("labels", f"`{MARKET_LABEL}`", allowed, at=(MARKET_LABEL,))
         if not own:
             yield node.problem("names", "too many nodes", f"at most {MAX_NODES} nodes in all")
@@ -97,7 +97,9 @@ def _unknown_machine(node: NodeForm, own: list[str]) -> Problem:
 
 def _at_problems(node: NodeForm, outer: list[str]) -> Iterator[Problem]:
     allowed = (
-        f"a name for each of {', '.join(outer)}" if outer else "nothing; no tier is above node"
+        f"a name for each of {', '.join(outer)}"
+        if outer
+        else "nothing: this cluster has no tier above node"
     )
     lost = node.names_lost("at")
     for tier in outer:

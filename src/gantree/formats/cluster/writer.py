@@ -63,11 +63,11 @@ def _read_back(text: str, name: str) -> Cluster:
     try:
         return read_cluster(text, name)
     except BadFields as error:
-        told = [
+        parts = [
             f"cluster {name}: {problem.field} cannot be {problem.found} in a cluster file; allowed: {problem.allowed}"
             for problem in error.problems
         ]
-        raise BadInput("\n".join(told)) from None
+        raise BadInput("\n".join(parts)) from None
 
 
 def _section(name: str, entries: Iterable[str], mark: str = "- ") -> Iterator[str]:
@@ -80,8 +80,8 @@ def _section(name: str, entries: Iterable[str], mark: str = "- ") -> Iterator[st
 
 def _map(fields: Mapping[str, str | None]) -> str:
     """Return a mapping in one line, without the fields that are None."""
-    told = (f"{name}: {value}" for name, value in fields.items() if value is not None)
-    return f"{{{', '.join(told)}}}"
+    parts = (f"{name}: {value}" for name, value in fields.items() if value is not None)
+    return f"{{{', '.join(parts)}}}"
 
 
 def _list(items: Iterable[str]) -> str:

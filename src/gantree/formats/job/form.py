@@ -162,12 +162,12 @@ def _bytes(value: Any) -> float:
     return _quantity(value, {"": 1.0, **_BYTES}, allowed)
 
 
-def bytes_of(text: str, whose: str) -> float:
+def bytes_of(text: str, option: str) -> float:
     """Bytes of a size as job files write it. Raises BadInput, naming whose it is."""
     try:
         return _bytes(text)
     except PydanticCustomError as error:
-        raise BadInput(f"{whose} {text}: allowed: {error.message()}") from None
+        raise BadInput(f"{option} {text}: allowed: {error.message()}") from None
 
 
 def _model_alone(value: Any) -> Any:
@@ -339,7 +339,7 @@ _OrBytes = AlsoWritten(_bytes_alone, {"type": ["number", "string"]})
 
 
 class TrafficForm(Form):
-    """What is sent a step, told instead of derived from a model."""
+    """Traffic of a step, given instead of derived from a model."""
 
     tensor: Annotated[AxisTrafficForm | None, _OrBytes] = None
     context: Annotated[AxisTrafficForm | None, _OrBytes] = None
@@ -351,8 +351,8 @@ class TrafficForm(Form):
 
     def axes(self) -> tuple[tuple[str, AxisTrafficForm], ...]:
         """Return (axis, form) of those that are written."""
-        told = ((axis, getattr(self, axis)) for axis in AXES)
-        return tuple((axis, form) for axis, form in told if form is not None)
+        by_axis = ((axis, getattr(self, axis)) for axis in AXES)
+        return tuple((axis, form) for axis, form in by_axis if form is not None)
 
 
 class OverlapForm(Form):
@@ -366,8 +366,8 @@ class OverlapForm(Form):
 
     def axes(self) -> tuple[tuple[str, float], ...]:
         """Return (axis, share) of those that are written."""
-        told = ((axis, getattr(self, axis)) for axis in AXES)
-        return tuple((axis, share) for axis, share in told if share is not None)
+        by_axis = ((axis, getattr(self, axis)) for axis in AXES)
+        return tuple((axis, share) for axis, share in by_axis if share is not None)
 
 
 class DataForm(Form):

@@ -213,6 +213,7 @@ def _transformer(form: ModelForm) -> Transformer:
 
 def _traffic(form: TrafficForm) -> Traffic:
     axes = tuple(
-        AxisTraffic(axis, told.bytes, told.calls, told.collective) for axis, told in form.axes()
+        AxisTraffic(axis, traffic.bytes, traffic.calls, traffic.collective)
+        for axis, traffic in form.axes()
     )
     return Traffic(axes, form.compute, form.micro_batches)

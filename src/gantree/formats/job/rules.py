@@ -63,8 +63,8 @@ def _role_name_problems(form: JobForm) -> Iterator[Problem]:
 
 def speeds_of(form: JobForm) -> tuple[tuple[str, float], ...]:
     """Return (GPU model, speed) over all roles, each model once."""
-    told = (gpu for role in form.gang for gpu in role.gpu)
-    return tuple({gpu.model: gpu.speed for gpu in told if gpu.speed is not None}.items())
+    gpus = (gpu for role in form.gang for gpu in role.gpu)
+    return tuple({gpu.model: gpu.speed for gpu in gpus if gpu.speed is not None}.items())
 
 
 def _secret_problems(form: JobForm) -> Iterator[Problem]:
@@ -146,7 +146,9 @@ def _each_problems(each: EachForm) -> Iterator[Problem]:
     kinds = {"gpus": bool(each.gpus), "mig": bool(each.mig), "gpu_share": bool(each.gpu_share)}
     chosen = [field for field, given in kinds.items() if given]
     for field in chosen[1:]:
-        yield each.problem(field, f"{field} beside {chosen[0]}", "one of gpus, mig and gpu_share")
+        yield each.problem(
+            field, f"{field} together with {chosen[0]}", "one of gpus, mig and gpu_share"
+        )
     if each.gpu_share is not None or "gpu_share" in each.lost:
         return
     of_a_share = {
@@ -156,7 +158,7 @@ def _each_problems(each: EachForm) -> Iterator[Problem]:
     }
     for field, (given, allowed) in of_a_share.items():
         if given:
-            yield each.problem(field, "it without gpu_share", allowed)
+            yield each.problem(field, f"{field} without gpu_share", allowed)
 
 
 def _profile_problems(form: _AsksForGpus) -> Iterator[Problem]:
@@ -201,14 +203,14 @@ def _restart_problems(form: RestartsForm) -> Iterator[Problem]:
 def _parallelism_problems(form: ParallelismForm) -> Iterator[Problem]:
     """Experts are spread over data-parallel replicas."""
     if form.expert is not None and form.data is not None and form.data % form.expert:
-        allowed = f"ways that divide data, which is {form.data} (expert ways lie within data)"
+        allowed = f"a divisor of data, which is {form.data}"
         yield form.problem("expert", f"`{form.expert}`", allowed)
 
 
 def _rank_order_problems(form: JobForm) -> Iterator[Problem]:
     has_axes = form.parallelism.axes() or form.any_lost("parallelism")
     if form.rank_order == AS_WRITTEN and not has_axes:
-        allowed = "it beside parallelism, whose order it keeps"
+        allowed = "a job with parallelism, whose order is kept"
         yield form.problem("rank_order", f"`{AS_WRITTEN}` without parallelism", allowed)
 
 
@@ -228,18 +230,16 @@ def _data_problems(form: JobForm) -> Iterator[Problem]:
 def _model_problems(model: ModelForm, ways: ParallelismForm) -> Iterator[Problem]:
     """What a model must be to be cut as the parallelism says."""
     if model.heads is None and model.kv_heads is not None and "heads" not in model.lost:
-        yield model.problem("kv_heads", "it without heads", "heads and kv_heads, or heads alone")
+        yield model.problem("kv_heads", "kv_heads without heads", "heads, or both")
     elif model.heads and model.kv_heads and model.heads % model.kv_heads:
-        allowed = f"heads that divide into heads, which is {model.heads}"
+        allowed = f"a divisor of heads, which is {model.heads}"
         yield model.problem("kv_heads", f"`{model.kv_heads}`", allowed)
     yield from _divided(model, "hidden", ways.tensor, "tensor")
     yield from _divided(model, "heads", ways.tensor, "tensor")
     yield from _divided(model, "sequence", ways.context, "context")
     yield from _divided(model, "layers", ways.pipeline, "pipeline")
     if ways.data and model.batch % (ways.data * model.micro_batch):
-        allowed = (
-            f"sequences that data x micro_batch, which is {ways.data * model.micro_batch}, divides"
-        )
+        allowed = f"a multiple of data x micro_batch, which is {ways.data * model.micro_batch}"
         yield model.problem("batch", f"`{model.batch}`", allowed)
     yield from _expert_problems(model, ways)
 
@@ -248,32 +248,34 @@ def _divided(model: ModelForm, field: str, ways: int | None, axis: str) -> Itera
     """A figure of the model that is cut evenly along an axis."""
     figure = getattr(model, field)
     if ways and figure and figure % ways:
-        yield model.problem(field, f"`{figure}`", f"{field} that {axis}, which is {ways}, divides")
+        yield model.problem(
+            field, f"`{figure}`", f"a multiple of parallelism.{axis}, which is {ways}"
+        )
 
 
 def _expert_problems(model: ModelForm, ways: ParallelismForm) -> Iterator[Problem]:
     if model.experts is None:
         for field in ("expert_parameters", "experts_per_token"):
             if field in model.written_fields() and "experts" not in model.lost:
-                yield model.problem(field, "it without experts", "a figure of experts")
+                yield model.problem(field, f"{field} without experts", "experts as well")
         return
     if model.experts_per_token > model.experts:
         allowed = f"at most experts, which is {model.experts}"
         yield model.problem("experts_per_token", f"`{model.experts_per_token}`", allowed)
     if ways.expert and model.experts % ways.expert:
-        allowed = f"experts that the expert ways, which are {ways.expert}, divide"
+        allowed = f"a multiple of parallelism.expert, which is {ways.expert}"
         yield model.problem("experts", f"`{model.experts}`", allowed)
     if model.expert_parameters is None:
         if "expert_parameters" not in model.lost:
-            allowed = "expert_parameters beside it: those of all experts together"
-            yield model.problem("experts", "it without expert_parameters", allowed)
+            allowed = "expert_parameters as well: the parameters of all experts together"
+            yield model.problem("experts", "experts without expert_parameters", allowed)
     elif model.expert_parameters > model.parameters:
         allowed = f"at most parameters, which is {model.parameters:g}"
         yield model.problem("expert_parameters", f"`{model.expert_parameters:g}`", allowed)
 
 
 def _expert_ways_problems(form: JobForm) -> Iterator[Problem]:
-    """A model without experts has none to spread; told traffic may stand for them."""
+    """A model without experts has none to spread; traffic.expert may replace them."""
     model, ways = form.model, form.parallelism.expert
     if (
         model is None
@@ -283,10 +285,12 @@ def _expert_ways_problems(form: JobForm) -> Iterator[Problem]:
         or ways < 2
     ):
         return
-    told = form.traffic is not None and (form.traffic.expert or "expert" in form.traffic.lost)
-    if not told and "traffic" not in form.lost:
+    has_traffic = form.traffic is not None and (
+        form.traffic.expert or "expert" in form.traffic.lost
+    )
+    if not has_traffic and "traffic" not in form.lost:
         found = f"`{ways}` for a model without experts"
-        allowed = "expert ways where model.experts and model.expert_parameters are written, or traffic.expert"
+        allowed = "a model with experts and expert_parameters, or traffic.expert"
         yield form.parallelism.problem("expert", found, allowed)
 
 
@@ -325,13 +329,13 @@ def name_problems(forms: Sequence[JobForm], max_jobs: int) -> Iterator[Problem]:
 
 def _after_problems(forms: Sequence[JobForm]) -> Iterator[Problem]:
     """Names of arrays in `after` stand for all their jobs, before each job of this one."""
-    jobs_of_array, told = jobs_of_arrays(forms), 0
+    jobs_of_array, count = jobs_of_arrays(forms), 0
     for form in forms:
-        told += len(names_of(form)) * sum(
+        count += len(names_of(form)) * sum(
             len(jobs_of_array.get(name, name[:1])) for name in form.after
         )
-        if told > MAX_AFTER:
-            found = f"{told} pairs of a job and one before it"
+        if count > MAX_AFTER:
+            found = f"{count} pairs of a job and one before it"
             allowed = f"at most {MAX_AFTER} in a file; put one job between two large arrays"
             yield form.problem("after", found, allowed)
             return

@@ -90,8 +90,8 @@ class NearWeightsForm(Form):
 
     def axes(self) -> tuple[tuple[str, float], ...]:
         """Return (axis, weight) of those that are written."""
-        told = ((axis, getattr(self, axis)) for axis in AXES)
-        return tuple((axis, weight) for axis, weight in told if weight is not None)
+        by_axis = ((axis, getattr(self, axis)) for axis in AXES)
+        return tuple((axis, weight) for axis, weight in by_axis if weight is not None)
 
 
 class NearForm(Form):

@@ -35,7 +35,7 @@ def _slices_problems(
     """Slices are required or preferred, and may name only roles that their topology speaks of."""
     allowed, tiers = "one of required and preferred", (slices.required, slices.preferred)
     if all(tiers):
-        yield slices.problem("preferred", "it beside required", allowed)
+        yield slices.problem("preferred", "preferred together with required", allowed)
     elif not any(tiers) and not slices.lost & {"required", "preferred"}:
         yield slices.problem("required", "neither required nor preferred", allowed)
     names = [role.role for role in roles]
@@ -57,7 +57,7 @@ def _spread_problems(
     if topology.required == spread.tier and not form.any_lost("gang"):
         together += [role.members for role in roles]
     if together and max(together) > spread.at_most:
-        allowed = f"at least {max(together)}, the members that required keeps in one {spread.tier}"
+        allowed = f"at least {max(together)}: `required` keeps so many members in one {spread.tier}"
         yield spread.problem("at_most", f"`{spread.at_most}`", allowed)
 
 
@@ -70,9 +70,12 @@ def _box_problems(form: JobForm) -> Iterator[Problem]:
     size, gpus = prod(box), role.members * role.each.gpus
     if others:
         found += f" with {len(form.gang)} roles"
-        allowed = "a box for a gang of one role; others may be jobs of their own"
+        allowed = "a box only for a gang of one role; other roles can be separate jobs"
     elif role.each.mig or role.each.gpu_share:
-        found, allowed = f"{found} of parts of GPUs", "a box for members of whole GPUs: each.gpus"
+        found, allowed = (
+            f"{found} of parts of GPUs",
+            "a box only for members with whole GPUs: each.gpus",
+        )
     elif box and form.elastic is not None:
         allowed = f"`{ANY_BOX}` for an elastic gang: a box has one size"
     elif box and size != gpus and role.members % size:
@@ -93,9 +96,9 @@ def _near_problems(form: JobForm) -> Iterator[Problem]:
         return
     axes = [axis for axis, _ in form.parallelism.axes()]
     weights = near.weights
-    allowed = f"axes of parallelism ({', '.join(axes)})" if axes else "a job that has a parallelism"
+    allowed = f"axes of parallelism ({', '.join(axes)})" if axes else "a job with parallelism"
     if not weights.axes():
         yield near.problem("weights", "no weights", allowed)
     for axis, _ in weights.axes():
         if axis not in axes:
-            yield weights.problem(axis, "a weight of what the job is not cut along", allowed)
+            yield weights.problem(axis, "a weight of an axis that the job does not have", allowed)

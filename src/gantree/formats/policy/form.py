@@ -39,7 +39,7 @@ from gantree.text.document import Table, Truth, written
 PRESET_NAMES = (
     "gantree", "fifo", "backfill", "fair", "least-attained-service", "srsf", "least-stretch", "cells", "first-fit",
 )  # fmt: skip
-"""The presets, as they are told; each is a file of `presets`."""
+"""The presets, in the order of the documentation; each is a file of `presets`."""
 MAX_FRAGMENTATION_WEIGHT = 10
 MAX_GPU_WEIGHT = 1e6
 

@@ -41,7 +41,7 @@ def queue_problems(queues: Sequence[QueueForm]) -> Iterator[Problem]:
     for form in queues:
         if form.name in line_of_name:
             found = f"`{form.name}` again (first in line {line_of_name[form.name]})"
-            yield form.problem("name", found, "each queue once beside its siblings")
+            yield form.problem("name", found, "each name once below one parent")
         line_of_name.setdefault(form.name, form.line_of("name"))
         yield from _limit_problems(form)
         yield from _guarantee_problems(form)
@@ -76,11 +76,11 @@ def at_least(amounts: Amounts, resource: str) -> float | None:
 def _limit_problems(form: QueueForm) -> Iterator[Problem]:
     """What a queue is guaranteed it may also use."""
     own = guaranteed(form)
-    whose = "its guarantee" if form.guarantee.amounts() else "the guarantees below it"
+    bound = "its guarantee" if form.guarantee.amounts() else "the guarantees below it"
     for resource, most in form.limit.amounts().items():
         amount = at_least(own, resource)
         if amount is not None and amount > most:
-            allowed = f"at least {whose}, {amount:g}"
+            allowed = f"at least {bound}, {amount:g}"
             yield _problem_of_amount(form.limit, resource, most, allowed)
 
 
@@ -90,7 +90,7 @@ def _guarantee_problems(form: QueueForm) -> Iterator[Problem]:
     for resource, amount in form.guarantee.amounts().items():
         needed = at_least(below, resource)
         if needed is not None and needed > amount:
-            allowed = f"at least what the queues below it are guaranteed together, {needed:g}"
+            allowed = f"at least the sum of the guarantees below it, {needed:g}"
             yield _problem_of_amount(form.guarantee, resource, amount, allowed)
 
 
@@ -123,10 +123,10 @@ def _cell_problems(form: QueueForm) -> Iterator[Problem]:
                 yield form.problem("cells", found, "each tier once", at=(index, tier))
             seen.add(tier)
     if form.cells and form.queues:
-        allowed = "cells on the queues below it, which own them"
+        allowed = "cells only on queues without queues below them"
         yield form.problem("cells", "cells of a queue with queues below it", allowed)
     if form.cells and any(key.partition("/")[0] == LOOSE for key in form.guarantee.amounts()):
-        allowed = f"one of them; GPUs beside whole domains are the cell `{LOOSE}`"
+        allowed = f"one of them; the cell `{LOOSE}` guarantees GPUs outside whole domains"
         yield form.problem("cells", "cells beside a guarantee of GPUs", allowed)
 
 

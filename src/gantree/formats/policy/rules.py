@@ -38,7 +38,7 @@ def _order_problems(form: RulesForm) -> Iterator[Problem]:
         if key in seen:
             yield form.problem("order", f"`{key}` again", "each key once", at=(index,))
         elif seen[-1:] == [LAST_KEY]:
-            found = f"`{key}` behind {LAST_KEY}, which leaves no tie"
+            found = f"`{key}` after {LAST_KEY}, which breaks all ties"
             yield form.problem("order", found, f"{LAST_KEY} as the last key", at=(index,))
         seen.append(key)
 
@@ -46,7 +46,7 @@ def _order_problems(form: RulesForm) -> Iterator[Problem]:
 def _level_problems(form: RulesForm) -> Iterator[Problem]:
     for index, (lower, upper) in enumerate(pairwise(form.attained_levels or ())):
         if upper <= lower:
-            found, allowed = f"{upper:g} s after {lower:g} s", "levels from low to high"
+            found, allowed = f"{upper:g} s after {lower:g} s", "increasing levels"
             yield form.problem("attained_levels", found, allowed, at=(index + 1,))
 
 

@@ -30,9 +30,9 @@ class Sizes:
     memory_GiB: float | None
 
 
-def sizes_of(read: Any, asked: Mapping[str, Option], problems: list[Problem]) -> Sizes:
+def sizes_of(read: Any, options: Mapping[str, Option], problems: list[Problem]) -> Sizes:
     """Read the sizes. read gives an option's value by a parser, None where there is none; problems go to the list."""
-    reading = _Reading(read, asked, problems)
+    reading = _Reading(read, options, problems)
     members, processes, named_nodes = reading.layout()
     gpus, gpu_type = reading.gpus(members, processes, named_nodes)
     nodes = read("nodes", values.node_range)
@@ -49,9 +49,9 @@ def sizes_of(read: Any, asked: Mapping[str, Option], problems: list[Problem]) ->
 
 
 class _Reading:
-    def __init__(self, read: Any, asked: Mapping[str, Option], problems: list[Problem]) -> None:
+    def __init__(self, read: Any, options: Mapping[str, Option], problems: list[Problem]) -> None:
         self._read = read
-        self._asked = asked
+        self._options = options
         self._problems = problems
 
     def layout(self) -> tuple[int, int, bool]:
@@ -66,8 +66,8 @@ class _Reading:
         if nodes is None and per_node is None:
             return tasks or 1, 1, False
         if nodes is None:
-            wanted = tasks or per_node
-            return self._divided("ntasks", wanted, per_node, "--ntasks-per-node"), per_node, True
+            total = tasks or per_node
+            return self._divided("ntasks", total, per_node, "--ntasks-per-node"), per_node, True
         if tasks is None:
             return nodes[0], per_node or 1, True
         if per_node is not None and per_node * nodes[0] != tasks:
@@ -79,7 +79,7 @@ class _Reading:
         self, members: int, processes: int, named_nodes: bool
     ) -> tuple[int | None, tuple[Option, str] | None]:
         """GPUs of a member, and the type. Several ways to say it must come to the same."""
-        told: dict[str, int] = {}
+        gpus_by_option: dict[str, int] = {}
         types: list[tuple[Option, str]] = []
         for name, parse in (
             ("gpus-per-node", values.gpus),
@@ -87,16 +87,18 @@ class _Reading:
             ("gpus-per-task", values.gpus),
             ("gpus", values.gpus),
         ):
-            asked = self._read(name, parse)
-            if asked is None:
+            requested = self._read(name, parse)
+            if requested is None:
                 continue
-            types += [(self._asked[name], asked.type)] if asked.type else []
-            told[name] = self._of_member(name, asked.count, members, processes, named_nodes)
-        if len(set(told.values())) > 1:
-            first, *others = told
-            allowed = f"as many as --{first} says of each member, which is {told[first]}"
-            self._problem(others[-1], f"{told[others[-1]]} of each", allowed)
-        return next(iter(told.values()), None), types[-1] if types else None
+            types += [(self._options[name], requested.type)] if requested.type else []
+            gpus_by_option[name] = self._of_member(
+                name, requested.count, members, processes, named_nodes
+            )
+        if len(set(gpus_by_option.values())) > 1:
+            first, *others = gpus_by_option
+            allowed = f"the number of --{first}, which is {gpus_by_option[first]} per member"
+            self._problem(others[-1], f"{gpus_by_option[others[-1]]} of each", allowed)
+        return next(iter(gpus_by_option.values()), None), types[-1] if types else None
 
     def _of_member(
         self, name: str, count: int, members: int, processes: int, named_nodes: bool
@@ -105,8 +107,8 @@ class _Reading:
             return self._divided(name, count, members, "members") if count else 0
         if name == "gpus-per-task":
             return count * processes
-        if not named_nodes and members > 1 and "members" not in self._asked:
-            self._problem(name, "GPUs of a node", "it beside --nodes, or --gpus-per-task")
+        if not named_nodes and members > 1 and "members" not in self._options:
+            self._problem(name, "GPUs of a node", "--nodes as well, or --gpus-per-task")
         return count
 
     def cpus(self, processes: int, gpus: int | None) -> int | None:
@@ -114,7 +116,7 @@ class _Reading:
         of_task = self._read("cpus-per-task", values.count)
         of_gpu = self._read("cpus-per-gpu", values.count)
         if of_task is not None and of_gpu is not None:
-            self._problem("cpus-per-gpu", "it beside --cpus-per-task", "one of them")
+            self._problem("cpus-per-gpu", "it together with --cpus-per-task", "one of them")
         if of_task is not None:
             return int(of_task * processes)
         return None if of_gpu is None else int(of_gpu * (gpus or 0))
@@ -123,26 +125,26 @@ class _Reading:
         self, processes: int, gpus: int | None, members: int, named_nodes: bool
     ) -> float | None:
         """Memory of a member in GiB."""
-        names = [name for name in ("mem", "mem-per-cpu", "mem-per-gpu") if name in self._asked]
+        names = [name for name in ("mem", "mem-per-cpu", "mem-per-gpu") if name in self._options]
         for name in names[1:]:
-            self._problem(name, f"it beside --{names[0]}", "one of them")
+            self._problem(name, f"it together with --{names[0]}", "one of them")
         if not names:
             return None
         amount = self._read(names[0], values.gib)
         if amount is None:
             return None
         if names[0] == "mem":
-            if not named_nodes and members > 1 and "members" not in self._asked:
-                self._problem("mem", "memory of a node", "it beside --nodes, or --mem-per-cpu")
+            if not named_nodes and members > 1 and "members" not in self._options:
+                self._problem("mem", "memory of a node", "--nodes as well, or --mem-per-cpu")
             return float(amount)
         cpus = self.cpus(processes, gpus) or processes
         return float(amount * (cpus if names[0] == "mem-per-cpu" else (gpus or 0)))
 
     def _divided(self, name: str, count: int, by: int, what: str) -> int:
         if count % by:
-            self._problem(name, f"`{count}`", f"a number that {what}, {by}, divides")
+            self._problem(name, f"`{count}`", f"a multiple of {what}, which is {by}")
         return max(1, count // by)
 
     def _problem(self, name: str, found: str, allowed: str) -> None:
-        option = self._asked.get(name) or next(iter(self._asked.values()))
+        option = self._options.get(name) or next(iter(self._options.values()))
         self._problems.append(option.problem(found, allowed))

@@ -59,11 +59,11 @@ OWN_READ: Mapping[str, Known] = {
 """gantree's, in `#GANTREE` lines alone."""
 
 WITHOUT_EFFECT: Mapping[str, tuple[Known, str]] = {
-    "account": (Known("A"), "queues hold what is owed: --partition names one"),
-    "qos": (Known("q"), "priority classes stand in the policy: `priority` of a job file"),
+    "account": (Known("A"), "guarantees belong to queues: choose one with --partition"),
+    "qos": (Known("q"), "use `priority` of a job file"),
     "comment": (Known(), ""),
-    "mail-type": (Known(), "nobody is sent mail"),
-    "mail-user": (Known(), "nobody is sent mail"),
+    "mail-type": (Known(), "gantree sends no mail"),
+    "mail-user": (Known(), "gantree sends no mail"),
     "open-mode": (Known(), "logs are appended"),
     "nice": (Known(takes=_MAYBE), "write `priority`"),
     "wckey": (Known(), ""),
@@ -81,7 +81,7 @@ WITHOUT_EFFECT: Mapping[str, tuple[Known, str]] = {
     "profile": (Known(), ""),
     "propagate": (Known(takes=_MAYBE), ""),
     "get-user-env": (Known(takes=_MAYBE), ""),
-    "kill-on-invalid-dep": (Known(), "a job fails with the one that it waits for"),
+    "kill-on-invalid-dep": (Known(), "a job always fails if a job in its `after` fails"),
     "time-min": (Known(), ""),
     "verbose": (Known("v", _NO), ""),
     "quiet": (Known("Q", _NO), ""),
@@ -97,7 +97,7 @@ REFUSED: Mapping[str, tuple[Known, str]] = {
     "exclude": (Known("x"), "node_labels of a job file, or --constraint"),
     "nodefile": (Known("F"), "node_labels of a job file, or --constraint"),
     "begin": (Known("b"), "`gantree hold` and `gantree release`"),
-    "deadline": (Known(), "--time, which is promised a start"),
+    "deadline": (Known(), "--time"),
     "licenses": (Known("L"), "devices of a job file"),
     "reservation": (Known(), "a queue with a cell: docs/cells.md"),
     "contiguous": (Known(takes=_NO), "--switches, or #GANTREE --required"),
@@ -124,7 +124,7 @@ REFUSED: Mapping[str, tuple[Known, str]] = {
     "gid": (Known(), "user of a job file"),
     "container": (Known(), "image of a job file"),
     "bb": (Known(), "data of a job file"),
-    "reboot": (Known(takes=_NO), "nothing: gantree reboots no node"),
+    "reboot": (Known(takes=_NO), "nothing: gantree does not reboot nodes"),
     "segment": (Known(), "slices of a job file"),
 }
 """Slurm's that a job may depend on and that cannot be had here, each with the way out."""

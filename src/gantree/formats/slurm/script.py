@@ -33,12 +33,12 @@ _FIELD_OF_OPTION = {
     "workdir": "workdir", "required": "topology", "preferred": "topology", "switches": "topology", "export": "env",
     "env": "env", "members": "members", "processes": "processes", "nodes": "members", "ntasks": "processes",
 }  # fmt: skip
-"""Which option a field of the job file came from, for problems that are only seen there."""
+"""The option that sets a field of the job file, for problems found in that file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script as a job: the text of its job file, and sentences on what of its header is not honoured."""
+    """A script as a job: the text of its job file, and warnings about header lines that have no effect."""
 
     text: str
     warnings: tuple[str, ...]
@@ -59,69 +59,70 @@ def read_script(
     `--export` may pass on (PATH always is). queue_of_partition maps partitions; others are queues of the same name.
     """
     header, problems = read_header(text, KNOWN)
-    asked = last_of_each(header.options)
-    reading = _Reading(asked, problems, environment or {}, queue_of_partition or {})
+    options = last_of_each(header.options)
+    reading = _Reading(options, problems, environment or {}, queue_of_partition or {})
     document = reading.document(name, [*header.interpreter, *command])
     problems += [
-        option.problem("an option that gantree has not", f"instead: {REFUSED[option.name][1]}")
+        option.problem("an unsupported option", f"instead: {REFUSED[option.name][1]}")
         for option in header.options
         if option.name in REFUSED
     ]
     refuse(problems, source)
     job_text = json.dumps(document)
-    _check(job_text, source, asked)
-    warnings = [*reading.warnings, *_unheard(asked.values())]
-    warnings += [
-        (line, f"{mark} after the first command is not read") for line, mark in header.late
-    ]
+    _check(job_text, source, options)
+    warnings = [*reading.warnings, *_without_effect(options.values())]
+    warnings += [(line, f"{mark} after the first command is ignored") for line, mark in header.late]
     if reading.processes > 1:
         warnings += [
-            (line, f"{program}: the script runs in every process; start the program itself here")
+            (
+                line,
+                f"{program}: the script already runs in every process; start the program directly",
+            )
             for line, program in header.launchers
         ]
-    return Script(job_text, tuple(f"{source}:{line}: {told}" for line, told in sorted(warnings)))
+    return Script(job_text, tuple(f"{source}:{line}: {text}" for line, text in sorted(warnings)))
 
 
-def _unheard(options: Iterable[Option]) -> list[tuple[int, str]]:
+def _without_effect(options: Iterable[Option]) -> list[tuple[int, str]]:
     return [
-        (option.line, f"{option.mark} --{option.name} has no effect here" + (f": {told}" if told else ""))
+        (option.line, f"{option.mark} --{option.name} has no effect here" + (f": {text}" if text else ""))
         for option in options
         if option.name in WITHOUT_EFFECT
-        for told in [WITHOUT_EFFECT[option.name][1]]
+        for text in [WITHOUT_EFFECT[option.name][1]]
     ]  # fmt: skip
 
 
-def _check(job_text: str, source: str, asked: Mapping[str, Option]) -> None:
+def _check(job_text: str, source: str, options: Mapping[str, Option]) -> None:
     """What job files are held to beyond this; problems name the option that the field came from."""
     try:
         read_job(job_text, source)
     except BadFields as error:
-        told = [_from_option(each, asked) for each in error.problems]
-        raise BadFields(sorted(told, key=lambda problem: problem.line or 0)) from None
+        problems = [_from_option(each, options) for each in error.problems]
+        raise BadFields(sorted(problems, key=lambda problem: problem.line or 0)) from None
 
 
-def _from_option(problem: Problem, asked: Mapping[str, Option]) -> Problem:
-    for name, option in asked.items():
+def _from_option(problem: Problem, options: Mapping[str, Option]) -> Problem:
+    for name, option in options.items():
         field = _FIELD_OF_OPTION.get(name)
         if field is not None and field in problem.field.replace("[", ".").split("."):
-            told = option.problem(problem.found, problem.allowed, problem.hint)
-            return Problem(problem.source, told.line, told.field, told.found, told.allowed, told.hint)  # fmt: skip
+            named = option.problem(problem.found, problem.allowed, problem.hint)
+            return Problem(problem.source, named.line, named.field, named.found, named.allowed, named.hint)  # fmt: skip
     return Problem(
         problem.source, None, problem.field, problem.found, problem.allowed, problem.hint
     )
 
 
 class _Reading:
-    """A header being made into a job: what was asked, what is wrong with it, what is not honoured."""
+    """A header on its way to a job: its options, problems and warnings."""
 
     def __init__(
         self,
-        asked: Mapping[str, Option],
+        options: Mapping[str, Option],
         problems: list[Problem],
         environment: Mapping[str, str],
         queue_of_partition: Mapping[str, str],
     ) -> None:
-        self._asked = asked
+        self._options = options
         self._problems = problems
         self._environment = environment
         self._queue_of_partition = queue_of_partition
@@ -130,20 +131,22 @@ class _Reading:
 
     def document(self, name: str, command: Sequence[str]) -> dict[str, Any]:
         """The job file as plain data; what was not said is left out."""
-        sizes = sizes_of(self._read, self._asked, self._problems)
+        sizes = sizes_of(self._read, self._options, self._problems)
         self.processes = sizes.members * sizes.processes
         if sizes.nodes_at_most is not None:
-            self._warn("nodes", f"starts on {sizes.members} nodes; for others: #GANTREE --elastic")
+            self._warn(
+                "nodes", f"the job gets {sizes.members} nodes; for a range use #GANTREE --elastic"
+            )
         array = self._read("array", values.array)
         if array is not None and array[1] is not None:
-            self._warn("array", "all jobs of the array may run at once: %N is not honoured")
-        slurm = any(option.mark == SLURM for option in self._asked.values())
+            self._warn("array", "%N is ignored: all jobs of the array may run at once")
+        slurm = any(option.mark == SLURM for option in self._options.values())
         document = {
             "name": self._text("job-name") or name,
             "queue": self._queue(),
             "priority": self._read("priority", _priority),
             "time_limit": self._read("time", values.seconds),
-            "hold": True if "hold" in self._asked else None,
+            "hold": True if "hold" in self._options else None,
             "array": array and array[0],
             "after": self._read("dependency", values.dependency),
             "restarts": self._restarts(),
@@ -152,14 +155,12 @@ class _Reading:
             "elastic": self._elastic(),
             "topology": self._topology(sizes),
             "variables": "slurm" if slurm else None,
-            "gang": [_without_nothing(self._role(sizes, command))],
+            "gang": [_without_none(self._role(sizes, command))],
         }
         for option in ("output", "error"):
-            if option in self._asked:
-                self._warn(
-                    option, "not honoured: gantree keeps what is written, see `gantree logs`"
-                )
-        return _without_nothing(document)
+            if option in self._options:
+                self._warn(option, "ignored: `gantree logs` prints the output")
+        return _without_none(document)
 
     def _role(self, sizes: Sizes, command: Sequence[str]) -> dict[str, Any]:
         labels = self._read("constraint", values.features)
@@ -167,7 +168,7 @@ class _Reading:
             "role": "worker",
             "members": sizes.members,
             "processes": sizes.processes,
-            "each": _without_nothing(
+            "each": _without_none(
                 {"gpus": sizes.gpus, "cpus": sizes.cpus, "memory_GiB": sizes.memory_GiB}
             ),
             "gpu": self._models(sizes),
@@ -179,7 +180,7 @@ class _Reading:
 
     def _read(self, name: str, parse: Callable[[str], T]) -> T | None:
         """The value of an option; None where it is not there or wrong, which then is a problem."""
-        option = self._asked.get(name)
+        option = self._options.get(name)
         if option is None or option.value is None:
             return None
         try:
@@ -193,47 +194,47 @@ class _Reading:
     def _text(self, name: str) -> str | None:
         return self._read(name, str)
 
-    def _warn(self, name: str, told: str) -> None:
-        option = self._asked[name]
-        self.warnings.append((option.line, f"{option.mark} --{name}: {told}"))
+    def _warn(self, name: str, text: str) -> None:
+        option = self._options[name]
+        self.warnings.append((option.line, f"{option.mark} --{name}: {text}"))
 
     def _queue(self) -> str | None:
         partition = self._text("partition")
         if partition is not None and "," in partition:
-            self._warn("partition", f"only the first is taken of {shortened(partition)}")
+            self._warn("partition", f"only the first partition of {shortened(partition)} is used")
             partition = partition.partition(",")[0]
         mapped = None if partition is None else self._queue_of_partition.get(partition, partition)
         return self._text("queue") or mapped
 
     def _restarts(self) -> int:
-        told = self._read("restarts", _whole)
-        if told is not None:
-            return told
+        restarts = self._read("restarts", _whole)
+        if restarts is not None:
+            return restarts
         return RESTARTS_OF_REQUEUE if self._last("requeue", "no-requeue") == "requeue" else 0
 
     def _last(self, *names: str) -> str | None:
         """Which of several options that contradict each other stands last."""
-        found = [self._asked[name] for name in names if name in self._asked]
+        found = [self._options[name] for name in names if name in self._options]
         return max(found, key=lambda option: option.line).name if found else None
 
     def _checkpoint(self) -> dict[str, Any] | None:
         warned = self._read("signal", values.signal)
-        told = {
+        checkpoint = {
             "every": self._text("checkpoint-every"),
             "path": self._text("checkpoint-path"),
             "signal": warned and warned.signal,
             "grace": warned and warned.seconds,
         }
-        return _without_nothing(told) or None
+        return _without_none(checkpoint) or None
 
     def _warning(self) -> dict[str, Any] | None:
-        """The signal again, before the time limit; a job without one is never told of its end."""
+        """The signal before the time limit; a job without a limit gets none."""
         warned, limit_s = self._read("signal", values.signal), self._read("time", values.seconds)
         if warned is None or warned.seconds == 0:
             return None
         if limit_s is None or warned.seconds >= limit_s:
             end = "there is none" if limit_s is None else f"that is {limit_s:g} s"
-            self._warn("signal", f"does not come before the time limit: {end}")
+            self._warn("signal", f"is not sent before the time limit: {end}")
             return None
         return {"signal": warned.signal, "before": warned.seconds}
 
@@ -242,44 +243,44 @@ class _Reading:
         return None if span is None else {"min": span[0], "max": span[1]}
 
     def _topology(self, sizes: Sizes) -> dict[str, Any] | None:
-        told: dict[str, Any] = {
+        topology: dict[str, Any] = {
             "required": self._text("required"),
             "preferred": self._text("preferred"),
         }
-        self._add_switches(told, sizes)
-        if "spread-job" in self._asked or (sizes.named_nodes and sizes.members > 1):
-            told["spread"] = {"tier": "node", "at_most": 1}
-        if "exclusive" in self._asked:
-            self._add_exclusive(told)
-        return _without_nothing(told) or None
+        self._add_switches(topology, sizes)
+        if "spread-job" in self._options or (sizes.named_nodes and sizes.members > 1):
+            topology["spread"] = {"tier": "node", "at_most": 1}
+        if "exclusive" in self._options:
+            self._add_exclusive(topology)
+        return _without_none(topology) or None
 
-    def _add_switches(self, told: dict[str, Any], sizes: Sizes) -> None:
+    def _add_switches(self, topology: dict[str, Any], sizes: Sizes) -> None:
         """One switch is one domain; several are slices of as many members, so that they need no more switches."""
-        asked = self._read("switches", values.switches)
-        if asked is None:
+        switches = self._read("switches", values.switches)
+        if switches is None:
             return
-        how = "required" if asked[1] is None else "preferred"
-        if asked[1] is not None:
-            self._warn("switches", "preferred: gantree waits for nothing that it only prefers")
-        if asked[0] == 1:
-            told[how] = told[how] or LEAF
+        how = "required" if switches[1] is None else "preferred"
+        if switches[1] is not None:
+            self._warn("switches", "a preference here: the job does not wait for it")
+        if switches[0] == 1:
+            topology[how] = topology[how] or LEAF
             return
         members = sizes.members
         together = next(
             size
             for size in range(1, members + 1)
-            if members % size == 0 and size * asked[0] >= members
+            if members % size == 0 and size * switches[0] >= members
         )
         if together > 1:
-            told["slices"] = {"members": together, how: LEAF}
+            topology["slices"] = {"members": together, how: LEAF}
 
-    def _add_exclusive(self, told: dict[str, Any]) -> None:
-        value = self._asked["exclusive"].value
+    def _add_exclusive(self, topology: dict[str, Any]) -> None:
+        value = self._options["exclusive"].value
         if value is not None:
-            option = self._asked["exclusive"]
+            option = self._options["exclusive"]
             allowed = "the option alone: no other job on the nodes when it starts"
             self._problems.append(option.problem(f"`{shortened(value)}`", allowed))
-        told["apart"] = {"tier": "node", "jobs": ["*"]}
+        topology["apart"] = {"tier": "node", "jobs": ["*"]}
 
     def _models(self, sizes: Sizes) -> list[str] | None:
         if sizes.gpu_type is None:
@@ -294,7 +295,7 @@ class _Reading:
     def _env(self) -> dict[str, str]:
         """PATH, and what `--export` and `--env` name."""
         env = {"PATH": self._environment["PATH"]} if "PATH" in self._environment else {}
-        for option in (self._asked.get(name) for name in ("export", "env")):
+        for option in (self._options.get(name) for name in ("export", "env")):
             words = [] if option is None or option.value is None else option.value.split(",")
             for word in words:
                 assert option is not None
@@ -305,21 +306,24 @@ class _Reading:
         name, equals, value = word.partition("=")
         if option.name == "export" and word.upper() in ("ALL", "NONE", "NIL"):
             if word.upper() == "ALL":
-                self._warn("export", "of what you have set only PATH goes along, and what is named")
+                self._warn("export", "only PATH and the named variables are passed on")
             else:
                 env.pop("PATH", None)
         elif equals or name in self._environment:
             env[name] = value if equals else self._environment[name]
         else:
-            found, allowed = f"`{shortened(word)}`", "NAME=VALUE, or the NAME of what you have set"
+            found, allowed = (
+                f"`{shortened(word)}`",
+                "NAME=VALUE, or the NAME of a variable that is set",
+            )
             self._problems.append(option.problem(found, allowed))
 
 
 def models_of(word: str) -> list[str]:
     """GPU models that Slurm's word for a type may mean: `h100`, `H100-80GB`, `nvidia_h100_80gb_hbm3`."""
-    asked = word.lower().replace("_", "-")
-    exact = [name for name in GPU_MODELS if name.lower() == asked]
-    parts = asked.split("-")
+    options = word.lower().replace("_", "-")
+    exact = [name for name in GPU_MODELS if name.lower() == options]
+    parts = options.split("-")
     family = [name for name, model in GPU_MODELS.items() if model.family.lower() in parts]
     sized = [name for name in family if name.lower().rpartition("-")[2] in parts]
     return exact or sized or family
@@ -329,7 +333,7 @@ def _priority(text: str) -> str | int:
     if _NUMBER.fullmatch(text):
         return int(text)
     if not text.isascii() or text[:1] in "+-0123456789":
-        raise values.BadValue("a class, or a whole number of at most 10 digits")
+        raise values.BadValue("a priority class, or a whole number of at most 10 digits")
     return text
 
 
@@ -339,5 +343,5 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _without_nothing(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}

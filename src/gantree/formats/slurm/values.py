@@ -37,7 +37,7 @@ class BadValue(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """A number of GPUs, and the type that was asked for, if any."""
+    """A number of GPUs, and the requested type, if any."""
 
     count: int
     type: str | None = None
@@ -77,7 +77,7 @@ def gib(text: str) -> float:
         raise BadValue("a size such as 64G: a number with K, M, G or T; M where there is none")
     amount = float(found[1]) * _GIB_OF_UNIT[found[2].upper()]
     if amount == 0:
-        raise BadValue("a size above 0; for a whole node, write how much it has")
+        raise BadValue("a size above 0; for a whole node, give its memory")
     return amount
 
 
@@ -96,7 +96,7 @@ def node_range(text: str) -> tuple[int, int]:
     least = count(low)
     most = count(high) if dash else least
     if most < least:
-        raise BadValue("a number of nodes, or a range that runs upwards")
+        raise BadValue("a number of nodes, or an increasing range")
     return least, most
 
 
@@ -148,7 +148,7 @@ def array(text: str) -> tuple[str, int | None]:
             raise BadValue("indices such as 0-15, 1,3,5, 0-15:4, with %4 behind them")
         low, high = int(match[1]), int(match[2] or match[1])
         if high < low or (high - low) // int(match[3] or 1) >= _MAX_INDICES:
-            raise BadValue(f"ranges that run upwards, at most {_MAX_INDICES} indices")
+            raise BadValue(f"increasing ranges, at most {_MAX_INDICES} indices")
         found += range(low, high + 1, int(match[3] or 1))
     if len(set(found)) != len(found) or len(found) > _MAX_INDICES:
         raise BadValue(f"each index once, at most {_MAX_INDICES} of them")

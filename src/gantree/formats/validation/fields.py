@@ -150,7 +150,7 @@ def command(value: Any) -> list[str]:
     """Check for a command: a list of words, never a line that a shell would have to split."""
     if isinstance(value, str):
         words = ", ".join(shortened(value, 200).split())
-        raise wrong("a list of words", f"No shell splits it; write [{words}].")
+        raise wrong("a list of words", f"The command is not split by a shell; write [{words}].")
     if not isinstance(value, Rows) or not value:
         raise wrong("a list of words")
     return [text_value(word) for word in value]

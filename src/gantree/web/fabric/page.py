@@ -77,7 +77,9 @@ def svg(fabric: Fabric, occupancy: Occupancy, conditions: Conditions) -> str:
     return svg_document(scene, f"Fabric of {scene.name}", ", ".join(_counts(scene)))
 
 
-_REST = "Point at a node to read it. Ctrl and the wheel zoom, dragging moves, / searches, Enter goes to the next match."
+_REST = (
+    "Point at a node for details. Ctrl and wheel: zoom; drag: move; /: search; Enter: next match."
+)
 
 
 def _counts(scene: Scene) -> list[str]:

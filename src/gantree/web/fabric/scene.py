@@ -169,9 +169,9 @@ def _percents(parts: Sequence[float]) -> str:
 
 
 def _nic_in_words(nic: NicView) -> str:
-    told = [f"health {percent(nic.health)}" if nic.health < 1 else ""]
-    told += [f"load {percent(nic.load)}" if nic.load > 0 else ""]
-    return f"NIC {nic.name} " + (", ".join(filter(None, told)) if nic.health > 0 else "out of use")
+    parts = [f"health {percent(nic.health)}" if nic.health < 1 else ""]
+    parts += [f"load {percent(nic.load)}" if nic.load > 0 else ""]
+    return f"NIC {nic.name} " + (", ".join(filter(None, parts)) if nic.health > 0 else "out of use")
 
 
 def _order_of_holders(fabric: Fabric, occupancy: Occupancy) -> list[str]:

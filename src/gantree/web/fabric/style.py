@@ -130,7 +130,7 @@ SIGNS = (
     Sign(
         "load",
         '<path class="t" d="M0 5h14v4h-14z"/><path class="u" d="M0 5h8v4h-8z"/>',
-        "load: how full up-links are",
+        "load: use of the up-links",
     ),
 )
 

@@ -57,7 +57,7 @@ class PageRoute(APIRoute):
             except Unauthenticated:
                 return _to_log_in(request)
             except RequestValidationError:
-                return _error_page(request, BadInput("the address has a part that no page knows"))
+                return _error_page(request, BadInput("the address is not valid for this page"))
             except GantreeError as error:
                 return _error_page(request, error)
 
@@ -70,7 +70,7 @@ def page_router() -> APIRouter:
 
 
 def render(
-    request: Request, caller: Caller | None, template: str, status: int = 200, **told: object
+    request: Request, caller: Caller | None, template: str, status: int = 200, **context: object
 ) -> Response:
     """A page; told is what its template is given. may_submit and may_operate: as whom, and by a daemon that leads."""
     base, standby = base_of(request), standby_of(request)
@@ -79,7 +79,7 @@ def render(
         environment()
         .get_template(template)
         .render(
-            told,
+            context,
             base=base,
             caller=caller,
             standby=standby,
@@ -153,8 +153,8 @@ def environment() -> Environment:
 
 def _to_log_in(request: Request) -> Response:
     path = request.scope["path"].removeprefix(base_of(request)) or "/"
-    wanted = f"{path}?{request.url.query}" if request.url.query else path
-    return redirect(request, f"/login?{urlencode({'next': wanted})}")
+    address = f"{path}?{request.url.query}" if request.url.query else path
+    return redirect(request, f"/login?{urlencode({'next': address})}")
 
 
 def _error_page(request: Request, error: GantreeError) -> Response:

@@ -34,7 +34,7 @@ def router(reads: QueryBackend) -> APIRouter:
         """The list, a page at a time."""
         rows = await reads.read(queries.nodes, caller)
         found = found_nodes(rows, which, find.strip())
-        told: Json = {
+        context: Json = {
             "rows": found[(page - 1) * PER_PAGE : page * PER_PAGE],
             "found": len(found),
             "total": len(rows),
@@ -43,7 +43,7 @@ def router(reads: QueryBackend) -> APIRouter:
             "which": which,
             "find": find,
         }
-        return render(request, caller, "nodes.html", **told)
+        return render(request, caller, "nodes.html", **context)
 
     @routes.get("/nodes/{name}", **needs(Need.KNOWN))
     async def node(request: Request, caller: CurrentCaller, name: str) -> Response:

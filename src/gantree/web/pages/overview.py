@@ -20,12 +20,12 @@ GATE_WORDS = {
     "LIMIT": "a limit of the queue or of the user",
     "QUOTA": "the queue's quota",
     "SHAPE": "no machine is large enough",
-    "ROOM": "too little is free",
-    "CONTIGUITY": "enough is free, but not close enough together",
-    "HARM": "somebody would have to be stopped who may not be",
-    "RESERVATION": "a start that others were told",
-    "other": "other than room: held, after another job, after a failure",
-    "unasked": "not asked yet",
+    "ROOM": "too few free resources",
+    "CONTIGUITY": "enough free resources, but not in one domain",
+    "HARM": "it would have to stop jobs that may not be preempted",
+    "RESERVATION": "reservations of other jobs",
+    "other": "held, waiting for another job, or backing off after a failure",
+    "unasked": "not examined yet",
 }
 
 
@@ -36,9 +36,9 @@ def router(source: Backend | StandbyBackend) -> APIRouter:
     @routes.get("/", **needs(Need.KNOWN))
     async def overview(request: Request, caller: CurrentCaller) -> Response:
         """The page."""
-        told = await source.read(overview_of, caller)
-        seen = await _sampled(source, caller)
-        return render(request, caller, "overview.html", **told, **seen)
+        context = await source.read(overview_of, caller)
+        metrics = await _sampled(source, caller)
+        return render(request, caller, "overview.html", **context, **metrics)
 
     return routes
 
@@ -46,7 +46,7 @@ def router(source: Backend | StandbyBackend) -> APIRouter:
 async def _sampled(source: Backend | StandbyBackend, caller: Caller) -> Json:
     """GPUs by use, queues, and refusals by gate, as they were when they were looked at last."""
     if isinstance(source, StandbyBackend):
-        return _figures(await source.read(figures_asked), caller, [])
+        return _figures(await source.read(current_figures), caller, [])
     await source.call_controller(lambda controller: controller.sample_metrics())
     sample = source.controller.metrics.sample
     if sample is None:
@@ -59,7 +59,7 @@ async def _sampled(source: Backend | StandbyBackend, caller: Caller) -> Json:
     return _figures(sample.figures, caller, gates)
 
 
-def figures_asked(view: ReadView) -> Figures:
+def current_figures(view: ReadView) -> Figures:
     """The figures of now."""
     return figures_of(view.ledger, view.now)
 

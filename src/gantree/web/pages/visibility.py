@@ -9,6 +9,6 @@ MayRead = Callable[[str, str], bool]
 """Whether a caller may see jobs of a user in a queue."""
 
 
-def sight_of(caller: Caller) -> MayRead:
+def visible_jobs(caller: Caller) -> MayRead:
     """What a caller may see."""
     return lambda user, queue: has(caller, Need.SEE, user, queue)

@@ -9,7 +9,7 @@ function writeScale(root = document) {
   for (const text of root.querySelectorAll("text[data-at]")) text.textContent = at(text.dataset.at);
   for (const title of root.querySelectorAll("title[data-since]")) {
     const { since, until } = title.dataset, [words] = title.textContent.split("\n");
-    title.textContent = `${words}\n${at(since)} to ${until ? at(until) : "nobody knows when"}`;
+    title.textContent = `${words}\n${at(since)} to ${until ? at(until) : "unknown"}`;
   }
 }
 

@@ -150,7 +150,7 @@ function look(number, node, gpu) {
   const how = mode();
   if (how === "health") return healthLook(node);
   if (how === "use") return useLook(node, number !== FREE, gpu);
-  if (number === FREE) return { fill: ink.free, key: state(node) === "ready" ? "free" : "free, but out of use", hollow: true };
+  if (number === FREE) return { fill: ink.free, key: state(node) === "ready" ? "free" : "free, but unusable", hollow: true };
   if (number === TAKEN) return { fill: ink.taken, key: "taken" };
   const who = known(number);
   if (!who || who.kind === "site") return { fill: ink.taken, key: "site", dots: true };
@@ -389,7 +389,7 @@ function gpuAt(event) {
 function words(gpu) {
   const node = nodeOf(gpu), name = state(node), parts = scene.parts.get(gpu);
   const who = parts ? (parts.length ? parts.map(([number, , size]) => `${holderWords(number)} (${Math.round(100 * size / scene.whole)} %)`).join("; ")
-    : "free, cut by MIG") : holderWords(scene.cells[gpu]);
+    : "free, in MIG mode") : holderWords(scene.cells[gpu]);
   const notes = [...(name === "ready" ? [] : [name]), ...(site.conditions[node]?.[2] || [])];
   const domain = site.last.find((each) => node >= each.first && node < each.first + each.count);
   return [`Node ${site.node_names[node]}, GPU ${gpu - site.first[node]} (${site.machine[node]})`, domain?.name, ...notes, who, useWords(useOf(gpu, node))].filter(Boolean).join(" \u00B7 ");
@@ -407,9 +407,9 @@ function holderWords(number) {
   if (number === TAKEN) return "taken";
   const who = known(number);
   if (!who) return "taken";
-  if (who.kind === "site") return `taken by the site: ${who.job}`;
+  if (who.kind === "site") return `allocated by the site: ${who.job}`;
   const of = [who.queue && `queue ${who.queue}`, who.user && `user ${who.user}`, `${who.gpus} GPU${who.gpus === 1 ? "" : "s"}`].filter(Boolean).join(", ");
-  return who.kind === "job" ? `job ${who.job}, ${who.phase} (${of})` : `held for job ${who.job}, which waits (${of})`;
+  return who.kind === "job" ? `job ${who.job}, ${who.phase} (${of})` : `held for waiting job ${who.job} (${of})`;
 }
 
 function search() {

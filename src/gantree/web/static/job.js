@@ -6,13 +6,13 @@ const path = `/v1/jobs/${encodeURIComponent(job)}`;
 const byId = (id) => document.getElementById(id);
 
 const ACTIONS = {
-  cancel: ["Cancel", "It ends, whether it waits or runs, and is not started again."],
-  hold: ["Hold", "It is not started until it is released."],
-  release: ["Release", "It waits for nothing but its turn and room again."],
-  resume: ["Resume", "It is started again when its turn and room have come."],
-  suspend: ["Suspend", "It saves if it can, stops, and is not started until it is resumed."],
-  priority: ["Change the priority of", "A class of the policy, or a number. It counts at once.", "priority"],
-  scale: ["Scale", "The number of members to have from now on. A gang that runs saves and goes on with them.", "members"],
+  cancel: ["Cancel", "The job is stopped and does not restart."],
+  hold: ["Hold", "The job does not start until it is released."],
+  release: ["Release", "The job may start again."],
+  resume: ["Resume", "The job returns to the queue and may start again."],
+  suspend: ["Suspend", "The job saves a checkpoint if it can, stops, and does not start until it is resumed."],
+  priority: ["Change the priority of", "A priority class of the policy, or a number. It takes effect at once.", "priority"],
+  scale: ["Scale", "The new number of members. A running gang saves a checkpoint and restarts.", "members"],
 };
 
 /** Ask; gives the value (or true where none is wanted), or null. */
@@ -42,7 +42,7 @@ async function act(action) {
   byId("problem").textContent = "";
   try {
     await api("POST", `${path}/${action}`, field ? { [field]: numberOrWord(value) } : undefined);
-    say(`${ACTIONS[action][0]} ${job}: asked for`);
+    say(`${ACTIONS[action][0]} ${job}: requested`);
     refreshSoon();
   } catch (error) {
     byId("problem").textContent = error.message;
@@ -98,13 +98,13 @@ function startCell(each) {
     cell.append(element("time", "", { datetime: new Date(1000 * each.start.starts_at).toISOString() }));
     cell.append(` ${each.sentence}`);
   } else {
-    cell.append(`nobody can say. ${each.sentence}`);
+    cell.append(`unknown. ${each.sentence}`);
   }
   for (const one of each.stopped) cell.append(element("br"), `${HOW[one.how] || one.how} ${one.job}`);
   return cell;
 }
 
-const beside = (ratio) => (ratio ? `, ${ratio.toFixed(2)} times the best place` : "");
+const beside = (ratio) => (ratio ? `, ${ratio.toFixed(2)} times the best placement` : "");
 
 function stepText(each) {
   if (each.step_s !== null) return `${each.step_s.toPrecision(3)} s${beside(each.step_ratio)}`;
@@ -118,7 +118,7 @@ function costText(each) {
 
 function showAlternatives(found) {
   const table = element("table");
-  table.append(element("caption", "Each alternative as the scheduler would decide it now; nothing changes"));
+  table.append(element("caption", "What the scheduler would decide now; nothing changes"));
   const head = element("tr");
   for (const name of ["If", "It would start", "Step", "Run"]) head.append(element("th", name, { scope: "col" }));
   const body = element("tbody");
@@ -162,7 +162,7 @@ async function showOutput(form) {
     } catch (error) {
       if (mine.signal.aborted) return;
       goesOn = follows && !(error.status < 500);
-      append(byId("output"), `\n${goesOn ? "The daemon is away; waiting for it." : error.message}\n`);
+      append(byId("output"), `\n${goesOn ? "The daemon does not answer; waiting for it." : error.message}\n`);
     }
     if (goesOn) await new Promise((done) => setTimeout(done, AGAIN_MS));
   }

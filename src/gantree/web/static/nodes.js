@@ -5,9 +5,9 @@ import { api, refreshSoon, say } from "./page.js";
 const $ = (id) => document.getElementById(id);
 const dialog = $("node-dialog"), form = $("node-form");
 const WORDS = {
-  cordon: ["Cordon", "Nothing new starts there; what runs there stays."],
-  uncordon: ["Uncordon", "The node may be used again."],
-  drain: ["Drain", "Nothing new starts there, and who runs there saves and goes on elsewhere, or waits."],
+  cordon: ["Cordon", "No new jobs start on the node; running jobs stay."],
+  uncordon: ["Uncordon", "Jobs may start on the node again."],
+  drain: ["Drain", "No new jobs start on the node. Running jobs save a checkpoint if they can and continue on other nodes, or wait."],
 };
 let act = null, node = null;
 
@@ -37,7 +37,7 @@ form.addEventListener("submit", async (event) => {
   try {
     await api("POST", `/v1/nodes/${encodeURIComponent(node)}/${act}`, body);
     dialog.close();
-    say(`${WORDS[act][0]} ${node}: it was asked for`);
+    say(`${WORDS[act][0]} ${node}: requested`);
     refreshSoon();
   } catch (error) {
     $("node-problem").textContent = error.message;

@@ -168,7 +168,7 @@ function followWhileSeen() {
 // Colour scheme.
 const THEMES = ["auto", "light", "dark"];
 const THEME_SIGNS = { auto: "\u25D0", light: "\u2600", dark: "\u263E" };
-const THEME_WORDS = { auto: "as the system has them", light: "light", dark: "dark" };
+const THEME_WORDS = { auto: "system", light: "light", dark: "dark" };
 
 function showTheme(theme) {
   const button = document.getElementById("theme");

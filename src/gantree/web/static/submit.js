@@ -25,7 +25,7 @@ function problemLine({ line, field, found, allowed, hint }) {
 function tellError(error) {
   if (error.problems?.length) {
     const count = error.problems.length;
-    tell(`${count} thing${count === 1 ? " is" : "s are"} wrong`, "bad", error.problems.map(problemLine));
+    tell(`${count} problem${count === 1 ? "" : "s"}`, "bad", error.problems.map(problemLine));
   } else {
     tell(error.message, "bad");
   }
@@ -39,7 +39,7 @@ async function check() {
     const told = await api("POST", "/v1/jobs/check", body());
     if (number !== asked) return;
     const jobs = told.jobs.map((each) => each.job).join(", ");
-    tell(told.warnings.length ? `It would be taken as ${jobs}, but:` : `It would be taken as ${jobs}.`,
+    tell(told.warnings.length ? `Valid, as ${jobs}, with warnings:` : `Valid: it would be submitted as ${jobs}.`,
       told.warnings.length ? "warn" : "good", told.warnings);
   } catch (error) {
     if (number === asked) tellError(error);
@@ -66,7 +66,7 @@ form.addEventListener("submit", async (event) => {
   document.getElementById("send").disabled = true;
   try {
     const told = await api("POST", "/v1/jobs", body(), { "Idempotency-Key": key });
-    say(`Taken as ${told.jobs.map((each) => each.job).join(", ")}`);
+    say(`Submitted ${told.jobs.map((each) => each.job).join(", ")}`);
     location.assign(told.jobs.length === 1 ? `${base}/jobs/${encodeURIComponent(told.jobs[0].job)}` : `${base}/queue`);
   } catch (error) {
     tellError(error);

@@ -83,9 +83,9 @@ class Past:
 
     def see(self, fact: Fact, ledger: Ledger) -> None:
         """One more fact."""
-        seen = _SEEN.get(type(fact))
-        if seen is not None:
-            seen(self, fact, ledger)
+        handler = _HANDLERS.get(type(fact))
+        if handler is not None:
+            handler(self, fact, ledger)
 
 
 def _placed(past: Past, fact: GangPlaced, ledger: Ledger) -> None:
@@ -117,7 +117,7 @@ def _ended(past: Past, fact: AttemptEnded, ledger: Ledger) -> None:
         past.over.append(replace(attempt, until=fact.at, how=how))
 
 
-_SEEN: Final[dict[type[Fact], Callable[[Past, Any, Ledger], None]]] = {
+_HANDLERS: Final[dict[type[Fact], Callable[[Past, Any, Ledger], None]]] = {
     GangPlaced: _placed,
     GangRunning: _running,
     GangPreempted: _preempted,

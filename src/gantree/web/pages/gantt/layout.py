@@ -195,12 +195,12 @@ def _ticks(span: Span) -> Iterable[tuple[float, float]]:
         at += step
 
 
-def order_of_jobs(bars: Iterable[Bar], wanted: Callable[[Bar], bool]) -> list[Bar]:
+def order_of_jobs(bars: Iterable[Bar], matches: Callable[[Bar], bool]) -> list[Bar]:
     """Bars of the jobs that are wanted: those that run, the largest first, those that were told a start, the others."""
     rank = {"running": 0, "guessed": 0, "limit": 0, "promised": 1, "estimated": 1, "past": 2}
     of_job: dict[str, list[Bar]] = {}
     for bar in bars:
-        if wanted(bar):
+        if matches(bar):
             of_job.setdefault(bar.job, []).append(bar)
 
     def key(job: str) -> tuple[int, float]:

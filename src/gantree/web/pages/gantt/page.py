@@ -24,8 +24,8 @@ from gantree.web.pages.gantt.layout import (
     order_of_jobs,
     picture,
 )
-from gantree.web.pages.gantt.scene import Bar, as_seen, bars_asked
-from gantree.web.pages.visibility import sight_of
+from gantree.web.pages.gantt.scene import Bar, bars_between, redacted
+from gantree.web.pages.visibility import visible_jobs
 
 Zoom = Literal["15m", "1h", "6h", "1d", "7d", "30d"]
 WIDTHS_S: Final[dict[Zoom, float]] = {
@@ -37,7 +37,7 @@ LATEST = 4e9
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class GanttQuery:
     """What of time is to be shown: at is the middle, None: now."""
 
     by: By
@@ -78,27 +78,27 @@ def router(reads: QueryBackend) -> APIRouter:
         rows: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
     ) -> Response:
         """The page."""
-        wanted = Wanted(by, zoom, at, find.strip(), rows)
-        now = await reads.read(moment_asked)
-        span = wanted.span(now)
+        query = GanttQuery(by, zoom, at, find.strip(), rows)
+        now = await reads.read(now_of)
+        span = query.span(now)
         complete = False
         bars: list[Bar] = []
         while not complete:
-            complete, now, bars = await reads.read(bars_asked, span.since, span.until)
-        places = NOWHERE if by == "job" else await reads.read(places_asked)
-        shown = _wanted(list(as_seen(bars, sight_of(caller))), wanted)
-        drawn = picture(shown, by, span, now, rows, places, wanted.find.lower())
-        return render(request, caller, "gantt.html", **_told(wanted, drawn, span, shown, places))
+            complete, now, bars = await reads.read(bars_between, span.since, span.until)
+        places = NOWHERE if by == "job" else await reads.read(node_places)
+        shown = _matching(list(redacted(bars, visible_jobs(caller))), query)
+        drawn = picture(shown, by, span, now, rows, places, query.find.lower())
+        return render(request, caller, "gantt.html", **_context(query, drawn, span, shown, places))
 
     return routes
 
 
-def moment_asked(view: ReadView) -> float:
+def now_of(view: ReadView) -> float:
     """Now, in seconds since 1970."""
     return view.now
 
 
-def places_asked(view: ReadView) -> Places:
+def node_places(view: ReadView) -> Places:
     """The nodes with their GPUs, and the domain right above each."""
     fabric = view.ledger.fabric
     if fabric is None:
@@ -114,9 +114,9 @@ def places_asked(view: ReadView) -> Places:
     )
 
 
-def _wanted(bars: list[Bar], wanted: Wanted) -> list[Bar]:
+def _matching(bars: list[Bar], query: GanttQuery) -> list[Bar]:
     """Bars that a search finds, by job, queue, user, node or domain."""
-    sought = wanted.find.lower()
+    sought = query.find.lower()
 
     def hit(bar: Bar) -> bool:
         words = (bar.job, bar.queue, bar.user, bar.domain, *bar.gpus_of_node)
@@ -125,22 +125,22 @@ def _wanted(bars: list[Bar], wanted: Wanted) -> list[Bar]:
     return order_of_jobs(bars, hit)
 
 
-def _told(
-    wanted: Wanted, drawn: Picture, span: Span, bars: Sequence[Bar], places: Places
+def _context(
+    query: GanttQuery, drawn: Picture, span: Span, bars: Sequence[Bar], places: Places
 ) -> dict[str, Any]:
     step_s = (span.until - span.since) / 2
     middle = (span.since + span.until) / 2
     table = sorted((bar for bar in bars if bar.job), key=lambda bar: -bar.since)
     return {
-        "wanted": wanted,
+        "query": query,
         "picture": drawn,
         "span": span,
         "label_width": LABEL_WIDTH,
         "zooms": list(WIDTHS_S),
         "domain_tier": places.tier or "domain",
-        "earlier": wanted.address(at=round(middle - step_s)),
-        "later": wanted.address(at=round(middle + step_s)),
-        "to_now": wanted.address(at=None),
+        "earlier": query.address(at=round(middle - step_s)),
+        "later": query.address(at=round(middle + step_s)),
+        "to_now": query.address(at=None),
         "table": table[:MOST_IN_TABLE],
         "left_out_of_table": max(0, len(table) - MOST_IN_TABLE),
         "words": bar_words,
@@ -151,8 +151,8 @@ def _told(
 KIND_WORDS: Final = {
     "past": "ran",
     "running": "runs",
-    "guessed": "runs on, probably",
-    "limit": "may run on, at most",
+    "guessed": "probably still runs",
+    "limit": "may run until its time limit",
     "promised": "starts: promised",
     "estimated": "starts: estimated",
 }

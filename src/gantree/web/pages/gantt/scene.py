@@ -41,7 +41,7 @@ class Bar:
     ends_known: bool = True
 
 
-def bars_asked(view: ReadView, since: float, until: float) -> tuple[bool, float, list[Bar]]:
+def bars_between(view: ReadView, since: float, until: float) -> tuple[bool, float, list[Bar]]:
     """Whether the past is read to its end, the moment, and the bars that lie in a span of time, in order of arrival."""
     past = past_of(view.journal)
     complete = past.read_on(view.journal, view.ledger)
@@ -131,7 +131,7 @@ def _to_start(ledger: Ledger, job: str, ends_at: float | None) -> Bar:
     )
 
 
-def as_seen(bars: Iterable[Bar], may_read: MayRead) -> Iterator[Bar]:
+def redacted(bars: Iterable[Bar], may_read: MayRead) -> Iterator[Bar]:
     """Bars as a caller may see them: of a job that it may not read only that something is taken, and when."""
     known: dict[tuple[str, str], bool] = {}
     for bar in bars:

@@ -25,7 +25,7 @@ from gantree.web.pages.heat_map.messages import (
     whole_json,
 )
 from gantree.web.pages.heat_map.scene import HeatScene, heat_scene
-from gantree.web.pages.visibility import MayRead, sight_of
+from gantree.web.pages.visibility import MayRead, visible_jobs
 
 EVERY_S = 1.0
 HEARTBEAT_S = AGAIN_EVERY_S
@@ -38,14 +38,14 @@ LARGE = 50_000
 """Characters of a frame that is squeezed on a thread of its own."""
 
 
-def scene_asked(view: ReadView, known: int) -> tuple[int, HeatScene | None] | None:
+def latest_scene(view: ReadView, known: int) -> tuple[int, HeatScene | None] | None:
     """The seq of the newest fact, and the scene after it; None where it is the one that is known."""
     if view.at.seq == known:
         return None
     return view.at.seq, heat_scene(view.ledger, view.now)
 
 
-def map_asked(view: ReadView) -> Json | None:
+def latest_map(view: ReadView) -> Json | None:
     """Where everything is drawn; None before a cluster was observed."""
     fabric = view.ledger.fabric
     return None if fabric is None else heat_map_json(heat_map(fabric))
@@ -72,7 +72,7 @@ class HeatFeed:
         async with self._lock:
             if time.monotonic() - self._looked_at > at_most_s_old or self._seq < 0:
                 self._changed = self._reads.ticket()
-                found = await self._reads.read(scene_asked, self._seq)
+                found = await self._reads.read(latest_scene, self._seq)
                 self._looked_at = time.monotonic()
                 if found is not None:
                     self._seq, self._scene = found
@@ -97,8 +97,8 @@ class HeatFeed:
             is_counted = scene is not None and self._counters.covers(scene.names)
             if scene is not None and is_counted:
                 self._counters.refresh(scene.names)
-                told = use_rows(scene, self._counters.use_of_node, sight_of(caller))
-                frame, use = changed_use(use, told), told
+                rows = use_rows(scene, self._counters.use_of_node, visible_jobs(caller))
+                frame, use = changed_use(use, rows), rows
                 if frame is not None:
                     yield f"event: use\ndata: {compact(frame)}\n\n"
             await asyncio.sleep(EVERY_S)
@@ -109,11 +109,11 @@ class HeatFeed:
     async def _frame(self, shown: HeatScene | None, scene: HeatScene, caller: Caller) -> str:
         """A frame; all who see everything get the same one, which is made once."""
         if not caller.sees_all:
-            return await asyncio.to_thread(_frame, shown, scene, sight_of(caller))
+            return await asyncio.to_thread(_frame, shown, scene, visible_jobs(caller))
         async with self._making:
             made = self._made.get(shown is None)
             if made is None or made[0] is not shown or made[1] is not scene:
-                text = await asyncio.to_thread(_frame, shown, scene, sight_of(caller))
+                text = await asyncio.to_thread(_frame, shown, scene, visible_jobs(caller))
                 made = self._made[shown is None] = shown, scene, text
         return made[2]
 
@@ -125,7 +125,7 @@ def _frame(shown: HeatScene | None, scene: HeatScene, may_read: MayRead) -> str:
     return "" if delta is None else f"event: delta\ndata: {compact(delta)}\n\n"
 
 
-async def squeezed(frames: AsyncIterator[str]) -> AsyncIterator[bytes]:
+async def gzipped(frames: AsyncIterator[str]) -> AsyncIterator[bytes]:
     """Frames as one gzip stream, each complete as soon as it is sent."""
     squeeze = zlib.compressobj(LEVEL, wbits=GZIP_BITS)
     async for frame in frames:

@@ -99,9 +99,9 @@ def use_rows(scene: HeatScene, use_of_node: UseOfNode, may_read: MayRead) -> Use
     shown = _Shown(scene, may_read)
     rows: UseRows = {}
     for index, (name, row) in enumerate(zip(scene.names, scene.nodes, strict=True)):
-        told = use_of_node.get(name, {})
+        use_of_gpu = use_of_node.get(name, {})
         figures = [
-            _figures(told[gpu]) if gpu in told and not shown.hides(cell) else None
+            _figures(use_of_gpu[gpu]) if gpu in use_of_gpu and not shown.hides(cell) else None
             for gpu, cell in enumerate(row.cells)
         ]
         if any(figures):

@@ -12,7 +12,7 @@ from gantree.api.backend import QueryBackend
 from gantree.api.streams.streaming import AuthorizedStreamingResponse, CurrentStream
 from gantree.model.errors import NotFound
 from gantree.web.pages.frame import page_router, render
-from gantree.web.pages.heat_map.feed import EVERY_S, LEVEL, HeatFeed, map_asked, plain, squeezed
+from gantree.web.pages.heat_map.feed import EVERY_S, LEVEL, HeatFeed, gzipped, latest_map, plain
 from gantree.web.pages.heat_map.messages import compact
 
 Accepts = Annotated[str, Header(alias="Accept-Encoding")]
@@ -38,11 +38,11 @@ def router(reads: QueryBackend) -> APIRouter:
     async def drawn(map_id: str, accepts: Accepts = "") -> Response:
         """Where everything is drawn; the address changes with it, so a browser may keep it."""
         if map_id not in kept:
-            told = await reads.read(map_asked)
-            if told is None or told["map_id"] != map_id:
-                raise NotFound("the cluster is another one by now; load the page again")
+            context = await reads.read(latest_map)
+            if context is None or context["map_id"] != map_id:
+                raise NotFound("the cluster has changed; reload the page")
             kept.clear()
-            kept[map_id] = compact(told).encode()
+            kept[map_id] = compact(context).encode()
         return _json(kept[map_id], accepts)
 
     @routes.get("/cluster/stream", **needs(Need.KNOWN))
@@ -55,7 +55,7 @@ def router(reads: QueryBackend) -> APIRouter:
             )
         headers = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
         return AuthorizedStreamingResponse(
-            squeezed(frames), stream, headers=headers, media_type="text/event-stream"
+            gzipped(frames), stream, headers=headers, media_type="text/event-stream"
         )
 
     return routes

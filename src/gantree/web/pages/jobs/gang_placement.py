@@ -14,7 +14,7 @@ NODES_SHOWN = 128
 """So many nodes of a gang are drawn; the table of ranks has them all."""
 
 
-def seats_of(ledger: Ledger, state: JobState) -> Json | None:
+def gang_placement(ledger: Ledger, state: JobState) -> Json | None:
     """The place that a gang has, or had last; None before the first."""
     if state.placement is None or ledger.fabric is None:
         return None

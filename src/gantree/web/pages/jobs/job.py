@@ -25,8 +25,8 @@ from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.text.objections import OBJECTIONS
 from gantree.topology.hardware.prices import LIST_PRICES
 from gantree.web.pages.frame import page_router, render, standby_of
-from gantree.web.pages.jobs.gang_placement import seats_of
-from gantree.web.pages.timeline.rows import Histories, rows_asked
+from gantree.web.pages.jobs.gang_placement import gang_placement
+from gantree.web.pages.timeline.rows import JobTimelines, facts_of_job
 
 Json = dict[str, Any]
 HOUR_S = 3600.0
@@ -37,21 +37,23 @@ BUTTONS = ("cancel", "hold", "release", "suspend", "priority", "scale")
 def router(reads: QueryBackend) -> APIRouter:
     """The route of the page. A daemon that stands by shows no buttons."""
     routes = page_router()
-    histories = Histories(lambda job, after: reads.read_adaptive(rows_asked, job, after, asker=""))
+    histories = JobTimelines(
+        lambda job, after: reads.read_adaptive(facts_of_job, job, after, asker="")
+    )
 
     @routes.get("/jobs/{word}", **needs(Need.SEE))
     async def job(request: Request, word: str, caller: CurrentCaller) -> Response:
         """The page."""
-        forgotten, told = await reads.read_adaptive(found, word, caller, asker=caller.name)
-        rows = await histories.of(word if forgotten else told["row"]["job"])
+        forgotten, context = await reads.read_adaptive(found, word, caller, asker=caller.name)
+        rows = await histories.of(word if forgotten else context["row"]["job"])
         all_told = caller.sees_all
-        told["timeline"] = rows if all_told else await reads.read(timeline_of, rows, caller)
+        context["timeline"] = rows if all_told else await reads.read(timeline_of, rows, caller)
         if forgotten:
-            return render(request, caller, "history.html", job=word, about=forgotten, **told)
-        await reads.add_progress([told["row"]], ended=True)
+            return render(request, caller, "history.html", job=word, about=forgotten, **context)
+        await reads.add_progress([context["row"]], ended=True)
         if standby_of(request) is not None:
-            told["may"] |= dict.fromkeys(BUTTONS, False)
-        return render(request, caller, "job.html", objections=OBJECTIONS, **told)
+            context["may"] |= dict.fromkeys(BUTTONS, False)
+        return render(request, caller, "job.html", objections=OBJECTIONS, **context)
 
     return routes
 
@@ -80,19 +82,19 @@ def job_of(view: ReadView, word: str, caller: Caller) -> Json:
     ledger, now = view.ledger, view.now
     job = job_for(view, caller, word, Need.SEE)
     state = ledger.jobs.get(job)
-    told: Json = {
+    context: Json = {
         "row": _shown(detail_visible_to(caller, ledger, job_view.job_detail(ledger, job))),
         "why": redacted_for(caller, ledger, job_view.explanation(why(ledger, job, now))),
     }
     if state is None:
         may = dict.fromkeys(("read", *BUTTONS), False)
-        return {**told, "when": None, "may": may, "place": None, "use": None, "choices": None}
+        return {**context, "when": None, "may": may, "place": None, "use": None, "choices": None}
     start = when_json(ledger, job, now) if state.phase is Phase.PENDING else None
     return {
-        **told,
+        **context,
         "when": redacted_for(caller, ledger, start),
         "may": _may(state, caller),
-        "place": seats_of(ledger, state),
+        "place": gang_placement(ledger, state),
         "use": _use(ledger, state, now),
         "choices": None if state.phase in ENDED else _choices(ledger),
     }
@@ -106,8 +108,8 @@ def _shown(detail: Json) -> Json:
 
 def timeline_of(view: ReadView, rows: list[Json], caller: Caller) -> list[Json]:
     """Facts without the names of jobs that the caller may not see."""
-    told: list[Json] = redacted_for(caller, view.ledger, rows)
-    return told
+    context: list[Json] = redacted_for(caller, view.ledger, rows)
+    return context
 
 
 def _may(state: JobState, caller: Caller) -> Json:

@@ -10,7 +10,7 @@ from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import QueryBackend
 from gantree.web.pages.frame import page_router, redirect, render
-from gantree.web.pages.jobs.rows import Wanted, Which, job_rows
+from gantree.web.pages.jobs.rows import JobQuery, Which, job_rows
 
 WORD = Query(max_length=256)
 
@@ -30,10 +30,10 @@ def router(reads: QueryBackend) -> APIRouter:
         page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     ) -> Response:
         """One page of one of the lists. A search of all jobs that names one goes there."""
-        wanted = Wanted(which, queue or None, user or None, find.strip(), page)
-        told = await reads.read(job_rows, wanted, caller)
-        if which == "all" and told["named"] is not None:
-            return redirect(request, f"/jobs/{quote(told['named'], safe='')}")
-        return render(request, caller, "queue.html", wanted=wanted, **told)
+        query = JobQuery(which, queue or None, user or None, find.strip(), page)
+        context = await reads.read(job_rows, query, caller)
+        if which == "all" and context["named"] is not None:
+            return redirect(request, f"/jobs/{quote(context['named'], safe='')}")
+        return render(request, caller, "queue.html", query=query, **context)
 
     return routes

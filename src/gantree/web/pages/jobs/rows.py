@@ -25,7 +25,7 @@ _REASONS = Reasons()
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class JobQuery:
     """One page of one list. find is a part of a name or an id, in any case; page counts from 1."""
 
     which: Which = "waiting"
@@ -35,19 +35,19 @@ class Wanted:
     page: int = 1
 
 
-def job_rows(view: ReadView, wanted: Wanted, caller: Caller) -> Json:
+def job_rows(view: ReadView, query: JobQuery, caller: Caller) -> Json:
     """Rows of the page with why each job is where it is, how many there are in all, and the sizes of the lists."""
     ledger = view.ledger
-    found = _found(ledger, wanted, caller)
-    first = (wanted.page - 1) * PER_PAGE
+    found = _found(ledger, query, caller)
+    first = (query.page - 1) * PER_PAGE
     shown = [ledger.jobs[job] for job in found[first : first + PER_PAGE]]
     why = _REASONS.of(ledger, shown, view.now)
     rows = [{**job_row(ledger, state), "why": why[state.job]} for state in shown]
     return {
         "rows": redacted_for(caller, ledger, rows),
-        "rejected": _rejected(ledger, wanted) if first == 0 and caller.sees_all else [],
+        "rejected": _rejected(ledger, query) if first == 0 and caller.sees_all else [],
         "found": len(found),
-        "named": _named(ledger, wanted, found),
+        "named": _named(ledger, query, found),
         "first": first + 1 if shown else 0,
         "pages": max(1, -(-len(found) // PER_PAGE)),
         "queues": [
@@ -63,13 +63,13 @@ def job_rows(view: ReadView, wanted: Wanted, caller: Caller) -> Json:
     }
 
 
-def _found(ledger: Ledger, wanted: Wanted, caller: Caller) -> Sequence[str]:
+def _found(ledger: Ledger, query: JobQuery, caller: Caller) -> Sequence[str]:
     """All jobs of the list that are wanted and that the caller may see; nobody is looked at where that is everybody."""
-    listed, sees = _listed(ledger, wanted.which), job_visibility(caller)
-    sought = wanted.find.lower()
-    if sees is None and not (sought or wanted.queue or wanted.user):
+    listed, sees = _listed(ledger, query.which), job_visibility(caller)
+    sought = query.find.lower()
+    if sees is None and not (sought or query.queue or query.user):
         return listed
-    alike = Filter(queue=wanted.queue, user=wanted.user)
+    alike = Filter(queue=query.queue, user=query.user)
     states = map(ledger.jobs.__getitem__, listed)
     return [
         state.job
@@ -80,9 +80,9 @@ def _found(ledger: Ledger, wanted: Wanted, caller: Caller) -> Sequence[str]:
     ]
 
 
-def _named(ledger: Ledger, wanted: Wanted, found: Collection[str]) -> str | None:
+def _named(ledger: Ledger, query: JobQuery, found: Collection[str]) -> str | None:
     """The job that a search means: the one with this id, else the newest of this name."""
-    named = job_of(ledger, wanted.find) if wanted.find else None
+    named = job_of(ledger, query.find) if query.find else None
     return named if named in found else None
 
 
@@ -116,10 +116,10 @@ class Arrivals:
 _ARRIVALS = Arrivals()
 
 
-def _rejected(ledger: Ledger, wanted: Wanted) -> list[Json]:
+def _rejected(ledger: Ledger, query: JobQuery) -> list[Json]:
     """Rows of jobs that were taken and could not be queued, the newest first: among those that ended."""
-    if wanted.which not in ("ended", "all") or wanted.queue or wanted.user:
+    if query.which not in ("ended", "all") or query.queue or query.user:
         return []
-    sought = wanted.find.lower()
+    sought = query.find.lower()
     found = (item for item in reversed(ledger.rejected.items()) if sought in item[0].lower())
     return [rejected_row(job, reason) for job, reason in islice(found, REJECTED_SHOWN)]

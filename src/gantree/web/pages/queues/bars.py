@@ -33,12 +33,12 @@ class AmountBar:
     @property
     def words(self) -> str:
         """All of it for people who do not see it."""
-        told = [f"{_amount(self.used)} in use"]
-        told += [f"{_amount(self.borrowed)} of it borrowed"] if self.borrowed else []
-        told += [f"{_amount(self.guarantee)} guaranteed"] if self.guarantee is not None else []
-        told += [f"{_amount(self.lent)} of it lent"] if self.lent else []
-        told += [f"at most {_amount(self.limit)}"] if self.limit is not None else []
-        return f"{self.resource}: " + ", ".join(told)
+        parts = [f"{_amount(self.used)} in use"]
+        parts += [f"{_amount(self.borrowed)} of it borrowed"] if self.borrowed else []
+        parts += [f"{_amount(self.guarantee)} guaranteed"] if self.guarantee is not None else []
+        parts += [f"{_amount(self.lent)} of it lent"] if self.lent else []
+        parts += [f"at most {_amount(self.limit)}"] if self.limit is not None else []
+        return f"{self.resource}: " + ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ShareBar:
     @property
     def words(self) -> str:
         """Both in one sentence."""
-        return f"used {100 * self.real:.1f} % of late, {100 * self.fair:.1f} % would be fair"
+        return f"used {100 * self.real:.1f} % recently, fair share {100 * self.fair:.1f} %"
 
 
 def amount_bars(row: Json, of_cluster: Json) -> tuple[AmountBar, ...]:

@@ -25,14 +25,14 @@ def router(reads: QueryBackend) -> APIRouter:
     @routes.get("/queues", **needs(Need.KNOWN))
     async def queues(request: Request, caller: CurrentCaller) -> Response:
         """The page."""
-        half_life_s, found = await reads.read(shares_asked, caller)
+        half_life_s, found = await reads.read(queue_shares, caller)
         rows = [_row(row, bar, found[0]) for row, bar in zip(found, share_bars(found), strict=True)]
         return render(request, caller, "shares.html", rows=rows, half_life_s=half_life_s)
 
     return routes
 
 
-def shares_asked(view: ReadView, caller: Caller) -> tuple[float | None, list[Json]]:
+def queue_shares(view: ReadView, caller: Caller) -> tuple[float | None, list[Json]]:
     """The half-life of what was used, in seconds, and the queue tree as far as a caller may see it."""
     return view.policy.half_life_s, queries.queues(view, caller)
 

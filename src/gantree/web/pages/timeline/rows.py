@@ -71,7 +71,7 @@ class _Read:
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Histories:
+class JobTimelines:
     """The facts of jobs, in order. search finds those of a job after a seq, and says up to which seq it looked."""
 
     def __init__(self, search: Callable[[str, int], Awaitable[tuple[list[Json], int]]]) -> None:
@@ -91,7 +91,7 @@ class Histories:
             return list(read.rows)
 
 
-def rows_asked(view: ReadView, job: str, after: int) -> tuple[list[Json], int]:
+def facts_of_job(view: ReadView, job: str, after: int) -> tuple[list[Json], int]:
     """The rows of a job after a seq, and the seq up to which was looked. The first time it may take long."""
     journal, state = view.journal, view.ledger.jobs.get(job)
     last, first = journal.last_fact(), max(after, journal.compacted_to())

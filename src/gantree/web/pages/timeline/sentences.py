@@ -78,40 +78,36 @@ def _place(placement: Placement) -> str:
 
 def _accepted(fact: JobAccepted) -> str:
     asks = f"{plural(fact.spec.members, 'member')}, {plural(fact.spec.gpus, 'GPU')}"
-    return f"Handed in to {fact.spec.queue} with priority {fact.priority}: {asks}."
+    return f"Submitted to {fact.spec.queue} with priority {fact.priority}: {asks}."
 
 
 def _placed(fact: GangPlaced) -> str:
     home = ", in a cell of its queue" if fact.at_home else ""
     if fact.found:
-        return (
-            f"Attempt {fact.attempt} was found running, and taken over: {_place(fact.placement)}."
-        )
-    return f"Attempt {fact.attempt} got {_place(fact.placement)}{home}."
+        return f"Attempt {fact.attempt} was found running and adopted: {_place(fact.placement)}."
+    return f"Attempt {fact.attempt} is placed on {_place(fact.placement)}{home}."
 
 
 def _claimed(fact: RoomClaimed) -> str:
-    after = f" while {_names(fact.victims)} leave it" if fact.victims else ""
-    return f"{_place(fact.placement)} is held for it{after}."
+    after = f" while {_names(fact.victims)} stop there" if fact.victims else ""
+    return f"Claims {_place(fact.placement)}{after}."
 
 
 def _reserved(fact: ReservationMade) -> str:
-    told = "Promised a start" if fact.promised else "Probably starts"
+    start = "Promised to start" if fact.promised else "Probably starts"
     after = f", after the end of {_names(fact.waits_for)}" if fact.waits_for else ""
-    slips = f"; put off {plural(fact.slips, 'time')} so far" if fact.slips else ""
-    return f"{told} in {span(max(0.0, fact.starts_at - fact.at))} on {_place(fact.placement)}{after}{slips}."
+    slips = f"; delayed {plural(fact.slips, 'time')} so far" if fact.slips else ""
+    return f"{start} in {span(max(0.0, fact.starts_at - fact.at))} on {_place(fact.placement)}{after}{slips}."
 
 
 def _moving(fact: GangMoving) -> str:
-    sake = f" for the sake of {fact.by}" if fact.by else f" from {fact.flees}" if fact.flees else ""
-    return (
-        f"Attempt {fact.attempt} goes on elsewhere ({fact.cause}){sake}: {_place(fact.placement)}."
-    )
+    sake = f" for {fact.by}" if fact.by else f" off {fact.flees}" if fact.flees else ""
+    return f"Attempt {fact.attempt} moves ({fact.cause}){sake} to {_place(fact.placement)}."
 
 
 def _saving(fact: CheckpointRequested) -> str:
     left = span(max(0.0, fact.deadline_at - fact.at))
-    return f"Attempt {fact.attempt} was asked to save within {left} ({fact.cause})."
+    return f"Attempt {fact.attempt} must save a checkpoint within {left} ({fact.cause})."
 
 
 def _warned(fact: GangWarned) -> str:
@@ -121,19 +117,19 @@ def _warned(fact: GangWarned) -> str:
 
 def _stopping(fact: StopDecided) -> str:
     reason = f": {fact.reason}" if fact.reason else ""
-    return f"Attempt {fact.attempt} is told to stop within {span(fact.grace_s)} ({fact.cause}){reason}."
+    return f"Attempt {fact.attempt} must stop within {span(fact.grace_s)} ({fact.cause}){reason}."
 
 
 def _attempt_ended(fact: AttemptEnded) -> str:
-    lost = f"; {span(fact.gpu_s_lost)} of GPU time are lost" if fact.gpu_s_lost else ""
+    lost = f"; {span(fact.gpu_s_lost)} of GPU time lost" if fact.gpu_s_lost else ""
     return f"Attempt {fact.attempt} ended with exit code {fact.exit_code}{lost}."
 
 
 def _requeued(fact: JobRequeued) -> str:
     rest = fact.not_before - fact.at
-    later = f", not to start for {span(rest)}" if rest > 0 else ""
+    later = f", with a backoff of {span(rest)}" if rest > 0 else ""
     failures = f"; failure {fact.failures}" if fact.failures else ""
-    return f"Waits again ({fact.cause}){later}{failures}."
+    return f"Requeued ({fact.cause}){later}{failures}."
 
 
 def _ended(fact: JobEnded) -> str:
@@ -143,74 +139,80 @@ def _ended(fact: JobEnded) -> str:
 
 
 def _cordoned(fact: NodeCordoned) -> str:
-    what = "is being drained" if fact.drain else "is cordoned"
+    what = "is draining" if fact.drain else "is cordoned"
     return f"Node {fact.node} {what}{f': {fact.reason}' if fact.reason else ''}."
 
 
 def _health(fact: NodeHealthNoted) -> str:
     if not fact.reason:
-        return f"Node {fact.node} is well, says {fact.source}."
-    what = "is used although it is unwell" if fact.forgiven else "is unwell"
-    return f"Node {fact.node} {what}: {fact.reason}, says {fact.source}."
+        return f"Node {fact.node} is healthy, as {fact.source} reports."
+    what = "is unhealthy but stays in use" if fact.forgiven else "is unhealthy"
+    return f"Node {fact.node} {what}: {fact.reason}, as {fact.source} reports."
 
 
 def _missed(fact: MemberMissed) -> str:
     left = span(max(0.0, fact.deadline_at - fact.at))
-    return f"Member {fact.member} is lost ({fact.reason}); the others stay while it is replaced, for {left} at most."
+    return f"Member {fact.member} is lost ({fact.reason}); the other members wait at most {left} for a replacement."
 
 
 def _marked(fact: NodeMarked) -> str:
-    what = "may be used again" if fact.usable else "may not be used"
+    what = "is usable again" if fact.usable else "is unusable"
     return f"Node {fact.node} {what}{f': {fact.reason}' if fact.reason else ''}."
 
 
 def _others(fact: RoomOfOthers) -> str:
     nodes = ", ".join(member.node for member in fact.members)
-    what = f"holds room on {nodes}" if nodes else "is gone"
+    what = f"has resources on {nodes}" if nodes else "has ended"
     return f"{fact.holder}, which gantree did not start, {what}."
 
 
 def _labelled(fact: NodeLabelled) -> str:
     what = (
-        f"lost its label {fact.key}"
+        f"lost the label {fact.key}"
         if fact.value is None
-        else f"is labelled {fact.key}={fact.value}"
+        else f"has the label {fact.key}={fact.value}"
     )
     return f"Node {fact.node} {what}."
 
 
 def _adopted(fact: PolicyAdopted) -> str:
     by = f", from {fact.by}" if fact.by else ""
-    return f"Version {fact.number} of the policy rules{by}."
+    return f"Version {fact.number} of the policy is in force{by}."
 
 
 _WORDS: dict[type[Fact], Callable[[Any], str]] = {
-    FabricDefined: lambda fact: f"The cluster is {plural(len(fact.cluster.nodes), 'node')} now.",
+    FabricDefined: lambda fact: f"The cluster has {plural(len(fact.cluster.nodes), 'node')} now.",
     JobAccepted: _accepted,
     JobRejected: lambda fact: f"Rejected: {fact.reason}.",
     GangPlaced: _placed,
     GangRunning: lambda fact: f"All processes of attempt {fact.attempt} run.",
     RoomClaimed: _claimed,
-    ClaimDropped: lambda fact: f"The room that was held for it is given up: {fact.reason}.",
-    GangPreempted: lambda fact: f"Attempt {fact.attempt} leaves for {fact.by} ({fact.cause}).",
+    ClaimDropped: lambda fact: f"Its claim is dropped: {fact.reason}.",
+    GangPreempted: lambda fact: (
+        f"Attempt {fact.attempt} is preempted for {fact.by} ({fact.cause})."
+    ),
     GangMoving: _moving,
-    GangAtHome: lambda fact: f"Attempt {fact.attempt} is in a cell of its queue where it stands.",
-    JobHeld: lambda fact: "Held by hand.",
+    GangAtHome: lambda fact: (
+        f"Attempt {fact.attempt} is now in a cell of its queue, without moving."
+    ),
+    JobHeld: lambda fact: "Held by a user.",
     JobReleased: lambda fact: "Released.",
     PriorityChanged: lambda fact: f"Its priority is {fact.priority} now.",
-    JobReprioritised: lambda fact: f"Given the priority {fact.asked} by hand ({fact.priority}).",
-    JobBarred: lambda fact: f"Where it may be has changed: {fact.reason or 'anywhere now'}.",
-    JobScaled: lambda fact: f"To have {plural(fact.members, 'member')} from now on.",
+    JobReprioritised: lambda fact: f"A user set its priority to {fact.asked} ({fact.priority}).",
+    JobBarred: lambda fact: f"Its allowed nodes have changed: {fact.reason or 'all nodes'}.",
+    JobScaled: lambda fact: f"Scaled to {plural(fact.members, 'member')}.",
     ReservationMade: _reserved,
-    ReservationDropped: lambda fact: f"The start that it was told does not stand: {fact.reason}.",
-    CellBound: lambda fact: f"A {fact.tier} cell of {fact.queue} is at {fact.domain}.",
-    CellReleased: lambda fact: f"A {fact.tier} cell of {fact.queue} is nowhere.",
-    GangSuspended: lambda fact: f"The turn of attempt {fact.attempt} on a shared GPU is over.",
+    ReservationDropped: lambda fact: f"Its reservation is dropped: {fact.reason}.",
+    CellBound: lambda fact: f"A {fact.tier} cell of {fact.queue} is bound to {fact.domain}.",
+    CellReleased: lambda fact: f"A {fact.tier} cell of {fact.queue} is not bound.",
+    GangSuspended: lambda fact: (
+        f"The time slice of attempt {fact.attempt} on a shared GPU has ended."
+    ),
     GangWarned: _warned,
     JobsForgotten: lambda fact: (
-        f"{plural(len(fact.jobs) + len(fact.rejected), 'job')} that ended or were rejected long ago are history."
+        f"{plural(len(fact.jobs) + len(fact.rejected), 'job')} that ended or were rejected long ago are forgotten."
     ),
-    GangResumed: lambda fact: f"The turn of attempt {fact.attempt} on a shared GPU has come.",
+    GangResumed: lambda fact: f"The time slice of attempt {fact.attempt} on a shared GPU begins.",
     CheckpointRequested: _saving,
     CheckpointRecorded: lambda fact: f"A checkpoint of step {fact.step} is durable.",
     StopDecided: _stopping,
@@ -219,11 +221,11 @@ _WORDS: dict[type[Fact], Callable[[Any], str]] = {
     JobEnded: _ended,
     NodeMarked: _marked,
     MemberMissed: _missed,
-    MemberReplaced: lambda fact: f"Member {fact.member} starts anew on {fact.place.node}.",
+    MemberReplaced: lambda fact: f"Member {fact.member} restarts on {fact.place.node}.",
     MemberBack: lambda fact: f"Member {fact.member} runs again.",
     NodeCordoned: _cordoned,
     NodeHealthNoted: _health,
-    NodeUncordoned: lambda fact: f"Node {fact.node} may be used again.",
+    NodeUncordoned: lambda fact: f"Node {fact.node} is schedulable again.",
     NodeLabelled: _labelled,
     RoomOfOthers: _others,
     PolicyAdopted: _adopted,
