@@ -87,7 +87,7 @@ def test_who_waits_for_quota_is_told_whose_minimum_run_time_it_waits_for_and_how
     explained = why(stage.scheduler.ledger, "late", stage.now)
     assert explained.sentence == (
         "Waiting: queue a uses 24 of its limit of 24 GPUs. "
-        "second may be stopped for it in 400 s, after the minimum run time."
+        "second may be preempted for it in 400 s, after the minimum run time."
     )
     assert explained.in_the_way == (("second", "min_run"),)
     stage.wait(400)

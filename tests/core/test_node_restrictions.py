@@ -28,7 +28,7 @@ def test_a_job_waits_where_it_may_not_be_and_starts_when_it_may() -> None:
     assert stage.phase("b") is Phase.PENDING
     told = why(stage.scheduler.ledger, "b", stage.now)
     assert told.sentence.startswith("Waiting: ")
-    assert "Not everywhere will do: its friends are elsewhere." in told.sentence
+    assert "Restricted to some nodes: its friends are elsewhere." in told.sentence
     assert told.refused is not None
     assert not told.refused.never
     stage.tell(BarsRequested, job="b", bars=NOT_N0, reason="n0 is taken")

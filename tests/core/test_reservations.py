@@ -237,7 +237,7 @@ def test_nobody_is_stopped_for_room_that_is_promised_to_another() -> None:
     assert stage.phase("wide") is Phase.RUNNING
     explained = why(stage.scheduler.ledger, "urgent", stage.now)
     assert explained.sentence.endswith(
-        " To stop wide would be in vain: told was told a start on that room."
+        " Preempting wide would not help: that room is reserved for told."
     )
 
 
@@ -253,7 +253,7 @@ def test_why_names_no_start_that_gives_way_to_who_asks() -> None:
     assert reservations["told"].promised and not reservations["est"].promised
     stage.submit(job("urgent", 2, 8, priority="serving"))
     sentence = why(stage.scheduler.ledger, "urgent", stage.now).sentence
-    assert sentence.endswith("would be in vain: told was told a start on that room.")
+    assert sentence.endswith("would not help: that room is reserved for told.")
 
 
 def test_a_promise_becomes_better_when_what_is_in_the_way_ends_early(life: Life) -> None:

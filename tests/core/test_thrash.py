@@ -304,7 +304,9 @@ def test_who_would_stop_in_vain_is_told_so_and_starts_when_the_spoiler_is_gone()
     life = in_turn("vyw", Policy(backfill=Backfill("any")))
     assert life.stage.phases() == {"v": "running", "y": "pending", "w": "pending"}
     told = why(life.stage.scheduler.ledger, "w", life.stage.now)
-    assert told.sentence.endswith("To stop v would be in vain: y is owed that room.")
+    assert told.sentence.endswith(
+        "Preempting v would not help: y gets that room, within the guarantee of its queue."
+    )
     life.stage.cancel("y")
     assert life.quiet() == 1
     assert life.stage.phases() == {"v": "pending", "y": "cancelled", "w": "running"}

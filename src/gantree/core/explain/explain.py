@@ -1,7 +1,7 @@
-"""Why a job is where it is: the first gate that says no, in numbers and in one sentence; and when it will start.
+"""Why a job waits: the first gate that refuses it, in numbers and in one sentence; and when it will start.
 
-Computed when somebody asks, from the state as it is, by the same searches that decide. Nothing of it is recorded.
-A site's placement preferences are not read: they decide where a gang goes, never whether it fits.
+Computed on request from the ledger, by the same searches that decide; nothing is recorded. Placement preferences are
+not read: they decide where a gang goes, never whether it fits.
 """
 
 from collections import Counter
@@ -45,9 +45,9 @@ NODES_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What to tell about one job. ahead names the first jobs that go before it in the queue.
+    """The state of one job in words and numbers. ahead names the first jobs before it in the queue.
 
-    in_the_way are the jobs that would have to end for it to start, with what forbids to stop them for it.
+    in_the_way are the jobs that would have to end for it to start, each with the reason why it may not be preempted.
     """
 
     job: str
@@ -74,7 +74,9 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
     in_the_way: tuple[tuple[str, str], ...] = ()
     if not sentence:
         refused, in_the_way = _refusal(ledger, state, now)
-        sentence = refused.sentence if refused else "Waiting: fits, and starts with the next turn."
+        sentence = (
+            refused.sentence if refused else "Waiting: fits, and starts with the next decision."
+        )
         if refused:
             refused = with_restriction_reason(state, refused)
             sentence = refused.sentence
@@ -85,9 +87,9 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
 
 
 def brief_reason(ledger: Ledger, state: JobState, now: float) -> tuple[str, Gate | None]:
-    """The sentence and the gate of `why`, without what makes `why` dear: who goes first, who is in the way, till when.
+    """The sentence and the gate of `why`, without its costly parts: jobs ahead, jobs in the way, and the start.
 
-    Jobs of one line that wait for nothing but room and quota (`waiting.eligible`) have it in common.
+    It is the same for all eligible jobs of one equivalence class (`core.queue.eligibility`).
     """
     if state.phase is not Phase.PENDING:
         return _present(state) + staying_on(ledger, state, now), None
@@ -96,25 +98,25 @@ def brief_reason(ledger: Ledger, state: JobState, now: float) -> tuple[str, Gate
     if no is not None:
         return with_restriction_reason(state, no.refused).sentence, no.refused.gate
     if other or ledger.policy.backfill.overtake != "none":
-        return other or "Waiting: fits, and starts with the next turn.", None
-    return "Waiting: comes after others of its queue, where nobody is overtaken.", None
+        return other or "Waiting: fits, and starts with the next decision.", None
+    return (
+        "Waiting: comes after others of its queue, which starts its jobs strictly in order.",
+        None,
+    )
 
 
 def with_restriction_reason(state: JobState, refused: Refused) -> Refused:
-    """A refusal of a job that may not be everywhere for now: never is too much to say, and why belongs to it."""
+    """The refusal of a job with node restrictions: it may fit once they change, so it is not final, and says why."""
     if not state.barred_for:
         return refused
     sentence = refused.sentence.replace("Never fits: ", "Waiting: ", 1)
     return replace(
-        refused, never=False, sentence=f"{sentence} Not everywhere will do: {state.barred_for}."
+        refused, never=False, sentence=f"{sentence} Restricted to some nodes: {state.barred_for}."
     )
 
 
 def gate_now(ledger: Ledger, state: JobState, now: float) -> Gate | None:
-    """The gate that refuses a job, as `why` tells it, without what makes `why` dear: who is in the way, and till when.
-
-    None where it waits for something other than room or quota, or would start.
-    """
+    """The gate that refuses a job, as `why` has it; None where it waits for something else, or would start."""
     if state.phase is not Phase.PENDING or _waits_for_other_than_room(ledger, state, now):
         return None
     no = _first_refusal(ledger, state, now)
@@ -128,9 +130,9 @@ def gate_now(ledger: Ledger, state: JobState, now: float) -> Gate | None:
 
 
 def when(ledger: Ledger, job: str, now: float) -> Start | None:
-    """When a waiting job starts: as it was told, else as far as can be said; None where nobody can say.
+    """When a waiting job starts: by its reservation, else by an estimate; None where neither is known.
 
-    Raises NotFound for a job that was never taken in.
+    Raises NotFound for a job that was never accepted.
     """
     state = ledger.jobs.get(job)
     if state is None:
@@ -140,10 +142,8 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
     told = told_start(ledger, state)
     if told is not None:
         return told
-    if only_at_home(ledger, state) or _comes_after(
-        ledger, state
-    ):  # it waits for others than those who run elsewhere
-        return None
+    if only_at_home(ledger, state) or _comes_after(ledger, state):
+        return None  # an estimate reads the ends of running gangs, and it waits for something else
     if _never_starts(ledger, state) or _in_turn(ledger, state, now):
         return None
     found = reserved(ledger, state, now, DEFAULT_PREFERENCES, can_promise=False)
@@ -155,7 +155,7 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
 
 
 def _never_starts(ledger: Ledger, state: JobState) -> bool:
-    """Whether a waiting job starts in none of its ways, whoever ends."""
+    """Whether a waiting job starts in none of its ways, whichever jobs end."""
     if only_at_home(ledger, state):
         limits = ledger.accounts.limits(state, ledger.accounts.amounts.asked(state))
         return limits.never or never_at_home(ledger, state)
@@ -169,7 +169,7 @@ def _never_starts(ledger: Ledger, state: JobState) -> bool:
 
 
 def _present(state: JobState) -> str:
-    """One sentence on a job that does not wait."""
+    """One sentence about a job that does not wait."""
     if state.phase in ENDED:
         code = "" if state.exit_code is None else f" (exit code {state.exit_code})"
         return f"Ended: {state.phase}{code}: {state.reason}."
@@ -183,9 +183,9 @@ def _present(state: JobState) -> str:
     if state.phase is Phase.STOPPING:
         return f"{held}; is being stopped ({state.stop_cause}){_for_whom(state)}."
     if state.suspended:
-        return f"{held}; suspended: it is another job's turn on the GPUs that they share."
+        return f"{held}; suspended while another job has its turn on the shared GPUs."
     if state.warned:
-        return f"{held}; {state.phase}, and was told by a signal that its time limit is near."
+        return f"{held}; {state.phase}, and got the signal that its time limit is near."
     return f"{held}; {state.phase}.{missing_in_words(state)}"
 
 
@@ -205,7 +205,7 @@ def _for_whom(state: JobState) -> str:
 
 
 def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> str:
-    """The sentence for a job that room alone would not start; empty otherwise."""
+    """The sentence for a job that waits for something other than room or quota; "" otherwise."""
     if state.held:
         return f"Waiting: {_held(state)}."
     before = _comes_after(ledger, state)
@@ -223,7 +223,7 @@ def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> s
 
 
 def _comes_after(ledger: Ledger, state: JobState) -> JobState | None:
-    """The first job that must have ended well before it; None where all have."""
+    """The first job that must succeed before it and has not; None where all have."""
     before = (ledger.jobs[name] for name in state.spec.after)
     return next((each for each in before if each.phase is not Phase.SUCCEEDED), None)
 
@@ -235,13 +235,13 @@ def _why_it_rests(state: JobState) -> str:
 
 
 def _held(state: JobState) -> str:
-    """For what, or by whom; suspended, if it ran before it was."""
+    """The reason of a hold; "suspended" if the job ran before it was held."""
     how = "suspended" if state.stop_cause is StopCause.SUSPENDED else "held"
-    return state.held_for or f"{how} by hand; `gantree release {state.job}` lets it go"
+    return state.held_for or f"{how} by hand; `gantree release {state.job}` releases it"
 
 
 def _in_turn(ledger: Ledger, state: JobState, now: float) -> str:
-    """The sentence for a job behind another one of a queue whose jobs go in turn; "" for others."""
+    """The sentence for a job behind another one of a queue that starts its jobs strictly in order; "" for others."""
     if ledger.policy.backfill.overtake != "none":
         return ""
     queue_of = ledger.accounts.tree.queue
@@ -249,18 +249,20 @@ def _in_turn(ledger: Ledger, state: JobState, now: float) -> str:
     for job in ahead_of(ledger, state, now, mine):
         other = ledger.jobs[job]
         if eligible(ledger, other, now) and not _never_starts(ledger, other):
-            return f"Waiting: comes after {job} in its queue, where nobody is overtaken."
+            return (
+                f"Waiting: comes after {job} in its queue, which starts its jobs strictly in order."
+            )
     return ""
 
 
 def _lost_cells(ledger: Ledger, queue: str) -> str:
-    """A further sentence for a job whose queue owns cells that have no place now; "" for others."""
+    """A further sentence for a job whose queue owns cells that no domain can hold now; "" for others."""
     cells = [f"{cell.tier} {cell.number + 1}" for cell in lost_cells(ledger) if cell.queue == queue]
     if not cells:
         return ""
     nodes = list(dict.fromkeys([*ledger.unusable, *ledger.site.cordoned]))
     more = f" and {len(nodes) - NODES_SHOWN} more" if len(nodes) > NODES_SHOWN else ""
-    because = "jobs that may not be stopped are where it could be"
+    because = "jobs that may not be preempted hold its domains"
     if nodes:
         because = f"out of use: {', '.join(nodes[:NODES_SHOWN])}{more}"
     has = "cell {} has" if len(cells) == 1 else "cells {} have"
@@ -269,14 +271,14 @@ def _lost_cells(ledger: Ledger, queue: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _FirstRefusal:
-    """The first no. admission is the queue's word, a no or a yes; None where nobody could make way for the gang."""
+    """The first refusal. admission is the answer of the queue; None where stopping other jobs could not help."""
 
     refused: Refused
     admission: Admission | None = None
 
 
 def _first_refusal(ledger: Ledger, state: JobState, now: float) -> _FirstRefusal | None:
-    """What says no to a gang, before anybody is looked for who might make way; None if it would start."""
+    """The first refusal of a gang, before preemption is considered; None if it would start."""
     if only_at_home(ledger, state):
         limits = ledger.accounts.limits(state, ledger.accounts.amounts.asked(state))
         if limits.refused:
@@ -304,7 +306,7 @@ def _first_refusal(ledger: Ledger, state: JobState, now: float) -> _FirstRefusal
 def _refusal(
     ledger: Ledger, state: JobState, now: float
 ) -> tuple[Refused | None, tuple[tuple[str, str], ...]]:
-    """The verdict on the gang now, None if it would start; and who would have to end for it."""
+    """The refusal of a gang now, None if it would start; and the jobs that would have to end for it."""
     no = _first_refusal(ledger, state, now)
     if no is None:
         return None, ()
@@ -321,13 +323,15 @@ def _refusal(
 def _beyond_quota(
     ledger: Ledger, state: JobState, admission: Admission, now: float
 ) -> tuple[Refused, tuple[tuple[str, str], ...]]:
-    """The verdict on a gang that its queue refuses; and who would make way for it but for a minimum run time."""
+    """The refusal by the queue; and the jobs that only their minimum run time protects from preemption."""
     refused = _refused_by_queue(admission)
     young = () if admission.never else _too_young(ledger, state, admission, now)
     if not young:
         return refused, ()
     wait_s = max(stoppable_at(ledger.jobs[job], ledger.policy) for job in young) - now
-    may = f"{', '.join(young)} may be stopped for it in {wait_s:.0f} s, after the minimum run time"
+    may = (
+        f"{', '.join(young)} may be preempted for it in {wait_s:.0f} s, after the minimum run time"
+    )
     told = replace(refused, sentence=f"{refused.sentence} {may}.")
     return told, tuple((job, MIN_RUN) for job in young)
 
@@ -335,10 +339,9 @@ def _beyond_quota(
 def _too_young(
     ledger: Ledger, state: JobState, admission: Admission, now: float
 ) -> tuple[str, ...]:
-    """Those whom only a minimum run time protects, as many as must end for the gang's queue to admit it and for it to
-    have room.
+    """Jobs that only a minimum run time protects: as many as must end for the gang to be admitted and to fit.
 
-    Who has the least of it left comes first; () where it would not start all the same.
+    The one with the least time left comes first; () where the gang would not start even then.
     """
     accounts = ledger.accounts
     asked = whom_to_ask(ledger, Wanted(state, state.spec, admission), now, everybody=True)
@@ -355,7 +358,7 @@ def _too_young(
 
 
 def _room_without(ledger: Ledger, state: JobState, owners: Iterable[str]) -> Occupancy:
-    """The room to come for a gang, if these were gone, too."""
+    """The room for a gang once leaving gangs have left, if these were gone, too."""
     room = room_to_come(ledger, state).copy()
     for owner in owners:
         room.give_back(owner)
@@ -365,7 +368,7 @@ def _room_without(ledger: Ledger, state: JobState, owners: Iterable[str]) -> Occ
 def _beyond_room(
     ledger: Ledger, state: JobState, admission: Admission, verdict: Refused, now: float
 ) -> tuple[Refused, tuple[tuple[str, str], ...]]:
-    """The verdict on a gang that has no room, where others hold it: for whom, or by what right; and who would end."""
+    """The refusal of a gang for want of room: held for others, or by jobs that it may not preempt; and these jobs."""
     if verdict.never:
         return verdict, ()
     held = _held_for_others(ledger, state)
@@ -375,7 +378,7 @@ def _beyond_room(
     if in_the_way and _would_be_stopped(ledger, state):
         (job, because), *more = in_the_way
         others = f" and {len(more)} more" if more else ""
-        sentence = f"{verdict.sentence} It may not stop {job}{others} ({because})."
+        sentence = f"{verdict.sentence} It may not preempt {job}{others} ({because})."
         return replace(verdict, gate=Gate.HARM, sentence=sentence), in_the_way
     return verdict, in_the_way
 
@@ -391,7 +394,7 @@ def _verdict(ledger: Ledger, state: JobState, rooms: Occupancy, way: Job) -> Ref
 
 
 def _never_fits(ledger: Ledger, state: JobState, ways: Iterable[Job]) -> Refused | None:
-    """Why the empty cluster would hold a job in none of these ways; None where it would in one."""
+    """Why a job fits the empty cluster in none of these ways; None where it does in one."""
     verdicts = [_verdict(ledger, state, ledger.rooms(), way) for way in ways]
     found = [verdict for verdict in verdicts if verdict is not None and verdict.never]
     return found[0] if len(found) == len(verdicts) else None
@@ -400,7 +403,7 @@ def _never_fits(ledger: Ledger, state: JobState, ways: Iterable[Job]) -> Refused
 def _refused_by_queue(admission: Admission) -> Refused:
     """A refusal by limit or quota, in words and numbers."""
     assert admission.gate is not None, "a refusal without a gate"
-    back = "; what others borrow of it is on its way back" if admission.reclaim else ""
+    back = "; what others borrow of it is being reclaimed" if admission.reclaim else ""
     return Refused(
         admission.gate,
         f"Waiting: {admission.words}{back}.",
@@ -424,13 +427,13 @@ def _held_for_others(ledger: Ledger, state: JobState) -> str:
     if claims:
         return f"Waiting: it would fit, but the room is held for {claims}, which goes first."
     told = ", ".join(job for job in ledger.reservations if job != state.job)
-    return f"Waiting: it would fit, but it would not be gone before the start that {told} was told."
+    return f"Waiting: it would fit, but it would overrun the reservation of {told}."
 
 
 def _in_the_way(
     ledger: Ledger, state: JobState, admission: Admission, now: float
 ) -> tuple[tuple[str, str], ...]:
-    """Who would have to end for the gang, as few as can be, and why each may not be stopped for it."""
+    """The fewest jobs that would have to end for the gang, and why each may not be preempted for it."""
     wanted = Wanted(state, state.spec, admission)
     asked = whom_to_ask(ledger, wanted, now, everybody=True)
     forbidden = why_not(room_to_come(ledger, state), state.spec, asked.victims, asked.forbidden)
@@ -438,28 +441,28 @@ def _in_the_way(
 
 
 def _in_vain(ledger: Ledger, state: JobState, admission: Admission, now: float) -> str:
-    """A further sentence for a gang that could claim room, of others that leave or could be stopped, and does not as it
-    would have nothing of it, or would not stay; "" else.
-    """
+    """A further sentence for a gang that could claim room but would not get it, or not keep it; "" otherwise."""
     wanted, later = Wanted(state, state.spec, admission), room_to_come(ledger, state)
     victims = whom_to_ask(ledger, wanted, now).victims
     plan = plan_preemption(later, state.spec, victims) if victims or ledger.leaving else None
     if plan is not None:
         owed = owed_instead(ledger, wanted, plan, later, Needs(), now)
-        because = "" if owed is None else f"{owed.job} is owed that room"
+        because = (
+            "" if owed is None else f"{owed.job} gets that room, within the guarantee of its queue"
+        )
     else:
         plan, because = _plan_on_promised(ledger, state, victims)
     if plan is None or not because:
         return ""
     stopped = ", ".join(victim.owner for victim in plan.victims)
-    to_claim = f"stop {stopped}" if stopped else "claim what others leave"
-    return f" To {to_claim} would be in vain: {because}."
+    claiming = f"Preempting {stopped}" if stopped else "Claiming what others leave"
+    return f" {claiming} would not help: {because}."
 
 
 def _plan_on_promised(
     ledger: Ledger, state: JobState, victims: Sequence[Victim]
 ) -> tuple[Plan | None, str]:
-    """Whom a gang could stop if no start were reserved there, and for whom one is."""
+    """The preemption that would help if no room were reserved, and the reservations that it meets."""
     if not victims or not ledger.reservations:
         return None, ""
     plan = plan_preemption(room_to_come(ledger, state, puts_off=True), state.spec, victims)
@@ -471,10 +474,10 @@ def _plan_on_promised(
         for job, reservation in ledger.reservations.items()
         if not outranks(ledger, state, job) and not nodes.isdisjoint(reservation.placement.nodes)
     ]
-    return plan, f"{', '.join(told)} was told a start on that room" if told else ""
+    return plan, f"that room is reserved for {', '.join(told)}" if told else ""
 
 
 def _would_be_stopped(ledger: Ledger, state: JobState) -> bool:
-    """Whether policy lets this job stop anybody at all, so that a refusal to is worth telling."""
+    """Whether the policy lets this job preempt any job, so that a refusal to do so is worth telling."""
     by = ledger.policy.preemption.by
     return by == "order" or (by == "priority" and ledger.lowest_priority() < state.priority)

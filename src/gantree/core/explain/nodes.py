@@ -1,4 +1,4 @@
-"""What cordoned nodes have to do with a job, in words: with one that waits, and with one that stands on them."""
+"""Sentences about cordoned nodes: for a job that waits, and for one that runs on them."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ NODES_SHOWN = 4
 
 
 def cordoned_for(ledger: Ledger, state: JobState) -> str:
-    """A further sentence on cordoned nodes that would admit a job that waits; "" where there are none."""
+    """A further sentence on cordoned nodes that could hold a waiting job; "" where there are none."""
     rooms = ledger.occupancy
     if rooms is None:
         return ""
@@ -42,7 +42,7 @@ def shown(nodes: Iterable[str]) -> list[str]:
 
 
 def staying_on(ledger: Ledger, state: JobState, now: float) -> str:
-    """Further sentences on a job that holds something on cordoned nodes; "" for others."""
+    """Further sentences on a job that runs on cordoned nodes; "" for others."""
     placement = state.placement
     if placement is None or state.phase in ENDED or state.leaving:
         return ""
@@ -64,5 +64,5 @@ def _on_drained(ledger: Ledger, state: JobState, placement: Placement) -> str:
         return ""
     named = ", ".join(shown(draining))
     if not state.spec.preemptible:
-        return f" Being drained: {named}; it is never stopped for another, so it is waited for."
+        return f" Being drained: {named}; it may not be preempted, so the drain waits for it."
     return f" Being drained: {named}; it leaves when it has a place elsewhere, at the deadline at the latest."
