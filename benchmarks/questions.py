@@ -48,12 +48,12 @@ CHANGES: list[Change] = [(("topology.required", "leaf"),), (("priority", 300),)]
 Figures = dict[str, float]
 
 
-async def submissions(gathering: GroupCommit, count: int, name: str) -> list[float]:
+async def submissions(group_commit: GroupCommit, count: int, name: str) -> list[float]:
     """Seconds of each."""
     took = []
     for number in range(count):
         began = time.perf_counter()
-        await gathering.submit(
+        await group_commit.submit(
             JobSubmission((job(f"{name}-{number}", gpus=8),), "/tmp", {}, "user-1")
         )
         took.append(time.perf_counter() - began)
@@ -148,9 +148,11 @@ async def beside_submissions(
     backend: Backend, options: argparse.Namespace, waiting: str
 ) -> dict[str, Figures]:
     """Submissions alone, and beside what-ifs on the controller's thread and of the reader."""
-    gathering = GroupCommit(backend.loop, backend.controller)
+    group_commit = GroupCommit(backend.loop, backend.controller)
     log("alone")
-    found = {"alone": of("submission", await submissions(gathering, options.submissions, "alone"))}
+    found = {
+        "alone": of("submission", await submissions(group_commit, options.submissions, "alone"))
+    }
     for kind, asked in (
         ("controller", Backend(backend.loop, backend.controller, 0.0)),
         ("reader", backend),
@@ -158,7 +160,7 @@ async def beside_submissions(
         log(kind)
         took, questions_took = await asked_all_the_time(
             lambda: asked.read_forked(queries.what_if, ANYBODY, waiting, CHANGES, asker=""),  # noqa: B023 - awaited in this round
-            submissions(gathering, options.submissions, kind),
+            submissions(group_commit, options.submissions, kind),
             options.askers,
         )
         found[kind] = of("submission", took) | of("what_if", questions_took)

@@ -193,7 +193,7 @@ def _scope(method: str, url: str, headers: Mapping[str, str], door: Transport) -
         "headers": [(key.lower().encode(), value.encode()) for key, value in headers.items()],
         "client": ("127.0.0.1", 1),
         "server": ("gantree.test", 80),
-        "state": {"door": door},
+        "state": {"transport": door},
     }
 
 

@@ -1,8 +1,7 @@
-"""The one door into the inbox. It keeps `observed_at` monotone and loses nothing that was told.
+"""The only writer of the inbox. It keeps `observed_at` monotone and loses no event.
 
-Two kinds of callers: whoever needs to know that an event is durable calls `append`; the cluster calls `tell`,
-from any thread, and what it told is appended by the next `flush`. An event that was told is forgotten only
-after the journal has taken it, so a full disk delays events and loses none.
+`append` returns once events are durable. The cluster calls `enqueue` from any thread, and the next `flush` appends what
+is queued. An event leaves the queue only after the journal has it, so a full disk delays events and loses none.
 """
 
 from collections import deque
@@ -17,7 +16,7 @@ from gantree.model.events import Event
 
 
 class InboxWriter:
-    """Stamps events and appends them to the inbox of a journal. `wake` is called when there is something to flush."""
+    """Stamps events and appends them to the inbox of a journal. Calls `wake` when there is something to flush."""
 
     def __init__(
         self,
@@ -27,7 +26,7 @@ class InboxWriter:
         metrics: Metrics | None = None,
         causes: Causes | None = None,
     ) -> None:
-        """epoch is the leader's, in whose name events are appended; metrics and causes are told of them."""
+        """epoch is the leader's, under which events are appended; metrics and causes get each event."""
         self._journal = journal
         self._epoch = epoch
         self._commit = (metrics or Metrics()).commit.labels("inbox")

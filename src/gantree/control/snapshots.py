@@ -1,8 +1,8 @@
-"""Snapshots while the daemon runs: when they are taken, how they are written, and what a start makes of them.
+"""Snapshots of a running daemon: when they are taken, how they are written, and how a start uses them.
 
-A snapshot is the end of a turn. To take one copies lists of references, which the turns wait for; a thread of its own
-makes text of it, and the next step after that keeps it. Every 25,000 facts there is a new one, and one more at a clean
-stop. So a start reads one snapshot and about so many facts at most, however long the journal is.
+A snapshot is the state after a turn. Taking one copies lists of references while turns wait; a thread encodes it, and a
+later step saves it. One is taken every 25,000 facts and at a clean stop, so a start reads one snapshot and at most
+about so many facts, however long the journal is.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """Spans of turns and requests, linked by causes: OpenTelemetry's API, which does nothing until an SDK is set up.
 
-A request hands events in, on its own span; a turn that decides about them links to those spans, and carries the ids of
-the events. So what became of a request is found from it, and why a turn ran from the turn, though a turn serves many.
-Who sets the SDK up is in `gantree.api.observability.tracing_setup`.
+A request appends events within its span; the turn that decides about them links to those spans and names the events.
+So a trace leads from a request to its turn and back, though a turn serves many requests. The SDK is set up in
+`gantree.api.observability.tracing_setup`.
 """
 
 from collections import OrderedDict

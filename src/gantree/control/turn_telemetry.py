@@ -1,8 +1,7 @@
-"""Who looks on while turns are made: times and counts them, opens their spans, says on each log line what it is about.
+"""Telemetry of turns: durations, counts, spans, and the context of log lines. It changes no turn.
 
-It changes nothing and decides nothing; a turn with an onlooker of its own is the same turn. `Turns` calls it in the
-order: turn, decide, commit, send. Below it, on the controller's thread, every log line, of the executor too, carries
-turn and epoch, and within an order job, attempt and cause.
+`TurnRunner` calls it in the order: turn, decide, commit, send. Within a call every log line on the controller's thread,
+also of the executor, carries turn and epoch, and within an order job, attempt and cause.
 """
 
 import logging
@@ -20,34 +19,34 @@ from gantree.journal.contract import InboxEntry
 from gantree.model.orders import Order
 
 STANDING = "standing"
-"""The cause of an order that is said again."""
+"""The cause of an order that is sent again."""
 
 log = logging.getLogger(__name__)
 
 
 class TimePoint(NamedTuple):
-    """A moment for a span (nanoseconds since 1970) and for a measurement (seconds that never go back)."""
+    """A point in time for a span (nanoseconds since 1970) and for a measurement (monotonic seconds)."""
 
     wall_ns: int
     steady_s: float
 
     @classmethod
     def now(cls) -> Self:
-        """The present."""
+        """Now."""
         return cls(time.time_ns(), time.perf_counter())
 
 
 class TurnTelemetry:
-    """Watches the turns of one epoch. turn is the number of the one that is made, or that was made last."""
+    """Telemetry of the turns of one epoch. turn is the number of the current turn, or of the last."""
 
     def __init__(self, metrics: Metrics, causes: Causes, epoch: int, turns: int) -> None:
-        """turns: how many the journal has."""
+        """turns: the number of turns in the journal."""
         self.metrics, self.causes = metrics, causes
         self._epoch, self.turn = epoch, turns
 
     @contextmanager
     def turning(self, batch: Sequence[InboxEntry], began: TimePoint) -> Iterator[None]:
-        """A batch that was read from a moment until now is decided about within this."""
+        """Wrap the turn of a batch whose reading began at a point in time."""
         with (
             bound_contextvars(epoch=self._epoch),
             self.causes.turn(batch, began.wall_ns, time.time_ns(), self._epoch),
@@ -57,7 +56,7 @@ class TurnTelemetry:
 
     @contextmanager
     def deciding(self, batch: Sequence[InboxEntry]) -> Iterator[None]:
-        """The scheduler decides within this."""
+        """Wrap the decision."""
         with (
             self.causes.step("decide") as span,
             bound_contextvars(turn=self.turn + 1, cause=batch[-1].event.id),
@@ -68,7 +67,7 @@ class TurnTelemetry:
 
     @contextmanager
     def committing(self, batch: Sequence[InboxEntry], decision: Decision) -> Iterator[None]:
-        """The journal commits within this; what was decided counts once that has succeeded."""
+        """Wrap the commit; the decision is counted once it has succeeded."""
         with (
             self.causes.step("commit") as span,
             self.metrics.commit.labels("turn").time(),
@@ -89,13 +88,13 @@ class TurnTelemetry:
 
     @contextmanager
     def sending(self, orders: Sequence[Order]) -> Iterator[None]:
-        """The orders of a turn are sent within this."""
+        """Wrap the sending of a turn's orders."""
         with self.causes.step("send orders") as span, bound_contextvars(turn=self.turn):
             span.set_attribute("gantree.orders", [order.id for order in orders[:32]])
             yield
 
     def each(self, orders: Sequence[Order], cause_of: Callable[[Order], str]) -> Iterator[Order]:
-        """Orders one after the other; until the next, log lines are about this one."""
+        """Yield the orders; until the next one log lines carry the context of this one."""
         with bound_contextvars(job="", attempt=0, cause="", epoch=self._epoch):
             for order in orders:
                 cause = cause_of(order)
@@ -106,7 +105,7 @@ class TurnTelemetry:
 
 
 def causes_of(batch: Sequence[InboxEntry]) -> Callable[[Order], str]:
-    """What tells the cause of an order: the newest event of the batch about its job, else the newest event."""
+    """The cause of an order: the newest event of the batch about its job, else the newest event."""
     event_of_job = {
         job: entry.event.id
         for entry in batch

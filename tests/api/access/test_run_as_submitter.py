@@ -302,7 +302,7 @@ def test_nobody_acts_as_somebody_who_may_do_more(daemon: Daemon, sleeper: str) -
     refused = {
         "otto": "otto may do more",
         "bob": "bob may do more",
-        "games": "games may hand in no",
+        "games": "games may not submit",
     }
     for other, says in refused.items():
         with pytest.raises(Forbidden, match=says):

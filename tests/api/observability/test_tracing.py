@@ -45,7 +45,7 @@ async def hand_in(place: Path, exporter: InMemorySpanExporter) -> None:
     app = build_app(Backend(loop, controller, 0.0), Access())
 
     async def by_socket(scope: dict[str, object], receive: object, send: object) -> None:
-        scope["state"] = {"door": Transport("socket", 0)}
+        scope["state"] = {"transport": Transport("socket", 0)}
         await app(scope, receive, send)  # type: ignore[arg-type]  # what httpx hands on is ASGI's
 
     transport = httpx.ASGITransport(app=by_socket)  # type: ignore[arg-type]  # the same

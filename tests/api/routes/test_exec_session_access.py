@@ -65,7 +65,7 @@ def attach(
         "server": ("gantree.test", 80),
         "subprotocols": [],
         "extensions": {"websocket.http.response": {}},
-        "state": {"door": Transport("tcp")},
+        "state": {"transport": Transport("tcp")},
     }
     text = wish if isinstance(wish, str) else json.dumps({} if wish is None else wish)
     unread = [{"type": "websocket.connect"}, {"type": "websocket.receive", "text": text}]

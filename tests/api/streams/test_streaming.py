@@ -97,7 +97,7 @@ def held(
             "path": path, "raw_path": path.encode(), "query_string": query.encode(),
             "root_path": "", "scheme": "http", "client": ("127.0.0.1", 1), "server": ("g", 80),
             "headers": [(b"host", b"g"), (b"authorization", f"Bearer {secret}".encode())],
-            "state": {"door": Transport("tcp")},
+            "state": {"transport": Transport("tcp")},
         }  # fmt: skip
         going = asyncio.create_task(front.app(scope, receive, send))
         await begun.wait()

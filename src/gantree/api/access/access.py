@@ -1,10 +1,9 @@
-"""Who asks: every route depends on `caller_of`, and `Access` decides it. What a caller may do is in `permissions`.
+"""Authentication: every route depends on `caller_of`, which `Access` answers. Permissions are in `permissions`.
 
-Without an access file whoever may open the Unix socket may open the whole state directory, so the peer of a socket is
-an operator, under the name of the user that its process runs as, as the kernel tells (SO_PEERCRED). With one, only
-root and the daemon's own user are; others are whom the file knows under that name. Whoever comes over TCP shows the
-token of the daemon's token file (an operator), a token that was made here, one of the OIDC provider, or the cookie of
-a session that he opened with one of them.
+Without an access file the peer of the Unix socket is an operator, named by its Unix user (SO_PEERCRED): who can open
+the socket can open the whole state directory. With an access file only root and the daemon's own user are operators;
+other Unix users are mapped by the file. A caller over TCP shows the token of the daemon's token file (an operator), a
+token made by the daemon, one of the OIDC provider, or the cookie of a session opened with one of them.
 """
 
 import os
@@ -45,7 +44,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who makes a request, how it came, and what it may do. credential says what was shown: an id, never a secret."""
+    """Who makes a request, over which transport, with which grants. credential: the id of what was shown, no secret."""
 
     name: str
     grants: tuple[Grant, ...]
@@ -79,7 +78,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """Where a request came in: the socket with the user id of its peer, or TCP. The server notes it in the scope."""
+    """How a request came in: the Unix socket with its peer's user id, or TCP. The server notes it in the scope."""
 
     via: Via
     uid: int | None = None
@@ -113,10 +112,12 @@ class Access:
         oidc = None if self.file is None else self.file.rules.oidc
         return None if oidc is None else oidc.url
 
-    async def caller(self, door: Transport, authorization: str | None, cookie: str = "") -> Caller:
+    async def caller(
+        self, transport: Transport, authorization: str | None, cookie: str = ""
+    ) -> Caller:
         """Raises Unauthenticated, and Unreachable where a token cannot be looked up."""
-        if door.via == "socket":
-            return self._peer(door.uid)
+        if transport.via == "socket":
+            return self._peer(transport.uid)
         if authorization is None and cookie:
             return await self._of_secret(cookie, "the session has ended: log in again")
         scheme, _, shown = (authorization or "").partition(" ")
@@ -141,10 +142,14 @@ class Access:
         return () if self.file is None else self.file.rules.grants(user, groups)
 
     def rate_limit_stranger(self, connection: HTTPConnection) -> None:
-        """Count a request of somebody who is not known yet, by his address. Raises TooOften."""
+        """Count a request without valid credentials, by its address. Raises TooOften."""
         if self.rates is not None:
-            door, client = transport_of(connection.scope), connection.client
-            at = f"user id {door.uid}" if door.via == "socket" or client is None else client.host
+            transport, client = transport_of(connection.scope), connection.client
+            at = (
+                f"user id {transport.uid}"
+                if transport.via == "socket" or client is None
+                else client.host
+            )
             self.rates.consume(f"{STRANGER}{at}")
 
     def check_unix_user(self, user: str) -> None:
@@ -173,7 +178,7 @@ class Access:
         may = any(Power.SUBMIT in each.powers and each.covers(queue) for each in self.grants(user))
         if not may and user != caller.name and not caller.is_operator:
             raise Forbidden(
-                f"{user} may hand in no jobs to queue {queue}, so nobody does it for him"
+                f"{user} may not submit jobs to queue {queue}, so nobody may submit them for {user}"
             )
         self.check_unix_user(user)
 
@@ -196,15 +201,15 @@ class Access:
         user = self.file.rules.user_of_unix(name)
         if user is None:
             raise Unauthenticated(
-                f"the access file does not say whom the Unix user {name} stands for; show a token over TCP"
+                f"the access file names no user for the Unix user {name}; use a token over TCP"
             )
         return Caller(user, self.grants(user), "socket", f"uid {uid}")
 
 
 async def caller_of(connection: HTTPConnection) -> Caller:
-    """Who makes this request. Raises Unauthenticated, Forbidden (a cookie from another site) and TooOften.
+    """The caller of a request. Raises Unauthenticated, Forbidden (a cookie from another site) and TooOften.
 
-    A request is asked once, whatever way it goes on: a second time it would count twice.
+    The result is kept for the request, so that it counts once against the rate limit.
     """
     state = connection.scope.setdefault("state", {})
     known: Caller | None = state.get("caller")
@@ -230,9 +235,9 @@ CurrentCaller = Annotated[Caller, Depends(caller_of)]
 
 
 def transport_of(scope: Any) -> Transport:
-    """The door that a request came through; TCP, the strict one, where the server noted none."""
-    door = scope.get("state", {}).get("door")
-    return door if isinstance(door, Transport) else Transport("tcp")
+    """The transport of a request; TCP, the strict one, where the server noted none."""
+    transport = scope.get("state", {}).get("transport")
+    return transport if isinstance(transport, Transport) else Transport("tcp")
 
 
 def peer_uid(connection: Any) -> int:

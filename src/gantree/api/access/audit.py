@@ -1,4 +1,4 @@
-"""The audit log: who asked for what change, and who was refused what; durable before the answer goes out.
+"""The audit log: changes that were requested and requests that were refused; durable before the answer is sent.
 
 Rows wait for each other while others are being written, and go together, beside the journal's own commits: a thousand
 submissions a second are a thousand rows and a few commits. What a row holds names things, and quotes no body and no

@@ -96,7 +96,7 @@ async def permitted(connection: HTTPConnection, caller: CurrentCaller) -> None:
     """Let a request through, as far as its route alone can tell. Raises Forbidden."""
     need = need_of(connection)
     if need is None:
-        raise Forbidden("nobody may ask this: the route does not say what it needs")
+        raise Forbidden("the route states no permission, so it is refused to everybody")
     check_need(caller, need)
 
 
@@ -108,7 +108,7 @@ def check_need(caller: Caller, need: Need) -> None:
         role = "an operator" if need is Need.OPERATE else "a viewer of all queues"
         raise Forbidden(f"{caller.name} may not do this: it needs {role}")
     if need is Need.SUBMIT and not any(Power.SUBMIT in each.powers for each in caller.grants):
-        raise Forbidden(f"{caller.name} may look, and hand in no jobs")
+        raise Forbidden(f"{caller.name} may view jobs but not submit any")
 
 
 def has(caller: Caller, need: Need, user: str, queue: str) -> bool:
@@ -149,7 +149,7 @@ def job_for(lookup: JobLookup, caller: Caller, word: str, need: Need) -> str:
     if state is None and word not in ledger.rejected:
         return lookup.resolve(word)  # which says that it is history, or not decided about yet
     if not has(caller, need, spec.user, spec.queue):
-        raise Forbidden(f"{caller.name} may look at {job}, and not {need.value} it")
+        raise Forbidden(f"{caller.name} may view {job} but not {need.value} it")
     return job
 
 
@@ -178,10 +178,10 @@ def check_submission(
     for job in jobs:
         queue = queue_of(job, overrides)
         if not caller.may(Power.SUBMIT, queue):
-            raise Forbidden(f"{caller.name} may hand in no jobs to queue {queue}")
+            raise Forbidden(f"{caller.name} may not submit jobs to queue {queue}")
         for other in (job.user, user):
             if other not in ("", caller.name) and not caller.may(Power.SUBMIT_FOR, queue):
-                raise Forbidden(f"{caller.name} may hand in no jobs of {other} to queue {queue}")
+                raise Forbidden(f"{caller.name} may not submit jobs of {other} to queue {queue}")
     return user or (caller.name if caller.is_person else login)
 
 

@@ -1,4 +1,4 @@
-"""How many requests a caller may make: a bucket for each caller that fills steadily; a request takes one drop of it."""
+"""Rate limits: a token bucket for each caller."""
 
 from collections import OrderedDict
 from collections.abc import Callable

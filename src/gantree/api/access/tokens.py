@@ -1,4 +1,4 @@
-"""Tokens and sessions: made here, shown by callers, revoked. Only digests are kept; the secret is told once.
+"""Tokens and sessions: issued, looked up, revoked. Only digests are kept; the secret is shown once.
 
 A secret is `gantree_` and 256 random bits, so that scanners know one that was committed by mistake. What was looked up
 is remembered for a second: a request costs no look into the database, and a token that another daemon revoked is good
@@ -41,7 +41,7 @@ class TokenSpec:
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """A new token: the secret, which nobody can be told again, and what is kept of it."""
+    """A new token: its secret, which is shown this once, and the row that is kept."""
 
     secret: str = field(repr=False)
     row: TokenRow

@@ -1,6 +1,6 @@
-"""What of the whole site somebody is told who may not see every job: who holds what, the queues, the timeline.
+"""The cluster, the queues and the timeline as a caller may see them who may not see every job.
 
-Who is hidden is decided in `permissions`; here are the answers whose shape is their own.
+`permissions` decides which jobs are hidden; this module redacts the answers that have a shape of their own.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,8 @@
-"""A WebSocket that can be closed while a thread waits for what the other side has not sent.
+"""A WebSocket that can be closed while a thread is reading from it.
 
-Beside `attaching`, since it needs the library at once. Over TLS the library's reader can be inside a read that nothing
-but the other side ends: what came was no data but a session ticket, or half a record. Closing a socket does not wake
-such a reader, and the library waits for it without a limit: who gave up on a daemon that hangs would hang with it.
+Apart from `exec_session`, since it imports the library at once. Over TLS the library's reader can block in a read after
+a session ticket or half a record came. Closing the socket does not wake it, and the library waits for it without limit,
+so a client that gives up on a hanging daemon would hang too.
 """
 
 import socket

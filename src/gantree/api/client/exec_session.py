@@ -1,7 +1,7 @@
-"""The client's end of an attached command or port: one WebSocket to the daemon, over its socket or by its URL.
+"""The client's end of an exec session: one WebSocket to the daemon, over its socket or by its URL.
 
-Beside `client`, since it needs a library for WebSockets, which is imported when somebody attaches. docs/attach.md says
-what goes over it.
+Apart from `client`, since it needs a library for WebSockets, imported on first use. docs/attach.md describes the
+messages.
 """
 
 import json
@@ -54,12 +54,12 @@ class ExecSession:
             raise _broken_off(error, self.target) from error
 
     def close(self) -> None:
-        """Leave; the command ends."""
+        """Close the session; its command ends."""
         self.held.close()
 
 
 def open_exec_session(target: Target, job: str, request: dict[str, Any]) -> ExecSession:
-    """Attach to a job: wish has rank and command with terminal, or port. Raises what the daemon raises."""
+    """Open a session: request has rank and command with terminal, or port. Raises what the daemon raises."""
     from websockets.exceptions import InvalidStatus, WebSocketException  # noqa: PLC0415 - as above
     from websockets.sync.client import connect  # noqa: PLC0415 - as above
 

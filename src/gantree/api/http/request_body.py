@@ -1,7 +1,7 @@
-"""What every body of a request is held to, before its fields are looked at one by one.
+"""The limit on the fields of a request's body, checked before the fields themselves.
 
-Pydantic tells each error of a body, and an error takes far more room and time than the few characters that it is about:
-a body of 4 MiB could keep the daemon busy for seconds, before anybody knows who asks. So its fields are counted first.
+Pydantic reports each error of a body at far more cost than the few characters that cause it: a body of 4 MiB could keep
+the daemon busy for seconds, before its caller is known. So the fields are counted first.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""How routes answer and how that is documented: JSON written once, models for the OpenAPI only, versions of things.
+"""Answers of routes: plain values as JSON, their documentation in the OpenAPI, and ETags.
 
-Answers are plain values made by the views; a model describes them and is never run over them, which for a long list
-would cost more than making it. That they agree is held by the tests, over the whole OpenAPI and a real daemon.
+The views make the values. A model only describes them: validating a long list would cost more than making it. The tests
+hold the two equal, over the whole OpenAPI and a real daemon.
 """
 
 import json
@@ -37,7 +37,7 @@ def json_bytes(content: object) -> bytes:
 
 
 def documented(model: type[BaseModel], what: str, status: int = 200) -> dict[str, Any]:
-    """What the decorator of a route says of its answer."""
+    """Arguments of a route's decorator that document its answer."""
     return {
         "status_code": status,
         "response_model": None,
@@ -46,7 +46,7 @@ def documented(model: type[BaseModel], what: str, status: int = 200) -> dict[str
 
 
 def documented_stream(media_type: str, what: str, example: str) -> dict[str, Any]:
-    """The same of an answer that comes bit by bit, as text."""
+    """The same for a stream of text."""
     content = {media_type: {"schema": {"type": "string"}, "example": example}}
     return {
         "response_model": None,
@@ -56,13 +56,13 @@ def documented_stream(media_type: str, what: str, example: str) -> dict[str, Any
 
 
 def etag_of(content: Json) -> str:
-    """What changes whenever a thing is not as it was: a digest of all that is told of it."""
+    """The version of an object: a digest of its JSON."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
     return blake2b(text, digest_size=8).hexdigest()
 
 
 def check_version(if_match: str | None, content: Json, what: str) -> None:
-    """Raises Stale where a caller wants to change a thing only as it was, and it is not; BadFields for no version."""
+    """Raise Stale if the object no longer has the version of If-Match, BadFields for what is no version."""
     if if_match is None or if_match.strip() == "*":
         return
     wanted = [each.strip() for each in if_match.split(",")]
@@ -70,4 +70,4 @@ def check_version(if_match: str | None, content: Json, what: str) -> None:
         allowed = 'a version in quotes, as an ETag has it: "3f2a", or *'
         raise BadFields([Problem("request", None, "If-Match", repr(if_match)[:100], allowed)])
     if f'"{etag_of(content)}"' not in wanted:
-        raise Stale(f"{what} is not as you saw it last; look again, then decide")
+        raise Stale(f"{what} has changed since you read it; read it again, then decide")

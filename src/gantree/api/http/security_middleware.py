@@ -1,7 +1,7 @@
-"""Stands before the application: an id for each request, a limit on its size, headers that keep browsers from guessing.
+"""In front of the application: an id for each request, a limit on its size, security headers on each answer.
 
-ASGI itself, so that answers which come bit by bit are not held back. A body is counted as it comes: whoever sends more
-than is taken is told so at once, and the rest is never read.
+Plain ASGI, so that streams are not held back. A body is counted as it comes: one that is too large is refused at once,
+and its rest is never read.
 """
 
 import json
@@ -25,7 +25,7 @@ _HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
-"""Sent with every answer that does not say otherwise itself."""
+"""Sent with every answer that does not set them itself."""
 _STRICT_TRANSPORT = (b"strict-transport-security", b"max-age=31536000")
 
 

@@ -1,4 +1,4 @@
-"""uvicorn's WebSockets, as this daemon has them. What goes over them is in `guest_relay`."""
+"""uvicorn's WebSockets, as this daemon has them. What is sent over them is in `api.streams.exec_relay`."""
 
 from typing import Any
 

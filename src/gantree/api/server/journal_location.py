@@ -1,7 +1,7 @@
-"""Where a daemon is at home: the journal, how its readers open it, and the election of who writes it.
+"""Where the journal is, how readers open it, and how its writer is elected.
 
-With SQLite it is the state directory, which is one daemon's; with PostgreSQL a database, which several share, and the
-one state directory that all of them use.
+With SQLite that is the state directory of one daemon; with PostgreSQL a database and one state directory that several
+daemons share.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from gantree.model.errors import Conflict, JournalError
 
 @dataclass(frozen=True, slots=True)
 class JournalLocation:
-    """What there is of it. shared: others may have the journal open too."""
+    """The journal and its election. shared: other daemons may have it open too."""
 
     journal: SqlJournal
     open_reader: Callable[[], Journal]

@@ -1,6 +1,6 @@
 """Where the daemon answers: the Unix socket always, an address of TCP where it was asked to; one server for each.
 
-A server notes in each request's scope which door it came through (`access.Transport`). What a client writes in headers
+A server notes the transport of each request in its scope (`access.Transport`). What a client writes in headers
 (X-Forwarded-For and its kin) is believed nowhere.
 """
 
@@ -162,8 +162,8 @@ class _OverSocket(_Http):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        door = Transport("socket", peer_uid(transport.get_extra_info("socket")))
-        self.app_state = {**self.app_state, "door": door}
+        peer = Transport("socket", peer_uid(transport.get_extra_info("socket")))
+        self.app_state = {**self.app_state, "transport": peer}
 
 
 class _OverTcp(_Http):
@@ -171,7 +171,7 @@ class _OverTcp(_Http):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        self.app_state = {**self.app_state, "door": Transport("tcp")}
+        self.app_state = {**self.app_state, "transport": Transport("tcp")}
 
 
 class Server(uvicorn.Server):

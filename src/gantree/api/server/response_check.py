@@ -1,7 +1,7 @@
-"""What the routes promise, held against an answer: for whoever stumbled over one and wants to know whose fault it is.
+"""Checks an answer against the OpenAPI's model, to find out why a client could not read it.
 
-Answers are never checked as they come: to import what is needed here takes longer than most commands (`decoding` finds
-fields that are missing). The first field that is not as promised is told, and nothing of its value.
+Answers are not checked as they come: the imports of this module take longer than most commands (`decoding` finds
+missing fields). The first field that does not match is named, without its value.
 """
 
 from collections.abc import Mapping
@@ -75,7 +75,7 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
 
 
 def mismatch_in(request: Request[Any], answer: object) -> str | None:
-    """What is wrong with an answer, as a sentence; None where it is as its route promises."""
+    """What is wrong with an answer, as a sentence; None where it matches its model."""
     model = RESPONSE_MODELS.get(f"{request.method} {request.path}")
     if model is None:
         return None

@@ -1,8 +1,7 @@
-"""Reads that a daemon answers while another leads: of what its own reader has read of the journal they share.
+"""Reads that a standby answers from what its own reader has read of the shared journal.
 
-The reader looks at the journal before each; where that cannot be reached it answers from what it knows. So every answer
-says how old it is: `Gantree-Fact` is the newest fact that it knows of, `Age` the seconds since it last
-looked.
+The reader catches up with the journal before each query; if the journal cannot be reached it answers from what it has.
+So every answer states its age: `Gantree-Fact` is the newest fact in it, `Age` the seconds since the reader caught up.
 """
 
 import asyncio
@@ -40,7 +39,7 @@ from gantree.executors.progress import Progress
 from gantree.model.errors import NotFound, NotLeading
 
 LOOK_EVERY_S = 0.5
-"""How often it is looked whether something has changed, by whoever waits for that."""
+"""How often a stream checks for changes."""
 Json = dict[str, Any]
 T = TypeVar("T")
 Given = TypeVarTuple("Given")
@@ -52,8 +51,8 @@ _answered: ContextVar[Reply | None] = ContextVar("answered", default=None)
 class StandbyBackend:
     """Reads without a controller. state_dir is the one that all daemons of a journal share; stop says when to end.
 
-    What was taken in and not yet decided about is in no fact, so only who leads can say that something is not there:
-    here that is what not_leading gives.
+    What is in the inbox and not decided about is in no fact, so only the leader can say that something does not exist;
+    a standby answers with not_leading instead.
     """
 
     readers: ReaderSupervisor
@@ -83,7 +82,7 @@ class StandbyBackend:
         return await self._read(function, arguments, QueryMode.INLINE)
 
     def ticket(self) -> asyncio.Event:
-        """Something that is set in a moment: nobody says here when something changes."""
+        """An event that is set after LOOK_EVERY_S: a standby is not notified of changes."""
         event = asyncio.Event()
         asyncio.get_running_loop().call_later(LOOK_EVERY_S, event.set)
         return event
@@ -141,7 +140,7 @@ def routers(standby: StandbyBackend) -> list[APIRouter]:
 
 
 class AgeMiddleware:
-    """Adds to each answer of a reader how old it is."""
+    """Adds the age of the reader's state to each answer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

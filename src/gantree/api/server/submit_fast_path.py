@@ -1,10 +1,9 @@
-"""The short way of a submission, past FastAPI's search for a route and its solver of what a route depends on.
+"""The fast path of `POST /v1/jobs`, which skips FastAPI's routing and dependency solver.
 
-Both are done anew for each request, and cost twice what is left: who asks, whether he may, what the body says, and the
-route's own function. So for this one route that is done here, by the same functions and in the same order. The route
-stays FastAPI's: it is what the OpenAPI tells of, it says what it needs, and it is where the long way ends, which every
-request goes that is not as nearly all are: another content type, a header twice, a body that is no submission. What is
-wrong with a request is told there, and nowhere else.
+Both run anew for each request and cost twice the rest: authentication, permission, the body, and the route's function.
+So the fast path does these itself, by the same functions and in the same order. The route stays FastAPI's: the OpenAPI
+describes it, and every unusual request goes its way: another content type, a repeated header, a body that is no
+submission. Errors in a request are reported there alone.
 """
 
 from collections.abc import Iterable, Sequence
@@ -65,7 +64,7 @@ class SubmitFastPath:
         return is_plain and scope["path"] == (path if root == "" else root + path)
 
     async def _answer(self, scope: Scope, content: bytes | None) -> Response | None:
-        """What the route says; None for a body that it does not take. Whoever asks is known to it by then."""
+        """The route's answer; None for a body that it does not accept."""
         try:
             parsed = None if content is None else from_json(content)
         except ValueError:
@@ -89,7 +88,7 @@ class SubmitFastPath:
 
 
 async def _received(receive: Receive) -> tuple[Sequence[Message], bytes | None]:
-    """What came of a request, and its body; None for one that was broken off."""
+    """The messages of a request, and its body; None for one that was broken off."""
     came: list[Message] = []
     while not came or came[-1].get("more_body", False):
         came.append(await receive())
@@ -99,7 +98,7 @@ async def _received(receive: Receive) -> tuple[Sequence[Message], bytes | None]:
 
 
 def _again(came: Sequence[Message], receive: Receive) -> Receive:
-    """What came comes once more, and then what comes."""
+    """A receive that repeats the messages that came, then goes on."""
     left = list(reversed(came))
 
     async def again() -> Message:

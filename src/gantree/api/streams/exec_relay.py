@@ -1,8 +1,8 @@
-"""Carries what is said between whoever attached, on a WebSocket, and a guest or a port of a member.
+"""Relays an exec session between its WebSocket and the command or port of a member.
 
 Messages on the WebSocket are binary: a letter, then what it is about. `executors.attached` says which letters there
 are; a port knows i, e, o and x alone. Each side is read only when the other has taken what came before, so neither
-side can make the daemon hold more than a few chunks of it. Whoever says nothing either way for IDLE_S is let go.
+side can make the daemon hold more than a few chunks of it. A session without traffic for IDLE_S is closed.
 """
 
 import asyncio
@@ -24,29 +24,29 @@ MOST_BYTES = 1024 * 1024
 """Of one message."""
 GONE = "gone"
 LETTERS = (b"i", b"e", b"w")
-"""What may come from whoever attached."""
+"""What a client may send."""
 
 
 class IdleTimer:
-    """How long nothing was said."""
+    """Time without traffic."""
 
     def __init__(self, idle_s: float) -> None:
         self._idle_s = idle_s
         self._last = time.monotonic()
 
     def heard(self) -> None:
-        """Something was said."""
+        """Note traffic."""
         self._last = time.monotonic()
 
     async def too_long(self) -> str:
-        """Return, with the reason, once it was quiet for too long."""
+        """Return, with the reason, once the session was idle for too long."""
         while (left_s := self._last + self._idle_s - time.monotonic()) > 0:
             await asyncio.sleep(left_s)
-        return f"nothing was said for {self._idle_s:g} s"
+        return f"no traffic for {self._idle_s:g} s"
 
 
 async def connection_of(awaited: PendingExecSession) -> socket.socket:
-    """The connection of the guest that was asked for. Raises Conflict where it does not come."""
+    """The connection of the command that was requested. Raises Conflict where it does not come."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CALLS_BACK_WITHIN_S):
@@ -56,15 +56,13 @@ async def connection_of(awaited: PendingExecSession) -> socket.socket:
                     return connection
                 connection.close()
     except TimeoutError:
-        raise Conflict(
-            "the member did not start what was asked for; is it being stopped?"
-        ) from None
+        raise Conflict("the member did not start the command; is it being stopped?") from None
     finally:
         awaited.close()
 
 
 async def relay_command(websocket: WebSocket, connection: socket.socket, quiet: IdleTimer) -> str:
-    """Carry until the command has ended or somebody has gone; what to say of it, "" after an ordinary end."""
+    """Relay until the command ends or the client disconnects; the reason, "" after an ordinary end."""
     reader, writer = await asyncio.open_connection(sock=connection, limit=MOST_WAITING)
     try:
         return await _first(
@@ -77,7 +75,7 @@ async def relay_command(websocket: WebSocket, connection: socket.socket, quiet: 
 
 
 async def relay_port(websocket: WebSocket, address: tuple[str, int], quiet: IdleTimer) -> str:
-    """The same with a port. Raises OSError where nobody listens there."""
+    """The same with a port. Raises OSError where nothing listens there."""
     reader, writer = await asyncio.open_connection(*address, limit=MOST_WAITING)
     try:
         return await _first(
@@ -163,7 +161,7 @@ async def _to_port(websocket: WebSocket, writer: asyncio.StreamWriter, quiet: Id
 
 
 async def _heard(websocket: WebSocket, quiet: IdleTimer) -> tuple[bytes, bytes]:
-    """One message of whoever attached. Raises WebSocketDisconnect."""
+    """One message of the client. Raises WebSocketDisconnect."""
     while True:
         message = await websocket.receive()
         if message["type"] == "websocket.disconnect":

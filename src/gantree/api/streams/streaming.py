@@ -1,8 +1,8 @@
-"""Answers that last (the timeline, a job's output as it comes, whoever is attached), and whether they still may.
+"""Streams (timeline, logs, exec sessions) are authorised again while they are open.
 
-A token can be revoked and a role taken away while an answer is open. So whoever holds one is asked again who he is, at
-most AGAIN_EVERY_S after the last time: by what he showed when he came, by the rules of that moment. Who would not be
-let in now is let go: his connection breaks off, so that nobody takes what came for all there is.
+A token can be revoked and a role removed while a stream is open. So every AGAIN_EVERY_S its caller is authenticated
+again by the credentials of the request, and its permissions are checked. If that fails the connection is broken off,
+without the end of a complete answer.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 
 class StreamRevoked(Exception):  # no GantreeError: the head of the answer was sent long ago
-    """Whoever holds an answer open may not have it any more, or cannot have the rest of it from this daemon."""
+    """The caller lost the right to a stream, or this daemon cannot send the rest of it."""
 
 
 class StreamAuthorization:
-    """Who holds an answer open, as he is known now."""
+    """The caller of an open stream and the checks that it must pass."""
 
     def __init__(self, connection: HTTPConnection, caller: Caller) -> None:
         self.caller = caller
@@ -41,11 +41,11 @@ class StreamAuthorization:
         self._again_at = time.monotonic() + AGAIN_EVERY_S
 
     def add_check(self, check: Callable[[Caller], Awaitable[object]]) -> None:
-        """From now on also ask this, which raises a GantreeError where the caller may not."""
+        """Add a check, which raises a GantreeError where the caller may not go on."""
         self._checks.append(check)
 
     async def revalidate(self) -> None:
-        """Ask again, if it is time to. Raises LetGo."""
+        """Authorise again, if it is due. Raises StreamRevoked."""
         if time.monotonic() < self._again_at:
             return
         try:
@@ -53,12 +53,12 @@ class StreamAuthorization:
             for check in self._checks:
                 await check(self.caller)
         except GantreeError as error:
-            log.info("%s is let go: %s", self.caller.name, error)
+            log.info("stream of %s ends: %s", self.caller.name, error)
             raise StreamRevoked(str(error)) from error
         self._again_at = time.monotonic() + AGAIN_EVERY_S
 
     async def run(self, work: Awaitable[T]) -> T:
-        """What comes of something that goes on for long. Raises LetGo, and then it is cancelled."""
+        """The result of long work, authorised again meanwhile. Raises StreamRevoked, and cancels it then."""
         going = asyncio.ensure_future(work)
         try:
             while not going.done():
@@ -83,7 +83,7 @@ class StreamAuthorization:
 def stream_authorization_of(
     connection: HTTPConnection, caller: CurrentCaller
 ) -> StreamAuthorization:
-    """Whoever makes this request."""
+    """The authorisation of this request's stream."""
     return StreamAuthorization(connection, caller)
 
 
@@ -91,7 +91,7 @@ CurrentStream = Annotated[StreamAuthorization, Depends(stream_authorization_of)]
 
 
 class AuthorizedStreamingResponse(StreamingResponse):
-    """An answer that comes in parts, for as long as whoever holds it may have it."""
+    """A streaming answer that ends when its caller loses the right to it."""
 
     def __init__(
         self, parts: AsyncIterator[str | bytes], stream: StreamAuthorization, **more: Any
@@ -99,7 +99,7 @@ class AuthorizedStreamingResponse(StreamingResponse):
         super().__init__(_while_allowed(parts, stream), **more)
 
     async def stream_response(self, send: Send) -> None:
-        """Send the parts; where whoever holds it is let go, without an end."""
+        """Send the parts; after StreamRevoked without the end of an answer."""
         try:
             await super().stream_response(send)
         except StreamRevoked:

@@ -1,9 +1,8 @@
-"""Submissions that come while others are being written down wait for each other, and go together: a group commit.
+"""Group commit: submissions that arrive during an append are made durable together by the next one.
 
-One append for a whole group: under load the cost of making something durable is shared by all that wait for it, and a
-caller alone waits for nobody. Callers are told as soon as their jobs are durable. Who has come by then goes before the
-step, too: nobody waits for a decision about others, and one step for more jobs costs less. It follows on the
-controller's thread with nothing between, so whoever asks that thread afterwards is answered after it.
+Under load the cost of a durable write is shared by all submissions of the group; a lone submission does not wait.
+Callers get their receipts as soon as their jobs are durable. Submissions that have arrived by then go before the step
+that decides, too. The step follows on the controller's thread with nothing between.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ _Waiting = tuple[JobSubmission, "asyncio.Future[Receipt]"]
 
 
 class GroupCommit:
-    """Hands submissions to a controller in groups."""
+    """Passes submissions to a controller in groups."""
 
     def __init__(self, loop: Loop, controller: Controller) -> None:
         self._loop = loop
@@ -33,7 +32,7 @@ class GroupCommit:
         self._task: asyncio.Task[None] | None = None
 
     async def submit(self, submission: JobSubmission) -> Receipt:
-        """Take a submission; when this returns it is durable, and the step that decides about it is next."""
+        """Submit; on return the jobs are durable, and the step that decides about them is next."""
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._waiting.append((submission, future))
         if self._task is None or self._task.done():
@@ -47,10 +46,7 @@ class GroupCommit:
                 await self._loop.advance(self._controller, partial(self._take, group))
 
     def _take(self, group: Sequence[_Waiting]) -> None:
-        """On the controller's thread: make a group durable, and those who came meanwhile; the step can wait for them.
-
-        Not for ever: not for more jobs than a turn takes.
-        """
+        """On the controller's thread: make a group durable, then those that arrived meanwhile, up to a turn's jobs."""
         jobs = 0
         while group:
             self._take_group(group)
@@ -58,7 +54,7 @@ class GroupCommit:
             group = self._group(MOST_JOBS - jobs)
 
     def _take_group(self, group: Sequence[_Waiting]) -> None:
-        """Make a group durable, and have everybody told."""
+        """Make a group durable, and give out the receipts."""
         outcomes: Sequence[Receipt | Exception]
         try:
             outcomes = self._controller.submit_batch([submission for submission, _ in group])
@@ -67,7 +63,7 @@ class GroupCommit:
         self._loop.post(partial(_tell, group, outcomes))
 
     def _group(self, most_jobs: int) -> list[_Waiting]:
-        """The first of those who wait, as many as hand in so many jobs together."""
+        """The first submissions that wait, up to so many jobs."""
         group: list[_Waiting] = []
         while self._waiting and len(self._waiting[0][0].jobs) <= most_jobs:
             group.append(self._waiting.popleft())

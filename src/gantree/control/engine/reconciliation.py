@@ -1,7 +1,7 @@
-"""Bringing together what the ledger believes and what really runs. Nothing is decided here.
+"""Reconciles the ledger with the inventory of the cluster. Nothing is decided here.
 
-The difference between the inventory of the cluster and the ledger becomes events; the core then does what
-follows. The other way round, what the ledger wants of the cluster is said again as standing orders.
+A difference between inventory and ledger becomes an event, about which the core decides. What the ledger wants of the
+cluster is sent again as standing orders.
 """
 
 from gantree.core.ledger.ledger import Ledger
@@ -13,7 +13,7 @@ from gantree.model.events import ClusterObserved, Event, GangEnded
 from gantree.model.phases import Phase
 
 EXIT_CODE_UNKNOWN = 255
-"""Told for an attempt of which nothing is left that could say how it ended."""
+"""Reported for an attempt of which no trace says how it ended."""
 PAGE = 256
 
 
@@ -30,7 +30,7 @@ def site_on_record(journal: Journal, ledger: Ledger) -> Cluster | None:
 
 
 def vanished(ledger: Ledger, inventory: Inventory, now: float) -> tuple[Event, ...]:
-    """An end for each attempt that the ledger has running and of which the cluster knows nothing at all.
+    """An end for each attempt that runs by the ledger and is unknown to the cluster.
 
     An attempt that is only being started may not have reached the cluster yet, and one that is being stopped
     gets its end from the cluster once it is told again; neither is concluded here.
@@ -49,7 +49,7 @@ def vanished(ledger: Ledger, inventory: Inventory, now: float) -> tuple[Event, .
 
 
 def to_settle(ledger: Ledger, inventory: Inventory) -> tuple[tuple[str, int], ...]:
-    """Attempts (job, attempt) of which nothing is left and whose end the ledger has taken note of."""
+    """Attempts (job, attempt) that are gone from the cluster and whose end is in the ledger."""
     return tuple(
         (job, attempt)
         for (job, attempt), status in inventory.attempts.items()

@@ -1,7 +1,7 @@
-"""What the daemon lets go of, a little at a time: jobs that are over leave its memory, old facts leave the journal.
+"""Retention: ended jobs leave the daemon's memory, old facts leave the journal, a few at a time.
 
-Which jobs are forgotten the core decides, when an event tells it how many are to be known. Facts are deleted behind a
-snapshot that covers them, in pieces that take a turn's time each, so that nobody waits for a long transaction.
+An event says how many ended jobs to keep; the core decides which ones to forget. Facts are deleted once a snapshot
+covers them, in transactions of a turn's length.
 """
 
 import logging
@@ -14,23 +14,23 @@ from gantree.model.events import EndedJobsDue
 
 KEEP_ENDED = 10_000
 SETTLED_S = 600.0
-"""So long a job that has ended is known in any case: until then its executor may still speak of it."""
+"""An ended job is kept at least so long: its executor may still report on it."""
 SLACK = 0.05
-"""Jobs are forgotten many at a time: when there are so many more than are to be known, as a share of these."""
+"""Jobs are forgotten in batches: once there are so many more than the limit, as a share of it."""
 PIECE = 5_000
-"""Facts that are deleted in one transaction."""
+"""Facts deleted in one transaction."""
 PIECE_EVERY_S = 1.0
 REST_S = 60.0
-"""So long nobody is asked to forget where nothing could be forgotten: others come after all of them."""
-LOOK_EVERY_S = 600.0
-"""How often it is asked which facts are too old."""
+"""Pause after an event that forgot nothing: other jobs depend on all of them (`after`)."""
+CHECK_EVERY_S = 600.0
+"""How often the age of facts is checked."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
-    """How many ended jobs are known, the newest ones, and for how many seconds facts are kept; None: for ever."""
+    """How many ended jobs are kept, the newest ones, and for how many seconds facts are; None: for ever."""
 
     ended: int = KEEP_ENDED
     history_s: float | None = None
@@ -40,18 +40,18 @@ DEFAULT_RETENTION = RetentionLimits()
 
 
 class Retention:
-    """Lets go for one leadership. All methods are called from the controller's thread."""
+    """Applies the limits during one leadership. All methods are called from the controller's thread."""
 
     def __init__(self, journal: Journal, epoch: int, keep: RetentionLimits) -> None:
         self._journal, self._epoch, self._keep = journal, epoch, keep
         self._forget_events = 0
         self._goal = 0
         self._piece = PIECE
-        self._next_look_at = self._next_piece_at = self._next_due_at = 0.0
+        self._next_check_at = self._next_piece_at = self._next_due_at = 0.0
         self._forgotten = (-1, -1)
 
     def due(self, ledger: Ledger, now: float) -> EndedJobsDue | None:
-        """The event that lets jobs be forgotten, where there are enough; after one in vain not so soon again."""
+        """The event that lets jobs be forgotten, if there are enough; after one without effect not before REST_S."""
         if now < self._next_due_at:
             return None
         keep, before = self._keep.ended, now - SETTLED_S
@@ -67,12 +67,12 @@ class Retention:
         return EndedJobsDue(id=event_id, observed_at=now, keep=keep, ended_before=before)
 
     def compact(self, now: float) -> None:
-        """Delete one piece of what is too old, if it is time for one. Raises JournalError."""
+        """Delete one piece of the facts that are too old, if it is due. Raises JournalError."""
         if self._keep.history_s is None or now < self._next_piece_at:
             return
         self._next_piece_at = now + PIECE_EVERY_S
-        if now >= self._next_look_at:
-            self._next_look_at = now + LOOK_EVERY_S
+        if now >= self._next_check_at:
+            self._next_check_at = now + CHECK_EVERY_S
             self._goal = self._journal.facts_before(now - self._keep.history_s)
         gone = self._journal.compacted_to()
         if gone >= self._goal:

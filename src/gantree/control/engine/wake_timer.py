@@ -1,7 +1,7 @@
-"""When the core wants to be woken: turns a moment into one `TimePassed` event.
+"""Wakes the core at its `wake_at` by one `TimePassed` event.
 
-A moment that has passed and is asked for again at once would wake the core in a tight loop, which could only
-come of a bug; it is told again after a second, so that such a bug costs little and is survived.
+A bug could make the core ask for a time that has passed again and again, a tight loop; so the same time fires at most
+once a second.
 """
 
 from gantree.model.events import TimePassed
@@ -19,7 +19,7 @@ class WakeTimer:
         self._rung_at = 0.0
 
     def seconds_left(self, wake_at: float | None, now: float) -> float | None:
-        """Seconds until the next ring, 0 if it is due; None where there is nothing to wait for."""
+        """Seconds until it fires next, 0 if it is due; None where there is nothing to wait for."""
         if wake_at is None:
             return None
         if wake_at == self._rung_for:
@@ -27,7 +27,7 @@ class WakeTimer:
         return max(0.0, wake_at - now)
 
     def fire(self, wake_at: float | None, now: float) -> TimePassed | None:
-        """The event if the moment has come."""
+        """The event, if it is due."""
         if self.seconds_left(wake_at, now) != 0.0:
             return None
         self._rung += 1

@@ -1,9 +1,9 @@
-"""At which gate the waiting jobs are refused, counted: now, and since the start of this process.
+"""Counts waiting jobs by the gate that refuses them: now, and since the start of this process.
 
-To explain one refusal takes milliseconds, and 10,000 jobs may wait. So jobs of one line (one queue, shape, priority
-and span: the core gives them one answer) are asked about once, through the first of them that waits for nothing but
-room and quota; and no longer than a given time per look, the line that was asked longest ago first. A line whose answer
-was never asked for is counted as "unasked". Memory of answers, no metric names.
+Explaining one refusal takes milliseconds, and 10,000 jobs may wait. So each equivalence class (one queue, shape,
+priority and span) is explained once, by its first job that waits for room and quota alone. An update explains for at
+most a given time, the oldest answers first. A class that was never explained counts as "unasked". Answers are kept;
+metric names are in `metrics`.
 """
 
 from collections import Counter
@@ -33,10 +33,10 @@ class _Answer:
 
 
 class GateCounts:
-    """Remembers answers from look to look. now: jobs by what they wait for; total: refusals by gate, ever."""
+    """Keeps answers between updates. now: jobs by what they wait for; total: refusals by gate since the start."""
 
     def __init__(self, steady: Callable[[], float]) -> None:
-        """steady gives seconds that never go back."""
+        """steady gives monotonic seconds."""
         self._steady = steady
         self._answers: dict[EquivalenceClass, _Answer] = {}
         self._counted: dict[EquivalenceClass, tuple[Waits, frozenset[str]]] = {}
@@ -44,7 +44,7 @@ class GateCounts:
         self.total: Counter[str] = Counter()
 
     def update(self, ledger: Ledger, now: float, at_most_s: float) -> None:
-        """Ask and count. A refusal is a job that comes to a gate: it was at none before in its line, or at another."""
+        """Find gates and count. A refusal is a job that comes to a gate from none or from another."""
         if ledger.occupancy is None:
             return
         asking = {eq_class: _eligible(ledger, eq_class, now) for eq_class in ledger.waiting}

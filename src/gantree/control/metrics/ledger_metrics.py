@@ -13,10 +13,10 @@ from gantree.model.verdicts import Gate
 
 @dataclass(frozen=True, slots=True)
 class LedgerSample:
-    """The figures of one moment, with what is no matter of the ledger's.
+    """The figures of the ledger at one time, and of the inbox.
 
-    at: seconds since 1970. took_s: how long it held the controller's thread. backlog: events in the inbox that no turn
-    has come to; unflushed: those that are not even there. waits and refusals are by gate (`gates`).
+    at: seconds since 1970. took_s: how long sampling held the controller's thread. backlog: events in the inbox that no
+    turn has read; unflushed: events that are not yet in the inbox. waits and refusals are by gate (`gates`).
     """
 
     figures: Figures
@@ -31,7 +31,7 @@ class LedgerSample:
 
 
 class LedgerCollector(Collector):
-    """Turns the figures that were sampled last into metrics; nothing before the first."""
+    """The newest sample as Prometheus metrics; none before the first."""
 
     def __init__(self) -> None:
         self.sample: LedgerSample | None = None

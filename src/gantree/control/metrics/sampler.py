@@ -1,7 +1,4 @@
-"""Takes the figures of a controller: on its thread, at most every few seconds, and never for long.
-
-Whoever wants metrics asks for `look` and waits only so long; the figures that were taken last stay until others are.
-"""
+"""Samples the figures of a controller's ledger for the metrics: on its thread, at most every FRESH_S, and briefly."""
 
 import time
 from collections.abc import Callable
@@ -14,41 +11,41 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.journal.contract import Journal
 
 FRESH_S = 5.0
-"""Figures so young are not taken again."""
+"""A younger sample is not replaced."""
 ASKING_S = 0.02
-"""About so long a look may go on asking what refuses the waiting jobs."""
+"""Time of a sample for finding the gates that refuse waiting jobs."""
 
 
 class LedgerSampler:
-    """Keeps the metrics of one controller's ledger up to date when asked to. Used by the controller's thread."""
+    """Samples one controller's ledger on request. Used by the controller's thread."""
 
     def __init__(
         self, metrics: Metrics, epoch: int, steady: Callable[[], float] = time.perf_counter
     ) -> None:
-        """steady gives seconds that never go back."""
+        """steady gives monotonic seconds."""
         self.metrics = metrics
         self._epoch, self._steady = epoch, steady
         self._gates = GateCounts(steady)
-        self._looked_at: float | None = None
+        self._sampled_at: float | None = None
 
     def is_fresh(self) -> bool:
-        """Whether a look would be too early; safe from any thread."""
-        return self._looked_at is not None and self._steady() - self._looked_at < FRESH_S
+        """Whether the newest sample is still fresh; safe from any thread."""
+        return self._sampled_at is not None and self._steady() - self._sampled_at < FRESH_S
 
     def sample(self, ledger: Ledger, journal: Journal, unflushed: int, now: float) -> None:
-        """Take the figures of a moment in seconds, unless those there are fresh. Raises JournalError."""
+        """Take a sample at a time in seconds, unless the newest is fresh. Raises JournalError."""
         if self.is_fresh():
             return
         began = self._steady()
         figures = figures_of(ledger, now)
         self._gates.update(ledger, now, ASKING_S)
         backlog, set_aside = journal.backlog(), len(journal.all_set_aside())
-        self._looked_at = self._steady()
+        self._sampled_at = self._steady()
         self.metrics.set_sample(
             LedgerSample(
                 figures,
                 at=now,
-                took_s=self._looked_at - began,
+                took_s=self._sampled_at - began,
                 epoch=self._epoch,
                 backlog=backlog,
                 unflushed=unflushed,

@@ -1,9 +1,8 @@
-"""A ledger that follows a journal which somebody else writes: the newest snapshot, then the facts as they come.
+"""A ledger that follows a journal written by another process: the newest snapshot, then new facts as they come.
 
-It comes to the same ledger as the controller's, the same way as a restart does: facts are folded, a change of policy is
-a fold anew under that policy. Facts that were compacted before they were read here are in a snapshot by then, so it
-begins again from that; and so it does where the newest fact that it knows is not in the journal any more, because the
-database was put back to an earlier moment. Nothing is decided and nothing is written.
+It equals the controller's ledger, as after a restart: facts are folded, and after a change of policy all are folded
+anew. It restarts from the newest snapshot if facts were compacted before it read them, or if its newest fact is no
+longer in the journal (a database restored to an earlier time). It decides nothing and writes nothing.
 """
 
 import logging

@@ -1,10 +1,9 @@
-"""A ledger that a daemon keeps up to date while it stands by, so that it leads without reading the journal first.
+"""The ledger that a standby keeps up to date, so that it can lead without reading the journal first.
 
-It is a `Follower` in the daemon's own process, on a thread and a connection of its own, beside the one that the reader
-has: nothing can be handed from one process to another in less time than it takes to fold anew. It is never asked
-anything, so nothing but recorded facts has ever touched its ledger. Whoever begins to lead takes it, reads what is new
-in the name of its epoch, and goes on from there. Where that fails the journal is read from its newest snapshot, as at
-a start.
+A `Follower` in the daemon's own process, on a thread and a connection of its own, beside the reader's: to pass a ledger
+between processes takes longer than to fold it anew. It serves no queries, so its ledger holds recorded facts alone. A
+daemon that becomes the leader takes it over and reads the newest facts; if that fails it reads the journal from the
+newest snapshot, as at a start.
 """
 
 import logging
@@ -22,7 +21,7 @@ from gantree.policy.rules import Policy
 
 FOLLOW_EVERY_S = 0.5
 PATIENCE_S = 10.0
-"""So long whoever is to lead waits for what is being read: it is nearer its end than what begins now."""
+"""So long a new leader waits for a read in progress, which ends sooner than one begun anew."""
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +34,7 @@ class StandbyFold:
         self._following: _Following | None = None
 
     def start(self) -> None:
-        """Begin to keep one; to begin twice is the same as once."""
+        """Start; idempotent."""
         if self._following is None:
             self._following = _Following(self._open_journal, self._otherwise)
             self._following.start()
