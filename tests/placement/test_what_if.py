@@ -45,7 +45,9 @@ ARRAYS = (
 def state(occupancy: Occupancy) -> tuple[object, ...]:
     """All that can be taken or given back, as values."""
     numa = {
-        node: use for node, use in occupancy.numa_of_node.items() if use != unused(occupancy, node)
+        node: use
+        for node, use in occupancy.host.numa_of_node.items()
+        if use != unused(occupancy, node)
     }
     return (
         dict(occupancy.owners),

@@ -376,7 +376,7 @@ def test_a_nic_that_breaks_is_a_cause_where_the_place_has_it() -> None:
     (nic,) = found.placement.members[0].nics
     for name, expected in ((nic, "node n0 was lost"), ("mlx5_1", None)):
         broken = occupancy.copy()
-        broken.broken_nic_mask_of_node[0] = 1 << int(name[-1])
+        broken.host.broken_nic_mask_of_node[0] = 1 << int(name[-1])
         slip = slip_of(broken, "reserve:wanted", found, (), NOW)
         assert (slip and slip.sentence) == expected
 

@@ -47,7 +47,7 @@ def test_of_a_member_of_whole_gpus_the_short_way_finds_what_the_long_one_does(
     occupancy.take_free("stays", [stays])
     occupancy.take_free("leaves", [leaves])
     long = occupancy.room_of_node(0).part_of(wanted)
-    assert part_of(occupancy, 0, occupancy._book_of_node[0], wanted) == long
+    assert part_of(occupancy, 0, wanted) == long
     assert is_nothing(long) == (long == MemberPlacement("w", 0, "n0"))
     occupancy.take_free("C", [wanted])
     assert occupancy.owners["C"] == (long,)

@@ -265,7 +265,7 @@ def test_an_index_follows_even_where_the_log_no_longer_reaches_back() -> None:
         occupancy.take(f"x{turn}", [member("n0", (0,))])
         occupancy.give_back(f"x{turn}")
     occupancy.take("x", [member("n1", (0,))])
-    assert occupancy.changed_since(0) is None
+    assert occupancy.log.since(0) is None
     assert slots(occupancy, shape).of_node.tolist() == [2, 1]
 
 
@@ -394,7 +394,7 @@ def test_the_last_free_nodes_of_each_domain_are_held_back() -> None:
     assert held_back() == [1, 2, 4, 5]
     occupancy.take("a", [member("n1", (0,))])
     assert held_back() == [0, 2, 4, 5]
-    assert occupancy.changed_since(seen) == [0, 1]
+    assert occupancy.log.since(seen) == [0, 1]
     occupancy.mark("n2", usable=False)
     assert held_back() == [0, 4, 5]
     occupancy.take("b", [member("n0", (0,))])

@@ -33,7 +33,11 @@ from gantree.policy.runtimes import Group
 from gantree.policy.share import UseSnapshot
 from gantree.policy.waiting_jobs import EquivalenceClass, WaitingJobsSnapshot
 from gantree.topology.fabric.fabric import Fabric
-from gantree.topology.occupancy.occupancy_snapshot import KeptOccupancy, kept, made_again
+from gantree.topology.occupancy.occupancy_snapshot import (
+    OccupancySnapshot,
+    occupancy_snapshot_of,
+    restored_occupancy,
+)
 
 JobColumns = Mapping[str, Sequence[Any]]
 """Field -> what each job has there."""
@@ -84,7 +88,7 @@ class Books:
     counted: dict[str, Amounts] = field(default_factory=dict)
     uses: tuple[UseSnapshot, ...] = ()
     runs: tuple[tuple[Group, tuple[float, ...]], ...] = ()
-    occupancy: KeptOccupancy | None = None
+    occupancy: OccupancySnapshot | None = None
     usage: tuple[tuple[Account, Used], ...] = ()
     came: tuple[tuple[str, str], ...] = ()
     rejected_at: dict[str, float] = field(default_factory=dict)
@@ -169,7 +173,9 @@ def _books(ledger: Ledger, now: float) -> Books:
         dict(_counted_otherwise(ledger)),
         accounts.shares.kept(),
         accounts.run_times.runtimes.kept(),
-        None if ledger.occupancy is None else kept(ledger.occupancy, _held(ledger)),
+        None
+        if ledger.occupancy is None
+        else occupancy_snapshot_of(ledger.occupancy, _held(ledger)),
         tuple(ledger.usage.used_of.items()),
         tuple(ledger.came),
         dict(ledger.rejected_at),
@@ -305,7 +311,7 @@ def _restore_holders(ledger: Ledger, books: Books) -> None:
     if books.occupancy is None:
         return
     fabric = Fabric.build(ledger.site.with_labels())
-    ledger.occupancy = made_again(fabric, books.occupancy, _held(ledger))
+    ledger.occupancy = restored_occupancy(fabric, books.occupancy, _held(ledger))
     ledger.accounts.use_fabric(fabric)
     for job, state in ledger.holding.items():
         counted = books.counted.get(job) or ledger.accounts.amounts.held(_place(state))

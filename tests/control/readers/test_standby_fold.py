@@ -25,7 +25,7 @@ from gantree.model.errors import JournalError
 from gantree.model.facts import Fact
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
-from gantree.topology.occupancy.occupancy_snapshot import KeptOccupancy
+from gantree.topology.occupancy.occupancy_snapshot import OccupancySnapshot
 from support.examples import seeds
 from support.random_lives import POLICIES
 from support.recorded_lives import Recorded
@@ -67,7 +67,9 @@ def told(scheduler: Scheduler) -> LedgerSnapshot:
     in_order = replace(
         books,
         now=0.0,
-        occupancy=KeptOccupancy(tuple(sorted(occupancy.owners, key=itemgetter(0))), tuple(nodes)),
+        occupancy=OccupancySnapshot(
+            tuple(sorted(occupancy.owners, key=itemgetter(0))), tuple(nodes)
+        ),
         uses=tuple(sorted(books.uses, key=attrgetter("path", "resource"))),
     )
     return replace(snapshot, books=in_order)

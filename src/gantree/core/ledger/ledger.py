@@ -99,7 +99,7 @@ class Ledger:
     @property
     def is_entangled(self) -> bool:
         """Whether what becomes of one node may change what is open on others: by cells, or nodes kept as spares."""
-        return self.rooms().keeps_spares or any(rule.cells for rule in self.policy.queues)
+        return self.rooms().spares.any_kept or any(rule.cells for rule in self.policy.queues)
 
     def rooms(self) -> Occupancy:
         """The occupancy; a cluster must have been observed."""

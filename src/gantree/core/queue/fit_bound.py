@@ -166,7 +166,7 @@ class FitBound:
 def _is_found(rooms: Occupancy, spec: Job) -> bool:
     """Whether a search finds a place; taken for granted where one search would not tell it."""
     several = spec.elastic is not None or chooses(spec) or spec.topology.box is not None
-    return several or rooms.keeps_spares or fits(rooms, spec)
+    return several or rooms.spares.any_kept or fits(rooms, spec)
 
 
 def last_of_classes(waiting: Iterable[JobState]) -> dict[EquivalenceClass, Position]:

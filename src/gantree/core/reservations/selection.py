@@ -106,7 +106,7 @@ class Desk:
         spares: there more free nodes are not always more room.
         """
         ledger = builder.ledger
-        if ledger.rooms().keeps_spares:
+        if ledger.rooms().spares.any_kept:
             return False
         if self._at_last is None:
             self._at_last = _room_at_last(ledger, builder.now)

@@ -86,7 +86,7 @@ def _is_simple(problem: Problem, job: Job) -> bool:
 def _placed(last: _LastPlacement, problem: Problem, node: int, job: Job) -> Placement:
     """The placement on a node of whose GPUs nothing is cut or shared."""
     occupancy, fabric = problem.occupancy, problem.fabric
-    free = occupancy.free_mask_of_node[node], occupancy.free_nic_mask_of_index(node)
+    free = occupancy.free_mask_of_node[node], occupancy.host.sound_nic_mask(node)
     kind = (int(fabric.machine_index_of_node[node]), *free, occupancy.numa_use(node))
     got = last.got.get(kind)
     if got is None:

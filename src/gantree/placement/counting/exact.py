@@ -236,6 +236,6 @@ def _insides(problem: Problem) -> list[Hashable]:
             int(fabric.machine_index_of_node[node]),
             occupancy.free_mask_of_node[node],
             occupancy.state_of_node(node) if cut else None,
-            occupancy.numa_of_node.get(node),
+            occupancy.host.numa_of_node.get(node),
         )
     return insides

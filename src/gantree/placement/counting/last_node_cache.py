@@ -50,7 +50,7 @@ def cached_tightest_node(problem: Problem) -> int | None:
     if last is None:
         return None
     assert isinstance(last, _CachedNode), "the name is its own"
-    if last.key != _cache_key(problem) or not occupancy.has_touched_only(last.node, last.version):
+    if last.key != _cache_key(problem) or not occupancy.log.has_only(last.node, last.version):
         return None
     free_gpus = int(occupancy.free_gpus_of_node[last.node])
     if free_gpus > last.free_gpus or not _holds(problem, last.node):

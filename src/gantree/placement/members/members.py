@@ -144,5 +144,5 @@ class _Beside:
         if not self._machine.nics_counted:
             return ()
         if self._free_nics is None:
-            self._free_nics = self._occupancy.free_nics_of_index(self._node)
+            self._free_nics = self._occupancy.host.sound_nics(self._node)
         return nics_of_member(self._machine, self._use, self._free_nics, gpus, shape)

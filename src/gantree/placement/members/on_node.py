@@ -124,7 +124,7 @@ class NodeGpus:
         """
         nics: int | None = None
         if machine.nics and (self._asks_nics or x != self._problem.members):
-            nics = self._occupancy.free_nic_mask_of_index(node) if machine.nics_counted else None
+            nics = self._occupancy.host.sound_nic_mask(node) if machine.nics_counted else None
         if self._asks_cores is None:
             return nics, ()
         shape, use = self._asks_cores, self._occupancy.numa_use(node)

@@ -100,7 +100,7 @@ def _alike(problem: Problem, node: int) -> object:
         int(terrain.kind_of_node[node]),
         float(terrain.residual_of_node[node]),
         occupancy.free_mask_of_node[node],
-        occupancy.free_nic_mask_of_node[node],
+        occupancy.host.nic_mask_of_node[node],
         int(occupancy.free_microcpus_of_node[node]) % UNCOUNTED,
         int(occupancy.free_memory_KiB_of_node[node]) % UNCOUNTED,
         occupancy.numa_use(node),

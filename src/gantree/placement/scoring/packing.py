@@ -147,7 +147,7 @@ class Packing:
 
     def follow(self, occupancy: Occupancy) -> Self:
         """Look again at the nodes that changed since the last time."""
-        changed = occupancy.changed_since(self._seen)
+        changed = occupancy.log.since(self._seen)
         if changed is None:
             changed = range(len(occupancy.fabric.nodes))
         if changed:

@@ -101,7 +101,7 @@ class _SplitCosts:
             assert (of_node[known] == fresh).all(), f"the cost of {incoming} is stale"
 
     def _follow(self, occupancy: Occupancy) -> None:
-        changed = occupancy.changed_since(self._seen)
+        changed = occupancy.log.since(self._seen)
         if changed is None:
             self._of_node.clear()
         elif changed:

@@ -47,7 +47,7 @@ def members_of_part(state: NodeState, shape: Shape, apart: bool, within: int = -
 def likeness(occupancy: Occupancy, node: int, shape: Shape) -> Hashable:
     """What makes nodes alike for a member with a part; quickly told for those of which nothing is cut or shared."""
     rules = occupancy.fabric.nodes[node]
-    use = occupancy.numa_of_node.get(node) if shape.memory_GBps else None
+    use = occupancy.host.numa_of_node.get(node) if shape.memory_GBps else None
     return (
         int(occupancy.fabric.machine_index_of_node[node]),
         rules.mig_by == "gpu" or occupancy.state_of_node(node).recut,

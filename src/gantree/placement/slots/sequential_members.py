@@ -107,7 +107,7 @@ class SequentialMembers:
         self._start = _Left(
             occupancy.state_of_node(node),
             occupancy.numa_use(node),
-            occupancy.free_nics_of_index(node),
+            occupancy.host.sound_nics(node),
         )
         self._tries = iter(range(MOST_TRIES))
 

@@ -97,7 +97,7 @@ class SlotTable:
 
     def follow(self, occupancy: Occupancy) -> "SlotTable":
         """Count the nodes again that changed since the last time."""
-        changed = occupancy.changed_since(self._seen)
+        changed = occupancy.log.since(self._seen)
         if changed is None or len(changed) * 4 > len(self.of_node):
             self._read_all(occupancy)
         elif changed:

@@ -128,7 +128,7 @@ def _seated(occupancy: Occupancy, role: Role, seats: Iterator[Seat]) -> Iterator
         nics: tuple[str, ...] = ()
         if shape.nics and machine.nics_counted:
             free = nics_of_node.get(node)
-            free = occupancy.free_nics_of_index(node) if free is None else free
+            free = occupancy.host.sound_nics(node) if free is None else free
             nics = choose_nics(machine, gpus, free, shape.nics)
             nics_of_node[node] = tuple(nic for nic in free if nic not in nics)
         use = use_of_node.get(node) or occupancy.numa_use(node)

@@ -90,7 +90,7 @@ class ChipsFree:
 
     def follow(self, occupancy: Occupancy) -> "ChipsFree":
         """Read the nodes again that changed since the last time."""
-        changed = occupancy.changed_since(self._seen)
+        changed = occupancy.log.since(self._seen)
         self._read(occupancy, self._place_of_node if changed is None else changed)
         self._seen = occupancy.version
         return self

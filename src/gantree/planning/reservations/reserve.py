@@ -182,7 +182,7 @@ def _lost(occupancy: Occupancy, members: Sequence[MemberPlacement]) -> str | Non
         node = occupancy.fabric.index_of_node.get(member.node)
         if node is None or not occupancy.usable_node[node]:
             return member.node
-        broken = occupancy.broken_nic_mask_of_node.get(node, 0)
+        broken = occupancy.host.broken_nic_mask_of_node.get(node, 0)
         machine = occupancy.fabric.machine_of_node(node)
         if broken and any(
             broken >> bit & 1 and nic.name in member.nics for bit, nic in enumerate(machine.nics)

@@ -1,7 +1,7 @@
 """Members of which an owner holds a part: what they lack, what of that is free, and what they hold with more.
 
-Room is held for gangs that wait as it comes free (`Occupancy.take_free`), so this is asked very often. Most members
-have whole GPUs on nodes where none is cut or shared: for these there is a short way.
+Room is held for waiting gangs as it comes free (`take_free`), so this is called very often. Most members have whole
+GPUs on nodes without split GPUs: they take the fast path of `part_of`.
 """
 
 from collections.abc import Hashable, Sequence
@@ -10,28 +10,57 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gantree.model.placements import MemberPlacement
 from gantree.topology.occupancy.node_room import mask_of_gpus
+from gantree.topology.occupancy.partial_gpus import held_by, rests_held, rests_of, those_in_parts
+from gantree.topology.occupancy.parts import over
 
 if TYPE_CHECKING:
-    from gantree.topology.occupancy.node_room import MachineBook
     from gantree.topology.occupancy.occupancy import Occupancy
 
 T = TypeVar("T")
 
 
-def part_of(
-    occupancy: "Occupancy", node: int, book: "MachineBook", lacking: MemberPlacement
-) -> MemberPlacement:
+def take_free(occupancy: "Occupancy", owner: str, members: Sequence[MemberPlacement]) -> None:
+    """As `Occupancy.take_free`."""
+    index_of_node, host = occupancy.fabric.index_of_node, occupancy.host
+    if in_parts := those_in_parts(occupancy, members):
+        occupancy.drop(owner, rests_held(occupancy, owner, in_parts))
+    uncut = {
+        node: occupancy.state_of_node(node).gpus
+        for node in (index_of_node[member.node] for member in in_parts)
+    }
+    held_of = by_member(occupancy.owners.get(owner, ()))
+    for member in members:
+        node = index_of_node[member.node]
+        held = held_of.get((member.role, member.rank, member.node))
+        has_more = host.microcpus_view[node] > 0, host.memory_KiB_view[node] > 0
+        if held is not None and not may_gain(member, held, *has_more):
+            continue
+        part = part_of(occupancy, node, without(member, held))
+        if held is None:
+            occupancy.hold(owner, (part,))
+        elif not is_nothing(part):
+            occupancy.exchange(owner, held, grown(held, part))
+    for member in in_parts:
+        for rest in rests_of(occupancy, without(member, held_by(occupancy, owner, member))):
+            occupancy.hold(owner, (rest,))
+    for node, states in uncut.items():
+        occupancy.split.set(node, over(states, occupancy.state_of_node(node).gpus))
+
+
+def part_of(occupancy: "Occupancy", node: int, lacking: MemberPlacement) -> MemberPlacement:
     """What of a member is free on its node, by index. What it holds on NUMA nodes stays together."""
     if not _is_whole(lacking) or node in occupancy.parts_of_node:
         return occupancy.room_of_node(node).part_of(lacking)
     gpus, free_mask = lacking.gpus, occupancy.free_mask_of_node[node]
     if mask_of_gpus(gpus) & ~free_mask:
         gpus = tuple(gpu for gpu in gpus if free_mask >> gpu & 1)
-    nics, free_nics, masks = lacking.nics, occupancy.free_nic_mask_of_node[node], book.nic_masks
+    host = occupancy.host
+    book, nics, free_nics = host.book_of_node[node], lacking.nics, host.nic_mask_of_node[node]
+    masks = book.nic_masks
     if nics and masks[nics] & ~free_nics:
         nics = tuple(nic for nic in nics if masks[(nic,)] & free_nics)
     numa = lacking.numa
-    if numa and book.numa_steps[occupancy.numa_use(node), numa, 1][0]:
+    if numa and book.numa_steps[host.numa_use(node), numa, 1][0]:
         numa = ()
     return MemberPlacement(
         lacking.role,

@@ -1,7 +1,7 @@
-"""An occupancy as plain names, to be made again elsewhere: who holds what, how GPUs are cut, what may not be used.
+"""A snapshot of an occupancy in plain names: who holds what, how GPUs are split, which nodes are not usable.
 
-What can be counted from the holders is counted again; what is history is kept: the order in which they came, and which
-MIG instances stand idle. So `made_again` gives an occupancy from which everything follows as from the first.
+What follows from the holders is counted again. What depends on history is in the snapshot: the order in which owners
+came, and which MIG instances are idle. So a restored occupancy decides as the first one does.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ from gantree.topology.occupancy.parts import PLAIN, GpuState
 
 
 @dataclass(frozen=True, slots=True)
-class KeptNode:
-    """What is particular of one node: who holds anything of it, in order, where several do; its GPUs, if some are cut.
+class NodeSnapshot:
+    """What does not follow from the members alone: the holders in order if there are several, and split GPUs.
 
-    usable is told where it is not what the health of the site says.
+    usable is None if it is what the health of the site says.
     """
 
     node: str
@@ -28,15 +28,17 @@ class KeptNode:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptOccupancy:
-    """owners hold members, in the order in which they came; None: what whoever makes it again knows of them."""
+class OccupancySnapshot:
+    """Owners with their members, in the order in which they came; members are None if `known` has them."""
 
     owners: tuple[tuple[str, tuple[MemberPlacement, ...] | None], ...]
-    nodes: tuple[KeptNode, ...]
+    nodes: tuple[NodeSnapshot, ...]
 
 
-def kept(occupancy: Occupancy, known: Mapping[str, tuple[MemberPlacement, ...]]) -> KeptOccupancy:
-    """What is particular of an occupancy. known: members of owners that need not be said again."""
+def occupancy_snapshot_of(
+    occupancy: Occupancy, known: Mapping[str, tuple[MemberPlacement, ...]]
+) -> OccupancySnapshot:
+    """The snapshot of an occupancy. known: members of owners that the snapshot need not repeat."""
     owners = tuple(
         (owner, None if known.get(owner) == members else members)
         for owner, members in occupancy.owners.items()
@@ -44,49 +46,45 @@ def kept(occupancy: Occupancy, known: Mapping[str, tuple[MemberPlacement, ...]])
     sound = sound_nodes(occupancy.fabric)
     nodes = []
     for index, node in enumerate(occupancy.fabric.nodes):
-        holders = tuple(occupancy._holders_on_node.get(index, ()))
+        holders = tuple(occupancy.holders_on_node.get(index, ()))
         usable = bool(occupancy.usable_node[index])
-        one = KeptNode(
+        one = NodeSnapshot(
             node.name,
             holders if len(holders) > 1 else (),
             occupancy.parts_of_node.get(index, ()),
             None if usable == bool(sound[index]) else usable,
         )
-        if one != KeptNode(node.name):
+        if one != NodeSnapshot(node.name):
             nodes.append(one)
-    return KeptOccupancy(owners, tuple(nodes))
+    return OccupancySnapshot(owners, tuple(nodes))
 
 
-def made_again(
-    fabric: Fabric, kept: KeptOccupancy, known: Mapping[str, tuple[MemberPlacement, ...]]
+def restored_occupancy(
+    fabric: Fabric, snapshot: OccupancySnapshot, known: Mapping[str, tuple[MemberPlacement, ...]]
 ) -> Occupancy:
-    """The occupancy that was kept; AssertionError where the fabric has no room for it."""
+    """The occupancy of a snapshot; AssertionError if the fabric has no room for it."""
     occupancy = Occupancy(fabric, empty=True)
     index_of_node = fabric.index_of_node
-    cut = {index_of_node[one.node]: one.gpus for one in kept.nodes if one.gpus}
+    cut = {index_of_node[one.node]: one.gpus for one in snapshot.nodes if one.gpus}
     for node in occupancy.parts_of_node.keys() | cut.keys():
-        occupancy.parts_of_node[node] = cut.get(node) or (PLAIN,) * int(fabric.gpus_of_node[node])
-        occupancy._follow_parts(node)
-    for owner, members in kept.owners:
+        occupancy.split.set(node, cut.get(node) or (PLAIN,) * int(fabric.gpus_of_node[node]))
+    for owner, members in snapshot.owners:
         held = known[owner] if members is None else members
         for member in held:
             _count(occupancy, index_of_node[member.node], member)
-        occupancy._enter(owner, held)
-    for one in kept.nodes:
+        occupancy.enter(owner, held)
+    for one in snapshot.nodes:
         node = index_of_node[one.node]
         if one.holders:
-            counts = occupancy._holders_on_node[node]
-            occupancy._holders_on_node[node] = {owner: counts[owner] for owner in one.holders}
+            counts = occupancy.holders_on_node[node]
+            occupancy.holders_on_node[node] = {owner: counts[owner] for owner in one.holders}
         if one.usable is not None:
             occupancy.mark(one.node, one.usable)
     return occupancy
 
 
 def _count(occupancy: Occupancy, node: int, member: MemberPlacement) -> None:
-    """Count what a member holds, but for GPUs of a node of which it is known how they are cut and held."""
-    if node not in occupancy.parts_of_node:
-        occupancy._add_whole(node, member, -1)
-    else:
-        occupancy._add_rest(node, member, -1)
-    for name, count in member.devices:
-        occupancy.devices.add(name, node, -count)
+    """Count what a member holds, except GPUs of a node whose split GPUs are in the snapshot."""
+    occupancy.host.add(node, member, -1)
+    if member.gpus and node not in occupancy.parts_of_node:
+        occupancy.free.add(node, member.gpus, -1)

@@ -4,12 +4,10 @@ Only what members hold can be counted again. Which instances are idle is history
 there.
 """
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gantree.model.placements import MemberPlacement
 from gantree.topology.fabric.fabric import BoolArray
 from gantree.topology.hardware.mig import MigInstance
 from gantree.topology.occupancy.parts import GpuStates, states_of_mask
@@ -17,24 +15,20 @@ from gantree.topology.occupancy.parts import GpuStates, states_of_mask
 if TYPE_CHECKING:
     from gantree.topology.occupancy.occupancy import Occupancy
 
-COUNTED = (
-    "free_nic_mask_of_node",
-    "free_nics_of_node",
-    "free_microcpus_of_node",
-    "free_memory_KiB_of_node",
-)
+COUNTED = ("nic_mask_of_node", "nics_of_node", "microcpus_of_node", "memory_KiB_of_node")
 
 
-def check_books(occupancy: "Occupancy") -> None:
-    """AssertionError where two hold the same, or something is not what the owners leave free."""
-    fresh = occupancy.recounted()
+def check_books(occupancy: "Occupancy", empty: "Occupancy") -> None:
+    """AssertionError where two hold the same, or something is not what the owners leave free; empty: to count in."""
+    fresh = recounted(occupancy, empty)
     for name in COUNTED:
-        ours, theirs = np.asarray(getattr(occupancy, name)), np.asarray(getattr(fresh, name))
+        ours = np.asarray(getattr(occupancy.host, name))
+        theirs = np.asarray(getattr(fresh.host, name))
         assert (ours == theirs).all(), f"{name} is not what the owners leave free"
     for name in {*occupancy.devices.names(), *fresh.devices.names()}:
         ours, theirs = occupancy.devices.free(name), fresh.devices.free(name)
         assert (ours == theirs).all(), f"free_devices {name} is not what the owners leave free"
-    for node in occupancy.numa_of_node.keys() | fresh.numa_of_node.keys():
+    for node in occupancy.host.numa_of_node.keys() | fresh.host.numa_of_node.keys():
         assert occupancy.numa_use(node) == fresh.numa_use(node), f"numa_of_node {node}"
     _check_gpus(occupancy, fresh)
     _check_sums(occupancy)
@@ -88,21 +82,26 @@ def held_back_again(occupancy: "Occupancy") -> BoolArray:
         for domain, start in enumerate(first[:-1]):
             left = most
             for node in range(first[domain + 1] - 1, start - 1, -1):
-                if left and occupancy.may_be_spare(node) and fabric.nodes[node].name not in busy:
+                if (
+                    left
+                    and occupancy.spares.usable_node[node]
+                    and fabric.nodes[node].name not in busy
+                ):
                     held[node] = True
                     left -= 1
     return held
 
 
-def hold_again(fresh: "Occupancy", owners: Mapping[str, Sequence[MemberPlacement]]) -> None:
-    """Let these hold what they hold in an empty occupancy; AssertionError where two hold the same."""
-    gpus_of_node = fresh.fabric.gpus_of_node
-    for node in list(fresh.parts_of_node):
-        fresh.parts_of_node[node] = states_of_mask(int(gpus_of_node[node]), -1)
-        fresh._follow_parts(node)
-    for owner, members in owners.items():
+def recounted(occupancy: "Occupancy", empty: "Occupancy") -> "Occupancy":
+    """The empty one with what the owners hold, without idle instances; AssertionError where two hold the same."""
+    empty.host.set_broken_nics(occupancy.host.broken_nic_mask_of_node)
+    gpus_of_node = empty.fabric.gpus_of_node
+    for node in list(empty.parts_of_node):
+        empty.split.set(node, states_of_mask(int(gpus_of_node[node]), -1))
+    for owner, members in occupancy.owners.items():
         for member in members:
-            node = fresh._index(member.node)
-            problem = fresh.room_of_node(node, recut=True).use_up(member)
+            node = empty.fabric.index_of_node[member.node]
+            problem = empty.room_of_node(node, recut=True).use_up(member)
             assert not problem, f"{owner} on {member.node}: {problem}"
-            fresh._hold(owner, (member,))
+            empty.hold(owner, (member,))
+    return empty

@@ -99,8 +99,8 @@ def _nearest_nics(occupancy: "Occupancy", node: int, allocation: Allocation) -> 
         return ()
     near = {*allocation.gpus, *(part.gpu for part in allocation.mig)}
     near.update(share.gpu for share in allocation.shares)
-    whole = set(occupancy.free_nics_of_index(node))
-    held_by_none = occupancy.free_nic_mask_of_node[node]
+    whole = set(occupancy.host.sound_nics(node))
+    held_by_none = occupancy.host.nic_mask_of_node[node]
     nics = [nic for bit, nic in enumerate(machine.nics) if held_by_none >> bit & 1]
     if len(nics) < allocation.nics:
         raise BadInput(

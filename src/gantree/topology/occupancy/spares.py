@@ -2,7 +2,7 @@
 
 A rack of 18 nodes of which gangs use 16 has two left to take the place of broken ones. Which two is decided anew
 whenever a node becomes free or taken: the last free ones in topology order, all of them where there are fewer.
-`occupancy` keeps the answer current; searches leave held-back nodes out.
+Searches leave held-back nodes out; `Occupancy.take` may use them.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,8 @@ from gantree.topology.fabric.fabric import BoolArray, Fabric
 class Spares:
     """How many nodes are held back, by tier number, and which: held_back[tier number][node]. No tier where none are.
 
-    usable_node and empty_node are masks; nodes that are both may be held back.
+    usable_node and empty_node are masks; nodes that are both may be held back. held_back_node is the mask of the nodes
+    that some tier holds back.
     """
 
     fabric: Fabric
@@ -26,6 +27,7 @@ class Spares:
     usable_node: BoolArray
     empty_node: BoolArray
     held_back: dict[int, BoolArray]
+    held_back_node: BoolArray
 
     @classmethod
     def of(cls, fabric: Fabric, usable_node: BoolArray) -> "Spares":
@@ -40,30 +42,29 @@ class Spares:
             if count:
                 most.append((fabric.tiers.index(name), count))
         held_back = {tier: np.zeros_like(usable_node) for tier, _ in most}
-        spares = cls(fabric, tuple(most), usable_node.copy(), np.ones_like(usable_node), held_back)
+        empty, none = np.ones_like(usable_node), np.zeros_like(usable_node)
+        spares = cls(fabric, tuple(most), usable_node.copy(), empty, held_back, none)
         for tier, count in spares.most_of_tier:
             for domain in range(fabric.domains(tier)):
-                spares._hold_back(tier, domain, count)
+                spares._count_again(spares._hold_back(tier, domain, count))
         return spares
 
-    def any_of_node(self, nodes: slice = slice(None)) -> BoolArray:
-        """Mask of the nodes, of a range of them, that some tier holds back."""
-        held = np.zeros_like(self.usable_node[nodes])
-        for of_tier in self.held_back.values():
-            held |= of_tier[nodes]
-        return held
+    @property
+    def any_kept(self) -> bool:
+        """Whether nodes are held back in a domain of any tier."""
+        return bool(self.most_of_tier)
 
-    def emptied(self, node: int, empty: bool) -> Sequence[range]:
-        """Say whether nobody holds anything of a node; the ranges of nodes in which others may be held back now."""
+    def set_empty(self, node: int, empty: bool) -> Sequence[int]:
+        """Say whether nobody holds anything of a node; the nodes that are now held back, or no longer."""
         before = bool(self.empty_node[node])
         self.empty_node[node] = empty
-        return self._chosen_anew(node) if before != empty and self.usable_node[node] else ()
+        return self._choose_again(node) if before != empty and self.usable_node[node] else ()
 
-    def marked(self, node: int, usable: bool) -> Sequence[range]:
-        """Say whether a node may be used; the ranges of nodes in which others may be held back now."""
+    def set_usable(self, node: int, usable: bool) -> Sequence[int]:
+        """Say whether a node may be used; the nodes that are now held back, or no longer."""
         before = bool(self.usable_node[node])
         self.usable_node[node] = usable
-        return self._chosen_anew(node) if before != usable and self.empty_node[node] else ()
+        return self._choose_again(node) if before != usable and self.empty_node[node] else ()
 
     def copy(self) -> "Spares":
         """The same, to be changed on its own."""
@@ -73,18 +74,31 @@ class Spares:
             self.usable_node.copy(),
             self.empty_node.copy(),
             {tier: held.copy() for tier, held in self.held_back.items()},
+            self.held_back_node.copy(),
         )
 
-    def _chosen_anew(self, node: int) -> Sequence[range]:
-        return [
+    def _choose_again(self, node: int) -> Sequence[int]:
+        """Choose the spares of all domains around a node; the nodes that are now held back, or no longer."""
+        ranges = [
             self._hold_back(tier, int(self.fabric.domain_of_node[tier][node]), count)
             for tier, count in self.most_of_tier
         ]
+        return [changed for nodes in ranges for changed in self._count_again(nodes)]
 
-    def _hold_back(self, tier: int, domain: int, count: int) -> range:
+    def _count_again(self, nodes: slice) -> list[int]:
+        """Bring the mask of all tiers up to date for a range of nodes; the nodes that changed."""
+        held = np.logical_or.reduce([of_tier[nodes] for of_tier in self.held_back.values()])
+        changed: list[int] = (
+            nodes.start + np.flatnonzero(held != self.held_back_node[nodes])
+        ).tolist()
+        self.held_back_node[nodes] = held
+        return changed
+
+    def _hold_back(self, tier: int, domain: int, count: int) -> slice:
+        """Choose the spares of a domain; the range of its nodes."""
         start, stop = self.fabric.first_node_of_domain[tier][domain : domain + 2].tolist()
         free = self.usable_node[start:stop] & self.empty_node[start:stop]
         last_free = start + np.flatnonzero(free)[-count:]
         self.held_back[tier][start:stop] = False
         self.held_back[tier][last_free] = True
-        return range(start, stop)
+        return slice(start, stop)

@@ -37,7 +37,9 @@ def _opens_spares(ledger: Ledger, placement: Placement) -> None:
 
     So it is, for those who may pass what is held there or stop who is, where nothing but that kept it from being one.
     """
-    if ledger.rooms().keeps_spares and any(_may_be_spare(ledger, node) for node in placement.nodes):
+    if ledger.rooms().spares.any_kept and any(
+        _may_be_spare(ledger, node) for node in placement.nodes
+    ):
         ledger.more_room()
 
 
@@ -47,7 +49,8 @@ def _may_be_spare(ledger: Ledger, node: str) -> bool:
     index, holders = rooms.fabric.index_of_node[node], rooms.holders(node)
     if not holders:
         return bool(rooms.held_back_node[index])
-    return rooms.may_be_spare(index) and all(_might_leave(ledger, owner) for owner in holders)
+    may_be = bool(rooms.spares.usable_node[index])
+    return may_be and all(_might_leave(ledger, owner) for owner in holders)
 
 
 def _might_leave(ledger: Ledger, owner: str) -> bool:
