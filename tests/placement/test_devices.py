@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Machine, Nic
 from gantree.model.errors import BadInput
 from gantree.placement.machine.devices import choose_gpus, choose_nics, inner_domains
-from gantree.placement.machine.gpu_sets import Greedy, Inside
+from gantree.placement.machine.gpu_sets import GpuLinks, Greedy
 from gantree.topology.hardware.catalog import MACHINES, machine, plain, weakness
 from gantree.topology.hardware.masks import mask_of as mask
 from support.examples import examples
-from support.gpu_choice import Around, plain_choice, plain_counts, plain_ring
+from support.gpu_choice import FreeNearby, plain_choice, plain_counts, plain_ring
 
 CLASSES = ("NV1", "NV2", "NV4", "PIX", "PXB", "PHB", "NODE", "SYS", "")
 
@@ -57,10 +57,10 @@ def test_the_choice_is_that_of_trying_every_set_and_every_ring(
 
 
 @st.composite
-def things_around(draw: st.DrawFn, model: Machine) -> Around:
+def nearby_resources(draw: st.DrawFn, model: Machine) -> FreeNearby:
     everything = (1 << model.gpus) - 1
     limits = st.tuples(st.integers(1, everything), st.integers(0, 3))
-    return Around(
+    return FreeNearby(
         draw(st.integers(0, (1 << len(model.nics)) - 1)),
         draw(st.integers(0, 3)),
         tuple(draw(st.lists(limits, max_size=2))),
@@ -74,9 +74,9 @@ def test_with_nics_and_cores_the_choice_is_that_of_trying_every_set(
 ) -> None:
     free = data.draw(st.frozensets(st.integers(0, model.gpus - 1), min_size=1))
     count = data.draw(st.integers(1, len(free)))
-    around = data.draw(things_around(model))
-    chosen = choose_gpus(model, mask(free), count, around.free_nics, around.nics, around.fed)
-    assert tuple(sorted(chosen)) == plain_choice(model, free, count, around)
+    nearby = data.draw(nearby_resources(model))
+    chosen = choose_gpus(model, mask(free), count, nearby.free_nics, nearby.nics, nearby.shortages)
+    assert tuple(sorted(chosen)) == plain_choice(model, free, count, nearby)
 
 
 @pytest.mark.parametrize("name", [name for name in MACHINES if machine(name).gpus])
@@ -89,14 +89,14 @@ def test_on_every_machine_of_the_catalogue_the_choice_is_that_of_trying_every_se
             [0]
         )
         count = chance.randint(1, min(len(free), 4 if model.gpus <= 8 else 3))
-        around = Around(
+        nearby = FreeNearby(
             chance.getrandbits(len(model.nics)) if model.nics else 0, chance.randint(0, 4)
         )
         assert tuple(sorted(choose_gpus(model, mask(free), count))) == plain_choice(
             model, free, count
         )
-        chosen = choose_gpus(model, mask(free), count, around.free_nics, around.nics)
-        assert tuple(sorted(chosen)) == plain_choice(model, free, count, around)
+        chosen = choose_gpus(model, mask(free), count, nearby.free_nics, nearby.nics)
+        assert tuple(sorted(chosen)) == plain_choice(model, free, count, nearby)
 
 
 ALL = range(8)
@@ -251,8 +251,8 @@ def test_growing_greedily_finds_what_trying_every_set_finds_on_nested_machines(
     count = data.draw(st.integers(1, len(free)))
     weak = tuple(tuple(weakness(link) for link in row) for row in model.links)
     none = ((0,) * 8,) * 8
-    inside = Inside(weak, none, inner_domains(model, "pcie"), inner_domains(model, "socket"))
-    grown = Greedy(inside).choose(mask(free), count)
+    links = GpuLinks(weak, none, inner_domains(model, "pcie"), inner_domains(model, "socket"))
+    grown = Greedy(links).choose(mask(free), count)
     exact = choose_gpus(model, mask(free), count)
     assert plain_ring(model, grown)[0] <= plain_ring(model, exact)[0] + 2
     assert sorted(grown) == sorted(set(grown)) and free.issuperset(grown) and len(grown) == count

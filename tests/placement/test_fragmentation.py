@@ -22,7 +22,7 @@ from gantree.placement.scoring.fragmentation import (
     slots,
     worth,
 )
-from gantree.placement.scoring.fragmentation_state import Asked, Standing
+from gantree.placement.scoring.fragmentation_state import FragmentationState, MemberDemand
 from gantree.placement.scoring.share_prices import WHOLE_MILLI, prices_of_sizes, worth_of_left
 from support.examples import examples
 
@@ -68,7 +68,7 @@ def states_of(cluster: Sequence[Node]) -> NodeStates:
     return NodeStates(*(np.array(part, dtype=np.int64) for part in (cpu, memory, model, gpus)))
 
 
-def after(node: Node, each: DemandClass | Asked, gpu: int | None = None) -> Node | None:
+def after(node: Node, each: DemandClass | MemberDemand, gpu: int | None = None) -> Node | None:
     """The node after one member, on the GPU named for a share; None if it does not fit. Models are not looked at."""
     cpu, memory, model, left = node
     if cpu < each.cpu_milli or memory < each.memory_MiB:
@@ -231,10 +231,10 @@ def test_equal_classes_are_one_and_frequencies_sum_to_one_with_those_of_cpu_only
 
 
 def test_without_a_demand_for_gpus_all_places_are_equal() -> None:
-    cluster = Standing(
+    cluster = FragmentationState(
         Demand.of([DemandClass(4, 0, 0, 1)]), states_of([(9, 9, 0, (1000,) * GPUS)] * 2)
     )
-    loss = cluster.losses(Asked(4, 0, 1, 1000), cluster.state_of_node)
+    loss = cluster.losses(MemberDemand(4, 0, 1, 1000), cluster.state_of_node)
     assert loss.best().tolist() == [0, 1]
 
 
@@ -260,7 +260,7 @@ def standing_twin(classes: Sequence[DemandClass], cluster: Sequence[Node], node:
     return standing
 
 
-requests = st.one_of(shares, wholes, none).map(lambda ask: Asked(ask[0], 2, *ask[1:]))
+requests = st.one_of(shares, wholes, none).map(lambda ask: MemberDemand(ask[0], 2, *ask[1:]))
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -271,13 +271,13 @@ requests = st.one_of(shares, wholes, none).map(lambda ask: Asked(ask[0], 2, *ask
     st.sampled_from((0, standing.MOST_STATES)),
 )
 def test_a_standing_kept_up_to_date_judges_as_the_formulas_do(
-    classes: list[DemandClass], cluster: list[Node], asks: list[Asked], most_states: int
+    classes: list[DemandClass], cluster: list[Node], asks: list[MemberDemand], most_states: int
 ) -> None:
     cluster = [(cpu, memory + 12, *rest) for cpu, memory, *rest in (*cluster, cluster[0])]  # type: ignore[misc]  # a node
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(standing, "REWEIGH_EVERY", 1)
         patch.setattr(standing, "MOST_STATES", most_states)
-        kept = Standing(Demand.of(classes), states_of(cluster))
+        kept = FragmentationState(Demand.of(classes), states_of(cluster))
         price = kept.states.demand.price_of_size
         for asked in asks:
             loss = kept.losses(asked, kept.state_of_node)
@@ -299,7 +299,7 @@ def test_a_standing_kept_up_to_date_judges_as_the_formulas_do(
 def check_node(
     worth_lost: np.ndarray,
     standing_lost: np.ndarray,
-    asked: Asked,
+    asked: MemberDemand,
     node: Node,
     price: dict[int, float],
     classes: Sequence[DemandClass],
@@ -328,8 +328,8 @@ def test_equal_losses_are_equal_whatever_else_is_on_the_node() -> None:
     """A third of a GPU lost is the same where 8 and 1/3 GPUs are left and where 2/3 are."""
     demand = Demand.of([DemandClass(1, 1, 330, 1)])
     full, rest = (1000, 1000, 1000, 330), (660, 0, 0, 0)
-    kept = Standing(demand, states_of([(99, 0, 0, full), (99, 0, 0, rest)]))
-    loss = kept.losses(Asked(1, 0, 1, 330), kept.state_of_node)
+    kept = FragmentationState(demand, states_of([(99, 0, 0, full), (99, 0, 0, rest)]))
+    loss = kept.losses(MemberDemand(1, 0, 1, 330), kept.state_of_node)
     assert len(set(loss.worth[np.isfinite(loss.worth)].tolist())) == 1
 
 
@@ -348,10 +348,10 @@ def test_a_share_goes_beside_its_like_a_small_one_into_a_lost_rest_and_cpu_comes
         (9, 0, 0, (1000, 0, 0, 0)),
         (9, 0, 0, (0, 0, 0, 0)),
     ]
-    kept = Standing(Demand.of(classes), states_of(cluster))
+    kept = FragmentationState(Demand.of(classes), states_of(cluster))
 
     def chosen(*asked: int) -> int:
-        loss = kept.losses(Asked(*asked), kept.state_of_node)
+        loss = kept.losses(MemberDemand(*asked), kept.state_of_node)
         choices: int = loss.worth.shape[1]
         return int(loss.best()[0]) // choices
 
@@ -365,7 +365,7 @@ def test_the_last_whole_nodes_are_kept_for_members_of_several_gpus() -> None:
     """Two nodes with room for one GPU each, one of them whole."""
     cluster = [(99, 0, 0, (1000,) * GPUS), (99, 0, 0, (1000, 0, 0, 0))]
     classes = [DemandClass(1, 4, 1000, 1), DemandClass(1, 1, 1000, 99)]
-    kept = Standing(Demand.of(classes), states_of(cluster))
-    assert kept.losses(Asked(1, 0, 1, 1000), kept.state_of_node).best().tolist() == [1]
-    alone = Standing(Demand.of(classes[1:]), states_of(cluster))
-    assert alone.losses(Asked(1, 0, 1, 1000), alone.state_of_node).best().tolist() == [0]
+    kept = FragmentationState(Demand.of(classes), states_of(cluster))
+    assert kept.losses(MemberDemand(1, 0, 1, 1000), kept.state_of_node).best().tolist() == [1]
+    alone = FragmentationState(Demand.of(classes[1:]), states_of(cluster))
+    assert alone.losses(MemberDemand(1, 0, 1, 1000), alone.state_of_node).best().tolist() == [0]

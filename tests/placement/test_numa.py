@@ -16,10 +16,10 @@ from gantree.model.placements import MemberPlacement, NumaPart
 from gantree.placement.machine.devices import choose_gpus, choose_nics
 from gantree.placement.machine.numa import (
     ANY_NUMBER,
-    gpus_fed,
     gpus_within_bandwidth,
     members_by_bandwidth,
     nics_with_room,
+    numa_shortages,
     split_numa,
 )
 from gantree.topology.fabric.fabric import Fabric
@@ -286,8 +286,8 @@ def member(
     ):
         return None
     free_nics = sum(1 << bit for bit, nic in enumerate(model.nics) if nic.name in names)
-    fed = gpus_fed(model, use, free, shape)
-    gpus = choose_gpus(model, free, shape.gpus, free_nics, shape.nics, fed)
+    shortages = numa_shortages(model, use, free, shape)
+    gpus = choose_gpus(model, free, shape.gpus, free_nics, shape.nics, shortages)
     nics = (
         choose_nics(model, gpus, names, shape.nics)
         if gpus
@@ -393,7 +393,7 @@ def test_as_many_members_as_were_counted_are_placed_one_after_the_other(
 def test_cores_and_memory_of_a_numa_node_serve_so_many_gpus(
     held: Held, free: int, shape: Shape, expected: tuple[tuple[int, int], ...]
 ) -> None:
-    assert gpus_fed(H100, used(H100, held), free, shape) == expected
+    assert numa_shortages(H100, used(H100, held), free, shape) == expected
 
 
 def test_a_member_goes_where_nics_and_cores_are_free() -> None:

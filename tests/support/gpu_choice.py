@@ -11,7 +11,7 @@ from typing import Any
 
 from gantree.model.cluster import Machine
 from gantree.placement.machine.devices import inner_domains
-from gantree.placement.machine.gpu_sets import Fed
+from gantree.placement.machine.gpu_sets import NumaShortages
 from gantree.topology.hardware.catalog import bonded_links, weakness
 from gantree.topology.hardware.masks import gpus_of, mask_of
 
@@ -50,17 +50,17 @@ def plain_ring(model: Machine, order: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class FreeNearby:
     """What is free beside the GPUs: as `choose_gpus` is told."""
 
     free_nics: int
     nics: int = 0
-    fed: Fed = ()
+    shortages: NumaShortages = ()
 
 
-def plain_lack(model: Machine, around: Around, chosen: tuple[int, ...]) -> tuple[int, ...]:
+def plain_lack(model: Machine, nearby: FreeNearby, chosen: tuple[int, ...]) -> tuple[int, ...]:
     """GPUs with their nearest free NIC elsewhere, on the socket, behind the switch; NICs short; GPUs unserved."""
-    free = [nic for bit, nic in enumerate(model.nics) if around.free_nics >> bit & 1 and nic.near]
+    free = [nic for bit, nic in enumerate(model.nics) if nearby.free_nics >> bit & 1 and nic.near]
     distances = []
     for gpu in chosen:
         rings = [{gpu}]
@@ -71,16 +71,18 @@ def plain_lack(model: Machine, around: Around, chosen: tuple[int, ...]) -> tuple
         ]
         distances.append(min(found, default=3))
     near = sum(not set(chosen).isdisjoint(nic.near) for nic in free)
-    unserved = sum(max(0, (mask_of(chosen) & gpus).bit_count() - most) for gpus, most in around.fed)
+    unserved = sum(
+        max(0, (mask_of(chosen) & gpus).bit_count() - most) for gpus, most in nearby.shortages
+    )
     counts = [distances.count(distance) for distance in (3, 2, 1)]
-    return (*counts, max(0, around.nics - near), unserved)
+    return (*counts, max(0, nearby.nics - near), unserved)
 
 
 def plain_rank(
     model: Machine,
     free: frozenset[int],
     chosen: tuple[int, ...],
-    around: Around | None = None,
+    nearby: FreeNearby | None = None,
 ) -> tuple[Any, ...]:
     """What decides between sets of GPUs of one size, in turn; the least is the best."""
     ring = min(plain_ring(model, (chosen[0], *rest)) for rest in permutations(chosen[1:]))
@@ -95,7 +97,7 @@ def plain_rank(
     pairs = plain_counts(model, combinations(chosen, 2))
     return (
         (ring[:-2], pairs[:-2]),
-        plain_lack(model, around, chosen) if around else (),
+        plain_lack(model, nearby, chosen) if nearby else (),
         -width,
         (ring, pairs),
         [-part for part in together],
@@ -104,10 +106,10 @@ def plain_rank(
 
 
 def plain_choice(
-    model: Machine, free: frozenset[int], count: int, around: Around | None = None
+    model: Machine, free: frozenset[int], count: int, nearby: FreeNearby | None = None
 ) -> tuple[int, ...]:
     """The best `count` of the free GPUs, rising, among all sets."""
     return min(
         combinations(sorted(free), count),
-        key=lambda chosen: plain_rank(model, free, chosen, around),
+        key=lambda chosen: plain_rank(model, free, chosen, nearby),
     )

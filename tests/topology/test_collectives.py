@@ -24,7 +24,7 @@ def pricer(model: str, nodes: int = 1, **links: Link) -> Pricer:
 
 
 def all_gpus(of: Pricer) -> list[tuple[int, int]]:
-    fabric = of.terrain.fabric
+    fabric = of.traffic_index.fabric
     return [(n, g) for n in range(len(fabric.nodes)) for g in range(int(fabric.gpus_of_node[n]))]
 
 

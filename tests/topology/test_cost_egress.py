@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Machine, Nic
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.hardware.masks import mask_of
-from gantree.topology.traffic.nic_egress import Ways
+from gantree.topology.traffic.nic_egress import NicEgress
 
 H100 = machine("dgx-h100")
 
 
 def out(model: Machine, gpus: list[int], busy: list[int] | None = None) -> float:
-    ways = Ways.of(model, {})
+    ways = NicEgress.of(model, {})
     return ways.out_GBps(mask_of(gpus), mask_of(gpus if busy is None else busy))
 
 
@@ -60,13 +60,15 @@ def test_nics_are_shared_by_gpus_that_send_at_the_same_time() -> None:
 
 
 def test_what_is_left_of_a_nic_counts() -> None:
-    worn = Ways.of(H100, {"mlx5_3": 0.5})
+    worn = NicEgress.of(H100, {"mlx5_3": 0.5})
     assert worn.out_GBps(0xFF, 0xFF) == pytest.approx(7.5 * 48)
 
 
 def test_a_rate_that_the_sites_links_imply_is_at_least_there() -> None:
-    assert Ways.of(machine("dgx-b200"), {}, least_nic_GBps=12.0).out_GBps(1, 1) == pytest.approx(48)
-    v100 = Ways.of(machine("dgx-2"), {}, least_nic_GBps=20.0)
+    assert NicEgress.of(machine("dgx-b200"), {}, least_nic_GBps=12.0).out_GBps(
+        1, 1
+    ) == pytest.approx(48)
+    v100 = NicEgress.of(machine("dgx-2"), {}, least_nic_GBps=20.0)
     assert v100.out_GBps(1, 1) == pytest.approx(12)  # PCIe 3 holds it
 
 
@@ -83,7 +85,7 @@ FEW = with_nics(Nic("a", (0,), 0, 12.0), Nic("b", (1,), 1, 12.0), Nic("storage")
 def test_more_gpus_never_get_less_out_and_company_never_gives_more(
     mask: int, more: int, busy: int, model: Machine
 ) -> None:
-    ways = Ways.of(model, {"mlx5_1": 0.3, "b": 0.7})
+    ways = NicEgress.of(model, {"mlx5_1": 0.3, "b": 0.7})
     both = mask | more
     assert ways.out_GBps(both, both) >= ways.out_GBps(mask, mask) - 1e-9
     assert ways.out_GBps(mask, mask | busy) <= ways.out_GBps(mask, mask) + 1e-9

@@ -13,7 +13,7 @@ from gantree.topology.traffic.footprint import (
     GIB,
     LEANEST,
     USUAL,
-    Habits,
+    MemoryAssumptions,
     RESERVE_GiB,
     fits,
     fitting_models,
@@ -37,7 +37,7 @@ def training(
     return Job("j", (Role("w", gpus, Shape(gpus=1)),), parallelism=ways, trains=model)
 
 
-def states_GB(job: Job, habits: Habits = USUAL) -> float:
+def states_GB(job: Job, habits: MemoryAssumptions = USUAL) -> float:
     need = gpu_bytes(job, habits)
     return (need.parameters + need.gradients + need.optimizer) / 1e9
 
@@ -66,7 +66,7 @@ def test_states_are_those_of_the_zero_paper(
     found = [
         states_GB(sharded("none")),
         states_GB(sharded("optimizer")),
-        states_GB(sharded("optimizer"), Habits(shards_gradients=True)),
+        states_GB(sharded("optimizer"), MemoryAssumptions(shards_gradients=True)),
         states_GB(sharded("parameters")),
     ]
     assert found == pytest.approx([plain, optimizer, gradients_too, all_of_it], rel=0.005)
@@ -75,7 +75,10 @@ def test_states_are_those_of_the_zero_paper(
 def test_activations_of_gpt3_are_those_of_the_paper_on_recomputation() -> None:
     """arXiv:2205.05198: s b h L / t (34 + 5 a s / h) on the first stage, a = 96; 70 % of it is attention's own."""
     job = training(GPT3, tensor=8, pipeline=8)
-    kept = {how: gpu_bytes(job, Habits(how)).activations for how in ("none", "selective", "full")}
+    kept = {
+        how: gpu_bytes(job, MemoryAssumptions(how)).activations
+        for how in ("none", "selective", "full")
+    }
     a_layer = 2048 * 12288 / 8
     assert kept["none"] == pytest.approx(a_layer * 96 * (34 + 5 * 96 * 2048 / 12288))
     assert kept["selective"] == pytest.approx(a_layer * 96 * 34)
@@ -128,7 +131,7 @@ def test_all_gpus_together_hold_each_state_once_or_once_a_replica(
 ) -> None:
     assume(data % expert == 0)
     job = training(model, tensor, pipeline, data, expert)
-    need = gpu_bytes(job, Habits(shards_gradients=True))
+    need = gpu_bytes(job, MemoryAssumptions(shards_gradients=True))
     dense, of_experts = model.parameters - model.expert_parameters, model.expert_parameters
     once = model.parameters
     every = dense * data + of_experts * data / expert
@@ -145,7 +148,9 @@ def test_thrift_never_costs_memory(
     model: Transformer, tensor: int, pipeline: int, data: int
 ) -> None:
     job = training(model, tensor, pipeline, data)
-    lavish, usual, leanest = (gpu_bytes(job, h).total for h in (Habits("none"), USUAL, LEANEST))
+    lavish, usual, leanest = (
+        gpu_bytes(job, h).total for h in (MemoryAssumptions("none"), USUAL, LEANEST)
+    )
     assert lavish >= usual >= leanest > RESERVE_GiB * GIB
     shared = (gpu_bytes(training(replace(model, sharded=s), tensor, pipeline, data)).optimizer
               for s in ("none", "optimizer", "parameters"))  # fmt: skip

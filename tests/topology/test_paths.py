@@ -15,7 +15,7 @@ from gantree.topology.hardware.catalog import machine
 from gantree.topology.hardware.constants import NVLINK_DOMAIN_EGRESS_GBps
 from gantree.topology.traffic.alike import alike
 from gantree.topology.traffic.paths import Paths, each_alone, read_paths
-from gantree.topology.traffic.traffic_index import Terrain
+from gantree.topology.traffic.traffic_index import TrafficIndex
 from support.examples import examples
 
 Ranks = Sequence[tuple[int, int]]
@@ -79,81 +79,93 @@ class Walked:
     hop_us: float
 
 
-def walk(terrain: Terrain, group: Ranks, beside: Sequence[Ranks]) -> Walked:
+def walk(traffic_index: TrafficIndex, group: Ranks, beside: Sequence[Ranks]) -> Walked:
     """Follow one group's ring hop by hop. `beside` are all groups that run at the same time, this one included."""
-    fabric = terrain.fabric
-    islands = order_of_islands(terrain, group)
-    inside = [ring_inside(terrain, group, island) for island in islands]
+    fabric = traffic_index.fabric
+    islands = order_of_islands(traffic_index, group)
+    inside = [ring_inside(traffic_index, group, island) for island in islands]
     out, hops_us = inf, []
     for here, there in zip(islands, (*islands[1:], islands[0]), strict=True):
         if len(islands) == 1:
             hops_us.append(0.0)
             break
-        nics = nics_of(terrain, group, here, beside)
+        nics = nics_of(traffic_index, group, here, beside)
         out = min(out, nics)
         us = 0.0
-        for number in range(1, terrain.island_tier + 1):
-            tier, domain_of = terrain.tiers[number], fabric.domain_of_node[number]
+        for number in range(1, traffic_index.island_tier + 1):
+            tier, domain_of = traffic_index.tiers[number], fabric.domain_of_node[number]
             mine, others = (
-                domain_of[nodes_in(terrain, here)[0]],
-                domain_of[nodes_in(terrain, there)[0]],
+                domain_of[nodes_in(traffic_index, here)[0]],
+                domain_of[nodes_in(traffic_index, there)[0]],
             )
             before = islands[islands.index(here) - 1]
-            crosses = mine != others or mine != domain_of[nodes_in(terrain, before)[0]]
+            crosses = mine != others or mine != domain_of[nodes_in(traffic_index, before)[0]]
             if crosses and not np.isnan(tier.GPU_GBps):
-                gpus = sum(terrain.island_of_node[node] == here for node, _ in group)
+                gpus = sum(traffic_index.island_of_node[node] == here for node, _ in group)
                 out = min(out, gpus * tier.GPU_GBps * tier.residual[mine])
             elif crosses and number < fabric.node_tier:
                 out = min(out, nics * tier.residual[mine])
             if mine != others:
                 us = max(us, tier.latency_us)
                 capacity = tier.uplink_GBps[mine] * tier.residual[mine]
-                out = min(out, capacity / leaving(terrain, number, int(mine), beside))
+                out = min(out, capacity / leaving(traffic_index, number, int(mine), beside))
         hops_us.append(us)
     return Walked(len(islands), min(inside), out, sum(hops_us) / len(hops_us))
 
 
-def nodes_in(terrain: Terrain, island: int) -> list[int]:
-    return [n for n in range(len(terrain.fabric.nodes)) if terrain.island_of_node[n] == island]
+def nodes_in(traffic_index: TrafficIndex, island: int) -> list[int]:
+    return [
+        n
+        for n in range(len(traffic_index.fabric.nodes))
+        if traffic_index.island_of_node[n] == island
+    ]
 
 
-def order_of_islands(terrain: Terrain, group: Ranks) -> list[int]:
-    return list(dict.fromkeys(int(terrain.island_of_node[node]) for node, _ in group))
+def order_of_islands(traffic_index: TrafficIndex, group: Ranks) -> list[int]:
+    return list(dict.fromkeys(int(traffic_index.island_of_node[node]) for node, _ in group))
 
 
-def ring_inside(terrain: Terrain, group: Ranks, island: int) -> float:
-    masks = masks_of(terrain, group, island)
+def ring_inside(traffic_index: TrafficIndex, group: Ranks, island: int) -> float:
+    masks = masks_of(traffic_index, group, island)
     if len(masks) > 1:
-        return min(terrain.hosts[int(terrain.kind_of_node[node])].port_GBps for node in masks)
+        return min(
+            traffic_index.hosts[int(traffic_index.kind_of_node[node])].port_GBps for node in masks
+        )
     ((node, mask),) = masks.items()
-    return terrain.inside(int(terrain.kind_of_node[node]), mask).ring_GBps
+    return traffic_index.inside(int(traffic_index.kind_of_node[node]), mask).ring_GBps
 
 
-def masks_of(terrain: Terrain, group: Ranks, island: int) -> dict[int, int]:
+def masks_of(traffic_index: TrafficIndex, group: Ranks, island: int) -> dict[int, int]:
     masks: dict[int, int] = {}
     for node, gpu in group:
-        if terrain.island_of_node[node] == island:
+        if traffic_index.island_of_node[node] == island:
             masks[node] = masks.get(node, 0) | 1 << gpu
     return masks
 
 
-def nics_of(terrain: Terrain, group: Ranks, island: int, beside: Sequence[Ranks]) -> float:
-    masks, total = masks_of(terrain, group, island), 0.0
+def nics_of(
+    traffic_index: TrafficIndex, group: Ranks, island: int, beside: Sequence[Ranks]
+) -> float:
+    masks, total = masks_of(traffic_index, group, island), 0.0
     for node, mask in masks.items():
         busy = mask
         for other in beside:
-            if len(order_of_islands(terrain, other)) > 1:
-                busy |= masks_of(terrain, other, island).get(node, 0)
-        kind = int(terrain.kind_of_node[node])
-        total += terrain.out_GBps(kind, mask, busy) * float(terrain.residual_of_node[node])
+            if len(order_of_islands(traffic_index, other)) > 1:
+                busy |= masks_of(traffic_index, other, island).get(node, 0)
+        kind = int(traffic_index.kind_of_node[node])
+        total += traffic_index.out_GBps(kind, mask, busy) * float(
+            traffic_index.residual_of_node[node]
+        )
     return min(total, NVLINK_DOMAIN_EGRESS_GBps) if len(masks) > 1 else total
 
 
-def leaving(terrain: Terrain, number: int, domain: int, beside: Sequence[Ranks]) -> int:
+def leaving(traffic_index: TrafficIndex, number: int, domain: int, beside: Sequence[Ranks]) -> int:
     """Hops of all these rings that leave a domain."""
-    domain_of, hops = terrain.fabric.domain_of_node[number], 0
+    domain_of, hops = traffic_index.fabric.domain_of_node[number], 0
     for group in beside:
-        ring = [domain_of[nodes_in(terrain, i)[0]] for i in order_of_islands(terrain, group)]
+        ring = [
+            domain_of[nodes_in(traffic_index, i)[0]] for i in order_of_islands(traffic_index, group)
+        ]
         hops += sum(a == domain != b for a, b in zip(ring, (*ring[1:], ring[0]), strict=True))
     return hops
 
@@ -161,7 +173,7 @@ def leaving(terrain: Terrain, number: int, domain: int, beside: Sequence[Ranks])
 def read(fabric: Fabric, groups: Sequence[Ranks], *, together: bool = False) -> Paths:
     table = np.array(groups, dtype=np.int64).reshape(len(groups), -1, 2)
     sharing = np.zeros(len(groups), np.int64) if together else each_alone(len(groups))
-    return read_paths(Terrain.of(fabric), table[:, :, 0], table[:, :, 1], sharing)
+    return read_paths(TrafficIndex.of(fabric), table[:, :, 0], table[:, :, 1], sharing)
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -170,9 +182,9 @@ def test_arrays_find_what_walking_each_ring_finds(
     drawn: tuple[Fabric, list[list[tuple[int, int]]]], together: bool
 ) -> None:
     fabric, groups = drawn
-    paths, terrain = read(fabric, groups, together=together), Terrain.of(fabric)
+    paths, traffic_index = read(fabric, groups, together=together), TrafficIndex.of(fabric)
     for number, group in enumerate(groups):
-        walked = walk(terrain, group, groups if together else [group])
+        walked = walk(traffic_index, group, groups if together else [group])
         assert paths.islands[number] == walked.islands
         assert isclose(paths.ring_GBps[number], walked.ring_GBps)
         assert isclose(paths.out_GBps[number], walked.out_GBps)

@@ -122,7 +122,7 @@ def test_a_shape_forgets_names_and_where_nothing_leaves() -> None:
 
 
 def test_any_gpus_over_nvswitches_are_as_good_as_others() -> None:
-    classes = Shapes(pricer_of(USED).terrain).classes
+    classes = Shapes(pricer_of(USED).traffic_index).classes
     assert len(set(classes([9, 9, 10], [0b11, 0b1010, 0b11000000]))) == 1
     assert len(set(classes([9, 9], [0b11, 0b111]))) == 2
     on_v100 = classes([2, 2, 2], [0b11, 0b100001, 0b1001])

@@ -255,5 +255,5 @@ def _measured_json(calibration: Calibration | None, pricer: Pricer) -> dict[str,
         "host": calibration.host,
         "date": calibration.date,
         "links": list(calibration.links),
-        "of_no_link_here": sorted(set(calibration.links) - pricer.terrain.links),
+        "of_no_link_here": sorted(set(calibration.links) - pricer.traffic_index.links),
     }

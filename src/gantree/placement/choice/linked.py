@@ -49,7 +49,7 @@ def well_linked(request: TopologyRequest, found: Solution) -> Iterator[Solution]
 def _rate_of_node(found: Solution) -> FloatArray:
     """GB/s of the ring over the GPUs that each node would give; 0 for nodes without room."""
     problem, spread = found
-    fabric, terrain = problem.fabric, pricer_of(problem.fabric).terrain
+    fabric, traffic_index = problem.fabric, pricer_of(problem.fabric).traffic_index
     gpus_each = problem.request.roles[0].shape.gpus
     share = -(-problem.members[0] // len(spread))
     rate = np.zeros(len(fabric.nodes))
@@ -58,10 +58,13 @@ def _rate_of_node(found: Solution) -> FloatArray:
     known: dict[tuple[int, int, int], float] = {}
     for node, slots in enumerate(problem.tables[0].of_node.tolist()):
         if slots:
-            kind, free = int(terrain.kind_of_node[node]), problem.occupancy.free_mask_of_node[node]
+            kind, free = (
+                int(traffic_index.kind_of_node[node]),
+                problem.occupancy.free_mask_of_node[node],
+            )
             key = (kind, free, min(share, slots) * gpus_each)
             if key not in known:
                 chosen = choose_gpus(fabric.machine_of_node(node), free, key[2])
-                known[key] = terrain.inside(kind, mask_of(chosen)).ring_GBps
+                known[key] = traffic_index.inside(kind, mask_of(chosen)).ring_GBps
             rate[node] = known[key]
     return rate

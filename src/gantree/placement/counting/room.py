@@ -99,7 +99,7 @@ class Room:
         """The same room with no capacity above the need: what tables over all amounts are made of."""
         return replace(self, capacity=tuple(np.minimum(c, self.need) for c in self.capacity))
 
-    def inside(self, tier: int, domains: IntArray, below: int) -> "Inside":
+    def inside(self, tier: int, domains: IntArray, below: int) -> "ChildDomains":
         """The domains of tier `below` inside these of `tier`."""
         first_node, domain_of_node = (
             self.problem.fabric.first_node_of_domain[tier],
@@ -107,7 +107,7 @@ class Room:
         )
         start = domain_of_node[first_node[domains]]
         stop = domain_of_node[first_node[domains + 1] - 1] + 1
-        return Inside.of(start, stop, self.capacity[below])
+        return ChildDomains.of(start, stop, self.capacity[below])
 
     def fewest(self, tier: int, domains: IntArray, below: int) -> IntArray:
         """fewest[row]: no fewer domains of tier `below` hold the gang in domains[row], and so many do if children.
@@ -143,7 +143,7 @@ def _capacity(problem: Problem, role: RoleRequest, unit: int) -> tuple[IntArray,
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inside:
+class ChildDomains:
     """Domains inside others, flat: number[i] lies in that of row[i] and has capacity[i]; row's first is first[row]."""
 
     row: IntArray

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from gantree.placement.counting.few_nodes import Units, in_nodes
-from gantree.placement.counting.room import Inside, Room
+from gantree.placement.counting.room import ChildDomains, Room
 from gantree.topology.fabric.fabric import IntArray
 
 INFINITE = np.int64(1) << 61
@@ -159,7 +159,7 @@ class _Tables:
             return cost
         first_child = self._room.problem.fabric.first_child_of_domain[tier]
         capacity = self._room.capacity[tier + 1]
-        inside = Inside.of(first_child[domains], first_child[domains + 1], capacity)
+        inside = ChildDomains.of(first_child[domains], first_child[domains + 1], capacity)
         some = inside.capacity > 0
         below = self._build(tier + 1, inside.number[some])
         rows = np.arange(len(domains))

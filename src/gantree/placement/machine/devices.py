@@ -1,8 +1,8 @@
 """Which GPUs and NICs of one machine a member gets, and in which order; the domains inside a node.
 
 Only the inside of a node belongs here: which node is `placement.choice.search`, what a path costs in seconds is
-`topology.cost.cost`. How sets of GPUs are judged is told in `placement.machine.gpu_sets`. Answers are kept per machine,
-so asking again costs a dictionary look-up.
+`topology.cost.cost`. How sets of GPUs are judged is in `placement.machine.gpu_sets`. Answers are cached per machine,
+so the same question again costs a dictionary look-up.
 """
 
 from collections import Counter
@@ -14,12 +14,12 @@ from gantree.model.cluster import NO_LINK, Machine, Nic
 from gantree.model.errors import BadInput
 from gantree.placement.machine.gpu_sets import (
     EXACT_GPUS,
-    Beside,
     Exhaustive,
-    Fed,
+    GpuLinks,
     Greedy,
-    Inside,
     Matrix,
+    NearbyResources,
+    NumaShortages,
     bits,
 )
 from gantree.topology.hardware.catalog import bonded_links, weakness
@@ -29,11 +29,11 @@ INNER_TIERS = ("socket", "nvlink", "pcie", "gpu")
 """Tiers inside a node that a job may require."""
 DISTANCES = 4
 """How far a GPU may be from a NIC: near, behind its PCIe switch, on its socket, elsewhere in the node."""
-KEPT_ANSWERS = 1 << 16
-"""Answers per machine, and machines, remembered before the memory is emptied; 8 GPUs have 2,048 questions."""
+MOST_CACHED = 1 << 16
+"""Most answers cached per machine, and machines; then the cache is cleared. 8 GPUs have 2,048 questions."""
 
-_Question = tuple[int, int, int | None, int, Fed]
-"""What `choose_gpus` is asked of a machine."""
+_Question = tuple[int, int, int | None, int, NumaShortages]
+"""The arguments of `choose_gpus` beside the machine."""
 
 
 def choose_gpus(
@@ -42,18 +42,18 @@ def choose_gpus(
     count: int,
     free_nics: int | None = None,
     nics: int = 0,
-    fed: Fed = (),
+    shortages: NumaShortages = (),
 ) -> tuple[int, ...]:
     """Return the best `count` of the GPUs in the bit mask `free`, in link order. AssertionError if too few.
 
-    Where traffic leaves the node, or NICs are asked: free_nics is the mask of the NICs (a bit each, in the machine's
-    order) that are free and whole, and of those `nics` are asked; a GPU far from all of them is worth less. fed tells
-    NUMA nodes that are short of cores or memory (`placement.machine.numa.gpus_fed`).
+    If traffic leaves the node, or NICs are requested: free_nics is the mask of the NICs (a bit each, in the machine's
+    order) that are free and whole, of which `nics` are requested; a GPU far from all of them is worth less. shortages
+    are the NUMA nodes that are short of cores or memory (`placement.machine.numa.numa_shortages`).
     """
-    book = _book_of(machine)
-    question = (free, count, free_nics, nics, fed)
-    answer = book.chosen_gpus.get(question)
-    return answer if answer is not None else book.choose_gpus(question)
+    cache = _cache_of(machine)
+    question = (free, count, free_nics, nics, shortages)
+    answer = cache.chosen_gpus.get(question)
+    return answer if answer is not None else cache.choose_gpus(question)
 
 
 def choose_nics(
@@ -66,9 +66,9 @@ def choose_nics(
     serves most GPUs without one, the least shared with GPUs of others, the first of the machine. AssertionError if
     too few are free or the machine has no such NIC.
     """
-    book = _book_of(machine)
-    answer = book.chosen_nics.get((gpus, free, count))
-    return answer if answer is not None else book.choose_nics(gpus, free, count)
+    cache = _cache_of(machine)
+    answer = cache.chosen_nics.get((gpus, free, count))
+    return answer if answer is not None else cache.choose_nics(gpus, free, count)
 
 
 def inner_domains(machine: Machine, tier: str) -> tuple[int, ...]:
@@ -81,12 +81,12 @@ def inner_domains(machine: Machine, tier: str) -> tuple[int, ...]:
     """
     if tier not in INNER_TIERS:
         raise BadInput(f"{tier!r} is no tier inside a node; allowed: {', '.join(INNER_TIERS)}")
-    return _book_of(machine).domains[tier]
+    return _cache_of(machine).domains[tier]
 
 
 @dataclass(slots=True)
-class _Book:
-    """What is known of one machine: its inner domains, and the questions answered so far."""
+class _MachineCache:
+    """One machine: its inner domains, and the questions answered so far."""
 
     machine: Machine
     domains: dict[str, tuple[int, ...]]
@@ -95,20 +95,20 @@ class _Book:
     chosen_nics: dict[tuple[tuple[int, ...], tuple[str, ...], int], tuple[str, ...]] = field(
         default_factory=dict
     )
-    beside: dict[tuple[int, int, Fed], Beside] = field(default_factory=dict)
+    nearby: dict[tuple[int, int, NumaShortages], NearbyResources] = field(default_factory=dict)
 
     def choose_gpus(self, question: _Question) -> tuple[int, ...]:
-        free, count, free_nics, nics, fed = question
+        free, count, free_nics, nics, shortages = question
         assert free >> self.machine.gpus == 0, (
             f"{free:b} names GPUs that {self.machine.name} has not"
         )
         assert 0 <= count <= free.bit_count(), f"{count} GPUs of {free.bit_count()} that are free"
-        beside = self._beside(free_nics, nics, fed)
-        if beside is not None and beside.tells_nothing_of(free):
+        nearby = self._nearby(free_nics, nics, shortages)
+        if nearby is not None and nearby.is_irrelevant_for(free):
             answer = self._answer((free, count, None, 0, ()))
         else:
-            answer = self.search.choose(free, count, beside) if count else ()
-        if len(self.chosen_gpus) >= KEPT_ANSWERS:
+            answer = self.search.choose(free, count, nearby) if count else ()
+        if len(self.chosen_gpus) >= MOST_CACHED:
             self.chosen_gpus.clear()
         self.chosen_gpus[question] = answer
         return answer
@@ -117,20 +117,22 @@ class _Book:
         answer = self.chosen_gpus.get(question)
         return answer if answer is not None else self.choose_gpus(question)
 
-    def _beside(self, free_nics: int | None, nics: int, fed: Fed) -> Beside | None:
-        """What is free beside the GPUs, read once; None where that does not matter."""
-        if free_nics is None and not fed:
+    def _nearby(
+        self, free_nics: int | None, nics: int, shortages: NumaShortages
+    ) -> NearbyResources | None:
+        """What is free near the GPUs, read once; None if that does not matter."""
+        if free_nics is None and not shortages:
             return None
-        key = (free_nics or 0, nics, fed)
-        kept = self.beside.get(key)
+        key = (free_nics or 0, nics, shortages)
+        kept = self.nearby.get(key)
         if kept is None:
-            if len(self.beside) >= KEPT_ANSWERS:
-                self.beside.clear()
-            kept = self.beside[key] = self._read_beside(*key)
+            if len(self.nearby) >= MOST_CACHED:
+                self.nearby.clear()
+            kept = self.nearby[key] = self._read_nearby(*key)
         return kept
 
-    def _read_beside(self, free_nics: int, nics: int, fed: Fed) -> Beside:
-        """What is free beside the GPUs; NICs that are near to no GPU tell none from another."""
+    def _read_nearby(self, free_nics: int, nics: int, shortages: NumaShortages) -> NearbyResources:
+        """What is free near the GPUs; NICs that are near to no GPU do not count."""
         free = [nic for bit, nic in enumerate(self.machine.nics) if free_nics >> bit & 1]
         near = Counter(mask_of(nic.near) for nic in free if nic.near)
         far = [0] * DISTANCES
@@ -138,49 +140,49 @@ class _Book:
             rings = _rings_around(self.domains, (gpu,))
             far[min(_distance(gpus, rings) for gpus in near)] |= 1 << gpu
         farthest_first = tuple(gpus for gpus in far[:0:-1] if gpus)
-        return Beside(farthest_first, tuple(near.items()), nics, fed)
+        return NearbyResources(farthest_first, tuple(near.items()), nics, shortages)
 
     def choose_nics(
         self, gpus: tuple[int, ...], free: tuple[str, ...], count: int
     ) -> tuple[str, ...]:
         assert count <= len(free), f"{count} NICs of {len(free)} that are free"
         answer = _nearest_nics(self.machine, self.domains, gpus, frozenset(free), count)
-        if len(self.chosen_nics) >= KEPT_ANSWERS:
+        if len(self.chosen_nics) >= MOST_CACHED:
             self.chosen_nics.clear()
         self.chosen_nics[gpus, free, count] = answer
         return answer
 
 
-_BOOK_OF_IDENTITY: dict[int, tuple[Machine, _Book]] = {}
-"""id(machine) -> the machine, held so that no other gets its id, and its book. Hashing a machine takes too long."""
+_CACHE_OF_IDENTITY: dict[int, tuple[Machine, _MachineCache]] = {}
+"""id(machine) -> the machine, held so that no other gets its id, and its cache. Hashing a machine takes too long."""
 
 
-def _book_of(machine: Machine) -> _Book:
-    entry = _BOOK_OF_IDENTITY.get(id(machine))
+def _cache_of(machine: Machine) -> _MachineCache:
+    entry = _CACHE_OF_IDENTITY.get(id(machine))
     if entry is None:
-        if len(_BOOK_OF_IDENTITY) >= KEPT_ANSWERS:
-            _BOOK_OF_IDENTITY.clear()
-        entry = _BOOK_OF_IDENTITY[id(machine)] = (machine, _open_book(machine))
+        if len(_CACHE_OF_IDENTITY) >= MOST_CACHED:
+            _CACHE_OF_IDENTITY.clear()
+        entry = _CACHE_OF_IDENTITY[id(machine)] = (machine, _new_cache(machine))
     return entry[1]
 
 
 @lru_cache(maxsize=256)
-def _open_book(machine: Machine) -> _Book:
-    """Open one book for all machines that are equal."""
+def _new_cache(machine: Machine) -> _MachineCache:
+    """One cache for all machines that are equal."""
     domains = {
         "nvlink": _joined(machine.gpus, lambda a, b: bonded_links(_link(machine, a, b)) > 0),
         "socket": _joined(machine.gpus, lambda a, b: _numa(machine, a) == _numa(machine, b)),
         "pcie": _joined(machine.gpus, lambda a, b: _behind_one_switch(machine, a, b)),
         "gpu": tuple(1 << gpu for gpu in range(machine.gpus)),
     }
-    inside = Inside(
+    links = GpuLinks(
         weakness=_matrix(machine, weakness),
         width=_matrix(machine, bonded_links),
         switches=domains["pcie"],
         sockets=domains["socket"],
     )
-    search = Exhaustive(inside) if machine.gpus <= EXACT_GPUS else Greedy(inside)
-    return _Book(machine, domains, search)
+    search = Exhaustive(links) if machine.gpus <= EXACT_GPUS else Greedy(links)
+    return _MachineCache(machine, domains, search)
 
 
 def _joined(gpus: int, together: Callable[[int, int], bool]) -> tuple[int, ...]:

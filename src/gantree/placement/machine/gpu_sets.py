@@ -1,4 +1,4 @@
-"""The best set of GPUs inside one machine, and the order of its ring. Who asks, and when, is
+"""The best set of GPUs inside one machine, and the order of its ring. Its caller, with a cache, is
 `placement.machine.devices`.
 
 How a set of GPUs is judged. The path between two GPUs has a *penalty*: one digit per link class of the machine,
@@ -9,9 +9,9 @@ is as fast as its weakest link. Of all sets of the size asked, these decide in t
 
 1. the link classes of the set's best ring (each GPU to the next, and the last to the first), then those of all its
    pairs (for traffic that is no ring: all-to-all, trees),
-2. what the set lacks beside it (`Beside`; only where the asker says what is free there): GPUs that are far from a free
-   NIC, farthest first; NICs asked that are near to none of its GPUs; GPUs that the cores and memory of their NUMA node
-   do not serve,
+2. what the set lacks nearby (`NearbyResources`; only if the caller says what is free there): GPUs that are far from a
+   free NIC, farthest first; requested NICs that are near to none of its GPUs; GPUs that the cores and memory of their
+   NUMA node do not serve,
 3. the NVLinks that stay between free GPUs,
 4. the rest of the penalty, sockets and PCIe switches crossed: of the ring, then of all pairs,
 5. free GPUs that stay together behind a PCIe switch, then on a socket (sums of squares),
@@ -44,7 +44,7 @@ Ints = NDArray[np.int64]
 Matrix = tuple[tuple[int, ...], ...]
 Sets = TypeVar("Sets", int, Ints)
 """One set of GPUs as a mask, or an array of them."""
-Fed = tuple[tuple[int, int], ...]
+NumaShortages = tuple[tuple[int, int], ...]
 """(mask of the GPUs on a NUMA node, how many of them its cores and memory serve); only NUMA nodes short of that."""
 
 EXACT_GPUS = 16
@@ -58,8 +58,8 @@ _DIGIT = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
-    """The inside of a machine as the search sees it; domains are masks of GPUs, matrices are symmetric.
+class GpuLinks:
+    """The links inside a machine as the search sees them; domains are masks of GPUs, matrices are symmetric.
 
     weakness[a][b] is larger for a weaker path (any scale), width[a][b] the number of NVLinks between two GPUs.
     """
@@ -114,21 +114,21 @@ class Inside:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """What is free beside the GPUs of a machine, and how much of it is asked.
+class NearbyResources:
+    """What is free near the GPUs of a machine, and how much of it is requested.
 
     far: masks of the GPUs that are equally far from a free NIC, farthest first, without those near to one. near: for
-    each free NIC, or several alike, (mask of the GPUs it is near to, how many); nics of these are asked.
+    each free NIC, or several alike, (mask of the GPUs it is near to, how many); nics of these are requested.
     """
 
     far: tuple[int, ...]
     near: tuple[tuple[int, int], ...]
     nics: int
-    fed: Fed
+    shortages: NumaShortages
 
-    def tells_nothing_of(self, free: int) -> bool:
-        """Whether no set out of these GPUs lacks more than another: all are near free NICs, nothing more is asked."""
-        return not self.nics and not self.fed and not any(far & free for far in self.far)
+    def is_irrelevant_for(self, free: int) -> bool:
+        """Whether no set of these GPUs lacks more than another: all are near free NICs, nothing more is requested."""
+        return not self.nics and not self.shortages and not any(far & free for far in self.far)
 
     def lack(self, members: Sets, count: Callable[[Sets], Sets]) -> Sets:
         """How much each set lacks, as one number; count tells how many GPUs are in a set."""
@@ -139,7 +139,7 @@ class Beside:
         for gpus, nics in self.near:
             near = near + (members & gpus > 0) * nics
         unserved = members & 0
-        for gpus, served in self.fed:
+        for gpus, served in self.shortages:
             unserved = unserved + _beyond(count(members & gpus), served)
         return (lack * _DIGIT + _beyond(members * 0 + self.nics, near)) * _DIGIT + unserved
 
@@ -164,7 +164,7 @@ def bits(mask: int) -> Iterator[int]:
 class _Tables:
     """What is known of each set of GPUs [mask]: numbers that order sets; less is better of links and crossings.
 
-    path[mask][last] is as `shortest_paths` gives it, width the NVLinks inside, togetherness as `Inside` tells it.
+    path[mask][last] is as `shortest_paths` gives it, width the NVLinks inside, togetherness as in `GpuLinks`.
     """
 
     path: Ints
@@ -175,25 +175,27 @@ class _Tables:
 
 
 class Exhaustive:
-    """Looks at every set. Tables are indexed by set (a mask of GPUs) and filled at the first question."""
+    """Compares all sets. Tables are indexed by set (a mask of GPUs) and filled at the first question."""
 
-    def __init__(self, inside: Inside) -> None:
-        assert inside.gpus <= EXACT_GPUS, f"{inside.gpus} GPUs"
-        self._inside = inside
-        self._matrix = inside.penalties()
-        shape = (inside.gpus, inside.gpus)
+    def __init__(self, links: GpuLinks) -> None:
+        assert links.gpus <= EXACT_GPUS, f"{links.gpus} GPUs"
+        self._links = links
+        self._matrix = links.penalties()
+        shape = (links.gpus, links.gpus)
         self._penalty = np.array(self._matrix, dtype=np.int64).reshape(shape)
         self._tables: _Tables | None = None
 
-    def choose(self, free: int, count: int, beside: Beside | None = None) -> tuple[int, ...]:
+    def choose(
+        self, free: int, count: int, nearby: NearbyResources | None = None
+    ) -> tuple[int, ...]:
         """Return the best `count` (at least 1) GPUs of the mask `free` in ring order."""
         table = self._tables or self._fill()
-        sets = sets_by_size(self._inside.gpus)[count]
+        sets = sets_by_size(self._links.gpus)[count]
         sets = sets[(sets & ~free) == 0]
         sets = _least(sets, table.links[sets])
-        if beside is not None:
-            size_of_set = sizes_of_sets(self._inside.gpus)
-            sets = _least(sets, beside.lack(sets, lambda parts: size_of_set[parts]))
+        if nearby is not None:
+            size_of_set = sizes_of_sets(self._links.gpus)
+            sets = _least(sets, nearby.lack(sets, lambda parts: size_of_set[parts]))
         sets = _least(sets, -table.width[free ^ sets])
         sets = _least(sets, table.crossings[sets])
         best = int(sets[np.argmax(table.togetherness[free ^ sets])])
@@ -201,19 +203,19 @@ class Exhaustive:
 
     def _fill(self) -> "_Tables":
         path = shortest_paths(self._penalty)
-        ring = (path + self._penalty[:, lowest_of_set(self._inside.gpus)].T).min(axis=1)
+        ring = (path + self._penalty[:, lowest_of_set(self._links.gpus)].T).min(axis=1)
         ring[0] = 0
-        every = np.arange(1 << self._inside.gpus, dtype=np.int64)
+        every = np.arange(1 << self._links.gpus, dtype=np.int64)
         pairs = _pair_sums(self._penalty, every)
-        ring_links, ring_crossings = np.divmod(ring, self._inside.links_from)
-        pair_links, pair_crossings = np.divmod(pairs, self._inside.links_from)
-        width = np.array(self._inside.width, dtype=np.int64).reshape(self._inside.gpus, -1)
+        ring_links, ring_crossings = np.divmod(ring, self._links.links_from)
+        pair_links, pair_crossings = np.divmod(pairs, self._links.links_from)
+        width = np.array(self._links.width, dtype=np.int64).reshape(self._links.gpus, -1)
         self._tables = _Tables(
             path,
             links=_lexicographic(ring_links, pair_links),
             width=_pair_sums(width, every),
             crossings=_lexicographic(ring_crossings, pair_crossings),
-            togetherness=_togetherness_of_sets(self._inside, every),
+            togetherness=_togetherness_of_sets(self._links, every),
         )
         return self._tables
 
@@ -305,45 +307,47 @@ def _lexicographic(first: Ints, second: Ints) -> Ints:
     return rank_of_first.astype(np.int64) * len(found) + rank_of_second
 
 
-def _togetherness_of_sets(inside: Inside, sets: Ints) -> Ints:
-    """Return `Inside.togetherness` of each set as one number that orders alike."""
+def _togetherness_of_sets(links: GpuLinks, sets: Ints) -> Ints:
+    """Return `GpuLinks.togetherness` of each set as one number that orders alike."""
     found = np.zeros_like(sets)
-    for domains in (inside.switches, inside.sockets):
-        squares = [popcounts(sets & np.int64(domain), inside.gpus) ** 2 for domain in domains]
-        found = found * (inside.gpus**2 + 1) + sum(squares, np.zeros_like(sets))
+    for domains in (links.switches, links.sockets):
+        squares = [popcounts(sets & np.int64(domain), links.gpus) ** 2 for domain in domains]
+        found = found * (links.gpus**2 + 1) + sum(squares, np.zeros_like(sets))
     return found
 
 
-_NOTHING = Beside((), (), 0, ())
-"""Nothing is known of what lies beside, so nothing is lacked."""
+_NOTHING = NearbyResources((), (), 0, ())
+"""No resources nearby are known, so no set lacks any."""
 
 
 class Greedy:
     """Grows a set from each free GPU; for machines with more GPUs than can be searched whole."""
 
-    def __init__(self, inside: Inside) -> None:
-        self._inside = inside
-        self._penalty = inside.penalties()
+    def __init__(self, links: GpuLinks) -> None:
+        self._links = links
+        self._penalty = links.penalties()
 
-    def choose(self, free: int, count: int, beside: Beside | None = None) -> tuple[int, ...]:
+    def choose(
+        self, free: int, count: int, nearby: NearbyResources | None = None
+    ) -> tuple[int, ...]:
         """Return a good set of `count` (at least 1) GPUs of the mask `free`, nearest neighbours consecutive."""
-        beside = beside or _NOTHING
-        grown = {self._grow(seed, free, count, beside) for seed in bits(free)}
-        judged = {members: self._judge(members, free, beside) for members in grown}
+        nearby = nearby or _NOTHING
+        grown = {self._grow(seed, free, count, nearby) for seed in bits(free)}
+        judged = {members: self._judge(members, free, nearby) for members in grown}
         best = min(grown, key=lambda members: (judged[members], tuple(bits(members))))
         return turned(self._chain(best), self._penalty)
 
-    def _grow(self, seed: int, free: int, count: int, beside: Beside) -> int:
+    def _grow(self, seed: int, free: int, count: int, nearby: NearbyResources) -> int:
         """Add the GPU with the least penalty to those taken; among equals the one whose domains are most broken."""
         room = [
-            tuple((free & domain).bit_count() for domains in (self._inside.switches, self._inside.sockets)
+            tuple((free & domain).bit_count() for domains in (self._links.switches, self._links.sockets)
                   for domain in domains if domain >> gpu & 1)
-            for gpu in range(self._inside.gpus)
+            for gpu in range(self._links.gpus)
         ]  # fmt: skip
-        links_from = self._inside.links_from
+        links_from = self._links.links_from
         members, added = 1 << seed, list(self._penalty[seed])
         for _ in range(count - 1):
-            lack = [beside.lack(members | 1 << gpu, int.bit_count) for gpu in range(len(added))]
+            lack = [nearby.lack(members | 1 << gpu, int.bit_count) for gpu in range(len(added))]
             gpu = min(
                 bits(free & ~members),
                 key=lambda gpu: (added[gpu] // links_from, lack[gpu], added[gpu], room[gpu], gpu),
@@ -352,20 +356,20 @@ class Greedy:
             added = [old + new for old, new in zip(added, self._penalty[gpu], strict=True)]
         return members
 
-    def _judge(self, members: int, free: int, beside: Beside) -> tuple[int, ...]:
+    def _judge(self, members: int, free: int, nearby: NearbyResources) -> tuple[int, ...]:
         order = self._chain(members)
         hops = zip(order, order[1:] + order[:1], strict=True)
         ring = sum(self._penalty[a][b] for a, b in hops)
         pairs = sum(self._penalty[a][b] for a, b in combinations(order, 2))
-        links_from = self._inside.links_from
+        links_from = self._links.links_from
         return (
             ring // links_from,
             pairs // links_from,
-            beside.lack(members, int.bit_count),
-            -self._inside.width_inside(free ^ members),
+            nearby.lack(members, int.bit_count),
+            -self._links.width_inside(free ^ members),
             ring,
             pairs,
-            *(-together for together in self._inside.togetherness(free ^ members)),
+            *(-together for together in self._links.togetherness(free ^ members)),
         )
 
     def _chain(self, members: int) -> tuple[int, ...]:

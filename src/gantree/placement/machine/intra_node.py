@@ -2,7 +2,7 @@
 
 A request for these tiers is a tuple of layers, widest run first: (4, "socket"), (2, "pcie") says each run of four
 members within one socket, each run of two behind one PCIe switch; ALL members of a role on the node as one run is
-what `required` asks. Sizes nest (`placement.request.topology_request` sees to that); the domains of two tiers need not.
+what `required` asks. Sizes nest (`placement.request.topology_request` checks that); the domains of two tiers need not.
 
 Where several roles with such requests meet on a node, GPUs are handed out by trying domains in turn, tightest first,
 and going back where the rest then finds no room. That is complete while the tiers involved nest, as they do in
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from gantree.model.cluster import Machine
 from gantree.placement.machine.devices import choose_gpus, inner_domains
-from gantree.placement.machine.gpu_sets import Fed
+from gantree.placement.machine.gpu_sets import NumaShortages
 from gantree.topology.hardware.masks import mask_of
 
 INNER_TIERS = ("socket", "nvlink", "pcie", "gpu")
@@ -28,8 +28,8 @@ ALL = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
-    """So many members of one role on a node, gpus_each GPUs and nics_each NICs a member, under these layers."""
+class RoleDemand:
+    """Members of one role on a node: how many, gpus_each GPUs and nics_each NICs a member, under these layers."""
 
     members: int
     gpus_each: int
@@ -38,17 +38,17 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """What is around the GPUs of a node, as `devices.choose_gpus` heeds it: free NICs, NUMA nodes short of cores.
+class NodeContext:
+    """What is free near the GPUs of a node, for `devices.choose_gpus`: free NICs, NUMA nodes short of cores.
 
     free_nics is a mask, None where no traffic leaves the node.
     """
 
     free_nics: int | None = None
-    fed: Fed = ()
+    shortages: NumaShortages = ()
 
 
-NOTHING_AROUND = Around()
+NO_CONTEXT = NodeContext()
 
 
 def members_inside(machine: Machine, free: int, gpus_each: int, layers: Layers) -> int:
@@ -73,9 +73,9 @@ def most_inside(machine: Machine, gpus: int, layers: Layers, fit: Callable[[int]
 def choose_for_members(
     machine: Machine,
     free: int,
-    demands: Sequence[Demand],
+    demands: Sequence[RoleDemand],
     together: str | None = None,
-    around: Around = NOTHING_AROUND,
+    context: NodeContext = NO_CONTEXT,
 ) -> tuple[GpusOfMembers, ...] | None:
     """GPUs for every member of every demand, or None where they do not fit.
 
@@ -84,44 +84,44 @@ def choose_for_members(
     if together is not None and any(demand.gpus_each for demand in demands if demand.members):
         domains = sorted(inner_domains(machine, together), key=lambda d: (free & d).bit_count())
         answers = (
-            choose_for_members(machine, free & domain, demands, None, around) for domain in domains
+            choose_for_members(machine, free & domain, demands, None, context) for domain in domains
         )
         return next((answer for answer in answers if answer is not None), None)
     if not any(demand.layers for demand in demands):
-        return _choose_unbound(machine, free, demands, around)
+        return _choose_unbound(machine, free, demands, context)
     order = sorted(range(len(demands)), key=lambda number: not demands[number].layers)
     ordered = [demands[number] for number in order]
-    chosen = next(_choose_in_turn(machine, free, ordered, around), None)
+    chosen = next(_choose_in_turn(machine, free, ordered, context), None)
     if chosen is None:
         return None
     return tuple(chosen[order.index(number)] for number in range(len(demands)))
 
 
 def _choose_unbound(
-    machine: Machine, free: int, demands: Sequence[Demand], around: Around
+    machine: Machine, free: int, demands: Sequence[RoleDemand], context: NodeContext
 ) -> tuple[GpusOfMembers, ...] | None:
     """First the best set for all together, then each member's best part of it."""
     total = sum(demand.members * demand.gpus_each for demand in demands)
     if total > free.bit_count():
         return None
     nics = sum(demand.members * demand.nics_each for demand in demands)
-    together = choose_gpus(machine, free, total, around.free_nics, nics, around.fed)
+    together = choose_gpus(machine, free, total, context.free_nics, nics, context.shortages)
     if len(demands) == 1 and demands[0].members == 1:
         return ((together,),)
     left = mask_of(together)
     answer = []
     for demand in demands:
-        members = _split(machine, left, demand, around)
+        members = _split(machine, left, demand, context)
         left &= ~mask_of(gpu for gpus in members for gpu in gpus)
         answer.append(members)
     return tuple(answer)
 
 
-def _split(machine: Machine, left: int, demand: Demand, around: Around) -> GpusOfMembers:
+def _split(machine: Machine, left: int, demand: RoleDemand, context: NodeContext) -> GpusOfMembers:
     chosen = []
     for _ in range(demand.members):
         gpus = choose_gpus(
-            machine, left, demand.gpus_each, around.free_nics, demand.nics_each, around.fed
+            machine, left, demand.gpus_each, context.free_nics, demand.nics_each, context.shortages
         )
         left &= ~mask_of(gpus)
         chosen.append(gpus)
@@ -129,36 +129,36 @@ def _split(machine: Machine, left: int, demand: Demand, around: Around) -> GpusO
 
 
 def _choose_in_turn(
-    machine: Machine, free: int, demands: Sequence[Demand], around: Around
+    machine: Machine, free: int, demands: Sequence[RoleDemand], context: NodeContext
 ) -> Iterator[list[GpusOfMembers]]:
     if not any(demand.layers for demand in demands):
-        rest = _choose_unbound(machine, free, demands, around)
+        rest = _choose_unbound(machine, free, demands, context)
         if rest is not None:
             yield list(rest)
         return
     first = demands[0]
-    for members in _runs(machine, free, first, first.members, first.layers, around):
+    for members in _runs(machine, free, first, first.members, first.layers, context):
         taken = mask_of(gpu for gpus in members for gpu in gpus)
-        for others in _choose_in_turn(machine, free & ~taken, demands[1:], around):
+        for others in _choose_in_turn(machine, free & ~taken, demands[1:], context):
             yield [members, *others]
 
 
 def _runs(
-    machine: Machine, free: int, of: Demand, members: int, layers: Layers, around: Around
+    machine: Machine, free: int, of: RoleDemand, members: int, layers: Layers, context: NodeContext
 ) -> Iterator[GpusOfMembers]:
     """Every way that matters to hand out GPUs to so many members run by run, tightest domain first."""
     if not members:
         yield ()
     elif not layers:
-        unbound = Demand(members, of.gpus_each, (), of.nics_each)
-        alone = _choose_unbound(machine, free, [unbound], around)
+        unbound = RoleDemand(members, of.gpus_each, (), of.nics_each)
+        alone = _choose_unbound(machine, free, [unbound], context)
         if alone is not None:
             yield alone[0]
     else:
         size = layers[0][0] or members
         domains = inner_domains(machine, layers[0][1])
         for domain in sorted(domains, key=lambda d: (free & d).bit_count()):
-            for run in _runs(machine, free & domain, of, size, layers[1:], around):
+            for run in _runs(machine, free & domain, of, size, layers[1:], context):
                 left = free & ~mask_of(gpu for gpus in run for gpu in gpus)
-                for rest in _runs(machine, left, of, members - size, layers, around):
+                for rest in _runs(machine, left, of, members - size, layers, context):
                     yield run + rest

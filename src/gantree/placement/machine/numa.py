@@ -13,8 +13,8 @@ never up: so members that were counted in fit, and the count never grows stale b
 How a call for one member reads, from what is free on a node to what it holds:
 
     free = gpus_within_bandwidth(machine, use, free, shape)
-    fed = gpus_fed(machine, use, free, shape)
-    gpus = choose_gpus(machine, free, shape.gpus, free_nics, shape.nics, fed)
+    shortages = numa_shortages(machine, use, free, shape)
+    gpus = choose_gpus(machine, free, shape.gpus, free_nics, shape.nics, shortages)
     nics = choose_nics(machine, gpus, names, shape.nics)         # nics_with_room(...) for a member without GPUs
     parts = split_numa(machine, use, gpus, nics, shape)
     use = use.changed(machine, parts, +1)                        # and so to the next member
@@ -29,7 +29,7 @@ from gantree.model.cluster import Machine, Nic
 from gantree.model.jobs import Shape
 from gantree.model.placements import NumaPart
 from gantree.placement.machine.devices import choose_gpus, choose_nics
-from gantree.placement.machine.gpu_sets import Fed
+from gantree.placement.machine.gpu_sets import NumaShortages
 from gantree.topology.hardware.masks import mask_of
 from gantree.topology.hardware.numa import (
     BANDWIDTH,
@@ -46,8 +46,8 @@ from gantree.topology.hardware.numa import (
 
 ANY_NUMBER = 1 << 20
 """Members that the bandwidth admits where none is asked or counted."""
-KEPT_PLANS = 1 << 16
-"""Answers remembered before the memory is emptied."""
+MOST_CACHED = 1 << 16
+"""Most plans cached; then the cache is cleared."""
 WHOLE_CPU = 1_000_000
 """Whole CPUs stay whole: a core is not shared between NUMA nodes."""
 
@@ -130,7 +130,7 @@ def gpus_within_bandwidth(machine: Machine, use: NumaUse, free: int, shape: Shap
     return kept
 
 
-def gpus_fed(machine: Machine, use: NumaUse, free: int, shape: Shape) -> Fed:
+def numa_shortages(machine: Machine, use: NumaUse, free: int, shape: Shape) -> NumaShortages:
     """NUMA nodes whose free cores and memory serve fewer GPUs of such members than are free there, and how many.
 
     A member's GPUs beyond that would take their cores from another NUMA node: `choose_gpus` avoids them. () mostly.
@@ -196,7 +196,7 @@ _PLANS: dict[_Question, _Plan] = {}
 
 
 def _keep(question: _Question, plan: _Plan) -> _Plan:
-    if len(_PLANS) >= KEPT_PLANS:
+    if len(_PLANS) >= MOST_CACHED:
         _PLANS.clear()
     _PLANS[question] = plan
     return plan

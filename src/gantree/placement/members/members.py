@@ -45,11 +45,11 @@ def placement_of(
     for node, counts in spread:
         name, here = fabric.nodes[node].name, node_gpus.on(node, counts)
         assert here is not None, f"{counts} do not fit inside {name}"
-        beside: _Beside | None = None
+        left: _NicsAndNuma | None = None
         for number, role, shape, members, more in fills:
             if more:
-                beside = beside or _Beside(problem.occupancy, node)
-                beside.append(here, number, role, shape, members)
+                left = left or _NicsAndNuma(problem.occupancy, node)
+                left.append(here, number, role, shape, members)
             else:
                 for gpus in here.gpus[number]:
                     members.append(MemberPlacement(role, len(members), name, gpus))
@@ -66,13 +66,13 @@ def _has_more(shape: Shape) -> bool:
     return bool(shape.part or shape.nics or amounts or shape.devices)
 
 
-_SPLITS_KEPT: dict[tuple[object, ...], tuple[Machine, tuple[NumaPart, ...]]] = {}
+_SPLITS_CACHE: dict[tuple[object, ...], tuple[Machine, tuple[NumaPart, ...]]] = {}
 """Answers of `split_numa`, with the machine, held so that no other gets its id."""
-MOST_KEPT = 1 << 16
+MOST_CACHED = 1 << 16
 
 
-class _Beside:
-    """What is left of a node's NICs and NUMA nodes while its members are served one after the other."""
+class _NicsAndNuma:
+    """What is left of a node's NICs and NUMA nodes while its members are placed one after the other."""
 
     def __init__(self, occupancy: Occupancy, node: int) -> None:
         self._name = occupancy.fabric.nodes[node].name
@@ -107,14 +107,14 @@ class _Beside:
     def _each(
         self, here: OnNode, number: int, shape: Shape
     ) -> Iterator[tuple[tuple[int, ...], Part | None, tuple[str, ...], tuple[NumaPart, ...]]]:
-        """(GPUs, part of one, NICs, what is on which NUMA node) of each member of a role."""
+        """(GPUs, part of one, NICs, parts by NUMA node) of each member of a role."""
         if here.held:
             yield from ((one.gpus, one.part, one.nics, one.numa) for one in here.held[number])
             return
         parts: tuple[Part | None, ...] = here.parts[number] if shape.part else ()
         gpus_of_member = here.gpus[number]
         for gpus, part in zip(gpus_of_member, parts or (None,) * len(gpus_of_member), strict=True):
-            self._settle()
+            self._count_previous()
             near = gpus if part is None else (part.gpu,)
             self._taken = nics = self._nics(near, shape) if shape.nics else ()
             self._held = numa = self._split(near, nics, shape)
@@ -125,16 +125,16 @@ class _Beside:
     ) -> tuple[NumaPart, ...]:
         amounts = (shape.cpus, shape.memory_GiB, shape.memory_GBps)
         key = (id(self._machine), self._use, gpus, nics, amounts)
-        kept = _SPLITS_KEPT.get(key)
+        kept = _SPLITS_CACHE.get(key)
         if kept is None:
-            if len(_SPLITS_KEPT) >= MOST_KEPT:
-                _SPLITS_KEPT.clear()
+            if len(_SPLITS_CACHE) >= MOST_CACHED:
+                _SPLITS_CACHE.clear()
             parts = split_numa(self._machine, self._use, gpus, nics, shape)
-            kept = _SPLITS_KEPT[key] = (self._machine, parts)
+            kept = _SPLITS_CACHE[key] = (self._machine, parts)
         return kept[1]
 
-    def _settle(self) -> None:
-        """Count what the member before took; nobody asks after the last one."""
+    def _count_previous(self) -> None:
+        """Count what the previous member took."""
         if self._held:
             self._use = self._use.changed(self._machine, self._held, +1)
         if self._taken and self._free_nics is not None:

@@ -1,8 +1,8 @@
-"""What the members of a gang on one node get of its GPUs: whole ones, and parts.
+"""The GPUs of one node for the members of a gang: whole ones, and parts.
 
-Parts are chosen first, on GPUs that nobody could have whole as far as cutting them is not dearer; then whole GPUs, on
-GPUs that are not in MIG mode as far as they go. Where the whole ones then do not fit, parts are chosen again such that
-they break into as few free GPUs as can be.
+Parts are chosen first, on GPUs that are already split unless cutting those costs more; then whole GPUs, on GPUs that
+are not in MIG mode if they suffice. If the whole ones then do not fit, parts are chosen again such that they split as
+few free GPUs as possible.
 
 With memory bandwidth, or parts of GPUs inside a domain of the node, members are served one after the other
 (`placement.slots.sequential_members`). CPUs, memory and NICs are sums, which the slots of a node have counted
@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gantree.model.cluster import Machine
-from gantree.placement.machine.gpu_sets import Fed
+from gantree.placement.machine.gpu_sets import NumaShortages
 from gantree.placement.machine.intra_node import (
-    Around,
-    Demand,
     GpusOfMembers,
     Layers,
+    NodeContext,
+    RoleDemand,
     choose_for_members,
 )
 from gantree.placement.machine.mig import until_cut_s
-from gantree.placement.machine.numa import gpus_fed
+from gantree.placement.machine.numa import numa_shortages
 from gantree.placement.request.topology_request import RoleRequest
 from gantree.placement.slots.parts import Part, choose_parts, is_apart
 from gantree.placement.slots.problem import Counts, Problem
@@ -36,7 +36,7 @@ class OnNode:
     """By role and member: gpus, the whole GPUs, and parts, for roles that take parts (() for others).
 
     before and after are the states of the node's GPUs, None where nothing of it is or becomes cut or shared. held is
-    all that each member gets, where members were served in turn (`placement.slots.sequential_members`), else ().
+    all that each member gets if members were placed one after the other (`sequential_members`), else ().
     """
 
     gpus: tuple[GpusOfMembers, ...]
@@ -58,18 +58,18 @@ def inside_node(problem: Problem, node: int, x: Counts) -> OnNode | None:
     return NodeGpus(problem).on(node, x)
 
 
-_Around = tuple[int | None, Fed]
-"""As `inside.Around`: free NICs, NUMA nodes short of cores."""
+_Context = tuple[int | None, NumaShortages]
+"""The fields of `NodeContext`: free NICs, NUMA nodes short of cores."""
 
-_WHOLE_KEPT: dict[tuple[object, ...], tuple[Machine, OnNode]] = {}
+_WHOLE_CACHE: dict[tuple[object, ...], tuple[Machine, OnNode]] = {}
 """Answers for one role of whole GPUs, with the machine, held so that no other gets its id."""
-_FED_KEPT: dict[tuple[object, ...], tuple[Machine, Fed]] = {}
-"""NUMA nodes short of cores, likewise."""
-MOST_KEPT = 1 << 16
+_SHORTAGES_CACHE: dict[tuple[object, ...], tuple[Machine, NumaShortages]] = {}
+"""NUMA nodes short of cores, cached likewise."""
+MOST_CACHED = 1 << 16
 
 
 class NodeGpus:
-    """Hands out the GPUs of nodes to the members of one gang; what is the same for all nodes is read once."""
+    """Chooses the GPUs of nodes for the members of one gang; what is the same for all nodes is read once."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self._occupancy, self._fabric = problem, problem.occupancy, problem.fabric
@@ -87,40 +87,40 @@ class NodeGpus:
             return _with_parts(self, self._problem, node, x)
         machine = self._fabric.machine_of_node(node)
         free = self._occupancy.free_mask_of_node[node]
-        around = self._around(machine, node, x, free)
-        key = (id(machine), free, x, around, self._key)
-        kept = _WHOLE_KEPT.get(key)
+        context = self._context(machine, node, x, free)
+        key = (id(machine), free, x, context, self._key)
+        kept = _WHOLE_CACHE.get(key)
         if kept is not None and self._key is not None:
             return kept[1]
-        gpus = self._chosen(machine, x, free, around)
+        gpus = self._chosen(machine, x, free, context)
         if gpus is None:
             return None
         found = OnNode(gpus)
         if self._key is not None:
-            if len(_WHOLE_KEPT) >= MOST_KEPT:
-                _WHOLE_KEPT.clear()
-            _WHOLE_KEPT[key] = (machine, found)
+            if len(_WHOLE_CACHE) >= MOST_CACHED:
+                _WHOLE_CACHE.clear()
+            _WHOLE_CACHE[key] = (machine, found)
         return found
 
     def whole(self, node: int, x: Counts, free: int) -> tuple[GpusOfMembers, ...] | None:
         """Whole GPUs out of a mask for each member of each role."""
         machine = self._fabric.machine_of_node(node)
-        return self._chosen(machine, x, free, self._around(machine, node, x, free))
+        return self._chosen(machine, x, free, self._context(machine, node, x, free))
 
     def _chosen(
-        self, machine: Machine, x: Counts, free: int, around: _Around
+        self, machine: Machine, x: Counts, free: int, context: _Context
     ) -> tuple[GpusOfMembers, ...] | None:
         demands = []
         for members, role in zip(x, self._problem.request.roles, strict=True):
             gpus, layers = role.shape.gpus, role.layers if role.shape.gpus else ()
-            demands.append(Demand(members, gpus, layers, role.shape.nics))
+            demands.append(RoleDemand(members, gpus, layers, role.shape.nics))
         together = self._problem.request.together
-        return choose_for_members(machine, free, demands, together, Around(*around))
+        return choose_for_members(machine, free, demands, together, NodeContext(*context))
 
-    def _around(self, machine: Machine, node: int, x: Counts, free: int) -> _Around:
-        """Free NICs as a mask where they matter: to who asks for them, and to a gang that goes beyond the node.
+    def _context(self, machine: Machine, node: int, x: Counts, free: int) -> _Context:
+        """Free NICs as a mask if they matter: if some are requested, or the gang uses other nodes, too.
 
-        And the NUMA nodes that are short of cores and memory, where one role asks for them.
+        And the NUMA nodes that are short of cores and memory, if the only role requests them.
         """
         nics: int | None = None
         if machine.nics and (self._asks_nics or x != self._problem.members):
@@ -129,28 +129,30 @@ class NodeGpus:
             return nics, ()
         shape, use = self._asks_cores, self._occupancy.numa_use(node)
         key = (id(machine), use, free, shape.gpus, shape.cpus, shape.memory_GiB)
-        kept = _FED_KEPT.get(key)
+        kept = _SHORTAGES_CACHE.get(key)
         if kept is None:
-            if len(_FED_KEPT) >= MOST_KEPT:
-                _FED_KEPT.clear()
-            kept = _FED_KEPT[key] = (machine, gpus_fed(machine, use, free, shape))
+            if len(_SHORTAGES_CACHE) >= MOST_CACHED:
+                _SHORTAGES_CACHE.clear()
+            kept = _SHORTAGES_CACHE[key] = (machine, numa_shortages(machine, use, free, shape))
         return nics, kept[1]
 
 
 def _with_parts(inside: NodeGpus, problem: Problem, node: int, x: Counts) -> OnNode | None:
     roles, has_parts = problem.request.roles, any(role.shape.part for role in problem.request.roles)
-    if _is_turn_by_turn(problem, node):
-        return _in_turn(problem, node, x, sparing=False) or _in_turn(problem, node, x, sparing=True)
+    if _is_sequential(problem, node):
+        return _in_sequence(problem, node, x, sparing=False) or _in_sequence(
+            problem, node, x, sparing=True
+        )
     found = _chosen(inside, problem, node, x, sparing=False)
     if found is None and has_parts:
         found = _chosen(inside, problem, node, x, sparing=True)
         if found is None and any(role.layers for role in roles):
-            found = _in_turn(problem, node, x, sparing=True)
+            found = _in_sequence(problem, node, x, sparing=True)
     return found
 
 
-def _is_turn_by_turn(problem: Problem, node: int) -> bool:
-    """Whether memory bandwidth is asked and told here, or parts of GPUs must be inside a domain of the node."""
+def _is_sequential(problem: Problem, node: int) -> bool:
+    """Whether memory bandwidth is requested and known here, or parts of GPUs must be inside a domain of the node."""
     roles, machine = problem.request.roles, problem.fabric.machine_of_node(node)
     if machine.numa_memory_GBps is not None and any(role.shape.memory_GBps for role in roles):
         return True
@@ -158,18 +160,18 @@ def _is_turn_by_turn(problem: Problem, node: int) -> bool:
     return any(role.shape.part and (together or role.layers) for role in roles)
 
 
-def _in_turn(problem: Problem, node: int, x: Counts, *, sparing: bool) -> OnNode | None:
+def _in_sequence(problem: Problem, node: int, x: Counts, *, sparing: bool) -> OnNode | None:
     """Role after role (`placement.slots.sequential_members`)."""
     roles = problem.request.roles
     within = -1 if problem.gpu is None else 1 << problem.gpu
-    turns = SequentialMembers(
+    sequential = SequentialMembers(
         problem.occupancy, node, apart=is_apart(problem.request), within=within, sparing=sparing
     )
     asked = [
         RoleMembers(role.shape, members, _layers(role))
         for role, members in zip(roles, x, strict=True)
     ]
-    served = turns.served(asked, problem.request.together)
+    served = sequential.served(asked, problem.request.together)
     if served is None:
         return None
     held, after = served

@@ -25,7 +25,7 @@ from gantree.placement.optimum.solver import Answer, Work, cp_model, solved
 from gantree.placement.slots.problem import Counts, Spread
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.constants import NVLINK_DOMAIN_EGRESS_GBps
-from gantree.topology.traffic.traffic_index import Terrain
+from gantree.topology.traffic.traffic_index import TrafficIndex
 
 UNIT = 1_000_000
 """Rates in a model are whole numbers of GB/s over this."""
@@ -130,13 +130,13 @@ class CaseModel:
 
     def __init__(self, gang: GangModel, case: Case) -> None:
         self.gang, self.case, self.model = gang, case, gang.model
-        self.terrain: Terrain = gang.options.terrain
+        self.traffic_index: TrafficIndex = gang.options.traffic_index
         self.fabric: Fabric = gang.fabric
-        self.tier = self.terrain.island_tier
+        self.tier = self.traffic_index.island_tier
         self.islands: Mapping[int, Any] = gang.busy.used[self.tier]
         self._nodes_of_island: dict[int, list[int]] = {}
         for node in gang.busy.used[-1]:
-            island = int(self.terrain.island_of_node[node])
+            island = int(self.traffic_index.island_of_node[node])
             self._nodes_of_island.setdefault(island, []).append(node)
         self.gpus = {i: self._sum(i, _gpus) for i in self.islands}
         self.out = {i: self._sum(i, _out) for i in self.islands}
@@ -159,14 +159,14 @@ class CaseModel:
         total, wider = 0, 0
         for tier in range(self.case.top + 1, self.tier + 1):
             domains = self.gang.busy.domains(tier)
-            total += (domains - wider) * round(hop_us(self.terrain, tier) * 1000)
+            total += (domains - wider) * round(hop_us(self.traffic_index, tier) * 1000)
             wider = domains
         return total
 
     def ring_rate(self, floor_GBps: float) -> None:
         """Only places whose ring runs faster than this."""
         for node, busy in self.gang.busy.used[-1].items():
-            spans = self.spans[int(self.terrain.island_of_node[node])]
+            spans = self.spans[int(self.traffic_index.island_of_node[node])]
             pairs = zip(self.gang.choice[node], self.gang.options.of_node[node], strict=True)
             for chosen, option in pairs:
                 if option.gpus and option.ring_GBps <= floor_GBps:
@@ -179,7 +179,7 @@ class CaseModel:
     def in_switch_rate(self, floor_GBps: float, copies: int) -> None:
         """Only places whose switches add faster than this, where the message leaves an island so many times."""
         for node, busy in self.gang.busy.used[-1].items():
-            island = int(self.terrain.island_of_node[node])
+            island = int(self.traffic_index.island_of_node[node])
             most = _in_switch_most(self._port(node), self._share(node))
             if most <= floor_GBps:
                 self.model.add(busy == 0)
@@ -247,7 +247,7 @@ class CaseModel:
 
     def _cross(self, number: int, floor_GBps: float, domain_egress_GBps: float) -> None:
         """Over one tier, of which the gang uses two domains or more."""
-        tier = self.terrain.tiers[number]
+        tier = self.traffic_index.tiers[number]
         if tier.plain and isnan(tier.GPU_GBps):
             return
         for domain, used in self.gang.busy.used[number].items():
@@ -279,9 +279,11 @@ class CaseModel:
         return between
 
 
-def hop_us(terrain: Terrain, tier: int) -> float:
+def hop_us(traffic_index: TrafficIndex, tier: int) -> float:
     """Microseconds of a hop between islands that leaves a domain of this tier, and so of each narrower one."""
-    return max(terrain.tiers[t].latency_us for t in range(tier, terrain.island_tier + 1))
+    return max(
+        traffic_index.tiers[t].latency_us for t in range(tier, traffic_index.island_tier + 1)
+    )
 
 
 def _gpus(option: Option) -> int:

@@ -148,7 +148,7 @@ class _Seen:
         placement = placement_of(self._problem, spread)
         ranks = np.array(ranks_of(self._problem.fabric, placement.members), dtype=np.int64)
         nodes, gpus = ranks[None, :, 0], ranks[None, :, 1]
-        paths = read_paths(self._pricer.terrain, nodes, gpus, each_alone(1))
+        paths = read_paths(self._pricer.traffic_index, nodes, gpus, each_alone(1))
         return Priced(
             spread=spread,
             seconds=placement.predicted.comm_s,

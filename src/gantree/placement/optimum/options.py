@@ -21,7 +21,7 @@ from gantree.topology.cost.cost import pricer_of
 from gantree.topology.hardware.masks import mask_of
 from gantree.topology.occupancy.occupancy import UNCOUNTED
 from gantree.topology.traffic.paths import figures_of
-from gantree.topology.traffic.traffic_index import Terrain
+from gantree.topology.traffic.traffic_index import TrafficIndex
 
 MOST_OPTIONS = 4096
 """Ways to fill one node: two roles of 63 members each on one node are as many."""
@@ -80,9 +80,9 @@ class Options:
         return len(nodes) > MOST_NODES or any(way > MOST_OPTIONS for way in ways)
 
     @property
-    def terrain(self) -> Terrain:
+    def traffic_index(self) -> TrafficIndex:
         """The fabric as traffic sees it."""
-        return pricer_of(self.problem.fabric).terrain
+        return pricer_of(self.problem.fabric).traffic_index
 
     @property
     def gpus(self) -> int:
@@ -94,11 +94,11 @@ class Options:
 
 def _alike(problem: Problem, node: int) -> object:
     """Equal for nodes of which the options are the same, figures and all."""
-    occupancy, terrain = problem.occupancy, pricer_of(problem.fabric).terrain
+    occupancy, traffic_index = problem.occupancy, pricer_of(problem.fabric).traffic_index
     return (
         tuple(int(table.of_node[node]) for table in problem.tables),
-        int(terrain.kind_of_node[node]),
-        float(terrain.residual_of_node[node]),
+        int(traffic_index.kind_of_node[node]),
+        float(traffic_index.residual_of_node[node]),
         occupancy.free_mask_of_node[node],
         occupancy.host.nic_mask_of_node[node],
         int(occupancy.free_microcpus_of_node[node]) % UNCOUNTED,
@@ -141,12 +141,14 @@ def _counts_of_role(problem: Problem, role: int, node: int) -> range:
 def _option(
     problem: Problem, node: int, counts: Counts, members: Sequence[MemberPlacement]
 ) -> Option:
-    terrain = pricer_of(problem.fabric).terrain
+    traffic_index = pricer_of(problem.fabric).traffic_index
     mask = mask_of(gpu for member in members for gpu in member.gpus)
     if not mask:
         return Option(counts)
-    kind = int(terrain.kind_of_node[node])
-    ring, _, _, nvlink, port, _, share, generation, out = figures_of(terrain, kind, mask, mask)
+    kind = int(traffic_index.kind_of_node[node])
+    ring, _, _, nvlink, port, _, share, generation, out = figures_of(
+        traffic_index, kind, mask, mask
+    )
     return Option(
         counts,
         mask=mask,
@@ -156,5 +158,5 @@ def _option(
         port_GBps=float(port),
         in_switch_share=float(share),
         generation=int(generation),
-        out_GBps=float(out) * float(terrain.residual_of_node[node]),
+        out_GBps=float(out) * float(traffic_index.residual_of_node[node]),
     )

@@ -59,7 +59,7 @@ class StepBound:
 
     def __init__(self, options: Options, job: Job) -> None:
         self._options, self._job = options, job
-        self._terrain = options.terrain
+        self._traffic_index = options.traffic_index
         self._ways = ways_of(job, options.gpus)
         self._groups = groups_of(self._ways)
         self._flows = [f for f in flows_of(job, self._ways) if f.axis in self._groups]
@@ -109,7 +109,7 @@ class StepBound:
         return slow
 
     def _least_s(self, flow: Flow, case: Case, out_GBps: float) -> float:
-        groups, narrow = self._groups[flow.axis], self._terrain.island_tier
+        groups, narrow = self._groups[flow.axis], self._traffic_index.island_tier
         if case.top >= narrow:
             return self._inside_s(flow, groups.shape[1])
         spanned = {
@@ -175,8 +175,8 @@ class StepBound:
         """A group of so many islands or more that sends at most that; crossed[tier]: whether all groups cross it."""
         ranks, most = groups.shape[1], self._most_together(groups)
         best = self._best_of(most)
-        longest = hop_us(self._terrain, min(crossed))
-        narrow = hop_us(self._terrain, self._terrain.island_tier)
+        longest = hop_us(self._traffic_index, min(crossed))
+        narrow = hop_us(self._traffic_index, self._traffic_index.island_tier)
         if flow.collective == "send_recv":
             rates = [self._across_GBps(tier, 1, False) for tier in crossed]
             return self._pairs_s(flow.size_bytes, min(best.out_GBps_alone, *rates), longest)
@@ -187,7 +187,7 @@ class StepBound:
             return self._pairs_s(flow.size_bytes * (ranks - most) / ranks, rate, longest)
         count = np.arange(int(islands.max()), ranks + 1)
         fewest = np.minimum(most, ranks // count)
-        out_of_GPU = min(out_of_GPU, self._told_GBps(self._terrain.island_tier))
+        out_of_GPU = min(out_of_GPU, self._told_GBps(self._traffic_index.island_tier))
         across = min(self._across_GBps(tier, most, all_) for tier, all_ in crossed.items())
         out = np.minimum(fewest * out_of_GPU, min(across, most_GBps))
         mean_hop_us = narrow + 2 * (longest - narrow) / count
@@ -195,7 +195,7 @@ class StepBound:
 
     def _most_together(self, groups: IntArray) -> int:
         """Ranks of one group that one island holds at most."""
-        most = self._most_in_tier[self._terrain.island_tier]
+        most = self._most_in_tier[self._traffic_index.island_tier]
         if not self._in_order:
             return min(int(groups.shape[1]), most)
         inside = [np.searchsorted(g, g + most, side="left") - np.arange(len(g)) for g in groups]
@@ -204,7 +204,7 @@ class StepBound:
 
     def _across_GBps(self, number: int, most: int, all_cross: bool) -> float:
         """What a group gets over a tier at most, where all groups share its up-links or no other is known to."""
-        tier = self._terrain.tiers[number]
+        tier = self._traffic_index.tiers[number]
         options = (option for of_node in self._options.of_node.values() for option in of_node)
         least_gpus = min(option.gpus for option in filter(_has_gpus, options))
         groups = -(-least_gpus // most) if all_cross else 1
@@ -213,7 +213,7 @@ class StepBound:
 
     def _told_GBps(self, number: int) -> float:
         """What the site says that a GPU has for crossing a tier, where the tier is at its best."""
-        tier = self._terrain.tiers[number]
+        tier = self._traffic_index.tiers[number]
         return inf if isnan(tier.GPU_GBps) else tier.GPU_GBps * float(tier.residual.max())
 
     def _pairs_s(self, size_bytes: float, rate_GBps: float, longest_us: float) -> float:
@@ -260,7 +260,7 @@ class StepBound:
         ring = in_switch = beside = alone = 0.0
         for node in self._unlike_nodes():
             kind, free = self._kind(node), self._free(node)
-            left = float(self._terrain.residual_of_node[node])
+            left = float(self._traffic_index.residual_of_node[node])
             ring = max(ring, self._ring_GBps(kind, free, together))
             alone = max(alone, left * self._out_of_GPU(kind, free, None))
             for option in filter(_has_gpus, self._options.of_node[node]):
@@ -272,7 +272,7 @@ class StepBound:
     def _out_of_GPU(self, kind: int, gpus: int, busy: int | None) -> float:
         """The most that one of some GPUs sends out, while those of busy do too (None: alone)."""
         return max(
-            self._terrain.out_GBps(kind, 1 << gpu, 1 << gpu if busy is None else busy)
+            self._traffic_index.out_GBps(kind, 1 << gpu, 1 << gpu if busy is None else busy)
             for gpu in gpus_of(gpus)
         )
 
@@ -281,12 +281,12 @@ class StepBound:
         first: dict[tuple[int, int, float], int] = {}
         for node, of_node in self._options.of_node.items():
             if any(map(_has_gpus, of_node)):
-                left = float(self._terrain.residual_of_node[node])
+                left = float(self._traffic_index.residual_of_node[node])
                 first.setdefault((self._kind(node), self._free(node), left), node)
         return list(first.values())
 
     def _kind(self, node: int) -> int:
-        return int(self._terrain.kind_of_node[node])
+        return int(self._traffic_index.kind_of_node[node])
 
     def _free(self, node: int) -> int:
         return int(self._options.problem.occupancy.free_mask_of_node[node])
@@ -294,10 +294,14 @@ class StepBound:
     def _ring_GBps(self, kind: int, free: int, ranks: int) -> float:
         """The fastest ring over any so many GPUs of a node, or over as many as a group may have there."""
         gpus = gpus_of(free)
-        best = self._terrain.hosts[kind].port_GBps if self._terrain.islands_span_nodes else 0.0
+        best = (
+            self._traffic_index.hosts[kind].port_GBps
+            if self._traffic_index.islands_span_nodes
+            else 0.0
+        )
         for size in range(2, min(ranks, len(gpus)) + 1):
             for some in combinations(gpus, size):
-                best = max(best, self._terrain.inside(kind, mask_of(some)).ring_GBps)
+                best = max(best, self._traffic_index.inside(kind, mask_of(some)).ring_GBps)
         return best or inf
 
 

@@ -81,7 +81,7 @@ def _least_on_one_node(options: Options, steps: Steps) -> float:
     alike, least_s = set[tuple[int, int]](), inf
     for node, of_node in options.of_node.items():
         for option in of_node:
-            key = (int(options.terrain.kind_of_node[node]), option.mask)
+            key = (int(options.traffic_index.kind_of_node[node]), option.mask)
             if option.counts == options.problem.members and key not in alike:
                 alike.add(key)
                 least_s = min(least_s, steps.take([(node, option.counts)]))

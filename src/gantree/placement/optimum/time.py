@@ -67,15 +67,15 @@ class Front:
 
     def least_s(self, rate_GBps: float, steps: float = 0.0) -> float:
         """What no all-reduce at this rate or a slower one undercuts, if its place has at least these steps."""
-        terrain, ranks = self.options.terrain, self.options.gpus
+        traffic_index, ranks = self.options.traffic_index, self.options.gpus
         islands = np.arange(self.case.fewest, self.case.most + 1)
         most_gpus = np.full(len(islands), ranks)
         hops_us = np.zeros(len(islands))
         longest = 0.0
         if self.case.outside:
             longest, narrow = (
-                hop_us(terrain, self.case.top + 1),
-                hop_us(terrain, terrain.island_tier),
+                hop_us(traffic_index, self.case.top + 1),
+                hop_us(traffic_index, traffic_index.island_tier),
             )
             hops_us = np.maximum(islands * narrow + 2 * (longest - narrow), hops_us)
             most_gpus = -(-ranks // islands)
@@ -220,11 +220,11 @@ def fronts(options: Options) -> Iterator[Front]:
 
 def cases(options: Options) -> Iterator[Case]:
     """Tiers of which one domain could hold the gang, narrow ones first, by the GPUs that fit there."""
-    fabric, terrain = options.problem.fabric, options.terrain
+    fabric, traffic_index = options.problem.fabric, options.traffic_index
     roles = zip(options.problem.request.roles, options.problem.members, strict=True)
     members = sum(count for role, count in roles if role.shape.gpus)
     for tier in range(fabric.node_tier, -1, -1):
-        if tier >= terrain.island_tier:
+        if tier >= traffic_index.island_tier:
             yield Case(tier, 1, 1)
             continue
         fewest, most = inf, 0
@@ -240,13 +240,13 @@ def cases(options: Options) -> Iterator[Case]:
 
 def _gpus_of_islands(options: Options, tier: int) -> Iterator[list[int]]:
     """For each domain of a tier what each of its islands could hold at most."""
-    fabric, terrain = options.problem.fabric, options.terrain
+    fabric, traffic_index = options.problem.fabric, options.traffic_index
     of_domain: dict[int, dict[int, int]] = {}
     for node, of_node in options.of_node.items():
         most = max(option.gpus for option in of_node)
         if most:
             islands = of_domain.setdefault(int(fabric.domain_of_node[tier][node]), {})
-            island = int(terrain.island_of_node[node])
+            island = int(traffic_index.island_of_node[node])
             islands[island] = islands.get(island, 0) + most
     for islands in of_domain.values():
         yield list(islands.values())
@@ -285,20 +285,22 @@ def kinds_of_gpus(options: Options) -> set[tuple[bool, int]]:
 
 def _fastest_rates(options: Options, case: Case) -> dict[str, float]:
     """No place of a case is faster: by the GPUs' own links and, where islands are left, by what leaves them."""
-    terrain = options.terrain
+    traffic_index = options.traffic_index
     inside = in_switch = 0.0
     out_of_island: dict[int, float] = {}
     for node, of_node in options.of_node.items():
         some = [option for option in of_node if option.gpus]
         if not some:
             continue
-        island = int(terrain.island_of_node[node])
+        island = int(traffic_index.island_of_node[node])
         out_of_island[island] = out_of_island.get(island, 0.0) + max(o.out_GBps for o in some)
-        inside = max(inside, *(_inside(option, terrain.islands_span_nodes) for option in some))
+        inside = max(
+            inside, *(_inside(option, traffic_index.islands_span_nodes) for option in some)
+        )
         in_switch = max(in_switch, *(o.in_switch_share * max(0.0, o.port_GBps) for o in some))
     out = inf
     if case.outside:
-        cap = NVLINK_DOMAIN_EGRESS_GBps if terrain.islands_span_nodes else 0.0
+        cap = NVLINK_DOMAIN_EGRESS_GBps if traffic_index.islands_span_nodes else 0.0
         single = max(max(o.out_GBps for o in of_node) for of_node in options.of_node.values())
         out = max(min(max(out_of_island.values()), cap), single)
     return {RING: min(inside, out), IN_SWITCH: min(in_switch, out)}

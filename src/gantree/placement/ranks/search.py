@@ -160,10 +160,12 @@ class RankSearch:
 
     def _regular(self) -> bool:
         """Whether blocks of the grid fill domains that are all alike: exchanges only break such an order."""
-        terrain = pricer_of(self.fabric).terrain
+        traffic_index = pricer_of(self.fabric).traffic_index
         nodes = self.seats.node[self.first_of_member]
-        alike = len(set(terrain.kind_of_node[nodes].tolist())) == 1
-        return self.fits and alike and all(len({*t.kind_of_domain}) == 1 for t in terrain.tiers)
+        alike = len(set(traffic_index.kind_of_node[nodes].tolist())) == 1
+        return (
+            self.fits and alike and all(len({*t.kind_of_domain}) == 1 for t in traffic_index.tiers)
+        )
 
     def _near_first(self) -> list[str]:
         """Axes by what a rank sends along them, most first."""
@@ -203,11 +205,14 @@ class RankSearch:
 
     def _pairs_that_differ(self) -> list[tuple[int, int]]:
         """Pairs of members of a role that do not stand alike: on other machines or GPUs, or not in one domain."""
-        terrain = pricer_of(self.fabric).terrain
+        traffic_index = pricer_of(self.fabric).traffic_index
         node = self.seats.node[self.first_of_member]
         gpus = [tuple(self.seats.gpu[self._seats_of(m)].tolist()) for m in range(len(node))]
         above = self.fabric.domain_of_node[self.fabric.node_tier - 1][node].tolist()
-        kind, role = terrain.kind_of_node[node].tolist(), self.seats.role[self.first_of_member]
+        kind, role = (
+            traffic_index.kind_of_node[node].tolist(),
+            self.seats.role[self.first_of_member],
+        )
         stands = list(zip(above, kind, gpus, strict=True))
         return [
             (a, b)

@@ -26,7 +26,7 @@ from gantree.placement.request.apart import apart_nodes
 from gantree.placement.request.locality import fetch_s_of_node
 from gantree.placement.request.placed_gang import PlacedGang, units_of, whole_at
 from gantree.placement.request.topology_request import RoleRequest, TopologyRequest
-from gantree.placement.resize.unit_assignment import Deal, Dealt, digits
+from gantree.placement.resize.unit_assignment import Dealt, UnitAssignment, digits
 from gantree.placement.slots.problem import Problem
 from gantree.text.words import plural
 from gantree.topology.fabric.fabric import BoolArray, IntArray
@@ -110,7 +110,7 @@ class _Growth:
         slots = np.minimum(table.of_node[first:stop], self.more) // unit
         most = {first + node: int(slots[node]) for node in np.flatnonzero(slots).tolist()}
         price = _Price.of(self, tier, self.more // unit)
-        deal = Deal(
+        deal = UnitAssignment(
             self.problem.fabric,
             self.more // unit,
             most,

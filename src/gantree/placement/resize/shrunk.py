@@ -21,7 +21,7 @@ from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.request.placed_gang import PlacedGang, units_of
 from gantree.placement.request.topology_request import RoleRequest
-from gantree.placement.resize.unit_assignment import Deal, Dealt, digits
+from gantree.placement.resize.unit_assignment import Dealt, UnitAssignment, digits
 from gantree.text.words import plural
 from gantree.topology.cost.cost import GIB, pricer_of
 from gantree.topology.fabric.fabric import Fabric, IntArray
@@ -75,7 +75,7 @@ def _dealt(
     most = {node: len(there) // unit for node, there in gang.of_node.items()}
     tier, domain = fabric.narrowest_domain(gang.of_node)
     price = _Price.of(occupancy, gang, role, tier, even)
-    deal = Deal(fabric, members // unit, most, multiple, price.of_units, gathers=False)
+    deal = UnitAssignment(fabric, members // unit, most, multiple, price.of_units, gathers=False)
     dealt = deal.in_domain(tier, domain)
     assert dealt is not None, f"{members} members are no whole slices of those that stand"
     return dealt

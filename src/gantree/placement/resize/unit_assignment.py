@@ -25,7 +25,7 @@ Dealt = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Deal:
+class UnitAssignment:
     """So many units over nodes, by index, each of which takes at most so many.
 
     units in each domain of a tier are divisible by multiple[tier]. gathers: prices never rise where the units of two

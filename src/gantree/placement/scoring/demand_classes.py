@@ -20,7 +20,7 @@ from gantree.model.jobs import Shape
 from gantree.placement.machine.shares import Share, milli_asked, sharing_of
 from gantree.placement.request.preferences import TypicalMember
 from gantree.placement.scoring.fragmentation import Demand, DemandClass
-from gantree.placement.scoring.fragmentation_state import Asked
+from gantree.placement.scoring.fragmentation_state import MemberDemand
 from gantree.placement.scoring.share_prices import WHOLE_MILLI
 from gantree.topology.fabric.fabric import Fabric, IntArray
 from gantree.topology.occupancy.occupancy import memory_KiB, microcpus
@@ -55,14 +55,14 @@ class Kinds:
         np.add.at(gpus, kinds, fabric.gpus_of_node)
         return cls(kinds, tuple(labels), tuple(rules), gpus)
 
-    def asked(self, shape: Shape) -> tuple[Asked, ...]:
+    def asked(self, shape: Shape) -> tuple[MemberDemand, ...]:
         """What a member asks of a node, by kind. Of a share that a kind cannot give, all of a GPU."""
         cpu_milli, memory_MiB = _cpu_milli(shape), _memory_MiB(shape)
         if not shape.part:
             gpu_milli = WHOLE_MILLI if shape.gpus else 0
-            return (Asked(cpu_milli, memory_MiB, shape.gpus, gpu_milli),) * len(self.rules)
+            return (MemberDemand(cpu_milli, memory_MiB, shape.gpus, gpu_milli),) * len(self.rules)
         return tuple(
-            Asked(cpu_milli, memory_MiB, 1, _share_milli(rules, shape) or WHOLE_MILLI)
+            MemberDemand(cpu_milli, memory_MiB, 1, _share_milli(rules, shape) or WHOLE_MILLI)
             for rules in self.rules
         )
 

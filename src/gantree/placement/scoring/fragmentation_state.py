@@ -41,7 +41,7 @@ StateArray = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MemberDemand:
     """What one member asks of one node; gpu_milli below WHOLE_MILLI is a share of one GPU."""
 
     cpu_milli: int
@@ -109,7 +109,7 @@ class States:
         self.slots = np.vstack([self.slots, np.zeros_like(self.slots)])
         self.amounts = np.vstack([self.amounts, np.zeros_like(self.amounts)])
 
-    def after(self, numbers: IntArray, asked: Asked) -> IntArray:
+    def after(self, numbers: IntArray, asked: MemberDemand) -> IntArray:
         """after[state, choice]: what each state turns into; NO_STATE where the member does not fit.
 
         A share has a choice for each GPU of the state; of equal GPUs only the last is one. Others have one choice.
@@ -131,7 +131,7 @@ class States:
         return after
 
 
-def _choices(falling: IntArray, asked: Asked) -> tuple[np.ndarray, IntArray]:
+def _choices(falling: IntArray, asked: MemberDemand) -> tuple[np.ndarray, IntArray]:
     """held[state, choice], and gpu_milli[state, choice, gpu] afterwards."""
     states, gpus = falling.shape
     if asked.is_share:
@@ -147,13 +147,13 @@ def _choices(falling: IntArray, asked: Asked) -> tuple[np.ndarray, IntArray]:
     return held, taken[:, None, :]
 
 
-class Standing:
+class FragmentationState:
     """A cluster's nodes, judged. Whoever places asks `losses`, decides, and tells `changed`."""
 
     def __init__(self, demand: Demand, nodes: NodeStates) -> None:
         self.states = States(demand, nodes.gpu_milli.shape[1])
         self.state_of_node = self.states.numbers(nodes)
-        self._after: dict[Asked, StateArray] = {}
+        self._after: dict[MemberDemand, StateArray] = {}
         self._weigh()
 
     def _weigh(self) -> None:
@@ -174,7 +174,7 @@ class Standing:
         standing: FloatArray = np.einsum("sc,c->s", amounts, self._weights)
         return standing
 
-    def after(self, asked: Asked, numbers: IntArray) -> StateArray:
+    def after(self, asked: MemberDemand, numbers: IntArray) -> StateArray:
         """after[row, choice]: what the states of these numbers would turn into; see `States.after`."""
         known = self._after.get(asked)
         if known is None or len(known) < self.states.count:
@@ -192,7 +192,7 @@ class Standing:
             after = known[numbers]
         return after
 
-    def losses(self, asked: Asked, numbers: IntArray) -> Loss:
+    def losses(self, asked: MemberDemand, numbers: IntArray) -> Loss:
         """Losses[row, choice] of placing a member on a node in each of these states; infinite where it has no room.
 
         Of room CPU and GPUs are looked at: whether a node admits the member otherwise (memory, GPU model, labels,

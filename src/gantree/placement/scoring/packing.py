@@ -24,7 +24,7 @@ from gantree.placement.machine.shares import Share, milli_left, share_on, sharin
 from gantree.placement.request.preferences import TypicalMember
 from gantree.placement.scoring.demand_classes import Kinds, demand_of
 from gantree.placement.scoring.fragmentation import Demand, Loss, NodeStates
-from gantree.placement.scoring.fragmentation_state import Asked, Standing
+from gantree.placement.scoring.fragmentation_state import FragmentationState, MemberDemand
 from gantree.placement.scoring.share_prices import WHOLE_MILLI
 from gantree.placement.scoring.simplex import FloatArray
 from gantree.topology.fabric.fabric import IntArray
@@ -48,11 +48,11 @@ class LeastLoss:
     """
 
     def __init__(self, demand: Demand, nodes: NodeStates) -> None:
-        self.standing = Standing(demand, nodes)
+        self.standing = FragmentationState(demand, nodes)
         self._scratch: IntArray = np.empty(0, dtype=np.int64)
 
     def places(
-        self, asked: Sequence[Asked], nodes: Sequence[IntArray], order: Order
+        self, asked: Sequence[MemberDemand], nodes: Sequence[IntArray], order: Order
     ) -> Iterator[tuple[int, int]]:
         """Places for a member that asks asked[group] on nodes[group], best first: (node, thousandths left of the GPU).
 
@@ -72,7 +72,9 @@ class LeastLoss:
                     yield node, self.standing.gpu_left(node, choice)
             loss.worth[best] = np.inf
 
-    def _losses(self, asked: Sequence[Asked], nodes: Sequence[IntArray]) -> tuple[IntArray, Loss]:
+    def _losses(
+        self, asked: Sequence[MemberDemand], nodes: Sequence[IntArray]
+    ) -> tuple[IntArray, Loss]:
         """(row of each node of all groups, losses[row, choice]); one row for each state of a group."""
         rows, losses, first = [], [], 0
         for each, of_group in zip(asked, nodes, strict=True):
@@ -137,7 +139,7 @@ class Packing:
         self.typical = typical
         self._kinds = Kinds.of(occupancy.fabric, typical)
         self._gpus = int(occupancy.fabric.gpus_of_node.max())
-        self._asked: dict[Shape, tuple[Asked, ...]] = {}
+        self._asked: dict[Shape, tuple[MemberDemand, ...]] = {}
         self._row_of_mask: dict[int, tuple[int, ...]] = {}
         every = range(len(occupancy.fabric.nodes))
         self._least = LeastLoss(
@@ -182,7 +184,7 @@ class Packing:
         node = int(fitting[next(order(fitting))])
         return node, _tightest_gpu(occupancy.state_of_node(node), shape) if shape.part else None
 
-    def _grouped(self, shape: Shape, nodes: IntArray) -> tuple[list[Asked], list[IntArray]]:
+    def _grouped(self, shape: Shape, nodes: IntArray) -> tuple[list[MemberDemand], list[IntArray]]:
         """What the member asks, with the nodes on which it asks that."""
         asked_of_kind = self._asked.get(shape)
         if asked_of_kind is None:

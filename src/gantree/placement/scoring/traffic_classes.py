@@ -21,7 +21,7 @@ import numpy as np
 from gantree.topology.cost.cost import pricer_of
 from gantree.topology.fabric.fabric import BoolArray, Fabric, FloatArray, IntArray
 from gantree.topology.traffic.alike import alike
-from gantree.topology.traffic.traffic_index import Terrain
+from gantree.topology.traffic.traffic_index import TrafficIndex
 
 MOST_SETS = 8
 """Sets of each sort that are tried, those with most nodes, or the soundest, first; each is one more search."""
@@ -41,13 +41,13 @@ class NodeSets:
 @lru_cache(maxsize=8)
 def node_sets(fabric: Fabric) -> NodeSets:
     """The sets of a fabric, as the cluster file has its links and their health."""
-    terrain = pricer_of(fabric).terrain
-    first, kind_of_node = alike(*_keys(terrain))
+    traffic_index = pricer_of(fabric).traffic_index
+    first, kind_of_node = alike(*_keys(traffic_index))
     if len(first) == 1:
         return NodeSets()
     nodes_of_kind = np.bincount(kind_of_node).tolist()
     largest = sorted(range(len(first)), key=lambda kind: -nodes_of_kind[kind])[:MOST_SETS]
-    share = _share_of_node(terrain).round(SHARE_DECIMALS)
+    share = _share_of_node(traffic_index).round(SHARE_DECIMALS)
     steps = sorted(set(share.tolist()), reverse=True)[:-1][:MOST_SETS]
     return NodeSets(
         kinds=tuple(_named(fabric, ("kind", kind), kind_of_node == kind) for kind in largest),
@@ -69,27 +69,27 @@ def _named(fabric: Fabric, name: Hashable, nodes: BoolArray) -> Hashable:
     return name
 
 
-def _keys(terrain: Terrain) -> list[IntArray]:
+def _keys(traffic_index: TrafficIndex) -> list[IntArray]:
     """What must be equal, by node, for two nodes to be of one kind."""
-    keys: list[IntArray] = [terrain.kind_of_node]
-    for tier, domain_of_node in enumerate(terrain.fabric.domain_of_node[1:], start=1):
-        kinds = terrain.tiers[tier].kind_of_domain
+    keys: list[IntArray] = [traffic_index.kind_of_node]
+    for tier, domain_of_node in enumerate(traffic_index.fabric.domain_of_node[1:], start=1):
+        kinds = traffic_index.tiers[tier].kind_of_domain
         number = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
         keys.append(np.array([number[kind] for kind in kinds], dtype=np.int64)[domain_of_node])
     return keys
 
 
-def _share_of_node(terrain: Terrain) -> FloatArray:
+def _share_of_node(traffic_index: TrafficIndex) -> FloatArray:
     """What is left of each node's NICs, or of the up-links of a domain around it if that is less; 1 for the best.
 
     Beside up-links that are as wide as can be, others count for the share of the NICs below them that they carry.
     """
-    fabric, kinds = terrain.fabric, terrain.kind_of_node
-    nics = np.array([sum(ways.GBps_of_nic) for ways in terrain.ways])
+    fabric, kinds = traffic_index.fabric, traffic_index.kind_of_node
+    nics = np.array([sum(ways.GBps_of_nic) for ways in traffic_index.ways])
     whole, now = nics[fabric.machine_index_of_node], nics[kinds]
     share = np.where(whole > 0, now / np.maximum(whole, 1e-9), 1.0)
     for tier, domain_of_node in enumerate(fabric.domain_of_node[1:], start=1):
-        uplink, residual = terrain.tiers[tier].uplink_GBps, terrain.tiers[tier].residual
+        uplink, residual = traffic_index.tiers[tier].uplink_GBps, traffic_index.tiers[tier].residual
         most = np.full(len(uplink), uplink.max())
         if np.isinf(most[0]):
             most = np.add.reduceat(whole, fabric.first_node_of_domain[tier][:-1])

@@ -20,12 +20,12 @@ from gantree.model.cluster import Machine
 from gantree.model.jobs import Shape
 from gantree.model.placements import NumaPart
 from gantree.placement.machine.devices import choose_nics, inner_domains
-from gantree.placement.machine.intra_node import Around, Demand, Layers, choose_for_members
+from gantree.placement.machine.intra_node import Layers, NodeContext, RoleDemand, choose_for_members
 from gantree.placement.machine.numa import (
-    gpus_fed,
     gpus_within_bandwidth,
     members_by_bandwidth,
     nics_with_room,
+    numa_shortages,
     split_numa,
 )
 from gantree.placement.slots.parts import Part, best_part, with_part
@@ -206,9 +206,9 @@ class SequentialMembers:
             nics = None
             if machine.nics_counted and machine.nics:
                 nics = sum(self._nic_of_bit[name] for name in left.nics)
-            around = Around(nics, gpus_fed(machine, left.use, usable, shape))
-            demand = Demand(of.members, shape.gpus, (), shape.nics)
-            found = choose_for_members(machine, usable, [demand], None, around)
+            context = NodeContext(nics, numa_shortages(machine, left.use, usable, shape))
+            demand = RoleDemand(of.members, shape.gpus, (), shape.nics)
+            found = choose_for_members(machine, usable, [demand], None, context)
             if found is not None:
                 return found[0]
         return ()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gantree.placement.scoring.fragmentation import Demand, DemandClass
-from gantree.placement.scoring.fragmentation_state import Asked
+from gantree.placement.scoring.fragmentation_state import MemberDemand
 from gantree.placement.scoring.packing import LeastLoss
 from gantree.sim.openb.lists import PodShape, Workload
 from gantree.sim.openb.policies import Choice
@@ -22,7 +22,8 @@ class LeastLossOfPods:
     def __init__(self, room: Room, workload: Workload, rank: IntArray, seed: int) -> None:
         self.room, self.rank = room, rank
         self.asked = [
-            Asked(shape.cpu_milli, 0, shape.gpus, shape.gpu_milli) for shape in workload.shapes
+            MemberDemand(shape.cpu_milli, 0, shape.gpus, shape.gpu_milli)
+            for shape in workload.shapes
         ]
         demand = demand_of(workload, room.nodes.models)
         self.least = LeastLoss(demand, room.states(slice(None)))

@@ -16,8 +16,8 @@ from gantree.topology.hardware.constants import LEAST_RESIDUAL
 from gantree.topology.hardware.gpu_models import gpu_model
 from gantree.topology.hardware.intra_node import UNKNOWN_LINK
 from gantree.topology.hardware.masks import gpus_of
-from gantree.topology.traffic.nic_egress import Ways
-from gantree.topology.traffic.traffic_index import Terrain
+from gantree.topology.traffic.nic_egress import NicEgress
+from gantree.topology.traffic.traffic_index import TrafficIndex
 
 MOST_NAMED = 5
 _PERCENT = f"{100 * LEAST_RESIDUAL:g} %"
@@ -25,7 +25,7 @@ FLOOR = f"{_PERCENT} of a link that is broken or full"
 
 
 @dataclass(frozen=True, slots=True)
-class Rests:
+class PriceBasis:
     """What a price rests on. assumed says what was taken for what the site did not tell; warnings what makes the price
     one to distrust: links between GPUs that are not known, links that are broken or full."""
 
@@ -33,30 +33,30 @@ class Rests:
     warnings: tuple[str, ...]
 
 
-def rests_on(pricer: Pricer, conditions: Conditions, ranks: Ranks) -> Rests:
+def rests_on(pricer: Pricer, conditions: Conditions, ranks: Ranks) -> PriceBasis:
     """Say what prices over these ranks rest on. conditions are those that the pricer was made with."""
-    terrain = pricer.terrain
+    traffic_index = pricer.traffic_index
     mask_of_node: dict[int, int] = {}
     for node, gpu in ranks:
         mask_of_node[node] = mask_of_node.get(node, 0) | 1 << gpu
     nodes = np.array(list(mask_of_node), dtype=np.int64)
-    leaves = len(np.unique(terrain.island_of_node[nodes])) > 1
-    worn = tuple(_worn(terrain, conditions, mask_of_node, nodes)) if leaves else ()
-    unknown, taken = _unknown_links(terrain, mask_of_node)
-    return Rests(
+    leaves = len(np.unique(traffic_index.island_of_node[nodes])) > 1
+    worn = tuple(_worn(traffic_index, conditions, mask_of_node, nodes)) if leaves else ()
+    unknown, taken = _unknown_links(traffic_index, mask_of_node)
+    return PriceBasis(
         assumed=(
-            *_unknown_gpus(terrain, mask_of_node),
+            *_unknown_gpus(traffic_index, mask_of_node),
             *taken,
-            *(_nics(terrain, mask_of_node) if leaves else ()),
+            *(_nics(traffic_index, mask_of_node) if leaves else ()),
             *([FLOOR] if worn else ()),
         ),
         warnings=(*unknown, *_shown(worn)),
     )
 
 
-def _unknown_gpus(terrain: Terrain, mask_of_node: dict[int, int]) -> list[str]:
+def _unknown_gpus(traffic_index: TrafficIndex, mask_of_node: dict[int, int]) -> list[str]:
     """GPUs without a model: their links and computing count as those of an A100."""
-    fabric = terrain.fabric
+    fabric = traffic_index.fabric
     names = dict.fromkeys(fabric.machine_of_node(node).gpu for node in mask_of_node)
     return [
         f"NVLinks of {name or 'GPUs of no named model'} as those of an A100"
@@ -66,7 +66,7 @@ def _unknown_gpus(terrain: Terrain, mask_of_node: dict[int, int]) -> list[str]:
 
 
 def _unknown_links(
-    terrain: Terrain, mask_of_node: dict[int, int]
+    traffic_index: TrafficIndex, mask_of_node: dict[int, int]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(warnings, what was taken) of machines between whose GPUs no source told the links.
 
@@ -76,8 +76,8 @@ def _unknown_links(
     warnings: dict[str, None] = {}
     taken: dict[str, None] = {}
     for node, mask in mask_of_node.items():
-        kind = int(terrain.kind_of_node[node])
-        host, inside = terrain.hosts[kind], terrain.inside(kind, mask)
+        kind = int(traffic_index.kind_of_node[node])
+        host, inside = traffic_index.hosts[kind], traffic_index.inside(kind, mask)
         if inside.weakest != UNKNOWN_LINK:
             continue
         name, port = host.machine.name, host.port_link
@@ -93,12 +93,12 @@ def _unknown_links(
     return tuple(warnings), tuple(taken)
 
 
-def _nics(terrain: Terrain, mask_of_node: dict[int, int]) -> list[str]:
+def _nics(traffic_index: TrafficIndex, mask_of_node: dict[int, int]) -> list[str]:
     """What was taken for NICs of which the site tells nothing, or no rate."""
     told: dict[str, None] = {}
     for node in mask_of_node:
-        kind = int(terrain.kind_of_node[node])
-        machine, ways = terrain.hosts[kind].machine, terrain.ways[kind]
+        kind = int(traffic_index.kind_of_node[node])
+        machine, ways = traffic_index.hosts[kind].machine, traffic_index.ways[kind]
         if not machine.nics:
             told[f"a NIC of {ways.alone_GBps:.3g} GB/s for each GPU of {machine.name}"] = None
         elif any(nic.bandwidth_GBps is None for nic in machine.nics):
@@ -110,11 +110,14 @@ def _nics(terrain: Terrain, mask_of_node: dict[int, int]) -> list[str]:
 
 
 def _worn(
-    terrain: Terrain, conditions: Conditions, mask_of_node: dict[int, int], nodes: IntArray
+    traffic_index: TrafficIndex,
+    conditions: Conditions,
+    mask_of_node: dict[int, int],
+    nodes: IntArray,
 ) -> Iterator[str]:
     """Each domain that the ranks leave, and each NIC that they use, of which no more than the floor is left."""
-    fabric = terrain.fabric
-    for tier in range(1, terrain.island_tier + 1):
+    fabric = traffic_index.fabric
+    for tier in range(1, traffic_index.island_tier + 1):
         domains = np.unique(fabric.domain_of_node[tier][nodes])
         for domain in domains.tolist() if len(domains) > 1 else ():
             health = float(conditions.health_of_domain[tier][domain])
@@ -126,7 +129,7 @@ def _worn(
                 yield f"the links of {fabric.tiers[tier]} {name} are {_why(health, load)}"
     for node, mask in mask_of_node.items():
         machine = fabric.machine_of_node(node)
-        for nic in _nics_used(terrain.ways[int(terrain.kind_of_node[node])], mask):
+        for nic in _nics_used(traffic_index.ways[int(traffic_index.kind_of_node[node])], mask):
             health = float(conditions.health_of_nic[node, nic])
             load = float(conditions.load_of_nic[node, nic])
             if health * (1 - load) < LEAST_RESIDUAL:
@@ -134,7 +137,7 @@ def _worn(
                 yield f"NIC {name} is {_why(health, load)}"
 
 
-def _nics_used(ways: Ways, mask: int) -> list[int]:
+def _nics_used(ways: NicEgress, mask: int) -> list[int]:
     used = 0
     for gpu in gpus_of(mask):
         used |= ways.near_of_gpu[gpu] or ways.else_nics

@@ -89,7 +89,7 @@ _LL_MOST_GBPS = np.array(LL_MOST_GBps)
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """One algorithm's price; arrays are by group. us is inf where it cannot run; limit is a code of `Terrain.words`.
+    """One algorithm's price; arrays are by group. us is inf if it cannot run; limit is a code of `TrafficIndex.words`.
 
     by_latency tells whether latency is most of it.
     """

@@ -9,13 +9,13 @@ which of them, in which protocol, is decided by what is fastest, as NCCL decides
    not 50 but near 400 GB/s, or what NVLink carries, whichever is less. Above that, each tier may have a figure per
    GPU and each domain a capacity of its up-links, which the hops of the ring that leave it share (`paths`).
 2. *Steps.* A ring over n ranks makes up to 2(n-1), a tree about twice log2 of the nodes. They decide small messages.
-3. *What is left.* Links that are worn (health) or busy (load) count with health x (1 - load) (`terrain`).
+3. *What is left.* Links that are worn (health) or busy (load) count with health x (1 - load) (`traffic_index`).
 
 The order of ranks matters as far as NCCL lets it: it gathers the ranks of a node, then joins nodes in the order of
 their first ranks. A ring in topology order leaves a leaf once; shuffled, it leaves it as often as neighbours differ.
 
     constants    every figure, and where it is from          inside    rings among the GPUs of a machine
-    egress       the NICs that GPUs use                      terrain   a fabric's figures by node and domain
+    egress       the NICs that GPUs use                      traffic_index   a fabric's figures by node and domain
     paths        which hops a ring over ranks makes          pairs     all-to-all and send/recv
     collectives  time from hops, size and algorithm          traffic   what a job sends, by group of its parallelism
     step         a training step: groups, overlap, bubble
@@ -31,7 +31,7 @@ Times compare places well; as promises they are only as good as that table. What
 measure`) takes the place of the constants.
 """
 
-from gantree.topology.cost.assumptions import Rests, rests_on
+from gantree.topology.cost.assumptions import PriceBasis, rests_on
 from gantree.topology.cost.prediction import GIB, predict
 from gantree.topology.cost.pricing import Price, Pricer, Prices, Ranks, pricer_of, ranks_of
 from gantree.topology.cost.step import FlowCost, Step, step_time
@@ -40,10 +40,10 @@ __all__ = [
     "GIB",
     "FlowCost",
     "Price",
+    "PriceBasis",
     "Pricer",
     "Prices",
     "Ranks",
-    "Rests",
     "Step",
     "predict",
     "pricer_of",

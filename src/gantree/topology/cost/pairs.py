@@ -25,7 +25,7 @@ from gantree.topology.hardware.constants import (
 )
 from gantree.topology.traffic.alike import alike
 from gantree.topology.traffic.paths import Islands, read_islands, read_slots
-from gantree.topology.traffic.traffic_index import NIC, Terrain
+from gantree.topology.traffic.traffic_index import NIC, TrafficIndex
 
 
 @dataclass(slots=True)
@@ -54,18 +54,24 @@ def _per_byte(part: FloatArray, GBps: FloatArray) -> FloatArray:
 
 
 def all_to_all(
-    terrain: Terrain, nodes: IntArray, gpus: IntArray, sharing: IntArray, size_bytes: float
+    traffic_index: TrafficIndex,
+    nodes: IntArray,
+    gpus: IntArray,
+    sharing: IntArray,
+    size_bytes: float,
 ) -> Estimate:
     """Price all-to-alls of buffers of size_bytes a rank."""
     groups, ranks = nodes.shape
-    islands = read_islands(terrain, read_slots(terrain, nodes, gpus), sharing)
+    islands = read_islands(traffic_index, read_slots(traffic_index, nodes, gpus), sharing)
     slowest = _Slowest(np.zeros(groups), np.zeros(groups, dtype=np.int64))
     own, apart = islands.gpus - 1, islands.gpus * (ranks - islands.gpus)
     slowest.against(islands.group, _per_byte(own / ranks, islands.exchange_GBps), islands.limit)
-    slowest.against(islands.group, _per_byte(apart / ranks, islands.out_GBps), terrain.code(NIC))
+    slowest.against(
+        islands.group, _per_byte(apart / ranks, islands.out_GBps), traffic_index.code(NIC)
+    )
     longest_us = np.zeros(groups)
-    for number in range(terrain.island_tier, 0, -1):
-        _cross_all(terrain, number, islands, ranks, sharing, slowest, longest_us)
+    for number in range(traffic_index.island_tier, 0, -1):
+        _cross_all(traffic_index, number, islands, ranks, sharing, slowest, longest_us)
     first = islands.first_of_group
     step_us = np.where(
         np.logical_and.reduceat(islands.nvlink, first),
@@ -78,7 +84,7 @@ def all_to_all(
 
 
 def _cross_all(
-    terrain: Terrain,
+    traffic_index: TrafficIndex,
     number: int,
     islands: Islands,
     ranks: int,
@@ -87,17 +93,20 @@ def _cross_all(
     longest_us: FloatArray,
 ) -> None:
     """Hold one tier against the groups whose ranks stand in several of its domains."""
-    tier, domain = terrain.tiers[number], terrain.fabric.domain_of_node[number][islands.node]
+    tier, domain = (
+        traffic_index.tiers[number],
+        traffic_index.fabric.domain_of_node[number][islands.node],
+    )
     _, which = alike(islands.group, domain)
     inside = np.bincount(which, weights=islands.gpus)[which]
     outside = ranks - inside
     apart = outside > 0
     np.maximum.at(longest_us, islands.group[apart], tier.latency_us)
-    code = terrain.code(terrain.fabric.tiers[number])
+    code = traffic_index.code(traffic_index.fabric.tiers[number])
     if not np.isnan(tier.GPU_GBps):
         rate = tier.GPU_GBps * tier.residual[domain]
         slowest.against(islands.group, _per_byte(outside / ranks, rate), code)
-    elif number < terrain.fabric.node_tier:
+    elif number < traffic_index.fabric.node_tier:
         rate = islands.out_GBps * tier.residual[domain]
         slowest.against(islands.group, _per_byte(islands.gpus * outside / ranks, rate), code)
     if not tier.plain:
@@ -109,21 +118,27 @@ def _cross_all(
 
 
 def send_recv(
-    terrain: Terrain, nodes: IntArray, gpus: IntArray, sharing: IntArray, size_bytes: float
+    traffic_index: TrafficIndex,
+    nodes: IntArray,
+    gpus: IntArray,
+    sharing: IntArray,
+    size_bytes: float,
 ) -> Estimate:
     """Price a send of size_bytes from each rank to the next, the last to the first, all at once."""
     groups = nodes.shape[0]
-    hops = _Hops.of(terrain, nodes, gpus, sharing)
+    hops = _Hops.of(traffic_index, nodes, gpus, sharing)
     slowest = _Slowest(np.zeros(groups), np.zeros(groups, dtype=np.int64))
     one = np.ones(len(hops.group))
     near = ~hops.apart
     slowest.against(hops.group[near], _per_byte(one[near], hops.GBps[near]), hops.limit[near])
     slowest.against(
-        hops.group[hops.apart], _per_byte(one[hops.apart], hops.GBps[hops.apart]), terrain.code(NIC)
+        hops.group[hops.apart],
+        _per_byte(one[hops.apart], hops.GBps[hops.apart]),
+        traffic_index.code(NIC),
     )
     longest_us = np.zeros(groups)
-    for number in range(terrain.island_tier, 0, -1):
-        _cross_hops(terrain, number, hops, slowest, longest_us)
+    for number in range(traffic_index.island_tier, 0, -1):
+        _cross_hops(traffic_index, number, hops, slowest, longest_us)
     pcie = np.zeros(groups, dtype=np.bool_)
     np.logical_or.at(pcie, hops.group[near], ~hops.nvlink[near])
     step_us = np.where(pcie, PCI_RING_US[SIMPLE], NVLINK_RING_US[SIMPLE])
@@ -148,20 +163,22 @@ class _Hops:
     sharing: IntArray
 
     @classmethod
-    def of(cls, terrain: Terrain, nodes: IntArray, gpus: IntArray, sharing: IntArray) -> "_Hops":
+    def of(
+        cls, traffic_index: TrafficIndex, nodes: IntArray, gpus: IntArray, sharing: IntArray
+    ) -> "_Hops":
         here, gpu = nodes.ravel(), gpus.ravel()
         there, peer = np.roll(nodes, -1, axis=1).ravel(), np.roll(gpus, -1, axis=1).ravel()
         group = np.repeat(np.arange(nodes.shape[0], dtype=np.int64), nodes.shape[1])
-        apart = terrain.island_of_node[here] != terrain.island_of_node[there]
+        apart = traffic_index.island_of_node[here] != traffic_index.island_of_node[there]
         at_once = sharing[group]
         through_nics = np.minimum(
-            _through_nics(terrain, at_once, here, gpu, apart),
-            _through_nics(terrain, at_once, there, peer, apart),
+            _through_nics(traffic_index, at_once, here, gpu, apart),
+            _through_nics(traffic_index, at_once, there, peer, apart),
         )
-        kind, to = terrain.kind_of_node[here], np.where(here == there, peer, -1)
+        kind, to = traffic_index.kind_of_node[here], np.where(here == there, peer, -1)
         first, which = alike(kind, gpu, to, apart.astype(np.int64))
         rows = [
-            _hop(terrain, int(kind[n]), int(gpu[n]), int(to[n]), bool(apart[n]))
+            _hop(traffic_index, int(kind[n]), int(gpu[n]), int(to[n]), bool(apart[n]))
             for n in first.tolist()
         ]
         GBps, limit, nvlink = (np.array(column)[which] for column in zip(*rows, strict=True))
@@ -170,17 +187,19 @@ class _Hops:
 
 
 def _through_nics(
-    terrain: Terrain, sharing: IntArray, node: IntArray, gpu: IntArray, apart: BoolArray
+    traffic_index: TrafficIndex, sharing: IntArray, node: IntArray, gpu: IntArray, apart: BoolArray
 ) -> FloatArray:
     """What each hop that leaves its island has of the NICs at one end of it, beside other hops there."""
     users, masks = _sets_of_users(sharing, node, gpu, apart)
-    kind = terrain.kind_of_node[node]
+    kind = traffic_index.kind_of_node[node]
     first, which = alike(kind, gpu, users)
     rates = [
-        terrain.out_GBps(int(kind[n]), 1 << int(gpu[n]), masks[int(users[n])] | 1 << int(gpu[n]))
+        traffic_index.out_GBps(
+            int(kind[n]), 1 << int(gpu[n]), masks[int(users[n])] | 1 << int(gpu[n])
+        )
         for n in first.tolist()
     ]
-    through: FloatArray = np.array(rates)[which] * terrain.residual_of_node[node]
+    through: FloatArray = np.array(rates)[which] * traffic_index.residual_of_node[node]
     return through
 
 
@@ -197,24 +216,26 @@ def _sets_of_users(
     return numbers[which], list(distinct)
 
 
-def _hop(terrain: Terrain, kind: int, gpu: int, peer: int, apart: bool) -> tuple[float, int, bool]:
+def _hop(
+    traffic_index: TrafficIndex, kind: int, gpu: int, peer: int, apart: bool
+) -> tuple[float, int, bool]:
     """(GB/s, code of the link, whether it is NVLink) of one hop; over NICs its rate is `_through_nics`."""
-    host = terrain.hosts[kind]
+    host = traffic_index.hosts[kind]
     if apart:
-        return inf, terrain.code(NIC), False
+        return inf, traffic_index.code(NIC), False
     if peer < 0:
-        return host.port_GBps, terrain.code(host.port_link), True
+        return host.port_GBps, traffic_index.code(host.port_link), True
     if peer == gpu:
         return inf, 0, True
-    pair = terrain.inside(kind, 1 << gpu | 1 << peer)
-    return pair.ring_GBps, terrain.code(pair.weakest), pair.nvlink
+    pair = traffic_index.inside(kind, 1 << gpu | 1 << peer)
+    return pair.ring_GBps, traffic_index.code(pair.weakest), pair.nvlink
 
 
 def _cross_hops(
-    terrain: Terrain, number: int, hops: _Hops, slowest: _Slowest, longest_us: FloatArray
+    traffic_index: TrafficIndex, number: int, hops: _Hops, slowest: _Slowest, longest_us: FloatArray
 ) -> None:
     """Hold one tier against the hops that leave its domains."""
-    tier, domain_of_node = terrain.tiers[number], terrain.fabric.domain_of_node[number]
+    tier, domain_of_node = traffic_index.tiers[number], traffic_index.fabric.domain_of_node[number]
     domain = domain_of_node[hops.here]
     leaves = domain != domain_of_node[hops.there]
     if not leaves.any():
@@ -223,8 +244,8 @@ def _cross_hops(
     domain, group = domain[leaves], hops.group[leaves]
     residual = np.minimum(tier.residual[domain], tier.residual[there])
     np.maximum.at(longest_us, group, tier.latency_us)
-    code = terrain.code(terrain.fabric.tiers[number])
-    if not np.isnan(tier.GPU_GBps) or number < terrain.fabric.node_tier:
+    code = traffic_index.code(traffic_index.fabric.tiers[number])
+    if not np.isnan(tier.GPU_GBps) or number < traffic_index.fabric.node_tier:
         whole = hops.GBps[leaves] if np.isnan(tier.GPU_GBps) else np.full(len(group), tier.GPU_GBps)
         slowest.against(group, _per_byte(np.ones(len(group)), whole * residual), code)
     if not tier.plain:

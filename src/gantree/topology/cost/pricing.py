@@ -15,7 +15,7 @@ from gantree.topology.fabric.fabric import Fabric, FloatArray, IntArray
 from gantree.topology.traffic.one_ring import OneRing, Ring
 from gantree.topology.traffic.paths import Paths, each_alone, read_paths
 from gantree.topology.traffic.signature import Kept, Shapes
-from gantree.topology.traffic.traffic_index import LATENCY, Terrain
+from gantree.topology.traffic.traffic_index import LATENCY, TrafficIndex
 
 Ranks = Sequence[tuple[int, int]]
 """(node, GPU) of each rank, in rank order, by index."""
@@ -66,9 +66,9 @@ class Pricer:
 
         conditions are read once, now; None takes what the cluster file says.
         """
-        self.terrain = Terrain.of(fabric, calibration, conditions)
-        self.shapes = Shapes(self.terrain)
-        self._one_ring = OneRing.of(self.terrain)
+        self.traffic_index = TrafficIndex.of(fabric, calibration, conditions)
+        self.shapes = Shapes(self.traffic_index)
+        self._one_ring = OneRing.of(self.traffic_index)
         self._kept: Kept[Price] = Kept()
 
     def price(
@@ -175,12 +175,12 @@ class Pricer:
     ) -> Prices:
         with np.errstate(divide="ignore", invalid="ignore"):
             busbw = busbw_factor(collective, ranks) * size_bytes / (estimate.us * 1e3)
-        words = np.where(estimate.by_latency, self.terrain.code(LATENCY), estimate.limit)
+        words = np.where(estimate.by_latency, self.traffic_index.code(LATENCY), estimate.limit)
         return Prices(
             estimate.us * 1e-6,
             busbw,
             names,
-            tuple(self.terrain.words[word] for word in words.tolist()),
+            tuple(self.traffic_index.words[word] for word in words.tolist()),
         )
 
     def _estimate(
@@ -195,9 +195,9 @@ class Pricer:
         """The estimate of each group and the algorithm it is of."""
         if collective in {"all_to_all", "send_recv"}:
             of_pairs = pairs.all_to_all if collective == "all_to_all" else pairs.send_recv
-            estimate = of_pairs(self.terrain, nodes, gpus, sharing, size_bytes)
+            estimate = of_pairs(self.traffic_index, nodes, gpus, sharing, size_bytes)
             return estimate, ("pairwise",) * len(nodes)
-        paths = read_paths(self.terrain, nodes, gpus, sharing)
+        paths = read_paths(self.traffic_index, nodes, gpus, sharing)
         return self._of_paths(paths, collective, size_bytes, algorithm)
 
     def _of_paths(

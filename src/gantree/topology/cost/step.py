@@ -91,7 +91,7 @@ def step_time(pricer: Pricer, job: Job, ranks: Ranks) -> Step | None:
     if job.trains is None and job.traffic is None:
         return None
     ways = ways_of(job, len(ranks))
-    compute_s, assumed = compute_of(pricer.terrain.fabric, job, ranks)
+    compute_s, assumed = compute_of(pricer.traffic_index.fabric, job, ranks)
     groups = groups_of(ways)
     flows = _price(pricer, job, flows_of(job, ways), groups, ranks, compute_s)
     step_s, bubble_s = joined(job, ways, compute_s, [(flow.axis, flow.exposed_s) for flow in flows])
@@ -216,7 +216,7 @@ def _one(pricer: Pricer, flow: Flow, places: IntArray, turns: list[IntArray]) ->
         slowest.append(prices.one(int(np.argmax(prices.seconds))))
     price = max(slowest, key=lambda each: each.seconds)
     seconds = flow.calls * price.seconds
-    fabric = pricer.terrain.fabric
+    fabric = pricer.traffic_index.fabric
     domains = tuple(
         (fabric.tiers[tier], _most_domains(fabric.domain_of_node[tier][nodes]))
         for tier in range(len(fabric.tiers))

@@ -16,7 +16,7 @@ from gantree.topology.cost.step import Hiding, compute_of, joined, turns_of
 from gantree.topology.fabric.fabric import FloatArray, IntArray
 from gantree.topology.traffic.paths import Paths, read_paths
 from gantree.topology.traffic.traffic import Flow, Ways, flows_of, groups_of, ways_of
-from gantree.topology.traffic.traffic_index import Terrain
+from gantree.topology.traffic.traffic_index import TrafficIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class StepOfOrders:
         self.ways: Ways = ways_of(job, len(ranks))
         self.groups: dict[str, IntArray] = groups_of(self.ways)
         self.flows: list[Flow] = [f for f in flows_of(job, self.ways) if f.axis in self.groups]
-        self.compute_s, _ = compute_of(pricer.terrain.fabric, job, ranks)
-        self._terrain = pricer.terrain
+        self.compute_s, _ = compute_of(pricer.traffic_index.fabric, job, ranks)
+        self._traffic_index = pricer.traffic_index
         self._job = job
         self._node, self._gpu = np.array(ranks, dtype=np.int64).reshape(-1, 2).T
 
@@ -70,7 +70,7 @@ class StepOfOrders:
         total = np.zeros_like(slowest)
         for turn in turns_of(axis, len(groups), position_of_rank.shape[1]):
             positions = position_of_rank[:, groups[turn]]
-            in_turn = _SideBySide(self._terrain, self._node[positions], self._gpu[positions])
+            in_turn = _SideBySide(self._traffic_index, self._node[positions], self._gpu[positions])
             us = np.stack([in_turn.us(flow) for flow in flows], axis=2)
             np.maximum(slowest, us.max(axis=1), out=slowest)
             total += us.sum(axis=1)
@@ -90,9 +90,9 @@ class StepOfOrders:
 class _SideBySide:
     """The groups of one axis under each order: node[order, group, rank], gpu beside it."""
 
-    def __init__(self, terrain: Terrain, node: IntArray, gpu: IntArray) -> None:
+    def __init__(self, traffic_index: TrafficIndex, node: IntArray, gpu: IntArray) -> None:
         self.orders, groups, ranks = node.shape
-        self.terrain = terrain
+        self.traffic_index = traffic_index
         self.node, self.gpu = node.reshape(-1, ranks), gpu.reshape(-1, ranks)
         self.order_of_group: IntArray = np.repeat(np.arange(self.orders, dtype=np.int64), groups)
         self._paths: Paths | None = None
@@ -106,10 +106,10 @@ class _SideBySide:
         if flow.collective in {"all_to_all", "send_recv"}:
             of_pairs = pairs.all_to_all if flow.collective == "all_to_all" else pairs.send_recv
             return of_pairs(
-                self.terrain, self.node, self.gpu, self.order_of_group, flow.size_bytes
+                self.traffic_index, self.node, self.gpu, self.order_of_group, flow.size_bytes
             ).us
         if self._paths is None:
-            self._paths = read_paths(self.terrain, self.node, self.gpu, self.order_of_group)
+            self._paths = read_paths(self.traffic_index, self.node, self.gpu, self.order_of_group)
         names = [name for name in collectives.ADMITTED[flow.collective] if name != "collnet"]
         tried = [
             collectives.estimate(self._paths, flow.collective, name, flow.size_bytes)

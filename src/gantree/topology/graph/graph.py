@@ -41,7 +41,7 @@ from gantree.topology.hardware.gpu_models import gpu_model
 from gantree.topology.hardware.machine_graph import (
     NVLINK_PORT_US,
     InnerDomains,
-    Inside,
+    MachineGraph,
     draw_inside,
 )
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -131,7 +131,7 @@ class _Builder:
         for tier in range(self.fabric.node_tier):
             for domain in range(self.fabric.domains(tier)):
                 self._add_domain(tier, domain)
-        insides: dict[tuple[int, bool], Inside] = {}
+        insides: dict[tuple[int, bool], MachineGraph] = {}
         for index in range(len(self.fabric.nodes)):
             key = int(self.fabric.machine_index_of_node[index]), self.nvswitch_of(index) is not None
             if key not in insides:
@@ -275,7 +275,7 @@ class _Builder:
 class _NodeDrawing:
     """One node: the inside of its machine with its own names, holders and health, and its way into the fabric."""
 
-    def __init__(self, builder: _Builder, index: int, inside: Inside) -> None:
+    def __init__(self, builder: _Builder, index: int, inside: MachineGraph) -> None:
         self.builder, self.index, self.inside = builder, index, inside
         self.node: Node = builder.fabric.nodes[index]
         self.machine = builder.fabric.machine_of_node(index)

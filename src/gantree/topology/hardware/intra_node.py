@@ -25,7 +25,7 @@ UNKNOWN_LINK = "unknown link"
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class IntraNodeRates:
     """GPUs of one machine. ring_GBps is the bus bandwidth of a ring (inf for one GPU); exchange_GBps what each
     sends in an all-to-all; weakest the class that holds the ring up; nvlink whether it runs over NVLink or xGMI."""
 
@@ -35,7 +35,7 @@ class Inside:
     nvlink: bool
 
 
-ALONE = Inside(inf, inf, SELF, nvlink=True)
+ALONE = IntraNodeRates(inf, inf, SELF, nvlink=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Host:
             return self._staged((a, b))
         return self.hop_GBps(self.link(a, b))
 
-    def inside(self, gpus: Sequence[int]) -> Inside:
+    def inside(self, gpus: Sequence[int]) -> IntraNodeRates:
         """Price a set of GPUs, in any order."""
         members = tuple(sorted(gpus))
         if len(members) < 2:
@@ -97,22 +97,22 @@ class Host:
             self.reaches(a, b) for a in members for b in members if a != b
         ):
             staged = self._staged(members)
-            return Inside(staged, staged, HOST_MEMORY, nvlink=False)
+            return IntraNodeRates(staged, staged, HOST_MEMORY, nvlink=False)
         if self.switched or (len(members) == 2 and bonded_links(self.link(*members))):
             link = self.link(*members[:2])
-            return Inside(self.hop_GBps(link), self.hop_GBps(link), link, nvlink=True)
+            return IntraNodeRates(self.hop_GBps(link), self.hop_GBps(link), link, nvlink=True)
         return self._over_links(members) or self._over_pcie(members)
 
     # ----- over links of their own
 
-    def _over_links(self, gpus: Sequence[int]) -> Inside | None:
+    def _over_links(self, gpus: Sequence[int]) -> IntraNodeRates | None:
         """Rings over direct links alone; None where no closed way over all GPUs exists."""
         widths = [[bonded_links(self.link(a, b)) for b in gpus] for a in gpus]
         pairs = {w for a, row in enumerate(widths) for b, w in enumerate(row) if a != b}
         some = max((self.link(gpus[0], b) for b in gpus[1:]), key=bonded_links)
         if len(pairs) == 1 and 0 not in pairs:
             total = (len(gpus) - 1) * self.hop_GBps(some)
-            return Inside(total, total, some, nvlink=True)
+            return IntraNodeRates(total, total, some, nvlink=True)
         if len(gpus) > MOST_GPUS_SEARCHED:
             return None
         rings = _packed(widths)
@@ -121,16 +121,16 @@ class Host:
         narrowest = min(rings)
         weakest = f"{some.rstrip('0123456789')}{narrowest}"
         per_link = self.hop_GBps(weakest) / narrowest
-        return Inside(2 * sum(rings) * per_link, self._exchange(gpus), weakest, nvlink=True)
+        return IntraNodeRates(2 * sum(rings) * per_link, self._exchange(gpus), weakest, nvlink=True)
 
     # ----- over PCIe
 
-    def _over_pcie(self, gpus: Sequence[int]) -> Inside:
+    def _over_pcie(self, gpus: Sequence[int]) -> IntraNodeRates:
         ring = self._best_order(gpus)
         hops = [self.link(a, b) for a, b in zip(ring, (*ring[1:], ring[0]), strict=True)]
         weakest = min(hops, key=self.hop_GBps)
         word = weakest or UNKNOWN_LINK
-        return Inside(self.hop_GBps(weakest), self._exchange(gpus), word, nvlink=False)
+        return IntraNodeRates(self.hop_GBps(weakest), self._exchange(gpus), word, nvlink=False)
 
     def _best_order(self, gpus: Sequence[int]) -> tuple[int, ...]:
         """The closed way whose weakest hop is best."""

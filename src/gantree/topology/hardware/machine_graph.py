@@ -46,7 +46,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What joins two devices, by their positions in `Inside.devices`; latency_us is that of this wire alone."""
+    """What joins two devices, by their positions in `MachineGraph.devices`; latency_us is that of this wire alone."""
 
     a: int
     b: int
@@ -58,7 +58,7 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class MachineGraph:
     """All devices and wires of a machine. GPUs come first, so that GPU g is device g; then come NICs, then CPUs.
 
     nvlink_GBps_of_gpu is what each GPU has towards an NVSwitch above the node, 0 without NVLink. gpus_of_cpu counts
@@ -71,7 +71,9 @@ class Inside:
     gpus_of_cpu: tuple[int, ...]
 
 
-def draw_inside(machine: Machine, inner_domains: InnerDomains, nvswitch_above: bool) -> Inside:
+def draw_inside(
+    machine: Machine, inner_domains: InnerDomains, nvswitch_above: bool
+) -> MachineGraph:
     """Return a machine's devices and wires. nvswitch_above: its NVLinks lead to switches outside the node."""
     return _Drawing(machine, inner_domains).finished(nvswitch_above)
 
@@ -97,7 +99,7 @@ class _Drawing:
         self.nics = [self._add("nic", n, nic.name) for n, nic in enumerate(machine.nics)]
         self.cpus = [self._add("cpu", n, self._name_of_cpu(n)) for n in range(len(self.sockets))]
 
-    def finished(self, nvswitch_above: bool) -> Inside:
+    def finished(self, nvswitch_above: bool) -> MachineGraph:
         self._wire_cpus()
         for number, gpus in enumerate(self.switches):
             self._wire_switch(number, gpus)
@@ -106,7 +108,7 @@ class _Drawing:
         for number, gpus in enumerate(self.nvlink_domains):
             if not nvswitch_above or not self._switched(gpus):
                 self._wire_nvlinks(number, gpus)
-        return Inside(
+        return MachineGraph(
             tuple(self.devices),
             tuple(self.wires),
             tuple(self._nvlink_GBps(gpu) for gpu in range(self.machine.gpus)),

@@ -32,12 +32,16 @@ class FreeGpus:
     def add(self, node: int, gpus: tuple[int, ...], sign: int) -> None:
         """Count GPUs of a node as free (+1) or as held (-1)."""
         self.mask_of_node[node] ^= mask_of_gpus(gpus)
-        self._count(node, sign * len(gpus))
+        numbers, more = self._view, sign * len(gpus)
+        for domain in self._paths[node]:
+            numbers[domain] += more
 
     def set_mask(self, node: int, mask: int) -> None:
         """Say which GPUs of a node are free."""
-        self._count(node, mask.bit_count() - self.mask_of_node[node].bit_count())
+        more = mask.bit_count() - self.mask_of_node[node].bit_count()
         self.mask_of_node[node] = mask
+        for domain in self._paths[node]:
+            self._view[domain] += more
 
     def copy(self) -> Self:
         """The same, to be changed on its own."""
@@ -51,8 +55,3 @@ class FreeGpus:
         """Name the parts of the array; reading one number of a view is quicker than of an array."""
         self._numbers, self._view = numbers, numbers.data
         self.of_tier = tuple(numbers[start:stop] for start, stop in pairwise(self._first_of_tier))
-
-    def _count(self, node: int, more: int) -> None:
-        numbers = self._view
-        for domain in self._paths[node]:
-            numbers[domain] += more

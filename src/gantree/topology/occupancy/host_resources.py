@@ -5,7 +5,6 @@ have is kept by node: broken NICs, and what is held on NUMA nodes.
 """
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from typing import Self
 
 import numpy as np
@@ -100,7 +99,8 @@ class HostResources:
 
     def copy(self) -> Self:
         """The same, to be changed on its own."""
-        twin = copy(self)
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
         twin.nic_mask_of_node = self.nic_mask_of_node.copy()
         twin.broken_nic_mask_of_node = self.broken_nic_mask_of_node.copy()
         twin.nics_of_node = self.nics_of_node.copy()

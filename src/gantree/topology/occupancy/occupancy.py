@@ -196,8 +196,7 @@ class Occupancy:
         node = self._index(held.node)
         for member, sign in ((held, +1), (other, -1)):
             self.count(node, member, sign)
-            self._settle(node)
-            self._touch((node,))
+            self._note_change(node)
         self.owners[owner] = tuple(other if one is held else one for one in self.owners[owner])
 
     # ----- copies
@@ -251,11 +250,12 @@ class Occupancy:
 
     def count(self, node: int, member: MemberPlacement, sign: int) -> None:
         """Count what a member takes (-1) or gives back (+1)."""
-        self.host.add(node, member, sign)
-        if member.mig or member.share or (node in self.parts_of_node and member.gpus):
+        gpus = member.gpus
+        if member.mig or member.share or (gpus and node in self.parts_of_node):
             self.split.add(node, member, sign)
-        elif member.gpus:
-            self.free.add(node, member.gpus, sign)
+        elif gpus:
+            self.free.add(node, gpus, sign)
+        self.host.add(node, member, sign)
 
     def _take_whole(self, members: Sequence[MemberPlacement]) -> bool:
         """Take members of whole GPUs on nodes without split GPUs, as most are; False, and nothing taken, otherwise."""
@@ -281,8 +281,13 @@ class Occupancy:
         node = self.fabric.index_of_node[member.node]
         self.holders_on_node.leave(node, owner)
         self.count(node, member, +1)
-        self._settle(node)
-        self._touch((node,))
+        self._note_change(node)
+
+    def _note_change(self, node: int) -> None:
+        if node in self.parts_of_node or self.spares.most_of_tier:
+            self._settle(node)
+        self.log.touch(node)
+        self.log.trim()
 
     def _settle(self, node: int) -> None:
         """Bring split GPUs and spares up to date after the holders on a node have changed."""

@@ -49,15 +49,15 @@ Recompute = Literal["none", "selective", "full"]
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class MemoryAssumptions:
     """What a framework decides and a job does not tell: see the module."""
 
     recompute: Recompute = "selective"
     shards_gradients: bool = False
 
 
-USUAL = Habits()
-LEANEST = Habits("full", shards_gradients=True)
+USUAL = MemoryAssumptions()
+LEANEST = MemoryAssumptions("full", shards_gradients=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Footprint:
         return tuple((part.name, getattr(self, part.name)) for part in fields(self))
 
 
-def gpu_bytes(job: Job, habits: Habits = USUAL) -> Footprint:
+def gpu_bytes(job: Job, habits: MemoryAssumptions = USUAL) -> Footprint:
     """Return what each GPU needs for the model that a job trains.
 
     Raises BadInput where it describes none, has no whole GPUs, or its parallelism does not fit their number.
@@ -108,7 +108,9 @@ def gpu_bytes(job: Job, habits: Habits = USUAL) -> Footprint:
     )
 
 
-def _states(model: Transformer, ways: Ways, habits: Habits) -> tuple[float, float, float]:
+def _states(
+    model: Transformer, ways: Ways, habits: MemoryAssumptions
+) -> tuple[float, float, float]:
     """Bytes of values, gradients and the optimizer's state on each GPU."""
     dense = (model.parameters - model.expert_parameters) / (ways.tensor * ways.pipeline)
     of_experts = model.expert_parameters / (ways.expert * ways.tensor * ways.pipeline)
@@ -132,7 +134,7 @@ def _gathered(model: Transformer, ways: Ways) -> float:
     return (dense + of_experts) / (model.layers * ways.tensor) * model.value_bytes
 
 
-def _activations(model: Transformer, ways: Ways, micro: int, habits: Habits) -> float:
+def _activations(model: Transformer, ways: Ways, micro: int, habits: MemoryAssumptions) -> float:
     """Bytes that wait for the backward pass on a GPU of the first stage."""
     tokens = model.micro_batch * model.sequence / ways.context
     unit = tokens * model.hidden / ways.tensor * max(1.0, model.value_bytes / 2)
@@ -155,7 +157,7 @@ def _feed_forward(model: Transformer) -> float:
 # ----- which GPUs have it
 
 
-def fits(job: Job, gpu: str | None, habits: Habits = LEANEST) -> bool | None:
+def fits(job: Job, gpu: str | None, habits: MemoryAssumptions = LEANEST) -> bool | None:
     """Tell whether a GPU model has the memory that a job needs; by default, whether any framework gets by with it.
 
     None where that is not known: the job describes no model, or the catalogue has no memory of this GPU.
@@ -171,7 +173,7 @@ def memory_of(gpu: str | None) -> float | None:
     return model.memory_GiB if model else None
 
 
-def footprint_of(job: Job, habits: Habits = USUAL) -> Footprint | None:
+def footprint_of(job: Job, habits: MemoryAssumptions = USUAL) -> Footprint | None:
     """As `gpu_bytes`, but None where that raises. Kept by what it depends on, whatever the job is called."""
     if job.trains is None or any(role.shape.part for role in job.roles):
         return None
@@ -180,7 +182,10 @@ def footprint_of(job: Job, habits: Habits = USUAL) -> Footprint | None:
 
 @lru_cache(maxsize=4096)
 def _kept(
-    model: Transformer, parallelism: tuple[tuple[str, int], ...], gpus: int, habits: Habits
+    model: Transformer,
+    parallelism: tuple[tuple[str, int], ...],
+    gpus: int,
+    habits: MemoryAssumptions,
 ) -> Footprint | None:
     try:
         return gpu_bytes(_bare(model, parallelism, gpus), habits)

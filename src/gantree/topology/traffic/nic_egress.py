@@ -19,8 +19,8 @@ _OFF_THE_SWITCH = frozenset({"PHB", "NODE", "SYS"})
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
-    """The ways out of a machine. Build it with `Ways.of`.
+class NicEgress:
+    """The ways out of a machine. Build it with `NicEgress.of`.
 
     GBps_of_nic is what each NIC carries with what is left of it, users_of_nic the mask of GPUs that use it when they
     are asked alone; nics_of_gpu that from the GPU's side; port_GBps a GPU's PCIe port. A machine of which no NIC is
@@ -37,7 +37,7 @@ class Ways:
     @classmethod
     def of(
         cls, machine: Machine, residual_of_nic: Mapping[str, float], least_nic_GBps: float = 0.0
-    ) -> "Ways":
+    ) -> "NicEgress":
         """Gather them. residual_of_nic is by name, 1 where not told; least_nic_GBps what a NIC whose rate is not told
         has at least, because the site's links say so.
         """

@@ -1,9 +1,9 @@
 """The paths of a single group, read in loops of Python: for one gang at a time quicker than `paths` with its arrays.
 
-The same figures as `paths.read_paths` gives, for groups that run alone, on terrains where the tiers outside the node
+The same figures as `paths.read_paths` gives, for groups that run alone, on fabrics where the tiers outside the node
 bound nothing: no capacity of up-links and no rate per GPU is told, all are whole and idle, and no NVLink domain spans
 nodes. What is left are the ring inside each node, its NICs, and the latency of the tiers that a hop crosses. Other
-terrains have no such short way (`None`).
+fabrics have no such short way (`None`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ import numpy as np
 
 from gantree.topology.hardware.masks import mask_of
 from gantree.topology.traffic.paths import Paths, figures_of
-from gantree.topology.traffic.traffic_index import NIC, Terrain
+from gantree.topology.traffic.traffic_index import NIC, TrafficIndex
 
 
 class Ring(NamedTuple):
@@ -41,26 +41,29 @@ class Ring(NamedTuple):
 
 
 class OneRing:
-    """Reads groups of one terrain; the figures of each set of GPUs are looked up once."""
+    """Reads groups of one traffic_index; the figures of each set of GPUs are looked up once."""
 
-    def __init__(self, terrain: Terrain) -> None:
+    def __init__(self, traffic_index: TrafficIndex) -> None:
         """Build it with `of`."""
-        self._terrain = terrain
-        self._kind_of_node: list[int] = terrain.kind_of_node.tolist()
+        self._traffic_index = traffic_index
+        self._kind_of_node: list[int] = traffic_index.kind_of_node.tolist()
         self._tiers = tuple(
-            (terrain.tiers[tier].latency_us, terrain.fabric.domain_of_node[tier].tolist())
-            for tier in range(terrain.fabric.node_tier, 0, -1)
+            (
+                traffic_index.tiers[tier].latency_us,
+                traffic_index.fabric.domain_of_node[tier].tolist(),
+            )
+            for tier in range(traffic_index.fabric.node_tier, 0, -1)
         )
         self._figures: dict[tuple[int, int], tuple[float, ...]] = {}
         self._mask_of_gpus: dict[tuple[int, ...], int] = {}
-        self._nic = terrain.code(NIC)
+        self._nic = traffic_index.code(NIC)
 
     @classmethod
-    def of(cls, terrain: Terrain) -> "OneRing | None":
-        """The short way on a terrain; None where the tiers of it bound traffic."""
-        tiers = terrain.tiers[1:]
+    def of(cls, traffic_index: TrafficIndex) -> "OneRing | None":
+        """The short way on a traffic_index; None where the tiers of it bound traffic."""
+        tiers = traffic_index.tiers[1:]
         free = all(tier.plain and isnan(tier.GPU_GBps) for tier in tiers)
-        return cls(terrain) if free and not terrain.islands_span_nodes else None
+        return cls(traffic_index) if free and not traffic_index.islands_span_nodes else None
 
     def read(self, members: Iterable[tuple[int, tuple[int, ...]]]) -> "Ring":
         """What the ranks of members come to, one a GPU, each member a (node, its GPUs) by index; at least two ranks."""
@@ -97,7 +100,7 @@ class OneRing:
         key = (self._kind_of_node[node], mask)
         found = self._figures.get(key)
         if found is None:
-            found = self._figures[key] = figures_of(self._terrain, *key, mask)
+            found = self._figures[key] = figures_of(self._traffic_index, *key, mask)
         return found
 
     def _hops_us(self, nodes: list[int]) -> list[float]:

@@ -1,7 +1,7 @@
 """Where the traffic of groups of ranks runs: which hops a ring over them makes, and what bounds it. No times here.
 
 Many groups of equal size are read at once: `nodes[group, rank]` and `gpus[group, rank]`, in rank order. Inside, groups
-fall into *slots* (the GPUs of a group on one node) and these into *islands* (see `terrain`), kept in flat arrays with
+fall into *slots* (the GPUs of a group on one node) and these into *islands* (see `traffic_index`), in flat arrays with
 the group of each entry beside them, in ring order.
 
 The ring is the one that NCCL makes: all ranks of an island beside each other, islands in the order of their first rank.
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from gantree.topology.fabric.fabric import BoolArray, FloatArray, IntArray
 from gantree.topology.hardware.constants import NVLINK_DOMAIN_EGRESS_GBps
 from gantree.topology.traffic.alike import alike, least_of_runs
-from gantree.topology.traffic.traffic_index import NIC, Terrain
+from gantree.topology.traffic.traffic_index import NIC, TrafficIndex
 
 MaskArray = NDArray[np.int64] | NDArray[np.object_]
 
@@ -79,7 +79,7 @@ class Paths:
 
     in_switch_GBps is the rate (bytes of the message over time) at which switches inside the islands add, 0 where an
     island cannot; out_GBps what the tightest island gets out (inf where there is one island); hop_us and longest_us
-    the mean and the longest step between islands. The limits are codes of `Terrain.words`.
+    the mean and the longest step between islands. The limits are codes of `TrafficIndex.words`.
     """
 
     ranks: int
@@ -101,17 +101,17 @@ def each_alone(groups: int) -> IntArray:
     return np.arange(groups, dtype=np.int64)
 
 
-def read_slots(terrain: Terrain, nodes: IntArray, gpus: IntArray) -> Slots:
+def read_slots(traffic_index: TrafficIndex, nodes: IntArray, gpus: IntArray) -> Slots:
     """Gather the GPUs of each group by node, in ring order."""
     groups, ranks = nodes.shape
-    order = _ring_order(terrain, nodes)
+    order = _ring_order(traffic_index, nodes)
     if order is not None:
         nodes = np.take_along_axis(nodes, order, axis=1)
         gpus = np.take_along_axis(gpus, order, axis=1)
     node, group = nodes.ravel(), np.repeat(np.arange(groups, dtype=np.int64), ranks)
     first_rank = _starts(node, group)
-    bits = _bits(gpus.ravel(), terrain)
-    island = terrain.island_of_node[node[first_rank]]
+    bits = _bits(gpus.ravel(), traffic_index)
+    island = traffic_index.island_of_node[node[first_rank]]
     return Slots(
         group=group[first_rank],
         node=node[first_rank],
@@ -121,12 +121,12 @@ def read_slots(terrain: Terrain, nodes: IntArray, gpus: IntArray) -> Slots:
     )
 
 
-def _ring_order(terrain: Terrain, nodes: IntArray) -> IntArray | None:
+def _ring_order(traffic_index: TrafficIndex, nodes: IntArray) -> IntArray | None:
     """Positions that bring the ranks of an island, and of a node, beside each other; None where they are."""
     ranks = nodes.shape[1]
     key = _first_position(nodes)
-    if terrain.islands_span_nodes:
-        key = key + ranks * _first_position(terrain.island_of_node[nodes])
+    if traffic_index.islands_span_nodes:
+        key = key + ranks * _first_position(traffic_index.island_of_node[nodes])
     if (np.diff(key, axis=1) >= 0).all():
         return None
     return np.argsort(key, axis=1, kind="stable")
@@ -152,15 +152,15 @@ def _starts(key: IntArray, group: IntArray) -> IntArray:
     return np.flatnonzero(new)
 
 
-def _bits(gpus: IntArray, terrain: Terrain) -> MaskArray:
+def _bits(gpus: IntArray, traffic_index: TrafficIndex) -> MaskArray:
     """A mask with one GPU each; whole numbers of Python where a machine has more than fit into 64 bits."""
-    if int(terrain.fabric.gpus_of_node.max(initial=0)) <= MOST_GPUS_IN_INT64:
+    if int(traffic_index.fabric.gpus_of_node.max(initial=0)) <= MOST_GPUS_IN_INT64:
         return np.left_shift(np.int64(1), gpus)
     masks: NDArray[np.object_] = np.array([1 << gpu for gpu in gpus.tolist()], dtype=object)
     return masks
 
 
-def read_islands(terrain: Terrain, slots: Slots, sharing: IntArray) -> Islands:
+def read_islands(traffic_index: TrafficIndex, slots: Slots, sharing: IntArray) -> Islands:
     """Look up what the GPUs of each slot are to each other and to the network, and join slots to islands."""
     first = slots.first_of_island
     group = slots.group[first]
@@ -169,10 +169,10 @@ def read_islands(terrain: Terrain, slots: Slots, sharing: IntArray) -> Islands:
     first_of_group = np.flatnonzero(np.append(True, lost))
     islands_of_group = np.diff(np.append(first_of_group, len(group)))
     sends = np.repeat(np.repeat(islands_of_group > 1, islands_of_group), _lengths(first, slots))
-    table = _Looked.up(terrain, slots, _busy(slots, sharing, sends))
+    table = _Looked.up(traffic_index, slots, _busy(slots, sharing, sends))
     in_wide = np.repeat(spans, _lengths(first, slots))
     least = np.minimum.reduceat
-    out = np.add.reduceat(table.out_GBps * terrain.residual_of_node[slots.node], first)
+    out = np.add.reduceat(table.out_GBps * traffic_index.residual_of_node[slots.node], first)
     ring = np.where(in_wide, table.port_GBps, table.ring_GBps)
     narrowest, tightest = least_of_runs(ring, first)
     return Islands(
@@ -223,38 +223,40 @@ class _Looked:
     out_GBps: FloatArray
 
     @classmethod
-    def up(cls, terrain: Terrain, slots: Slots, busy: MaskArray) -> "_Looked":
-        kind = terrain.kind_of_node[slots.node]
+    def up(cls, traffic_index: TrafficIndex, slots: Slots, busy: MaskArray) -> "_Looked":
+        kind = traffic_index.kind_of_node[slots.node]
         keys = (kind, slots.mask) if busy is slots.mask else (kind, slots.mask, busy)
         first, which = alike(*keys)
         rows = [
-            figures_of(terrain, int(kind[slot]), int(slots.mask[slot]), int(busy[slot]))
+            figures_of(traffic_index, int(kind[slot]), int(slots.mask[slot]), int(busy[slot]))
             for slot in first.tolist()
         ]
         columns = [np.array(column)[which] for column in zip(*rows, strict=True)]
         return cls(*columns)
 
 
-def figures_of(terrain: Terrain, kind: int, mask: int, busy: int) -> tuple[float, ...]:
+def figures_of(traffic_index: TrafficIndex, kind: int, mask: int, busy: int) -> tuple[float, ...]:
     """All that GPUs on a node of a kind are to prices, while those of busy send out of it: a row of `_Looked`."""
-    inside, traits = terrain.inside(kind, mask), terrain.traits_of_kind(kind)
+    inside, traits = traffic_index.inside(kind, mask), traffic_index.traits_of_kind(kind)
     return (
         inside.ring_GBps,
         inside.exchange_GBps,
-        terrain.code(inside.weakest),
+        traffic_index.code(inside.weakest),
         inside.nvlink,
-        terrain.hosts[kind].port_GBps,
-        terrain.code(terrain.hosts[kind].port_link),
+        traffic_index.hosts[kind].port_GBps,
+        traffic_index.code(traffic_index.hosts[kind].port_link),
         traits.in_switch_share,
         int(traits.generation),
-        terrain.out_GBps(kind, mask, busy),
+        traffic_index.out_GBps(kind, mask, busy),
     )
 
 
-def read_paths(terrain: Terrain, nodes: IntArray, gpus: IntArray, sharing: IntArray) -> Paths:
+def read_paths(
+    traffic_index: TrafficIndex, nodes: IntArray, gpus: IntArray, sharing: IntArray
+) -> Paths:
     """Follow the rings of groups through the fabric."""
-    islands = read_islands(terrain, read_slots(terrain, nodes, gpus), sharing)
-    out, limit, hop_us = _leaving(terrain, islands, sharing)
+    islands = read_islands(traffic_index, read_slots(traffic_index, nodes, gpus), sharing)
+    out, limit, hop_us = _leaving(traffic_index, islands, sharing)
     first = islands.first_of_group
     ring, ring_limit = _least_of_group(islands.ring_GBps, islands.limit, islands)
     out_of_group, out_limit = _least_of_group(out, limit, islands)
@@ -291,7 +293,7 @@ def _in_switch(islands: Islands) -> FloatArray:
 
 
 def _leaving(
-    terrain: Terrain, islands: Islands, sharing: IntArray
+    traffic_index: TrafficIndex, islands: Islands, sharing: IntArray
 ) -> tuple[FloatArray, IntArray, FloatArray]:
     """(GB/s out of each island on its ring's hops, the code of what bounds it, us of the hop to the next)."""
     following = islands.next_in_ring
@@ -306,31 +308,33 @@ def _leaving(
         np.minimum(islands.out_GBps, NVLINK_DOMAIN_EGRESS_GBps),
         islands.out_GBps,
     )
-    _tighten(out, limit, np.where(many, nics, inf), terrain.code(NIC))
-    for number in range(terrain.island_tier, 0, -1):
-        tier = terrain.tiers[number]
-        domain = terrain.fabric.domain_of_node[number][islands.node]
+    _tighten(out, limit, np.where(many, nics, inf), traffic_index.code(NIC))
+    for number in range(traffic_index.island_tier, 0, -1):
+        tier = traffic_index.tiers[number]
+        domain = traffic_index.fabric.domain_of_node[number][islands.node]
         leaves = domain != domain[following]
         if not leaves.any():
             break
         hop_us[leaves] = np.maximum(hop_us[leaves], tier.latency_us)
-        code = terrain.code(terrain.fabric.tiers[number])
+        code = traffic_index.code(traffic_index.fabric.tiers[number])
         if not tier.plain or not np.isnan(tier.GPU_GBps):
             crosses = leaves | leaves[before]
-            own = _own_share(terrain, number, islands.gpus, nics) * tier.residual[domain]
+            own = _own_share(traffic_index, number, islands.gpus, nics) * tier.residual[domain]
             _tighten(out, limit, np.where(crosses, own, inf), code)
         if not tier.plain:
-            shares = _uplink_shares(terrain, number, domain, leaves, sharing[islands.group])
+            shares = _uplink_shares(traffic_index, number, domain, leaves, sharing[islands.group])
             _tighten(out, limit, shares, code)
     return out, limit, hop_us
 
 
-def _own_share(terrain: Terrain, number: int, gpus: IntArray, nics: FloatArray) -> FloatArray:
+def _own_share(
+    traffic_index: TrafficIndex, number: int, gpus: IntArray, nics: FloatArray
+) -> FloatArray:
     """What an island has for crossing a tier that is whole: the site's figure per GPU, else its NICs."""
-    told = terrain.tiers[number].GPU_GBps
+    told = traffic_index.tiers[number].GPU_GBps
     if not np.isnan(told):
         return np.multiply(gpus, told, dtype=np.float64)
-    return np.full(len(nics), inf) if number == terrain.fabric.node_tier else nics
+    return np.full(len(nics), inf) if number == traffic_index.fabric.node_tier else nics
 
 
 def _tighten(out: FloatArray, limit: IntArray, rate: FloatArray, code: int) -> None:
@@ -340,10 +344,10 @@ def _tighten(out: FloatArray, limit: IntArray, rate: FloatArray, code: int) -> N
 
 
 def _uplink_shares(
-    terrain: Terrain, number: int, domain: IntArray, leaves: BoolArray, sharing: IntArray
+    traffic_index: TrafficIndex, number: int, domain: IntArray, leaves: BoolArray, sharing: IntArray
 ) -> FloatArray:
     """What each island's ring has of its domain's up-links: they are split evenly among the hops that leave."""
-    tier = terrain.tiers[number]
+    tier = traffic_index.tiers[number]
     capacity = tier.uplink_GBps[domain] * tier.residual[domain]
     _, which = alike(sharing, domain)
     hops = np.bincount(which, weights=leaves)[which].astype(np.float64)
@@ -351,11 +355,11 @@ def _uplink_shares(
 
 
 def rings(
-    terrain: Terrain, groups: Sequence[Sequence[tuple[int, int]]]
+    traffic_index: TrafficIndex, groups: Sequence[Sequence[tuple[int, int]]]
 ) -> tuple[IntArray, IntArray]:
     """(nodes, gpus) as arrays [group, rank] of groups of (node, GPU) that are all of one size."""
     table = np.array(groups, dtype=np.int64).reshape(len(groups), -1, 2)
-    assert (table[:, :, 0] < len(terrain.fabric.nodes)).all(), (
+    assert (table[:, :, 0] < len(traffic_index.fabric.nodes)).all(), (
         "a node that the fabric does not have"
     )
     return table[:, :, 0], table[:, :, 1]

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Generic, TypeVar
 
 from gantree.topology.traffic.paths import figures_of
-from gantree.topology.traffic.traffic_index import Terrain
+from gantree.topology.traffic.traffic_index import TrafficIndex
 
 ALL_APART = -1
 """Stands for a tier at which every node of the list is in a domain of its own."""
@@ -51,18 +51,18 @@ class _Tier:
 
 
 class Shapes:
-    """The shapes of places on one terrain."""
+    """The shapes of places on one traffic_index."""
 
-    def __init__(self, terrain: Terrain) -> None:
-        fabric = terrain.fabric
-        self._terrain = terrain
+    def __init__(self, traffic_index: TrafficIndex) -> None:
+        fabric = traffic_index.fabric
+        self._traffic_index = traffic_index
         self._class_of_set: dict[tuple[int, int], int] = {}
         self._class_of_figures: dict[Hashable, int] = {}
-        self._kind_of_node: tuple[int, ...] = tuple(terrain.kind_of_node.tolist())
+        self._kind_of_node: tuple[int, ...] = tuple(traffic_index.kind_of_node.tolist())
         self._tiers = tuple(
             _Tier(tuple(fabric.domain_of_node[number].tolist()), _unless_alike(kinds))
             for number in range(fabric.node_tier, 0, -1)
-            for kinds in [terrain.tiers[number].kind_of_domain]
+            for kinds in [traffic_index.tiers[number].kind_of_domain]
         )
 
     def shape(self, nodes: Sequence[int]) -> Hashable:
@@ -80,7 +80,7 @@ class Shapes:
         known = self._class_of_set
         for kind, mask in sets:
             if (kind, mask) not in known:
-                figures = (mask.bit_count(), *figures_of(self._terrain, kind, mask, mask))
+                figures = (mask.bit_count(), *figures_of(self._traffic_index, kind, mask, mask))
                 known[kind, mask] = self._class_of_figures.setdefault(figures, len(known))
         return tuple([known[one] for one in sets])
 

@@ -19,10 +19,10 @@ from gantree.topology.fabric.calibration import Calibration
 from gantree.topology.fabric.conditions import Conditions
 from gantree.topology.fabric.fabric import Fabric, FloatArray, IntArray
 from gantree.topology.hardware.constants import LEAST_RESIDUAL, NET_US, Traits, traits
-from gantree.topology.hardware.intra_node import Host, Inside
+from gantree.topology.hardware.intra_node import Host, IntraNodeRates
 from gantree.topology.hardware.link_classes import PATH_CLASSES, SELF
 from gantree.topology.hardware.masks import gpus_of
-from gantree.topology.traffic.nic_egress import Ways
+from gantree.topology.traffic.nic_egress import NicEgress
 
 NVLINK_TIER = "nvlink"
 NIC = "nic"
@@ -47,8 +47,8 @@ class Tier:
 
 
 @dataclass(slots=True, eq=False)
-class Terrain:
-    """A fabric as traffic sees it. Build it with `Terrain.of`; what it keeps beyond that are prices by kind.
+class TrafficIndex:
+    """A fabric as traffic sees it. Build it with `TrafficIndex.of`; what it keeps beyond that are prices by kind.
 
     tiers[t] belongs to fabric.tiers[t]; tiers[0] (the whole fabric) is never left and only fills its place.
     domain_of_node[t] beside it; island_of_node is the domain of the island's tier.
@@ -59,10 +59,10 @@ class Terrain:
     tiers: tuple[Tier, ...]
     kind_of_node: IntArray
     hosts: tuple[Host, ...]
-    ways: tuple[Ways, ...]
+    ways: tuple[NicEgress, ...]
     residual_of_node: FloatArray
     words: list[str] = field(default_factory=lambda: [LATENCY, NIC])
-    _inside: dict[tuple[int, int], Inside] = field(default_factory=dict)
+    _inside: dict[tuple[int, int], IntraNodeRates] = field(default_factory=dict)
     _out: dict[tuple[int, int, int], float] = field(default_factory=dict)
 
     @classmethod
@@ -71,7 +71,7 @@ class Terrain:
         fabric: Fabric,
         calibration: Calibration | None = None,
         conditions: Conditions | None = None,
-    ) -> "Terrain":
+    ) -> "TrafficIndex":
         """Gather the figures; measured links take the place of the site's and of the constants.
 
         conditions are what is worn or busy now; None takes what the cluster file says.
@@ -97,7 +97,7 @@ class Terrain:
                 for machine in machines
             ),
             ways=tuple(
-                Ways.of(m, dict(nics), least_nic)
+                NicEgress.of(m, dict(nics), least_nic)
                 for m, (_, nics) in zip(machines, kinds, strict=True)
             ),
             residual_of_node=tiers[fabric.node_tier].residual,
@@ -124,7 +124,7 @@ class Terrain:
         """What is known of the GPUs of nodes of a kind."""
         return traits(self.hosts[kind].machine.gpu)
 
-    def inside(self, kind: int, mask: int) -> Inside:
+    def inside(self, kind: int, mask: int) -> IntraNodeRates:
         """What the GPUs of a mask are to each other."""
         found = self._inside.get((kind, mask))
         if found is None:
