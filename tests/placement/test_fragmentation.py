@@ -1,4 +1,4 @@
-"""The fragmentation score against plain twins: prices, slots, worth, and the standing of a cluster kept up to date."""
+"""The fragmentation score against plain twins: prices, slots, worth, and slot values of a cluster kept up to date."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.placement.scoring import fragmentation_state as standing
+from gantree.placement.scoring import fragmentation_state
 from gantree.placement.scoring.fragmentation import (
     SEVERAL,
     Demand,
@@ -238,8 +238,8 @@ def test_without_a_demand_for_gpus_all_places_are_equal() -> None:
     assert loss.best().tolist() == [0, 1]
 
 
-def standing_twin(classes: Sequence[DemandClass], cluster: Sequence[Node], node: Node) -> float:
-    """The standing of a node by the formula of the module."""
+def slot_value_twin(classes: Sequence[DemandClass], cluster: Sequence[Node], node: Node) -> float:
+    """The slot value of a node by the formula of the module."""
     total = sum(each.frequency for each in classes)
     kinds = Counter[DemandClass]()
     for each in classes:
@@ -248,16 +248,16 @@ def standing_twin(classes: Sequence[DemandClass], cluster: Sequence[Node], node:
                 each.cpu_milli, each.gpus, each.gpu_milli, 0, each.memory_MiB, each.models
             )
             kinds[key] += each.frequency  # type: ignore[assignment]  # Counter adds any numbers
-    standing = 0.0
+    slot_value = 0.0
     for each, frequency in kinds.items():
         anywhere = sum(slots_twin(other, each) for other in cluster)
         taken = each.gpus * each.gpu_milli / WHOLE_MILLI
         gpus = slots_twin(node, each) * taken
         if each.gpus > 1:
-            standing += frequency / total * (SEVERAL / (anywhere + 1)) ** 2 * gpus
+            slot_value += frequency / total * (SEVERAL / (anywhere + 1)) ** 2 * gpus
         else:
-            standing += frequency / total / (anywhere * taken + 1) * sqrt(gpus)
-    return standing
+            slot_value += frequency / total / (anywhere * taken + 1) * sqrt(gpus)
+    return slot_value
 
 
 requests = st.one_of(shares, wholes, none).map(lambda ask: MemberDemand(ask[0], 2, *ask[1:]))
@@ -268,22 +268,22 @@ requests = st.one_of(shares, wholes, none).map(lambda ask: MemberDemand(ask[0], 
     demand_classes(),
     clusters,
     st.lists(requests, min_size=1, max_size=6),
-    st.sampled_from((0, standing.MOST_STATES)),
+    st.sampled_from((0, fragmentation_state.MOST_STATES)),
 )
-def test_a_standing_kept_up_to_date_judges_as_the_formulas_do(
+def test_a_state_kept_up_to_date_judges_as_the_formulas_do(
     classes: list[DemandClass], cluster: list[Node], asks: list[MemberDemand], most_states: int
 ) -> None:
     cluster = [(cpu, memory + 12, *rest) for cpu, memory, *rest in (*cluster, cluster[0])]  # type: ignore[misc]  # a node
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(standing, "REWEIGH_EVERY", 1)
-        patch.setattr(standing, "MOST_STATES", most_states)
+        patch.setattr(fragmentation_state, "REWEIGH_EVERY", 1)
+        patch.setattr(fragmentation_state, "MOST_STATES", most_states)
         kept = FragmentationState(Demand.of(classes), states_of(cluster))
         price = kept.states.demand.price_of_size
         for asked in asks:
             loss = kept.losses(asked, kept.state_of_node)
             for index, node in enumerate(cluster):
                 check_node(
-                    loss.worth[index], loss.standing[index], asked, node, price, classes, cluster
+                    loss.worth[index], loss.slot_value[index], asked, node, price, classes, cluster
                 )
             index, choice = divmod(int(loss.best()[0]), loss.worth.shape[1])
             if loss.worth[index, choice] == inf:
@@ -298,7 +298,7 @@ def test_a_standing_kept_up_to_date_judges_as_the_formulas_do(
 
 def check_node(
     worth_lost: np.ndarray,
-    standing_lost: np.ndarray,
+    slot_value_lost: np.ndarray,
     asked: MemberDemand,
     node: Node,
     price: dict[int, float],
@@ -319,9 +319,9 @@ def check_node(
         turned = (turned[0], memory, *turned[2:])
         lost = worth_twin(node, classes, price) - worth_twin(turned, classes, price)
         assert isclose(worth_lost[choice], lost, abs_tol=1e-5)
-        before = standing_twin(classes, cluster, node)
-        here = standing_twin(classes, cluster, turned)
-        assert isclose(standing_lost[choice], before - here, abs_tol=1e-9)
+        before = slot_value_twin(classes, cluster, node)
+        here = slot_value_twin(classes, cluster, turned)
+        assert isclose(slot_value_lost[choice], before - here, abs_tol=1e-9)
 
 
 def test_equal_losses_are_equal_whatever_else_is_on_the_node() -> None:

@@ -19,7 +19,7 @@ from gantree.placement.ranks.order import RankMap, rank_map
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.occupancy.occupancy import Occupancy
-from gantree.topology.traffic.traffic import ways_of
+from gantree.topology.traffic.traffic import degrees_of
 from support.examples import examples
 
 Weights = tuple[tuple[str, float], ...]
@@ -56,7 +56,7 @@ def reach(occupancy: Occupancy, job: Job, found: RankMap) -> dict[str, int]:
     """Leaves that the widest group of each axis reaches."""
     leaf = {node.name: node.at for node in occupancy.fabric.nodes}
     at = [leaf[seat.node] for seat in found.ranks]
-    groups = whole_groups(ways_of(job, len(at)))
+    groups = whole_groups(degrees_of(job, len(at)))
     return {
         axis: max(len({at[rank] for rank in group}) for group in of_axis.tolist())
         for axis, of_axis in groups.items()
@@ -78,7 +78,7 @@ def cost(reached: dict[str, int], weights: Weights) -> float:
         ((8, 8, 8, 8), (("data", 0.4), ("pipeline", 0.6)), 2, 2, "2.0 is less than 2.2"),
         ((8, 8, 8, 8), (("data", 1.0), ("pipeline", 0.0)), 1, 4, "stages whole"),
         ((8, 8, 8, 8), (("data", 3.0), ("pipeline", 1.0)), 1, 4, "weights need not sum to 1"),
-        ((12, 4, 8, 8), (("data", 0.5), ("pipeline", 0.5)), 2, 2, "chapters of unequal leaves"),
+        ((12, 4, 8, 8), (("data", 0.5), ("pipeline", 0.5)), 2, 2, "parts of unequal leaves"),
     ],
 )
 def test_weights_trade_pipelines_for_replicas(
@@ -208,32 +208,32 @@ def test_weighed_ranks_cost_no_more_than_ranks_by_price_or_in_topology_order(
 
 @given(st.integers(1, 4), st.integers(1, 6), st.data())
 def test_rooms_are_shared_out_completely_in_at_most_one_piece_more_than_could_be(
-    chapters: int, need: int, data: st.DataObject
+    parts: int, need: int, data: st.DataObject
 ) -> None:
-    cuts = data.draw(st.sets(st.integers(1, max(1, chapters * need - 1)), max_size=4))
-    bounds = [0, *sorted(cuts), chapters * need]
+    cuts = data.draw(st.sets(st.integers(1, max(1, parts * need - 1)), max_size=4))
+    bounds = [0, *sorted(cuts), parts * need]
     rooms = [end - begin for begin, end in pairwise(bounds)]
-    shares = few_pieces(rooms, need, chapters)
-    assert [sum(runs for _, runs in pieces) for pieces in shares] == [need] * chapters
+    shares = few_pieces(rooms, need, parts)
+    assert [sum(runs for _, runs in pieces) for pieces in shares] == [need] * parts
     taken = Counter[int]()
     for pieces in shares:
         for room, runs in pieces:
             taken[room] += runs
     assert [taken[room] for room in range(len(rooms))] == rooms
-    assert max(map(len, shares)) <= fewest_pieces(rooms, need, chapters) + 1
+    assert max(map(len, shares)) <= fewest_pieces(rooms, need, parts) + 1
 
 
-def fewest_pieces(rooms: Sequence[int], need: int, chapters: int) -> int:
-    """The least that the chapter with most pieces can have, by trying everything."""
+def fewest_pieces(rooms: Sequence[int], need: int, parts: int) -> int:
+    """The least that the part with most pieces can have, by trying everything."""
     sizes = tuple(sorted(rooms))
-    return next(most for most in range(1, len(rooms) + 1) if _can(sizes, need, chapters, most))
+    return next(most for most in range(1, len(rooms) + 1) if _can(sizes, need, parts, most))
 
 
-def _can(rooms: tuple[int, ...], need: int, chapters: int, most: int) -> bool:
-    if not chapters:
+def _can(rooms: tuple[int, ...], need: int, parts: int, most: int) -> bool:
+    if not parts:
         return True
     return any(
-        _can(left, need, chapters - 1, most)
+        _can(left, need, parts - 1, most)
         for size in range(1, most + 1)
         for chosen in combinations(range(len(rooms)), size)
         for left in {*_emptied(rooms, chosen, need)}

@@ -15,15 +15,15 @@ from gantree.model.placements import MemberPlacement, MigPart, Placement, ShareP
 from gantree.placement.choice.search import place
 from gantree.placement.machine.shares import count, milli_left, share_on, sharing_of
 from gantree.placement.request.preferences import PlacementPreferences, TypicalMember
-from gantree.placement.scoring import fragmentation_state as standing
+from gantree.placement.scoring import fragmentation_state
 from gantree.placement.scoring.demand_classes import demand_of
 from gantree.placement.scoring.fragmentation import DemandClass
 from gantree.placement.scoring.packing import best_node, packing
 from gantree.planning.preferences import preferences_of
+from gantree.sim.openb.least_loss import LeastLossOfPods
 from gantree.sim.openb.lists import Nodes, PodShape, Workload
 from gantree.sim.openb.policies import Choice
 from gantree.sim.openb.room import NO_GPU, Room
-from gantree.sim.openb.standing import LeastLossOfPods
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
@@ -211,7 +211,7 @@ def test_an_index_that_follows_a_walk_chooses_as_one_made_anew(
     machines = (machine("a"), machine("b", gpu="A10-24GB"), machine("c", 2), machine("d", cpus=4))
     occupancy = occupancy_of(*machines, fields={"labels": (("pool", "a"),)})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(standing, "REWEIGH_EVERY", 1)
+        patch.setattr(fragmentation_state, "REWEIGH_EVERY", 1)
         for number, (what, which) in enumerate(walk):
             name = f"n{which % 4}"
             if what == "mark":
@@ -358,7 +358,7 @@ def test_a_share_by_memory_is_a_larger_part_of_a_smaller_gpu() -> None:
 
 def slots(occupancy: Occupancy, typical: tuple[TypicalMember, ...]) -> list[list[int]]:
     """slots[node][class] as the index has them."""
-    kept = packing(occupancy, typical)._least.standing
+    kept = packing(occupancy, typical)._least.state
     found: list[list[int]] = kept.states.slots[kept.state_of_node].tolist()
     return found
 

@@ -23,7 +23,7 @@ from gantree.topology.cost.step import step_time
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.occupancy.occupancy import Occupancy
-from gantree.topology.traffic.traffic import groups_of, ways_of
+from gantree.topology.traffic.traffic import degrees_of, groups_of
 from support.examples import examples
 
 LINKS = {"spine": Link(20.0, 12.0, 400.0), "leaf": Link(25.0, 6.0, 300.0)}
@@ -398,7 +398,7 @@ def crossings_anew(
 ) -> dict[str, list[int]]:
     """A plain twin: hops that leave the spine, the leaf and the node, by axis."""
     found = {}
-    for axis, groups in groups_of(ways_of(job, len(places))).items():
+    for axis, groups in groups_of(degrees_of(job, len(places))).items():
         counts = []
         for tier in range(1, fabric.node_tier + 1):
             domain = [int(fabric.domain_of_node[tier][node]) for node, _ in places]

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from gantree.model.errors import NotFound
 from gantree.sim.openb.bound import _Demand, _Kinds, _Packing, bound
 from gantree.sim.openb.fgd import TYPICAL_SHARE
+from gantree.sim.openb.least_loss import LeastLossOfPods
 from gantree.sim.openb.lists import Nodes, PodShape, Workload
 from gantree.sim.openb.policies import Choice
 from gantree.sim.openb.replay import POLICIES, policy_named, replay
 from gantree.sim.openb.room import Room
-from gantree.sim.openb.standing import LeastLossOfPods
 from support.examples import examples
 
 MODELS = ("A10", "T4")

@@ -12,7 +12,7 @@ from gantree.topology.hardware.gpu_models import GPU_MODELS
 from gantree.topology.traffic.footprint import (
     GIB,
     LEANEST,
-    USUAL,
+    TYPICAL,
     MemoryAssumptions,
     RESERVE_GiB,
     fits,
@@ -37,8 +37,8 @@ def training(
     return Job("j", (Role("w", gpus, Shape(gpus=1)),), parallelism=ways, trains=model)
 
 
-def states_GB(job: Job, habits: MemoryAssumptions = USUAL) -> float:
-    need = gpu_bytes(job, habits)
+def states_GB(job: Job, assumptions: MemoryAssumptions = TYPICAL) -> float:
+    need = gpu_bytes(job, assumptions)
     return (need.parameters + need.gradients + need.optimizer) / 1e9
 
 
@@ -90,7 +90,7 @@ def test_what_trained_gpt3_on_a100_with_80_GB_is_said_to_fit_there() -> None:
     """The same, table 3: 175B at tensor 8 and pipeline 8 ran on 64 GPUs, with selective recomputation."""
     job = training(GPT3, tensor=8, pipeline=8)
     assert gpu_bytes(job).GiB == pytest.approx(57.4, abs=0.1)
-    assert fits(job, "A100-80GB", USUAL)
+    assert fits(job, "A100-80GB", TYPICAL)
     assert not fits(job, "A100-40GB")
 
 
@@ -149,7 +149,7 @@ def test_thrift_never_costs_memory(
 ) -> None:
     job = training(model, tensor, pipeline, data)
     lavish, usual, leanest = (
-        gpu_bytes(job, h).total for h in (MemoryAssumptions("none"), USUAL, LEANEST)
+        gpu_bytes(job, h).total for h in (MemoryAssumptions("none"), TYPICAL, LEANEST)
     )
     assert lavish >= usual >= leanest > RESERVE_GiB * GIB
     shared = (gpu_bytes(training(replace(model, sharded=s), tensor, pipeline, data)).optimizer

@@ -18,7 +18,7 @@ from gantree.topology.cost.pricing import pricer_of
 from gantree.topology.cost.step import step_time
 from gantree.topology.cost.step_orders import StepOfOrders
 from gantree.topology.fabric.fabric import Fabric
-from gantree.topology.traffic.traffic import EXPERT_DATA, groups_of, ways_of
+from gantree.topology.traffic.traffic import EXPERT_DATA, degrees_of, groups_of
 from support.examples import examples
 
 WIDE = Fabric.build(cluster(spines=2, leaves=2, nodes=2, gpus=2))
@@ -29,7 +29,7 @@ def counted(*axes: tuple[str, int], as_written: bool = True) -> Job:
 
 
 def groups(asked: Job, ranks: int) -> dict[str, list[list[int]]]:
-    return {axis: each.tolist() for axis, each in groups_of(ways_of(asked, ranks)).items()}
+    return {axis: each.tolist() for axis, each in groups_of(degrees_of(asked, ranks)).items()}
 
 
 def test_megatron_counts_tensor_then_data_then_pipeline() -> None:

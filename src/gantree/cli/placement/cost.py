@@ -33,8 +33,8 @@ from gantree.topology.cost.cost import (
     Ranks,
     Step,
     predict,
+    price_basis,
     ranks_of,
-    rests_on,
     step_time,
 )
 from gantree.topology.fabric.calibration import Calibration
@@ -113,9 +113,9 @@ def cost(
     ranks = ranks_of(fabric, members)
     price = pricer.price(collective, size_bytes, ranks, algorithm)
     step = _step(pricer, as_placed, ranks, source_of(job))
-    rests = rests_on(pricer, conditions, ranks)
+    basis = price_basis(pricer, conditions, ranks)
     own_gpus = {machine.gpu for machine in fabric.machines}
-    warnings = [*array, *unknown_gpu_warnings(known, own_gpus), *rests.warnings]
+    warnings = [*array, *unknown_gpu_warnings(known, own_gpus), *basis.warnings]
     answer = {
         "job": requested.name,
         "placed": True,
@@ -127,7 +127,7 @@ def cost(
         "step": _step_json(step) if step else None,
         "measured": _measured_json(measured, pricer),
         "prices": prices_json(known, fabric, members, step.step_s if step else None),
-        "assumed": list(rests.assumed),
+        "assumed": list(basis.assumed),
         "warnings": warnings,
     }
     if as_json:

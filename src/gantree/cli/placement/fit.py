@@ -28,7 +28,7 @@ from gantree.topology.hardware.prices import LIST_PRICES, PriceList
 from gantree.topology.traffic.footprint import (
     GIB,
     LEANEST,
-    USUAL,
+    TYPICAL,
     Footprint,
     footprint_of,
     memory_of,
@@ -109,7 +109,7 @@ def _array(job: Job) -> str:
 
 def _lines(alike: Sequence[Answer]) -> Iterator[str]:
     job, ways, verdict = alike[0]
-    usual, leanest = footprint_of(job, USUAL), footprint_of(job, LEANEST)
+    usual, leanest = footprint_of(job, TYPICAL), footprint_of(job, LEANEST)
     name = job.name if len(alike) == 1 else f"{_array(job)} (array of {len(alike)}), each"
     yield f"{name}: {plural(job.gpus, 'GPU')}, chosen by {job.choose}"
     if usual is not None and leanest is not None:
@@ -143,7 +143,7 @@ def _row(number: int, job: Job, way: Option) -> tuple[str, ...]:
 
 
 def _memory(job: Job, model: str | None) -> str:
-    usual, leanest = footprint_of(job, USUAL), footprint_of(job, LEANEST)
+    usual, leanest = footprint_of(job, TYPICAL), footprint_of(job, LEANEST)
     memory_GiB = memory_of(model)
     if memory_GiB is None or usual is None or leanest is None:
         return "?"
@@ -162,7 +162,7 @@ def _json(answer: Answer) -> dict[str, Any]:
         "gpus": job.gpus,
         "choose": job.choose,
         "memory": {
-            "usual": _footprint_json(footprint_of(job, USUAL)),
+            "usual": _footprint_json(footprint_of(job, TYPICAL)),
             "least": _footprint_json(footprint_of(job, LEANEST)),
         },
         "ways": [_way_json(way) for way in ways],

@@ -10,7 +10,7 @@ from gantree.model.cluster import Node
 from gantree.model.placements import MemberPlacement, SharePart
 from gantree.text.words import plural
 from gantree.topology.occupancy.occupancy import Occupancy
-from gantree.topology.occupancy.parts import REST, GpuState
+from gantree.topology.occupancy.parts import REMAINDER, GpuState
 
 KEPT = "kept"
 """What is left of a shared GPU, held beside the shares of others for who is to have more of it: no share runs there."""
@@ -65,7 +65,7 @@ def _words_of_gpu(
 
 
 def _how(share: SharePart) -> str:
-    return KEPT if share.isolation == REST else share.isolation
+    return KEPT if share.isolation == REMAINDER else share.isolation
 
 
 def _unusual(node: Node) -> Iterator[str]:
@@ -80,7 +80,9 @@ def _unusual(node: Node) -> Iterator[str]:
 def parts_held(members: tuple[MemberPlacement, ...]) -> Iterator[str]:
     """Count the instances, shares and other devices that a holder has, for the legend."""
     instances = sum(len(member.mig) for member in members)
-    kept = sum(member.share is not None and member.share.isolation == REST for member in members)
+    kept = sum(
+        member.share is not None and member.share.isolation == REMAINDER for member in members
+    )
     shares = sum(member.share is not None for member in members) - kept
     devices: dict[str, int] = {}
     for member in members:
@@ -132,7 +134,7 @@ def _share_json(owner: str, member: MemberPlacement) -> dict[str, Any]:
         "gpu": share.gpu,
         "compute": share.compute,
         "memory_GiB": share.memory_GiB,
-        "isolation": None if share.isolation == REST else share.isolation,
+        "isolation": None if share.isolation == REMAINDER else share.isolation,
         "alone": share.alone,
         "holder": owner,
     }

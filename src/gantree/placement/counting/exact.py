@@ -50,7 +50,7 @@ def _cheapest(problem: Problem, tier: int, candidates: Sequence[int]) -> Spread 
     if costs[best] >= INFINITE:
         return None
     spread: Spread = []
-    tables.hand_out(tier, candidates[best], problem.members, spread)
+    tables.assign(tier, candidates[best], problem.members, spread)
     return spread
 
 
@@ -101,7 +101,7 @@ class _Tables:
             self._of_domain[tier, domain] = table
         return table
 
-    def hand_out(self, tier: int, domain: int, x: Counts, spread: Spread) -> None:
+    def assign(self, tier: int, domain: int, x: Counts, spread: Spread) -> None:
         """Append to spread where the x members of a domain go."""
         if tier == self._problem.fabric.node_tier:
             spread.append((domain, x))
@@ -114,7 +114,7 @@ class _Tables:
             cost = self.of_domain(tier + 1, child).costs.of
             part = part_of(rest.of, cost, x, int(whole.of[x]))
             if any(part):
-                self.hand_out(tier + 1, child, part, spread)
+                self.assign(tier + 1, child, part, spread)
                 x = tuple(all_ - mine for all_, mine in zip(x, part, strict=True))
         assert not any(x), "parts do not add up"
 

@@ -65,7 +65,7 @@ def _left_of_node(room: Room) -> IntArray:
     return split_by_one(problem.occupancy, incoming, room.capacity[-1] > 0)
 
 
-def dealt_evenly(room: Room, units: Units) -> Units:
+def spread_evenly(room: Room, units: Units) -> Units:
     """The same nodes with the units dealt out anew, as equal as their capacities allow."""
     nodes = [node for node, _ in units]
     capacity = dict(zip(nodes, room.capacity[-1][nodes].tolist(), strict=True))

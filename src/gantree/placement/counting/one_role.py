@@ -9,7 +9,7 @@ Whether it fits at all, and from which tier on, is one comparison per tier (`pla
 """
 
 from gantree.placement.counting.descent import descend
-from gantree.placement.counting.few_nodes import dealt_evenly, in_one_domain_of_nodes
+from gantree.placement.counting.few_nodes import in_one_domain_of_nodes, spread_evenly
 from gantree.placement.counting.one_node import is_plain_inside, tightest_node, tightest_of
 from gantree.placement.counting.room import Room
 from gantree.placement.counting.tables import in_one_wide_domain, is_small
@@ -41,5 +41,5 @@ def one_role_spread(problem: Problem) -> Spread | None:
     else:
         units = descend(room, tier)
     if tier < node_tier - 1 and room.plain and room.talks:
-        units = dealt_evenly(room, units)
+        units = spread_evenly(room, units)
     return [(node, (count * room.unit,)) for node, count in units]

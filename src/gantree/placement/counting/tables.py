@@ -144,7 +144,7 @@ class _Tables:
         assert self.cheapest < INFINITE, "capacities say that the gang fits"
         spread: Units = []
         best = int(self._whole_gang.argmin())
-        self._hand_out(self._prices.top, best, self._room.need, spread)
+        self._assign(self._prices.top, best, self._room.need, spread)
         return spread
 
     @property
@@ -194,7 +194,7 @@ class _Tables:
         priced[:, 0] = 0
         return priced
 
-    def _hand_out(self, tier: int, row: int, x: int, spread: Units) -> None:
+    def _assign(self, tier: int, row: int, x: int, spread: Units) -> None:
         """Append to spread where the x units of a row go."""
         level = self._levels[tier]
         if tier == self._lowest:
@@ -204,10 +204,10 @@ class _Tables:
         for child in range(int(level.first[row]), last):
             part = _part(below[child], level.folded[child], level.folded[child + 1], x)
             if part:
-                self._hand_out(tier + 1, child, part, spread)
+                self._assign(tier + 1, child, part, spread)
             x -= part
         if x:
-            self._hand_out(tier + 1, last, x, spread)
+            self._assign(tier + 1, last, x, spread)
 
 
 def _folded(

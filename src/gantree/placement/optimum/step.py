@@ -37,7 +37,7 @@ from gantree.topology.hardware.constants import (
 )
 from gantree.topology.hardware.masks import gpus_of, mask_of
 from gantree.topology.traffic.paths import Paths
-from gantree.topology.traffic.traffic import Flow, flows_of, groups_of, ways_of
+from gantree.topology.traffic.traffic import Flow, degrees_of, flows_of, groups_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class StepBound:
     def __init__(self, options: Options, job: Job) -> None:
         self._options, self._job = options, job
         self._traffic_index = options.traffic_index
-        self._ways = ways_of(job, options.gpus)
+        self._ways = degrees_of(job, options.gpus)
         self._groups = groups_of(self._ways)
         self._flows = [f for f in flows_of(job, self._ways) if f.axis in self._groups]
         self._compute_s = min(self._computing())

@@ -1,22 +1,22 @@
 """Groups of ranks in few domains, where a job asks for it (`topology.near`): how orders are counted, and which to try.
 
-A job may weigh groups by the domains of a tier that they reach, instead of leaving it to prices: such a spread is what
-operators see and reason about, and it holds where nobody knows the traffic. The cost of an order is, summed over the
-axes that the job names, weight x domains that the widest group of the axis reaches; tensor, context and expert groups
-that it does not name come before these, for most is sent along them. Among orders of equal cost that with fewer wide
-groups is taken.
+A job may weigh groups by the domains of a tier that they reach, instead of by predicted traffic: operators see and
+reason about such a spread, and it holds if the traffic is not known. The cost of an order is, summed over the axes that
+the job names, weight x domains that the widest group of the axis reaches; tensor, context and expert groups that it
+does not name come before these, for most is sent along them. Among orders of equal cost the one with fewer wide groups
+is chosen.
 
-For two axes that cross each other, such as pipelines and their replicas, no order is best for both, and those in
-between are *chapters*:
+For two axes that cross each other, such as pipelines and their replicas, no order is best for both. The orders in
+between divide the axis into *parts*:
 
-    an axis is cut into equally long parts; the part of a group is a run, the same part of all groups a chapter
-    each run stands whole in one domain; each chapter takes few domains
+    an axis is cut into equally long parts; the section of one group in a part is a run
+    each run is whole in one domain; each part uses few domains
 
-With replicas beside pipelines, one chapter is whole pipelines (each in one domain, a stage in all domains); as many
-chapters as stages are whole stages; two chapters over four equal domains halve the reach of the stages for the price
-of pipelines in two. Domains are shared out among chapters so that none gets many pieces: each in turn takes the
-smallest run of neighbours by size that holds it, which leaves large domains to those that follow. This is a heuristic;
-what cannot be had whole is broken last. Costs are counted on whole orders, so a poor proposal is only not taken.
+With replicas beside pipelines, one part is whole pipelines (each in one domain, a stage in all domains); as many parts
+as stages are whole stages; two parts over four equal domains halve the reach of the stages for the price of pipelines
+in two. Domains are divided among parts so that none gets many pieces: each in turn takes the smallest run of neighbours
+by size that holds it, which leaves large domains to those that follow. This is a heuristic; what does not fit whole is
+broken last. Costs are counted on whole orders, so a poor proposal is merely not chosen.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from gantree.model.jobs import AXES, Job
 from gantree.placement.ranks.layouts import Layout
 from gantree.placement.request.topology_request import allowed_tiers
 from gantree.topology.fabric.fabric import Fabric, IntArray
-from gantree.topology.traffic.traffic import Ways, groups_of
+from gantree.topology.traffic.traffic import ParallelismDegrees, groups_of
 
 INNERMOST = ("tensor", "context", "expert")
 """Axes that stay within the runs unless the job weighs them: theirs are the groups that send most."""
@@ -38,7 +38,7 @@ PART = " part"
 _SAME = 1 + 1e-9
 
 Piece = tuple[int, int]
-"""(domain, runs that a chapter has there)."""
+"""(domain, runs that a part has there)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,9 @@ class Reach:
     axes: tuple[str, ...]
 
     @classmethod
-    def of(cls, fabric: Fabric, job: Job, ways: Ways, domains: IntArray) -> "Reach | None":
+    def of(
+        cls, fabric: Fabric, job: Job, degrees: ParallelismDegrees, domains: IntArray
+    ) -> "Reach | None":
         """None for a job that weighs no groups. domains[tier, seat] are of every tier below the fabric.
 
         By tiers inside a node nodes are counted. Raises BadInput for a tier or an axis that is not there.
@@ -75,7 +77,7 @@ class Reach:
         weight_of_axis = dict(near.weights)
         before_all = 1 + sum(weight_of_axis.values()) * len(np.unique(domain))
         weights = dict.fromkeys(INNERMOST, before_all) | weight_of_axis
-        groups = whole_groups(ways)
+        groups = whole_groups(degrees)
         told = [(weight, groups[axis]) for axis, weight in weights.items() if axis in groups]
         axes = tuple(axis for axis in weight_of_axis if axis in groups)
         return cls(domain, tuple(told), axes)
@@ -114,29 +116,29 @@ class Reach:
         domain = self.domain[places]
         for axis in self.axes:
             for parts in (p for p in range(1, grid[axis] + 1) if grid[axis] % p == 0):
-                chapters = Chapters.of(grid, near_first, axis, parts, first_rank)
-                if chapters is not None:
-                    yield chapters.laid_over(domain)
+                partition = RankPartition.of(grid, near_first, axis, parts, first_rank)
+                if partition is not None:
+                    yield partition.placed_over(domain)
 
 
-def whole_groups(ways: Ways) -> dict[str, IntArray]:
+def whole_groups(degrees: ParallelismDegrees) -> dict[str, IntArray]:
     """Groups of each axis of two or more ways, [group, rank]: as `groups_of`, but all stages of a pipeline are one."""
-    groups = dict(groups_of(ways))
+    groups = dict(groups_of(degrees))
     if "pipeline" in groups:
-        grid = ways.grid
+        grid = degrees.grid
         ranks = np.arange(int(np.prod(tuple(grid.values()))), dtype=np.int64)
         stages = np.moveaxis(ranks.reshape(*grid.values()), list(grid).index("pipeline"), -1)
-        groups["pipeline"] = stages.reshape(-1, ways.pipeline)
+        groups["pipeline"] = stages.reshape(-1, degrees.pipeline)
     return groups
 
 
 @dataclass(frozen=True, slots=True)
-class Chapters:
-    """Units of ranks in order: those of a chapter stand together, in it those of a run."""
+class RankPartition:
+    """Units of ranks in order: those of a part are together, and within it those of a run."""
 
     units: IntArray
     units_of_run: int
-    runs_of_chapter: int
+    runs_of_part: int
 
     @classmethod
     def of(
@@ -146,7 +148,7 @@ class Chapters:
         axis: str,
         parts: int,
         first_rank: IntArray,
-    ) -> "Chapters | None":
+    ) -> "RankPartition | None":
         """Cut an axis into parts; None where units of several ranks do not divide the runs, nor runs them."""
         cut = {}
         for name, size in grid.items():
@@ -165,15 +167,13 @@ class Chapters:
         units = np.argsort(layout.key, kind="stable").astype(np.int64)
         return cls(units, run // ranks_of_unit, ranks // parts // run)
 
-    def laid_over(self, domain: IntArray) -> IntArray:
+    def placed_over(self, domain: IntArray) -> IntArray:
         """place_of_unit[unit] over places in these domains; the places of a domain are neighbours."""
         runs = self.units.reshape(-1, self.units_of_run)
         bounds = [0, *(np.flatnonzero(np.diff(domain)) + 1).tolist(), len(domain)]
         rooms = [(end - begin) // self.units_of_run for begin, end in pairwise(bounds)]
         broken = len(runs) - sum(rooms)
-        shares = few_pieces(
-            [*rooms, broken], self.runs_of_chapter, len(runs) // self.runs_of_chapter
-        )
+        shares = few_pieces([*rooms, broken], self.runs_of_part, len(runs) // self.runs_of_part)
         at = [*bounds[:-1], 0]
         rest: list[int] = []
         place_of_unit = np.full(len(self.units), -1, dtype=np.int64)
@@ -192,23 +192,21 @@ class Chapters:
         return place_of_unit
 
 
-def few_pieces(rooms: Sequence[int], need: int, chapters: int) -> list[list[Piece]]:
-    """Share rooms out among chapters that need so much each, all they have, in few pieces for the one that has most."""
-    assert sum(rooms) == need * chapters, f"{rooms} are not {chapters} x {need}"
+def few_pieces(rooms: Sequence[int], need: int, parts: int) -> list[list[Piece]]:
+    """Divide domains among parts that need so much each, all there is, in few pieces for the part that has most."""
+    assert sum(rooms) == need * parts, f"{rooms} are not {parts} x {need}"
     for most in range(1, len(rooms) + 1):
-        shares = _in_pieces(rooms, need, chapters, most)
+        shares = _in_pieces(rooms, need, parts, most)
         if shares is not None:
             return shares
-    raise AssertionError("one chapter after the other over all rooms is always a way")
+    raise AssertionError("one part after the other over all domains is always possible")
 
 
-def _in_pieces(
-    rooms: Sequence[int], need: int, chapters: int, most: int
-) -> list[list[Piece]] | None:
-    """The same with at most so many pieces for each; None where this finds no way."""
+def _in_pieces(rooms: Sequence[int], need: int, parts: int, most: int) -> list[list[Piece]] | None:
+    """The same with at most so many pieces for each part; None if this finds no division."""
     left = {number: room for number, room in enumerate(rooms) if room}
     shares = []
-    for _ in range(chapters):
+    for _ in range(parts):
         by_size = sorted(left, key=lambda number: (left[number], number))
         windows = (by_size[start : start + most] for start in range(len(by_size)))
         chosen = next((w for w in windows if sum(left[n] for n in w) >= need), None)

@@ -40,7 +40,7 @@ from gantree.topology.cost.step_orders import StepOfOrders
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.graph.nccl_hint import fits_all_groups
 from gantree.topology.traffic.signature import Kept
-from gantree.topology.traffic.traffic import EXPERT_DATA, Ways
+from gantree.topology.traffic.traffic import EXPERT_DATA, ParallelismDegrees
 
 YARDSTICK = Traffic(
     axes=(
@@ -167,11 +167,11 @@ def _decide(fabric: Fabric, job: Job, members: Sequence[MemberPlacement]) -> _De
     steps, told, assumed = _priced_by(pricer_of(fabric), job, seats)
     if steps is None:
         return _Decided(as_placed, assumed=assumed)
-    reach = Reach.of(fabric, job, steps.ways, seats.domains(fabric)[:-1])
+    reach = Reach.of(fabric, job, steps.degrees, seats.domains(fabric)[:-1])
     search = RankSearch(fabric, seats, steps, reach)
     best = search.best()
     plain = np.arange(gpus, dtype=np.int64)
-    groups = {axis: each for axis, each in steps.groups.items() if _has_own(axis, steps.ways)}
+    groups = {axis: each for axis, each in steps.groups.items() if _has_own(axis, steps.degrees)}
     return _Decided(
         seat_of_rank=tuple(best.tolist()),
         step_s=search.best_step_s if told else None,
@@ -183,9 +183,9 @@ def _decide(fabric: Fabric, job: Job, members: Sequence[MemberPlacement]) -> _De
     )
 
 
-def _has_own(axis: str, ways: Ways) -> bool:
+def _has_own(axis: str, degrees: ParallelismDegrees) -> bool:
     """Whether an axis has groups of its own: without experts, those of their replicas are the data groups."""
-    return axis != EXPERT_DATA or ways.expert > 1
+    return axis != EXPERT_DATA or degrees.expert > 1
 
 
 def _priced_by(

@@ -105,7 +105,7 @@ class RankSearch:
 
     def _layouts(self) -> Iterator[IntArray]:
         """The grid laid over whole members, then over single GPUs, as far as these are free to move."""
-        grid = self.steps.ways.grid
+        grid = self.steps.degrees.grid
         orders = axis_orders(grid, self._near_first(), self._most_axis_orders())
         domain = self.seats.domains(self.fabric)
         laid: set[bytes] = set()
@@ -114,7 +114,7 @@ class RankSearch:
                 for found in self._laid_over(self.first_of_member, domain, grid, order):
                     laid.add(found.tobytes())
                     yield found
-            yield from self._in_chapters(self.first_of_member, domain, grid)
+            yield from self._in_parts(self.first_of_member, domain, grid)
         if self.seats.processes_alone:
             for order in orders:
                 over = self._laid_over(self.plain, domain, grid, order)
@@ -122,7 +122,7 @@ class RankSearch:
                 if in_a_row.tobytes() not in laid:  # else it lays whole members, as above
                     yield in_a_row
                     yield from over
-            yield from self._in_chapters(self.plain, domain, grid)
+            yield from self._in_parts(self.plain, domain, grid)
 
     def _laid_over(
         self, first: IntArray, domain: IntArray, grid: Mapping[str, int], order: Sequence[str]
@@ -137,7 +137,7 @@ class RankSearch:
         self.fits &= bool((row == packed).all())
         yield self._in_roles(first[place[packed]], size)
 
-    def _in_chapters(
+    def _in_parts(
         self, first: IntArray, domain: IntArray, grid: Mapping[str, int]
     ) -> Iterator[IntArray]:
         """The grid over runs of seats that begin with `first`, by the groups that the job weighs."""
@@ -169,7 +169,7 @@ class RankSearch:
 
     def _near_first(self) -> list[str]:
         """Axes by what a rank sends along them, most first."""
-        sent = dict.fromkeys(self.steps.ways.order, 0.0)
+        sent = dict.fromkeys(self.steps.degrees.order, 0.0)
         for flow in self.steps.flows:
             sent[flow.axis.removeprefix("expert-")] += flow.size_bytes * flow.calls
         return sorted(sent, key=lambda axis: -sent[axis])

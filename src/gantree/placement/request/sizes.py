@@ -26,7 +26,7 @@ from gantree.model.jobs import Elastic, Job, Traffic
 from gantree.model.placements import Placement
 from gantree.placement.request.topology_request import slices_of
 from gantree.text.words import plural
-from gantree.topology.traffic.traffic import micro_batches, ways_of
+from gantree.topology.traffic.traffic import degrees_of, micro_batches
 
 ALIKE = 0.01
 """Share of the goodput by which a larger gang must be better: less than a prediction can tell."""
@@ -115,7 +115,7 @@ def _runs(job: Job) -> bool:
     if not job.gpus or not (job.parallelism or job.trains or job.traffic):
         return True
     try:
-        micro_batches(job, ways_of(job, job.gpus))
+        micro_batches(job, degrees_of(job, job.gpus))
     except BadInput:
         return False
     return True

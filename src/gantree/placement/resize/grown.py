@@ -26,7 +26,7 @@ from gantree.placement.request.apart import apart_nodes
 from gantree.placement.request.locality import fetch_s_of_node
 from gantree.placement.request.placed_gang import PlacedGang, units_of, whole_at
 from gantree.placement.request.topology_request import RoleRequest, TopologyRequest
-from gantree.placement.resize.unit_assignment import Dealt, UnitAssignment, digits
+from gantree.placement.resize.unit_assignment import UnitAssignment, UnitsByNode, digits
 from gantree.placement.slots.problem import Problem
 from gantree.text.words import plural
 from gantree.topology.fabric.fabric import BoolArray, IntArray
@@ -65,10 +65,10 @@ def _added(
     role = request.roles[0]
     for models in _models(gang, role):
         problem = Problem.of(where, request, (models,))
-        dealt = _Growth(problem, gang, role, more).dealt(request)
-        if dealt is not None:
+        assigned = _Growth(problem, gang, role, more).assigned(request)
+        if assigned is not None:
             unit, _ = units_of(role)
-            return placement_of(problem, [(node, (units * unit,)) for node, units in dealt])
+            return placement_of(problem, [(node, (units * unit,)) for node, units in assigned])
     return None
 
 
@@ -91,18 +91,18 @@ class _Growth:
     role: RoleRequest
     more: int
 
-    def dealt(self, request: TopologyRequest) -> Dealt | None:
+    def assigned(self, request: TopologyRequest) -> UnitsByNode | None:
         """Units by node, in the narrowest domain around the gang that has room."""
         fabric, widest = self.problem.fabric, whole_at(request)
         narrowest, _ = fabric.narrowest_domain(self.gang.of_node)
         node = next(iter(self.gang.of_node))
         for tier in (widest,) if self.role.even_at else range(narrowest, widest - 1, -1):
-            dealt = self._in_domain(tier, int(fabric.domain_of_node[tier][node]))
-            if dealt is not None:
-                return dealt
+            assigned = self._in_domain(tier, int(fabric.domain_of_node[tier][node]))
+            if assigned is not None:
+                return assigned
         return None
 
-    def _in_domain(self, tier: int, domain: int) -> Dealt | None:
+    def _in_domain(self, tier: int, domain: int) -> UnitsByNode | None:
         table, (unit, multiple) = self.problem.tables[0], units_of(self.role)
         if table.in_domain[tier][domain] < self.more or self.more % unit:
             return None
@@ -110,7 +110,7 @@ class _Growth:
         slots = np.minimum(table.of_node[first:stop], self.more) // unit
         most = {first + node: int(slots[node]) for node in np.flatnonzero(slots).tolist()}
         price = _Price.of(self, tier, self.more // unit)
-        deal = UnitAssignment(
+        assignment = UnitAssignment(
             self.problem.fabric,
             self.more // unit,
             most,
@@ -118,7 +118,7 @@ class _Growth:
             price.of_units,
             gathers=not self.role.even_at,
         )
-        return deal.in_domain(tier, domain)
+        return assignment.in_domain(tier, domain)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,7 +21,7 @@ from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.request.placed_gang import PlacedGang, units_of
 from gantree.placement.request.topology_request import RoleRequest
-from gantree.placement.resize.unit_assignment import Dealt, UnitAssignment, digits
+from gantree.placement.resize.unit_assignment import UnitAssignment, UnitsByNode, digits
 from gantree.text.words import plural
 from gantree.topology.cost.cost import GIB, pricer_of
 from gantree.topology.fabric.fabric import Fabric, IntArray
@@ -61,24 +61,27 @@ def _left(
 ) -> Placement:
     """What stays where nodes are left one after the other, or evenly."""
     unit, _ = units_of(role)
-    dealt = _dealt(occupancy, gang, asked.members, role, even)
+    assigned = _assigned(occupancy, gang, asked.members, role, even)
     kept = {
-        node: _who_stay(gang.fabric, node, gang.of_node[node], units, unit) for node, units in dealt
+        node: _who_stay(gang.fabric, node, gang.of_node[node], units, unit)
+        for node, units in assigned
     }
     return gang.with_members(asked, kept)
 
 
-def _dealt(
+def _assigned(
     occupancy: Occupancy, gang: PlacedGang, members: int, role: RoleRequest, even: bool
-) -> Dealt:
+) -> UnitsByNode:
     fabric, (unit, multiple) = gang.fabric, units_of(role)
     most = {node: len(there) // unit for node, there in gang.of_node.items()}
     tier, domain = fabric.narrowest_domain(gang.of_node)
     price = _Price.of(occupancy, gang, role, tier, even)
-    deal = UnitAssignment(fabric, members // unit, most, multiple, price.of_units, gathers=False)
-    dealt = deal.in_domain(tier, domain)
-    assert dealt is not None, f"{members} members are no whole slices of those that stand"
-    return dealt
+    assignment = UnitAssignment(
+        fabric, members // unit, most, multiple, price.of_units, gathers=False
+    )
+    assigned = assignment.in_domain(tier, domain)
+    assert assigned is not None, f"{members} members are no whole slices of those that stand"
+    return assigned
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,13 +1,13 @@
-"""Units dealt out over the nodes of one domain at the least cost, exactly: how a gang grows and shrinks in place.
+"""Units assigned to the nodes of one domain at the least cost, exactly: how a gang grows and shrinks in place.
 
 `placement.counting.tables` finds a place for a whole gang among many domains, where any place of the same shape costs
-the same. Here part of the gang stands already, so each domain has a price of its own, which depends on how much of it
-is taken:
+the same. Here part of the gang is placed already, so each domain has a price of its own, which depends on how much of
+it is used:
 
     cost(D, x) = price(D, x) + min over x = sum of x_c of the sum of cost(c, x_c)
 
-Domains of one parent that cost the same are interchangeable, so only as many of them are looked at as could be used:
-one for each unit, and fewer where prices only ever fall when what two of them hold is put into one.
+Domains of one parent that cost the same are interchangeable, so only as many of them are considered as could be used:
+one for each unit, and fewer if prices never rise when the units of two of them are put into one.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,13 +20,13 @@ from gantree.topology.fabric.fabric import Fabric, IntArray
 
 Price = Callable[[int, int, IntArray], IntArray]
 """Of tier, domain and units there (rising from 1): the cost beside that of their parts, INFINITE where not allowed."""
-Dealt = list[tuple[int, int]]
+UnitsByNode = list[tuple[int, int]]
 """(node, units there), in topology order; only nodes that get some."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitAssignment:
-    """So many units over nodes, by index, each of which takes at most so many.
+    """Units to be assigned to nodes, by index, each of which takes at most `most_on_node`.
 
     units in each domain of a tier are divisible by multiple[tier]. gathers: prices never rise where the units of two
     domains of one parent that cost the same are put into one, as far as it holds them.
@@ -39,7 +39,7 @@ class UnitAssignment:
     price: Price
     gathers: bool = True
 
-    def in_domain(self, tier: int, domain: int) -> Dealt | None:
+    def in_domain(self, tier: int, domain: int) -> UnitsByNode | None:
         """The cheapest way within one domain; None where there is none. Of equal ones the first nodes get most."""
         first = self.fabric.first_node_of_domain[tier]
         inside = range(int(first[domain]), int(first[domain + 1]))
@@ -50,9 +50,9 @@ class UnitAssignment:
         whole = table.costs.of
         if len(whole) <= self.units or whole[self.units] >= INFINITE:
             return None
-        dealt: Dealt = []
-        _hand_out(table, self.units, dealt)
-        return dealt
+        assigned: UnitsByNode = []
+        _assign(table, self.units, assigned)
+        return assigned
 
     def _table(self, tier: int, domain: int, nodes: Sequence[int]) -> "_Table":
         """The costs of one domain of which these nodes, at least one, take units."""
@@ -110,9 +110,9 @@ class _Table:
     children: tuple["_Table", ...] = ()
 
 
-def _hand_out(table: _Table, units: int, dealt: Dealt) -> None:
+def _assign(table: _Table, units: int, assigned: UnitsByNode) -> None:
     if not table.folded:
-        dealt.append((table.domain, units))
+        assigned.append((table.domain, units))
         return
     for number, child in enumerate(table.children):
         whole, rest = table.folded[number : number + 2]
@@ -120,7 +120,7 @@ def _hand_out(table: _Table, units: int, dealt: Dealt) -> None:
             continue
         (part,) = part_of(rest.of, child.costs.of, (units,), int(whole.of[units]))
         if part:
-            _hand_out(child, part, dealt)
+            _assign(child, part, assigned)
             units -= part
     assert not units, "parts do not add up"
 

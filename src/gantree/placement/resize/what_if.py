@@ -6,10 +6,10 @@
         trial.give_back("3:train-2")     that gang has ended
         verdict = trial.place(job)       and the job has come, and holds its place for those after it
 
-The occupancy is copied once, when the trials begin, and never changed; it may change meanwhile, and the trials do not
-see that. Everything that was done is kept as a list. At the end of a branch gangs of whole GPUs are given back one by
-one, which is quick. Where GPUs are cut or shared, or something was given back, that would not lead to the very same
-state (idle MIG instances stay as they are cut), so then the copy is made again and the list done again up to there.
+The occupancy is copied once, when the trials begin, and is never changed by them; later changes to it are not seen. All
+steps are kept in a list. At the end of a branch gangs of whole GPUs are given back one by one, which is quick. If GPUs
+are split, or something was given back, that would not restore the same state (idle MIG instances stay as they are cut),
+so the copy is made again and the steps up to the branch are repeated.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,8 +28,8 @@ from gantree.topology.occupancy.occupancy import Occupancy
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
-    """An owner was given members; plain: of whole GPUs, on nodes where none was cut or shared."""
+class _Take:
+    """Give an owner members; plain: of whole GPUs, on nodes without split GPUs."""
 
     owner: str
     members: tuple[MemberPlacement, ...]
@@ -46,8 +46,8 @@ class _Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class _GivenBack:
-    """An owner gave back all it held."""
+class _GiveBack:
+    """Free all that an owner holds."""
 
     owner: str
 
@@ -59,8 +59,8 @@ class _GivenBack:
 
 
 @dataclass(frozen=True, slots=True)
-class _OutOfUse:
-    """A node that was in use is not."""
+class _Disable:
+    """Take a node out of use."""
 
     node: str
 
@@ -73,14 +73,14 @@ class _OutOfUse:
 
 
 class WhatIf:
-    """Trial placements on a copied occupancy, as many as one likes. Read `occupancy`, never change it."""
+    """Trial placements on a copied occupancy, any number of them. Read `occupancy`, never change it."""
 
     def __init__(
         self, occupancy: Occupancy, preferences: PlacementPreferences = DEFAULT_PREFERENCES
     ) -> None:
         self._kept = occupancy.copy()
         self._preferences = preferences
-        self._done: list[_Taken | _GivenBack | _OutOfUse] = []
+        self._done: list[_Take | _GiveBack | _Disable] = []
         self.occupancy = self._kept.copy()
 
     def place(self, job: Job) -> Placement | Refused:
@@ -97,20 +97,20 @@ class WhatIf:
         """Give a job a place that was found otherwise; returns its owner. AssertionError where it is not free."""
         names = (f"{number}:{job.name}" for number in count(len(self._done)))
         owner = next(name for name in names if name not in self.occupancy.owners)
-        self._do(_Taken(owner, placement.members, self._is_plain(placement.members)))
+        self._do(_Take(owner, placement.members, self._is_plain(placement.members)))
         return owner
 
     def place_all(self, jobs: Iterable[Job]) -> list[Placement | Refused]:
-        """Place jobs one after the other, each holding its place for the next."""
+        """Place jobs one after the other; each holds its place while the next is placed."""
         return [self.place(job) for job in jobs]
 
     def without(self, node: str) -> tuple[str, ...]:
-        """Take a node out of use; returns who holds something of it, and still does. NotFound for no such node."""
+        """Take a node out of use; returns the owners that still hold something of it. NotFound for no such node."""
         index_of_node = self.occupancy.fabric.index_of_node
         if node not in index_of_node:
             raise NotFound(_no("node", node, index_of_node))
         if self.occupancy.usable(node):
-            self._do(_OutOfUse(node))
+            self._do(_Disable(node))
         return tuple(
             owner
             for owner, members in self.occupancy.owners.items()
@@ -121,7 +121,7 @@ class WhatIf:
         """Free all that an owner holds. NotFound for one who holds nothing."""
         if owner not in self.occupancy.owners:
             raise NotFound(_no("owner", owner, self.occupancy.owners))
-        self._do(_GivenBack(owner))
+        self._do(_GiveBack(owner))
 
     @contextmanager
     def branch(self) -> Iterator[None]:
@@ -136,7 +136,7 @@ class WhatIf:
         cut, index_of_node = self.occupancy.parts_of_node, self.occupancy.fabric.index_of_node
         return not any(member.parts or index_of_node[member.node] in cut for member in members)
 
-    def _do(self, step: _Taken | _GivenBack | _OutOfUse) -> None:
+    def _do(self, step: _Take | _GiveBack | _Disable) -> None:
         step.do(self.occupancy)
         self._done.append(step)
 

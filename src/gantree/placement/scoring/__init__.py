@@ -1,1 +1,1 @@
-"""What a placement takes away from those to come, and what members like."""
+"""What a placement takes away from the demand to come, and how well nodes suit preferred affinity."""

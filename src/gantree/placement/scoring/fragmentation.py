@@ -17,7 +17,7 @@ A placement is judged by two losses, the second only among equals in the first.
 2. **Slots lost.** A slot is room for one member of a class on a node: CPU, memory and GPUs together. For each class
    count the slots of the node before and after, and weigh them by how scarce such slots are in the whole cluster:
 
-       standing = sum over classes of  frequency x scarcity x amount
+       slot_value = sum over classes of  frequency x scarcity x amount
 
        one GPU or less     amount = sqrt(GPUs in slots on this node)     scarcity = 1 / (GPUs in slots anywhere + 1)
        several GPUs        amount =      GPUs in slots on this node      scarcity = (SEVERAL / (slots anywhere + 1))^2
@@ -56,7 +56,7 @@ WORTH_DECIMALS = 6
 """Losses of worth are rounded to millionths of a GPU, so that equal ones compare as equal. (Worths are not: a rounded
 third less a rounded sixth is not always the same.)"""
 
-STANDING_DECIMALS = 12
+SLOT_VALUE_DECIMALS = 12
 """Standings are of the order of 1 at most; the last digits depend on the order of a sum."""
 
 UNBOUNDED = 1 << 40
@@ -107,16 +107,16 @@ class NodeStates:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What placements take away: worth[...] in GPUs first, then standing[...]. Smaller is better."""
+    """What placements take away: worth[...] in GPUs first, then slot_value[...]. Smaller is better."""
 
     worth: FloatArray
-    standing: FloatArray
+    slot_value: FloatArray
 
     def best(self) -> IntArray:
         """Flat indices of the best, all of them that are equal."""
-        worth, standing = self.worth.ravel(), self.standing.ravel()
+        worth, slot_value = self.worth.ravel(), self.slot_value.ravel()
         least: IntArray = np.flatnonzero(worth == worth.min())
-        best: IntArray = least[standing[least] == standing[least].min()]
+        best: IntArray = least[slot_value[least] == slot_value[least].min()]
         return best
 
 

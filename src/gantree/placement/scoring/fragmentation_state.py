@@ -1,10 +1,9 @@
 """The nodes of a cluster as the fragmentation score sees them, kept up to date while members come and go.
 
-Nodes in equal states are judged once: a state is what is left on a node with its GPUs in falling order, and gets a
-number when it is first met. Kept by state: its worth, the amounts of its slots, and per request the states that it
-can turn into. So a decision looks up two numbers per node and possible GPU, and only states never seen before are
-computed. Scarcity is counted anew after every REWEIGH_EVERY changes; between two counts the weights stand still, so
-that all nodes are judged by the same.
+Nodes in equal states are scored once: a state is what is left on a node with its GPUs in falling order, and gets a
+number when it first occurs. Cached by state: its worth, the amounts of its slots, and per request the states that it
+can change to. So a decision reads two numbers per node and possible GPU, and only new states are computed. Scarcity is
+counted again after every REWEIGH_EVERY changes; in between the weights do not change, so all nodes have the same.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gantree.placement.scoring.fragmentation import (
-    STANDING_DECIMALS,
+    SLOT_VALUE_DECIMALS,
     WORTH_DECIMALS,
     Demand,
     Loss,
@@ -32,7 +31,7 @@ REWEIGH_EVERY = 50
 """Changed nodes after which slots anywhere are counted anew; a thousand nodes have changed little by then."""
 
 MOST_STATES = 1 << 17
-"""States remembered, above which all but those of the nodes are forgotten; half a GiB with a hundred classes."""
+"""Most states cached; then only those of the nodes are kept. Half a GiB with a hundred classes."""
 
 NO_STATE, UNKNOWN = -1, -2
 
@@ -42,7 +41,7 @@ StateArray = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class MemberDemand:
-    """What one member asks of one node; gpu_milli below WHOLE_MILLI is a share of one GPU."""
+    """What one member requests of one node; gpu_milli below WHOLE_MILLI is a share of one GPU."""
 
     cpu_milli: int
     memory_MiB: int
@@ -51,7 +50,7 @@ class MemberDemand:
 
     @property
     def is_share(self) -> bool:
-        """Whether it asks for a part of a GPU."""
+        """Whether it requests a part of a GPU."""
         return self.gpus == 1 and self.gpu_milli < WHOLE_MILLI
 
 
@@ -148,7 +147,7 @@ def _choices(falling: IntArray, asked: MemberDemand) -> tuple[np.ndarray, IntArr
 
 
 class FragmentationState:
-    """A cluster's nodes, judged. Whoever places asks `losses`, decides, and tells `changed`."""
+    """The states of a cluster's nodes. A caller reads `losses`, chooses, and reports what changed to `changed`."""
 
     def __init__(self, demand: Demand, nodes: NodeStates) -> None:
         self.states = States(demand, nodes.gpu_milli.shape[1])
@@ -160,19 +159,19 @@ class FragmentationState:
         """Count the slots of each class in the whole cluster and weigh all states by them."""
         number, nodes = np.unique(self.state_of_node, return_counts=True)
         self._weights = weights(self.states.demand, nodes @ self.states.slots[number])
-        self._standing = self._weighed(0)
+        self._slot_values = self._weighed(0)
         self._changes = 0
 
     def _weigh_new(self) -> None:
-        known = len(self._standing)
+        known = len(self._slot_values)
         if known < self.states.count:
-            self._standing = np.concatenate([self._standing, self._weighed(known)])
+            self._slot_values = np.concatenate([self._slot_values, self._weighed(known)])
 
     def _weighed(self, first: int) -> FloatArray:
-        """The standing of the states from a number on. (Not by BLAS, whose threads cost more than they save here.)"""
+        """The slot values of the states from a number on; not by BLAS, whose threads cost more than they save."""
         amounts = self.states.amounts[first : self.states.count]
-        standing: FloatArray = np.einsum("sc,c->s", amounts, self._weights)
-        return standing
+        slot_value: FloatArray = np.einsum("sc,c->s", amounts, self._weights)
+        return slot_value
 
     def after(self, asked: MemberDemand, numbers: IntArray) -> StateArray:
         """after[row, choice]: what the states of these numbers would turn into; see `States.after`."""
@@ -202,11 +201,13 @@ class FragmentationState:
         after = self.after(asked, numbers)
         before = numbers[:, None]
         worth = np.round(self.states.worth[before] - self.states.worth[after], WORTH_DECIMALS)
-        standing = np.round(self._standing[before] - self._standing[after], STANDING_DECIMALS)
+        slot_value = np.round(
+            self._slot_values[before] - self._slot_values[after], SLOT_VALUE_DECIMALS
+        )
         no = after == NO_STATE
         worth[no] = np.inf
-        standing[no] = np.inf
-        return Loss(worth, standing)
+        slot_value[no] = np.inf
+        return Loss(worth, slot_value)
 
     def gpu_left(self, node: int, choice: int) -> int:
         """What is left of the GPU that a choice stands for, before the placement."""

@@ -42,13 +42,13 @@ Order = Callable[[IntArray], Iterator[int]]
 
 
 class LeastLoss:
-    """Nodes, judged by what a member would take there from those to come.
+    """Nodes, scored by what a member would take there from the demand to come.
 
-    Whoever places asks `places`, decides, and tells `standing.changed`. Nodes in equal states are judged once.
+    A caller reads `places`, chooses one, and reports it to `state.changed`. Nodes in equal states are scored once.
     """
 
     def __init__(self, demand: Demand, nodes: NodeStates) -> None:
-        self.standing = FragmentationState(demand, nodes)
+        self.state = FragmentationState(demand, nodes)
         self._scratch: IntArray = np.empty(0, dtype=np.int64)
 
     def places(
@@ -62,14 +62,14 @@ class LeastLoss:
         every = nodes[0] if len(nodes) == 1 else np.concatenate(nodes)
         row_of_place, loss = self._losses(asked, nodes)
         while (least := loss.worth.min()) < np.inf:
-            standing = np.where(loss.worth == least, loss.standing, np.inf)
-            best = standing == standing.min()
+            slot_value = np.where(loss.worth == least, loss.slot_value, np.inf)
+            best = slot_value == slot_value.min()
             places = np.flatnonzero(best.any(axis=1)[row_of_place])
             for position in order(every[places]):
                 place = int(places[position])
                 node = int(every[place])
                 for choice in np.flatnonzero(best[row_of_place[place]]).tolist():
-                    yield node, self.standing.gpu_left(node, choice)
+                    yield node, self.state.gpu_left(node, choice)
             loss.worth[best] = np.inf
 
     def _losses(
@@ -80,23 +80,23 @@ class LeastLoss:
         for each, of_group in zip(asked, nodes, strict=True):
             numbers, row = self._distinct(of_group)
             rows.append(row + first)
-            losses.append(self.standing.losses(each, numbers))
+            losses.append(self.state.losses(each, numbers))
             first += len(numbers)
         if len(losses) == 1:
             return rows[0], losses[0]
         choices = max(loss.worth.shape[1] for loss in losses)
         worth = np.vstack([_widened(loss.worth, choices) for loss in losses])
-        standing = np.vstack([_widened(loss.standing, choices) for loss in losses])
-        return np.concatenate(rows), Loss(worth, standing)
+        slot_value = np.vstack([_widened(loss.slot_value, choices) for loss in losses])
+        return np.concatenate(rows), Loss(worth, slot_value)
 
     def _distinct(self, nodes: IntArray) -> tuple[IntArray, IntArray]:
         """(numbers of the states of these nodes, position of each node's among them).
 
         Without a sort: a state stands at whichever of its nodes wrote itself last, and nothing is wiped in between.
         """
-        if len(self._scratch) < self.standing.states.count:
-            self._scratch = np.empty(2 * self.standing.states.count, dtype=np.int64)
-        state_of_node, every = self.standing.state_of_node[nodes], np.arange(len(nodes))
+        if len(self._scratch) < self.state.states.count:
+            self._scratch = np.empty(2 * self.state.states.count, dtype=np.int64)
+        state_of_node, every = self.state.state_of_node[nodes], np.arange(len(nodes))
         self._scratch[state_of_node] = every
         numbers = state_of_node[self._scratch[state_of_node] == every]
         self._scratch[numbers] = every[: len(numbers)]
@@ -154,16 +154,16 @@ class Packing:
             changed = range(len(occupancy.fabric.nodes))
         if changed:
             nodes = np.array(changed, dtype=np.int64)
-            self._least.standing.changed(nodes, self._states(occupancy, changed))
+            self._least.state.changed(nodes, self._states(occupancy, changed))
         self._seen = occupancy.version
         return self
 
     def check(self, occupancy: Occupancy) -> None:
         """Look at all nodes again; AssertionError where the index says otherwise."""
         self.follow(occupancy)
-        standing = self._least.standing
+        state = self._least.state
         fresh = self._states(occupancy, range(len(occupancy.fabric.nodes)))
-        stale = np.flatnonzero(standing.states.numbers(fresh) != standing.state_of_node)
+        stale = np.flatnonzero(state.states.numbers(fresh) != state.state_of_node)
         assert not len(stale), f"packing of nodes {stale.tolist()} is stale"
 
     def best_node(

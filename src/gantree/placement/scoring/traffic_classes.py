@@ -85,7 +85,7 @@ def _share_of_node(traffic_index: TrafficIndex) -> FloatArray:
     Beside up-links that are as wide as can be, others count for the share of the NICs below them that they carry.
     """
     fabric, kinds = traffic_index.fabric, traffic_index.kind_of_node
-    nics = np.array([sum(ways.GBps_of_nic) for ways in traffic_index.ways])
+    nics = np.array([sum(egress.GBps_of_nic) for egress in traffic_index.egress])
     whole, now = nics[fabric.machine_index_of_node], nics[kinds]
     share = np.where(whole > 0, now / np.maximum(whole, 1e-9), 1.0)
     for tier, domain_of_node in enumerate(fabric.domain_of_node[1:], start=1):

@@ -30,7 +30,7 @@ from gantree.placement.request.preferences import DEFAULT_PREFERENCES, Placement
 from gantree.placement.request.topology_request import topology_request_of
 from gantree.topology.occupancy.node_room import NodeRoom, mask_of_gpus
 from gantree.topology.occupancy.occupancy import Occupancy
-from gantree.topology.occupancy.parts import REST
+from gantree.topology.occupancy.parts import REMAINDER
 
 Members = tuple[MemberPlacement, ...]
 
@@ -277,7 +277,7 @@ class _Place:
 
 def _but_rests(members: Members) -> Members:
     """Without the rests that are kept: a place that was found has room beside what these are kept for."""
-    return tuple(member for member in members if member.role != REST)
+    return tuple(member for member in members if member.role != REMAINDER)
 
 
 def _by_node(members: Members) -> dict[str, list[MemberPlacement]]:

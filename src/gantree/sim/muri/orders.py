@@ -22,7 +22,7 @@ LEVELS_GPU_S = (3250.0, 7200.0)
 
 
 @dataclass(slots=True, eq=False)
-class Standing:
+class ActiveJob:
     """A job that has arrived and not ended.
 
     looked_at_s is when its work was last brought up to date, held_s how long it has held GPUs by then. starting_s is
@@ -51,13 +51,13 @@ class Standing:
 class Order(Protocol):
     """Who runs; told of every job that comes and goes."""
 
-    def came(self, standing: Standing) -> None:
+    def came(self, job_run: ActiveJob) -> None:
         """A job has arrived."""
 
-    def left(self, standing: Standing) -> None:
+    def left(self, job_run: ActiveJob) -> None:
         """A job has ended."""
 
-    def choose(self) -> list[Standing]:
+    def choose(self) -> list[ActiveJob]:
         """Those who run from now on; what they have done is up to date."""
 
     def next_change_s(self, now: float) -> float:
@@ -67,23 +67,23 @@ class Order(Protocol):
 class Shortest:
     """Least work left first; work_left says in what it is counted."""
 
-    def __init__(self, work_left: Callable[[Standing], float]) -> None:
+    def __init__(self, work_left: Callable[[ActiveJob], float]) -> None:
         self._work_left = work_left
-        self._standing: list[Standing] = []
+        self._active: list[ActiveJob] = []
 
-    def came(self, standing: Standing) -> None:
+    def came(self, job_run: ActiveJob) -> None:
         """It stands last among equals."""
-        self._standing.append(standing)
+        self._active.append(job_run)
 
-    def left(self, standing: Standing) -> None:
+    def left(self, job_run: ActiveJob) -> None:
         """It stands no more."""
-        self._standing.remove(standing)
+        self._active.remove(job_run)
 
-    def choose(self) -> list[Standing]:
+    def choose(self) -> list[ActiveJob]:
         """Fill the cluster from the shortest on."""
-        self._standing.sort(key=self._work_left)
-        found = yarn(each.job.gpus for each in self._standing)
-        return [each for each, has in zip(self._standing, found, strict=True) if has]
+        self._active.sort(key=self._work_left)
+        found = yarn(each.job.gpus for each in self._active)
+        return [each for each, has in zip(self._active, found, strict=True) if has]
 
     def next_change_s(self, now: float) -> float:
         """Never: who is shortest stays shortest while it runs."""
@@ -94,20 +94,20 @@ class LeastAttained:
     """Three queues by attained service."""
 
     def __init__(self) -> None:
-        self._standing: list[Standing] = []
-        self._queues: list[list[Standing]] = [[] for _ in range(len(LEVELS_GPU_S) + 1)]
+        self._active: list[ActiveJob] = []
+        self._queues: list[list[ActiveJob]] = [[] for _ in range(len(LEVELS_GPU_S) + 1)]
 
-    def came(self, standing: Standing) -> None:
+    def came(self, job_run: ActiveJob) -> None:
         """A new job is last in the top queue."""
-        self._standing.append(standing)
-        self._queues[0].append(standing)
+        self._active.append(job_run)
+        self._queues[0].append(job_run)
 
-    def left(self, standing: Standing) -> None:
+    def left(self, job_run: ActiveJob) -> None:
         """It stands no more."""
-        self._standing.remove(standing)
-        self._queues[standing.level].remove(standing)
+        self._active.remove(job_run)
+        self._queues[job_run.level].remove(job_run)
 
-    def choose(self) -> list[Standing]:
+    def choose(self) -> list[ActiveJob]:
         """Serve the queues from the top; then let those who run stand first in each."""
         self._demote()
         queued = [each for queue in self._queues for each in queue]
@@ -120,7 +120,7 @@ class LeastAttained:
 
     def _demote(self) -> None:
         """Bring those who run and have had their share one queue down; one at an event, as they do."""
-        for each in self._standing:
+        for each in self._active:
             if not each.runs or each.level >= len(LEVELS_GPU_S):
                 continue
             if each.held_s * each.job.gpus >= LEVELS_GPU_S[each.level]:
@@ -133,7 +133,7 @@ class LeastAttained:
         return min(
             (
                 now + ceil(LEVELS_GPU_S[each.level] / each.job.gpus) - each.held_s
-                for each in self._standing
+                for each in self._active
                 if each.runs and each.level < len(LEVELS_GPU_S)
             ),
             default=inf,

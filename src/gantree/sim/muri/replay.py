@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil, fsum, inf
 from typing import Literal
 
-from gantree.sim.muri.orders import Order, Standing
+from gantree.sim.muri.orders import ActiveJob, Order
 from gantree.sim.muri.trace import MuriJob
 
 Rule = Literal["every event", "start"]
@@ -54,7 +54,7 @@ class _Run:
     def __init__(self, jobs: Sequence[MuriJob], order: Order, rule: Rule) -> None:
         self._jobs, self._order, self._rule = jobs, order, rule
         self._arrived = 0
-        self._standing: list[Standing] = []
+        self._active: list[ActiveJob] = []
         self._change_s = inf
         self._now = 0.0
         self.end_s: dict[str, float] = {}
@@ -64,14 +64,12 @@ class _Run:
         """Go to the next event and choose again; False when all is done."""
         arrival_s = self._jobs[self._arrived].arrival_s if self._arrived < len(self._jobs) else inf
         ends = [
-            (self._now + each.starting_s + each.left_s, each)
-            for each in self._standing
-            if each.runs
+            (self._now + each.starting_s + each.left_s, each) for each in self._active if each.runs
         ]
         end_s = min((at for at, _ in ends), default=inf)
         moment = min(arrival_s, end_s)
         if moment == inf:
-            assert not self._standing, "the cluster is not large enough for a job"
+            assert not self._active, "the cluster is not large enough for a job"
             return False
         self._now, changed = min(moment, self._change_s), self._change_s < moment
         self.events += 1
@@ -83,10 +81,10 @@ class _Run:
         self._choose()
         return True
 
-    def _end(self, ending: Sequence[Standing]) -> None:
+    def _end(self, ending: Sequence[ActiveJob]) -> None:
         for each in ending:
             self.end_s[each.job.job_id] = self._now
-            self._standing.remove(each)
+            self._active.remove(each)
             self._order.left(each)
 
     def _arrive(self) -> None:
@@ -94,21 +92,21 @@ class _Run:
             job = self._jobs[self._arrived]
             if job.arrival_s != self._now:
                 return
-            standing = Standing(job, job.iterations, self._now)
-            self._standing.append(standing)
-            self._order.came(standing)
+            job_run = ActiveJob(job, job.iterations, self._now)
+            self._active.append(job_run)
+            self._order.came(job_run)
             self._arrived += 1
 
     def _progress(self) -> None:
         """Bring everybody's work up to now."""
-        for each in self._standing:
+        for each in self._active:
             if each.runs:
                 passed_s = self._now - each.looked_at_s
                 each.iterations_left -= self._worked_s(each, passed_s) / each.job.iteration_s
                 each.held_s += passed_s
             each.looked_at_s = self._now
 
-    def _worked_s(self, each: Standing, passed_s: float) -> float:
+    def _worked_s(self, each: ActiveJob, passed_s: float) -> float:
         """Seconds of work in what has passed since it was looked at."""
         if self._rule == "every event":
             return max(passed_s - each.job.overhead_s, 0.0)
@@ -118,7 +116,7 @@ class _Run:
 
     def _choose(self) -> None:
         chosen = {id(each) for each in self._order.choose()}
-        for each in self._standing:
+        for each in self._active:
             runs = id(each) in chosen
             self.preemptions += each.runs and not runs
             if runs and not each.runs and self._rule == "start":

@@ -7,7 +7,7 @@ lists      nodes, pods, arrival orders and tie-breaks from CSV
 room       what is left on each node, and which nodes have room for a pod
 policies   how a node and a GPU are chosen: the protocol, random and best fit
 fgd        fragmentation gradient descent, as published
-standing   the policy `gantree`: the score of `gantree.placement.scoring.packing`
+least_loss the policy `gantree`: the score of `gantree.placement.scoring.packing`
 replay     the loop, and what came out
 bound      what no policy can exceed
 """

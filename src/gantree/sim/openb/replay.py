@@ -9,10 +9,10 @@ import numpy as np
 
 from gantree.model.errors import NotFound
 from gantree.sim.openb.fgd import Fgd
+from gantree.sim.openb.least_loss import LeastLossOfPods
 from gantree.sim.openb.lists import Nodes, Workload
 from gantree.sim.openb.policies import BestFit, Builder, RandomFit
 from gantree.sim.openb.room import Room
-from gantree.sim.openb.standing import LeastLossOfPods
 from gantree.text.words import did_you_mean
 from gantree.topology.fabric.fabric import IntArray
 

@@ -1,7 +1,7 @@
-"""What a price rests on that nobody told: links and NICs taken as something, and links that are broken or full.
+"""The basis of a price: figures that were assumed because the site gives none, and links that are broken or full.
 
-Words for people, made once for an answer. The figures themselves are in `constants`, `inside` and `egress`; what a job
-leaves untold is said by `step`.
+Sentences for people, made once for an answer. The figures themselves are in `constants`, `hardware.intra_node` and
+`nic_egress`; what a job file leaves open is reported by `step`.
 """
 
 from collections.abc import Iterator
@@ -26,15 +26,16 @@ FLOOR = f"{_PERCENT} of a link that is broken or full"
 
 @dataclass(frozen=True, slots=True)
 class PriceBasis:
-    """What a price rests on. assumed says what was taken for what the site did not tell; warnings what makes the price
-    one to distrust: links between GPUs that are not known, links that are broken or full."""
+    """assumed: figures that the site does not give; warnings: what makes the price unreliable, such as unknown links
+    between GPUs, or links that are broken or full.
+    """
 
     assumed: tuple[str, ...]
     warnings: tuple[str, ...]
 
 
-def rests_on(pricer: Pricer, conditions: Conditions, ranks: Ranks) -> PriceBasis:
-    """Say what prices over these ranks rest on. conditions are those that the pricer was made with."""
+def price_basis(pricer: Pricer, conditions: Conditions, ranks: Ranks) -> PriceBasis:
+    """The basis of prices over these ranks. conditions are those that the pricer was made with."""
     traffic_index = pricer.traffic_index
     mask_of_node: dict[int, int] = {}
     for node, gpu in ranks:
@@ -98,11 +99,11 @@ def _nics(traffic_index: TrafficIndex, mask_of_node: dict[int, int]) -> list[str
     told: dict[str, None] = {}
     for node in mask_of_node:
         kind = int(traffic_index.kind_of_node[node])
-        machine, ways = traffic_index.hosts[kind].machine, traffic_index.ways[kind]
+        machine, egress = traffic_index.hosts[kind].machine, traffic_index.egress[kind]
         if not machine.nics:
-            told[f"a NIC of {ways.alone_GBps:.3g} GB/s for each GPU of {machine.name}"] = None
+            told[f"a NIC of {egress.alone_GBps:.3g} GB/s for each GPU of {machine.name}"] = None
         elif any(nic.bandwidth_GBps is None for nic in machine.nics):
-            told[f"NICs of {machine.name} as {ways.alone_GBps:.3g} GB/s"] = None
+            told[f"NICs of {machine.name} as {egress.alone_GBps:.3g} GB/s"] = None
     return list(told)
 
 
@@ -129,7 +130,7 @@ def _worn(
                 yield f"the links of {fabric.tiers[tier]} {name} are {_why(health, load)}"
     for node, mask in mask_of_node.items():
         machine = fabric.machine_of_node(node)
-        for nic in _nics_used(traffic_index.ways[int(traffic_index.kind_of_node[node])], mask):
+        for nic in _nics_used(traffic_index.egress[int(traffic_index.kind_of_node[node])], mask):
             health = float(conditions.health_of_nic[node, nic])
             load = float(conditions.load_of_nic[node, nic])
             if health * (1 - load) < LEAST_RESIDUAL:
@@ -137,10 +138,10 @@ def _worn(
                 yield f"NIC {name} is {_why(health, load)}"
 
 
-def _nics_used(ways: NicEgress, mask: int) -> list[int]:
+def _nics_used(egress: NicEgress, mask: int) -> list[int]:
     used = 0
     for gpu in gpus_of(mask):
-        used |= ways.near_of_gpu[gpu] or ways.else_nics
+        used |= egress.near_of_gpu[gpu] or egress.else_nics
     return list(gpus_of(used))
 
 

@@ -31,7 +31,7 @@ Times compare places well; as promises they are only as good as that table. What
 measure`) takes the place of the constants.
 """
 
-from gantree.topology.cost.assumptions import PriceBasis, rests_on
+from gantree.topology.cost.assumptions import PriceBasis, price_basis
 from gantree.topology.cost.prediction import GIB, predict
 from gantree.topology.cost.pricing import Price, Pricer, Prices, Ranks, pricer_of, ranks_of
 from gantree.topology.cost.step import FlowCost, Step, step_time
@@ -46,8 +46,8 @@ __all__ = [
     "Ranks",
     "Step",
     "predict",
+    "price_basis",
     "pricer_of",
     "ranks_of",
-    "rests_on",
     "step_time",
 ]

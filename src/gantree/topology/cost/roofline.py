@@ -17,8 +17,8 @@ from types import MappingProxyType
 from gantree.model.jobs import Job
 from gantree.topology.hardware.constants import DEFAULT_MFU, traits
 from gantree.topology.hardware.gpu_models import gpu_model
-from gantree.topology.traffic.footprint import USUAL, Footprint, footprint_of
-from gantree.topology.traffic.traffic import flops_of, micro_batches, ways_of
+from gantree.topology.traffic.footprint import TYPICAL, Footprint, footprint_of
+from gantree.topology.traffic.traffic import degrees_of, flops_of, micro_batches
 
 MEMORY_GBps: Mapping[str, float] = MappingProxyType(
     {"P4-8GB": 192, "P40-24GB": 346, "P100-16GB": 732, "V100-16GB": 900, "V100-32GB": 900, "T4-16GB": 320,
@@ -37,7 +37,7 @@ MEMORY_GBps: Mapping[str, float] = MappingProxyType(
 def least_step_s(job: Job, gpu: str | None) -> float | None:
     """Seconds that a step takes at least on GPUs of a model; None where the job or the catalogue does not tell."""
     peak = traits(gpu).peak_TFLOPS
-    need = footprint_of(job, USUAL)
+    need = footprint_of(job, TYPICAL)
     if job.trains is None or need is None or not peak:
         return None
     mfu = job.trains.mfu or DEFAULT_MFU
@@ -52,10 +52,10 @@ def least_step_s(job: Job, gpu: str | None) -> float | None:
 def _bytes_moved(job: Job, need: Footprint) -> float:
     """Bytes that one GPU reads and writes in its memory a step."""
     assert job.trains is not None, "only jobs with a model have a footprint"
-    ways = ways_of(job, job.gpus)
-    micro = micro_batches(job, ways)
-    in_flight = min(ways.pipeline, micro)
-    values = need.parameters * (ways.replicas if job.trains.sharded == "parameters" else 1)
+    degrees = degrees_of(job, job.gpus)
+    micro = micro_batches(job, degrees)
+    in_flight = min(degrees.pipeline, micro)
+    values = need.parameters * (degrees.replicas if job.trains.sharded == "parameters" else 1)
     return (
         micro * (3 * values + 2 * need.activations / in_flight)
         + 2 * need.optimizer

@@ -28,12 +28,12 @@ from gantree.topology.hardware.constants import BACKWARD_SHARE, DEFAULT_MFU, tra
 from gantree.topology.traffic.traffic import (
     EXPERT_DATA,
     Flow,
-    Ways,
+    ParallelismDegrees,
+    degrees_of,
     flops_of,
     flows_of,
     groups_of,
     micro_batches,
-    ways_of,
 )
 
 OVERLAP: Mapping[str, float] = MappingProxyType(
@@ -90,11 +90,13 @@ def step_time(pricer: Pricer, job: Job, ranks: Ranks) -> Step | None:
     """
     if job.trains is None and job.traffic is None:
         return None
-    ways = ways_of(job, len(ranks))
+    degrees = degrees_of(job, len(ranks))
     compute_s, assumed = compute_of(pricer.traffic_index.fabric, job, ranks)
-    groups = groups_of(ways)
-    flows = _price(pricer, job, flows_of(job, ways), groups, ranks, compute_s)
-    step_s, bubble_s = joined(job, ways, compute_s, [(flow.axis, flow.exposed_s) for flow in flows])
+    groups = groups_of(degrees)
+    flows = _price(pricer, job, flows_of(job, degrees), groups, ranks, compute_s)
+    step_s, bubble_s = joined(
+        job, degrees, compute_s, [(flow.axis, flow.exposed_s) for flow in flows]
+    )
     return Step(
         step_s=step_s,
         compute_s=compute_s,
@@ -102,26 +104,26 @@ def step_time(pricer: Pricer, job: Job, ranks: Ranks) -> Step | None:
         comm_s=sum(flow.seconds for flow in flows),
         exposed_s=sum(flow.exposed_s for flow in flows),
         flows=tuple(flows),
-        assumed=(*_left_open(job, ways), *assumed, *_sources(job, groups)),
+        assumed=(*_left_open(job, degrees), *assumed, *_sources(job, groups)),
     )
 
 
 def joined(
-    job: Job, ways: Ways, compute_s: float, exposed: Sequence[tuple[str, float]]
+    job: Job, degrees: ParallelismDegrees, compute_s: float, exposed: Sequence[tuple[str, float]]
 ) -> tuple[float, float]:
     """(step_s, bubble_s) of computing and of what shows of each flow, (axis, seconds)."""
     late = sum(seconds for axis, seconds in exposed if axis in {"data", EXPERT_DATA})
     busy = compute_s + sum(seconds for _, seconds in exposed) - late
-    bubble_s = busy * (ways.pipeline - 1) / micro_batches(job, ways)
+    bubble_s = busy * (degrees.pipeline - 1) / micro_batches(job, degrees)
     return busy + bubble_s + late, bubble_s
 
 
-def _left_open(job: Job, ways: Ways) -> list[str]:
-    """Ways that the job does not write and that its GPUs give."""
-    if "data" in dict(job.parallelism) or ways.data == 1:
+def _left_open(job: Job, degrees: ParallelismDegrees) -> list[str]:
+    """ParallelismDegrees that the job does not write and that its GPUs give."""
+    if "data" in dict(job.parallelism) or degrees.data == 1:
         return []
     why = "the ways that are left" if job.parallelism else "no parallelism is told"
-    return [f"data {ways.data} ({why})"]
+    return [f"data {degrees.data} ({why})"]
 
 
 def _sources(job: Job, groups: Mapping[str, IntArray]) -> list[str]:

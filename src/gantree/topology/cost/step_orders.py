@@ -15,7 +15,13 @@ from gantree.topology.cost.pricing import Pricer, Ranks
 from gantree.topology.cost.step import Hiding, compute_of, joined, turns_of
 from gantree.topology.fabric.fabric import FloatArray, IntArray
 from gantree.topology.traffic.paths import Paths, read_paths
-from gantree.topology.traffic.traffic import Flow, Ways, flows_of, groups_of, ways_of
+from gantree.topology.traffic.traffic import (
+    Flow,
+    ParallelismDegrees,
+    degrees_of,
+    flows_of,
+    groups_of,
+)
 from gantree.topology.traffic.traffic_index import TrafficIndex
 
 
@@ -39,9 +45,9 @@ class StepOfOrders:
     """
 
     def __init__(self, pricer: Pricer, job: Job, ranks: Ranks) -> None:
-        self.ways: Ways = ways_of(job, len(ranks))
-        self.groups: dict[str, IntArray] = groups_of(self.ways)
-        self.flows: list[Flow] = [f for f in flows_of(job, self.ways) if f.axis in self.groups]
+        self.degrees: ParallelismDegrees = degrees_of(job, len(ranks))
+        self.groups: dict[str, IntArray] = groups_of(self.degrees)
+        self.flows: list[Flow] = [f for f in flows_of(job, self.degrees) if f.axis in self.groups]
         self.compute_s, _ = compute_of(pricer.traffic_index.fabric, job, ranks)
         self._traffic_index = pricer.traffic_index
         self._job = job
@@ -84,7 +90,7 @@ class StepOfOrders:
 
     def _step_s(self, exposed: list[float]) -> float:
         of_axis = [(flow.axis, each) for flow, each in zip(self.flows, exposed, strict=True)]
-        return joined(self._job, self.ways, self.compute_s, of_axis)[0]
+        return joined(self._job, self.degrees, self.compute_s, of_axis)[0]
 
 
 class _SideBySide:

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gantree.model.placements import MemberPlacement
 from gantree.topology.occupancy.node_room import mask_of_gpus
-from gantree.topology.occupancy.partial_gpus import held_by, rests_held, rests_of, those_in_parts
+from gantree.topology.occupancy.partial_gpus import (
+    held_by,
+    members_on_split_nodes,
+    remainders_held,
+    remainders_to_hold,
+)
 from gantree.topology.occupancy.parts import over
 
 if TYPE_CHECKING:
@@ -22,8 +27,8 @@ T = TypeVar("T")
 def take_free(occupancy: "Occupancy", owner: str, members: Sequence[MemberPlacement]) -> None:
     """As `Occupancy.take_free`."""
     index_of_node, host = occupancy.fabric.index_of_node, occupancy.host
-    if in_parts := those_in_parts(occupancy, members):
-        occupancy.drop(owner, rests_held(occupancy, owner, in_parts))
+    if in_parts := members_on_split_nodes(occupancy, members):
+        occupancy.drop(owner, remainders_held(occupancy, owner, in_parts))
     uncut = {
         node: occupancy.state_of_node(node).gpus
         for node in (index_of_node[member.node] for member in in_parts)
@@ -41,7 +46,9 @@ def take_free(occupancy: "Occupancy", owner: str, members: Sequence[MemberPlacem
         elif not is_nothing(part):
             occupancy.exchange(owner, held, grown(held, part))
     for member in in_parts:
-        for rest in rests_of(occupancy, without(member, held_by(occupancy, owner, member))):
+        for rest in remainders_to_hold(
+            occupancy, without(member, held_by(occupancy, owner, member))
+        ):
             occupancy.hold(owner, (rest,))
     for node, states in uncut.items():
         occupancy.split.set(node, over(states, occupancy.state_of_node(node).gpus))

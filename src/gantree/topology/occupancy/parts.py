@@ -14,16 +14,16 @@ backwards. A held instance is never destroyed. Giving an instance back leaves it
 "gpu" cuts each GPU alone, and switches MIG mode on or off on a GPU of which nothing is held; "node" is a manager that
 needs the whole node empty of all holders for any of it; "nobody" leaves instances and modes as they are.
 
-The rest of a GPU can be kept for somebody who is to have it, or more of it, when those leave who hold parts of it now
-(`NodeState.rest_of`): all compute that no tenant holds, or memory slices of a GPU in MIG mode, as instances that are
-held without ever being made. Who looks for room finds none there; what was found already, and who comes back, is not
-refused for compute that is kept, so in whatever order these are counted the outcome is the same.
+The remainder of a GPU can be kept for an owner who is to have it, or more of it, when the holders of its parts leave
+(`NodeState.remainder_of`): all compute that no tenant holds, or memory slices of a GPU in MIG mode, as instances that
+are held but never made. A search finds no room there; a place found earlier, and a returning holder, is not refused for
+compute that is kept, so the order in which these are counted does not matter.
 
-Nothing is cut or switched for room that is only held for a gang to come: there a GPU stands as if it were, and how it
-really is cut is remembered beneath (`GpuState.cut`), to be seen again when the room is let go.
+Nothing is cut or switched for room that is only held for a waiting gang: the state says how the GPU would be, and
+`GpuState.cut` how it is really cut, which shows again when the room is released.
 
-Here are states and what may follow them. Who holds what is kept in `occupancy`; which part a member gets, and what
-cutting costs, is decided in `placement`.
+Here are states and their transitions. Who holds what is in `occupancy`; which part a member gets, and what cutting
+costs, is decided in `placement`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,8 +40,9 @@ from gantree.topology.hardware.mig import TABLES, MigInstance, MigTable, mig_tab
 MILLIONTHS = 1_000_000
 """Compute of a GPU is counted in millionths of it, so that taking and giving back never drifts."""
 
-REST = "the rest"
-"""Isolation of a share, and profile of an instance of one memory slice, that are kept; role of who keeps them."""
+REMAINDER = "the rest"
+"""Isolation of a share, and profile of an instance of one memory slice, that are kept; role of the member that keeps
+them."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -177,7 +178,7 @@ class NodeState:
         problem = self.why_not_share(part)
         assert not problem, problem
         state = self.gpus[part.gpu]
-        if part.isolation == REST:
+        if part.isolation == REMAINDER:
             return self.with_gpu(part.gpu, replace(state, kept=state.kept + _millionths(part)))
         state = self.for_shares()[part.gpu]
         tenants = tuple(sorted((*state.tenants, part), key=_order_of_tenants))
@@ -193,9 +194,11 @@ class NodeState:
 
     def may_be_kept_from(self, part: SharePart) -> bool:
         """Whether compute that is kept leaves too little for a share."""
-        return part.isolation != REST and free_millionths(self.gpus[part.gpu]) < _millionths(part)
+        return part.isolation != REMAINDER and free_millionths(self.gpus[part.gpu]) < _millionths(
+            part
+        )
 
-    def rest_of(
+    def remainder_of(
         self, gpu: int, instance: MigPart | None
     ) -> tuple[SharePart | None, tuple[MigPart, ...]]:
         """What is to be kept of a GPU for one who lacks all of it, or a share, or else this instance."""
@@ -204,7 +207,7 @@ class NodeState:
             return None, ()
         if not state.mig or table is None:
             free = free_millionths(state)
-            return (SharePart(gpu, free / MILLIONTHS, 0.0, REST) if free else None), ()
+            return (SharePart(gpu, free / MILLIONTHS, 0.0, REMAINDER) if free else None), ()
         wanted = range(table.memory_slices)
         if instance is not None:
             wanted = table.slices(MigInstance(instance.profile, instance.start))
@@ -218,7 +221,7 @@ class NodeState:
                 after = after.take_instance(MigPart(gpu, one.profile, one.start))
                 yield MigPart(gpu, one.profile, one.start)
         for start in wanted if self.recut else ():
-            part = MigPart(gpu, REST, start)
+            part = MigPart(gpu, REMAINDER, start)
             if not any(start in slices for slices in there) and not after.why_not_instance(part):
                 after = after.take_instance(part)
                 yield part
@@ -233,7 +236,7 @@ class NodeState:
         yield from self._against_gpu(part.gpu)
         state, name = self.gpus[part.gpu], f"instance {part.profile} at {part.start}"
         table, profile = self.rules.table, _profile_of(self.rules.table, part)
-        cuts = self.recut or part.profile == REST
+        cuts = self.recut or part.profile == REMAINDER
         if table is None:
             yield f"GPU {part.gpu} ({self.rules.gpu}) has no MIG"
         elif profile not in {profile.name for profile in table.profiles}:
@@ -249,7 +252,7 @@ class NodeState:
 
     def _against_share(self, part: SharePart) -> Iterator[str]:
         yield from self._against_gpu(part.gpu)
-        if part.isolation == REST:
+        if part.isolation == REMAINDER:
             return
         state, rules, gpu = self.for_shares()[part.gpu], self.rules, f"GPU {part.gpu}"
         if state.mig:
@@ -310,8 +313,8 @@ def given_back_instance(states: GpuStates, part: MigPart) -> GpuStates:
     """States after a held instance became idle, or is gone where it was kept only."""
     state = states[part.gpu]
     held = next((o for o in state.instances if o.start == part.start and o.held), None)
-    assert held is not None and part.profile in (held.profile, REST), f"{part} is not held"
-    after = () if part.profile == REST else (replace(held, held=False),)
+    assert held is not None and part.profile in (held.profile, REMAINDER), f"{part} is not held"
+    after = () if part.profile == REMAINDER else (replace(held, held=False),)
     idle = tuple(sorted((*(one for one in state.instances if one is not held), *after)))
     return (
         *states[: part.gpu],
@@ -323,7 +326,7 @@ def given_back_instance(states: GpuStates, part: MigPart) -> GpuStates:
 def given_back_share(states: GpuStates, part: SharePart) -> GpuStates:
     """States after a tenant left, or compute is no longer kept."""
     state = states[part.gpu]
-    if part.isolation == REST:
+    if part.isolation == REMAINDER:
         after = replace(state, kept=state.kept - _millionths(part))
         assert after.kept >= 0, f"{part} is not kept"
     else:
@@ -426,10 +429,10 @@ def _millionths(part: SharePart) -> int:
 
 def _profile_of(table: MigTable | None, part: MigPart) -> str:
     """Profile of an instance; for a memory slice that is kept, one that takes as little else as any."""
-    if part.profile != REST or table is None:
+    if part.profile != REMAINDER or table is None:
         return part.profile
     of_one_slice = [one for one in table.profiles if one.memory_slices == 1 and not one.extra]
-    return min(of_one_slice, key=lambda one: one.media).name if of_one_slice else REST
+    return min(of_one_slice, key=lambda one: one.media).name if of_one_slice else REMAINDER
 
 
 def _slices_of(table: MigTable, one: Instance) -> range:

@@ -34,7 +34,7 @@ from gantree.model.errors import BadInput
 from gantree.model.jobs import SHARDED, Job, Role, Shape, Transformer
 from gantree.text.words import plural
 from gantree.topology.hardware.gpu_models import gpu_model
-from gantree.topology.traffic.traffic import Ways, micro_batches, ways_of
+from gantree.topology.traffic.traffic import ParallelismDegrees, degrees_of, micro_batches
 
 GIB = 1 << 30
 RESERVE_GiB = 2.0
@@ -50,13 +50,13 @@ Recompute = Literal["none", "selective", "full"]
 
 @dataclass(frozen=True, slots=True)
 class MemoryAssumptions:
-    """What a framework decides and a job does not tell: see the module."""
+    """What a framework decides and a job file does not say: see the module."""
 
     recompute: Recompute = "selective"
     shards_gradients: bool = False
 
 
-USUAL = MemoryAssumptions()
+TYPICAL = MemoryAssumptions()
 LEANEST = MemoryAssumptions("full", shards_gradients=True)
 
 
@@ -87,7 +87,7 @@ class Footprint:
         return tuple((part.name, getattr(self, part.name)) for part in fields(self))
 
 
-def gpu_bytes(job: Job, habits: MemoryAssumptions = USUAL) -> Footprint:
+def gpu_bytes(job: Job, assumptions: MemoryAssumptions = TYPICAL) -> Footprint:
     """Return what each GPU needs for the model that a job trains.
 
     Raises BadInput where it describes none, has no whole GPUs, or its parallelism does not fit their number.
@@ -97,52 +97,56 @@ def gpu_bytes(job: Job, habits: MemoryAssumptions = USUAL) -> Footprint:
         raise BadInput(f"job {job.name} describes no model; write `model` to know its memory")
     if not job.gpus or any(role.shape.part for role in job.roles):
         raise BadInput(f"job {job.name}: the memory of a model is known for whole GPUs only")
-    ways = ways_of(job, job.gpus)
-    values, gradients, optimizer = _states(model, ways, habits)
+    degrees = degrees_of(job, job.gpus)
+    values, gradients, optimizer = _states(model, degrees, assumptions)
     return Footprint(
         parameters=values,
         gradients=gradients,
         optimizer=optimizer,
-        activations=_activations(model, ways, micro_batches(job, ways), habits),
-        gathered=_gathered(model, ways),
+        activations=_activations(model, degrees, micro_batches(job, degrees), assumptions),
+        gathered=_gathered(model, degrees),
     )
 
 
 def _states(
-    model: Transformer, ways: Ways, habits: MemoryAssumptions
+    model: Transformer, degrees: ParallelismDegrees, assumptions: MemoryAssumptions
 ) -> tuple[float, float, float]:
     """Bytes of values, gradients and the optimizer's state on each GPU."""
-    dense = (model.parameters - model.expert_parameters) / (ways.tensor * ways.pipeline)
-    of_experts = model.expert_parameters / (ways.expert * ways.tensor * ways.pipeline)
+    dense = (model.parameters - model.expert_parameters) / (degrees.tensor * degrees.pipeline)
+    of_experts = model.expert_parameters / (degrees.expert * degrees.tensor * degrees.pipeline)
     whole = dense + of_experts
-    shared_out = dense / ways.replicas + of_experts / (ways.replicas / ways.expert)
+    shared_out = dense / degrees.replicas + of_experts / (degrees.replicas / degrees.expert)
     all_shared = model.sharded == "parameters"
     some_shared = model.sharded == "optimizer"
     values = shared_out if all_shared else whole
-    gradients = shared_out if all_shared or (some_shared and habits.shards_gradients) else whole
+    gradients = (
+        shared_out if all_shared or (some_shared and assumptions.shards_gradients) else whole
+    )
     optimizer = shared_out if all_shared or some_shared else whole
     state_bytes = MASTER_BYTES if model.value_bytes < 4 else FULL_PRECISION_BYTES
     return values * model.value_bytes, gradients * model.gradient_bytes, optimizer * state_bytes
 
 
-def _gathered(model: Transformer, ways: Ways) -> float:
+def _gathered(model: Transformer, degrees: ParallelismDegrees) -> float:
     """Bytes of the one layer whose values are gathered, where parameters are shared out."""
     if model.sharded != "parameters":
         return 0.0
-    of_experts = model.expert_parameters / ways.expert
+    of_experts = model.expert_parameters / degrees.expert
     dense = model.parameters - model.expert_parameters
-    return (dense + of_experts) / (model.layers * ways.tensor) * model.value_bytes
+    return (dense + of_experts) / (model.layers * degrees.tensor) * model.value_bytes
 
 
-def _activations(model: Transformer, ways: Ways, micro: int, habits: MemoryAssumptions) -> float:
+def _activations(
+    model: Transformer, degrees: ParallelismDegrees, micro: int, assumptions: MemoryAssumptions
+) -> float:
     """Bytes that wait for the backward pass on a GPU of the first stage."""
-    tokens = model.micro_batch * model.sequence / ways.context
-    unit = tokens * model.hidden / ways.tensor * max(1.0, model.value_bytes / 2)
-    layers = max(1.0, model.layers / ways.pipeline) * min(ways.pipeline, micro)
+    tokens = model.micro_batch * model.sequence / degrees.context
+    unit = tokens * model.hidden / degrees.tensor * max(1.0, model.value_bytes / 2)
+    layers = max(1.0, model.layers / degrees.pipeline) * min(degrees.pipeline, micro)
     linear = 7 + 4 * model.kv_share + 4 + _feed_forward(model)
-    if habits.recompute == "full":
+    if assumptions.recompute == "full":
         return unit * (2 * layers + linear)
-    scores = 5 * model.sequence / HEAD_WIDTH if habits.recompute == "none" else 0.0
+    scores = 5 * model.sequence / HEAD_WIDTH if assumptions.recompute == "none" else 0.0
     return unit * layers * (linear + scores)
 
 
@@ -157,12 +161,12 @@ def _feed_forward(model: Transformer) -> float:
 # ----- which GPUs have it
 
 
-def fits(job: Job, gpu: str | None, habits: MemoryAssumptions = LEANEST) -> bool | None:
+def fits(job: Job, gpu: str | None, assumptions: MemoryAssumptions = LEANEST) -> bool | None:
     """Tell whether a GPU model has the memory that a job needs; by default, whether any framework gets by with it.
 
     None where that is not known: the job describes no model, or the catalogue has no memory of this GPU.
     """
-    need = footprint_of(job, habits)
+    need = footprint_of(job, assumptions)
     memory_GiB = memory_of(gpu)
     return None if need is None or memory_GiB is None else need.GiB <= memory_GiB
 
@@ -173,11 +177,11 @@ def memory_of(gpu: str | None) -> float | None:
     return model.memory_GiB if model else None
 
 
-def footprint_of(job: Job, habits: MemoryAssumptions = USUAL) -> Footprint | None:
+def footprint_of(job: Job, assumptions: MemoryAssumptions = TYPICAL) -> Footprint | None:
     """As `gpu_bytes`, but None where that raises. Kept by what it depends on, whatever the job is called."""
     if job.trains is None or any(role.shape.part for role in job.roles):
         return None
-    return _kept(job.trains, job.parallelism, job.gpus, habits)
+    return _kept(job.trains, job.parallelism, job.gpus, assumptions)
 
 
 @lru_cache(maxsize=4096)
@@ -185,10 +189,10 @@ def _kept(
     model: Transformer,
     parallelism: tuple[tuple[str, int], ...],
     gpus: int,
-    habits: MemoryAssumptions,
+    assumptions: MemoryAssumptions,
 ) -> Footprint | None:
     try:
-        return gpu_bytes(_bare(model, parallelism, gpus), habits)
+        return gpu_bytes(_bare(model, parallelism, gpus), assumptions)
     except BadInput:
         return None
 
@@ -208,7 +212,7 @@ def least_members(job: Job, gpu: str | None) -> int:
     if job.trains is None or memory_GiB is None or role.shape.part:
         return elastic.min
     sizes = (elastic.min, role.members, role.shape.gpus)
-    fixed = tuple((axis, ways) for axis, ways in job.parallelism if axis != "data")
+    fixed = tuple((axis, degrees) for axis, degrees in job.parallelism if axis != "data")
     return _least_members(job.trains, fixed, sizes, memory_GiB)
 
 
@@ -274,20 +278,20 @@ def _otherwise(job: Job) -> Iterator[tuple[str, Job]]:
     assert model is not None, "only jobs with a model have a footprint"
     for sharded in SHARDED[SHARDED.index(model.sharded) + 1 :]:
         yield f"model.sharded {sharded}", replace(job, trains=replace(model, sharded=sharded))
-    ways = dict(job.parallelism)
+    degrees = dict(job.parallelism)
     for factor in (2, 4, 8):
         for axis in ("tensor", "pipeline"):
-            more, data = ways.get(axis, 1) * factor, ways.get("data", factor)
+            more, data = degrees.get(axis, 1) * factor, degrees.get("data", factor)
             if (
                 data % factor == 0
                 and (model.hidden if axis == "tensor" else model.layers) % more == 0
             ):
-                cut = {axis: more} | ({"data": data // factor} if "data" in ways else {})
-                yield f"{axis} {more}", replace(job, parallelism=tuple((ways | cut).items()))
+                cut = {axis: more} | ({"data": data // factor} if "data" in degrees else {})
+                yield f"{axis} {more}", replace(job, parallelism=tuple((degrees | cut).items()))
     for factor in (2, 4, 8):
-        stages = ways.get("pipeline", 1) * factor
+        stages = degrees.get("pipeline", 1) * factor
         if model.layers % stages == 0:
             roles = tuple(replace(role, members=role.members * factor) for role in job.roles)
             larger = replace(job, roles=roles)
-            deeper = replace(larger, parallelism=tuple((ways | {"pipeline": stages}).items()))
+            deeper = replace(larger, parallelism=tuple((degrees | {"pipeline": stages}).items()))
             yield f"pipeline {stages} on {plural(larger.gpus, 'GPU')}", deeper

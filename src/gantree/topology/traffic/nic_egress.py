@@ -1,4 +1,4 @@
-"""What GPUs of one machine get out of it: the NICs they use, at what rate. Links beyond the node are in `paths`.
+"""What GPUs can send out of their machine: the NICs they use, at what rate. Links beyond the node are in `paths`.
 
 A GPU uses the NICs that it is near to; if none is, all that are near to some other GPU of the machine (reached over
 that GPU, or over the link between sockets); if no NIC is near to any, all. The GPUs of a gang use each other's NICs
@@ -20,10 +20,10 @@ _OFF_THE_SWITCH = frozenset({"PHB", "NODE", "SYS"})
 
 @dataclass(frozen=True, slots=True)
 class NicEgress:
-    """The ways out of a machine. Build it with `NicEgress.of`.
+    """What GPUs of a machine can send out of it. Build it with `NicEgress.of`.
 
     GBps_of_nic is what each NIC carries with what is left of it, users_of_nic the mask of GPUs that use it when they
-    are asked alone; nics_of_gpu that from the GPU's side; port_GBps a GPU's PCIe port. A machine of which no NIC is
+    send alone; nics_of_gpu that from the GPU's side; port_GBps a GPU's PCIe port. A machine of which no NIC is
     known has one for each GPU.
     """
 

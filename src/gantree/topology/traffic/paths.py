@@ -169,7 +169,7 @@ def read_islands(traffic_index: TrafficIndex, slots: Slots, sharing: IntArray) -
     first_of_group = np.flatnonzero(np.append(True, lost))
     islands_of_group = np.diff(np.append(first_of_group, len(group)))
     sends = np.repeat(np.repeat(islands_of_group > 1, islands_of_group), _lengths(first, slots))
-    table = _Looked.up(traffic_index, slots, _busy(slots, sharing, sends))
+    table = _SlotFigures.of(traffic_index, slots, _busy(slots, sharing, sends))
     in_wide = np.repeat(spans, _lengths(first, slots))
     least = np.minimum.reduceat
     out = np.add.reduceat(table.out_GBps * traffic_index.residual_of_node[slots.node], first)
@@ -209,8 +209,8 @@ def _busy(slots: Slots, sharing: IntArray, sends: BoolArray) -> MaskArray:
 
 
 @dataclass(frozen=True, slots=True)
-class _Looked:
-    """Figures of each slot, looked up once for slots that are alike."""
+class _SlotFigures:
+    """Figures of each slot, computed once for equal slots."""
 
     ring_GBps: FloatArray
     exchange_GBps: FloatArray
@@ -223,7 +223,7 @@ class _Looked:
     out_GBps: FloatArray
 
     @classmethod
-    def up(cls, traffic_index: TrafficIndex, slots: Slots, busy: MaskArray) -> "_Looked":
+    def of(cls, traffic_index: TrafficIndex, slots: Slots, busy: MaskArray) -> "_SlotFigures":
         kind = traffic_index.kind_of_node[slots.node]
         keys = (kind, slots.mask) if busy is slots.mask else (kind, slots.mask, busy)
         first, which = alike(*keys)
@@ -236,7 +236,7 @@ class _Looked:
 
 
 def figures_of(traffic_index: TrafficIndex, kind: int, mask: int, busy: int) -> tuple[float, ...]:
-    """All that GPUs on a node of a kind are to prices, while those of busy send out of it: a row of `_Looked`."""
+    """All that GPUs on a node of a kind are to prices, while those of busy send out of it: a row of `_SlotFigures`."""
     inside, traits = traffic_index.inside(kind, mask), traffic_index.traits_of_kind(kind)
     return (
         inside.ring_GBps,

@@ -36,13 +36,13 @@ from gantree.topology.fabric.fabric import IntArray
 
 EXPERT_DATA = "expert-data"
 """The replicas that hold the same experts: a group of its own beside the five axes."""
-USUAL = {"tensor": "all_reduce", "context": "send_recv", "expert": "all_to_all", "data": "all_reduce",
+DEFAULT_COLLECTIVES = {"tensor": "all_reduce", "context": "send_recv", "expert": "all_to_all", "data": "all_reduce",
          EXPERT_DATA: "all_reduce", "pipeline": "send_recv"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
-    """How many ways a job is cut along each axis; expert divides data. order: how ranks count, the fastest first."""
+class ParallelismDegrees:
+    """The degree of parallelism along each axis; expert divides data. order: how ranks count, the fastest first."""
 
     tensor: int
     context: int
@@ -74,7 +74,7 @@ class Flow:
     calls: int
 
 
-def ways_of(job: Job, ranks: int) -> Ways:
+def degrees_of(job: Job, ranks: int) -> ParallelismDegrees:
     """Return the ways of a job over so many GPUs. Raises BadInput where they do not multiply to them."""
     told = dict(job.parallelism)
     tensor, context, pipeline = (told.get(axis, 1) for axis in ("tensor", "context", "pipeline"))
@@ -90,7 +90,7 @@ def ways_of(job: Job, ranks: int) -> Ways:
         raise BadInput(
             f"job {job.name}: {expert} expert ways do not divide the {data} data ways that they lie within"
         )
-    return Ways(tensor, context, expert, data, pipeline, _order(job))
+    return ParallelismDegrees(tensor, context, expert, data, pipeline, _order(job))
 
 
 def _order(job: Job) -> tuple[str, ...]:
@@ -101,12 +101,12 @@ def _order(job: Job) -> tuple[str, ...]:
     return (*written, *(axis for axis in AXES if axis not in written))
 
 
-def groups_of(ways: Ways) -> dict[str, IntArray]:
+def groups_of(degrees: ParallelismDegrees) -> dict[str, IntArray]:
     """Return for each axis of two or more ways its groups, [group, rank], ranks counted from 0 and rising in a group.
 
     The groups of "pipeline" are its pairs of neighbouring stages, those of the first two stages first.
     """
-    grid = ways.grid
+    grid = degrees.grid
     ranks = np.arange(int(np.prod(tuple(grid.values()))), dtype=np.int64).reshape(*grid.values())
     along = {
         "tensor": _runs(ranks, grid, "tensor"),
@@ -115,7 +115,7 @@ def groups_of(ways: Ways) -> dict[str, IntArray]:
         EXPERT_DATA: _runs(ranks, grid, "data", "context"),
         "data": _runs(ranks, grid, "data", "expert", "context"),
     }
-    stages = np.moveaxis(ranks, list(grid).index("pipeline"), 0).reshape(ways.pipeline, -1)
+    stages = np.moveaxis(ranks, list(grid).index("pipeline"), 0).reshape(degrees.pipeline, -1)
     along["pipeline"] = np.stack([stages[:-1].ravel(), stages[1:].ravel()], axis=1)
     return {axis: groups for axis, groups in along.items() if groups.shape[1] > 1 and len(groups)}
 
@@ -128,25 +128,25 @@ def _runs(ranks: IntArray, grid: Mapping[str, int], *axes: str) -> IntArray:
     return np.moveaxis(ranks, moved, last).reshape(-1, size)
 
 
-def micro_batches(job: Job, ways: Ways) -> int:
+def micro_batches(job: Job, degrees: ParallelismDegrees) -> int:
     """Return how many micro-batches a replica goes through in a step. Raises BadInput where they are not whole."""
     if job.trains is None:
         return job.traffic.micro_batches if job.traffic else 1
-    at_once = ways.data * job.trains.micro_batch
+    at_once = degrees.data * job.trains.micro_batch
     if job.trains.batch % at_once:
         raise BadInput(
-            f"job {job.name}: a batch of {job.trains.batch} is no multiple of data {ways.data} x micro_batch "
+            f"job {job.name}: a batch of {job.trains.batch} is no multiple of data {degrees.data} x micro_batch "
             f"{job.trains.micro_batch}"
         )
     return job.trains.batch // at_once
 
 
-def flows_of(job: Job, ways: Ways) -> list[Flow]:
+def flows_of(job: Job, degrees: ParallelismDegrees) -> list[Flow]:
     """Return what a job sends a step: what it tells of an axis, else what its model implies."""
     told = {each.axis: each for each in job.traffic.axes} if job.traffic else {}
     flows = list(_told(told))
     if job.trains is not None:
-        derived = _derived(job.trains, ways, micro_batches(job, ways))
+        derived = _derived(job.trains, degrees, micro_batches(job, degrees))
         flows += [flow for flow in derived if flow.axis.removeprefix("expert-") not in told]
     order = (*AXES[:3], EXPERT_DATA, *AXES[3:])
     flows = [flow for flow in flows if flow.calls and flow.size_bytes]
@@ -155,28 +155,34 @@ def flows_of(job: Job, ways: Ways) -> list[Flow]:
 
 def _told(told: Mapping[str, AxisTraffic]) -> Iterator[Flow]:
     for axis, each in told.items():
-        collective = each.collective or USUAL[axis]
+        collective = each.collective or DEFAULT_COLLECTIVES[axis]
         yield Flow(axis, collective, each.size_bytes / each.calls, each.calls)
 
 
-def _derived(model: Transformer, ways: Ways, micro: int) -> Iterator[Flow]:
-    layers = max(1, model.layers // ways.pipeline)
-    tokens = model.micro_batch * model.sequence / ways.context
+def _derived(model: Transformer, degrees: ParallelismDegrees, micro: int) -> Iterator[Flow]:
+    layers = max(1, model.layers // degrees.pipeline)
+    tokens = model.micro_batch * model.sequence / degrees.context
     activation = tokens * model.hidden * model.value_bytes
-    kv = 2 * activation * model.kv_share / ways.tensor
+    kv = 2 * activation * model.kv_share / degrees.tensor
     yield Flow("tensor", "all_reduce", activation, 4 * layers * micro)
-    yield Flow("context", "send_recv", kv, 3 * (ways.context - 1) * layers * micro)
+    yield Flow("context", "send_recv", kv, 3 * (degrees.context - 1) * layers * micro)
     if model.experts:
-        sent = activation * model.experts_per_token / ways.tensor
+        sent = activation * model.experts_per_token / degrees.tensor
         yield Flow("expert", "all_to_all", sent, 4 * layers * micro)
-    yield from _of_replicas(model, ways, layers, micro)
-    yield Flow("pipeline", "send_recv", activation / ways.tensor, 2 * micro)
+    yield from _of_replicas(model, degrees, layers, micro)
+    yield Flow("pipeline", "send_recv", activation / degrees.tensor, 2 * micro)
 
 
-def _of_replicas(model: Transformer, ways: Ways, layers: int, micro: int) -> Iterator[Flow]:
+def _of_replicas(
+    model: Transformer, degrees: ParallelismDegrees, layers: int, micro: int
+) -> Iterator[Flow]:
     """Gradients and, where replicas share out their state, values."""
-    dense = (model.parameters - model.expert_parameters) / (ways.tensor * ways.pipeline * layers)
-    of_experts = model.expert_parameters / (ways.expert * ways.tensor * ways.pipeline * layers)
+    dense = (model.parameters - model.expert_parameters) / (
+        degrees.tensor * degrees.pipeline * layers
+    )
+    of_experts = model.expert_parameters / (
+        degrees.expert * degrees.tensor * degrees.pipeline * layers
+    )
     for axis, parameters in (("data", dense), (EXPERT_DATA, of_experts)):
         gradients, values = parameters * model.gradient_bytes, parameters * model.value_bytes
         if model.sharded == "none":

@@ -59,7 +59,7 @@ class TrafficIndex:
     tiers: tuple[Tier, ...]
     kind_of_node: IntArray
     hosts: tuple[Host, ...]
-    ways: tuple[NicEgress, ...]
+    egress: tuple[NicEgress, ...]
     residual_of_node: FloatArray
     words: list[str] = field(default_factory=lambda: [LATENCY, NIC])
     _inside: dict[tuple[int, int], IntraNodeRates] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class TrafficIndex:
                 Host.of(machine, measured, in_domain=NVLINK_TIER in fabric.tiers)
                 for machine in machines
             ),
-            ways=tuple(
+            egress=tuple(
                 NicEgress.of(m, dict(nics), least_nic)
                 for m, (_, nics) in zip(machines, kinds, strict=True)
             ),
@@ -135,7 +135,7 @@ class TrafficIndex:
         """What the GPUs of a mask send out of a node while those of busy do too; the node's health is not in it."""
         found = self._out.get((kind, mask, busy))
         if found is None:
-            found = self.ways[kind].out_GBps(mask, busy)
+            found = self.egress[kind].out_GBps(mask, busy)
             self._out[kind, mask, busy] = found
         return found
 

@@ -21,7 +21,7 @@ from gantree.topology.fabric.conditions import sound_nodes
 from gantree.topology.fabric.fabric import Fabric, IntArray
 from gantree.topology.hardware.mig import mig_table
 from gantree.topology.occupancy.occupancy import Occupancy
-from gantree.topology.occupancy.parts import REST, GpuState
+from gantree.topology.occupancy.parts import REMAINDER, GpuState
 from gantree.topology.occupancy.site import OWNER_PREFIX
 
 FREE: Final = -1
@@ -210,7 +210,7 @@ def _slices(rooms: Occupancy, node: int, profile: str, start: int) -> tuple[int,
     table = mig_table(rooms.fabric.machine_of_node(node).gpu)
     if table is None:
         return 0, WHOLE
-    slices = 1 if profile == REST else table.profile(profile).memory_slices
+    slices = 1 if profile == REMAINDER else table.profile(profile).memory_slices
     return WHOLE * start // table.memory_slices, WHOLE * slices // table.memory_slices
 
 

@@ -17,7 +17,7 @@ from gantree.topology.fabric.fabric import IntArray
 
 
 class LeastLossOfPods:
-    """The place that takes least from those to come; of equals the node of the lowest rank."""
+    """The place that takes least from the demand to come; of equals the node of the lowest rank."""
 
     def __init__(self, room: Room, workload: Workload, rank: IntArray, seed: int) -> None:
         self.room, self.rank = room, rank
@@ -44,7 +44,7 @@ class LeastLossOfPods:
     def placed(self, node: int) -> None:
         """Tell the score what is left on the node."""
         states = self.room.states(slice(node, node + 1))
-        self.least.standing.changed(np.array([node]), states)
+        self.least.state.changed(np.array([node]), states)
 
 
 def demand_of(workload: Workload, models: tuple[str, ...]) -> Demand:

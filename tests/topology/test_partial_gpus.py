@@ -14,7 +14,7 @@ from gantree.testing.builders import cluster
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.mig import MigInstance
 from gantree.topology.occupancy.occupancy import Occupancy
-from gantree.topology.occupancy.parts import MILLIONTHS, REST
+from gantree.topology.occupancy.parts import MILLIONTHS, REMAINDER
 from support.examples import examples
 
 TURNS, MPS = "time-slicing", "mps"
@@ -86,7 +86,7 @@ def test_nobody_new_finds_room_where_somebody_is_to_have_more(
 
 
 def _keeps(occupancy: Occupancy) -> bool:
-    return any(member.role == REST for member in occupancy.owners["claim"])
+    return any(member.role == REMAINDER for member in occupancy.owners["claim"])
 
 
 def _overlap(one: MemberPlacement, other: MemberPlacement) -> bool:
