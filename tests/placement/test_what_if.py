@@ -28,10 +28,9 @@ PICTURE = """s0/l0: n0 aaaa.... n1 ........
              s0/l1: n2 aaaaaaaa n3 bbbbbb.."""
 STATE = (
     "free_mask_of_node",
-    "free_nic_mask_of_node",
     "parts_of_node",
-    "broken_nic_mask_of_node",
 )
+HOST_STATE = ("nic_mask_of_node", "broken_nic_mask_of_node")
 ARRAYS = (
     "free_gpus_of_node",
     "free_nics_of_node",
@@ -53,6 +52,7 @@ def state(occupancy: Occupancy) -> tuple[object, ...]:
         dict(occupancy.owners),
         numa,
         *(_copied(getattr(occupancy, name)) for name in STATE),
+        *(_copied(getattr(occupancy.host, name)) for name in HOST_STATE),
         *(getattr(occupancy, name).tolist() for name in ARRAYS),
         *(occupancy.devices.free(name).tolist() for name in ("fpga",)),
     )

@@ -24,8 +24,10 @@ from gantree.policy.share import Shares
 from gantree.policy.waiting_jobs import WaitingJobs
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.numa import NumaUse
+from gantree.topology.occupancy.host_resources import HostResources
 from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.topology.occupancy.spares import Spares
+from gantree.topology.occupancy.split_gpus import SplitGpus
 
 CACHES: dict[type, frozenset[str]] = {
     Ledger: frozenset(),
@@ -40,14 +42,16 @@ CACHES: dict[type, frozenset[str]] = {
     Borrowing: frozenset({"_found_under", "_found_last", "_came", "_pushed_out"}),
     WaitingJobs: frozenset({"changes", "_changes_in_queue"}),
     Spares: frozenset({"fabric"}),
-    Occupancy: frozenset({"indexes", "_emptied", "_log", "_book_of_node"}),
+    Occupancy: frozenset({"indexes", "_emptied", "log"}),
+    SplitGpus: frozenset({"_fabric", "_free", "_holders"}),
+    HostResources: frozenset({"book_of_node"}),
 }
 """What is made again when it is asked for, counters that only say whether it must be, and fabrics of older labels."""
 
 ANY_ORDER = frozenset(
     {
         "_holders_of_priority", "newest_of_name", "_node_of_user", "_node_of_queue", "_node_of_cohort",
-        "_classes_in_queue", "_classes_of_signature_in", "parts_of_node", "numa_of_node", "_holders_on_node",
+        "_classes_in_queue", "_classes_of_signature_in", "parts_of_node", "states_of_node", "numa_of_node", "holders_on_node",
         "held_back", "_ranked_under", "_holdings", "_holding_in_queue", "_on_node", "_on_node[]", "_uses[]",
         "_classes_of_signature_in[]", "_classes_of_signature_in[][]",
     }
@@ -57,7 +61,7 @@ ANY_ORDER = frozenset(
 
 LEAVE_ENTRIES = frozenset(
     {
-        "numa_of_node", "_holders_on_node", "_ranked_under", "_classes_in_queue", "_classes_of_signature_in",
+        "numa_of_node", "holders_on_node", "_ranked_under", "_classes_in_queue", "_classes_of_signature_in",
         "_holding_in_queue",
     }
 )  # fmt: skip
@@ -66,7 +70,7 @@ LEAVE_ENTRIES = frozenset(
 
 OF_HISTORY = frozenset(
     {
-        "owners", "_holders_on_node[]", "_positions_of_class", "_classes_of_signature", "_classes_of_signature[]",
+        "owners", "holders_on_node[]", "_positions_of_class", "_classes_of_signature", "_classes_of_signature[]",
         "_classes_in_queue[]", "_entries_in_queue", "resting",
     }
 )  # fmt: skip

@@ -11,18 +11,14 @@ from gantree.model.cluster import Machine, Mig, Node
 from gantree.model.errors import BadInput
 from gantree.model.placements import MigPart, SharePart
 from gantree.topology.hardware.mig import TABLES, MigInstance, mig_table
-from gantree.topology.occupancy.parts import (
-    PLAIN,
-    WHOLE,
-    GpuState,
-    Instance,
-    NodeState,
+from gantree.topology.occupancy.gpu_state import PLAIN, WHOLE, GpuState, Instance, rules_of
+from gantree.topology.occupancy.node_state import NodeState
+from gantree.topology.occupancy.release import (
     given_back_instance,
     given_back_share,
     given_back_whole,
-    rules_of,
-    states_of_site,
 )
+from gantree.topology.occupancy.site import states_of_site
 
 H100 = Machine("m", 2, "H100-80GB")
 

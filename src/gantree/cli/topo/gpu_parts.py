@@ -9,8 +9,8 @@ from typing import Any
 from gantree.model.cluster import Node
 from gantree.model.placements import MemberPlacement, SharePart
 from gantree.text.words import plural
+from gantree.topology.occupancy.gpu_state import REMAINDER, GpuState
 from gantree.topology.occupancy.occupancy import Occupancy
-from gantree.topology.occupancy.parts import REMAINDER, GpuState
 
 KEPT = "kept"
 """What is left of a shared GPU, held beside the shares of others for who is to have more of it: no share runs there."""

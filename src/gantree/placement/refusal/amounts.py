@@ -20,8 +20,8 @@ from gantree.placement.slots.parts import is_apart
 from gantree.placement.slots.slots import slots_of
 from gantree.topology.fabric.fabric import BoolArray, IntArray
 from gantree.topology.hardware.numa import BANDWIDTH, amounts_of
+from gantree.topology.occupancy.gpu_state import PartRules, rules_of
 from gantree.topology.occupancy.occupancy import UNCOUNTED, Occupancy, memory_KiB, microcpus
-from gantree.topology.occupancy.parts import PartRules, rules_of
 
 FreeOfNode = Callable[[Occupancy], IntArray]
 

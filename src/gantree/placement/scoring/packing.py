@@ -28,8 +28,8 @@ from gantree.placement.scoring.fragmentation_state import FragmentationState, Me
 from gantree.placement.scoring.share_prices import WHOLE_MILLI
 from gantree.placement.scoring.simplex import FloatArray
 from gantree.topology.fabric.fabric import IntArray
+from gantree.topology.occupancy.node_state import NodeState
 from gantree.topology.occupancy.occupancy import UNCOUNTED, Occupancy
-from gantree.topology.occupancy.parts import NodeState
 
 INDEX = "packing"
 """Key of the index beside an occupancy."""

@@ -20,8 +20,8 @@ from gantree.placement.machine.mig import until_cut_s, worth
 from gantree.placement.machine.shares import milli_left, sharing_of
 from gantree.placement.slots.parts import Part, choose_parts, likeness
 from gantree.topology.fabric.fabric import BoolArray, IntArray
+from gantree.topology.occupancy.node_state import NodeState
 from gantree.topology.occupancy.occupancy import Occupancy
-from gantree.topology.occupancy.parts import NodeState
 
 MOST_CACHED = 64
 """Most kinds of members cached per occupancy; one more clears the cache."""

@@ -15,8 +15,6 @@ class FreeGpus:
     The numbers of all tiers are one array, so that a change is one addition for each domain above the node.
     """
 
-    __slots__ = ("_first_of_tier", "_numbers", "_paths", "_view", "mask_of_node", "of_tier")
-
     def __init__(self, fabric: Fabric) -> None:
         """All GPUs of the fabric."""
         self.mask_of_node: list[int] = [(1 << gpus) - 1 for gpus in fabric.gpus_of_node.tolist()]

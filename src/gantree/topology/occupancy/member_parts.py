@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from gantree.model.placements import MemberPlacement
+from gantree.topology.occupancy.mig_cut import over
 from gantree.topology.occupancy.node_room import mask_of_gpus
 from gantree.topology.occupancy.partial_gpus import (
     held_by,
@@ -16,7 +17,6 @@ from gantree.topology.occupancy.partial_gpus import (
     remainders_held,
     remainders_to_hold,
 )
-from gantree.topology.occupancy.parts import over
 
 if TYPE_CHECKING:
     from gantree.topology.occupancy.occupancy import Occupancy

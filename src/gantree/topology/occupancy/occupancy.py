@@ -31,7 +31,7 @@ from gantree.topology.occupancy.node_room import (
     memory_KiB,
     microcpus,
 )
-from gantree.topology.occupancy.parts import NodeState
+from gantree.topology.occupancy.node_state import NodeState
 from gantree.topology.occupancy.recount import check_books
 from gantree.topology.occupancy.site import site_members, site_states
 from gantree.topology.occupancy.spares import Spares

@@ -1,14 +1,14 @@
 """Remainders of partial GPUs, of which others hold parts: members that keep them for an owner that is to have more.
 
 The role of such a member is REMAINDER, its rank is the GPU. Its owner drops it before it takes what has become free,
-and keeps what is left (`Occupancy.take_free`). What keeping does to a GPU is in `parts`.
+and keeps what is left (`Occupancy.take_free`). What keeping does to a GPU is in `node_state`.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gantree.model.placements import MemberPlacement
-from gantree.topology.occupancy.parts import REMAINDER
+from gantree.topology.occupancy.gpu_state import REMAINDER
 
 if TYPE_CHECKING:
     from gantree.topology.occupancy.occupancy import Occupancy

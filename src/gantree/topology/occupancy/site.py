@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gantree.model.cluster import Allocation, Cluster, Mig
+from gantree.model.cluster import Allocation, Cluster, Machine, Mig, Node
 from gantree.model.errors import BadInput
 from gantree.model.placements import MemberPlacement
 from gantree.text.words import plural
 from gantree.topology.fabric.fabric import Fabric
-from gantree.topology.occupancy.parts import GpuStates, states_of_site
+from gantree.topology.hardware.mig import MigInstance, MigTable, mig_table
+from gantree.topology.occupancy.gpu_state import PLAIN, GpuState, GpuStates, Instance
 
 if TYPE_CHECKING:
     from gantree.topology.occupancy.occupancy import Occupancy
@@ -30,6 +31,40 @@ def site_states(fabric: Fabric) -> dict[int, GpuStates]:
         if node.mig
     }
     return {index: of_node for index, of_node in states.items() if of_node is not None}
+
+
+def states_of_site(machine: Machine, node: Node) -> GpuStates | None:
+    """States that the cluster file gives the GPUs of a node, all instances idle; None where no GPU is in MIG mode.
+
+    Raises BadInput for GPUs that are not there or have no MIG, profiles that they have not, and instances that do not
+    fit beside each other.
+    """
+    if not node.mig:
+        return None
+    states = [PLAIN] * machine.gpus
+    for cut in node.mig:
+        where = f"node {node.name}: mig: GPU {cut.gpu}"
+        if not 0 <= cut.gpu < machine.gpus:
+            raise BadInput(f"{where}: machine {machine.name} has {plural(machine.gpus, 'GPU')}")
+        table = mig_table(machine.gpu)
+        if table is None:
+            raise BadInput(f"{where}: {machine.gpu or 'its GPU model'} has no MIG")
+        try:
+            states[cut.gpu] = GpuState(mig=True, instances=_idle(table, cut))
+        except BadInput as problem:
+            raise BadInput(f"{where}: {problem}") from problem
+    return tuple(states)
+
+
+def _idle(table: MigTable, cut: Mig) -> tuple[Instance, ...]:
+    there: list[MigInstance] = []
+    for profile, start in cut.instances:
+        table.slices(MigInstance(profile, start))
+        if start not in table.fits(there, profile):
+            beside = ", ".join(f"{one.profile} at {one.start}" for one in there)
+            raise BadInput(f"{profile} at {start} does not fit beside {beside}")
+        there.append(MigInstance(profile, start))
+    return tuple(sorted(Instance(one.start, one.profile) for one in there))
 
 
 def cut_as_now(occupancy: "Occupancy") -> Cluster:

@@ -1,19 +1,14 @@
-"""GPUs that are split: in MIG mode, or shared by tenants. What a GPU may be split into, and how, is `parts`."""
+"""GPUs that are split: in MIG mode, or shared by tenants. How one is split is in `gpu_state` and `mig_cut`."""
 
 from typing import Self
 
 from gantree.model.placements import MemberPlacement
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.free_gpus import FreeGpus
+from gantree.topology.occupancy.gpu_state import GpuStates, rules_of, states_of_mask
 from gantree.topology.occupancy.holders import Holders
-from gantree.topology.occupancy.parts import (
-    GpuStates,
-    NodeState,
-    given_back,
-    rules_of,
-    states_of_mask,
-    taken,
-)  # fmt: skip
+from gantree.topology.occupancy.node_state import NodeState, taken
+from gantree.topology.occupancy.release import given_back
 
 
 class SplitGpus:
