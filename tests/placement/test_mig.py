@@ -29,8 +29,8 @@ from gantree.placement.slots.secondary_resources import (
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.mig import TABLES, MigProfile, MigTable, mig_table
-from gantree.topology.occupancy.gpu_state import PLAIN, GpuState, Instance, rules_of
-from gantree.topology.occupancy.node_state import NodeState
+from gantree.topology.occupancy.gpus.gpu_state import PLAIN, GpuState, Instance, rules_of
+from gantree.topology.occupancy.gpus.node_state import NodeState
 from gantree.topology.occupancy.occupancy import Occupancy
 from support.examples import examples
 

@@ -24,10 +24,10 @@ from gantree.policy.share import Shares
 from gantree.policy.waiting_jobs import WaitingJobs
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.numa import NumaUse
+from gantree.topology.occupancy.gpus.split_gpus import SplitGpus
 from gantree.topology.occupancy.host_resources import HostResources
 from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.topology.occupancy.spares import Spares
-from gantree.topology.occupancy.split_gpus import SplitGpus
 
 CACHES: dict[type, frozenset[str]] = {
     Ledger: frozenset(),
@@ -51,8 +51,8 @@ CACHES: dict[type, frozenset[str]] = {
 ANY_ORDER = frozenset(
     {
         "_holders_of_priority", "newest_of_name", "_node_of_user", "_node_of_queue", "_node_of_cohort",
-        "_classes_in_queue", "_classes_of_signature_in", "parts_of_node", "states_of_node", "numa_of_node", "holders_on_node",
-        "held_back", "_ranked_under", "_holdings", "_holding_in_queue", "_on_node", "_on_node[]", "_uses[]",
+        "_classes_in_queue", "_classes_of_signature_in", "parts_of_node", "states_of_node", "numa_of_node",
+        "holders_on_node", "held_back", "_ranked_under", "_holdings", "_holding_in_queue", "_on_node", "_on_node[]", "_uses[]",
         "_classes_of_signature_in[]", "_classes_of_signature_in[][]",
     }
 )  # fmt: skip

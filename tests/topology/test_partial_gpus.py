@@ -13,7 +13,7 @@ from gantree.placement.choice.search import find, fits
 from gantree.testing.builders import cluster
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.mig import MigInstance
-from gantree.topology.occupancy.gpu_state import MILLIONTHS, REMAINDER
+from gantree.topology.occupancy.gpus.gpu_state import MILLIONTHS, REMAINDER
 from gantree.topology.occupancy.occupancy import Occupancy
 from support.examples import examples
 

@@ -11,9 +11,9 @@ from gantree.model.cluster import Machine, Mig, Node
 from gantree.model.errors import BadInput
 from gantree.model.placements import MigPart, SharePart
 from gantree.topology.hardware.mig import TABLES, MigInstance, mig_table
-from gantree.topology.occupancy.gpu_state import PLAIN, WHOLE, GpuState, Instance, rules_of
-from gantree.topology.occupancy.node_state import NodeState
-from gantree.topology.occupancy.release import (
+from gantree.topology.occupancy.gpus.gpu_state import PLAIN, WHOLE, GpuState, Instance, rules_of
+from gantree.topology.occupancy.gpus.node_state import NodeState
+from gantree.topology.occupancy.gpus.release import (
     given_back_instance,
     given_back_share,
     given_back_whole,

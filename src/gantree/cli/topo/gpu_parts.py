@@ -9,7 +9,7 @@ from typing import Any
 from gantree.model.cluster import Node
 from gantree.model.placements import MemberPlacement, SharePart
 from gantree.text.words import plural
-from gantree.topology.occupancy.gpu_state import REMAINDER, GpuState
+from gantree.topology.occupancy.gpus.gpu_state import REMAINDER, GpuState
 from gantree.topology.occupancy.occupancy import Occupancy
 
 KEPT = "kept"

@@ -15,7 +15,7 @@ place, and an empty GPU is broken into last, because its worth falls most.
 
 Instances of one profile never overlap in part (their starts are multiples of their size), so how many fit does not
 depend on the order in which they are placed, and `count` is exact. What may be cut is told in
-`topology.occupancy.mig_cut`.
+`topology.occupancy.gpus.mig_cut`.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ from functools import lru_cache
 
 from gantree.model.placements import GpuChange, MigPart
 from gantree.topology.hardware.mig import TABLES, MigInstance, MigTable
-from gantree.topology.occupancy.gpu_state import GpuState, Instance
-from gantree.topology.occupancy.mig_cut import kept_instances
-from gantree.topology.occupancy.node_state import NodeState
+from gantree.topology.occupancy.gpus.gpu_state import GpuState, Instance
+from gantree.topology.occupancy.gpus.mig_cut import kept_instances
+from gantree.topology.occupancy.gpus.node_state import NodeState
 
 MAKE_S = 0.25
 """Seconds to make one instance. Published: nvidia-mig-parted made four 1g.6gb on an A30 within one second of its log

@@ -3,7 +3,7 @@
 A share is a promise of amounts: so much of the compute and so much of the memory of one GPU, whose tenants take turns
 (time-slicing) or run side by side under CUDA MPS. What keeps them to it is the site's: MPS sets limits
 (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT), time-slicing protects nobody. MIG, which cuts the
-GPU itself, is in `placement.machine.mig`; what is held of a GPU in `topology.occupancy.gpu_state`.
+GPU itself, is in `placement.machine.mig`; what is held of a GPU in `topology.occupancy.gpus.gpu_state`.
 
     amounts     gpu_share of the compute and gpu_memory_GiB of the memory. Who names one of the two gets as large a part
                 of the other. Together the tenants of a GPU hold no more than it has.
@@ -28,8 +28,13 @@ from typing import Self
 from gantree.model.jobs import ISOLATIONS, Shape
 from gantree.model.placements import SharePart
 from gantree.topology.hardware.gpu_models import GpuModel, gpu_model
-from gantree.topology.occupancy.gpu_state import MILLIONTHS, GpuState, PartRules, free_millionths
-from gantree.topology.occupancy.node_state import NodeState
+from gantree.topology.occupancy.gpus.gpu_state import (
+    MILLIONTHS,
+    GpuState,
+    PartRules,
+    free_millionths,
+)
+from gantree.topology.occupancy.gpus.node_state import NodeState
 
 TIME_SLICING, MPS = ISOLATIONS
 

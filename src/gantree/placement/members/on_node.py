@@ -28,7 +28,7 @@ from gantree.placement.slots.parts import Part, choose_parts, is_apart
 from gantree.placement.slots.problem import Counts, Problem
 from gantree.placement.slots.sequential_members import OfRoles, RoleMembers, SequentialMembers
 from gantree.topology.hardware.masks import mask_of
-from gantree.topology.occupancy.node_state import NodeState
+from gantree.topology.occupancy.gpus.node_state import NodeState
 
 
 @dataclass(frozen=True, slots=True)

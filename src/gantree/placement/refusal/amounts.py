@@ -20,7 +20,7 @@ from gantree.placement.slots.parts import is_apart
 from gantree.placement.slots.slots import slots_of
 from gantree.topology.fabric.fabric import BoolArray, IntArray
 from gantree.topology.hardware.numa import BANDWIDTH, amounts_of
-from gantree.topology.occupancy.gpu_state import PartRules, rules_of
+from gantree.topology.occupancy.gpus.gpu_state import PartRules, rules_of
 from gantree.topology.occupancy.occupancy import UNCOUNTED, Occupancy, memory_KiB, microcpus
 
 FreeOfNode = Callable[[Occupancy], IntArray]

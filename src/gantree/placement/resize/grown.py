@@ -31,7 +31,7 @@ from gantree.placement.slots.problem import Problem
 from gantree.text.words import plural
 from gantree.topology.fabric.fabric import BoolArray, IntArray
 from gantree.topology.hardware.masks import gpus_of, mask_of
-from gantree.topology.occupancy.gpu_state import WHOLE
+from gantree.topology.occupancy.gpus.gpu_state import WHOLE
 from gantree.topology.occupancy.occupancy import Occupancy
 
 

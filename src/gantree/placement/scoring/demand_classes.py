@@ -23,7 +23,7 @@ from gantree.placement.scoring.fragmentation import Demand, DemandClass
 from gantree.placement.scoring.fragmentation_state import MemberDemand
 from gantree.placement.scoring.share_prices import WHOLE_MILLI
 from gantree.topology.fabric.fabric import Fabric, IntArray
-from gantree.topology.occupancy.gpu_state import PartRules, rules_of
+from gantree.topology.occupancy.gpus.gpu_state import PartRules, rules_of
 from gantree.topology.occupancy.occupancy import memory_KiB, microcpus
 
 

@@ -28,7 +28,7 @@ from gantree.placement.scoring.fragmentation_state import FragmentationState, Me
 from gantree.placement.scoring.share_prices import WHOLE_MILLI
 from gantree.placement.scoring.simplex import FloatArray
 from gantree.topology.fabric.fabric import IntArray
-from gantree.topology.occupancy.node_state import NodeState
+from gantree.topology.occupancy.gpus.node_state import NodeState
 from gantree.topology.occupancy.occupancy import UNCOUNTED, Occupancy
 
 INDEX = "packing"

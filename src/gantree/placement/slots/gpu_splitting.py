@@ -20,7 +20,7 @@ from gantree.placement.machine.mig import until_cut_s, worth
 from gantree.placement.machine.shares import milli_left, sharing_of
 from gantree.placement.slots.parts import Part, choose_parts, likeness
 from gantree.topology.fabric.fabric import BoolArray, IntArray
-from gantree.topology.occupancy.node_state import NodeState
+from gantree.topology.occupancy.gpus.node_state import NodeState
 from gantree.topology.occupancy.occupancy import Occupancy
 
 MOST_CACHED = 64

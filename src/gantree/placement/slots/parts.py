@@ -19,8 +19,8 @@ from gantree.model.placements import MigPart, SharePart
 from gantree.placement.machine import mig, shares
 from gantree.placement.request.topology_request import TopologyRequest
 from gantree.topology.hardware.masks import gpus_of
-from gantree.topology.occupancy.gpu_state import PartRules
-from gantree.topology.occupancy.node_state import NodeState
+from gantree.topology.occupancy.gpus.gpu_state import PartRules
+from gantree.topology.occupancy.gpus.node_state import NodeState
 from gantree.topology.occupancy.occupancy import Occupancy
 
 Part = MigPart | SharePart

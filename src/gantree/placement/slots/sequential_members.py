@@ -31,7 +31,7 @@ from gantree.placement.machine.numa import (
 from gantree.placement.slots.parts import Part, best_part, with_part
 from gantree.topology.hardware.masks import mask_of
 from gantree.topology.hardware.numa import NumaUse, numa_layout
-from gantree.topology.occupancy.node_state import NodeState
+from gantree.topology.occupancy.gpus.node_state import NodeState
 from gantree.topology.occupancy.occupancy import Occupancy
 
 MOST_TRIES = 512

@@ -28,7 +28,7 @@ from gantree.placement.refusal.on_empty import OnEmpty
 from gantree.placement.request.apart import job_of
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.placement.request.topology_request import topology_request_of
-from gantree.topology.occupancy.gpu_state import REMAINDER
+from gantree.topology.occupancy.gpus.gpu_state import REMAINDER
 from gantree.topology.occupancy.node_room import NodeRoom, mask_of_gpus
 from gantree.topology.occupancy.occupancy import Occupancy
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from gantree.model.placements import MemberPlacement
-from gantree.topology.occupancy.mig_cut import over
-from gantree.topology.occupancy.node_room import mask_of_gpus
-from gantree.topology.occupancy.partial_gpus import (
+from gantree.topology.occupancy.gpus.mig_cut import over
+from gantree.topology.occupancy.gpus.partial_gpus import (
     held_by,
     members_on_split_nodes,
     remainders_held,
     remainders_to_hold,
 )
+from gantree.topology.occupancy.node_room import mask_of_gpus
 
 if TYPE_CHECKING:
     from gantree.topology.occupancy.occupancy import Occupancy

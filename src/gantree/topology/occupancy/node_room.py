@@ -12,8 +12,8 @@ from gantree.model.placements import MemberPlacement, NumaPart
 from gantree.topology.hardware.masks import gpus_of, mask_of
 from gantree.topology.hardware.numa import NumaUse
 from gantree.topology.occupancy.free_devices import free_of
-from gantree.topology.occupancy.gpu_state import WHOLE
-from gantree.topology.occupancy.node_state import NodeState
+from gantree.topology.occupancy.gpus.gpu_state import WHOLE
+from gantree.topology.occupancy.gpus.node_state import NodeState
 
 KEPT_MASKS = 1 << 16
 """Masks that are remembered; a machine of 8 GPUs has 256 sets of them, in some more orders."""

@@ -20,7 +20,9 @@ from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
 from gantree.topology.hardware.masks import gpus_of
 from gantree.topology.hardware.numa import NumaUse
 from gantree.topology.occupancy.change_log import ChangeLog, Index
-from gantree.topology.occupancy.free_gpus import FreeGpus
+from gantree.topology.occupancy.gpus.free_gpus import FreeGpus
+from gantree.topology.occupancy.gpus.node_state import NodeState
+from gantree.topology.occupancy.gpus.split_gpus import SplitGpus
 from gantree.topology.occupancy.holders import Holders
 from gantree.topology.occupancy.host_resources import UNCOUNTED, HostResources
 from gantree.topology.occupancy.member_parts import take_free
@@ -31,11 +33,9 @@ from gantree.topology.occupancy.node_room import (
     memory_KiB,
     microcpus,
 )
-from gantree.topology.occupancy.node_state import NodeState
 from gantree.topology.occupancy.recount import check_books
 from gantree.topology.occupancy.site import site_members, site_states
 from gantree.topology.occupancy.spares import Spares
-from gantree.topology.occupancy.split_gpus import SplitGpus
 
 __all__ = ["UNCOUNTED", "Index", "Occupancy", "memory_KiB", "microcpus"]
 

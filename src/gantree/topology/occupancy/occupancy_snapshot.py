@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gantree.model.placements import MemberPlacement
 from gantree.topology.fabric.conditions import sound_nodes
 from gantree.topology.fabric.fabric import Fabric
-from gantree.topology.occupancy.gpu_state import PLAIN, GpuState
+from gantree.topology.occupancy.gpus.gpu_state import PLAIN, GpuState
 from gantree.topology.occupancy.occupancy import Occupancy
 
 

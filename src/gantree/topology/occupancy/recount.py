@@ -10,7 +10,7 @@ import numpy as np
 
 from gantree.topology.fabric.fabric import BoolArray
 from gantree.topology.hardware.mig import MigInstance
-from gantree.topology.occupancy.gpu_state import GpuStates, states_of_mask
+from gantree.topology.occupancy.gpus.gpu_state import GpuStates, states_of_mask
 
 if TYPE_CHECKING:
     from gantree.topology.occupancy.occupancy import Occupancy

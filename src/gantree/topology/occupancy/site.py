@@ -13,7 +13,7 @@ from gantree.model.placements import MemberPlacement
 from gantree.text.words import plural
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.mig import MigInstance, MigTable, mig_table
-from gantree.topology.occupancy.gpu_state import PLAIN, GpuState, GpuStates, Instance
+from gantree.topology.occupancy.gpus.gpu_state import PLAIN, GpuState, GpuStates, Instance
 
 if TYPE_CHECKING:
     from gantree.topology.occupancy.occupancy import Occupancy

@@ -20,7 +20,7 @@ from gantree.model.placements import MemberPlacement
 from gantree.topology.fabric.conditions import sound_nodes
 from gantree.topology.fabric.fabric import Fabric, IntArray
 from gantree.topology.hardware.mig import mig_table
-from gantree.topology.occupancy.gpu_state import REMAINDER, GpuState
+from gantree.topology.occupancy.gpus.gpu_state import REMAINDER, GpuState
 from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.topology.occupancy.site import OWNER_PREFIX
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gantree.model.placements import MemberPlacement
-from gantree.topology.occupancy.gpu_state import REMAINDER
+from gantree.topology.occupancy.gpus.gpu_state import REMAINDER
 
 if TYPE_CHECKING:
     from gantree.topology.occupancy.occupancy import Occupancy

@@ -4,11 +4,11 @@ from typing import Self
 
 from gantree.model.placements import MemberPlacement
 from gantree.topology.fabric.fabric import Fabric
-from gantree.topology.occupancy.free_gpus import FreeGpus
-from gantree.topology.occupancy.gpu_state import GpuStates, rules_of, states_of_mask
+from gantree.topology.occupancy.gpus.free_gpus import FreeGpus
+from gantree.topology.occupancy.gpus.gpu_state import GpuStates, rules_of, states_of_mask
+from gantree.topology.occupancy.gpus.node_state import NodeState, taken
+from gantree.topology.occupancy.gpus.release import given_back
 from gantree.topology.occupancy.holders import Holders
-from gantree.topology.occupancy.node_state import NodeState, taken
-from gantree.topology.occupancy.release import given_back
 
 
 class SplitGpus:

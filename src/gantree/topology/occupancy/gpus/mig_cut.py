@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from gantree.topology.hardware.mig import TABLES, MigInstance, MigTable
-from gantree.topology.occupancy.gpu_state import GpuState, GpuStates, Instance
+from gantree.topology.occupancy.gpus.gpu_state import GpuState, GpuStates, Instance
 
 
 def over(before: GpuStates, after: GpuStates) -> GpuStates:

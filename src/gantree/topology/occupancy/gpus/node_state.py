@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from gantree.model.placements import MemberPlacement, MigPart, SharePart
 from gantree.topology.hardware.mig import MigInstance, MigTable
-from gantree.topology.occupancy.gpu_state import (
+from gantree.topology.occupancy.gpus.gpu_state import (
     MILLIONTHS,
     PLAIN,
     REMAINDER,
@@ -25,7 +25,7 @@ from gantree.topology.occupancy.gpu_state import (
     left_by_tenants,
     millionths_of,
 )
-from gantree.topology.occupancy.mig_cut import cut_for, kept_instances
+from gantree.topology.occupancy.gpus.mig_cut import cut_for, kept_instances
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gantree.model.placements import MemberPlacement, MigPart, SharePart
-from gantree.topology.occupancy.gpu_state import PLAIN, REMAINDER, GpuStates, millionths_of
-from gantree.topology.occupancy.mig_cut import as_cut
-from gantree.topology.occupancy.node_state import NodeState
+from gantree.topology.occupancy.gpus.gpu_state import PLAIN, REMAINDER, GpuStates, millionths_of
+from gantree.topology.occupancy.gpus.mig_cut import as_cut
+from gantree.topology.occupancy.gpus.node_state import NodeState
 
 
 def given_back(state: NodeState, member: MemberPlacement) -> GpuStates:
