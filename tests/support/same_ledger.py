@@ -52,8 +52,8 @@ ANY_ORDER = frozenset(
     {
         "_holders_of_priority", "newest_of_name", "_node_of_user", "_node_of_queue", "_node_of_cohort",
         "_classes_in_queue", "_classes_of_signature_in", "parts_of_node", "states_of_node", "numa_of_node",
-        "holders_on_node", "held_back", "_ranked_under", "_holdings", "_holding_in_queue", "_on_node", "_on_node[]", "_uses[]",
-        "_classes_of_signature_in[]", "_classes_of_signature_in[][]",
+        "holders_on_node", "held_back", "_ranked_under", "_holdings", "_holding_in_queue", "_on_node", "_on_node[]",
+        "_uses[]", "_classes_of_signature_in[]", "_classes_of_signature_in[][]",
     }
 )  # fmt: skip
 """Dictionaries that are only ever asked for one key; "[]": those inside of one."""
