@@ -105,8 +105,8 @@ def test_a_link_that_was_never_started_or_is_dead_can_be_closed() -> None:
         never.close()
         dead = ApiThread(Connection(running.url), lambda: None)
         dead.start()
-        dead._loop.call_soon_threadsafe(dead._loop.stop)
-        dead._thread.join(90.0)
+        dead._thread.loop.call_soon_threadsafe(dead._thread.loop.stop)
+        dead._thread._thread.join(90.0)
         dead.close()
         dead.close()
 
@@ -135,14 +135,14 @@ def test_under_load_it_wakes_once_in_a_while_and_after_a_pause_at_once(
     wakes: list[int] = []
     monkeypatch.setattr(link_module, "PACE_S", 3600.0)
     api = _unstarted(wakes)
-    api._loop.run_until_complete(_seen_by(api, 50, turn))
+    api._thread.loop.run_until_complete(_seen_by(api, 50, turn))
     assert wakes == [1]
-    api._loop.close()
+    api._thread.loop.close()
     monkeypatch.setattr(link_module, "PACE_S", 0.0)
     api = _unstarted(wakes)
-    api._loop.run_until_complete(_seen_by(api, 3, turn))
+    api._thread.loop.run_until_complete(_seen_by(api, 3, turn))
     assert wakes == [1, 1, 2, 3]
-    api._loop.close()
+    api._thread.loop.close()
 
 
 def test_nothing_is_seen_that_no_wake_follows() -> None:
@@ -154,8 +154,8 @@ def test_nothing_is_seen_that_no_wake_follows() -> None:
         while not wakes or wakes[-1] < 9:
             await asyncio.sleep(0.001)
 
-    api._loop.run_until_complete(asyncio.wait_for(all_told(), 10.0))
-    api._loop.close()
+    api._thread.loop.run_until_complete(asyncio.wait_for(all_told(), 10.0))
+    api._thread.loop.close()
 
 
 def test_kinds_that_it_may_not_list_are_passed_over_with_a_warning(
@@ -177,12 +177,12 @@ def test_what_breaks_while_pods_are_bound_is_seen(monkeypatch: pytest.MonkeyPatc
     def broken(*told: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("gantree.executors.kubernetes.watch.api_thread.bind_all", broken)
+    monkeypatch.setattr("gantree.executors.kubernetes.watch.api_writes.bind_all", broken)
     with ServerThread() as running:
         api = ApiThread(Connection(running.url), lambda: None)
         api.start()
         api.bind("j", 1, [Binding("default", "p", "u", "n0", {})])
-        api._await(asyncio.sleep(0.05)).result(10.0)
+        api._thread.run(asyncio.sleep(0.05)).result(10.0)
         api.close()
     assert [(noun, str(bug)) for noun, bug, _, _ in api.seen if noun == "broken"] == [
         ("broken", "a bug")
@@ -325,3 +325,13 @@ def test_a_start_makes_ready_for_what_the_first_job_leaves_in_the_journal(
     stage.start()
     kinds = {"JobSubmitted"}, {"JobAccepted", "GangPlaced"}, {"StartGang"}
     assert [set(each._adapters) & of for each, of in zip(codecs, kinds, strict=True)] == list(kinds)
+
+
+def test_an_allocation_that_could_not_be_removed_is_decided_about_again(stage: PodStage) -> None:
+    stage.nodes("n0")
+    stage.start()
+    cluster: Any = stage.controller.cluster
+    claim = ("default", "c")
+    cluster._api.seen.append(("claim again", claim, None, None))
+    cluster._apply_changes()
+    assert claim in cluster._allocator._to_check

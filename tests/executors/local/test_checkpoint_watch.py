@@ -46,7 +46,7 @@ def test_only_what_every_rank_has_saved_is_ever_reported(
             if move == "restart":
                 watcher = watch(folder)
             elif move == "look":
-                for saved in watcher.look():
+                for saved in watcher.poll():
                     assert_complete(saved, plan, min(progress))
             elif progress[int(move)] < len(plan):
                 step_of_answer = [10 * (n + 1) for n in range(progress[int(move)] + 1) if plan[n]]
@@ -57,7 +57,7 @@ def test_only_what_every_rank_has_saved_is_ever_reported(
         complete = min(progress)
         if complete == max(progress) > 0:
             expected = Saved(10 * complete, f"r{10 * complete}" if plan[complete - 1] else None)
-            assert expected in watcher.look()
+            assert expected in watcher.poll()
 
 
 def assert_complete(saved: Saved, plan: list[bool], complete: int) -> None:
@@ -70,7 +70,7 @@ def assert_complete(saved: Saved, plan: list[bool], complete: int) -> None:
 def test_a_request_once_put_down_stays_as_it_is(tmp_path: Path) -> None:
     watcher = watch(tmp_path)
     for deadline_at in (1.0, 2.0):
-        watcher.ask(
+        watcher.request(
             SaveCheckpoint(id="o", job="j", attempt=1, request="r", deadline_at=deadline_at)
         )
     assert json.loads((tmp_path / "request.json").read_text()) == {
@@ -83,15 +83,15 @@ def test_an_answer_that_is_still_being_written_is_read_later(tmp_path: Path) -> 
     watcher = CheckpointWatch(tmp_path, 1, True, lambda: 0)
     answer = tmp_path / "answer"
     answer.write_text("")
-    assert watcher.look() == ()
+    assert watcher.poll() == ()
     answer.write_text("12\n")
-    assert watcher.look() == (Saved(12, None),)
+    assert watcher.poll() == (Saved(12, None),)
 
 
 def test_an_answer_that_every_rank_writes_is_one_answer(tmp_path: Path) -> None:
     watcher = CheckpointWatch(tmp_path, 2, True, lambda: 0)
-    watcher.ask(SaveCheckpoint(id="o", job="j", attempt=1, request="r1", deadline_at=1.0))
+    watcher.request(SaveCheckpoint(id="o", job="j", attempt=1, request="r1", deadline_at=1.0))
     for rank in (0, 1):
         (tmp_path / f"answer-{rank}").write_text("7\n")
         (tmp_path / f"answer-{rank}").rename(tmp_path / "answer")
-        assert watcher.look() == (Saved(7, "r1"),)
+        assert watcher.poll() == (Saved(7, "r1"),)

@@ -40,7 +40,7 @@ from gantree.model.orders import Order, ReplaceMember, SaveCheckpoint, StartGang
 from gantree.model.phases import StopCause
 
 FOR_OTHERS = frozenset({StopCause.PREEMPTED, StopCause.MOVED, StopCause.RESIZED, StopCause.DRAINED})
-"""Causes for which a gang leaves that nothing was wrong with: its budgets are asked."""
+"""Causes of a stop that are not the gang's own: its pods are evicted, within their disruption budgets."""
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class KubernetesCluster:
         self._gangjobs = GangJobs(api, scheduler, self._pending.job_of, lambda: nodes.site, emit)
 
     def adopt(self, epoch: int) -> None:
-        """See everything once, with the attempts of the ledger; tell what became of them."""
+        """Read all objects once, with the attempts on record, and emit what became of those."""
         self._epoch = epoch
         decided = self._decided()
         self._attempts.adopt(decided)
@@ -106,7 +106,7 @@ class KubernetesCluster:
             self._adoption.start()
 
     def poll(self) -> None:
-        """Take what was seen, and tell what follows."""
+        """Apply what was watched, and emit what follows."""
         self._apply_changes()
         now, decided = self._clock(), self._decided()
         for adopted in self._adoption.step(
@@ -134,7 +134,7 @@ class KubernetesCluster:
             self._api.wake()
 
     def carry_out(self, order: Order) -> None:
-        """Begin to bind, to delete, or to ask for a checkpoint. Nobody takes turns here: no such job is handed in."""
+        """Begin to bind, delete, or request a checkpoint. No job here is time-sliced."""
         if not self._api.leads():
             return
         match order:
@@ -212,7 +212,7 @@ class KubernetesCluster:
                     self._feasibility.index.update_node(key[1], after)
                 case "pod":
                     self._update_pod(before, after)
-                case "slice" | "class" | "claim":
+                case "slice" | "class" | "claim" | "claim again":
                     self._claims.update(noun, key, after, self._clock())
                 case "volume":
                     self._feasibility.volumes.see(key, before, after)
@@ -275,7 +275,7 @@ class KubernetesCluster:
         return is_placed or self._attempts.has_member(pod.metadata.uid)
 
     def _update_foreign_pod(self, pod: Pod, *, gone: bool) -> None:
-        """A pod on a node that no attempt of ours knows."""
+        """A bound pod that is no member of an attempt here."""
         self._pending.update(pod, waits=False)
         if gone:
             self._foreign_pods.forget(pod.metadata.uid)

@@ -140,14 +140,14 @@ class CheckpointWatch:
         self._answer: list[int] | None = record.get("answer")
         self._saved = _saved_in(record)
 
-    def ask(self, order: SaveCheckpoint) -> None:
+    def request(self, order: SaveCheckpoint) -> None:
         """Put down a request; the same one again changes nothing. Raises OSError."""
         if self._open_request() != order.request:
             self._note_answer()  # one that lies here already answers an older request, or none
             request = {"request": order.request, "deadline_at": order.deadline_at}
             write_json(str(self._folder / "request.json"), request, SHOWN)
 
-    def look(self) -> tuple[Saved, ...]:
+    def poll(self) -> tuple[Saved, ...]:
         """The last answer to a request and the last checkpoint of the job's own accord, durable on disk."""
         self._note_answer()
         stamp = folder_stamp(self._folder, self._now_ns())

@@ -140,7 +140,7 @@ class LocalCluster:
                 case SaveCheckpoint():
                     gang.save(order)
                 case SuspendGang() | ResumeGang():
-                    gang.take_turn(order)
+                    gang.set_suspended(order)
                 case SignalGang():
                     gang.signal(order)
                 case _:
@@ -173,18 +173,18 @@ class LocalCluster:
         while self._impossible:
             self._emit(self._impossible[0])
             del self._impossible[0]
-        self._look()
+        self._poll()
         self._sweep()
         for key, gang in list(self._active.items()):
-            gang.tell(self._emit, self._clock())
+            gang.emit_events(self._emit, self._clock())
             if gang.over:
                 del self._active[key]
                 self._complaint_of.pop(key, None)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         for gang in self._active.values():
             try:
-                gang.look()
+                gang.poll()
             except OSError as error:
                 self._complain(gang, error)
 
@@ -219,7 +219,7 @@ class LocalCluster:
         for job, attempt in self._on_disk():
             gang = self._gang(job, attempt)
             self._watch(gang)
-            gang.look()
+            gang.poll()
             if gang.order is not None and gang.may_go_on:
                 self._launcher.resume(gang, gang.order)
         self.poll()
@@ -242,7 +242,7 @@ class LocalCluster:
 
     def inventory(self) -> Inventory:
         """What is there now, without telling anybody."""
-        self._look()
+        self._poll()
         return Inventory({key: gang.status() for key, gang in sorted(self._gangs.items())})
 
     def has_run(self, job: str) -> bool:

@@ -49,7 +49,7 @@ class Member:
         self._shim: ShimId | None = None
         self._child: int | None = None
         self._stamp = UNRELIABLE
-        self._looks = launch.node_rank
+        self._polls = launch.node_rank
 
     @property
     def over(self) -> bool:
@@ -93,7 +93,7 @@ class Member:
         write_json(path, {"kill_at_s": kill_at_s})
         self.wake()
 
-    def take_turn(self, turn: int, *, suspended: bool) -> None:
+    def set_suspended(self, turn: int, *, suspended: bool) -> None:
         """Have the processes suspended, or let go on. A turn that is not newer than the last changes nothing.
 
         Raises OSError.
@@ -130,14 +130,14 @@ class Member:
         if self._shim is not None:
             processes.wake(self._shim, self._boot_id)
 
-    def look(self, now_ns: int) -> bool:
+    def poll(self, now_ns: int) -> bool:
         """Read what is new; False if there certainly was nothing."""
         if self.ended or self.dead:
-            self._let_go()
+            self._reap_child()
             return True
         stamp = folder_stamp(self.folder, now_ns)
         was_dead = self._shim_is_dead()
-        self._looks += 1
+        self._polls += 1
         if not was_dead and stamp == self._stamp != UNRELIABLE:
             return False
         self._stamp = stamp
@@ -162,7 +162,7 @@ class Member:
             record = read_json(str(self.folder / "shim.json"))
             self._shim = None if record is None else ShimId(**record)
 
-    def _let_go(self) -> None:
+    def _reap_child(self) -> None:
         """Collect our child once it is done, so that it leaves no zombie."""
         if self._child is not None and processes.reap(self._child):
             self._child = None
@@ -175,7 +175,7 @@ class Member:
         self._read_shim()
         if self._shim is None:
             return self._never_came_up(child_ended)
-        is_due = child_ended or self._looks % LIVENESS_EVERY == 0
+        is_due = child_ended or self._polls % LIVENESS_EVERY == 0
         return is_due and not processes.is_alive(self._shim, self._boot_id)
 
     def _never_came_up(self, child_ended: bool) -> bool:

@@ -1,9 +1,7 @@
-"""Pods that must be near to other pods, or away from them: on which nodes one may be as things are, and whether a
-gang may be where it was placed.
+"""Required affinity and anti-affinity between pods: on which nodes a pod may run now, and whether a placed gang may.
 
-Both directions count for keeping away: what the pod says, and what pods say that are there already. Who must be near
-to its own kind, of which there is nobody yet, may be the first anywhere in a domain. What a term says of pods of the
-gang itself is looked at once all have a place.
+Anti-affinity counts in both directions: of the pod, and of bound pods. A pod with affinity to pods like itself may be
+the first of them in any domain. Terms that match pods of the gang itself are checked once all are placed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,11 +13,11 @@ from gantree.model.node_rules import Requirement
 Placed = Sequence[tuple[Pod, str]]
 """Pods of a gang, each with its node."""
 NodeConstraint = tuple[Requirement, str]
-"""What nodes must be like, and the end of a sentence that says why."""
+"""A requirement on nodes, and the end of a sentence that gives the reason."""
 
 
 def requirements(index: PodIndex, pod: Pod) -> Iterator[NodeConstraint]:
-    """What nodes must be like for a pod, as pods are now."""
+    """The requirements on nodes for a pod, with the present pods."""
     for term in pod.spec.anti_affinity_terms:
         taken = index.counts_in_domains(index.selector_of(term, pod), term.topology_key)
         if taken:
@@ -43,7 +41,7 @@ def _not_in(key: str, domains: Iterable[str]) -> Requirement:
 
 
 def objections(index: PodIndex, placed: Placed) -> Iterator[str]:
-    """Why pods of a gang may not be where they were placed; all of them are on the scene already."""
+    """Why pods of a gang may not be where they were placed; all of them are in the index already."""
     for pod, node in placed:
         yield from _away(index, pod, node)
         for term in pod.spec.affinity_terms:

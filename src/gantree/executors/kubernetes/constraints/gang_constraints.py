@@ -26,7 +26,7 @@ def role_of(name: str) -> str:
 
 
 def with_gang_constraints(job: Job, gang: Gang, index: PodIndex, tier: Tier) -> Job:
-    """A job with what its pods ask of each other. tier gives the tier that a label of nodes means, if any."""
+    """A job with the constraints between its pods. tier gives the tier of a node label, if any."""
     has_several = any(len(pods) > 1 for _, pods in gang.roles)
     if job.topology.slices or job.topology.required or not has_several:
         return job
@@ -66,13 +66,13 @@ def _spread(role: Role, tier: str, domains: int) -> Iterator[Role]:
 
 
 def _together(pod: Pod, index: PodIndex, tier: Tier) -> str | None:
-    """The tier in one domain of which pods of a kind keep together."""
+    """The tier in one domain of which pods must be together, by affinity to themselves."""
     terms = (term for term in pod.spec.affinity_terms if index.selector_of(term, pod).matches(pod))
     return next(filter(None, (tier(term.topology_key) for term in terms)), None)
 
 
 def _apart(pod: Pod, index: PodIndex, tier: Tier) -> str | None:
-    """The tier whose domains have one pod of a kind each, where sole devices do not say it."""
+    """The tier whose domains hold one pod each, by anti-affinity to themselves that no exclusive device expresses."""
     for term in pod.spec.anti_affinity_terms:
         found = tier(term.topology_key)
         if (
@@ -85,7 +85,7 @@ def _apart(pod: Pod, index: PodIndex, tier: Tier) -> str | None:
 
 
 def _even(pod: Pod, index: PodIndex, tier: Tier) -> tuple[str, int] | None:
-    """The tier over which pods of a kind are spread, and over how many domains, if none is ahead of another."""
+    """The tier over which pods are spread, and over how many domains, if all hold equally many now."""
     for constraint in spread.constraints_of(pod):
         found = tier(constraint.topology_key)
         if found and spread.selector_of(pod, constraint).matches(pod):

@@ -1,11 +1,10 @@
-"""Where pods of a gang may be as things are: not what their manifests ask of nodes, which never changes, but what hangs
-on other pods and on volumes, which does all the time.
+"""On which nodes the pods of a gang may run now, by constraints that depend on other pods and on volumes.
 
-What nodes must be like now goes to the core as *bars* (`gantree.model.node_restrictions`), anew whenever it is another:
-so the core looks for room, preempts and explains with it. It is looked at again once the core has decided and before
-anything is written (`admit`): two gangs may have been placed in one turn, and what a gang's pods ask of each other is
-known only then. Gangs that count their own kind (a spread, keeping away from or near to pods like themselves) are
-handed in one after the other, each when the one before has its place.
+These change all the time, unlike what manifests ask of nodes. They go to the core as node restrictions
+(`gantree.model.node_restrictions`), again whenever they change, so that it places, preempts and explains with them.
+They are checked once more before pods are bound (`admit`): two gangs may have been placed in one turn, and constraints
+between pods of one gang can only be checked then. Gangs with constraints that match their own pods (spread, affinity
+and anti-affinity to pods like themselves) are submitted one after the other, each once the one before is placed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +34,7 @@ from gantree.model.node_rules import (
 
 NO_VOLUMES = "volumes that are free and suit its claims are on other nodes"
 MOST_ALTERNATIVES = 64
-"""Of one rule; claims whose volumes together have more ways than these wait until one of them is bound."""
+"""Alternatives in one rule; claims whose volumes have more wait until one of them is bound."""
 NODE = "node"
 NOWHERE = Requirement(NAME_KEY, "in", ())
 """No node is like that."""
@@ -43,9 +42,9 @@ NOWHERE = Requirement(NAME_KEY, "in", ())
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The bars of a gang, role by role, why they are there, and why it cannot be anywhere yet ("" where it can).
+    """The node restrictions of a gang by role, their reason, and why it can run nowhere yet ("" if it can).
 
-    at_most is how many members of a role one node has volumes for.
+    at_most is for how many members of a role one node has volumes.
     """
 
     restrictions: tuple[tuple[str, str], ...] = ()
@@ -82,11 +81,11 @@ class Verdict:
 
 
 ANYWHERE = Verdict()
-"""Nothing hangs on others."""
+"""No constraint depends on pods or volumes."""
 
 
 class InterPodFeasibility:
-    """What is seen of pods, nodes and volumes, and what follows for gangs that wait."""
+    """Pods, nodes and volumes, and what follows from them for pending gangs."""
 
     def __init__(self) -> None:
         self.index, self.volumes = PodIndex(), Volumes()
@@ -97,10 +96,10 @@ class InterPodFeasibility:
         self._queued: dict[str, dict[Key, None]] = {}
         self._woken: dict[Key, None] = {}
 
-    # ----- what is seen
+    # ----- objects
 
     def update(self, pod: Pod, *, gone: bool, is_member: bool) -> None:
-        """A pod is like this. seated: it is about to be bound, if it is not."""
+        """A pod was added, has changed or is gone. is_member: it is bound, or about to be."""
         if gone or pod.has_ended or not (pod.spec.node_name or is_member):
             self._leave(pod)
         elif pod.spec.node_name:
@@ -116,10 +115,10 @@ class InterPodFeasibility:
         if pod.spec.volumes:
             self.volumes.use(pod, ends=True)
 
-    # ----- gangs that wait
+    # ----- pending gangs
 
     def stale(self, gangs: Mapping[Key, PendingGang]) -> list[Key]:
-        """The gangs that wait about which something may have changed since the last time."""
+        """Pending gangs whose restrictions may have changed since the last call."""
         woken, self._woken = list(self._woken), {}
         now = (self.index.version, self.volumes.version, self.index.anti_affinity_version)
         if now == self._seen:
@@ -132,20 +131,19 @@ class InterPodFeasibility:
         return list(dict.fromkeys((*woken, *self._dynamic, *kept)))
 
     def _is_kept_away(self, pending_gang: PendingGang) -> bool:
-        """Whether somebody keeps the pods of a gang away, as far as one of them tells."""
+        """Whether anti-affinity of running pods matches the first pod of a gang."""
         pod = next(iter(pending_gang.pods.values()), None)
         return pod is not None and bool(self.index.forbidden_domains(pod))
 
     def depends_on_others(self, gang: Gang) -> bool:
-        """Whether it matters to a gang who else is there: to none of one pod that asks nothing of others, where nobody
-        asks anything of it."""
+        """Whether other pods can matter to a gang: not to one pod without constraints, if none of theirs matches it."""
         pods = gang.pods
         if len(pods) > 1 or self.index.has_anti_affinity or self.index.preferred_affinity.has_any:
             return True
         return has_constraints(pods[0])
 
     def evaluate(self, gang: Gang) -> Verdict:
-        """Where a gang may be now."""
+        """Where a gang may run now."""
         if any(map(has_dynamic_constraints, gang.pods)):
             self._dynamic[gang.key] = None
         elif not self.index.has_anti_affinity:
@@ -188,7 +186,7 @@ class InterPodFeasibility:
     # ----- one after the other
 
     def take_turn(self, gang: Gang) -> bool:
-        """Whether no gang of a kind that this one counts has to get its place before; from now on it is its turn."""
+        """Whether no other gang that its constraints match is to be placed first; from now on it is its turn."""
         names = list(self._selectors_of(gang))
         for name in names:
             if self._turn_of.get(name, gang.key) != gang.key:
@@ -199,13 +197,13 @@ class InterPodFeasibility:
         return True
 
     def leave_queue(self, key: Key) -> None:
-        """A gang waits for its first place no more: it is the turn of the next."""
+        """A gang is placed or gone: the next has its turn."""
         for name in [name for name, behind in self._queued.items() if key in behind]:
             self._dequeue(name, key)
         self.release_turn(key)
 
     def release_turn(self, key: Key) -> None:
-        """A gang whose turn it is, if it is, cannot use it."""
+        """A gang that has its turn cannot use it now: the next has it."""
         for name in [name for name, first in self._turn_of.items() if first == key]:
             del self._turn_of[name]
             if name in self._queued:
@@ -220,7 +218,7 @@ class InterPodFeasibility:
             del self._queued[name]
 
     def _selectors_of(self, gang: Gang) -> Iterator[str]:
-        """Names of the kinds of pods that a gang counts and is of."""
+        """Names of the selectors of a gang's constraints that match its own pods."""
         for _, pods in gang.roles:
             pod = pods[0]
             if not has_dynamic_constraints(pod):
@@ -234,10 +232,10 @@ class InterPodFeasibility:
                 if selector.matches(pod):
                     yield selector.name
 
-    # ----- what was decided
+    # ----- placed gangs
 
     def admit(self, placed: Placed) -> str:
-        """Pods of a gang are about to be bound to nodes: "" and they are counted there, or why they must not be."""
+        """Check pods of a gang before they are bound: "" and they count as bound, or why they must not be."""
         for pod, node in placed:
             self._place(pod, node)
         if not (
@@ -256,7 +254,7 @@ class InterPodFeasibility:
         return objections[0] if objections else ""
 
     def forget(self, pod: Pod) -> None:
-        """A pod is not going to be bound after all."""
+        """A pod is not bound after all."""
         self._leave(pod)
 
     def to_make(self, placed: Placed) -> tuple[Provision, ...]:
@@ -266,7 +264,7 @@ class InterPodFeasibility:
 
 @once_per_template
 def has_dynamic_constraints(pod: Pod) -> bool:
-    """Whether a pod asks for anything that hangs on others, or on volumes."""
+    """Whether a pod has constraints that depend on other pods, or on volumes."""
     spec = pod.spec
     hangs_on_pods = spec.anti_affinity_terms or spec.affinity_terms or spread.constraints_of(pod)
     return bool(hangs_on_pods or claims_of(pod) or channels.is_led_by_domain(pod))
@@ -274,7 +272,7 @@ def has_dynamic_constraints(pod: Pod) -> bool:
 
 @once_per_template
 def has_constraints(pod: Pod) -> bool:
-    """Whether a pod asks for, or prefers, anything of pods, volumes or nodes but what its shape says."""
+    """Whether a pod has constraints or preferences beside its shape."""
     spec, labels = pod.spec, pod_request(pod).shape.labels
     is_barred = any(name == NODE_RESTRICTIONS_LABEL for name, _ in labels)
     told = (spec.affinity, spec.topology_spread_constraints, pod.claimed, is_barred)
@@ -294,5 +292,5 @@ def _together(ways: Sequence[Alternatives]) -> str:
 
 
 def _expressible(asked: Requirement) -> Requirement:
-    """A requirement that a text can hold: a label of no value at all is nowhere."""
+    """A requirement that can be written as a rule; one without values matches no node."""
     return NOWHERE if asked.operator == "in" and not asked.values else asked

@@ -1,8 +1,8 @@
-"""Which pods are on which nodes, and what nodes are called: what constraints of pods on pods and domains go by.
+"""Index of bound pods, nodes and namespaces: what constraints between pods are evaluated with.
 
-A *census* counts the pods of some namespaces that are like a selector, by node; it is taken once and kept up while it
-is asked for. A domain is the nodes with one value of a label (`topologyKey`); nodes without the label are in none.
-Pods that are about to be bound count as bound.
+Counts of pods that match a selector are made once, by node, and kept up to date while they are used. A domain is all
+nodes with one value of a label (`topologyKey`); nodes without the label are in none. Pods that are about to be bound
+count as bound.
 """
 
 from collections import Counter
@@ -17,9 +17,9 @@ from gantree.executors.kubernetes.pods.ports import exclusive_device_of
 from gantree.executors.kubernetes.pods.shapes import matches_labels, tolerates_taints
 
 COUNTS_KEPT = 512
-"""The one that was not asked for the longest goes first."""
+"""Of these the least recently used go first."""
 OF_REQUIRED = 1
-"""What a pod weighs that must be near to others, to each of these (hardPodAffinityWeight)."""
+"""The weight of required affinity of a running pod (hardPodAffinityWeight)."""
 
 
 @dataclass(slots=True)
@@ -38,10 +38,10 @@ class SelectorCount:
 
 
 class PodIndex:
-    """Nodes, namespaces and pods with a node, as last seen.
+    """Nodes, namespaces and bound pods.
 
-    version grows with every change that could matter to who asks something of others, keepers_version with those that
-    could to anybody, nodes_version when nodes are others.
+    version grows with every change that can affect a constraint, anti_affinity_version with changes of anti-affinity of
+    bound pods, which can affect any pod, nodes_version with changes of nodes.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class PodIndex:
         self.preferred_affinity = PreferredAffinityIndex()
 
     def update_node(self, name: str, node: Node | None) -> None:
-        """A node is like this; None: it is gone."""
+        """A node was added or has changed; None: it is gone."""
         before = self.nodes.get(name)
         if node is None:
             self.nodes.pop(name, None)
@@ -70,7 +70,7 @@ class PodIndex:
             self.nodes_version += 1
 
     def update_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
-        """A namespace has these labels; None: it is gone. Who selects namespaces may mean others by that."""
+        """A namespace has these labels; None: it is gone. Namespace selectors may match others by that."""
         if labels is None:
             self._labels_of_namespace.pop(name, None)
         else:
@@ -99,7 +99,7 @@ class PodIndex:
         self.version += 1
 
     def remove(self, uid: str) -> None:
-        """A pod is on no node any more."""
+        """A pod is no longer bound."""
         found = self._placed.pop(uid, None)
         if found is None:
             return
@@ -109,10 +109,10 @@ class PodIndex:
             counts.add(*found, -1)
         self.version += 1
 
-    # ----- asking
+    # ----- queries
 
     def selector_of(self, term: PodTerm, pod: Pod, counted_by: str = "") -> PodSelector:
-        """The pods that a term of a pod is about, but for those that take a device."""
+        """The selector of an affinity term of a pod, without pods that hold a device by which the core counts them."""
         labels = pod.metadata.labels
         selector = term.label_selector
         if selector is None:
@@ -124,7 +124,7 @@ class PodIndex:
         return PodSelector(self._namespaces(term, pod.metadata.namespace), found, counted_by)
 
     def counts_by_node(self, selector: PodSelector) -> Mapping[str, int]:
-        """How many pods of a kind are on each node that has any."""
+        """How many matching pods are on each node that has any."""
         name = selector.name
         found = self._counts.pop(name, None)
         if found is None:
@@ -137,7 +137,7 @@ class PodIndex:
         return found.pods_on_node
 
     def counts_in_domains(self, selector: PodSelector, key: str) -> Counter[str]:
-        """How many pods of a kind are in each domain that has any."""
+        """How many matching pods are in each domain that has any."""
         name = (selector.name, key)
         version, found = self._counts_in_domains.get(name, (-1, Counter()))
         if version == self.version:
@@ -160,7 +160,7 @@ class PodIndex:
         by_affinity: bool,
         by_taints: bool,
     ) -> Mapping[str, str]:
-        """The domain of each node that has one: of those that are as labels ask, and whose taints are tolerated."""
+        """The domain of each node that has one, of nodes that match labels and whose taints are tolerated."""
         name = (asked, key, by_affinity, by_taints)
         found = self._eligible_domains.get(name)
         if found is None:
@@ -184,11 +184,11 @@ class PodIndex:
 
     @property
     def has_anti_affinity(self) -> bool:
-        """Whether any pod keeps others away."""
+        """Whether any bound pod has anti-affinity."""
         return bool(self._anti_affinity)
 
     def forbidden_domains(self, pod: Pod) -> dict[str, set[str]]:
-        """Domains where a pod may not be because of what pods say that are there, by label key."""
+        """Domains that anti-affinity of bound pods forbids to a pod, by label key."""
         found: dict[str, set[str]] = {}
         for (key, _), (selector, on_node) in self._anti_affinity.items():
             if selector.matches(pod):
@@ -196,7 +196,7 @@ class PodIndex:
         return {key: domains for key, domains in found.items() if domains}
 
     def _kept(self, key: str, selector: PodSelector, on_node: Mapping[str, int]) -> frozenset[str]:
-        """The domains that somebody keeps pods of a kind away from."""
+        """The domains of bound pods with anti-affinity to what a selector matches."""
         name = (key, selector.name)
         if name not in self._domains_of_anti_affinity:
             domains = (self.domain_of(node, key) for node in on_node)
@@ -206,7 +206,7 @@ class PodIndex:
         return self._domains_of_anti_affinity[name]
 
     def _index_anti_affinity(self, pod: Pod, node: str, sign: int) -> None:
-        """A pod begins (+1) or ends (-1) to keep others away from its domain."""
+        """Add (+1) or remove (-1) the anti-affinity of a pod."""
         if pod.spec.affinity is None:
             return
         for term in pod.spec.anti_affinity_terms:
@@ -222,7 +222,7 @@ class PodIndex:
             self.anti_affinity_version += 1
 
     def _index_preferences(self, pod: Pod, node: str, sign: int) -> None:
-        """A pod begins (+1) or ends (-1) to prefer others near to it, or away."""
+        """Add (+1) or remove (-1) the preferences of a pod."""
         if pod.spec.affinity is None:
             return
         for weight, term in pod.spec.preferred_pod_terms:
@@ -235,7 +235,7 @@ class PodIndex:
             )
 
     def _namespaces(self, term: PodTerm, home: str) -> frozenset[str] | None:
-        """Namespaces that a term is about: those it names, those it selects, its pod's own where it says neither."""
+        """Namespaces of a term: those it names and selects; its pod's own if it does neither."""
         chosen = term.namespace_selector
         if chosen is None:
             return frozenset(term.namespaces or (home,))
@@ -248,7 +248,7 @@ class PodIndex:
 
 
 def _told(node: Node) -> object:
-    """What of a node constraints go by."""
+    """The fields of a node that matter to constraints."""
     return node.metadata.labels, node.spec.unschedulable, node.spec.taints
 
 

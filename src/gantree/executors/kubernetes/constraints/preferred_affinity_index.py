@@ -1,4 +1,4 @@
-"""What pods that are there prefer of others: where they had rather have them near, or not, and how much that weighs."""
+"""Index of the preferences of bound pods about other pods: preferred affinity and anti-affinity, with weights."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -7,17 +7,17 @@ from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.pods.pod_selectors import PodSelector
 
 Name = tuple[str, str]
-"""The label that says what near is, and the name of a kind."""
+"""A topology key, and the name of a selector."""
 
 
 class PreferredAffinityIndex:
-    """Weights by label, kind and node; below zero where pods had rather be away."""
+    """Weights by topology key, selector and node; negative for anti-affinity."""
 
     def __init__(self) -> None:
         self._weights: dict[Name, tuple[PodSelector, Counter[str]]] = {}
 
     def add(self, key: str, selector: PodSelector, node: str, weight: int) -> None:
-        """A pod on a node begins to weigh so much; it ends with the opposite of that."""
+        """Add a weight on a node; a negative one removes it."""
         _, on_node = self._weights.setdefault((key, selector.name), (selector, Counter()))
         on_node[node] += weight
         if not on_node[node]:
@@ -26,18 +26,18 @@ class PreferredAffinityIndex:
             del self._weights[key, selector.name]
 
     def clear(self) -> None:
-        """Nobody prefers anything."""
+        """Remove all preferences."""
         self._weights.clear()
 
     @property
     def has_any(self) -> bool:
-        """Whether anybody prefers anything."""
+        """Whether any bound pod has preferences."""
         return bool(self._weights)
 
     def weights_for(
         self, pod: Pod, but: Collection[Name]
     ) -> Iterator[tuple[str, Mapping[str, int]]]:
-        """(label, weight by node) of those that mean a pod, but for some kinds."""
+        """(topology key, weight by node) of the preferences that match a pod, except some."""
         for name, (selector, on_node) in self._weights.items():
             if name not in but and selector.matches(pod):
                 yield name[0], on_node

@@ -23,11 +23,11 @@ from gantree.executors.kubernetes.pods.self_affinity import (
 from gantree.model.jobs import Company
 
 BOTH_WAYS = 2
-"""A pod of the same kind prefers the same of this one."""
+"""A pod that the job's own selector matches prefers the same of this one."""
 
 
 def preferred_pod_affinity(index: PodIndex, pod: Pod) -> tuple[Company, ...]:
-    """What a pod prefers of others, and others of it, as they are now."""
+    """Preferences of a pod about other pods, and of other pods about it, as they are now."""
     return (*_of_terms(index, pod), *_of_spreads(index, pod), *_of_others(index, pod))
 
 

@@ -38,9 +38,9 @@ def selector_of(pod: Pod, constraint: SpreadConstraint) -> PodSelector:
 
 
 def requirements(index: PodIndex, pod: Pod, members: int) -> Iterator[NodeConstraint]:
-    """What nodes must be like for each of so many pods of a gang, as pods are now.
+    """The requirements on nodes for each of so many pods of a gang, with the present pods.
 
-    That is what one of them needs if the others go where they help most; what they come to is looked at in the end.
+    They hold for one pod if the others go where they help most; `objections` checks all of them together.
     """
     for constraint in constraints_of(pod):
         counts = counted(index, pod, constraint)
@@ -65,7 +65,7 @@ def _raised(counts: Mapping[str, int], least: int, more: int) -> int:
 
 
 def objections(index: PodIndex, placed: Placed) -> Iterator[str]:
-    """Why pods of a gang may not be where they were placed; all of them are on the scene already."""
+    """Why pods of a gang may not be where they were placed; all of them are in the index already."""
     known: dict[str, Counter[str]] = {}
     for pod, node in placed:
         for constraint in constraints_of(pod):
@@ -81,7 +81,7 @@ def objections(index: PodIndex, placed: Placed) -> Iterator[str]:
 
 
 def counted(index: PodIndex, pod: Pod, constraint: SpreadConstraint) -> Counter[str]:
-    """How many pods that count are in each domain that does."""
+    """How many matching pods are in each eligible domain."""
     domain_of_node = index.eligible_domains(
         tuple(labels_of(pod.spec)),
         constraint.topology_key,

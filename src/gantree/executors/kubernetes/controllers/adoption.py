@@ -1,15 +1,13 @@
-"""Gangs of gantree's own that run and that no record knows: the journal was lost, or another process led with its own.
+"""Adoption of running gangs of gantree's own that are not on record: the journal was lost, or another one was in use.
 
-What they are stands on their pods (`annotations`), so they are taken over instead of being counted as others': job,
-attempt, which pod is which member, and the GPUs that each was counted by. Queue, priority and topology are read
-again from the pods and the object of their group; what each member holds is what its pod asks for. Where that is not
-told, the claims of a pod say which GPUs it has. What is on no object is lost: what was used before, since when the
-gang waited, how often it was moved.
+Annotations of their pods say job, attempt, member and GPUs, so they are adopted instead of counted as foreign pods.
+Queue, priority and topology are read again from the pods and the object of their group; a member holds what its pod
+requests, and if no annotation says so, its claims say which GPUs it has. Usage, waiting times and moves of the past are
+lost.
 
-Only once after each start is looked for such gangs, before anything else is told: so what they hold is theirs before it
-could be given to others, and nothing on record is ever touched. A gang of which a member is missing stays with others,
-and so does one that the core rejects. Somebody may have written marks himself: they count only where they agree with
-the gang that the pod is of, and give nobody more than his pods have already.
+Gangs are adopted once after each start, before any other event, so that what they hold is not given away, and nothing
+on record changes. A gang with a missing member stays foreign, and so does one that the core rejects. Users can write
+annotations, too: they count only if they agree with the gang of the pod, and give no more than the pod has already.
 """
 
 import logging
@@ -38,7 +36,7 @@ from gantree.model.jobs import Job, Role, TopologySpec
 from gantree.model.placements import FABRIC_TIER, Domain, MemberPlacement, Placement, Predicted
 
 PATIENCE_S = 60.0
-"""A gang that the core has not answered about for so long is counted as others'."""
+"""A gang that is not decided about for so long counts as foreign pods."""
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +45,7 @@ MemberPod = tuple[MemberAnnotation, Pod]
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A gang that the core was told of: its attempt, its pods, and until when an answer is waited for."""
+    """A gang that was reported: its attempt, its pods, and until when a decision is awaited."""
 
     attempt: int
     pods: tuple[Pod, ...]
@@ -55,7 +53,7 @@ class _Pending:
 
 
 class Adoption:
-    """Looks for gangs once, when it is told to, and sees to what the core makes of them."""
+    """Reports running gangs once after a start, and follows what is decided about them."""
 
     def __init__(
         self,
@@ -65,14 +63,14 @@ class Adoption:
         allocator: Allocator,
         update_pod: Callable[[Pod], None],
     ) -> None:
-        """scheduler is the schedulerName of pods that are ours; see is called with pods that are whose by now."""
+        """scheduler is the schedulerName of pods that are ours; update_pod is called with pods that changed hands."""
         self._scheduler, self._pending, self._attempts = scheduler, pending, members
         self._allocator, self._update_pod = allocator, update_pod
         self._is_due = False
         self._unanswered: dict[str, _Pending] = {}
 
     def start(self) -> None:
-        """Look for gangs, once there is a site."""
+        """Report gangs as soon as there is a site."""
         self._is_due = True
 
     def step(
@@ -82,7 +80,7 @@ class Adoption:
         gpus_of_node: Mapping[str, int],
         now: float,
     ) -> Iterator[GangFound]:
-        """What is found, gang by gang; the first time after it became due."""
+        """An event for each gang, in the first step after the start."""
         self._drop_rejected(decided, now)
         if not self._is_due or site is None or decided.site.description is None:
             return
@@ -111,7 +109,7 @@ class Adoption:
             self._update_pod(pod)
 
     def _drop_rejected(self, decided: LedgerView, now: float) -> None:
-        """Those that were turned down are others' again."""
+        """Pods of rejected gangs are foreign again."""
         for job, unanswered in list(self._unanswered.items()):
             rejected_for = decided.rejection(job)
             if decided.job(job) is not None:
@@ -127,10 +125,10 @@ class Adoption:
 
     @property
     def unanswered(self) -> Iterable[str]:
-        """Jobs about which the core has not answered yet."""
+        """Jobs that are not decided about yet."""
         return self._unanswered
 
-    # ----- what they are
+    # ----- reading pods
 
     def _event(
         self,
@@ -139,7 +137,7 @@ class Adoption:
         gpus_of_node: Mapping[str, int],
         now: float,
     ) -> GangFound | None:
-        """What the pods of an attempt come to; None where they do not tell enough."""
+        """The event for the pods of an attempt; None if their annotations are incomplete."""
         (annotation, _), pods = member_pods[0], [pod for _, pod in member_pods]
         key = self._key(annotation.job, pods)
         roles = _roles(member_pods)
@@ -173,7 +171,7 @@ class Adoption:
     def _placed(
         self, member_pods: Sequence[MemberPod], gpus_of_node: Mapping[str, int]
     ) -> tuple[MemberPlacement, ...] | None:
-        """What each member holds where; None where that is not told, as of partitions that a kubelet chose."""
+        """The placements of the members; None if unknown, as for partitions that a kubelet chose."""
         number_in_role: dict[str, int] = {}
         found = []
         for annotation, pod in member_pods:

@@ -61,15 +61,15 @@ class Allocator:
         self._counted_pods: dict[str, CountedPod] = {}
         self._changed: dict[str, None] = {}
         self._node_of_device: dict[DeviceKey, str] = {}
-        self._to_look_at: dict[Key, None] = {}
+        self._to_check: dict[Key, None] = {}
         self._known: dict[str, tuple[MemberPlacement, ...]] = {}
-        """What was told last of each node."""
+        """What was reported last of each node."""
         self._told = 0
 
-    # ----- what was seen
+    # ----- objects
 
     def update_slice(self, key: Key, after: ResourceSlice | None) -> list[str]:
-        """A slice is like this now; None: it is gone. Gives the nodes whose devices may be others by that."""
+        """A slice was added or has changed; None: it is gone. Gives the nodes whose devices may have changed."""
         nodes = self._pools.see(key, after)
         for node in nodes:
             for device in self._pools.of_node(node).devices:
@@ -80,19 +80,23 @@ class Allocator:
         return nodes
 
     def update_class(self, key: Key, after: DeviceClass | None) -> None:
-        """A class is like this now; None: it is gone."""
+        """A device class was added or has changed; None: it is gone."""
         if after is None:
             self._classes.pop(key[1], None)
         else:
             self._classes[key[1]] = after
 
     def update_claim(self, key: Key, after: ResourceClaim | None) -> None:
-        """A claim is like this now; None: it is gone."""
+        """A claim was added or has changed; None: it is gone."""
         self._touch(self.book.see(key, after))
-        self._to_look_at[key] = None
+        self._to_check[key] = None
+
+    def check_again(self, key: Key) -> None:
+        """The allocation of a claim could not be removed: decide about it again."""
+        self._to_check[key] = None
 
     def count_pod(self, pod: Pod, *, gone: bool) -> None:
-        """A pod of ours is like this on its node, or is gone: what it was counted by is free with its end."""
+        """Count a pod of ours by its GPUs and requests, until it has ended or is gone."""
         uid, claimed = pod.metadata.uid, pod.claimed
         if gone or pod.has_ended:
             self._uncount(uid)
@@ -100,7 +104,7 @@ class Allocator:
             self._count(uid, pod.spec.node_name, pod.metadata.annotations.get(GPUS, ""), claimed)
 
     def read_all(self, seen: Iterable[tuple[str, Any, Any, Any]]) -> None:
-        """What was seen at the start: first what devices there are, then who asks for what of them."""
+        """Apply the first lists: slices, classes and claims before the pods that use them."""
         told = list(seen)
         for noun, key, _, after in told:
             match noun:
@@ -114,10 +118,10 @@ class Allocator:
             if noun == "pod" and after is not None:
                 self.read(after)
 
-    # ----- what pods ask for
+    # ----- requests of pods
 
     def read(self, pod: Pod) -> Pod:
-        """A pod with what its claims ask of a node; one without claims as it is."""
+        """A pod with the requests of its claims; one without claims as it is."""
         if not pod.spec.resource_claims:
             return pod
         try:
@@ -151,7 +155,7 @@ class Allocator:
         )
 
     def _check(self, claim_requests: ClaimRequests) -> None:
-        """Raise Unfit where no device at all is what a request means."""
+        """Raise Unfit if no device at all matches a request."""
         for _, alternatives in claim_requests.requests:
             if not any(self._is_there(request.selector) for request in alternatives):
                 names = " or ".join(repr(request.class_name) for request in alternatives)
@@ -160,7 +164,7 @@ class Allocator:
                 )
 
     def _is_plain(self, claim_requests: ClaimRequests, claims: Iterable[ResourceClaim]) -> bool:
-        """Whether a wish is for so many GPUs, any of a node: then GPUs are all that has to be counted."""
+        """Whether requests are for a number of GPUs, any of a node, so that counting GPUs is enough."""
         has_selectors = any(
             request.exactly is None or request.exactly.selectors
             for claim in claims
@@ -171,12 +175,12 @@ class Allocator:
         )
 
     def _is_any_gpu(self, request: DeviceRequest) -> bool:
-        """Whether an ask is for GPUs and nothing else, any of them, and counted as such."""
+        """Whether a request is for any GPUs and nothing else, and counted as such."""
         is_any = self._gpus_of(request) > 0 and not request.selector.capacity
         return is_any and all(each.is_all_gpus for each in self._kind(request.selector))
 
     def _gpus(self, claim_requests: ClaimRequests) -> int:
-        """How many GPUs a wish is for, at least; none of those that are asked for in a way that is not counted."""
+        """How many GPUs requests are for at least, of those that are counted as GPUs."""
         return sum(
             min(map(self._gpus_of, alternatives)) for _, alternatives in claim_requests.requests
         )
@@ -191,7 +195,7 @@ class Allocator:
         return any(each.gpus or each.others for each in self._kind(selector))
 
     def _kind(self, selector: DeviceSelector) -> list["_OfKind"]:
-        """All that nodes are like with regard to a kind of devices, each once."""
+        """How nodes match a selector, each way once."""
         told = self._kinds.get(selector)
         if told is None:
             told = self._kinds[selector] = _Nodes(stale=dict.fromkeys(self._pools.nodes()))
@@ -204,7 +208,7 @@ class Allocator:
         told.stale.clear()
         return [each for each, number in told.count.items() if number]
 
-    # ----- what nodes have
+    # ----- devices of nodes
 
     def equipped(self, node: Node) -> Node:
         """A node with the GPUs of its slices, and as many of each wish as it has, as resources of the node."""
@@ -222,18 +226,18 @@ class Allocator:
         )
 
     def recount(self, nodes: Iterable[str] | None = None) -> None:
-        """Tell anew what is taken of nodes; None: of all."""
+        """Report anew what is taken of nodes; None: of all."""
         self._changed |= dict.fromkeys(self._pools.nodes() if nodes is None else nodes)
 
     def adopt(self, holders: Mapping[str, tuple[MemberPlacement, ...]]) -> None:
-        """Who is on record as holding what: what is otherwise by now is told."""
+        """What is on record as held; differences are reported."""
         for holder, members in holders.items():
             if holder.startswith(HOLDER):
                 self._known[holder.removeprefix(HOLDER)] = members
         self.recount({*self._known, *self._pools.nodes()})
 
     def changes(self, known: Container[str], now: float, epoch: int) -> Iterator[OthersHold]:
-        """An event for each node of which something else is taken than before; nodes that are not known wait."""
+        """An event for each node whose taken devices have changed; nodes that are not in the site yet wait."""
         for node in [each for each in self._changed if each in known or each in self._known]:
             del self._changed[node]
             member = self.taken(node)
@@ -250,7 +254,7 @@ class Allocator:
             )
 
     def taken(self, node: str) -> MemberPlacement | None:
-        """What of a node is taken in ways that the core does not know."""
+        """What is taken of a node beside the GPUs and requests that the core counts itself."""
         there = self._pools.of_node(node)
         held = self.book.held(device.key for device in there.devices)
         users = dict.fromkeys(
@@ -267,7 +271,7 @@ class Allocator:
         return self.room.taken(node, there, held, counted_pods)
 
     def barred(self, node: str) -> MemberPlacement | None:
-        """What of a node cannot be had by anybody, whoever holds what."""
+        """What of a node is unusable, whatever is held: devices with taints."""
         return self.room.taken(node, self._pools.of_node(node), {}, ())
 
     def gpus_of(self, pod: Pod) -> tuple[int, ...]:
@@ -280,7 +284,7 @@ class Allocator:
         held = {key for claim in claims.values() for key in devices_in(claim.status.allocation)}
         return tuple(position for position, key in enumerate(gpus) if key in held)
 
-    # ----- what a gang is given
+    # ----- allocation
 
     def plan(self, bindings: Sequence[Binding], pods: Mapping[str, Pod]) -> list[Binding]:
         """Bindings with what the claims of their pods are given. Raises Unfit, and then nothing is planned."""
@@ -304,17 +308,17 @@ class Allocator:
     def strays(
         self, verdict: Callable[[str, ResourceClaim], "Verdict"]
     ) -> list[tuple[ResourceClaim, str]]:
-        """Claims that are to be given back, each with its pod. verdict is asked with the uid of a claim's only user."""
+        """Claims whose allocation is to be removed, with their pods. verdict decides, by the uid of the only user."""
         found = []
-        for key in list(self._to_look_at):
+        for key in list(self._to_check):
             claim = self.book.claims.get(key)
             users = () if claim is None else claim.status.reserved_for
             if claim is None or claim.status.allocation is None or len(users) != 1:
-                del self._to_look_at[key]
+                del self._to_check[key]
                 continue
             told = verdict(users[0].uid, claim)
             if told is not Verdict.LATER:
-                del self._to_look_at[key]
+                del self._to_check[key]
             if told is Verdict.STRAY:
                 found.append((claim, users[0].uid))
         return found
@@ -387,7 +391,7 @@ class Allocator:
 
 
 class Verdict(Enum):
-    """On a claim that is allocated for one pod: it is to be given back, or stays, or that is not known yet."""
+    """On a claim that is allocated for one pod: remove the allocation, keep it, or decide later."""
 
     STRAY = "stray"
     KEPT = "kept"
@@ -395,7 +399,7 @@ class Verdict(Enum):
 
 
 class _OfKind(NamedTuple):
-    """What is of a kind on a node: GPUs, other devices; and whether all its GPUs are."""
+    """What of a node a selector matches: GPUs, other devices, and all of its GPUs."""
 
     gpus: bool
     others: bool
@@ -404,7 +408,7 @@ class _OfKind(NamedTuple):
 
 @dataclass(slots=True)
 class _Nodes:
-    """What each node is like with regard to a kind, how many are like that, and which are to be looked at anew."""
+    """How each node matches a selector, how many nodes do so, and which nodes have changed."""
 
     of_node: dict[str, _OfKind] = field(default_factory=dict)
     count: dict[_OfKind, int] = field(default_factory=dict)

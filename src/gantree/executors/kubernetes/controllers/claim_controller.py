@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 COUNTING = "the devices that its claims ask for are being counted"
 SHARED = "SharedDevicePool"
 PATIENCE_S = 3.0
-"""After so long a claim that is not there is an error of the manifest, and told."""
+"""After so long a missing claim is an error of the manifest, and reported."""
 
 
 class ClaimController:
-    """Pods that wait and have claims."""
+    """Pending pods that have claims."""
 
     def __init__(self, api: ApiThread, nodes: Nodes, allocator: Allocator, scheduler: str) -> None:
         """scheduler is the schedulerName of pods that are ours."""
@@ -46,7 +46,7 @@ class ClaimController:
         self._warned: set[tuple[str, str]] = set()
 
     def update(self, noun: str, key: Key, after: Any, now: float) -> None:
-        """A slice, a class or a claim is like this now; None: it is gone."""
+        """A slice, a class or a claim was added or has changed; None: it is gone."""
         match noun:
             case "slice":
                 if self._allocator.update_slice(key, after):
@@ -54,12 +54,14 @@ class ClaimController:
             case "class":
                 self._allocator.update_class(key, after)
                 self._stale |= dict.fromkeys(self._pods)
+            case "claim again":
+                self._allocator.check_again(key)
             case _:
                 self._allocator.update_claim(key, after)
                 self._stale |= self._users.get(key, {})
 
     def read(self, pod: Pod, now: float) -> Pod:
-        """A pod with what its claims ask of a node."""
+        """A pod with the requests of its claims."""
         if not pod.spec.resource_claims:
             return pod
         self._keep(pod)
@@ -76,7 +78,7 @@ class ClaimController:
         return msgspec.structs.replace(read, claimed=claimed)
 
     def forget(self, uid: str) -> None:
-        """A pod is gone, or waits no more."""
+        """A pod is gone, or no longer pending."""
         self._delete_pods(uid)
         self._missing.pop(uid, None)
         self._late.pop(uid, None)
@@ -90,7 +92,7 @@ class ClaimController:
                 self._users.pop(key, None)
 
     def pop_stale(self, now: float) -> list[Pod]:
-        """Pods that are to be looked at anew."""
+        """Pods that are to be read again."""
         late = {
             uid: None
             for uid, since in self._missing.items()
@@ -107,7 +109,7 @@ class ClaimController:
         return found
 
     def step(self, pods: dict[str, Pod], may_start: Callable[[Pod], bool]) -> None:
-        """Give back what was allocated for pods that do not start: those that have no seat, nor will have one now."""
+        """Remove allocations for pods that do not start: those that are no members, and will not be."""
 
         def verdict(uid: str, claim: ResourceClaim) -> Verdict:
             pod = pods.get(uid)
@@ -133,7 +135,7 @@ class ClaimController:
             self._users.setdefault(key, {})[uid] = None
 
     def _warn(self, pod: Pod, claim: ResourceClaim) -> None:
-        """Somebody else allocates devices that we allocate too: said once for each pool."""
+        """Another scheduler allocates devices of a pool, too: warn once for each pool."""
         assert claim.status.allocation is not None, "asked of what is allocated"
         results = claim.status.allocation.devices.results
         for pool in dict.fromkeys((each.driver, each.pool) for each in results):

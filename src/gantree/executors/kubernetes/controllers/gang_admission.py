@@ -1,7 +1,8 @@
-"""From pods that wait to jobs: each gang is handed in when it is whole, held while it is not, ended when it is gone.
+"""Admission of gangs: a gang is submitted as a job once its pods are complete; its job is held while they are not, and
+cancelled when they are gone.
 
-A required topology that the site does not have is an error of the manifest: such a gang is not handed in until its
-pods or the site are others, for it must not run where its author did not want it.
+A required topology that the site does not have is an error of the manifest: such a gang is not submitted until its pods
+or the site change, as it must not run elsewhere.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,13 +46,12 @@ from gantree.model.node_restrictions import node_restrictions_of, without_node_r
 from gantree.model.phases import ENDED, HOLDING, Phase
 
 AT_ONCE = 256
-"""Gangs that are looked at in one step: as many as one turn decides about, so that those are bound while the next
-are looked at."""
+"""Gangs that are reviewed in one step: as many as one turn decides about, so that binding goes on meanwhile."""
 PODS_MISSING, NOT_HONOURED = "WaitingForPodsReady", "NotHonoured"
 
 
 class GangAdmission:
-    """Looks at gangs whose pods have changed, and at jobs about which something was decided."""
+    """Reviews gangs whose pods have changed, and jobs about which something was decided."""
 
     def __init__(
         self,
@@ -66,31 +66,31 @@ class GangAdmission:
         self._feasibility = feasibility
         self._pod_status, self._is_steady = PodStatusUpdates(self._write_status), is_steady
         self._undecided: dict[str, bool] = {}
-        """Jobs about which something was told and is yet to be decided; whether that is the end of an attempt."""
+        """Jobs with an event that is not decided yet; whether it is the end of an attempt."""
         self._site: SiteReading | None = None
         self._without_topology: dict[Key, None] = {}
-        """Gangs that ask for what the site does not have: looked at again when it is another."""
+        """Gangs whose required topology the site lacks: reviewed again when the site changes."""
         self._with_late_pods: dict[Key, None] = {}
-        """Gangs that hold their place while further pods of theirs wait."""
+        """Gangs that are placed and have further pods that are pending."""
         self._epoch = self._counted = 0
 
     def adopt(self, decided: LedgerView, epoch: int) -> None:
-        """Jobs that the ledger knows are the gangs of their names."""
+        """The jobs on record are the gangs of their names."""
         self._epoch = epoch
         for state in decided.open_jobs():
             namespace, _, name = state.spec.name.partition("/")
             self._pending.set_job(state.job, _key_in(state.job, namespace, name))
 
     def attempts_ended(self, jobs: Iterable[str]) -> None:
-        """Attempts of these jobs have ended: what becomes of the jobs is yet to be decided."""
+        """Attempts of these jobs have ended; the jobs are not decided yet."""
         self._undecided |= dict.fromkeys(jobs, True)
 
     def expect_decision(self, jobs: Iterable[str]) -> None:
-        """These jobs were told of, and are yet to be decided about."""
+        """There are events of these jobs that are not decided yet."""
         self._undecided |= dict.fromkeys(jobs, False)
 
     def step(self, decided: LedgerView, site: SiteReading | None, now: float) -> None:
-        """Tell what follows from what has changed, and a few gangs why they wait."""
+        """Review what has changed, and write to a few gangs why they wait."""
         for job, has_ended in list(self._undecided.items()):
             state = decided.job(job)
             is_rejected = decided.rejection(job) is not None
@@ -98,9 +98,7 @@ class GangAdmission:
                 del self._undecided[job]
                 self._pending.mark_changed(job)
             elif state is not None and not has_ended:
-                del self._undecided[
-                    job
-                ]  # it has its place; nothing is to be done for it until that ends
+                del self._undecided[job]  # it is placed: nothing to do until its attempt ends
         self._pending.changed |= dict.fromkeys(self._feasibility.stale(self._pending.gangs))
         for key in dict.fromkeys((*self._pending.pop_changed(AT_ONCE), *self._to_retry(site))):
             pending_gang = self._pending.gangs.get(key)
@@ -110,7 +108,7 @@ class GangAdmission:
         self._pod_status.step(decided, self._pending.job_of, now)
 
     def _to_retry(self, site: SiteReading | None) -> Iterator[Key]:
-        """Gangs to look at although nothing about them has changed."""
+        """Gangs to review although their pods have not changed."""
         late, self._with_late_pods = self._with_late_pods, {}
         yield from late
         if site is not self._site:
@@ -146,7 +144,7 @@ class GangAdmission:
                 self._feasibility.release_turn(pending_gang.key)
 
     def _review_late(self, pending_gang: PendingGang, state: JobView) -> None:
-        """Pods that came after their gang started are gangs of their own; where it ends, they wait for the next."""
+        """Pods that came after their gang has started are gangs of their own; if it ends, for its next start."""
         if self._is_steady(state.job, state.attempt):
             self._pending.set_alone(pending_gang.key)
         else:
@@ -155,7 +153,7 @@ class GangAdmission:
     def _review_job(
         self, pending_gang: PendingGang, state: JobView, decided: LedgerView, now: float
     ) -> None:
-        """A job waits: it is held while its pods are not all there, and ended where they never will be."""
+        """Hold a pending job while its pods are incomplete; cancel it if they can never be complete."""
         gang = self._pending.gang(pending_gang.key)
         members = min_pods(state)
         if self._pending.is_gone(pending_gang.key):
@@ -178,7 +176,7 @@ class GangAdmission:
                 self._request(ReleaseRequested, state.job, "release", now)
 
     def _update_restrictions(self, verdict: Verdict, job: str, spec: Job, now: float) -> None:
-        """Tell where the members of a job may be, if that is not what its bars say."""
+        """Request other node restrictions for a job, if they have changed."""
         restrictions = verdict.restrictions_for(spec)
         if restrictions != node_restrictions_of(spec):
             fields: Any = {"bars": tuple(restrictions.items()), "reason": verdict.reason}
@@ -216,7 +214,7 @@ class GangAdmission:
         if depends_on_others:
             verdict = self._feasibility.evaluate(gang)
         if verdict.waits or (depends_on_others and not self._feasibility.take_turn(gang)):
-            why = verdict.waits or "its turn comes after others of its kind"
+            why = verdict.waits or "pods that its constraints count are placed first"
             self._pod_status.report(gang.key, WaitReason(PENDING, f"Waiting: {why}."))
             return
         for word in (*gang.unknown, *lost):
@@ -234,7 +232,7 @@ class GangAdmission:
             self._update_restrictions(verdict, job, spec, now)
 
     def _with_constraints(self, spec: Job, gang: Gang, site: SiteReading, verdict: Verdict) -> Job:
-        """A job with what its pods ask and prefer of each other, of others and of volumes."""
+        """A job with the constraints and preferences of its pods about each other, other pods and volumes."""
         index = self._feasibility.index
         spec = together(with_gang_constraints(spec, gang, index, site.tier), gang, site)
         return with_preferences(verdict.limited(spec), gang, index)
@@ -248,7 +246,7 @@ class GangAdmission:
         self._undecided[job] = False
 
     def _write_status(self, key: Key, reason_to_wait: WaitReason) -> None:
-        """Tell the pods of a gang that wait; what is not honoured in an event alone."""
+        """Write why a gang waits to its pods; what is not acted on, as an event alone."""
         pending_gang = self._pending.gangs.get(key)
         pods = in_order(pending_gang.pods.values()) if pending_gang else []
         if not pods:
@@ -271,13 +269,13 @@ def _is_settled(state: JobView) -> bool:
 
 
 def _key_in(job: str, namespace: str, name: str) -> Key:
-    """The gang that a job was made of; the kind of its group stands in its id, behind namespace and name."""
+    """The key of a job's gang; its id has the kind of the group after namespace and name."""
     kind = job.removeprefix(f"{namespace}.{name}.").rpartition(".")[0]
     return namespace, name, kind
 
 
 def _is_unchanged(pods: Sequence[Pod], members: int, state: JobView) -> bool:
-    """Whether pods are what a job was made of; of an elastic one all are of one shape."""
+    """Whether pods have the shapes of their job; pods of an elastic job have one shape."""
     if state.spec.elastic is not None:
         return {pod_request(pod).shape for pod in pods} == {
             without_node_restrictions(state.spec.roles[0].shape)

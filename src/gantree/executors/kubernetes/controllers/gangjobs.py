@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 Json = dict[str, Any]
 Name = tuple[str, str]
 AGAIN_S = 5.0
-"""A write of which nothing came is done again after so long; why a GangJob waits is looked at as often."""
+"""A write without effect is repeated after so long; why a GangJob waits is updated as often."""
 WORD_OF_PHASE = {
     Phase.PENDING: "Pending",
     Phase.STARTING: "Starting",
@@ -59,9 +59,9 @@ FINISHED = frozenset(WORD_OF_PHASE[phase] for phase in ENDED)
 
 @dataclass(slots=True)
 class Known:
-    """One GangJob: the object, its pods by name, its job as far as it is known, what was written, what was asked when.
+    """One GangJob: the object, its pods by name, its job if it has one, the last status, and the time of each write.
 
-    wanted are the pods that it asks for, once they were worked out; size is for how many of an elastic one.
+    wanted are the pods that it should have; size is how many of an elastic one.
     """
 
     group: Group
@@ -92,7 +92,7 @@ class GangJobs:
         self._pods: dict[Name, dict[str, Pod]] = {}
 
     def see(self, name: Name, group: Group | None) -> None:
-        """A GangJob is like this; None: it is gone, and its pods go with it."""
+        """A GangJob was added or has changed; None: it is gone, and so will its pods be."""
         known = self._known.get(name)
         if group is None:
             self._known.pop(name, None)
@@ -104,7 +104,7 @@ class GangJobs:
             known.group, known.look_at = group, 0.0
 
     def see_pod(self, pod: Pod, *, gone: bool) -> None:
-        """A pod is like this, or is gone."""
+        """A pod was added, has changed, or is gone."""
         of = pod.metadata.labels.get(OF_GANGJOB)
         if of is None:
             return
@@ -121,7 +121,7 @@ class GangJobs:
             del self._pods[name]
 
     def step(self, decided: LedgerView, now: float) -> None:
-        """Look at those of which something may have changed."""
+        """Reconcile those that may have changed."""
         if not self._known or not self._api.leads():
             return
         for name, known in self._known.items():
@@ -235,7 +235,7 @@ class GangJobs:
             self._api.request("DELETE", _path(known), {**body, "propagationPolicy": "Background"}, JSON)  # fmt: skip
 
     def _ask(self, known: Known, what: str, now: float) -> bool:
-        """Whether something is to be asked for: not again while the answer may be on its way."""
+        """Whether to write something now: not again while the last write may be on its way."""
         if now < known.asked.get(what, 0.0) + AGAIN_S:
             return False
         known.asked[what] = now
@@ -262,13 +262,13 @@ def _is_in_the_way(pod: Pod, state: JobView | None, size: int | None) -> bool:
 
 
 def _job(known: Known) -> str:
-    """The job that a GangJob is, or was when somebody wrote it down."""
+    """The job of a GangJob, or the one in its status."""
     told = known.group.status.get("job")
     return known.job or (told if isinstance(told, str) else "")
 
 
 def _told(known: Known) -> Mapping[str, Any]:
-    """What was said last of a GangJob."""
+    """The status of a GangJob as written last."""
     return known.written or known.group.status
 
 

@@ -1,10 +1,7 @@
-"""Bindings that land after they were given up: the server took them when nobody waited for the answer any more.
+"""Deletes pods that were bound too late: for an attempt that is over, or in place of which another pod was bound.
 
-So are pods in whose place another was put while they could not be reached.
-
-A write that is on its way cannot be called back. So what it bound is told apart by its marks, when it is seen: it is of
-an attempt that the ledger has seen the end of, and would run on beside the next one. It is deleted, and until it is
-gone it holds its room as others do.
+A write in flight cannot be cancelled, so the server may bind a pod after its attempt has ended. Annotations of the pod
+say so when it is seen. It is deleted, and counts as a foreign pod until it is gone.
 """
 
 import logging
@@ -20,14 +17,14 @@ log = logging.getLogger(__name__)
 
 
 class LateBindings:
-    """Pods that were bound too late and are to go, by uid, each with when it is asked to next."""
+    """Pods that were bound too late, by uid, each with the time of its next deletion."""
 
     def __init__(self, api: ApiThread) -> None:
         self._api = api
         self._due: dict[str, tuple[float, Pod]] = {}
 
     def update(self, pod: Pod, decided: LedgerView, *, gone: bool) -> None:
-        """A bound pod of no attempt that counts is like this, or is gone."""
+        """A bound pod that is no member was added, has changed, or is gone."""
         uid = pod.metadata.uid
         if gone or not is_late(pod, decided):
             self._due.pop(uid, None)
@@ -36,7 +33,7 @@ class LateBindings:
             self._due[uid] = (float("-inf"), pod)
 
     def step(self, now: float) -> None:
-        """Have those deleted whose time has come."""
+        """Delete those that are due."""
         for uid, (due_at, pod) in self._due.items():
             if due_at <= now:
                 self._due[uid] = (now + AGAIN_S, pod)
@@ -44,9 +41,9 @@ class LateBindings:
 
 
 def is_late(pod: Pod, decided: LedgerView) -> bool:
-    """Whether a bound pod that nobody has deleted yet is of an attempt which is over, of a job that is known.
+    """Whether a bound pod that is not being deleted belongs to an attempt that is over, of a known job.
 
-    Of a later attempt than the ledger knows it is none of ours to judge: whoever leads by now has bound it.
+    A pod of a later attempt than is on record here was bound by another leader, and stays.
     """
     annotation = member_annotation(pod.metadata.annotations)
     if annotation is None or pod.has_ended or pod.metadata.deletion_timestamp is not None:

@@ -1,6 +1,6 @@
-"""What becomes of a node's health, as events for people: on the Node, and on pods that stay on it for now.
+"""Kubernetes events about node health: on the Node, and on pods that stay on an unhealthy node for now.
 
-Said when it changes, from the ledger; what is on record at the start was said by whoever led before.
+Written when health changes. What is on record at the start was written by the leader before.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ OF_NODES = "default"
 
 
 class NodeEvents:
-    """What was said of each node last. pods_of gives the pods of an attempt."""
+    """The health of each node as it was written last. pods_of gives the pods of an attempt."""
 
     def __init__(self, api: ApiThread, pods_of: Callable[[str, int], list[Pod]]) -> None:
         self._api, self._pods_of = api, pods_of
@@ -27,11 +27,11 @@ class NodeEvents:
         self._version = -1
 
     def adopt(self, decided: LedgerView) -> None:
-        """This was said already."""
+        """The present health was written already."""
         self._reported, self._version = decided.site.unhealthy_nodes(), decided.site.version
 
     def step(self, decided: LedgerView, now: float) -> None:
-        """Say what has changed."""
+        """Write what has changed."""
         if decided.site.version == self._version:
             return
         before = self._reported

@@ -1,7 +1,7 @@
-"""What Node objects tell, as events: the site as a whole whenever it changes, and which nodes may be used now.
+"""Turns Node objects into events: the site whenever it changes, and which nodes are usable, cordoned or unhealthy.
 
-A node that was deleted stays part of the site while gangs hold something on it (`stale`): it is lost, and they are
-stopped first. While there are such nodes the site is built again and again, until they are gone.
+A deleted node stays part of the site while gangs hold something on it (`nodes.stale_nodes`): it is lost, and they are
+stopped first. While there are such nodes the site is rebuilt periodically.
 """
 
 import logging
@@ -44,7 +44,7 @@ from gantree.model.events import (
 log = logging.getLogger(__name__)
 
 SETTLE_S = 1.0
-"""Changes to the site are waited for so long, so that many nodes that come at once are one change."""
+"""The site is rebuilt so long after its first change, so that many new nodes are one change."""
 
 
 class Nodes:
@@ -72,7 +72,7 @@ class Nodes:
         self._told = 0
 
     def update_node(self, name: str, after: Node | None, now: float) -> None:
-        """A node is like this now; None: it is gone. What was seen before is told again at the start."""
+        """A node was added or has changed; None: it is gone."""
         known, after = self._nodes.get(name), unmarked(after)
         self._changed[name] = None
         if after is None:
@@ -85,11 +85,11 @@ class Nodes:
 
     @property
     def has_any(self) -> bool:
-        """Whether there is any."""
+        """Whether there is any node."""
         return bool(self._nodes)
 
     def update_topology(self, kind: GroupKind, name: str, group: Group | None, now: float) -> None:
-        """An object that tells where nodes stand, or what is inside, is like this; None: it is gone."""
+        """A topology object was added or has changed; None: it is gone."""
         before = self._topologies.pop((kind, name), None)
         if group is not None:
             self._topologies[kind, name] = group
@@ -97,12 +97,12 @@ class Nodes:
             self.mark_stale(now)
 
     def mark_stale(self, now: float) -> None:
-        """Nodes may have other devices than before, or stand elsewhere."""
+        """Rebuild the site: devices or topology of nodes may have changed."""
         if self._stale_since is None:
             self._stale_since = now
 
     def build(self, decided: LedgerView, now: float) -> Cluster:
-        """The site as nodes are now, with those of the past that gangs are on. Raises BadInput for no node at all."""
+        """The site of the present nodes, and of stale nodes that gangs hold. Raises BadInput for no node at all."""
         equipped = [self._allocator.equipped(node) for node in self._nodes.values()]
         topologies = read_topologies(self._topologies, equipped)
         self.site = site_of(self._name, equipped, self._levels, topologies, self._file)
@@ -120,7 +120,7 @@ class Nodes:
         return self._gpus_of_node
 
     def events(self, decided: LedgerView, now: float, epoch: int) -> Iterator[Event]:
-        """What is to be told: the site first, where it has changed and settled, then nodes one by one."""
+        """The new events: the site first, if it has changed and settled, then single nodes."""
         if self._stale_since is not None and now - self._stale_since >= SETTLE_S and self._nodes:
             before = self.site
             cluster = self._rebuilt(decided, now)
@@ -134,7 +134,7 @@ class Nodes:
             yield from self._of_node(name, known, now, epoch)
 
     def _rebuilt(self, decided: LedgerView, now: float) -> Cluster | None:
-        """The site built anew; None, until nodes change again, where they make none: then the last one stays."""
+        """The rebuilt site; None if nodes make no valid site: then the last one stays until nodes change again."""
         try:
             return self.build(decided, now)
         except BadInput as error:

@@ -1,4 +1,4 @@
-"""Which devices of a node a wish gets: exact, by trying, the best ways first.
+"""Which devices of a node are allocated to the requests of a pod: exact, by search, the best first.
 
 Every device has one holder, but for those asked for by an administrator; partitions draw on counters that they share,
 and what is left of those must suffice. Devices that are alike are tried once. Of many ways the first choice is that of
@@ -34,7 +34,7 @@ class DeviceResult:
 
 @dataclass(slots=True)
 class FreeDevices:
-    """What is free on a node: devices that nobody has, and what is left of counters. Taking changes it."""
+    """The free devices of a node, and what is left of its counters."""
 
     devices: dict[DeviceKey, Device]
     left: dict[SetKey, dict[str, float]]
@@ -44,7 +44,7 @@ class FreeDevices:
 
     @staticmethod
     def of(there: NodeDevices, held: Mapping[DeviceKey, object]) -> "FreeDevices":
-        """The stock of a node where some devices are held."""
+        """The free devices of a node where some are held."""
         left = {key: dict(counters) for key, counters in there.counters}
         free = FreeDevices({each.key: each for each in there.devices}, left, there.devices)
         for device in there.devices:
@@ -81,7 +81,7 @@ class FreeDevices:
 def allocate(
     claim_requests: ClaimRequests, free: FreeDevices, first: Sequence[DeviceKey] = ()
 ) -> list[DeviceResult] | None:
-    """The devices that a wish gets, those of `first` before others; None where it cannot be had. Takes nothing."""
+    """Devices for all requests, those of `first` before others; None if there are none. Takes nothing."""
     tries = [TRIES]
     for alternatives in product(*(alternatives for _, alternatives in claim_requests.requests)):
         device_requests = [
@@ -98,7 +98,7 @@ def allocate(
 
 
 def count_allocations(claim_requests: ClaimRequests, free: FreeDevices) -> int:
-    """How often a wish can be had, one after the other. What is taken is not given back."""
+    """How often all requests can be allocated, one after the other. The devices stay taken."""
     found = 0
     while found < MOST_ALLOCATIONS and (results := allocate(claim_requests, free)) is not None:
         if all(each.request.is_admin for each in results):
@@ -173,7 +173,7 @@ class _Search:
         return found
 
     def _candidates(self, request: DeviceRequest) -> list[Device]:
-        """Devices of an ask's kind, the best first."""
+        """Devices that match a request, the best first."""
         found = self._order.get(request)
         if found is None:
             of_kind = [

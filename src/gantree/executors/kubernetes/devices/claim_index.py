@@ -1,4 +1,4 @@
-"""All claims there are, and who has which device: by what the server says, and by what is being written just now.
+"""Index of claims and of the devices that are allocated to them, on the server or by writes in flight.
 
 Plans count from the moment they are made until the claim is seen allocated, or the writing of them has failed.
 """
@@ -41,7 +41,7 @@ class ClaimIndex:
         self._consumers: dict[str, tuple[str, ...]] = {}
 
     def see(self, key: Key, after: ResourceClaim | None) -> list[DeviceKey]:
-        """A claim is like this now; None: it is gone. Gives the devices that it had or has."""
+        """A claim was added or has changed; None: it is gone. Gives the devices that it had or has."""
         before = self.claims.pop(key, None)
         touched: list[DeviceKey] = []
         if before is not None:

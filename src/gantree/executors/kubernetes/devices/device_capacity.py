@@ -1,12 +1,12 @@
-"""How much of each wish a node has, for the core, which counts and does not know devices.
+"""How often a node can serve the requests of a pod's claims: a count for the core, which knows no devices.
 
-The core's search is by counts. GPUs of claims are its GPUs; whatever else is asked of devices (a NIC on the same PCIe
-root, a partition, a selector, an alternative) is counted as a whole: a node has as many of a wish as can be had of it
-one after the other, and a pod takes one. So the core knows nodes on which a wish cannot be had now, in one number each.
+GPUs of claims are the core's GPUs. Everything else that claims request (a NIC on the same PCIe root, a partition, a
+selector, an alternative) counts as one unit: a node has as many units as allocations succeed one after the other, and a
+pod takes one.
 
-What is taken in a way that the core does not know (claims of others, partitions of a GPU, tainted devices) is told as
-room of others, anew whenever it changes. Numbers of different wishes draw on the same devices, so two gangs that are
-placed in the same moment may both be counted in: then allocation refuses one, and it waits with that reason.
+What is taken otherwise (claims of others, partitions of a GPU, tainted devices) is reported as held by others, whenever
+it changes. Units of different requests draw on the same devices, so two gangs that are placed at the same time may both
+seem to fit: then allocation refuses one, and it waits with that reason.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ _KEPT = 65_536
 
 @dataclass(frozen=True, slots=True)
 class CountedPod:
-    """What the core counts a pod of ours by: GPUs of its node, and its wish."""
+    """What the core counts a pod of ours by: GPUs of its node, and a unit of its requests."""
 
     node: str
     gpus: tuple[int, ...] = ()
@@ -34,7 +34,7 @@ class CountedPod:
 
 
 class DeviceCapacity:
-    """Wishes by the names that they are counted under, and their numbers."""
+    """Requests by the names that they are counted under, and their counts."""
 
     def __init__(self) -> None:
         self.name_of_requests: dict[ClaimRequests, str] = {}
@@ -42,7 +42,7 @@ class DeviceCapacity:
         self._totals: WeakKeyDictionary[NodeDevices, dict[str, int]] = WeakKeyDictionary()
 
     def name(self, claim_requests: ClaimRequests) -> str:
-        """What a wish is counted as: what it is of in short, and a number that tells it from others."""
+        """The name under which requests are counted: their classes, and a digest."""
         found = self.name_of_requests.get(claim_requests)
         if found is None:
             parts = (
@@ -54,7 +54,7 @@ class DeviceCapacity:
         return found
 
     def totals(self, there: NodeDevices) -> dict[str, int]:
-        """How often each wish can be had of a node of which nothing is held."""
+        """How often a node of which nothing is held can serve each."""
         known = self._totals.setdefault(there, {})
         for claim_requests, name in islice(self.name_of_requests.items(), len(known), None):
             known[name] = self._number(claim_requests, there, {})

@@ -91,7 +91,7 @@ class Pools:
         self._nodes_of_pool: dict[tuple[str, str], dict[str, None]] = {}
 
     def see(self, key: Key, after: ResourceSlice | None) -> list[str]:
-        """A slice is like this now; None: it is gone. Gives the nodes whose devices may be others by that."""
+        """A slice was added or has changed; None: it is gone. Gives the nodes whose devices may have changed."""
         before = self._slices.pop(key, None)
         if before is not None:
             self._of_pool[_pool(before)].pop(key, None)

@@ -1,7 +1,7 @@
-"""What pods hold that gantree did not bind, by node: those of other schedulers, of DaemonSets, of the control plane.
+"""What foreign pods hold on nodes: pods that gantree did not bind, as of other schedulers and of DaemonSets.
 
-They are counted node by node, as the sum of their requests; GPUs, of which requests say only how many, as the last of
-the node. MIG instances of others are not counted: which ones they hold, nobody says.
+The sum of their requests is counted by node. GPUs, of which requests give only the number, count as the last of the
+node. Their MIG instances are not counted, as it is not known which they hold.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ HOLDER, ROLE = "others on ", "others"
 
 
 class ForeignPods:
-    """Keeps the sums, and says which have changed."""
+    """Sums by node, and which of them have changed."""
 
     def __init__(self) -> None:
         self._amounts_of_pod_on_node: dict[str, dict[str, Amounts]] = {}
@@ -25,12 +25,12 @@ class ForeignPods:
         self._told = 0
 
     def adopt(self, holders: Iterable[str]) -> None:
-        """Who is on record as holding something: if all their pods went while nobody looked, that is told."""
+        """The holders on record; it is reported if all their pods are gone."""
         nodes = (each.removeprefix(HOLDER) for each in holders if each.startswith(HOLDER))
         self._changed |= dict.fromkeys(nodes)
 
     def update(self, pod: Pod) -> None:
-        """A pod that gantree did not bind is like this."""
+        """A foreign pod was added or has changed."""
         uid, node = pod.metadata.uid, pod.spec.node_name
         if not node or pod.has_ended:
             self.forget(uid)
@@ -41,7 +41,7 @@ class ForeignPods:
             self._changed[node] = None
 
     def forget(self, uid: str) -> None:
-        """A pod is gone, or is none of these."""
+        """A pod is gone, or not foreign."""
         node = self._node_of_pod.pop(uid, None)
         if node is not None:
             pods = self._amounts_of_pod_on_node[node]
@@ -53,7 +53,7 @@ class ForeignPods:
     def changes(
         self, gpus_of_node: Mapping[str, int], now: float, epoch: int
     ) -> Iterator[OthersHold]:
-        """An event for each node on which the sum is another; where pods are on one that is not known yet, it waits."""
+        """An event for each node whose sum has changed; nodes that are not in the site yet wait."""
         there = self._amounts_of_pod_on_node
         for node in [each for each in self._changed if each in gpus_of_node or each not in there]:
             del self._changed[node]

@@ -1,7 +1,7 @@
-"""Nodes that are no longer as they were while gangs hold room on them: they stay as they were until those are gone.
+"""Keeps a changed or deleted node in the site as it was until its gangs end.
 
-A node may be deleted under a gang, or come back with a GPU less. The ledger carries what runs over to each new site by
-name, so every site must have room for it; what is lost is said by events, and the gangs end.
+A node may be deleted under a gang, or come back with a GPU less. What runs is carried over to each new site by name, so
+every site must have room for it; events report the loss, and the gangs end.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def with_stale_nodes(seen: Cluster, decided: LedgerView) -> tuple[Cluster, tuple[str, ...]]:
-    """The site as seen, with nodes as they were where gangs would lose their room; and the names of those nodes."""
+    """The observed site with stale nodes as they were, where gangs hold room on them; and their names."""
     old = decided.site.description
     if old is None:
         return seen, ()
@@ -28,7 +28,7 @@ def with_stale_nodes(seen: Cluster, decided: LedgerView) -> tuple[Cluster, tuple
 
 
 def _without_room(seen: Cluster, decided: LedgerView) -> Iterator[str]:
-    """Nodes on which a site has no room for what is held there now."""
+    """Nodes of a site without room for what gangs hold there."""
     rooms = Occupancy(Fabric.build(seen), empty=True)
     for state in decided.placed_jobs():
         assert state.placement is not None, "who holds has a place"

@@ -11,7 +11,7 @@ from gantree.model.orders import MemberLaunch, StartGang
 JOB, ATTEMPT = "gantree.io/job", "gantree.io/attempt"
 MEMBER, MEMBERS = "gantree.io/member", "gantree.io/members"
 LIFE = "gantree.io/life"
-"""How often the member was replaced; who has no such mark was there from the start."""
+"""How often the member was replaced; a pod without it was there from the start."""
 RANK, WORLD_SIZE = "gantree.io/rank", "gantree.io/world-size"
 ROLE, GPUS, NICS, DOMAIN = (
     "gantree.io/role",
@@ -67,7 +67,7 @@ def start_annotations(order: StartGang) -> Iterator[tuple[MemberLaunch, dict[str
 
 
 def member_annotation(annotations: Mapping[str, str]) -> MemberAnnotation | None:
-    """What a pod was bound as; None for one that gantree did not bind, or whose marks somebody has spoilt."""
+    """What a pod was bound as; None for one that gantree did not bind, or with invalid annotations."""
     try:
         return MemberAnnotation(
             annotations[JOB],

@@ -1,10 +1,10 @@
-"""Asking pods to save before they are stopped, and hearing that they have: annotations on both ways.
+"""The checkpoint protocol of pods, by annotations: a request before a stop, and the answer.
 
-A pod says `gantree.io/checkpoint: all` where every pod of its gang answers for itself, or `first` where the one of
-member 0 answers for all, and with `gantree.io/checkpoint-grace` how long that may take. It is asked by
-`gantree.io/checkpoint-requested`, the moment by which it has to be done, and answers by writing the same into
-`gantree.io/checkpoint-done`; the step goes into `gantree.io/checkpoint-step`, where it counts steps. A pod that says
-nothing of this is never asked; what its preStop hook does has the grace of the stop.
+A pod declares `gantree.io/checkpoint: all` if every pod of its gang answers, or `first` if that of member 0 answers for
+all, and with `gantree.io/checkpoint-grace` how long that may take. `gantree.io/checkpoint-requested` is the request,
+with its deadline; the answer is the same value in `gantree.io/checkpoint-done`, and optionally the step in
+`gantree.io/checkpoint-step`. Pods without the declaration get no request; their preStop hooks have the grace of the
+stop.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,14 +58,14 @@ def invalid_annotations(pod: Pod) -> Iterator[str]:
 
 @dataclass(slots=True)
 class CheckpointProtocol:
-    """Requests that nobody has answered yet, by job and attempt."""
+    """Requests without an answer, by job and attempt."""
 
     annotate: Annotate
     pods_of: PodsOf
     _open: dict[tuple[str, int], SaveCheckpoint] = field(default_factory=dict)
 
     def request(self, order: SaveCheckpoint) -> None:
-        """Ask the pods of an attempt to save that were not asked yet, as far as they say."""
+        """Write a request to the pods of an attempt that do not have it yet."""
         self._open[order.job, order.attempt] = order
         moment = moment_of(order)
         for pod in self.pods_of(order.job, order.attempt):
@@ -73,11 +73,11 @@ class CheckpointProtocol:
                 self.annotate(pod.metadata, {REQUESTED: moment})
 
     def forget(self, job: str, attempt: int) -> None:
-        """An attempt stops, or is over: nobody waits for its answer."""
+        """An attempt stops or is over: forget its request."""
         self._open.pop((job, attempt), None)
 
     def completed(self, now: float) -> Iterator[CheckpointSaved]:
-        """Requests that have been answered by now."""
+        """Requests that were answered since the last call."""
         for (job, attempt), order in list(self._open.items()):
             pods = self.pods_of(job, attempt)
             if pods and _is_done(pods, moment_of(order)):
@@ -93,7 +93,7 @@ class CheckpointProtocol:
 
 
 def moment_of(order: SaveCheckpoint) -> str:
-    """By when an order is to be done, as pods are told it; whoever asks again asks the same."""
+    """The deadline of an order as its annotation has it, the same each time."""
     return datetime.fromtimestamp(order.deadline_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -1,7 +1,7 @@
-"""Pods that prefer something of their own kind, as replicas do that had rather be apart: what tells them from others.
+"""Pods whose preferences match themselves, as of replicas that prefer to be apart: how the core counts them.
 
-They hold a device of that kind (`gantree.model.jobs.KIN`), of which every node has enough. So the core sees who is
-there at the moment when it decides, however many pods of a kind come together.
+Each holds a device for its selector (`gantree.model.jobs.KIN`), of which every node has enough. So the core counts the
+pods that are placed at the moment of its decision, however many are decided about together.
 """
 
 from gantree.executors.kubernetes.apiserver.objects import (
@@ -19,7 +19,7 @@ ANYWAY = "ScheduleAnyway"
 
 @once_per_template
 def self_affinity_devices(pod: Pod) -> tuple[str, ...]:
-    """The devices of those kinds of which a pod is, and of which it prefers something."""
+    """The devices for the selectors of a pod's preferences that match the pod itself."""
     of_terms = (own_device_of_term(pod, term) for _, term in pod.spec.preferred_pod_terms)
     of_spreads = (own_device_of_spread(pod, each) for each in spreads_of(pod))
     return tuple(dict.fromkeys(filter(None, (*of_terms, *of_spreads))))

@@ -7,14 +7,9 @@ is decided on this thread, and nothing of it is shared but that queue.
 import asyncio
 import logging
 import random
-import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
-from functools import partial
 from typing import Any
-
-import uvloop
 
 from gantree.executors.kubernetes.apiserver.client import ApiError, Client, Key, Resource
 from gantree.executors.kubernetes.apiserver.connection import Connection
@@ -25,27 +20,21 @@ from gantree.executors.kubernetes.apiserver.device_objects import (
     ResourceClaim,
 )
 from gantree.executors.kubernetes.apiserver.objects import Group, JobObject, Node
-from gantree.executors.kubernetes.apiserver.post_queue import PostQueue
 from gantree.executors.kubernetes.apiserver.reflector import Reflector, all_synced
 from gantree.executors.kubernetes.apiserver.volume_objects import NAMESPACES, OF_VOLUMES
-from gantree.executors.kubernetes.constraints.volume_writes import Provision, make
-from gantree.executors.kubernetes.devices.claim_writes import take_back
+from gantree.executors.kubernetes.constraints.volume_writes import Provision
 from gantree.executors.kubernetes.nodes.topologies import TOPOLOGY_KINDS
 from gantree.executors.kubernetes.nodes.zones import ZONES, NodeZones
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
+from gantree.executors.kubernetes.watch.api_writes import ApiWrites
 from gantree.executors.kubernetes.watch.discovery import WatchedKinds, has_devices, made, served
+from gantree.executors.kubernetes.watch.loop_thread import LoopThread
 from gantree.executors.kubernetes.workloads.gang_owners import JOB
 from gantree.executors.kubernetes.workloads.pod_groups import CORE
 from gantree.executors.kubernetes.writes.writes import (
     PODS,
     Binding,
-    Bound,
-    Failed,
     StatusMessage,
-    bind_all,
-    bind_with_grants,
-    delete,
-    write_status,
 )
 from gantree.model.errors import Unreachable
 
@@ -66,13 +55,10 @@ TYPE_OF_KIND: Mapping[GroupKind, type[Group]] = {JOB: JobObject, ZONES: NodeZone
 """Kinds that are read into more, or less, than a group."""
 SYNC_WITHIN_S = 60.0
 LOOKS_AGAIN_S = 30.0
-"""What is served is asked anew so often, at least: definitions are installed, and removed, while this runs."""
-ENDS_WITHIN_S = 5.0
-STATUS_WRITES_AT_ONCE = 4
-"""Gangs that are told something at the same time."""
+"""Discovery is repeated so often at least: definitions are installed and removed while this runs."""
 PACE_S = 0.01
-"""The controller is woken so often at most: what is seen meanwhile is looked at together, for each look costs the same
-whatever there is to see. What comes after a pause is told at once."""
+"""The controller is woken so often at most, as each poll has a fixed cost. The first change after a pause wakes it at
+once."""
 
 log = logging.getLogger(__name__)
 
@@ -101,20 +87,16 @@ class ApiThread:
         self.leads = leads
         self.wake = wake
         self._connection = connection
-        self._loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
+        self._thread = LoopThread("kubernetes", self._broke)
         self._client: Client | None = None
         self._make_client = make_client
         self._always: Listed = (("pod", PODS), ("node", nodes), *OF_ANY_SERVER)
         self._reflectors: list[Reflector[Any]] = []
         self._watched = WatchedKinds(self._watch_kind)
         self._made: dict[GroupKind, str | None] = {}
-        self._status_writes = asyncio.Semaphore(STATUS_WRITES_AT_ONCE)
         self._is_waking, self._next_wake_at = False, 0.0
         self._has_devices = False
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._to_do: deque[Callable[[], None]] = deque()
-        self._post_queue: PostQueue | None = None
+        self._writes: ApiWrites | None = None
 
     def start(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Begin to watch, and wait until everything was listed once; meanwhile is done while the server lists.
@@ -123,7 +105,7 @@ class ApiThread:
         """
         self._thread.start()
         try:
-            begun = self._await(self._begin())
+            begun = self._thread.run(self._begin())
             meanwhile()
             begun.result(SYNC_WITHIN_S)
         except TimeoutError:
@@ -146,19 +128,19 @@ class ApiThread:
 
         first: volumes that are made before any of them is bound.
         """
-        self._soon(partial(self._bind, job, attempt, bindings, first))
+        self._thread.call(lambda: self._writer().bind(job, attempt, bindings, first))
 
     def take_back(self, claim: ResourceClaim, pod: str) -> None:
         """A claim is not for the pod of this uid any more. Safe from any thread."""
-        self._send(self._take_back(claim, pod))
+        self._thread.spawn(self._writer().take_back(claim, pod))
 
     def delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
-        """Delete a pod. Safe from any thread; who needs it gone asks again while it is there."""
-        self._send(self._delete(namespace, name, uid, grace_s))
+        """Delete a pod. Safe from any thread; the caller repeats it while the pod exists."""
+        self._thread.spawn(self._writer().delete(namespace, name, uid, grace_s))
 
     def write(self, work: Callable[[Client], Coroutine[Any, Any, str]]) -> None:
         """Have something written that answers "" or why it was not done. Safe from any thread."""
-        self._send(self._write(work))
+        self._thread.spawn(self._writer().write(work))
 
     def status_of_group(self, key: tuple[str, str, str]) -> str | None:
         """Where the status of a gang's group is written, if it is of a kind that says whether it was scheduled."""
@@ -175,11 +157,18 @@ class ApiThread:
 
     def report_status(self, message: StatusMessage) -> None:
         """Tell pods why they wait; a few at a time, behind everything else. Safe from any thread."""
-        self._send(self._report_status(message))
+        self._thread.spawn(self._writer().report_status(message))
 
     def request(self, method: str, path: str, body: object, kind: str) -> None:
         """Write something that is asked for again while it is not there. Safe from any thread."""
-        self._send(self._request(method, path, body, kind))
+        self._thread.spawn(self._writer().request(method, path, body, kind))
+
+    def _writer(self) -> ApiWrites:
+        assert self._writes is not None, "not started"
+        return self._writes
+
+    def _report_result(self, noun: str, result: Any) -> None:
+        self._report((noun, result, None, None))
 
     @property
     def trouble(self) -> str | None:
@@ -187,47 +176,19 @@ class ApiThread:
         return next((each.trouble for each in list(self._reflectors) if each.trouble), None)
 
     def close(self) -> None:
-        """End the thread and let go of the connections; what runs goes on running."""
-        if not self._thread.is_alive():
-            return
-        ending = self._await(self._end())
-        try:
-            ending.result(ENDS_WITHIN_S)
-        except TimeoutError:
-            log.warning("the link to %s does not end; it is left behind", self._connection.server)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(ENDS_WITHIN_S)
+        """End the thread and its connections; what runs goes on running."""
+        if not self._thread.close(self._end):
+            log.warning("the thread of %s does not end; it is left behind", self._connection.server)
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-        finally:
-            self._loop.close()
-
-    def _send(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something written; nobody waits for it, so what breaks there is seen as any broken task is."""
-        self._soon(lambda: self._keep(self._loop.create_task(work)))
-
-    def _soon(self, work: Callable[[], None]) -> None:
-        """Have something done on the loop."""
-        self._to_do.append(work)
-        if len(self._to_do) == 1:  # else the loop is yet to come to this one
-            self._loop.call_soon_threadsafe(self._do)
-
-    def _do(self) -> None:
-        while self._to_do:
-            try:
-                self._to_do.popleft()()
-            except Exception as bug:
-                self._broke(bug)
-
-    def _await(self, work: Coroutine[Any, Any, Any]) -> "Future[Any]":
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+    async def _end(self) -> None:
+        if self._client is not None:
+            await self._client.close()
 
     async def _begin(self) -> None:
         self._client = client = self._make_client(self._connection, self.leads)
-        self._post_queue = PostQueue(client, self._keep, self._broke)
+        self._writes = ApiWrites(
+            client, self._thread, self._broke, self._report_result, self._connection.namespace
+        )
         for noun, resource in self._always:
             self._watch(Reflector(client, resource, self._teller(noun)))
         are_devices, versions = await asyncio.gather(has_devices(client), served(client))
@@ -235,7 +196,7 @@ class ApiThread:
         self._watched.follow(versions)
         self._made = await made(client)
         await all_synced(self._reflectors)
-        self._keep(asyncio.ensure_future(self._look_again(client)))
+        self._thread.keep(asyncio.ensure_future(self._look_again(client)))
 
     async def _look_again(self, client: Client) -> None:
         """From time to time ask what is served by now, until the end."""
@@ -274,17 +235,8 @@ class ApiThread:
     def _watch(self, reflector: Reflector[Any]) -> "asyncio.Task[None]":
         self._reflectors.append(reflector)
         task = asyncio.ensure_future(reflector.run())
-        self._keep(task)
+        self._thread.keep(task)
         return task
-
-    def _keep(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (bug := task.exception()) is not None:
-            self._broke(bug)
 
     def _broke(self, bug: BaseException) -> None:
         log.critical("the link to %s broke", self._connection.server, exc_info=bug)
@@ -300,76 +252,8 @@ class ApiThread:
         self.seen.append(seen)
         if not self._is_waking:
             self._is_waking = True
-            self._loop.call_at(self._next_wake_at, self._wake)
+            self._thread.loop.call_at(self._next_wake_at, self._wake)
 
     def _wake(self) -> None:
-        self._is_waking, self._next_wake_at = False, self._loop.time() + PACE_S
+        self._is_waking, self._next_wake_at = False, self._thread.loop.time() + PACE_S
         self.wake()
-
-    def _bind(
-        self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision]
-    ) -> None:
-        """Most pods have neither claims nor volumes that are to be made: nobody waits for these."""
-        assert self._post_queue is not None, "not started"
-        if first or any(each.grants for each in bindings):
-            self._keep(self._loop.create_task(self._prepare(job, attempt, bindings, first)))
-        else:
-            bind_all(
-                self._post_queue, bindings, lambda failed: self._report_bound(job, attempt, failed)
-            )
-
-    async def _prepare(
-        self, job: str, attempt: int, bindings: Sequence[Binding], first: Sequence[Provision]
-    ) -> None:
-        """Bind pods once they have what they need."""
-        assert self._post_queue is not None, "not started"
-        why = await make(self._post_queue.client, first) if first else ""
-        failed: Failed = tuple((binding.uid, why) for binding in bindings)
-        if not why:
-            failed = await bind_with_grants(self._post_queue, bindings, self._connection.namespace)
-        self._report_bound(job, attempt, failed)
-
-    def _report_bound(self, job: str, attempt: int, failed: Failed) -> None:
-        self._report(("bound", Bound(job, attempt, failed), None, None))
-
-    async def _take_back(self, claim: ResourceClaim, pod: str) -> None:
-        assert self._client is not None, "not started"
-        why = await take_back(self._client, claim, pod)
-        if why:
-            log.warning("claim %s was not given back: %s", claim.metadata.name, why)
-            key = (claim.metadata.namespace, claim.metadata.name)
-            self._report(("claim again", key, None, None))
-
-    async def _request(self, method: str, path: str, body: object, kind: str) -> None:
-        assert self._client is not None, "not started"
-        try:
-            await self._client.write(method, path, body, kind)
-        except (ApiError, Unreachable) as error:
-            if not isinstance(error, ApiError) or error.status not in (404, 409):
-                log.warning("%s %s: %s", method, path, error)
-
-    async def _delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
-        assert self._client is not None, "not started"
-        why = await delete(self._client, namespace, name, uid, grace_s)
-        if why:
-            log.warning("pod %s/%s was not deleted: %s", namespace, name, why)
-
-    async def _write(self, work: Callable[[Client], Coroutine[Any, Any, str]]) -> None:
-        assert self._client is not None, "not started"
-        if why := await work(self._client):
-            log.warning("not written: %s", why)
-
-    async def _report_status(self, message: StatusMessage) -> None:
-        assert self._client is not None, "not started"
-        async with self._status_writes:
-            why = await write_status(self._client, message)
-        if why:
-            log.warning("pods were not told why they wait: %s", why)
-
-    async def _end(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._client is not None:
-            await self._client.close()

@@ -21,7 +21,7 @@ from gantree.model.events import (
 from gantree.model.orders import MemberLaunch
 
 STOPPED = 143
-"""The exit code of what was told to stop: 128 + SIGTERM."""
+"""The exit code of a stopped process: 128 + SIGTERM."""
 UNKNOWN_CODE = 1
 """The exit code of a pod that failed and names none."""
 REFUSED = frozenset(
@@ -35,10 +35,9 @@ REFUSED = frozenset(
 
 @dataclass(slots=True)
 class MemberBinding:
-    """One member's place in an attempt, and the pod that has it: its uid, None before there is one.
+    """A member of an attempt and its pod: uid is None before it has one.
 
-    life counts its replacements (`core.lifecycle.replacing`); index is where its pod stands among those of its kind,
-    None where it is the only one.
+    life counts its replacements; index is the place of its pod in the order of the gang's pods, None if it is alone.
     """
 
     member: int
@@ -114,7 +113,7 @@ class Attempt:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing has become of it yet that anybody is told: its pods wait for their kubelets."""
+        """Whether there is nothing to report yet: its pods wait for their kubelets."""
         if self.failed or self.stopping or not self.members:
             return False
         return all(
@@ -161,7 +160,7 @@ class Attempt:
 
 
 def events_of(attempt: Attempt, now: float) -> Iterator[Event]:
-    """All that an attempt's pods tell of it by now, in order; each event has the same id whenever it is told."""
+    """All events of an attempt by now, in order; an event has the same id whenever it is derived."""
     members = [attempt.members[member] for member in sorted(attempt.members)]
     if len(members) == attempt.size and all(member_binding.has_run for member_binding in members):
         yield GangStarted(
@@ -184,7 +183,7 @@ def events_of(attempt: Attempt, now: float) -> Iterator[Event]:
 def _events_of_member(
     attempt: Attempt, member_binding: MemberBinding, now: float
 ) -> Iterator[Event]:
-    """That a replacement runs, and a seat's end: an exit where its process tells of one, else a loss."""
+    """That a replacement runs, and the end of a member: an exit if its pod has one, else a loss."""
     if member_binding.life and member_binding.has_run:
         yield MemberStarted(
             id=f"{attempt.name}/member-started/{member_binding.member}/{member_binding.life}",
@@ -225,7 +224,7 @@ def _events_of_member(
 
 
 def index_of(pod: Pod) -> tuple[object, ...]:
-    """Where a pod stands among those of its kind, whatever it is called: a replacement stands there too.
+    """The place of a pod in the order of its gang, whatever its name: its replacement has the same.
 
     Not what role it has: once it is bound, gantree's own word for that is among its annotations.
     """

@@ -1,7 +1,7 @@
-"""Pods that wait for gantree, by gang, and what is to be done about each gang: hand it in, hold it, let it go, end it.
+"""Pending pods by gang, and the job of each gang.
 
-A job of ours lives longer than its pods: when its gang is stopped, whoever made the pods makes new ones, and as soon as
-they are all there the job may start again. Until then it is held.
+A job outlives its pods: when its gang is stopped, their controller makes new ones, and as soon as they are complete the
+job may start again. Until then it is held.
 """
 
 from dataclasses import dataclass, field
@@ -23,19 +23,19 @@ from gantree.executors.kubernetes.workloads.keys import (
 
 @dataclass(slots=True)
 class PendingGang:
-    """The pods of one gang that wait, by uid, and the job that it is, if it was handed in."""
+    """The pending pods of one gang, by uid, and its job, if it was submitted."""
 
     key: Key
     pods: dict[str, Pod] = field(default_factory=dict)
     job: str | None = None
     refused: frozenset[str] = frozenset()
-    """Pods of a job that was turned down: only others are handed in."""
+    """Pods of a job that was rejected: they are not submitted again."""
     withdrawn: bool = False
-    """Its job is to end because its pods are others by now, or gone: those that come are not turned down with it."""
+    """Its job is cancelled as its pods have changed or are gone: new pods are submitted again."""
 
 
 class PendingPods:
-    """All crowds, and which of them have changed."""
+    """All pending gangs, and which of them have changed."""
 
     def __init__(self) -> None:
         self.gangs: dict[Key, PendingGang] = {}
@@ -46,7 +46,7 @@ class PendingPods:
         self._gangs_of_object: dict[Key, dict[Key, None]] = {}
 
     def update(self, pod: Pod, *, waits: bool) -> None:
-        """A pod of ours is like this, and waits to be bound or not."""
+        """A pod of ours was added or has changed; waits: it is to be bound."""
         uid = pod.metadata.uid
         key = self.keys.of(pod) if waits else None
         before = self._key_of_pod.get(uid)
@@ -60,7 +60,7 @@ class PendingPods:
             self.changed[key] = None
 
     def update_group(self, key: Key, gang_spec: GangSpec | None) -> None:
-        """The object of a group asks for this; None: it is gone."""
+        """The object of a group has this spec; None: it is gone."""
         if gang_spec is None:
             self.keys.specs.pop(key, None)
         else:
@@ -77,7 +77,7 @@ class PendingPods:
             self.update(pod, waits=True)
 
     def set_job(self, job: str, key: Key) -> None:
-        """A job is the one of this gang."""
+        """Set the job of a gang."""
         pending_gang = self.gangs.get(key) or self._new(key)
         pending_gang.job, pending_gang.withdrawn = job, False
         if key[2] == ALONE:
@@ -86,7 +86,7 @@ class PendingPods:
         self.changed[key] = None
 
     def release_job(self, job: str) -> None:
-        """A job is over; its gang may be handed in anew."""
+        """A job is over; its gang may be submitted again."""
         key = self.key_of_job.pop(job, None)
         if key is not None and self.gangs[key].job == job:
             self.gangs[key].job = None
@@ -94,7 +94,7 @@ class PendingPods:
             self.prune(key)
 
     def gang(self, key: Key) -> Gang | None:
-        """The gang of a key as its pods are now; None while too few wait."""
+        """The gang of a key with its present pods; None while they are incomplete."""
         pending_gang = self.gangs.get(key)
         if pending_gang is None or not pending_gang.pods:
             return None
@@ -107,24 +107,24 @@ class PendingPods:
         return gang if gang.is_whole else None
 
     def mark_changed(self, job: str) -> None:
-        """Something was decided about a job."""
+        """Review the gang of a job."""
         key = self.key_of_job.get(job)
         if key is not None:
             self.changed[key] = None
 
     def pods_of_job(self, job: str) -> list[Pod]:
-        """The pods of a job's gang that wait."""
+        """The pending pods of a job."""
         key = self.key_of_job.get(job)
         pending_gang = None if key is None else self.gangs.get(key)
         return [] if pending_gang is None else list(pending_gang.pods.values())
 
     def gang_of_job(self, job: str) -> Gang | None:
-        """The gang that a job is, as its pods are now; None while too few wait."""
+        """The gang of a job with its present pods; None while they are incomplete."""
         key = self.key_of_job.get(job)
         return None if key is None else self.gang(key)
 
     def job_of(self, key: Key) -> str | None:
-        """The job that a gang is, if it was handed in."""
+        """The job of a gang, if it was submitted."""
         pending_gang = self.gangs.get(key)
         return None if pending_gang is None else pending_gang.job
 
@@ -147,19 +147,19 @@ class PendingPods:
         return f"Waiting: {len(pods)} of {members} pods of {key[1]!r} are there."
 
     def is_gone(self, key: Key) -> bool:
-        """Whether nothing of a gang is left: no pod that waits, no object of the group."""
+        """Whether a gang has no pending pod and no object of its group."""
         pending_gang = self.gangs.get(key)
         return (pending_gang is None or not pending_gang.pods) and self.keys.spec_of(key) is None
 
     def pop_changed(self, at_most: int) -> list[Key]:
-        """The first keys that have changed and were not taken since."""
+        """The first keys that have changed; they count as reviewed."""
         taken = list(islice(self.changed, at_most))
         for key in taken:
             del self.changed[key]
         return taken
 
     def prune(self, key: Key) -> None:
-        """Forget a crowd that nobody is in and that is no job."""
+        """Forget a gang without pods and without a job."""
         pending_gang = self.gangs.get(key)
         if pending_gang is not None and not pending_gang.pods and pending_gang.job is None:
             del self.gangs[key]
@@ -169,7 +169,7 @@ class PendingPods:
                 del self._gangs_of_object[object_of(key)]
 
     def _new(self, key: Key) -> PendingGang:
-        """A crowd that nobody is in yet."""
+        """A gang without pods."""
         self._gangs_of_object.setdefault(object_of(key), {})[key] = None
         pending_gang = self.gangs[key] = PendingGang(key)
         return pending_gang

@@ -20,7 +20,7 @@ Nominate = Callable[[Metadata, str], None]
 
 @dataclass(slots=True)
 class Nominations:
-    """What pods that wait were told last, by uid: a node, or "" for none."""
+    """The nominated node of each pending pod, by uid; "" for none."""
 
     nominate: Nominate
     _nominated: dict[str, str] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Nominations:
     _is_stale: bool = False
 
     def update(self, pod: Pod, *, waits: bool) -> None:
-        """A pod is like this: what it says of itself counts, whoever wrote it."""
+        """A pod was added or has changed: its status counts, whoever wrote it."""
         uid, said = pod.metadata.uid, pod.status.nominated_node_name
         if waits and said:
             self._nominated[uid] = said
@@ -39,7 +39,7 @@ class Nominations:
     def step(
         self, decided: LedgerView, gang: Callable[[str], Gang | None], pods: Mapping[str, Pod]
     ) -> None:
-        """Tell what has changed. gang gives the pods of a job that wait, pods are all that there are, by uid."""
+        """Write what has changed. gang gives the pods of a job that wait, pods are all that there are, by uid."""
         claims = decided.claimed_placements()
         if not self._is_stale and self._claimed == claims:
             return

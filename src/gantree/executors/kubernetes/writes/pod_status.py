@@ -1,8 +1,7 @@
-"""PodStatusUpdates pods why they wait: a condition on each pod and on its group, and events for what is not honoured.
+"""The status of pending pods: why they wait, as a condition on each pod and on its group.
 
-People and autoscalers read `PodScheduled=False, Unschedulable` of every pod that waits, so it is kept true, but never
-at the cost of decisions: so many gangs are looked at in one step, one after the other, and only what has changed is
-written. Reasons of events are those that Kueue uses, so that what watches for them there does so here.
+Users and autoscalers read `PodScheduled=False, Unschedulable`, so it is kept up to date, but for a few gangs a step, so
+that decisions are not delayed, and only changes are written. Reasons are those of Kueue, for tools that read them.
 """
 
 from collections import deque
@@ -15,9 +14,9 @@ from gantree.executors.kubernetes.workloads.keys import Key
 from gantree.model.verdicts import Gate
 
 AT_ONCE = 4
-"""Gangs that are looked at in one step at most."""
+"""Gangs that are updated in one step at most."""
 EVERY_S = 10.0
-"""A gang's reason is looked at anew so often at most."""
+"""The reason of a gang is updated so often at most."""
 REASON_OF_GATE = {
     Gate.LIMIT: "ExceedsMaxQuota",
     Gate.QUOTA: "WaitingForQuota",
@@ -41,33 +40,33 @@ class WaitReason:
 
 @dataclass(slots=True)
 class PodStatusUpdates:
-    """Which gangs wait, what they were told last, and whose turn it is."""
+    """Pending gangs, what was written last, and which is updated next."""
 
     write: Callable[[Key, WaitReason], None]
     _queue: deque[tuple[float, Key]] = field(default_factory=deque)
     _queued: set[Key] = field(default_factory=set)
-    """The keys of all turns: a gang that waits again before its turn is up has that one."""
+    """The keys in the queue: a gang that is added again keeps its place there."""
     _reported: dict[Key, WaitReason | None] = field(default_factory=dict)
 
     def add(self, key: Key, now: float) -> None:
-        """A gang waits from now on."""
+        """A gang is pending."""
         self._reported.setdefault(key, None)
         if key not in self._queued:
             self._queued.add(key)
             self._queue.append((now, key))
 
     def remove(self, key: Key) -> None:
-        """A gang waits no more."""
+        """A gang is no longer pending."""
         self._reported.pop(key, None)
 
     def report(self, key: Key, reason_to_wait: WaitReason) -> None:
-        """Tell a gang something that no ledger knows, unless it was told that already."""
+        """Write a reason that is not decided by the core, unless it was written already."""
         if self._reported.get(key) != reason_to_wait:
             self._reported[key] = reason_to_wait
             self.write(key, reason_to_wait)
 
     def step(self, decided: LedgerView, job_of: Callable[[Key], str | None], now: float) -> None:
-        """Look at the next few whose turn it is."""
+        """Update the next few that are due."""
         for _ in range(AT_ONCE):
             if not self._queue or self._queue[0][0] > now:
                 return
@@ -83,7 +82,7 @@ class PodStatusUpdates:
 
 
 def wait_reason(decided: LedgerView, job: str, now: float) -> WaitReason | None:
-    """Why a job waits; None for one that is not decided about yet, or does not wait."""
+    """Why a job waits; None if it is not decided about yet, or does not wait."""
     rejected_for = decided.rejection(job)
     if rejected_for is not None:
         return WaitReason(MISCONFIGURED, f"Rejected: {rejected_for}.")

@@ -63,9 +63,9 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class StatusMessage:
-    """What pods (namespace, name) of a gang are told. uid is that of the first; group the path of its status, if any.
+    """Why the pods (namespace, name) of a gang wait. uid is that of the first; group the path of its status, if any.
 
-    is_warning: it is an event alone, on what somebody should mend.
+    is_warning: write it as an event alone.
     """
 
     pods: tuple[tuple[str, str], ...]
@@ -83,7 +83,7 @@ Failed = tuple[tuple[str, str], ...]
 def bind_all(
     post_queue: PostQueue, bindings: Sequence[Binding], told: Callable[[Failed], None]
 ) -> None:
-    """Bind pods at once; told once, when the last of them is bound or is not to be."""
+    """Bind pods at once; `told` is called once, with those that failed."""
     left, failed = len(bindings), dict[str, str]()
 
     def done(binding: Binding, why: str) -> None:
@@ -120,7 +120,7 @@ async def bind_with_grants(post_queue: PostQueue, bindings: Sequence[Binding], h
 @quick
 @dataclass(frozen=True, slots=True)
 class _Posted:
-    """A binding on its way, and whoever is told what became of it: "" or why it was not done."""
+    """A binding in flight; done is called with "" or why it failed."""
 
     post_queue: PostQueue
     binding: Binding
@@ -157,7 +157,7 @@ async def delete(client: Client, namespace: str, name: str, uid: str, grace_s: f
 
 
 async def write_status(client: Client, message: StatusMessage) -> str:
-    """Tell pods and their group why they wait, and put an event beside them; "" or the first thing that went wrong."""
+    """Write why pods wait to them and to their group, with an event; "" or the first error."""
     trouble = ""
     for namespace, name in () if message.is_warning else message.pods:
         path = f"{PODS.of_object(namespace, name)}/status"

@@ -1,0 +1,97 @@
+"""What has become of the members of one attempt: exits, losses, and the exit code that follows.
+
+The exit code of a gang is that of the first rank that failed of its own accord. Ranks that ended because they were
+stopped do not count.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from gantree.executors.local.member import Exit, Member
+from gantree.executors.local.shim.shim import steady_s
+
+TERMINATED = 143
+KILLED = 137
+"""128 + SIGTERM and 128 + SIGKILL, as shells count."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangOutcome:
+    """The outcome so far. failure: why the executor could not start the gang; world_size: None if it has no order."""
+
+    members: tuple[Member, ...]
+    world_size: int | None
+    failure: dict[str, Any] | None
+    same_boot: bool
+
+    @property
+    def has_started(self) -> bool:
+        """Whether every process of every member was started."""
+        return bool(self.members) and all(member.started for member in self.members)
+
+    @property
+    def start_failure(self) -> tuple[str, int] | None:
+        """Why the gang could not be started, as a sentence, and the exit code for that."""
+        if self.failure is not None:
+            return self.failure["reason"], self.failure["code"]
+        for member in self.members:
+            if member.failure is not None:
+                where = f"rank {member.failure['rank']} on node {member.launch.node}"
+                return f"{where} {member.failure['reason']}", member.failure["code"]
+        return None
+
+    @property
+    def exits(self) -> list[Exit]:
+        """All exits so far, in order; the wall clock may have been set in between."""
+        exits = [each for member in self.members for each in member.exits.values()]
+        return sorted(exits, key=lambda each: (each.ended_steady_s, each.order, each.rank))
+
+    @property
+    def lost(self) -> list[Member]:
+        """Members whose shim died before it could record how its ranks ended."""
+        return [member for member in self.members if member.lost is not None]
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a rank has failed, or a member was lost or could not be started."""
+        return (
+            self.start_failure is not None
+            or any(member.dead for member in self.members)
+            or any(each.exit_code != 0 for member in self.members for each in member.exits.values())
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the whole attempt."""
+        failed = [each for each in self.exits if each.exit_code != 0]
+        own_fault = [each.exit_code for each in failed if not each.was_stopping]
+        failure = self.start_failure
+        if failure is not None:
+            return failure[1]
+        if self.lost:
+            return KILLED
+        if own_fault:
+            return own_fault[0]
+        if not self.has_started:
+            return TERMINATED
+        return failed[0].exit_code if failed else 0
+
+    @property
+    def is_unprompted(self) -> bool:
+        """Whether every rank ended of its own accord."""
+        exits = self.exits
+        return len(exits) == self.world_size and not any(each.was_stopping for each in exits)
+
+    def ended_at(self, now: float) -> float | None:
+        """When the last rank ended, on the clock that reads now; None if that is not known.
+
+        Without it, an end that is reported late could be taken for the work of a stop that was decided meanwhile.
+        """
+        exits = self.exits
+        if self.world_size is None or len(exits) < self.world_size:
+            return None
+        return self.moment(max(each.ended_steady_s for each in exits), now)
+
+    def moment(self, ended_steady_s: float, now: float) -> float | None:
+        """A moment on the clock that reads now; None for a moment of another boot."""
+        return now - max(0.0, steady_s() - ended_steady_s) if self.same_boot else None
