@@ -29,7 +29,7 @@ class TopoCommands(LazyGroup):
             "Export a cluster as a graph of devices and switches: GraphML, DOT or JSON.",
         ),
         "import": Listed(
-            "gantree.cli.topo.import_command:app",
+            "gantree.cli.topo.importing.command:app",
             "Import machines and fabrics from the output of other tools.",
         ),
         "catalog": Listed(

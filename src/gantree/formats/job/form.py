@@ -384,7 +384,7 @@ class DataForm(Form):
 
 
 class JobForm(Form):
-    """One document of job.yaml."""
+    """One document of job.yaml. It has one field for each field of the file."""
 
     STAND_INS: ClassVar[Mapping[str, Any]] = {"name": "unnamed"}
 

@@ -6,23 +6,22 @@ every process: what srun would start, not what sbatch would run once.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from gantree.formats.job.reader import read_job
 from gantree.formats.slurm import values
 from gantree.formats.slurm.header import SLURM, Option, last_of_each, read_header
+from gantree.formats.slurm.header_values import HeaderValues
 from gantree.formats.slurm.job_size import Sizes, sizes_of
 from gantree.formats.slurm.options import KNOWN, REFUSED, WITHOUT_EFFECT
+from gantree.formats.slurm.topology import topology_of
 from gantree.formats.validation.forms import refuse
 from gantree.model.errors import BadFields, Problem
 from gantree.text.words import shortened
 from gantree.topology.hardware.gpu_models import GPU_MODELS
 
-T = TypeVar("T")
-LEAF = "leaf"
-"""The tier that `--switches` counts."""
 RESTARTS_OF_REQUEUE = 3
 _NUMBER = re.compile(r"-?\d{1,10}", re.ASCII)
 
@@ -60,8 +59,9 @@ def read_script(
     """
     header, problems = read_header(text, KNOWN)
     options = last_of_each(header.options)
-    reading = _Reading(options, problems, environment or {}, queue_of_partition or {})
-    document = reading.document(name, [*header.interpreter, *command])
+    values_read = HeaderValues(options, problems)
+    writer = _JobWriter(values_read, environment or {}, queue_of_partition or {})
+    document = writer.document(name, [*header.interpreter, *command])
     problems += [
         option.problem("an unsupported option", f"instead: {REFUSED[option.name][1]}")
         for option in header.options
@@ -70,9 +70,9 @@ def read_script(
     refuse(problems, source)
     job_text = json.dumps(document)
     _check(job_text, source, options)
-    warnings = [*reading.warnings, *_without_effect(options.values())]
+    warnings = [*values_read.warnings, *_without_effect(options.values())]
     warnings += [(line, f"{mark} after the first command is ignored") for line, mark in header.late]
-    if reading.processes > 1:
+    if writer.processes > 1:
         warnings += [
             (
                 line,
@@ -112,58 +112,55 @@ def _from_option(problem: Problem, options: Mapping[str, Option]) -> Problem:
     )
 
 
-class _Reading:
-    """A header on its way to a job: its options, problems and warnings."""
+class _JobWriter:
+    """Writes the job file that a header requests."""
 
     def __init__(
         self,
-        options: Mapping[str, Option],
-        problems: list[Problem],
+        header: HeaderValues,
         environment: Mapping[str, str],
         queue_of_partition: Mapping[str, str],
     ) -> None:
-        self._options = options
-        self._problems = problems
+        self._header = header
         self._environment = environment
         self._queue_of_partition = queue_of_partition
-        self.warnings: list[tuple[int, str]] = []
         self.processes = 1
 
     def document(self, name: str, command: Sequence[str]) -> dict[str, Any]:
         """The job file as plain data; what was not said is left out."""
-        sizes = sizes_of(self._read, self._options, self._problems)
+        sizes = sizes_of(self._header.read, self._header.options, self._header.problems)
         self.processes = sizes.members * sizes.processes
         if sizes.nodes_at_most is not None:
-            self._warn(
+            self._header.warn(
                 "nodes", f"the job gets {sizes.members} nodes; for a range use #GANTREE --elastic"
             )
-        array = self._read("array", values.array)
+        array = self._header.read("array", values.array)
         if array is not None and array[1] is not None:
-            self._warn("array", "%N is ignored: all jobs of the array may run at once")
-        slurm = any(option.mark == SLURM for option in self._options.values())
+            self._header.warn("array", "%N is ignored: all jobs of the array may run at once")
+        slurm = any(option.mark == SLURM for option in self._header.options.values())
         document = {
-            "name": self._text("job-name") or name,
+            "name": self._header.text("job-name") or name,
             "queue": self._queue(),
-            "priority": self._read("priority", _priority),
-            "time_limit": self._read("time", values.seconds),
-            "hold": True if "hold" in self._options else None,
+            "priority": self._header.read("priority", _priority),
+            "time_limit": self._header.read("time", values.seconds),
+            "hold": True if "hold" in self._header.options else None,
             "array": array and array[0],
-            "after": self._read("dependency", values.dependency),
+            "after": self._header.read("dependency", values.dependency),
             "restarts": self._restarts(),
             "checkpoint": self._checkpoint(),
             "warn": self._warning(),
             "elastic": self._elastic(),
-            "topology": self._topology(sizes),
+            "topology": topology_of(self._header, sizes),
             "variables": "slurm" if slurm else None,
             "gang": [_without_none(self._role(sizes, command))],
         }
         for option in ("output", "error"):
-            if option in self._options:
-                self._warn(option, "ignored: `gantree logs` prints the output")
+            if option in self._header.options:
+                self._header.warn(option, "ignored: `gantree logs` prints the output")
         return _without_none(document)
 
     def _role(self, sizes: Sizes, command: Sequence[str]) -> dict[str, Any]:
-        labels = self._read("constraint", values.features)
+        labels = self._header.read("constraint", values.features)
         return {
             "role": "worker",
             "members": sizes.members,
@@ -175,53 +172,30 @@ class _Reading:
             "node_labels": labels,
             "run": list(command),
             "env": self._env(),
-            "workdir": self._text("workdir") or self._text("chdir"),
+            "workdir": self._header.text("workdir") or self._header.text("chdir"),
         }
 
-    def _read(self, name: str, parse: Callable[[str], T]) -> T | None:
-        """The value of an option; None where it is not there or wrong, which then is a problem."""
-        option = self._options.get(name)
-        if option is None or option.value is None:
-            return None
-        try:
-            return parse(option.value)
-        except values.BadValue as error:
-            problem = option.problem(f"`{shortened(option.value)}`", str(error))
-            if problem not in self._problems:
-                self._problems.append(problem)
-            return None
-
-    def _text(self, name: str) -> str | None:
-        return self._read(name, str)
-
-    def _warn(self, name: str, text: str) -> None:
-        option = self._options[name]
-        self.warnings.append((option.line, f"{option.mark} --{name}: {text}"))
-
     def _queue(self) -> str | None:
-        partition = self._text("partition")
+        partition = self._header.text("partition")
         if partition is not None and "," in partition:
-            self._warn("partition", f"only the first partition of {shortened(partition)} is used")
+            self._header.warn(
+                "partition", f"only the first partition of {shortened(partition)} is used"
+            )
             partition = partition.partition(",")[0]
         mapped = None if partition is None else self._queue_of_partition.get(partition, partition)
-        return self._text("queue") or mapped
+        return self._header.text("queue") or mapped
 
     def _restarts(self) -> int:
-        restarts = self._read("restarts", _whole)
+        restarts = self._header.read("restarts", _whole)
         if restarts is not None:
             return restarts
-        return RESTARTS_OF_REQUEUE if self._last("requeue", "no-requeue") == "requeue" else 0
-
-    def _last(self, *names: str) -> str | None:
-        """Which of several options that contradict each other stands last."""
-        found = [self._options[name] for name in names if name in self._options]
-        return max(found, key=lambda option: option.line).name if found else None
+        return RESTARTS_OF_REQUEUE if self._header.last("requeue", "no-requeue") == "requeue" else 0
 
     def _checkpoint(self) -> dict[str, Any] | None:
-        warned = self._read("signal", values.signal)
+        warned = self._header.read("signal", values.signal)
         checkpoint = {
-            "every": self._text("checkpoint-every"),
-            "path": self._text("checkpoint-path"),
+            "every": self._header.text("checkpoint-every"),
+            "path": self._header.text("checkpoint-path"),
             "signal": warned and warned.signal,
             "grace": warned and warned.seconds,
         }
@@ -229,58 +203,21 @@ class _Reading:
 
     def _warning(self) -> dict[str, Any] | None:
         """The signal before the time limit; a job without a limit gets none."""
-        warned, limit_s = self._read("signal", values.signal), self._read("time", values.seconds)
+        warned, limit_s = (
+            self._header.read("signal", values.signal),
+            self._header.read("time", values.seconds),
+        )
         if warned is None or warned.seconds == 0:
             return None
         if limit_s is None or warned.seconds >= limit_s:
             end = "there is none" if limit_s is None else f"that is {limit_s:g} s"
-            self._warn("signal", f"is not sent before the time limit: {end}")
+            self._header.warn("signal", f"is not sent before the time limit: {end}")
             return None
         return {"signal": warned.signal, "before": warned.seconds}
 
     def _elastic(self) -> dict[str, int] | None:
-        span = self._read("elastic", values.node_range)
+        span = self._header.read("elastic", values.node_range)
         return None if span is None else {"min": span[0], "max": span[1]}
-
-    def _topology(self, sizes: Sizes) -> dict[str, Any] | None:
-        topology: dict[str, Any] = {
-            "required": self._text("required"),
-            "preferred": self._text("preferred"),
-        }
-        self._add_switches(topology, sizes)
-        if "spread-job" in self._options or (sizes.named_nodes and sizes.members > 1):
-            topology["spread"] = {"tier": "node", "at_most": 1}
-        if "exclusive" in self._options:
-            self._add_exclusive(topology)
-        return _without_none(topology) or None
-
-    def _add_switches(self, topology: dict[str, Any], sizes: Sizes) -> None:
-        """One switch is one domain; several are slices of as many members, so that they need no more switches."""
-        switches = self._read("switches", values.switches)
-        if switches is None:
-            return
-        how = "required" if switches[1] is None else "preferred"
-        if switches[1] is not None:
-            self._warn("switches", "a preference here: the job does not wait for it")
-        if switches[0] == 1:
-            topology[how] = topology[how] or LEAF
-            return
-        members = sizes.members
-        together = next(
-            size
-            for size in range(1, members + 1)
-            if members % size == 0 and size * switches[0] >= members
-        )
-        if together > 1:
-            topology["slices"] = {"members": together, how: LEAF}
-
-    def _add_exclusive(self, topology: dict[str, Any]) -> None:
-        value = self._options["exclusive"].value
-        if value is not None:
-            option = self._options["exclusive"]
-            allowed = "the option alone: no other job on the nodes when it starts"
-            self._problems.append(option.problem(f"`{shortened(value)}`", allowed))
-        topology["apart"] = {"tier": "node", "jobs": ["*"]}
 
     def _models(self, sizes: Sizes) -> list[str] | None:
         if sizes.gpu_type is None:
@@ -289,13 +226,13 @@ class _Reading:
         models = models_of(word)
         if not models:
             allowed = "a type that is a GPU model of `gantree topo catalog`, such as h100 or a100"
-            self._problems.append(option.problem(f"`{shortened(word)}`", allowed))
+            self._header.problems.append(option.problem(f"`{shortened(word)}`", allowed))
         return models
 
     def _env(self) -> dict[str, str]:
         """PATH, and what `--export` and `--env` name."""
         env = {"PATH": self._environment["PATH"]} if "PATH" in self._environment else {}
-        for option in (self._options.get(name) for name in ("export", "env")):
+        for option in (self._header.options.get(name) for name in ("export", "env")):
             words = [] if option is None or option.value is None else option.value.split(",")
             for word in words:
                 assert option is not None
@@ -306,7 +243,7 @@ class _Reading:
         name, equals, value = word.partition("=")
         if option.name == "export" and word.upper() in ("ALL", "NONE", "NIL"):
             if word.upper() == "ALL":
-                self._warn("export", "only PATH and the named variables are passed on")
+                self._header.warn("export", "only PATH and the named variables are passed on")
             else:
                 env.pop("PATH", None)
         elif equals or name in self._environment:
@@ -316,7 +253,7 @@ class _Reading:
                 f"`{shortened(word)}`",
                 "NAME=VALUE, or the NAME of a variable that is set",
             )
-            self._problems.append(option.problem(found, allowed))
+            self._header.problems.append(option.problem(found, allowed))
 
 
 def models_of(word: str) -> list[str]:

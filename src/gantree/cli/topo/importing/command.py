@@ -14,9 +14,9 @@ from gantree.cli.options import JsonOption, new_app
 from gantree.cli.output.errors import warn
 from gantree.cli.output.printing import print_json
 from gantree.cli.output.progress import busy
-from gantree.cli.topo.import_arguments import LIVE, SourceFile, source_files_of
-from gantree.cli.topo.import_report import description_of_fabric, description_of_machine
-from gantree.cli.topo.import_sources import (
+from gantree.cli.topo.importing.arguments import LIVE, SourceFile, source_files_of
+from gantree.cli.topo.importing.report import description_of_fabric, description_of_machine
+from gantree.cli.topo.importing.sources import (
     ReadMachine,
     choice_of_machines,
     name_of,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gantree.cli.input.files import read_text, source_of
-from gantree.cli.topo.import_arguments import LIVE, SourceFile, names
+from gantree.cli.topo.importing.arguments import LIVE, SourceFile, names
 from gantree.model.cluster import Machine
 from gantree.model.errors import BadInput
 from gantree.telemetry import nvml

@@ -1,0 +1,1 @@
+"""`gantree topo import`: machines and fabrics from the output of other tools."""
