@@ -14,15 +14,16 @@ from support.examples import IS_SOAK, examples
 from support.postgres import NoPostgres, Server, SharedServer
 
 LONGEST_FIRST = (
-    "test_demo.py",
     "failover/",
     "test_readme.py",
-    "web/",
-    "sim/",
-    "journal/",
-    "api/",
-    "core/",
+    "web/test_pages_browser.py",
+    "web/test_pictures_browser.py",
     "cli/jobs/test_job_commands.py",
+    "api/",
+    "journal/",
+    "executors/",
+    "core/",
+    "sim/",
     "placement/",
 )
 """Where the longest files are. A worker takes file after file; none may begin a long one when the others are done."""

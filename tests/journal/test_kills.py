@@ -29,9 +29,12 @@ from gantree.journal.verify import verify
 from gantree.model.errors import JournalError
 from gantree.policy.rules import Policy
 from gantree.testing.journal_contract import ended, led, stop, tick
+from support.examples import IS_SOAK
 from support.older_journals import older_database
 
 TURNS = 4
+STEP = 1 if IS_SOAK else 2
+"""A soak kills after each statement of a snapshot or a compaction, the suite after every other one."""
 EVERY = 3
 """Of the statements of a migration, most of which look at tables, one in so many."""
 EVERY_IN_DATABASE = {False: 2, True: 7}
@@ -114,11 +117,10 @@ def test_a_snapshot_or_a_compaction_that_is_killed_after_any_statement_loses_not
     opens: Open, work: Callable[[Open], None]
 ) -> None:
     write_turns(opens)
-    killed = 0
-    while dies_after(killed + 1, lambda: work(opens)):
-        killed += 1
+    statement = 1
+    while dies_after(statement, lambda: work(opens)):
         with closing(opens()) as journal:
-            assert (killed, verify(journal).faults) == (killed, [])
+            assert (statement, verify(journal).faults) == (statement, [])
             found = journal.latest_snapshot()
             assert found is not None and found.seq in (TURNS, TURNS + 1)
             assert len(journal.seen([tick(each).id for each in range(1, TURNS + 2)])) == TURNS + 1
@@ -126,7 +128,8 @@ def test_a_snapshot_or_a_compaction_that_is_killed_after_any_statement_loses_not
                 range(journal.compacted_to() + 1, TURNS + 2)
             )
             journal.resign(journal.leader()[0])
-    assert killed > 5
+        statement += STEP
+    assert statement > 5
     with closing(opens()) as journal:
         found = journal.latest_snapshot()
         assert found is not None
