@@ -50,7 +50,7 @@ UP = ("sh", "-c", "trap '' TERM HUP; setsid sleep 61 & echo up; sleep 61")
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    state = tmp_path_factory.mktemp("open_exec_session") / "state"
+    state = tmp_path_factory.mktemp("attach") / "state"
     with Daemon(state, CLUSTER, listen="127.0.0.1:0") as daemon:
         daemon.client.submit(JOB)
         daemon.client.submit(WARNED.format(name="early", before="59m59s"))
@@ -65,7 +65,7 @@ def environment(daemon: Daemon, *, over_tcp: bool = False) -> dict[str, str]:
 
 
 def words(*more: str) -> list[str]:
-    return [sys.executable, "-m", "gantree.cli", "open_exec_session", "notebook", *more]
+    return [sys.executable, "-m", "gantree.cli", "attach", "notebook", *more]
 
 
 @pytest.mark.parametrize("over_tcp", [False, True])
@@ -110,7 +110,7 @@ def test_a_port_of_the_job_answers_on_this_machine(daemon: Daemon) -> None:
         stderr=subprocess.PIPE,
     )
     assert forward.stderr is not None
-    assert f"127.0.0.1:{local} is port {found[1]}" in forward.stderr.readline().decode()
+    assert f"forwarding 127.0.0.1:{local} to port {found[1]} " in forward.stderr.readline().decode()
     for _ in range(2):
         with urllib.request.urlopen(f"http://127.0.0.1:{local}/", timeout=300) as page:
             assert page.status == 200 and b"<html" in page.read()

@@ -172,7 +172,7 @@ def test_a_cookie_is_for_tls_and_for_the_prefix_alone(daemon: Daemon, home: Path
 def test_a_command_and_its_input_go_over_tls(daemon: Daemon, home: Path, client: Client) -> None:
     known = {**os.environ, "GANTREE_SERVER": client.target.url, "GANTREE_TOKEN": token(daemon)}
     done = subprocess.run(
-        [sys.executable, "-m", "gantree.cli", "open_exec_session", "notebook", "--", "sh", "-c", "cat; exit 7"],
+        [sys.executable, "-m", "gantree.cli", "attach", "notebook", "--", "sh", "-c", "cat; exit 7"],
         env=known, input=b"typed\n" * 50_000, capture_output=True, check=False,
     )  # fmt: skip
     assert (done.stdout, done.stderr, done.returncode) == (b"typed\n" * 50_000, b"", 7)
