@@ -1,4 +1,4 @@
-"""`gantree access`: the file that says who may do what."""
+"""`gantree access`: check the file of users, groups and roles."""
 
 from typing import Annotated
 

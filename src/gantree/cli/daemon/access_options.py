@@ -1,4 +1,4 @@
-"""The options of `gantree up` that say who may do what, and as whom jobs run."""
+"""The options of `gantree up` for access control and for the Unix users of jobs."""
 
 import os
 from pathlib import Path
@@ -26,6 +26,6 @@ RunAsOption = Annotated[
 
 
 def check_run_as(access: Path | None, *, run_as_submitter: bool) -> None:
-    """Raise BadInput where jobs cannot run as other users, or nobody says who these are."""
+    """Raise BadInput if jobs cannot run as other users, or if there is no access file."""
     if run_as_submitter and (access is None or os.geteuid() != 0):
         raise BadInput("--run-as-submitter needs --access and root")

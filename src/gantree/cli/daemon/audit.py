@@ -1,4 +1,4 @@
-"""`gantree audit`: who changed what, and who was refused."""
+"""`gantree audit`: print the audit log."""
 
 import time
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""`gantree defragment`: the moves of running gangs that would let a waiting one start; made only when asked for."""
+"""`gantree defragment`: moves of running gangs that would let a pending one start; made only with --apply."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any

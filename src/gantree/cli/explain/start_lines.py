@@ -1,4 +1,4 @@
-"""Starts that jobs are told, as lines for people: a promise and an estimate are never put in the same words."""
+"""Reservations and estimated starts as lines for people; a promise never reads like an estimate."""
 
 from collections.abc import Sequence
 from datetime import datetime

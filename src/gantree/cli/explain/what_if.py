@@ -245,7 +245,7 @@ def _verdict_json(job: Job, verdict: Placement | Refused) -> dict[str, Any]:
 
 
 def _lines(trial: Trial) -> Iterator[str]:
-    """What is otherwise, who is in the way of it, then a line for each job."""
+    """The conditions of the trial, the affected holders, then a line for each job."""
     otherwise = [f"without {folded(trial.without)}"] if trial.without else []
     otherwise += [f"{ended} ended" for ended in trial.ended]
     otherwise += [f"with {plural(trial.members, 'member')}"] if trial.members else []

@@ -1,4 +1,4 @@
-"""`gantree what-if JOB`: what would become of a job of the daemon if it asked for something else. Nothing changes.
+"""`gantree what-if JOB`: when a job of the daemon would start with other requests. Nothing changes.
 
 Each option is an alternative of its own, each time it is given; with --together all of them are one.
 """
@@ -89,7 +89,7 @@ def _duration_s(text: str) -> float:
 
 
 def answer(job: str, changes: Sequence[Change], state: Path | None, *, as_json: bool) -> None:
-    """Ask the daemon and print. Exits with NEVER_NOW where the job would start at once in no alternative asked for."""
+    """Print the daemon's answer. Exits with NEVER_NOW if the job would start at once in no alternative."""
     answer_json = client(state).what_if(job, changes)
     if as_json:
         print_json(answer_json)

@@ -1,4 +1,4 @@
-"""Cluster files that nobody has to write: a virtual one, and one of this machine.
+"""Generated cluster files: a virtual cluster, and this machine.
 
 Both become the text of a cluster file and are read like any other.
 """

@@ -1,4 +1,4 @@
-"""What a job is called where nobody said: after the script or the program that it runs."""
+"""The default name of a job: that of the script or program that it runs."""
 
 import re
 from collections.abc import Sequence

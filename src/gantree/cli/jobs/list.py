@@ -63,7 +63,7 @@ def _for(row: dict[str, Any], now: float) -> str:
 
 
 def _note(row: dict[str, Any], now: float) -> str:
-    """What is unusual about the job, and the start that it was told."""
+    """What is unusual about the job, and its reservation."""
     succeeded = row["phase"] == Phase.SUCCEEDED
     parts = [row["reason"]] if row["reason"] and not succeeded else []
     parts += [word for word in ("held", "suspended") if row[word]]

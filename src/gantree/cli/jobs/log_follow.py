@@ -18,7 +18,7 @@ from gantree.cli.output.errors import error_text, warn
 from gantree.model.errors import GantreeError, JournalError, Unreachable
 
 RETRY_S = 0.2
-"""Between two attempts to reach a daemon that has gone."""
+"""Between two attempts to reach a daemon that does not answer."""
 REST_WITHIN_S = 10.0
 """How long the output may lag behind the end of the job."""
 

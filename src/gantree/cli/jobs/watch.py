@@ -17,7 +17,7 @@ from gantree.model.errors import Conflict, JournalError, Unreachable
 from gantree.model.phases import ENDED, Phase
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
-"""Held back until the job's id is known: before that an interrupt would leave it running, and nobody watching."""
+"""Blocked until the job's id is known, because an earlier interrupt would leave the job running."""
 INTERRUPTED = 128 + signal.SIGINT
 TIMED_OUT = 124
 """As `timeout` of the GNU coreutils ends."""

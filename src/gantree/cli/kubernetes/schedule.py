@@ -133,7 +133,7 @@ def kubernetes(
 
 
 def _lease_of(name: str | None, settings: KubernetesSettings) -> str:
-    """A dry run leads nobody: it takes no Lease."""
+    """The name of the Lease; a dry run has none."""
     if settings.shadow is not None:
         return ""
     return settings.scheduler if name is None else name

@@ -1,4 +1,4 @@
-"""A progress bar for work that takes longer than a second, on stderr, where somebody watches."""
+"""A progress bar on stderr for work that takes longer than a second, if stderr is a terminal."""
 
 import sys
 import threading

@@ -27,7 +27,7 @@ MAX_DIGITS = 6
 
 
 def placement_json(job: Job, placement: Placement) -> dict[str, Any]:
-    """What is printed of a job that is placed; sizes only where an elastic one got others than it asked for."""
+    """The output for a placed job; sizes only if an elastic job got another size than requested."""
     predicted, sizes = placement.predicted, _sizes(job, placement)
     return {
         "job": job.name,

@@ -37,7 +37,7 @@ RanksOption = Annotated[bool, typer.Option("--ranks", help="Print which rank run
 
 
 class Answer(NamedTuple):
-    """What is said of one job; its ranks, and hints for each member, where they were asked for and it is placed."""
+    """The answer for one job, with its ranks and hints for each member if requested and placed."""
 
     job: Job
     verdict: Placement | Refused

@@ -22,7 +22,7 @@ DetectOption = Annotated[
 
 
 def chosen_site(cluster: str | None, detect: bool, state: Path | None) -> Site:
-    """Return the cluster of a file, of this machine or of the daemon, with who holds what.
+    """Return the cluster of a file, of this machine or of the daemon, with its allocations.
 
     Raises BadInput for a bad file and for a file beside --detect, Unreachable where no daemon or driver answers.
     """

@@ -13,7 +13,7 @@ from gantree.topology.occupancy.gpus.gpu_state import REMAINDER, GpuState
 from gantree.topology.occupancy.occupancy import Occupancy
 
 KEPT = "kept"
-"""What is left of a shared GPU, held beside the shares of others for who is to have more of it: no share runs there."""
+"""The rest of a shared GPU, held for a job whose share is to grow; nothing runs there."""
 USUAL = Node("", "")
 """What a cluster file says of a node by saying nothing."""
 Holders = tuple[tuple[str, MemberPlacement], ...]
@@ -21,7 +21,7 @@ Holders = tuple[tuple[str, MemberPlacement], ...]
 
 
 def holders_by_node(occupancy: Occupancy) -> dict[str, Holders]:
-    """Who holds something of each node; nodes of which nobody holds anything are left out."""
+    """The holders of each node that has any."""
     found: dict[str, list[tuple[str, MemberPlacement]]] = {}
     for owner, members in occupancy.owners.items():
         for member in members:

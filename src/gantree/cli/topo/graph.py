@@ -26,7 +26,7 @@ class Format(StrEnum):
 
 WRITERS = {Format.GRAPHML: graphml, Format.DOT: dot, Format.JSON: node_link_json}
 MANY = 100_000
-"""Devices and switches from which on people are told before the work starts."""
+"""Devices and switches from which on the size of the output is printed first."""
 KB_OF_VERTEX = {Format.GRAPHML: 0.74, Format.DOT: 0.55, Format.JSON: 0.52}
 """Size of a file with its edges over its vertices, measured with DGX H100 nodes."""
 FORMAT_OF_SUFFIX = {".dot": Format.DOT, ".gv": Format.DOT, ".json": Format.JSON}

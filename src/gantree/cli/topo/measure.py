@@ -189,7 +189,7 @@ def _sizes(text: str) -> tuple[int, ...]:
 def _requested_nodes(
     text: str | None, site: Cluster | None, launch: Launch | None
 ) -> set[str] | None:
-    """The nodes that must take part, None for any. Raises BadInput; Unsupported where nobody launched several."""
+    """The nodes to measure, None for any. Raises BadInput; Unsupported for several nodes without a launcher."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The topology tree drawn for a terminal: who holds which GPU. Facts only; colours help but carry nothing alone.
+"""The topology tree drawn for a terminal, with the holder of each GPU. Colours never carry a meaning alone.
 
 A GPU is one character: "." free, a letter for who holds it whole (named in the legend below), "#" where there are
 more holders than letters, "/" where parts of it are held, "-" where nobody holds any of it but nobody may have it
@@ -124,7 +124,7 @@ def _scene(fabric: Fabric, occupancy: Occupancy, conditions: Conditions) -> _Sce
 
 
 def _unheld_cells(occupancy: Occupancy, index: int, gpus: int) -> list[str]:
-    """The cells of a node as they are where nobody holds a GPU whole."""
+    """The cells of a node without whole GPUs allocated."""
     cells = [FREE] * gpus
     for gpu, state in enumerate(occupancy.parts_of_node.get(index, ())):
         if state.held:

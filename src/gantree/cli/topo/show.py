@@ -37,7 +37,7 @@ def show(
 
 
 def _answer(site: Site) -> dict[str, Any]:
-    """Tiers, domains and nodes in topology order; gpus names who holds each GPU whole."""
+    """Tiers, domains and nodes in topology order; gpus names the holder of each whole GPU."""
     fabric, conditions = site.fabric, Conditions(site.fabric)
     return {
         "cluster": fabric.cluster.name,

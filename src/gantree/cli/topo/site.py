@@ -1,4 +1,4 @@
-"""A cluster with who holds what on it, from a cluster file or from the daemon's answer."""
+"""A cluster with its allocations, from a cluster file or from the daemon's answer."""
 
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ class Site(NamedTuple):
     occupancy: Occupancy
 
     def holder_of_gpu_on_node(self) -> dict[str, list[str | None]]:
-        """For each node in topology order, who holds each of its GPUs whole; None where nobody does."""
+        """The holder of each whole GPU, by node in topology order; None for a GPU without one."""
         holders: dict[str, list[str | None]] = {
             node.name: [None] * self.fabric.machine_of_node(index).gpus
             for index, node in enumerate(self.fabric.nodes)

@@ -79,7 +79,7 @@ class GranteeForm(Form):
 
 
 class GroupForm(GranteeForm):
-    """What the members of a group may do: those named here, and those whom the OIDC provider says to be in it."""
+    """The roles of a group. Its members are those named here, and those that the OIDC provider names."""
 
     members: Listed[UserName] = []
 

@@ -254,7 +254,7 @@ class TorusForm(Form):
 
 
 class DataSetForm(Form):
-    """Where a data set or checkpoint lies: domains by tier, whose nodes all have it at hand."""
+    """Where a data set or checkpoint is: domains by tier, all of whose nodes have it."""
 
     name: Text
     at: Annotated[

@@ -142,7 +142,7 @@ def _held_part_problems(
 def _whole_problems(
     allocation: AllocationForm, in_mig_mode: Sequence[int], used: UsedGpus
 ) -> Iterator[Problem]:
-    """A whole GPU is not in MIG mode, and nobody holds a share of it."""
+    """A whole GPU is not in MIG mode and has no shares."""
     for place, gpu in enumerate(allocation.gpus):
         use = used[allocation.node, gpu]
         if gpu in in_mig_mode:

@@ -59,7 +59,7 @@ def write_cluster(cluster: Cluster) -> str:
 
 
 def _read_back(text: str, name: str) -> Cluster:
-    """Read what was written. Its lines are nobody's, so an error names fields only."""
+    """Read what was written. Errors name fields only, because no user wrote its lines."""
     try:
         return read_cluster(text, name)
     except BadFields as error:

@@ -163,7 +163,7 @@ def _bytes(value: Any) -> float:
 
 
 def bytes_of(text: str, option: str) -> float:
-    """Bytes of a size as job files write it. Raises BadInput, naming whose it is."""
+    """Bytes of a size as job files write it. Raises BadInput, naming the option."""
     try:
         return _bytes(text)
     except PydanticCustomError as error:

@@ -1,4 +1,4 @@
-"""What `topology` of job.yaml may hold: where members are, seen from each other and from other jobs.
+"""What `topology` of job.yaml may hold: where members are, relative to each other and to other jobs.
 
 Rules that join fields stand in `topology_rules`.
 """
@@ -102,7 +102,7 @@ class NearForm(Form):
 
 
 class TopologyForm(Form):
-    """Where members may be, seen from each other and from other jobs."""
+    """Where members may be, relative to each other and to other jobs."""
 
     required: Name | None = None
     preferred: Name | None = None

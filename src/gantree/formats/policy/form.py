@@ -194,7 +194,7 @@ class BackfillForm(Form):
 
 
 class PreemptForm(Form):
-    """Who may stop whom."""
+    """Which jobs a job may preempt."""
 
     by: PreemptBy | None = None
     who: dict[Name, list[Name]] | None = None

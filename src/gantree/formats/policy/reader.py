@@ -61,7 +61,7 @@ def preset(name: str) -> Policy:
 
 
 class _Presets(Mapping[str, Policy]):
-    """All presets by name, each read when it is first asked for."""
+    """All presets by name, each read on first use."""
 
     def __getitem__(self, name: str) -> Policy:
         if name not in PRESET_NAMES:

@@ -52,7 +52,7 @@ class Form(BaseModel):
     """What one mapping of a file may hold. Unknown fields are errors."""
 
     STAND_INS: ClassVar[Mapping[str, Any]] = {}
-    """What stands in for a required field that is wrong, while the rest of a bad file is looked at."""
+    """Substitutes for required fields that are wrong, while the rest of a bad file is checked."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -77,7 +77,7 @@ class Form(BaseModel):
         return form
 
     def __hash__(self) -> int:
-        """By identity: what can be told by a hash Pydantic does not copy when it is a field's default."""
+        """By identity: Pydantic does not copy a field's default that is hashable."""
         return id(self)
 
     @classmethod
@@ -205,7 +205,7 @@ def refuse(problems: list[Problem], source: str) -> None:
 
 
 def _told(problem: Problem, source: str) -> Problem:
-    """Return a problem as it is told: with its source, and nothing in it that a terminal would act on."""
+    """Return a problem as it is printed: with its source, and without control characters."""
     field, found = shortened(problem.field, 200), shortened(problem.found, 200)
     allowed, hint = shortened(problem.allowed, 1000), shortened(problem.hint, 300)
     return Problem(source, problem.line, field, found, allowed, hint)
@@ -233,7 +233,7 @@ def read_form(kind: type[AnyForm], document: Document, problems: list[Problem]) 
 
 
 def _first_problems(kind: type[Form], document: Document) -> list[Problem]:
-    """Return some of what is wrong with a document that has more wrong than is told. It is cut down for that."""
+    """Return some problems of a document with too many; the document is cut down first."""
     for most in SHORTER_AND_SHORTER:
         cut(document.value, most)
         try:

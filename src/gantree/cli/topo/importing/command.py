@@ -203,7 +203,7 @@ def _print_fabric(
 
 
 def _machines_json(found: Assembled | None) -> dict[str, object]:
-    """Return which machine each node is, where that was told."""
+    """Return the machine of each node, if known."""
     if found is None:
         return {}
     return {"machine_of_node": {node.name: node.machine for node in found.cluster.nodes}}

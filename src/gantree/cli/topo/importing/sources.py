@@ -37,7 +37,7 @@ class ReadMachine:
 
     @property
     def host(self) -> str | None:
-        """The one node that this machine is, where that is told."""
+        """The one node that this machine is, if a source names it."""
         return (
             self.nodes[0]
             if len(self.nodes) == 1
@@ -47,7 +47,7 @@ class ReadMachine:
         )
 
     def with_gpu(self, gpu: str | None) -> "ReadMachine":
-        """The same with a model for the GPUs of which no model is told. BadInput where another one is."""
+        """The same with a model for GPUs without one. Raises BadInput if some have another model."""
         models = self.topology.model_of_gpu or (None,) * self.topology.gpus
         others = sorted({model for model in models if model not in (None, gpu)})
         if gpu is None:
