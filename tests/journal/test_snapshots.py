@@ -180,7 +180,7 @@ def test_turns_on_a_shared_gpu_go_on_where_they_were() -> None:
     stage.started("a", "b")
     for _ in range(3):
         stage.wait(15.0)
-    assert stage.state("a").turns and stage.state("a").suspended_s
+    assert stage.state("a").slices.turns and stage.state("a").slices.suspended_s
     twin = again(stage)
     assert settled(twin, [], stage.now).wake_at == stage.scheduler.wake_at()
     decision = stage.wait(15.0)

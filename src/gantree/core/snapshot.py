@@ -13,11 +13,12 @@ ended never change again; whoever has them already (`ended_before`) need not be 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, make_dataclass, replace
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_type_hints
 
+from gantree.core.ledger.job_parts import MeteredUse, TimeSlices
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.site import Cordon, Illness, Labels, Site
 from gantree.core.ledger.state import Claim, JobState, Reservation
@@ -44,7 +45,30 @@ JobColumns = Mapping[str, Sequence[Any]]
 
 OF_THE_POLICY = ("queue", "equivalence_class", "position")
 """Fields of a job that follow from the policy in force."""
-JOB_FIELDS = tuple(each.name for each in fields(JobState) if each.name not in OF_THE_POLICY)
+PARTS: dict[str, type] = {"slices": TimeSlices, "metered": MeteredUse}
+"""Fields of a job that are stored as columns of their own fields."""
+PATH_OF_COLUMN = {
+    each.name: f"{part}.{each.name}" if part else each.name
+    for part, of in {"": JobState, **PARTS}.items()
+    for each in fields(of)
+    if part or each.name not in (*OF_THE_POLICY, *PARTS)
+}
+"""Where a job has what a column tells."""
+JOB_FIELDS = tuple(PATH_OF_COLUMN)
+
+
+def _stored_job() -> type:
+    """A job as it is stored: one dataclass with a field for each column."""
+    columns = [
+        (each.name, get_type_hints(of)[each.name], field(default=each.default))
+        for of in (JobState, *PARTS.values())
+        for each in fields(of)
+        if each.name in PATH_OF_COLUMN
+    ]
+    return make_dataclass("JobState", columns, kw_only=True)
+
+
+STORED_JOB = _stored_job()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +158,7 @@ def snapshot_of(scheduler: Scheduler, ended_before: int = 0) -> LedgerSnapshot:
 
 def columns_of(states: Sequence[JobState]) -> JobColumns:
     """Jobs as columns."""
-    return {name: list(map(attrgetter(name), states)) for name in JOB_FIELDS}
+    return {name: list(map(attrgetter(path), states)) for name, path in PATH_OF_COLUMN.items()}
 
 
 def _entry_snapshot(state: JobState) -> QueueEntrySnapshot:
@@ -236,12 +260,19 @@ def restored(snapshot: LedgerSnapshot, policy: Policy) -> Scheduler:
 
 def states_of(columns: JobColumns) -> list[JobState]:
     """Jobs that were told as columns; what follows from the policy is still to be said."""
+    return list(map(JobState, *_values_of(JobState, columns)))
+
+
+def _values_of(of: type, columns: JobColumns) -> Iterator[Iterable[Any]]:
+    """The values of each field of a job, or of one of its parts, for all jobs."""
     count = len(columns["job"])
-    told = [
-        columns[each.name] if each.name in columns else repeat(_default(each), count)
-        for each in fields(JobState)
-    ]
-    return list(map(JobState, *told))
+    for each in fields(of):
+        if each.name in PARTS:
+            part = PARTS[each.name]
+            yield map(part, *_values_of(part, columns))
+        else:
+            known = each.name in columns
+            yield columns[each.name] if known else repeat(_default(each), count)
 
 
 def _default(one: Any) -> Any:
@@ -323,10 +354,11 @@ def _restore_holders(ledger: Ledger, books: Books) -> None:
 def _meter_from_now_on(ledger: Ledger, now: float) -> None:
     """Jobs of a snapshot that was taken before there were accounts are in them from then on."""
     for state in ledger.jobs.values():
-        if state.metered_at is None and state.ended_at is None:
-            state.metered_at = now
+        if state.metered.metered_at is None and state.ended_at is None:
+            state.metered = replace(state.metered, metered_at=now)
             if state.placement is not None:
-                state.gpus_of_model = gpus_of_model(ledger.accounts.amounts.held(state.placement))
+                held = gpus_of_model(ledger.accounts.amounts.held(state.placement))
+                state.metered = replace(state.metered, gpus_of_model=held)
 
 
 def _restore_waiting(

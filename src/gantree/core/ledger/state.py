@@ -6,6 +6,7 @@ Only `core.ledger.ledger` writes here, by applying facts; everybody reads.
 from dataclasses import dataclass
 from math import inf
 
+from gantree.core.ledger.job_parts import NO_SLICES, NOT_METERED, MeteredUse, TimeSlices
 from gantree.model.jobs import Job
 from gantree.model.phases import HOLDING, Phase, StopCause
 from gantree.model.placements import Placement
@@ -45,9 +46,7 @@ class JobState:
     jobs cut_short_for, as `facts.JobRequeued` says. moving says why the attempt will go on at the place that is held
     for it. at_home: it runs in a cell of its queue. warned: the attempt got its signal before its time limit. found:
     the attempt was started by somebody of whom there is no record. scaled: somebody has said how many members it is to
-    have. turns counts turns on a shared GPU; suspended: it is not its own. What it has used until metered_at is in the
-    accounts (`core.ledger.usage`): spent is (GPU model, GPU-seconds held, GPU- seconds wasted), waited_s what it
-    waited; gpus_of_model is what it holds, parts of GPUs as parts.
+    have.
     """
 
     job: str
@@ -94,20 +93,18 @@ class JobState:
     gpu_s_lost: float = 0.0
     attained_gpu_s: float = 0.0
     done_s: float = 0.0
-    suspended: bool = False
-    turn_ends_at: float | None = None
-    turns: int = 0
-    turned_at: float | None = None
-    suspended_s: float = 0.0
+    slices: TimeSlices = NO_SLICES
     warned: bool = False
-    metered_at: float | None = None
-    gpus_of_model: tuple[tuple[str, float], ...] = ()
-    spent: tuple[tuple[str, float, float], ...] = ()
-    waited_s: float = 0.0
+    metered: MeteredUse = NOT_METERED
     missing: tuple[Gap, ...] = ()
     lives: tuple[tuple[int, int], ...] = ()
     exit_code: int | None = None
     reason: str = ""
+
+    @property
+    def suspended(self) -> bool:
+        """Whether the attempt rests while another gang has its turn on shared GPUs."""
+        return self.slices.suspended
 
     @property
     def leaving(self) -> bool:
@@ -160,8 +157,10 @@ class JobState:
         """Seconds for which the current attempt has run, without those for which it was suspended."""
         if self.running_at is None:
             return 0.0
-        resting_s = now - self.turned_at if self.suspended and self.turned_at is not None else 0.0
-        return max(0.0, now - self.running_at - self.suspended_s - resting_s)
+        slices, resting_s = self.slices, 0.0
+        if slices.suspended and slices.turned_at is not None:
+            resting_s = now - slices.turned_at
+        return max(0.0, now - self.running_at - slices.suspended_s - resting_s)
 
     def work_s(self, now: float) -> float:
         """Seconds of its run, at the size it was written with, that are done at a moment, kept or not."""
@@ -187,7 +186,7 @@ class JobState:
         limit_s = self.spec.time_limit_s
         if limit_s is None or self.running_at is None or self.suspended:
             return None
-        return self.running_at + self.suspended_s + limit_s
+        return self.running_at + self.slices.suspended_s + limit_s
 
     def ends_at(self, grace_s: float) -> float:
         """The latest moment at which the attempt is gone, by what is enforced; inf where nothing is."""
@@ -199,7 +198,7 @@ class JobState:
             return self.deadline_at + grace_s
         limit_s, since = self.spec.time_limit_s, self.running_at
         if (
-            limit_s is None or self.turns
+            limit_s is None or self.slices.turns
         ):  # a gang that takes turns runs longer, by as much as it rests
             return inf
         return (self.placed_at or 0.0 if since is None else since) + limit_s + grace_s

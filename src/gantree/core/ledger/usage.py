@@ -10,7 +10,7 @@ was stopped or failed. Waiting is a job that is pending and not held back by som
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -91,33 +91,38 @@ def meter(ledger: "Ledger", fact: Fact) -> None:
         _book(ledger.usage, state, account, used)
     if isinstance(fact, AttemptEnded):
         wasted_s = min(fact.lost_s, state.ran_s(fact.at))
-        for model, gpus in state.gpus_of_model if wasted_s else ():
+        for model, gpus in state.metered.gpus_of_model if wasted_s else ():
             account = Account(_day(fact.at), state.spec.queue, state.spec.user, model)
             _book(ledger.usage, state, account, Used(wasted_gpu_s=wasted_s * gpus))
-    state.metered_at = fact.at
+    state.metered = replace(state.metered, metered_at=fact.at)
 
 
 def _book(book: UsageTotals, state: JobState, account: Account, used: Used) -> None:
     book.add(account, used)
-    state.waited_s += used.waited_s
+    before = state.metered
+    spent = {model: (held, wasted) for model, held, wasted in before.spent}
     if used.held_gpu_s or used.wasted_gpu_s:
-        spent = {model: (held, wasted) for model, held, wasted in state.spent}
         held, wasted = spent.get(account.model, (0.0, 0.0))
         spent[account.model] = held + used.held_gpu_s, wasted + used.wasted_gpu_s
-        state.spent = tuple((model, *amounts) for model, amounts in spent.items())
+    state.metered = replace(
+        before,
+        spent=tuple((model, *amounts) for model, amounts in spent.items()),
+        waited_s=before.waited_s + used.waited_s,
+    )
 
 
 def _since_metered(state: JobState, until: float) -> Iterator[tuple[Account, Used]]:
     """What a job has used since it was last metered."""
     queue, user = state.spec.queue, state.spec.user
-    if state.metered_at is None:
+    since = state.metered.metered_at
+    if since is None:
         return
     if state.phase is Phase.PENDING and not state.held:
-        for day, seconds in _days(state.metered_at, until):
+        for day, seconds in _days(since, until):
             yield Account(day, queue, user, NO_MODEL), Used(waited_s=seconds)
     elif state.phase in HOLDING and not state.suspended:
-        for day, seconds in _days(state.metered_at, until):
-            for model, gpus in state.gpus_of_model:
+        for day, seconds in _days(since, until):
+            for model, gpus in state.metered.gpus_of_model:
                 yield Account(day, queue, user, model), Used(held_gpu_s=gpus * seconds)
 
 
@@ -162,9 +167,10 @@ def usage_at(ledger: "Ledger", now: float) -> dict[Account, Used]:
 
 def life_of(state: JobState, now: float) -> dict[str, Used]:
     """What a job has used in its whole life up to a moment, by GPU model; waiting is under no model."""
-    used = {model: Used(held, wasted) for model, held, wasted in state.spent}
-    if state.waited_s:
-        used[NO_MODEL] = used.get(NO_MODEL, NOTHING) + Used(waited_s=state.waited_s)
+    used = {model: Used(held, wasted) for model, held, wasted in state.metered.spent}
+    if state.metered.waited_s:
+        waited = Used(waited_s=state.metered.waited_s)
+        used[NO_MODEL] = used.get(NO_MODEL, NOTHING) + waited
     if state.ended_at is None:
         for account, more in _since_metered(state, now):
             used[account.model] = used.get(account.model, NOTHING) + more

@@ -146,10 +146,10 @@ def turn_order(state: JobState) -> SuspendGang | ResumeGang:
     """The order that makes the current attempt rest, or go on, as the ledger has it."""
     kind = SuspendGang if state.suspended else ResumeGang
     return kind(
-        id=f"{state.job}/{state.attempt}/turn-{state.turns}",
+        id=f"{state.job}/{state.attempt}/turn-{state.slices.turns}",
         job=state.job,
         attempt=state.attempt,
-        turn=state.turns,
+        turn=state.slices.turns,
     )
 
 
@@ -166,7 +166,7 @@ def signal_order(state: JobState) -> SignalGang:
 
 def standing_orders(state: JobState) -> tuple[Order, ...]:
     """The orders that must be in force for a job in its present phase, in the order in which they were given."""
-    turn = (turn_order(state),) if state.turns else ()
+    turn = (turn_order(state),) if state.slices.turns else ()
     warning = (signal_order(state),) if state.warned else ()
     match state.phase:
         case Phase.STARTING | Phase.RUNNING:

@@ -98,17 +98,17 @@ class TimeSlicer:
 
     def _time_sliced(self, state: JobState, gpus: frozenset[Gpu], now: float) -> TimeSlicedGang:
         assert state.placed_at is not None and self._rules is not None
-        since = state.placed_at if state.turned_at is None else state.turned_at
+        since = state.placed_at if state.slices.turned_at is None else state.slices.turned_at
         ends_at = since + self._rules.quantum_s
         return TimeSlicedGang(
             state.job,
             state.seq,
             gpus,
             since,
-            ends_at if state.turn_ends_at is None else state.turn_ends_at,
+            ends_at if state.slices.turn_ends_at is None else state.slices.turn_ends_at,
             suspended=state.suspended,
             leaving=state.phase is Phase.SAVING,
-            new=state.turned_at is None and state.placed_at >= now,
+            new=state.slices.turned_at is None and state.placed_at >= now,
         )
 
     @staticmethod

@@ -208,7 +208,7 @@ def falls(other: JobState, levels: Iterable[float], now: float) -> list[float]:
     """Later moments at which it will be seen that a running gang was served so many GPU-seconds."""
     if other.running_at is None or other.suspended:
         return []
-    since = other.running_at + other.suspended_s
+    since = other.running_at + other.slices.suspended_s
     gpus = max(1, other.gpus)
     moments = (
         (level - other.attained_gpu_s) / gpus + since + SETTLED_S for level in sorted(levels)

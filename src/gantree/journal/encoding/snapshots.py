@@ -18,9 +18,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from gantree.core.ledger.state import JobState
 from gantree.core.snapshot import (
     JOB_FIELDS,
+    STORED_JOB,
     Books,
     JobColumns,
     LedgerSnapshot,
@@ -122,11 +122,11 @@ def _part(columns: JobColumns, first: int) -> Packed:
 
 
 def _as_columns(columns: JobColumns) -> Packed:
-    return pack_columns(JobState, columns, len(columns["job"]))
+    return pack_columns(STORED_JOB, columns, len(columns["job"]))
 
 
 def _jobs(packed: Packed) -> JobColumns:
-    return unpack_columns(JobState, packed, JOB_FIELDS)
+    return unpack_columns(STORED_JOB, packed, JOB_FIELDS)
 
 
 def _packed(value: Any) -> str:

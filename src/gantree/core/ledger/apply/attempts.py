@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gantree.core.ledger.apply.foreign_holders import count_foreign_holders, release_foreign_holders
 from gantree.core.ledger.apply.held_room import take_place
+from gantree.core.ledger.job_parts import NO_SLICES, TimeSlices
 from gantree.core.ledger.usage import gpus_of_model
 from gantree.model.facts import (
     CheckpointRecorded,
@@ -41,10 +43,10 @@ def gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
     state.running_at = state.checkpoint_at = state.request = state.deadline_at = None
     state.stop_cause = state.stop_decided_at = state.preempted_by = None
     state.answered, state.reason, state.moving = False, "", None
-    state.suspended, state.turn_ends_at, state.turned_at = False, None, None
-    state.turns, state.suspended_s, state.warned = 0, 0.0, False
+    state.slices, state.warned = NO_SLICES, False
     state.at_home, state.found = fact.at_home, fact.found
-    state.gpus_of_model = gpus_of_model(ledger.accounts.amounts.held(fact.placement))
+    held = gpus_of_model(ledger.accounts.amounts.held(fact.placement))
+    state.metered = replace(state.metered, gpus_of_model=held)
     state.held_gpus = sum(len(member.gpus) for member in fact.placement.members)
     parts = sum(len(member.parts) for member in fact.placement.members)
     state.touched_gpus = max(1, state.held_gpus + parts)
@@ -70,18 +72,28 @@ def gang_preempted(ledger: Ledger, fact: GangPreempted) -> None:
 
 def gang_suspended(ledger: Ledger, fact: GangSuspended) -> None:
     """A time-sliced gang rests."""
-    state = ledger.jobs[fact.job]
-    state.suspended, state.turn_ends_at, state.turns = True, None, state.turns + 1
-    state.turned_at = fact.at
+    slices = ledger.jobs[fact.job].slices
+    ledger.jobs[fact.job].slices = TimeSlices(
+        suspended=True,
+        turns=slices.turns + 1,
+        turned_at=fact.at,
+        suspended_s=slices.suspended_s,
+    )
 
 
 def gang_resumed(ledger: Ledger, fact: GangResumed) -> None:
     """A time-sliced gang computes again."""
     state = ledger.jobs[fact.job]
-    if state.suspended and state.turned_at is not None and state.running_at is not None:
-        state.suspended_s += fact.at - max(state.turned_at, state.running_at)
-    state.suspended, state.turn_ends_at, state.turns = False, fact.turn_ends_at, state.turns + 1
-    state.turned_at = fact.at
+    slices = state.slices
+    suspended_s = slices.suspended_s
+    if slices.suspended and slices.turned_at is not None and state.running_at is not None:
+        suspended_s += fact.at - max(slices.turned_at, state.running_at)
+    state.slices = TimeSlices(
+        turn_ends_at=fact.turn_ends_at,
+        turns=slices.turns + 1,
+        turned_at=fact.at,
+        suspended_s=suspended_s,
+    )
 
 
 def checkpoint_requested(ledger: Ledger, fact: CheckpointRequested) -> None:

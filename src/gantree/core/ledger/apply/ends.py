@@ -13,6 +13,7 @@ may pass that start, or take that claim over.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gantree.core.ledger.apply.foreign_holders import foreign_holders_first
@@ -35,7 +36,7 @@ def attempt_ended(ledger: Ledger, fact: AttemptEnded) -> None:
     _leaves(ledger, state, state.placement, fact.at)
     state.exit_code = fact.exit_code
     state.gpu_s_lost += fact.gpu_s_lost
-    state.running_at, state.suspended = None, False
+    state.running_at, state.slices = None, replace(state.slices, suspended=False)
     forget_members(ledger, state)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gantree.core.ledger.job_parts import MeteredUse
 from gantree.core.ledger.state import JobState
 from gantree.model.facts import JobAccepted, JobRejected, PolicyAdopted
 
@@ -18,7 +19,7 @@ def job_accepted(ledger: Ledger, fact: JobAccepted) -> None:
         fact.job, fact.spec, fact.priority, fact.seq, ledger.signatures.of(fact.spec), fact.at
     )
     state.queue = ledger.accounts.queue_of(fact.spec)
-    state.held, state.metered_at = fact.spec.held, fact.at
+    state.held, state.metered = fact.spec.held, MeteredUse(fact.at)
     ledger.came.setdefault((fact.spec.queue, fact.spec.user))
     ledger.jobs[fact.job] = state
     ledger.newest_of_name[fact.spec.name] = fact.job

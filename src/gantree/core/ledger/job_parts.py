@@ -1,0 +1,36 @@
+"""Parts of the state of a job, each replaced as a whole. Times are seconds of `Event.observed_at`."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSlices:
+    """The turns of an attempt on GPUs that it shares with other gangs.
+
+    suspended: it is not its turn. turns counts suspensions and resumptions; turned_at is the last of them, and
+    turn_ends_at the end of the present turn. suspended_s are the seconds of all suspensions that are over.
+    """
+
+    suspended: bool = False
+    turn_ends_at: float | None = None
+    turns: int = 0
+    turned_at: float | None = None
+    suspended_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class MeteredUse:
+    """What a job has used until metered_at is in the accounts of usage (`core.ledger.usage`).
+
+    gpus_of_model is what it holds, parts of GPUs as parts. spent is (GPU model, GPU-seconds held, GPU-seconds wasted),
+    waited_s the seconds that it waited.
+    """
+
+    metered_at: float | None = None
+    gpus_of_model: tuple[tuple[str, float], ...] = ()
+    spent: tuple[tuple[str, float, float], ...] = ()
+    waited_s: float = 0.0
+
+
+NO_SLICES = TimeSlices()
+NOT_METERED = MeteredUse()
