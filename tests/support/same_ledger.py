@@ -36,7 +36,7 @@ CACHES: dict[type, frozenset[str]] = {
         {"_quota", "_amounts", "_guaranteed_queues", "_within", "_within_on_any_model"}
     ),
     ClaimsByNode: frozenset({"_number_of", "_next"}),
-    ProjectedQuota: frozenset({"_gives_way", "_queues", "_standing"}),
+    ProjectedQuota: frozenset({"_gives_way", "_queues", "_ranked"}),
     Quota: frozenset({"_releases", "_usage", "_unruled", "_left_of"}),
     Shares: frozenset({"_weighted_last"}),
     Borrowing: frozenset({"_found_under", "_found_last", "_came", "_pushed_out"}),

@@ -81,7 +81,7 @@ class Accounts:
         """A job begins to wait, or has another position."""
         self.quota.enqueue(state.queue)
         self._projected.quota.grow()
-        self._projected.stands_elsewhere(state.job)
+        self._projected.has_moved(state.job)
 
     def wait_no_more(self, state: JobState) -> None:
         """A job waits no more."""
@@ -167,18 +167,18 @@ class Accounts:
         self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()
     ) -> Admission:
         """As `admission`, once all leaving gangs have left: whether room may be claimed."""
-        return self._projected.room(state, amounts, gone, self._seen_as(state))
+        return self._projected.room(state, amounts, gone, self._rights_of(state))
 
     def may_be_within_projected_guarantee(self, state: JobState) -> bool:
         """Whether a waiting job might be within its guarantee once all leaving gangs have left; never wrongly no."""
         return self._projected.may_be_within_guarantee(
-            state, self.amounts.asked(state), self._seen_as(state)
+            state, self.amounts.asked(state), self._rights_of(state)
         )
 
     def limits(self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()) -> Admission:
         """As `admission`, asking limits only: a job in its cells is owed its place whatever else the queue has."""
         gone = list(gone)
-        later = self._projected.limits(state, amounts, gone, self._seen_as(state))
+        later = self._projected.limits(state, amounts, gone, self._rights_of(state))
         if later.refused or not self._leaving:
             return later
         without, beside = self._held_now(state, gone)
@@ -202,8 +202,8 @@ class Accounts:
             beside.append((other.queue, amounts))
         return without, beside
 
-    def _seen_as(self, state: JobState) -> Hashable:
-        """The same for jobs to which the same claims of other queues give way."""
+    def _rights_of(self, state: JobState) -> Hashable:
+        """Equal for jobs to which the same claims of other queues give way."""
         if not self._projected.anybody_claims:
             return None
         key, shared = state.position.key, self.order.before_share
@@ -235,7 +235,7 @@ class Accounts:
 
     def giving_way(self, state: JobState) -> tuple[str, ...]:
         """The jobs whose claims give way to a waiting one, as `outranks` says."""
-        return self._projected.giving_way(state, self._seen_as(state))
+        return self._projected.giving_way(state, self._rights_of(state))
 
     def goes_before(self, state: JobState, other: JobState) -> bool:
         """Whether a waiting job goes before another: between queues by what comes before shares, in one by it all."""

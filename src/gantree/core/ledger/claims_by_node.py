@@ -1,4 +1,4 @@
-"""Who has claims on which nodes: what comes free on a few of them concerns few of a thousand claims."""
+"""An index from nodes to claims, so that room freed on a few nodes is offered to few of a thousand claims."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,7 +15,7 @@ class ClaimsByNode:
         self._next = 0
 
     def note(self, job: str, place: Placement) -> None:
-        """A job claims a place, and no other one any more; a claim that is changed is as old as it was."""
+        """A job claims a place instead of any other. A claim that changes keeps its age."""
         if job in self._place_of:
             self._leave(job)
         else:
@@ -30,7 +30,7 @@ class ClaimsByNode:
         del self._place_of[job], self._number_of[job]
 
     def on(self, nodes: Iterable[str]) -> Sequence[str]:
-        """Those who claim something on any of these nodes, the oldest claim first."""
+        """The jobs that claim room on any of these nodes, the oldest claim first."""
         there = {job: None for node in nodes for job in self._on_node.get(node, ())}
         return self.oldest_first(there)
 

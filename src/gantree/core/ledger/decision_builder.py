@@ -6,9 +6,9 @@ from gantree.model.orders import Order
 
 
 class DecisionBuilder:
-    """What one call of `Scheduler.handle` has decided so far, at `now` seconds.
+    """The facts and orders of one call of `Scheduler.handle` so far, at `now` seconds.
 
-    moves_for are waiting jobs for which an operator wants gangs moved, once everything else is decided.
+    moves_for are waiting jobs for which an operator asked to move gangs, once everything else is decided.
     """
 
     def __init__(self, ledger: Ledger, now: float) -> None:
@@ -19,11 +19,11 @@ class DecisionBuilder:
         self.moves_for: list[str] = []
 
     def record(self, *facts: Fact) -> None:
-        """Decide: each fact holds from here on."""
+        """Record facts and apply each to the ledger at once."""
         for fact in facts:
             self.ledger.apply(fact)
             self.facts.append(fact)
 
     def order(self, order: Order) -> None:
-        """Tell the cluster, once the decision is durable."""
+        """Add an order, which goes to the cluster once the decision is durable."""
         self.orders.append(order)

@@ -1,7 +1,7 @@
-"""A copy of the ledger that may be changed in thought: what-if questions are asked of it, the ledger stays as it is.
+"""A copy of the ledger for what-if questions; the ledger itself does not change.
 
-All that changes is copied, all that never does is shared: the fabric, the policy, specifications, places, jobs that
-have ended. Learned run times are shared too: nothing that is asked in thought ends a job well.
+What may change is copied, what never does is shared: the fabric, the policy, specifications, placements, ended jobs.
+Learned run times are shared, too: no what-if question ends a job well.
 """
 
 from copy import copy, deepcopy
@@ -12,7 +12,7 @@ from gantree.model.phases import ENDED
 
 
 def copy_of(ledger: Ledger) -> Ledger:
-    """A ledger equal to this one, to be changed on its own; take it for one question and throw it away."""
+    """An equal ledger that may be changed, for one question."""
     shared: list[Any] = [
         ledger.policy,
         ledger.policy.gpu_weights,

@@ -1,11 +1,11 @@
-"""What queues will use when all who leave have left, and all who have claims have what they claim.
+"""The quota as it will be used once all leaving gangs have left and all claimants hold what they claim.
 
-A gang that is told to leave holds its place until it has left, and who claims that place will hold it then. Each is to
-count once: now what is held, in `Accounts.quota`; later what will be, here. Were both counted at one time, the tenth
-claim below a limit would have to stop ten gangs where one gives it its room.
+A gang that was told to leave holds its place until it has left; then the claimant holds it. Each counts once: what is
+held now in `Accounts.quota`, what will be held here. If both counted at one moment, the tenth claim below a limit would
+have to stop ten gangs, where one that leaves gives it its room.
 
-Which claims count depends on who asks: a job's own does not, nor do those that give way to it. So all claims are in
-the books, and a question counts out what does not concern its job, mostly nothing.
+Which claims count depends on the job that is admitted: its own does not, nor do those that give way to it. So all
+claims are counted, and an answer leaves out those that do not concern its job.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -19,14 +19,14 @@ from gantree.policy.quota.quota import Quota
 from gantree.policy.rules import Amounts
 
 GivesWay = Callable[[JobState, JobState], bool]
-"""Whether what is claimed for the second job gives way to the first."""
+"""Whether the claim of the second job gives way to the first job."""
 UNRANKED = ()
-"""Nobody borrows here, so nobody has a rank."""
+"""The projected quota does not tell which jobs borrow, so its owners need no rank."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedQuota:
-    """What is claimed for a gang. firm: the gang begins as soon as its room is free, whatever its queue says then."""
+    """What is claimed for a gang. firm: the gang starts as soon as its room is free, without asking its queue again."""
 
     state: JobState
     amounts: Amounts
@@ -34,26 +34,26 @@ class ClaimedQuota:
 
 
 @dataclass(slots=True)
-class _Standing:
-    """The first so many claims as one class of jobs sees them: whose give way, and which must stay owed."""
+class _RankedClaims:
+    """The first so many claims beside jobs of the same rights: those that give way, and those that may not borrow."""
 
     counted: int = 0
     giving_way: tuple[str, ...] = ()
-    owed: tuple[ClaimedQuota, ...] = ()
+    not_borrowing: tuple[ClaimedQuota, ...] = ()
 
 
 class ProjectedQuota:
-    """The quotas of a tree as they will be used."""
+    """The quota of a tree as it will be used."""
 
     def __init__(self, tree: QueueTree, gives_way: GivesWay) -> None:
         self.quota = Quota(tree, {})
         self._gives_way = gives_way
         self._claims: dict[str, ClaimedQuota] = {}
         self._queues: set[str] = set()
-        self._standing: dict[Hashable, _Standing] = {}
+        self._ranked: dict[Hashable, _RankedClaims] = {}
 
     def take(self, state: JobState, amounts: Amounts) -> None:
-        """A gang holds these amounts, and is not about to leave. Where no rule counts them nobody will ask."""
+        """A gang holds these amounts, and was not told to leave. What no rule counts is left out."""
         if self.quota.is_unruled(state.queue):
             return
         self.quota.take(state.queue, state.job, amounts, UNRANKED)
@@ -80,9 +80,9 @@ class ProjectedQuota:
 
     def forget(self) -> None:
         """What gives way to whom may be another matter now."""
-        self._standing.clear()
+        self._ranked.clear()
 
-    def stands_elsewhere(self, job: str) -> None:
+    def has_moved(self, job: str) -> None:
         """A job has another place in line: if it claims anything, others may see its claim otherwise."""
         if job in self._claims:
             self.forget()
@@ -102,48 +102,48 @@ class ProjectedQuota:
 
     @property
     def firm(self) -> Iterator[ClaimedQuota]:
-        """Claims whose gangs begin whatever their queues say then."""
+        """Claims whose gangs start without asking their queues again."""
         return (claimed for claimed in self._claims.values() if claimed.firm)
 
     def room(
-        self, state: JobState, amounts: Amounts, gone: Iterable[str], seen_as: Hashable
+        self, state: JobState, amounts: Amounts, gone: Iterable[str], rights: Hashable
     ) -> Admission:
-        """What a job's queue says to so much more, were these gangs gone, too. seen_as: as `_seen_by`.
+        """Whether a job's queue admits so much more if these gangs were gone, too. rights: as `_ranked_for`.
 
-        A claimant that may not borrow must still be owed what it claims beside the job: else its room would come free
-        in vain.
+        A claimant that may not borrow must stay within its guarantee beside the job, else its room is freed for
+        nothing.
         """
-        quota, seen = self.quota, self._seen_by(state, seen_as)
-        without = self._counted_out(state, gone, seen)
+        quota, ranked = self.quota, self._ranked_for(state, rights)
+        without = self._left_out(state, gone, ranked)
         answer = quota.room_without(state.queue, amounts, without, state.spec.preemptible)
         if answer.state != "borrowed":
             return answer
-        for claimed in seen.owed:
+        for claimed in ranked.not_borrowing:
             if claimed.state is not state and self._is_in_the_way(state, amounts, without, claimed):
                 return self._must_not_borrow(state, amounts, without)
         return answer
 
-    def giving_way(self, state: JobState, seen_as: Hashable) -> tuple[str, ...]:
+    def giving_way(self, state: JobState, rights: Hashable) -> tuple[str, ...]:
         """The jobs whose claims give way to one."""
-        return self._seen_by(state, seen_as).giving_way
+        return self._ranked_for(state, rights).giving_way
 
-    def may_be_within_guarantee(self, state: JobState, amounts: Amounts, seen_as: Hashable) -> bool:
-        """Whether a job might be guaranteed so much more; never wrongly no."""
-        if self._seen_by(state, seen_as).giving_way or state.job in self._claims:
+    def may_be_within_guarantee(self, state: JobState, amounts: Amounts, rights: Hashable) -> bool:
+        """Whether so much more might be within the guarantee of a job; never wrongly no."""
+        if self._ranked_for(state, rights).giving_way or state.job in self._claims:
             return True
         return self.quota.is_guaranteed(state.queue, amounts)
 
     def limits(
-        self, state: JobState, amounts: Amounts, gone: Iterable[str], seen_as: Hashable
+        self, state: JobState, amounts: Amounts, gone: Iterable[str], rights: Hashable
     ) -> Admission:
         """As `room`, asking limits only."""
-        without = self._counted_out(state, gone, self._seen_by(state, seen_as))
+        without = self._left_out(state, gone, self._ranked_for(state, rights))
         return self.quota.limits_without(state.queue, amounts, without)
 
-    def _counted_out(self, state: JobState, gone: Iterable[str], seen: _Standing) -> list[str]:
-        """The owners who do not count where a job asks."""
+    def _left_out(self, state: JobState, gone: Iterable[str], ranked: _RankedClaims) -> list[str]:
+        """The owners that do not count for a job."""
         own = (CLAIM + state.job,) if state.job in self._claims else ()
-        giving_way = (CLAIM + job for job in seen.giving_way)
+        giving_way = (CLAIM + job for job in ranked.giving_way)
         return [*filter(self.quota.holds, gone), *giving_way, *own]
 
     def _is_in_the_way(
@@ -156,34 +156,34 @@ class ProjectedQuota:
         return answer.refused
 
     def _must_not_borrow(self, state: JobState, amounts: Amounts, without: list[str]) -> Admission:
-        """No to a job that would have to borrow, as long as somebody else's claim stands."""
+        """The refusal of a job that would borrow while a claim that may not borrow stands."""
         answer = self.quota.room_without(state.queue, amounts, without, False)
         used = self.quota.usage.used(state.queue).get(answer.resource, 0.0)
         return replace(answer, never=False, must_be_owed=False, used=used)
 
-    def _seen_by(self, state: JobState, seen_as: Hashable) -> _Standing:
-        """Claims as a job sees them; seen_as is the same for jobs of which a claim of another queue gives way to all.
+    def _ranked_for(self, state: JobState, rights: Hashable) -> _RankedClaims:
+        """The claims beside a job. rights: equal for jobs to which the same claims of other queues give way.
 
-        Claims of a job's own queue are compared with its place in line, and its own claim is none to it.
+        Claims of the job's own queue are compared by position; its own claim does not count.
         """
         apart = (state.spec.queue, state.position) if state.spec.queue in self._queues else None
-        seen = self._standing.setdefault((seen_as, apart), _Standing())
-        if seen.counted < len(self._claims):
-            newer = list(islice(self._claims.values(), seen.counted, None))
-            self._count(state, newer, seen)
-        return seen
+        ranked = self._ranked.setdefault((rights, apart), _RankedClaims())
+        if ranked.counted < len(self._claims):
+            newer = list(islice(self._claims.values(), ranked.counted, None))
+            self._count(state, newer, ranked)
+        return ranked
 
-    def _count(self, state: JobState, newer: Iterable[ClaimedQuota], seen: _Standing) -> None:
-        """Sort claims that were made since, as a job sees them."""
-        giving_way, owed = [], []
+    def _count(self, state: JobState, newer: Iterable[ClaimedQuota], ranked: _RankedClaims) -> None:
+        """Sort the claims that were made since."""
+        giving_way, not_borrowing = [], []
         for claimed in newer:
             if claimed.state is state:
                 continue
             if self._gives_way(state, claimed.state):
                 giving_way.append(claimed.state.job)
             elif not claimed.state.spec.preemptible:
-                owed.append(claimed)
-        seen.counted = len(self._claims)
-        if giving_way or owed:
-            seen.giving_way += tuple(giving_way)
-            seen.owed += tuple(owed)
+                not_borrowing.append(claimed)
+        ranked.counted = len(self._claims)
+        if giving_way or not_borrowing:
+            ranked.giving_way += tuple(giving_way)
+            ranked.not_borrowing += tuple(not_borrowing)

@@ -35,9 +35,9 @@ class Gap:
 class JobState:
     """All that is known of one job. Times are seconds of `Event.observed_at`; None: not yet.
 
-    queue is its node of the queue tree. line and position are where it stands while it waits, made anew each time it
+    queue is its node of the queue tree. equivalence_class and position are of a job that waits, made anew each time it
     begins to. placed_at, running_at, checkpoint_at, stop_*, request and answered belong to the current attempt;
-    held_for is what a held job waits for, "" for a user's word; barred_for why it may not be everywhere for now.
+    held_for is what a held job waits for, "" for a user; barred_for why it is restricted to some nodes for now.
     fled_at: when it left nodes that were unwell. missing are members of the attempt that are being replaced, lives the
     numbers of those that were, each with how often (`core.lifecycle.replacing`). held_gpus counts GPUs that it holds
     whole, touched_gpus those that it holds whole or in part (1 where none: it may hold something else). checkpoint_step
@@ -45,8 +45,7 @@ class JobState:
     served, and seconds of its run (at the size it was written with) whose work was kept. cut_short counts attempts, for
     jobs cut_short_for, as `facts.JobRequeued` says. moving says why the attempt will go on at the place that is held
     for it. at_home: it runs in a cell of its queue. warned: the attempt got its signal before its time limit. found:
-    the attempt was started by somebody of whom there is no record. scaled: somebody has said how many members it is to
-    have.
+    the attempt was adopted, without a record of its start. scaled: a user has set the number of its members.
     """
 
     job: str

@@ -1,14 +1,14 @@
-"""What the end of an attempt does to a ledger: whose room is free then, and for whom that is news.
+"""Facts about the end of an attempt or a job: what room is free then, and which waiting jobs that may help.
 
-Who asks for room to be made counts all who leave as gone, with their quotas, from the moment they are told to. So when
-one of them has left nobody can be given room who could not before (`Ledger.holders_version` stays). And where all that
-it held is held at once for those who have claimed it, nobody finds a place either who found none (`free_version`
-stays): only these, and who waited for its quota, may start (`room_version` grows). Where 17 gangs are stopped for one,
-all who wait are asked when the first of them is told to leave, and not 17 times more.
+A preemptor counts leaving gangs as gone, with their quota, from the moment they are told to leave. So when one has
+left, no plan is possible that was not before, and `Ledger.holders_version` stays. Where all that it held is held for
+claimants at once, nobody else fits either, and `free_version` stays; only claimants, and jobs that waited for its
+quota, may start (`room_version` grows). So where 17 gangs are stopped for one, waiting jobs are tried again when the
+first is told to leave, and not 17 times more.
 
-Not so where queues own cells, or nodes are kept as spares: there it changes more than what is free on its own nodes.
-Nor where a start is estimated, or what a queue is owed is claimed: who is owed what the gang used, now that it is gone,
-may pass that start, or take that claim over.
+Not so where queues own cells or nodes are kept as spares: there an end changes more than its own nodes. Nor where a
+start is estimated, or a guarantee is claimed: a job within the guarantee that the gang used may then pass that start,
+or take over that claim.
 """
 
 from __future__ import annotations
