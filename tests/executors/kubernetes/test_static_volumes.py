@@ -185,7 +185,7 @@ def free_of(*bodies: Json) -> FreeVolumes:
     found = FreeVolumes()
     for body in bodies:
         told = {"status": {"phase": "Available"}, **body}
-        found.see(body["metadata"]["name"], msgspec.convert(told, Volume))
+        found.update(body["metadata"]["name"], msgspec.convert(told, Volume))
     return found
 
 
@@ -242,7 +242,7 @@ def test_two_claims_never_keep_the_same_and_what_is_let_go_is_free() -> None:
     assert [chosen(free, claimed(name)) for name in ("x", "y", "z")] == ["a", "b", ""]
     free.let_go(("default", "x"))
     assert chosen(free, claimed("z")) == "a"
-    free.see("b", None)
+    free.update("b", None)
     assert chosen(free, claimed("y")) == ""
 
 

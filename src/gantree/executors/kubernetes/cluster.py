@@ -46,7 +46,10 @@ log = logging.getLogger(__name__)
 
 
 class KubernetesCluster:
-    """A `ClusterPort`. Not safe for threads, but for what `api` does."""
+    """A `ClusterPort`; on the controller's thread alone.
+
+    Large, as the port is: each method hands on to the controller of its noun.
+    """
 
     def __init__(
         self,
@@ -215,7 +218,7 @@ class KubernetesCluster:
                 case "slice" | "class" | "claim" | "claim again":
                     self._claims.update(noun, key, after, self._clock())
                 case "volume":
-                    self._feasibility.volumes.see(key, before, after)
+                    self._feasibility.volumes.update(key, before, after)
                 case "namespace":
                     labels = None if after is None else after.metadata.labels
                     self._feasibility.index.update_namespace(key[1], labels)
@@ -224,7 +227,7 @@ class KubernetesCluster:
                     gang_spec = None if after is None else gang_spec_of_group(kind, after)
                     self._pending.update_group((namespace, name, kind.key_word), gang_spec)
                     if kind is GANGJOB:
-                        self._gangjobs.see((namespace, name), after)
+                        self._gangjobs.update((namespace, name), after)
                 case "topology":
                     kind, (_, name) = key
                     self._nodes.update_topology(kind, name, after, self._clock())
@@ -241,7 +244,7 @@ class KubernetesCluster:
         pod = after or before
         assert pod is not None, "a pod comes, changes or goes"
         uid = pod.metadata.uid
-        self._gangjobs.see_pod(pod, gone=after is None)
+        self._gangjobs.update_pod(pod, gone=after is None)
         if after is None:
             self._claims.forget(uid)
             self._attempts.pods.pop(uid, None)

@@ -51,7 +51,7 @@ class FreeVolumes:
         self._on_node: dict[str, dict[str, list[Volume]]] = {}
         """Of a class, by node: worked out when it is asked for."""
 
-    def see(self, name: str, volume: Volume | None) -> None:
+    def update(self, name: str, volume: Volume | None) -> None:
         """A volume is like this; None: it is gone."""
         before = self._class_of.pop(name, None)
         if before is not None:

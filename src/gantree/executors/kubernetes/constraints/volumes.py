@@ -46,7 +46,7 @@ class Volumes:
         self._free = FreeVolumes()
         self._limits: dict[tuple[str, ...], Limit | None] = {}
 
-    def see(self, key: Key, before: object, after: object) -> None:
+    def update(self, key: Key, before: object, after: object) -> None:
         """A claim, a volume or a class is like this; None: it is gone."""
         self.version += 1
         self._limits.clear()
@@ -55,7 +55,7 @@ class Volumes:
                 _put(self._claims, key, after)
             case Volume():
                 _put(self._volumes, key[1], after)
-                self._free.see(key[1], after if isinstance(after, Volume) else None)
+                self._free.update(key[1], after if isinstance(after, Volume) else None)
             case StorageClass():
                 _put(self._classes, key[1], after)
 

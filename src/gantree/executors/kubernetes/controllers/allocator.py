@@ -7,9 +7,9 @@ all or none. A claim whose pod did not start is a stray; its allocation is remov
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -33,14 +33,12 @@ from gantree.executors.kubernetes.devices.claim_index import (
 from gantree.executors.kubernetes.devices.claim_writes import Grant, allocation_of
 from gantree.executors.kubernetes.devices.claims import (
     ClaimRequests,
-    DeviceRequest,
-    DeviceSelector,
     Unfit,
-    is_selected,
     requests_of,
 )
 from gantree.executors.kubernetes.devices.device_capacity import HOLDER, CountedPod, DeviceCapacity
-from gantree.executors.kubernetes.devices.slices import DeviceKey, NodeDevices, Pools, with_devices
+from gantree.executors.kubernetes.devices.selector_index import SelectorIndex
+from gantree.executors.kubernetes.devices.slices import DeviceKey, Pools, with_devices
 from gantree.executors.kubernetes.pods.annotations import GPUS
 from gantree.executors.kubernetes.writes.writes import Binding
 from gantree.model.events import OthersHold
@@ -48,7 +46,11 @@ from gantree.model.placements import MemberPlacement
 
 
 class Allocator:
-    """Slices, classes, claims and the pods that use them; on the controller's thread alone."""
+    """Slices, classes, claims and the pods that use them; on the controller's thread alone.
+
+    Large, as reading claims, counting what is taken and allocating share one index of claims, and a change of one must
+    reach the others.
+    """
 
     def __init__(self) -> None:
         self.room = DeviceCapacity()
@@ -57,7 +59,7 @@ class Allocator:
         self.book = ClaimIndex()
         self._pools = Pools()
         self._classes: dict[str, DeviceClass] = {}
-        self._kinds: dict[DeviceSelector, _Nodes] = {}
+        self._selectors = SelectorIndex(self._pools)
         self._counted_pods: dict[str, CountedPod] = {}
         self._changed: dict[str, None] = {}
         self._node_of_device: dict[DeviceKey, str] = {}
@@ -70,12 +72,11 @@ class Allocator:
 
     def update_slice(self, key: Key, after: ResourceSlice | None) -> list[str]:
         """A slice was added or has changed; None: it is gone. Gives the nodes whose devices may have changed."""
-        nodes = self._pools.see(key, after)
+        nodes = self._pools.update(key, after)
         for node in nodes:
             for device in self._pools.of_node(node).devices:
                 self._node_of_device[device.key] = node
-        for told in self._kinds.values():
-            told.stale |= dict.fromkeys(nodes)
+        self._selectors.update(nodes)
         self._changed |= dict.fromkeys(nodes)
         return nodes
 
@@ -88,7 +89,7 @@ class Allocator:
 
     def update_claim(self, key: Key, after: ResourceClaim | None) -> None:
         """A claim was added or has changed; None: it is gone."""
-        self._touch(self.book.see(key, after))
+        self._touch(self.book.update(key, after))
         self._to_check[key] = None
 
     def check_again(self, key: Key) -> None:
@@ -151,13 +152,13 @@ class Allocator:
             else self.room.name(claim_requests)
         )
         return Claimed(
-            gpus=self._gpus(claim_requests), counted=counted, nodes=pins, domains=domains
+            gpus=self._selectors.gpus(claim_requests), counted=counted, nodes=pins, domains=domains
         )
 
     def _check(self, claim_requests: ClaimRequests) -> None:
         """Raise Unfit if no device at all matches a request."""
         for _, alternatives in claim_requests.requests:
-            if not any(self._is_there(request.selector) for request in alternatives):
+            if not any(self._selectors.is_served(request) for request in alternatives):
                 names = " or ".join(repr(request.class_name) for request in alternatives)
                 raise Unfit(
                     f"no device of any node is as request {alternatives[0].name!r} asks, of class {names}"
@@ -171,42 +172,8 @@ class Allocator:
             for request in claim.spec.devices.requests
         )
         return not (has_selectors or claim_requests.constraints) and all(
-            map(self._is_any_gpu, claim_requests.device_requests)
+            map(self._selectors.is_any_gpu, claim_requests.device_requests)
         )
-
-    def _is_any_gpu(self, request: DeviceRequest) -> bool:
-        """Whether a request is for any GPUs and nothing else, and counted as such."""
-        is_any = self._gpus_of(request) > 0 and not request.selector.capacity
-        return is_any and all(each.is_all_gpus for each in self._kind(request.selector))
-
-    def _gpus(self, claim_requests: ClaimRequests) -> int:
-        """How many GPUs requests are for at least, of those that are counted as GPUs."""
-        return sum(
-            min(map(self._gpus_of, alternatives)) for _, alternatives in claim_requests.requests
-        )
-
-    def _gpus_of(self, request: DeviceRequest) -> int:
-        is_counted = not request.is_admin and not request.selector.tolerations
-        told = self._kind(request.selector)
-        are_gpus = any(each.gpus for each in told) and not any(each.others for each in told)
-        return (request.count or 0) if is_counted and are_gpus else 0
-
-    def _is_there(self, selector: DeviceSelector) -> bool:
-        return any(each.gpus or each.others for each in self._kind(selector))
-
-    def _kind(self, selector: DeviceSelector) -> list["_OfKind"]:
-        """How nodes match a selector, each way once."""
-        told = self._kinds.get(selector)
-        if told is None:
-            told = self._kinds[selector] = _Nodes(stale=dict.fromkeys(self._pools.nodes()))
-        for node in told.stale:
-            before = told.of_node.pop(node, None)
-            if before is not None:
-                told.count[before] -= 1
-            there = told.of_node[node] = _of_kind(selector, self._pools.of_node(node))
-            told.count[there] = told.count.get(there, 0) + 1
-        told.stale.clear()
-        return [each for each, number in told.count.items() if number]
 
     # ----- devices of nodes
 
@@ -396,32 +363,6 @@ class Verdict(Enum):
     STRAY = "stray"
     KEPT = "kept"
     LATER = "later"
-
-
-class _OfKind(NamedTuple):
-    """What of a node a selector matches: GPUs, other devices, and all of its GPUs."""
-
-    gpus: bool
-    others: bool
-    is_all_gpus: bool
-
-
-@dataclass(slots=True)
-class _Nodes:
-    """How each node matches a selector, how many nodes do so, and which nodes have changed."""
-
-    of_node: dict[str, _OfKind] = field(default_factory=dict)
-    count: dict[_OfKind, int] = field(default_factory=dict)
-    stale: dict[str, None] = field(default_factory=dict)
-
-
-def _of_kind(selector: DeviceSelector, there: NodeDevices) -> _OfKind:
-    of = [(device.is_gpu, is_selected(selector, device)) for device in there.devices]
-    return _OfKind(
-        any(is_gpu and is_selected for is_gpu, is_selected in of),
-        any(is_selected and not is_gpu for is_gpu, is_selected in of),
-        all(is_selected for is_gpu, is_selected in of if is_gpu),
-    )
 
 
 def _is_open(claim: ResourceClaim, uid: str) -> bool:

@@ -91,7 +91,7 @@ class GangJobs:
         self._known: dict[Name, Known] = {}
         self._pods: dict[Name, dict[str, Pod]] = {}
 
-    def see(self, name: Name, group: Group | None) -> None:
+    def update(self, name: Name, group: Group | None) -> None:
         """A GangJob was added or has changed; None: it is gone, and so will its pods be."""
         known = self._known.get(name)
         if group is None:
@@ -103,7 +103,7 @@ class GangJobs:
                 known.wanted = None
             known.group, known.look_at = group, 0.0
 
-    def see_pod(self, pod: Pod, *, gone: bool) -> None:
+    def update_pod(self, pod: Pod, *, gone: bool) -> None:
         """A pod was added, has changed, or is gone."""
         of = pod.metadata.labels.get(OF_GANGJOB)
         if of is None:

@@ -40,7 +40,7 @@ class ClaimIndex:
         self._holders: dict[DeviceKey, dict[str, None]] = {}
         self._consumers: dict[str, tuple[str, ...]] = {}
 
-    def see(self, key: Key, after: ResourceClaim | None) -> list[DeviceKey]:
+    def update(self, key: Key, after: ResourceClaim | None) -> list[DeviceKey]:
         """A claim was added or has changed; None: it is gone. Gives the devices that it had or has."""
         before = self.claims.pop(key, None)
         touched: list[DeviceKey] = []

@@ -90,7 +90,7 @@ class Pools:
         self._pools_of_node: dict[str, dict[tuple[str, str], None]] = {}
         self._nodes_of_pool: dict[tuple[str, str], dict[str, None]] = {}
 
-    def see(self, key: Key, after: ResourceSlice | None) -> list[str]:
+    def update(self, key: Key, after: ResourceSlice | None) -> list[str]:
         """A slice was added or has changed; None: it is gone. Gives the nodes whose devices may have changed."""
         before = self._slices.pop(key, None)
         if before is not None:

@@ -43,7 +43,10 @@ REPORTS_EVERY_S = 10.0
 
 
 class ShadowClient(Client):
-    """Reads as any client does, and writes nothing."""
+    """Reads as any client does, and writes nothing.
+
+    One class: it overrides what a client reads and writes, and both sides change the same pods.
+    """
 
     def __init__(
         self,

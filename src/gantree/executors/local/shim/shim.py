@@ -18,23 +18,21 @@ starts nothing if a newer epoch than that was obeyed in the state directory (see
     signal.json       written by the executor: a signal that every process gets once, as soon as it has a handler for it
     turn.json         written by the executor: whether the processes are suspended now; turn counts, a new one each time
 
-How nothing is ever left over. The shim leads its own session, so neither the daemon's death nor its terminal's reaches
-it. It is a child subreaper: whatever its processes leave behind becomes its child, and it ends only when the kernel
-says that it has no child left. Should the shim itself be killed, each process that it started gets SIGKILL from the
-kernel (PR_SET_PDEATHSIG); their children carry GANTREE_RUN in their environment, and sit in a cgroup where one may be
-created, and the executor sweeps both.
+No process is left over. The shim leads its own session, so the end of the daemon or of its terminal does not reach it.
+It is a child subreaper: orphans of its processes become its children, and it ends only when it has none left. If the
+shim is killed, the kernel kills each process that it started (PR_SET_PDEATHSIG). Their children carry GANTREE_RUN in
+their environment, and are in a cgroup where one can be created; the executor kills both.
 
-How nothing is started twice. Only the holder of the lock goes on, and only if there is no shim.json yet: a member that
-was started once is never started again.
+No member is started twice. Only the holder of the lock goes on, and only if there is no shim.json yet.
 
 The shim is one thread around `sigtimedwait`: it sleeps until a child ends, the executor wakes it (SIGUSR1), or half a
-second has passed, and then looks at everything. Signals are blocked before shim.json appears, so whoever can find its
-pid can safely wake it. A signal that tells of something is held back until the process has a handler for it: one that
-is still importing its libraries would be killed by it.
+second has passed, and then checks everything. Signals are blocked before shim.json is written, so it can be woken as
+soon as its pid is known. A signal to a process is held back until it has a handler for it: a process that still imports
+its libraries would be killed.
 
-Suspended processes are stopped by SIGSTOP: the group of every rank, and one by one whatever has left those groups. A
-process may fork between our look at it and its signal, so looks are repeated until one finds nobody that goes on.
-A stop goes before a turn: from then on nothing is suspended any more, and SIGCONT follows the SIGTERM.
+Suspended processes are stopped by SIGSTOP: the group of every rank, and single processes that have left those groups. A
+process may fork in between, so this is repeated until no process is found running. A stop comes before a suspension:
+after SIGTERM nothing is suspended any more, and SIGCONT follows.
 """
 
 import ctypes
@@ -200,7 +198,10 @@ def _make_cgroup(name: str) -> str | None:
 
 
 class Shim:
-    """One member: its launch record, its processes, and how far it has come."""
+    """One member: its launch record, its processes, and how far it has come.
+
+    One class in one file: the shim runs as a script without any package around it, and all of it turns on one loop.
+    """
 
     def __init__(self, folder: str, launch: dict[str, Any]) -> None:
         self._folder = folder
