@@ -221,14 +221,13 @@ def test_a_run_time_that_nobody_knows_goes_last_also_without_gpus() -> None:
     assert key(("remaining_service",), OrderFactors(200, 2, 0.0, gpus=0)) == (inf,)
 
 
-def test_waiting_jobs_count_what_changes_in_each_queue() -> None:
-    waiting, first, second = WaitingJobs(), EquivalenceClass(1, 7, 100), EquivalenceClass(2, 7, 100)
-    waiting.add(first, Position((0.0,), 0, "a"))
-    of_first = waiting.changes_in(1)
-    waiting.add(second, Position((0.0,), 1, "b"))
-    assert waiting.changes_in(1) == of_first
-    assert waiting.changes_in(2) == waiting.changes > of_first
-    waiting.touch(1)
-    assert waiting.changes_in(1) == waiting.changes
-    waiting.remove(first, Position((0.0,), 0, "a"))
-    assert waiting.changes_in(1) == waiting.changes > waiting.changes_in(2)
+def test_the_columns_of_a_queue_go_with_its_jobs_in_their_order() -> None:
+    waiting = WaitingJobs()
+    wide, narrow = EquivalenceClass(1, 7, 100, span_s=9.0), EquivalenceClass(1, 8, 300)
+    waiting.add(wide, Position((2.0,), 0, "a"))
+    waiting.add(narrow, Position((1.0,), 1, "b"))
+    waiting.add(wide, Position((3.0,), 2, "c"))
+    assert list(waiting.columns_of(1).signature) == [8, 7, 7]
+    assert list(waiting.columns_of(1).span_s) == [inf, 9.0, 9.0]
+    waiting.remove(wide, Position((2.0,), 0, "a"))
+    assert list(waiting.columns_of(1).priority) == [300, 100]

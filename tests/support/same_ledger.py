@@ -40,7 +40,7 @@ CACHES: dict[type, frozenset[str]] = {
     Quota: frozenset({"_releases", "_usage", "_unruled", "_left_of"}),
     Shares: frozenset({"_weighted_last"}),
     Borrowing: frozenset({"_found_under", "_found_last", "_came", "_pushed_out"}),
-    WaitingJobs: frozenset({"changes", "_changes_in_queue"}),
+    WaitingJobs: frozenset({"_columns_of_queue", "changes"}),
     Spares: frozenset({"fabric"}),
     Occupancy: frozenset({"indexes", "_emptied", "log"}),
     SplitGpus: frozenset({"_fabric", "_free", "_holders"}),
@@ -51,9 +51,8 @@ CACHES: dict[type, frozenset[str]] = {
 ANY_ORDER = frozenset(
     {
         "_holders_of_priority", "newest_of_name", "_node_of_user", "_node_of_queue", "_node_of_cohort",
-        "_classes_in_queue", "_classes_of_signature_in", "parts_of_node", "states_of_node", "numa_of_node",
-        "holders_on_node", "held_back", "_ranked_under", "_holdings", "_holding_in_queue", "_on_node", "_on_node[]",
-        "_uses[]", "_classes_of_signature_in[]", "_classes_of_signature_in[][]",
+        "parts_of_node", "numa_of_node", "_holders_on_node", "held_back",
+        "_ranked_under", "_holdings", "_holding_in_queue", "_on_node", "_on_node[]", "_uses[]",
     }
 )  # fmt: skip
 """Dictionaries that are only ever asked for one key; "[]": those inside of one."""
@@ -61,7 +60,7 @@ ANY_ORDER = frozenset(
 
 LEAVE_ENTRIES = frozenset(
     {
-        "numa_of_node", "holders_on_node", "_ranked_under", "_classes_in_queue", "_classes_of_signature_in",
+        "numa_of_node", "_holders_on_node", "_ranked_under",
         "_holding_in_queue",
     }
 )  # fmt: skip
@@ -70,8 +69,8 @@ LEAVE_ENTRIES = frozenset(
 
 OF_HISTORY = frozenset(
     {
-        "owners", "holders_on_node[]", "_positions_of_class", "_classes_of_signature", "_classes_of_signature[]",
-        "_classes_in_queue[]", "_entries_in_queue", "resting",
+        "owners", "_holders_on_node[]", "_positions_of_line", "_lines_of_signature", "_lines_of_signature[]",
+        "_standing_in_queue", "resting", "gated",
     }
 )  # fmt: skip
 """Dictionaries in the order in which things came, which a fold tells otherwise than those who decided them."""

@@ -376,8 +376,7 @@ def _restore_waiting(
         assert state.phase is Phase.PENDING and state.equivalence_class is not None, (
             f"{job} is {state.phase}"
         )
-        ledger.waiting.add(state.equivalence_class, state.position)
-        ledger.accounts.wait(state)
+        ledger.add_waiting(state)
     jobs = ledger.jobs
     ledger.waiting.restore_order(
         [jobs[job].queue for job in (*books.lines.one_of_queue, *books.lines.waiting)],

@@ -5,8 +5,9 @@ for all that ask for the same), one priority, and may hold a place for the same 
 refused, the others need not be tried.
 """
 
+from array import array
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator, KeysView, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
@@ -45,20 +46,41 @@ class WaitingJobsSnapshot:
     one_of_signature: tuple[str, ...] = ()
 
 
+class Columns:
+    """What an array test reads of the jobs that wait in one queue, in their order: a number for each job."""
+
+    __slots__ = ("enforced", "priority", "signature", "span_s")
+
+    def __init__(self) -> None:
+        self.signature = array("q")
+        self.priority = array("q")
+        self.span_s = array("d")
+        self.enforced = array("b")
+
+    def insert(self, at: int, equivalence_class: EquivalenceClass) -> None:
+        """A job of a class waits at this place from now on."""
+        self.signature.insert(at, equivalence_class.signature)
+        self.priority.insert(at, equivalence_class.priority)
+        self.span_s.insert(at, equivalence_class.span_s)
+        self.enforced.insert(at, equivalence_class.enforced)
+
+    def remove(self, at: int) -> None:
+        """The job at this place waits no more."""
+        del self.signature[at], self.priority[at], self.span_s[at], self.enforced[at]
+
+
 class WaitingJobs:
     """Waiting jobs, in the order of each queue and by equivalence class.
 
     A class exists while one of its jobs waits; the oldest is the one that has existed longest. Views of it change with
-    it, and are not to be kept. changes grows whenever any queue changes.
+    it, and are not to be kept. changes grows whenever a job comes or goes.
     """
 
     def __init__(self) -> None:
         self._positions_of_class: dict[EquivalenceClass, list[Position]] = {}
         self._entries_in_queue: dict[int, list[QueueEntry]] = {}
         self._classes_of_signature: dict[int, dict[EquivalenceClass, None]] = {}
-        self._classes_in_queue: dict[int, dict[EquivalenceClass, None]] = {}
-        self._classes_of_signature_in: dict[int, dict[int, dict[EquivalenceClass, None]]] = {}
-        self._changes_in_queue: dict[int, int] = {}
+        self._columns_of_queue: dict[int, Columns] = {}
         self.changes = 0
 
     def __len__(self) -> int:
@@ -84,9 +106,13 @@ class WaitingJobs:
         """The jobs of a queue, in order."""
         return self._entries_in_queue.get(queue, ())
 
-    def classes_in(self, queue: int) -> Collection[EquivalenceClass]:
-        """The classes of a queue, the oldest first."""
-        return self._classes_in_queue.get(queue, {}).keys()
+    def columns_of(self, queue: int) -> Columns:
+        """Numbers of the jobs of a queue in which any waits, in the same order."""
+        return self._columns_of_queue[queue]
+
+    def index_of(self, entry: QueueEntry) -> int:
+        """The index of a job among those of its queue; where it would be, if it does not wait."""
+        return bisect_left(self.in_queue(entry.equivalence_class.queue), entry)
 
     @property
     def signatures(self) -> Collection[int]:
@@ -96,23 +122,6 @@ class WaitingJobs:
     def classes_of_signature(self, signature: int) -> Iterable[EquivalenceClass]:
         """The classes of a signature, the oldest first."""
         return self._classes_of_signature.get(signature, ())
-
-    def signatures_in(self, queue: int) -> KeysView[int]:
-        """The signatures of the jobs of a queue."""
-        return self._classes_of_signature_in.get(queue, {}).keys()
-
-    def classes_of_signature_in(self, queue: int, signature: int) -> Collection[EquivalenceClass]:
-        """The classes of a queue with one signature, the oldest first."""
-        return self._classes_of_signature_in.get(queue, {}).get(signature, {}).keys()
-
-    def changes_in(self, queue: int) -> int:
-        """The value of `changes` when a queue last changed."""
-        return self._changes_in_queue.get(queue, 0)
-
-    def touch(self, queue: int) -> None:
-        """Note that something other than room has changed that a job of a queue waits for."""
-        self.changes += 1
-        self._changes_in_queue[queue] = self.changes
 
     def snapshot(self) -> WaitingJobsSnapshot:
         """All that is needed to make this again; queues and signatures are told by one of their jobs."""
@@ -135,39 +144,40 @@ class WaitingJobs:
 
     def add(self, equivalence_class: EquivalenceClass, position: Position) -> None:
         """A job of this class waits at this position."""
-        queue, signature = equivalence_class.queue, equivalence_class.signature
-        self.touch(queue)
+        queue = equivalence_class.queue
+        self.changes += 1
         insort(self._positions_of_class.setdefault(equivalence_class, []), position)
-        entries = self._entries_in_queue.setdefault(queue, [])
-        insort(entries, QueueEntry(position, equivalence_class))
-        self._classes_of_signature.setdefault(signature, {})[equivalence_class] = None
-        self._classes_in_queue.setdefault(queue, {})[equivalence_class] = None
-        of_signature = self._classes_of_signature_in.setdefault(queue, {})
-        of_signature.setdefault(signature, {})[equivalence_class] = None
+        entries, entry = (
+            self._entries_in_queue.setdefault(queue, []),
+            QueueEntry(position, equivalence_class),
+        )
+        index = bisect_left(entries, entry)
+        entries.insert(index, entry)
+        self._columns_of_queue.setdefault(queue, Columns()).insert(index, equivalence_class)
+        of_signature = self._classes_of_signature.setdefault(equivalence_class.signature, {})
+        of_signature[equivalence_class] = None
 
     def remove(self, equivalence_class: EquivalenceClass, position: Position) -> None:
         """A job that waits at this position waits no more."""
-        queue = equivalence_class.queue
-        self.touch(queue)
-        _remove_from(self._positions_of_class, equivalence_class, position)
-        _remove_from(self._entries_in_queue, queue, QueueEntry(position, equivalence_class))
-        if equivalence_class not in self._positions_of_class:
-            self._remove_class(equivalence_class)
-
-    def _remove_class(self, equivalence_class: EquivalenceClass) -> None:
         queue, signature = equivalence_class.queue, equivalence_class.signature
-        del self._classes_in_queue[queue][equivalence_class]
-        for classes_of in (self._classes_of_signature_in[queue], self._classes_of_signature):
-            del classes_of[signature][equivalence_class]
-            if not classes_of[signature]:
-                del classes_of[signature]
+        self.changes += 1
+        _remove_from(self._positions_of_class, equivalence_class, position)
+        index = _remove_from(self._entries_in_queue, queue, QueueEntry(position, equivalence_class))
+        self._columns_of_queue[queue].remove(index)
+        if queue not in self._entries_in_queue:
+            del self._columns_of_queue[queue]
+        if equivalence_class not in self._positions_of_class:
+            del self._classes_of_signature[signature][equivalence_class]
+            if not self._classes_of_signature[signature]:
+                del self._classes_of_signature[signature]
 
 
-def _remove_from(lists: dict[Any, list[Any]], key: Any, entry: Any) -> None:
-    """Remove an entry from a sorted list, and the list if it is empty then."""
+def _remove_from(lists: dict[Any, list[Any]], key: Any, entry: Any) -> int:
+    """Remove an entry from a sorted list, and the list if it is empty then; return its index."""
     entries = lists[key]
     index = bisect_left(entries, entry)
     assert index < len(entries) and entries[index] == entry, f"{entry} does not wait"
     del entries[index]
     if not entries:
         del lists[key]
+    return index

@@ -5,13 +5,12 @@ one with the smaller share; among equals the one whose next job goes first. Insi
 placed while the walk goes on changes shares, but only on the path of the queue it was placed in; so each queue keeps a
 heap of its children, and after every job that was looked at only its path is put in order again.
 
-Most jobs of a long queue need not be looked at: `looked` says which, some by themselves, the others by their line. It
-is asked once a queue, when the walk begins.
+Most jobs of a long queue need not be looked at: `chosen` says which, once a queue, when the walk begins.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import repeat
 from typing import NamedTuple
 
 from gantree.policy.order import Position
@@ -27,23 +26,26 @@ Entry = tuple[tuple[float, ...], float, Position, int, int]
 """(best keys before "share", share, best position, whether it stands for the queue's own jobs, node) of a child."""
 
 
-class Looked(NamedTuple):
-    """Whom a walk looks at in a queue: some by themselves, in order, and all of some lines."""
+class Chosen(NamedTuple):
+    """Jobs of one queue that a walk visits, in order, each with a number of the caller's; () for -1 each."""
 
-    alone: Sequence[QueueEntry] = ()
-    classes: Collection[EquivalenceClass] = ()
+    jobs: Sequence[QueueEntry]
+    rows: Sequence[int] = ()
 
 
-Look = Callable[[int], Looked]
-"""Whom to look at in a queue."""
+Choose = Callable[[int], Chosen]
+"""Whom to visit in a queue."""
+StillCounts = Callable[[QueueEntry, int], bool]
+"""Whether a job that was chosen is still to be visited when its turn comes; asked with its number."""
 
 
 class Walk:
     """One walk: iterating it gives (line, position) in order; a line ends where `ask`, asked before each, says no.
 
-    The job that was given last may be removed from its line before the walk goes on. share(queue) is asked as the
-    walk goes; without it all jobs are compared by position alone. queues: of these alone. looked: of whom in each; of
-    all, if omitted. is_closed: whether nobody else of a queue is looked at; asked after each of its jobs.
+    The job that was given last may be removed from its eq_class before the walk goes on. share(queue) is asked as the
+    walk goes; without it all jobs are compared by position alone. queues: of these alone. choose: whom of each; all, if
+    omitted. still_counts: whether a chosen job is to be visited when its turn comes. is_closed: whether
+    nobody else of a queue is visited; asked after each of its jobs.
     """
 
     def __init__(
@@ -55,22 +57,24 @@ class Walk:
         before_share: int = 0,
         *,
         queues: Iterable[int] | None = None,
-        looked: Look | None = None,
+        choose: Choose | None = None,
+        still_counts: StillCounts = lambda entry, row: True,
         is_closed: IsClosed | None = None,
     ) -> None:
         self._waiting, self._ask, self._parent = waiting, ask, parent_of_queue
         self._share, self._before = share, before_share
         self._queues = tuple(waiting.queues if queues is None else queues)
-        self._looked, self._is_closed = looked or self._all_of, is_closed
+        self._choose, self._is_closed = choose or self._all_of, is_closed
+        self._still_counts = still_counts
 
-    def _all_of(self, queue: int) -> Looked:
-        return Looked(tuple(self._waiting.in_queue(queue)))
+    def _all_of(self, queue: int) -> Chosen:
+        return Chosen(tuple(self._waiting.in_queue(queue)))
 
     def __iter__(self) -> Iterator[tuple[EquivalenceClass, Position]]:
         closed = set[EquivalenceClass]()
         rows = {}
         for queue in self._queues:
-            row = _Row(queue, self._waiting, closed, self._looked(queue), self._is_closed)
+            row = _Row(queue, closed, self._choose(queue), self._still_counts, self._is_closed)
             if row.head is not None:
                 rows[queue] = row
         steps = (
@@ -90,25 +94,20 @@ class Walk:
 
 
 class _Row:
-    """The jobs of one queue, one after the other; head is the next that is to be looked at, None at the end.
-
-    _heads holds of each line of which all are looked at the next position.
-    """
+    """The chosen jobs of one queue, one after the other; head is the next to visit, None at the end."""
 
     def __init__(
         self,
         queue: int,
-        waiting: WaitingJobs,
         closed: set[EquivalenceClass],
-        looked: Looked,
+        chosen: Chosen,
+        still_counts: StillCounts,
         is_closed: IsClosed | None,
     ) -> None:
-        self.queue, self._waiting, self._closed = queue, waiting, closed
-        self._is_closed = is_closed
+        self.queue, self._closed = queue, closed
+        self._still_counts, self._is_closed = still_counts, is_closed
+        self._rest = zip(chosen.jobs, chosen.rows or repeat(-1), strict=False)
         self.head: QueueEntry | None = None
-        self._alone, self._at = looked.alone, 0
-        self._heads = [QueueEntry(waiting[eq_class][0], eq_class) for eq_class in looked.classes]
-        heapify(self._heads)
         self.go_on()
 
     def go_on(self) -> None:
@@ -116,34 +115,10 @@ class _Row:
         last, self.head = self.head, None
         if last is not None and self._is_closed is not None and self._is_closed(self.queue):
             return
-        while (each := self._next()) is not None:
-            if each != last and each.equivalence_class not in self._closed:
+        for each, row in self._rest:
+            if each.equivalence_class not in self._closed and self._still_counts(each, row):
                 self.head = each
-                break
-
-    def _next(self) -> QueueEntry | None:
-        """The next in order, be it by itself or of a line; one that is both comes twice in a row."""
-        while self._heads and self._heads[0].equivalence_class in self._closed:
-            heappop(self._heads)
-        alone = self._alone[self._at] if self._at < len(self._alone) else None
-        if self._heads and (alone is None or self._heads[0] < alone):
-            head = heappop(self._heads)
-            behind = self._behind(head)
-            if behind is not None:
-                heappush(self._heads, behind)
-            return head
-        self._at += alone is not None
-        return alone
-
-    def _behind(self, entry: QueueEntry) -> QueueEntry | None:
-        """The next of a line."""
-        positions = self._waiting[entry.equivalence_class]
-        place = bisect_right(positions, entry.position)
-        return (
-            QueueEntry(positions[place], entry.equivalence_class)
-            if place < len(positions)
-            else None
-        )
+                return
 
 
 def _by_position(rows: dict[int, _Row]) -> Iterator[_Row]:

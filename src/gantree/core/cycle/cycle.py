@@ -47,14 +47,15 @@ from gantree.core.preemption.candidates import Wanted
 from gantree.core.preemption.free_capacity import make_room
 from gantree.core.queue.cell_usage import any_cells
 from gantree.core.queue.eligibility import eligible, in_order
-from gantree.core.queue.fit_bound import Needs
 from gantree.core.queue.heads import EverFits
 from gantree.core.queue.held_capacity import lifted, passed_by
 from gantree.core.queue.job_variants import Answer, Ways
+from gantree.core.queue.needs import Needs
 from gantree.core.queue.preemption_rules import next_fall
 from gantree.core.reservations.reservations import review
 from gantree.core.reservations.selection import Desk, next_late, withdraw
 from gantree.model.facts import (
+    AttemptEnded,
     CheckpointRecorded,
     Fact,
     GangPlaced,
@@ -62,6 +63,7 @@ from gantree.model.facts import (
     GangWarned,
     JobAccepted,
     JobRejected,
+    JobRequeued,
     JobsForgotten,
     PriorityChanged,
 )
@@ -74,12 +76,14 @@ from gantree.placement.resize.elastic import best_size
 from gantree.policy.boosts import boost_of, next_expiry
 from gantree.policy.order import Position
 from gantree.policy.rules import Policy
-from gantree.policy.waiting_jobs import EquivalenceClass
-from gantree.policy.walk import Looked, Walk
+from gantree.policy.waiting_jobs import EquivalenceClass, QueueEntry
+from gantree.policy.walk import Chosen, Walk
 
 MOST_PLANS = 16
 """Preemption plans of one pass. A plan takes some milliseconds on 16,384 GPUs."""
 
+NEWCOMERS = (JobAccepted, JobRequeued)
+"""Facts by which a job begins to wait."""
 HARMLESS = (JobAccepted, JobRejected, GangWarned, JobsForgotten)
 """Facts that give nobody who waits another answer, but for what the versions of the ledger tell."""
 
@@ -92,6 +96,7 @@ class _Pass:
     prefilter: Prefilter
     desk: Desk
     plans: int = 0
+    waits_for_quota: bool = False
     moments: list[float] = field(default_factory=list)
 
 
@@ -106,9 +111,15 @@ class _Cursor:
 
 @dataclass(frozen=True, slots=True)
 class _Parked:
-    """Nobody who waits gets another answer before `until`, while the ledger stays as the versions say."""
+    """Nobody who waits gets another answer before `until`, while the ledger stays as the versions say.
+
+    freed grows with all that is given back. Where what a gang gives back is held for others at once, it concerns only
+    those who fit and were refused by their quota: waits_for_quota says whether there were any.
+    """
 
     versions: object
+    freed: object
+    waits_for_quota: bool
     until: float
 
 
@@ -133,7 +144,7 @@ class Cycle:
         """Decide who starts now, who must make room, and who is told a start."""
         if builder.ledger.occupancy is None:
             return
-        if self._is_parked(builder):
+        if self._is_parked(builder) and not self._settles(builder):
             self._ask_newcomers(builder)
         else:
             self._run_pass(builder)
@@ -150,11 +161,7 @@ class Cycle:
 
     def _run_pass(self, builder: DecisionBuilder) -> None:
         """One pass from the top, or from where the last one stopped."""
-        ledger, before, placings = (
-            builder.ledger,
-            _versions(builder.ledger),
-            builder.ledger.placings,
-        )
+        ledger, placings = builder.ledger, builder.ledger.placings
         cursor, self._cursor, self._parked = self._cursor, None, None
         if cursor is None or (cursor.applied, cursor.now) != (ledger.applied, builder.now):
             self._prepare(builder)
@@ -162,7 +169,8 @@ class Cycle:
         else:
             run = cursor.run
             run.plans = 0
-        applied, refusals = ledger.applied, run.prefilter.refusals
+        applied, before = ledger.applied, (_versions(ledger), _freed(ledger))
+        refusals = run.prefilter.refusals
         if not self._walk(builder, run):
             if ledger.applied == applied:
                 assert run.prefilter.refusals > refusals, (
@@ -174,8 +182,8 @@ class Cycle:
         moved = move_as_requested(builder, self._preferences)
         grow(builder, self._preferences)
         retells = ledger.placings > placings and run.desk.found_none(ledger)
-        if not moved and not retells and before == _versions(ledger):
-            self._park(builder, run.moments)
+        if not moved and not retells and before == (_versions(ledger), _freed(ledger)):
+            self._park(builder, run)
 
     def _prepare(self, builder: DecisionBuilder) -> None:
         """All that comes before anybody who waits for room is asked."""
@@ -198,9 +206,18 @@ class Cycle:
         parked, ledger = self._parked, builder.ledger
         if parked is None or builder.now >= parked.until or builder.moves_for:
             return False
-        if self._asks_all and any(isinstance(fact, JobAccepted) for fact in builder.facts):
+        if self._asks_all and any(isinstance(fact, NEWCOMERS) for fact in builder.facts):
             return False
-        return self._are_harmless(ledger, builder.facts) and parked.versions == _versions(ledger)
+        if not self._are_harmless(ledger, builder.facts) or parked.versions != _versions(ledger):
+            return False
+        return not parked.waits_for_quota or parked.freed == _freed(ledger)
+
+    def _settles(self, builder: DecisionBuilder) -> bool:
+        """Whether a claim was settled, now that a gang has left."""
+        facts = len(builder.facts)
+        if any(isinstance(fact, AttemptEnded) for fact in builder.facts):
+            self._claims.settle(builder)
+        return len(builder.facts) > facts
 
     def _are_harmless(self, ledger: Ledger, facts: Iterable[Fact]) -> bool:
         """Whether facts change nobody's answer. What a checkpoint spares counts where moves or growth weigh losses."""
@@ -210,30 +227,41 @@ class Cycle:
             harmless.append(CheckpointRecorded)
         if not self._policy.falls_back:  # who runs is served, and falls back
             harmless.append(GangRunning)
-        return all(isinstance(fact, tuple(harmless)) for fact in facts)
+        awaited = {
+            job for reservation in ledger.reservations.values() for job in reservation.waits_for
+        }
+        return all(
+            isinstance(fact, tuple(harmless))
+            or (isinstance(fact, AttemptEnded | JobRequeued) and fact.job not in awaited)
+            for fact in facts
+        )
 
     def _ask_newcomers(self, builder: DecisionBuilder) -> None:
         """Ask those who have just come; all others have the answer of the moment."""
         assert self._parked is not None
-        until, facts = self._parked.until, len(builder.facts)
-        jobs = [fact.job for fact in builder.facts if isinstance(fact, JobAccepted)]
+        until, waits_for_quota = self._parked.until, self._parked.waits_for_quota
+        facts = len(builder.facts)
+        jobs = [fact.job for fact in builder.facts if isinstance(fact, NEWCOMERS)]
         if not jobs:
             return
         run, self._parked = self._new_pass(builder, frozenset(jobs)), None
+        run.waits_for_quota = waits_for_quota
         if not self._walk(builder, run):
             return
         new = builder.facts[facts:]
         tells = self._policy.spares_for_a_time or self._policy.backfill.overtake == "promised"
         if not new or (not tells and all(isinstance(fact, GangPlaced) for fact in new)):
-            self._park(builder, [until, *run.moments])
+            self._park(builder, run, until)
 
-    def _park(self, builder: DecisionBuilder, moments: Iterable[float]) -> None:
-        """Everybody has an answer that stands until something changes, or one of these moments comes."""
+    def _park(self, builder: DecisionBuilder, run: _Pass, until: float = inf) -> None:
+        """Everybody has an answer that stands until something changes, or a moment comes, `until` at the latest."""
         ledger, now = builder.ledger, builder.now
-        later = [moment for moment in (*moments, *ledger.resting.values()) if moment > now]
+        later = [
+            moment for moment in (until, *run.moments, *ledger.resting.values()) if moment > now
+        ]
         later += [next_fall(ledger, now), next_late(ledger, now), next_expiry(self._policy, now)]
         later += [next_growth(ledger, now), next_leaving(ledger, now)]
-        self._parked = _Parked(_versions(ledger), min(later))
+        self._parked = _Parked(_versions(ledger), _freed(ledger), run.waits_for_quota, min(later))
 
     # ----- the walk
 
@@ -245,13 +273,11 @@ class Cycle:
         """
         ledger = builder.ledger
         owed = [
-            queue
-            for queue in ledger.waiting.queues
-            if ledger.accounts.guarantees.may_reclaim(queue)
+            queue for queue in run.prefilter.queues if ledger.accounts.guarantees.may_reclaim(queue)
         ]
         if owed and not self._ask_in_order(builder, run, owed, due=True):
             return False
-        return self._ask_in_order(builder, run, tuple(ledger.waiting.queues), due=False)
+        return self._ask_in_order(builder, run, run.prefilter.queues, due=False)
 
     def _ask_in_order(
         self, builder: DecisionBuilder, run: _Pass, queues: Collection[int], *, due: bool
@@ -284,11 +310,17 @@ class Cycle:
             is_closed = lambda queue: names[queue] in self._closed  # noqa: E731 - asked for each job
             return in_order(ledger, builder.now, goes_on, queues=queues, is_closed=is_closed)
 
-        def looked(queue: int) -> Looked:
+        def choose(queue: int) -> Chosen:
             with_heads = not due and run.desk.wants_more(ledger)
-            return run.prefilter.looked(queue, due=due, with_heads=with_heads)
+            return run.prefilter.chosen(queue, due=due, with_heads=with_heads)
 
-        return in_order(ledger, builder.now, goes_on, queues=queues, looked=looked)
+        def still_counts(entry: QueueEntry, row: int) -> bool:
+            tells = not due and run.desk.wants_more(ledger)
+            return run.prefilter.still_counts(entry, row, tells=tells)
+
+        return in_order(
+            ledger, builder.now, goes_on, queues=queues, choose=choose, still_counts=still_counts
+        )
 
     def _goes_on(
         self,
@@ -322,10 +354,9 @@ class Cycle:
         ledger = builder.ledger
         if not ledger.accounts.guarantees.asks_within(state):
             return False
-        for entry in run.prefilter.heads_of(state.queue).values():
-            if entry.position >= state.position:
+        for other in run.prefilter.heads_of(state.queue):
+            if other.position >= state.position:
                 break
-            other = ledger.jobs[entry.position.job]
             waits = other.phase is Phase.PENDING and other.job not in ledger.claims
             if waits and run.prefilter.may_borrow_now(other):
                 return False
@@ -351,8 +382,9 @@ class Cycle:
         ledger, prefilter = builder.ledger, run.prefilter
         ways = self._ways.answers(ledger, state)
         if prefilter.may_start(state):
-            if any(not one.refused and self._place(builder, state, way) for way, one in ways):
+            if any(not one.refused and self._place(builder, run, state, way) for way, one in ways):
                 return
+            run.waits_for_quota |= any(one.refused for _, one in ways)
             if not any(one.refused for _, one in ways):
                 prefilter.no_place(state)
             elif all(one.refused for _, one in ways):
@@ -383,20 +415,23 @@ class Cycle:
                 run.moments.append(refusal.later)
         run.prefilter.no_room(state)
 
-    def _place(self, builder: DecisionBuilder, state: JobState, way: Job) -> bool:
+    def _place(self, builder: DecisionBuilder, run: _Pass, state: JobState, way: Job) -> bool:
         """Start a job if it has a place now that its queue admits."""
         owners = passed_by(builder.ledger, state, builder.now)
         if not owners:
-            return self._place_there(builder, state, way)
+            return self._place_there(builder, run, state, way)
         with lifted(builder.ledger, owners):
-            return self._place_there(builder, state, way)
+            return self._place_there(builder, run, state, way)
 
-    def _place_there(self, builder: DecisionBuilder, state: JobState, way: Job) -> bool:
+    def _place_there(self, builder: DecisionBuilder, run: _Pass, state: JobState, way: Job) -> bool:
         """Start a job if it has a place on what is free, as it is, that its queue admits."""
         ledger = builder.ledger
         placement = self._find(ledger, way)
         admitted = ledger.accounts.amounts.asked_on(state, way)
-        if placement is None or not self._claims.admits(ledger, state, placement, admitted):
+        if placement is None:
+            return False
+        if not self._claims.admits(ledger, state, placement, admitted):
+            run.waits_for_quota = True
             return False
         start(builder, state, placement)
         return True
@@ -414,11 +449,10 @@ def _versions(ledger: Ledger) -> object:
     get another answer."""
     accounts, policy = ledger.accounts, ledger.policy
     return (
-        ledger.room_version,
         ledger.free_version,
         ledger.holders_version,
         ledger.placings if policy.spares_for_a_time or any_cells(ledger) else 0,
-        accounts.freed_anywhere(),
+        accounts.freed_anywhere()[1],
         accounts.pushed_out(),
         tuple(ledger.claims),
         tuple((job, reservation.starts_at) for job, reservation in ledger.reservations.items()),
@@ -426,6 +460,11 @@ def _versions(ledger: Ledger) -> object:
         ledger.site.version,
         len(ledger.gapped),
     )
+
+
+def _freed(ledger: Ledger) -> object:
+    """What is different whenever room or quota was given back, be it for those who have claimed it."""
+    return ledger.room_version, ledger.accounts.freed_anywhere()[0]
 
 
 def _end_boosts(builder: DecisionBuilder) -> None:

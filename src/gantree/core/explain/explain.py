@@ -18,9 +18,9 @@ from gantree.core.preemption.candidates import Wanted, room_to_come, whom_to_ask
 from gantree.core.preemption.free_capacity import owed_instead
 from gantree.core.queue.cell_usage import only_at_home
 from gantree.core.queue.eligibility import ahead_of, eligible, how_many_ahead
-from gantree.core.queue.fit_bound import Needs
 from gantree.core.queue.held_capacity import lifted, outranks, passed_by
 from gantree.core.queue.job_variants import answers, no_way, open_ways
+from gantree.core.queue.needs import Needs
 from gantree.core.queue.preemption_rules import MIN_RUN, stoppable_at
 from gantree.core.reservations.reservations import reserved
 from gantree.core.reservations.start_estimates import Start, domain_in_words, told_start

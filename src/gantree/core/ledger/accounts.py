@@ -175,6 +175,15 @@ class Accounts:
             state, self.amounts.asked(state), self._rights_of(state)
         )
 
+    def guarantees_left_to_come(
+        self, queues: Iterable[int], gone: Iterable[str] = ()
+    ) -> list[tuple[tuple[str, int], ...]]:
+        """What a job of each queue might be owed when all have left who leave, and these: (resource, ticks).
+
+        Never too little: what is claimed does not count, for it may give way.
+        """
+        return self._projected.guarantees_left(queues, gone)
+
     def limits(self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()) -> Admission:
         """As `admission`, asking limits only: a job in its cells is owed its place whatever else the queue has."""
         gone = list(gone)
@@ -215,10 +224,18 @@ class Accounts:
         self.guarantees.changed()
         self._projected.forget()
 
-    def outranks(self, state: JobState, other: JobState, claimed: Amounts | None = None) -> bool:
-        """Whether a claim of another job gives way to a waiting one: order, priority and guarantee must all allow it.
+    def outranks(
+        self,
+        state: JobState,
+        other: JobState,
+        claimed: Amounts | None = None,
+        *,
+        is_due: bool | None = None,
+    ) -> bool:
+        """Whether what is claimed for another job gives way to a waiting one: only where none of its rights is less.
 
-        claimed: what the other one would claim, by default what it has claimed.
+        claimed: what the other one would claim, by default what it has claimed. is_due: whether the first is taken to
+        be owed what it asks for; by default as it is.
 
         If one of the three decided alone, two jobs could stop each other for ever. Claims of gangs that move, or go to
         their cells, give way to nobody: guests would take such a place in turns, and be told to leave again.
@@ -229,9 +246,8 @@ class Accounts:
             return False
         if self.policy.preemption.by == "priority" and state.priority < other.priority:
             return False
-        return self.guarantees.asks_within_on_any_model(state) or not self.claims_within_guarantee(
-            other, claimed
-        )
+        due = self.guarantees.asks_within_on_any_model(state) if is_due is None else is_due
+        return due or not self.claims_within_guarantee(other, claimed)
 
     def giving_way(self, state: JobState) -> tuple[str, ...]:
         """The jobs whose claims give way to a waiting one, as `outranks` says."""

@@ -100,11 +100,17 @@ class Guarantees:
             return False
         return self._quota.room(state.queue, amounts, state.spec.preemptible).takes_back
 
-    def goes_before(self, state: JobState, other: JobState) -> bool:
-        """Whether a waiting job asks within the guarantee of its queue, and one of another queue does not."""
+    def goes_before(
+        self, state: JobState, other: JobState, asks_within: bool | None = None
+    ) -> bool:
+        """Whether a waiting job asks within the guarantee of its queue, and one of another queue does not.
+
+        asks_within: whether the first is taken to; by default as it is.
+        """
         if state.spec.queue == other.spec.queue:
             return False
-        return self.asks_within(state) and not self.asks_within(other)
+        within = self.asks_within(state) if asks_within is None else asks_within
+        return within and not self.asks_within(other)
 
 
 def _speak_of_models(policy: Policy) -> bool:

@@ -38,12 +38,12 @@ class Ledger:
     room_version grows whenever a gang that was refused might now start; free_version whenever it might now fit;
     holders_version whenever room might now be made for it: more is free than was to come anyway
     (`core.ledger.apply.ends`), a gang begins to leave, or it does less harm to stop it now; placings whenever a gang
-    takes a place. bound is the domain of each cell that has one, by (queue, tier, number). resting are jobs that wait
-    until a moment, in seconds; gapped gangs of which a member is being replaced. unusable are lost nodes with the
-    reason; policies all versions on record. ended are jobs in the order of their ends, but for those that were
-    forgotten, which are counted; rejected are those that were not taken into a queue, with the reason, oldest first,
-    and rejected_at when. came are the queues and users of all jobs, in the order in which each first came. applied
-    counts facts.
+    takes a place. gated are jobs that wait and are held, or come after others. bound is the domain of each cell that
+    has one, by (queue, tier, number). resting are jobs that wait until a moment, in seconds; gapped gangs of which a
+    member is being replaced. unusable are lost nodes with the reason; policies all versions on record. ended are jobs
+    in the order of their ends, but for those that were forgotten, which are counted; rejected are those that were not
+    taken into a queue, with the reason, oldest first, and rejected_at when. came are the queues and users of all jobs,
+    in the order in which each first came. applied counts facts.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -70,6 +70,7 @@ class Ledger:
     applied: int = 0
     holders_version: int = 0
     resting: dict[str, float] = field(default_factory=dict)
+    gated: dict[str, None] = field(default_factory=dict)
     placings: int = 0
     leaving: dict[str, JobState] = field(default_factory=dict)
     gapped: dict[str, JobState] = field(default_factory=dict)
@@ -139,7 +140,14 @@ class Ledger:
         state.position = Position(
             self.accounts.order.key(state.order_factors(at)), state.seq, state.job
         )
+        self.add_waiting(state)
+
+    def add_waiting(self, state: JobState) -> None:
+        """A job waits where it says that it stands."""
+        assert state.equivalence_class is not None, f"{state.job} waits in no line"
         self.waiting.add(state.equivalence_class, state.position)
+        if state.held or state.spec.after:
+            self.gated[state.job] = None
         self.accounts.wait(state)
 
     def dequeue(self, state: JobState) -> None:
@@ -147,6 +155,7 @@ class Ledger:
         assert state.equivalence_class is not None, f"{state.job} waits in no line"
         self.waiting.remove(state.equivalence_class, state.position)
         self.resting.pop(state.job, None)
+        self.gated.pop(state.job, None)
         self.accounts.wait_no_more(state)
 
     def count_holder(self, state: JobState, change: int) -> None:

@@ -133,6 +133,15 @@ class ProjectedQuota:
             return True
         return self.quota.is_guaranteed(state.queue, amounts)
 
+    def guarantees_left(
+        self, queues: Iterable[int], gone: Iterable[str]
+    ) -> list[tuple[tuple[str, int], ...]]:
+        """What a job of each queue could be owed, were these gangs gone and nothing claimed: (resource, ticks)."""
+        claims = (CLAIM + job for job in self._claims)
+        return self.quota.guarantees_left_without(
+            queues, [*filter(self.quota.holds, gone), *claims]
+        )
+
     def limits(
         self, state: JobState, amounts: Amounts, gone: Iterable[str], rights: Hashable
     ) -> Admission:

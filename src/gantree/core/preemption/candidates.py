@@ -11,6 +11,7 @@ from math import inf
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.core.queue.held_capacity import outranks
+from gantree.core.queue.node_gpus import free_gpus
 from gantree.core.queue.preemption_rules import (
     borrowers,
     harm_of,
@@ -23,6 +24,8 @@ from gantree.placement.choice.search import fits
 from gantree.planning.preemption.plan import Forbidden, Victim
 from gantree.planning.rightsizing.ranking import chooses
 from gantree.policy.quota.admission import Admission
+from gantree.topology.fabric.fabric import IntArray
+from gantree.topology.occupancy.node_room import mask_of_gpus
 from gantree.topology.occupancy.occupancy import Occupancy
 
 BORROWS, OWED = 0.0, 1.0
@@ -137,33 +140,51 @@ class RoomToCome:
 
     Jobs of one rank share it: between queues what comes before shares decides, and whether a job is within its queue's
     guarantee; beside a claim or a told start of its own queue, its very position does. _fits is what a search found in
-    such a room, by signature.
+    such a room, by signature; _gpus are free GPUs by node.
     """
 
     def __init__(self) -> None:
         self._applied = -1
         self._queues: frozenset[str] = frozenset()
-        self._of_rank: dict[Hashable, Occupancy] = {}
         self._kept: dict[tuple[tuple[str, ...], tuple[str, ...]], Occupancy] = {}
         self._fits: dict[tuple[int, int], bool] = {}
+        self._gpus: dict[tuple[tuple[str, ...], tuple[str, ...]], IntArray] = {}
+        self._right_of_rank: dict[Hashable, tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
     def of(self, ledger: Ledger, state: JobState) -> Occupancy:
         """The occupancy for a job. It is others' too: do not change it."""
+        right = self._right(ledger, state)
+        room = self._kept.get(right)
+        if room is None:
+            room = self._kept[right] = _room_without(ledger, *right)
+        return room
+
+    def gpus(self, ledger: Ledger, state: JobState, *, is_due: bool | None = None) -> IntArray:
+        """GPUs of each node that are free in `of`, or a few more, without making it. Not to be changed.
+
+        is_due: whether the job is taken to be owed what it asks for; by default as it is.
+        """
+        right = self._right(ledger, state, is_due)
+        gpus = self._gpus.get(right)
+        if gpus is None:
+            gpus = self._gpus[right] = gpus_to_come(ledger, *right)
+        return gpus
+
+    def _right(
+        self, ledger: Ledger, state: JobState, is_due: bool | None = None
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """`giving_way`, worked out once a rank."""
         if self._applied != ledger.applied:
             self._applied = ledger.applied
             names = (*ledger.reservations, *ledger.claims)
             self._queues = frozenset(ledger.jobs[job].spec.queue for job in names)
-            for kept in (self._of_rank, self._kept, self._fits):
+            for kept in (self._right_of_rank, self._kept, self._fits, self._gpus):
                 kept.clear()
-        rank = self._rank(ledger, state)
-        room = self._of_rank.get(rank)
-        if room is None:
-            passed, outranked = giving_way(ledger, state)
-            room = self._kept.get((passed, outranked))
-            if room is None:
-                room = self._kept[passed, outranked] = _room_without(ledger, passed, outranked)
-            self._of_rank[rank] = room
-        return room
+        rank = self._rank(ledger, state, is_due)
+        right = self._right_of_rank.get(rank)
+        if right is None:
+            right = self._right_of_rank[rank] = giving_way(ledger, state, is_due)
+        return right
 
     def may_fit(self, ledger: Ledger, state: JobState) -> bool:
         """Whether a gang of several ways, or as written, may have a place there without anybody stopped for it."""
@@ -176,21 +197,25 @@ class RoomToCome:
             self._fits[where] = fits(room, spec)
         return self._fits[where]
 
-    def _rank(self, ledger: Ledger, state: JobState) -> Hashable:
+    def _rank(self, ledger: Ledger, state: JobState, is_due: bool | None) -> Hashable:
         """The same for jobs to which the same claims and told starts give way."""
         shared = ledger.accounts.order.before_share
         if shared is None or state.spec.queue in self._queues:
-            return state.position if self._queues else None
-        asks_within_guarantee = (
-            ledger.accounts.guarantees.asks_within(state) if self._queues else False
-        )
-        return state.position.key[:shared], state.priority, asks_within_guarantee
+            return (state.position, is_due) if self._queues else None
+        if is_due is None and self._queues:
+            is_due = ledger.accounts.guarantees.asks_within(state)
+        return state.position.key[:shared], state.priority, is_due
 
 
-def giving_way(ledger: Ledger, state: JobState) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The jobs whose reserved starts, and those whose claims, give way to a waiting one."""
-    passed = (job for job in ledger.reservations if outranks(ledger, state, job))
-    return tuple(passed), outranked_by(ledger, state)
+def giving_way(
+    ledger: Ledger, state: JobState, is_due: bool | None = None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The jobs whose reserved starts, and those whose claims, give way to a waiting one.
+
+    is_due: whether it is taken to be owed what it asks for; by default as it is.
+    """
+    passed = (job for job in ledger.reservations if outranks(ledger, state, job, is_due=is_due))
+    return tuple(passed), outranked_by(ledger, state, is_due)
 
 
 def _room_without(ledger: Ledger, passed: Sequence[str], outranked: Sequence[str]) -> Occupancy:
@@ -214,6 +239,33 @@ def _room_without(ledger: Ledger, passed: Sequence[str], outranked: Sequence[str
     for owner, members in there.items():
         later.take_free(owner, members)
     return later
+
+
+def gpus_to_come(ledger: Ledger, passed: Sequence[str], outranked: Sequence[str]) -> IntArray:
+    """GPUs of each node that would be free, as `room_to_come` says, at least: counted on the nodes that differ.
+
+    Who stays beside what is reserved holds no more than the rest of its place; so of that only what is free counts out.
+    """
+    rooms = ledger.rooms()
+    gpus, mask_of_node = free_gpus(rooms), dict[int, int]()
+    index_of_node, free_mask = rooms.fabric.index_of_node, rooms.free_mask_of_node
+    held = (*ledger.leaving, *(CLAIM + job for job in ledger.claims))
+    for owner in (*held, *(RESERVATION + job for job in ledger.reservations)):
+        for member in rooms.owners.get(owner, ()):
+            node = index_of_node[member.node]
+            mask = mask_of_node.get(node, free_mask[node])
+            mask_of_node[node] = mask | mask_of_gpus((*member.gpus, *member.parts))
+    places = [claim.placement for job, claim in ledger.claims.items() if job not in outranked]
+    places += [each.placement for job, each in ledger.reservations.items() if job not in passed]
+    for member in (member for place in places for member in place.members):
+        if member.node in index_of_node:
+            node = index_of_node[member.node]
+            mask = mask_of_node.get(node, free_mask[node])
+            mask_of_node[node] = mask & ~mask_of_gpus(member.gpus)
+    for node, mask in mask_of_node.items():
+        gpus[node] = mask.bit_count()
+    gpus[~rooms.usable_node] = 0
+    return gpus
 
 
 def is_on_reserved(later: Occupancy, state: JobState) -> bool:

@@ -39,14 +39,16 @@ from gantree.core.preemption.candidates import (
     is_on_reserved,
     whom_to_ask,
 )
-from gantree.core.preemption.node_gpus import NodeGpus, add_gpus, free_gpus
 from gantree.core.queue.cell_usage import any_cells, book_of, only_at_home, seen, spares_cells
 from gantree.core.queue.eligibility import eligible
-from gantree.core.queue.fit_bound import Needs
 from gantree.core.queue.held_capacity import lifted, passed_by
 from gantree.core.queue.job_variants import as_it_runs
+from gantree.core.queue.needs import Needs
+from gantree.core.queue.node_gpus import NodeGpus, add_gpus, free_gpus
+from gantree.core.queue.owed_rows import OwedTest
 from gantree.core.queue.preemption_rules import claims_overtaken, no_right, stoppable_at
 from gantree.core.queue.scaling import stands_on_cordoned
+from gantree.core.queue.waiting_rows import WaitingRows
 from gantree.model.facts import ClaimDropped, GangMoving, GangPreempted, RoomClaimed
 from gantree.model.phases import StopCause
 from gantree.model.placements import Placement
@@ -57,7 +59,7 @@ from gantree.planning.defragmentation import Movable, MovePlan, plan_defragment
 from gantree.planning.elastic.shrink import ElasticGang, plan_shrink
 from gantree.planning.preemption.plan import Plan, Victim, plan_preemption
 from gantree.planning.preemption.trial import Admits
-from gantree.policy.waiting_jobs import EquivalenceClass
+from gantree.topology.fabric.fabric import BoolArray
 from gantree.topology.occupancy.occupancy import Occupancy
 
 ASK_AGAIN_S, ASK_AGAIN_SHARE = 60.0, 0.125
@@ -137,27 +139,43 @@ def owed_instead(
     taken = np.zeros_like(gpus)
     add_gpus(taken, later.fabric, plan.placement.members)
     room, beside = NodeGpus(later.fabric, gpus), NodeGpus(later.fabric, gpus - taken)
-    for state in _first_guaranteed(ledger, now):
-        need = needs.of(ledger, state.signature)
-        if state is wanted.state or not room.may_hold(need) or beside.may_hold(need):
-            continue
-        if accounts.projected_admission(state, accounts.amounts.asked(state), gone).state == "owed":
-            return state
+    table = needs.table(ledger)
+    if not table.wheres:
+        return None
+    fits = room.most_slots(table.wheres)[table.where] >= table.slots
+    fits &= beside.most_slots(table.wheres)[table.where] < table.slots
+    fits &= table.is_counted
+    for state in _first_that_might_be_owed(ledger, fits, gone, now):
+        if state is not wanted.state:
+            owed = (
+                accounts.projected_admission(state, accounts.amounts.asked(state), gone).state
+                == "owed"
+            )
+            if owed:
+                return state
     return None
 
 
-def _first_guaranteed(ledger: Ledger, now: float) -> Iterator[JobState]:
-    """Of each queue that is guaranteed anything, the first that waits of all that ask alike."""
-    for queue in ledger.waiting.queues:
-        if not ledger.accounts.guarantees.may_reclaim(queue):
+def _first_that_might_be_owed(
+    ledger: Ledger, fits: BoolArray, gone: Sequence[str], now: float
+) -> Iterator[JobState]:
+    """Of each queue that is guaranteed anything, the first of all that ask alike, of signatures that fit."""
+    if not fits.any():
+        return
+    rows = WaitingRows.of(
+        ledger.waiting, filter(ledger.accounts.guarantees.may_reclaim, ledger.waiting.queues)
+    )
+    owed = OwedTest(ledger, rows.queues, gone).may_be_owed(rows.queue_index, rows.signature)
+    kinds: set[tuple[int, int, bool]] = set()
+    for row in np.flatnonzero(owed & fits[rows.signature]).tolist():
+        eq_class = rows.entry[row].equivalence_class
+        kind = eq_class.queue, eq_class.signature, eq_class.preemptible
+        if kind in kinds:
             continue
-        kinds: dict[tuple[int, bool], EquivalenceClass] = {}
-        for eq_class in ledger.waiting.classes_in(queue):
-            kinds.setdefault((eq_class.signature, eq_class.preemptible), eq_class)
-        for eq_class in kinds.values():
-            state = ledger.jobs[ledger.waiting[eq_class][0].job]
-            if eligible(ledger, state, now):
-                yield state
+        state = ledger.jobs[rows.entry[row].position.job]
+        if eligible(ledger, state, now):
+            kinds.add(kind)
+            yield state
 
 
 def _planned(

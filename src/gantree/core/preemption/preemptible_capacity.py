@@ -22,12 +22,13 @@ import numpy as np
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.preemption.candidates import RoomToCome
-from gantree.core.preemption.node_gpus import NodeGpus, add_gpus, free_gpus
-from gantree.core.queue.fit_bound import Need
+from gantree.core.queue.needs import Need, NeedTable
+from gantree.core.queue.node_gpus import NodeGpus, add_gpus
+from gantree.core.queue.owed_rows import OwedTest
 from gantree.core.queue.preemption_rules import furthest_back
+from gantree.core.queue.waiting_rows import WaitingRows
 from gantree.planning.rightsizing.ranking import chooses
-from gantree.topology.fabric.fabric import IntArray
-from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.fabric.fabric import BoolArray, IntArray
 
 QUANTILES = 32
 """Into so many parts the gangs that run are divided by their order; a part counts as a whole."""
@@ -36,7 +37,7 @@ Key = tuple[float, ...]
 
 
 class PreemptibleCapacity:
-    """Bounds as things are at one moment of one pass."""
+    """Bounds as things are in one pass: who runs and may be stopped counts as when it began."""
 
     def __init__(self, ledger: Ledger, rooms: RoomToCome, now: float) -> None:
         self._ledger, self._rooms, self._now = ledger, rooms, now
@@ -50,9 +51,6 @@ class PreemptibleCapacity:
         ]
         self._elastic = np.zeros(len(self._fabric.nodes), dtype=np.int64)
         self._any_elastic = False
-        self._rooms_of_bounds: list[
-            Occupancy
-        ] = []  # so that no other room gets the identity of one
         for one in preemptible if ledger.policy.elastic else ():
             if one.spec.elastic is not None and one.placement is not None:
                 self._any_elastic = True
@@ -61,37 +59,115 @@ class PreemptibleCapacity:
         self._preemptible_in_queue: dict[int, list[JobState]] = {}
         for one in preemptible:
             self._preemptible_in_queue.setdefault(one.queue, []).append(one)
-        above_guarantee = ledger.accounts.guarantees.exceeding(preemptible)
-        self._not_owed = self._ranked(above_guarantee, ledger.accounts.order.before_share)
-        self._with: dict[tuple[int, int, int, int], NodeGpus] = {}
+        not_owed = ledger.accounts.guarantees.exceeding(preemptible)
+        self._not_owed = self._ranked(not_owed, ledger.accounts.order.before_share)
+        self._most_of_group: dict[tuple[int, int, int, int], IntArray] = {}
+        self._counted_at = ledger.applied
+        self._kinds: list[tuple[JobState, bool]] = []
+        self._kind_of_row: dict[int, tuple[int, int]] = {}
+        self._enough_of_kind: dict[tuple[int, int], bool] = {}
+
+    # ----- all heads at once
+
+    def may_suffice_rows(self, rows: WaitingRows, heads: BoolArray, needs: NeedTable) -> BoolArray:
+        """Mask of the heads that might have a place if all left that they could ever stop.
+
+        Heads of a queue and a priority that are alike owed may stop what the first of them may, or less.
+        """
+        may, head = np.zeros(len(heads), dtype=np.bool_), np.flatnonzero(heads)
+        if not len(head):
+            return may
+        signature = rows.signature[head]
+        owed = OwedTest(self._ledger, rows.queues).may_be_owed(rows.queue_index[head], signature)
+        first, kind = rows.kinds(head, owed)
+        owed_of_kind = owed[np.searchsorted(head, first)].tolist()
+        firsts = [self._ledger.jobs[rows.entry[row].position.job] for row in first.tolist()]
+        self._kinds = list(zip(firsts, owed_of_kind, strict=True))
+        self._needs_of_rows = needs
+        most = np.array([self._most_of_kind(each) for each in range(len(first))], dtype=np.int64)
+        if self._moves:
+            enough = needs.all_gpus[signature] <= most[kind, 0]
+        elif needs.wheres:
+            enough = needs.slots[signature] <= most[kind, needs.where[signature]]
+        else:
+            enough = np.zeros(len(head), dtype=np.bool_)
+        may[head] = enough | ~needs.is_counted[signature]
+        self._kind_of_row = dict(
+            zip(
+                head[may[head]].tolist(),
+                zip(kind[may[head]].tolist(), signature[may[head]].tolist(), strict=True),
+                strict=True,
+            )
+        )
+        return may
+
+    def still_may_suffice(self, row: int) -> bool:
+        """Whether a head, by row, might still have a place so; as `may_suffice_rows`, as things are now."""
+        known = self._kind_of_row.get(row)
+        if known is None:
+            return False
+        if self._counted_at != self._ledger.applied:
+            self._counted_at = self._ledger.applied
+            self._most_of_group.clear()
+            self._enough_of_kind.clear()
+        may = self._enough_of_kind.get(known)
+        if may is None:
+            may = self._enough_of_kind[known] = self._is_enough(*known)
+        return may
+
+    def _is_enough(self, kind: int, signature: int) -> bool:
+        needs = self._needs_of_rows
+        if not needs.is_counted[signature]:
+            return True
+        most = self._most_of_kind(kind)
+        if self._moves:
+            return bool(needs.all_gpus[signature] <= most[0])
+        return bool(needs.slots[signature] <= most[needs.where[signature]])
+
+    def _most_of_kind(self, kind: int) -> IntArray:
+        state, is_owed = self._kinds[kind]
+        return self._most_if_stopped(state, self._needs_of_rows, is_owed=is_owed)
+
+    def _most_if_stopped(self, state: JobState, needs: NeedTable, *, is_owed: bool) -> IntArray:
+        """The most slots for each shape and tier with all gone that a job could stop; GPUs, where gangs are moved."""
+        mine, others = self._groups(state, is_owed=is_owed)
+        nobody = mine == len(self._mine(state).gangs)
+        room = self._rooms.gpus(self._ledger, state, is_due=is_owed)
+        group = (id(room), -1 if nobody else state.queue, mine, others)
+        most = self._most_of_group.get(group)
+        if most is None:
+            held = room + self._elastic + self._stoppable(state, mine, others)
+            bound = NodeGpus(self._fabric, held)
+            most = np.array([bound.all_gpus()]) if self._moves else bound.most_slots(needs.wheres)
+            self._most_of_group[group] = most
+        return most
+
+    # ----- one job
 
     def may_suffice(self, state: JobState, need: Need) -> bool:
-        """Whether a waiting job might have a place if all left that it could ever stop."""
+        """Whether a waiting job might have a place if all left that it could ever stop, beside what it may not pass."""
         if need.shape is None or not need.gpus:
             return True
-        room = self._rooms.of(self._ledger, state)
-        mine, others = self._groups(state)
-        nobody = mine == len(self._mine(state).gangs)
-        if (
-            nobody
-            and others == len(self._not_owed.gangs)
-            and not self._any_elastic
-            and not self._moves
-        ):
+        mine, others = self._groups(state, is_owed=self._may_be_within_guarantee(state))
+        held = self._rooms.gpus(self._ledger, state) + self._elastic
+        bound = NodeGpus(self._fabric, held + self._stoppable(state, mine, others))
+        if self._moves:
+            return bound.all_gpus() >= need.all_gpus
+        if not bound.may_hold(need):
+            return False
+        stops_nobody = mine == len(self._mine(state).gangs) and others == len(self._not_owed.gangs)
+        if stops_nobody and not self._any_elastic:
             return self._rooms.may_fit(self._ledger, state)
-        where = (id(room), -1 if nobody else state.queue, mine, others)
-        bound = self._with.get(where)
-        if bound is None:
-            held = free_gpus(room) + self._elastic
-            held += self._mine(state).from_on(mine) + self._not_owed.from_on(others)
-            bound = self._with[where] = NodeGpus(self._fabric, held)
-            self._rooms_of_bounds.append(room)
-        return bound.all_gpus() >= need.all_gpus if self._moves else bound.may_hold(need)
+        return True
 
-    def _groups(self, state: JobState) -> tuple[int, int]:
+    def _stoppable(self, state: JobState, mine: int, others: int) -> IntArray:
+        """GPUs by node of the gangs of its own queue, and of others, that a job could stop."""
+        return self._mine(state).from_on(mine) + self._not_owed.from_on(others)
+
+    def _groups(self, state: JobState, *, is_owed: bool) -> tuple[int, int]:
         """Which gangs of its own queue count for a job, and which others, by where these begin in their orders."""
         mine = self._mine(state).begins(state, self._rules.by, gains=self._rules.gain > 0)
-        if self._may_be_within_guarantee(state):
+        if is_owed:
             return mine, 0
         if not self._rules.across:
             return mine, len(self._not_owed.gangs)

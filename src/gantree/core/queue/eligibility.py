@@ -8,7 +8,7 @@ from gantree.core.ledger.state import JobState
 from gantree.model.phases import Phase
 from gantree.policy.queue_position import count_ahead
 from gantree.policy.waiting_jobs import QueueEntry
-from gantree.policy.walk import Ask, IsClosed, Look, ShareOfQueue, Walk
+from gantree.policy.walk import Ask, Choose, IsClosed, ShareOfQueue, StillCounts, Walk
 
 
 def in_order(
@@ -17,17 +17,19 @@ def in_order(
     ask: Ask | None = None,
     *,
     queues: Iterable[int] | None = None,
-    looked: Look | None = None,
+    choose: Choose | None = None,
+    still_counts: StillCounts = lambda entry, row: True,
     is_closed: IsClosed | None = None,
 ) -> Walk:
     """The waiting jobs, or those of some queues, in the order of the policy at a moment."""
     return Walk(
         ledger.waiting,
-        ask or (lambda eq_class, position: True),
+        ask or (lambda line, position: True),
         ledger.accounts.tree.parent,
         *_shares(ledger, now),
         queues=queues,
-        looked=looked,
+        choose=choose,
+        still_counts=still_counts,
         is_closed=is_closed,
     )
 

@@ -6,63 +6,31 @@ the index, so it costs no search; it is never too low, so no gang is passed over
 reserved room counts for those that may use it. Gangs of several roles, those on tori and those that may run on spot
 nodes are compared by GPUs alone.
 
-Bounds are counted once for each shape and tier, and compared for each signature, not for each job: of ten thousand that
-wait, a pass looks at the few hundred signatures.
+Bounds are counted once for each shape and tier, and compared for each signature, not for each job; which of ten
+thousand rows may fit is looked up by their signatures (`core.queue.waiting_rows`).
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import Enum, auto
 from math import inf
 from typing import NamedTuple
 
+import numpy as np
+
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import RESERVATION, JobState
-from gantree.core.queue.held_capacity import lifted
-from gantree.model.jobs import Job, Shape
+from gantree.core.queue.held_capacity import Passing, lifted
+from gantree.core.queue.needs import Need, Needs
+from gantree.core.queue.node_gpus import NodeGpus, add_gpus, free_gpus
+from gantree.core.queue.owed_rows import OwedTest
+from gantree.core.queue.waiting_rows import WaitingRows, first_of_signature
 from gantree.placement.choice.search import fits
-from gantree.placement.request.sizes import sizes_of
 from gantree.placement.slots.slots import slots_of
 from gantree.planning.rightsizing.ranking import chooses
 from gantree.policy.order import Position
 from gantree.policy.waiting_jobs import EquivalenceClass
+from gantree.topology.fabric.fabric import BoolArray, IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
-
-MOST_NEEDS = 10_000
-"""Signatures that are remembered; beyond that all are worked out anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """At least `slots` slots of a shape in one domain of a tier; shape None: so many free GPUs.
-
-    where is a number for the shape and the tier together.
-    """
-
-    shape: Shape | None
-    tier: int
-    slots: int
-    gpus: int
-    where: int = 0
-
-    @classmethod
-    def of(cls, occupancy: Occupancy, job: Job) -> "Need":
-        """What a job needs at its smallest size."""
-        members = min((job.members, *sizes_of(job))) if job.elastic else job.members
-        gpus = job.gpus // job.members * members if len(job.roles) == 1 else job.gpus
-        if len(job.roles) > 1 or job.topology.box is not None or job.spot:
-            return cls(None, 0, gpus, gpus)
-        role, tiers = job.roles[0], occupancy.fabric.tiers
-        required = role.topology.required or job.topology.required
-        tier = 0 if required is None else len(tiers) - 1
-        if required in tiers:
-            tier = tiers.index(required)
-        return cls(role.shape, tier, members, role.shape.gpus)
-
-    @property
-    def all_gpus(self) -> int:
-        """GPUs of all slots."""
-        return self.slots * (self.gpus if self.shape is not None else 1)
 
 
 class Held(NamedTuple):
@@ -83,31 +51,11 @@ class Fit(Enum):
     NOWHERE = auto()
 
 
-class Needs:
-    """What gangs need, by signature: it depends on the job and the fabric alone, so it is kept while both stay."""
-
-    def __init__(self) -> None:
-        self._fabric: object = None
-        self._needs: dict[int, Need] = {}
-        self._where: dict[tuple[Shape | None, int], int] = {}
-
-    def of(self, ledger: Ledger, signature: int) -> Need:
-        """What the gangs of a signature that somebody waits with need."""
-        if self._fabric is not ledger.rooms().fabric or len(self._needs) > MOST_NEEDS:
-            self._fabric = ledger.rooms().fabric
-            self._needs.clear()
-            self._where.clear()
-        need = self._needs.get(signature)
-        if need is None:
-            eq_class = next(iter(ledger.waiting.classes_of_signature(signature)))
-            need = Need.of(ledger.rooms(), ledger.jobs[ledger.waiting[eq_class][0].job].spec)
-            where = self._where.setdefault((need.shape, need.tier), len(self._where))
-            need = self._needs[signature] = replace(need, where=where)
-        return need
-
-
 class FitBound:
-    """Which signatures may fit as rooms are in one pass, each counted when it is first asked about."""
+    """Which signatures may fit as rooms are in one pass, each counted when it is first asked about.
+
+    mask_of_kind is the most reserved room that rows of a kind may use, a bit for each told start.
+    """
 
     def __init__(self, ledger: Ledger, needs: Needs) -> None:
         self._ledger, self._needs = ledger, needs
@@ -115,58 +63,133 @@ class FitBound:
         self._held, self._passes_until, self._lowest = _reserved(ledger)
         self._most_of_where: dict[int, int] = {}
         self._known: dict[int, Fit] = {}
-        self._is_complete = False
+        self._now: dict[int, Fit] = {}
+        self.mask_of_kind: dict[int, int] = {}
+        self._counted_at = ledger.applied
 
     def may_fit(self, eq_class: EquivalenceClass, now: float) -> bool:
         """Whether a line may fit on what is free now, or on reserved room that it may use."""
-        fit = self._fit(eq_class.signature)
+        fit = self._fit_now(eq_class.signature)
         if fit is not Fit.RESERVED or now + eq_class.span_s <= self._passes_until:
             return fit is not Fit.NOWHERE
         return eq_class.priority >= self._lowest or self._may_be_due(eq_class.queue)
 
-    def fitting_in(self, queue: int) -> list[int]:
-        """The signatures of a queue that may fit."""
-        if not self._is_complete:
-            self._is_complete = True
-            self._compare(
-                [each for each in self._ledger.waiting.signatures if each not in self._known]
-            )
-        signatures = sorted(self._ledger.waiting.signatures_in(queue))
-        return [each for each in signatures if self._known[each] is not Fit.NOWHERE]
+    def kinds_of_rows(self, rows: WaitingRows, now: float) -> IntArray:
+        """0 for a row that fits nowhere, else a number that rows share which ask for the same and may use the same
+        reserved room: they get the same answer.
+        """
+        signatures = self._ledger.waiting.signatures
+        self._compare([each for each in signatures if each not in self._known])
+        fits_somewhere = np.zeros(self._ledger.signatures.given, dtype=np.bool_)
+        for each in signatures:
+            fits_somewhere[each] = self._known[each] is not Fit.NOWHERE
+        kind_of_row = np.zeros(len(rows.signature), dtype=np.int64)
+        row = np.flatnonzero(fits_somewhere[rows.signature])
+        if len(row):
+            signature, masks = rows.signature[row], self._masks(rows, row, now)
+            mask, mask_index = np.unique(masks, return_inverse=True)
+            kind = mask_index * self._ledger.signatures.given + signature + 1
+            kind_of_row[row] = np.where(self._has_slots_with(signature, mask, mask_index), kind, 0)
+            self.mask_of_kind = dict(zip(kind.tolist(), masks.tolist(), strict=True))
+        return kind_of_row
 
-    def _fit(self, signature: int) -> Fit:
+    def _masks(self, rows: WaitingRows, row: IntArray, now: float) -> IntArray:
+        """The reserved room that rows may use, if they are owed what they might be: a bit for each told start."""
+        ledger, passing = self._ledger, Passing()
+        if not ledger.reservations:
+            return np.zeros(len(row), dtype=np.int64)
+        owed = OwedTest(ledger, rows.queues).may_be_owed(rows.queue_index[row], rows.signature[row])
+        first, kind = rows.kinds(row, owed)
+        firsts = [ledger.jobs[rows.entry[each].position.job] for each in first.tolist()]
+        owed_of_kind = owed[np.searchsorted(row, first)].tolist()
+        by_right = np.array(
+            [
+                passing.by_right(ledger, state, now, is_due=is_owed)
+                for state, is_owed in zip(firsts, owed_of_kind, strict=True)
+            ],
+            dtype=np.int64,
+        )
+        signed = np.where(rows.enforced[row], rows.span_s[row], -rows.span_s[row])
+        spans, span_index = np.unique(signed, return_inverse=True)
+        by_time = np.array(
+            [passing.by_time(ledger, now, abs(span), enforced=span > 0) for span in spans.tolist()],
+            dtype=np.int64,
+        )
+        return by_right[kind] | by_time[span_index]
+
+    def _has_slots_with(
+        self, signature: IntArray, mask: IntArray, mask_index: IntArray
+    ) -> BoolArray:
+        """Mask of rows for which there are slots, told by signature and by the index of the room that they may use."""
+        table = self._needs.table(self._ledger)
+        if not table.wheres:
+            return np.ones(len(signature), dtype=np.bool_)
+        most = np.array([self._with_reserved(each).most_slots(table.wheres) for each in mask])
+        enough = table.slots[signature] <= most[mask_index, table.where[signature]]
+        has_slots: BoolArray = enough | ~table.is_counted[signature]
+        return has_slots
+
+    def _with_reserved(self, mask: int) -> NodeGpus:
+        """GPUs that are free, with what is held for some told starts: a bit for each, the first made the lowest."""
+        rooms = self._ledger.rooms()
+        gpus = free_gpus(rooms)
+        for number, job in enumerate(self._ledger.reservations):
+            if mask >> number & 1:
+                add_gpus(gpus, rooms.fabric, rooms.owners.get(RESERVATION + job, ()))
+        return NodeGpus(rooms.fabric, gpus)
+
+    def _fit_now(self, signature: int) -> Fit:
+        """Where a signature may fit: as when the pass began, as long as there are as many slots."""
         if signature not in self._known:
             self._compare([signature])
-        return self._known[signature]
+        if self._counted_at != self._ledger.applied:
+            self._counted_at = self._ledger.applied
+            self._held, self._passes_until, self._lowest = _reserved(self._ledger)
+            self._most_of_where.clear()
+            self._now.clear()
+        fit = self._now.get(signature)
+        if fit is None:
+            fit = self._now[signature] = self._recount(signature)
+        return fit
+
+    def _recount(self, signature: int) -> Fit:
+        fit = self._known[signature]
+        if fit is Fit.FREE and not self._has_slots(signature, reserved=False):
+            fit = Fit.RESERVED
+        if fit is Fit.RESERVED and not self._has_slots(signature, reserved=True):
+            fit = Fit.NOWHERE
+        return fit
+
+    def _has_slots(self, signature: int, *, reserved: bool) -> bool:
+        """Whether a domain has as many slots as a gang needs; reserved: counting what is held for told starts, too."""
+        need = self._needs.of(self._ledger, signature)
+        most = self._most_of_where.get(need.where)
+        if most is None:
+            most = self._most_of_where[need.where] = _most(self._ledger.rooms(), need)
+        if most >= need.slots:
+            return True
+        return reserved and self._held.members > 0 and most + _more(need, self._held) >= need.slots
 
     def _compare(self, signatures: list[int]) -> None:
         """By the bound, then by a search for one of each signature, which tells it of all."""
-        rooms, held, reserved = self._ledger.rooms(), self._held, list[int]()
+        reserved: list[int] = []
         for signature in signatures:
-            need = self._needs.of(self._ledger, signature)
-            most = self._most_of_where.get(need.where)
-            if most is None:
-                most = self._most_of_where[need.where] = _most(rooms, need)
             self._known[signature] = Fit.NOWHERE
-            if most >= need.slots and _is_found(rooms, self._spec(signature)):
+            if self._has_slots(signature, reserved=False) and self._is_found(signature):
                 self._known[signature] = Fit.FREE
-            elif held.members and most + _more(need, held) >= need.slots:
+            elif self._held.members and self._has_slots(signature, reserved=True):
                 reserved.append(signature)
         if reserved:
             with lifted(self._ledger, [RESERVATION + job for job in self._ledger.reservations]):
                 for signature in reserved:
-                    if _is_found(rooms, self._spec(signature)):
+                    if self._is_found(signature):
                         self._known[signature] = Fit.RESERVED
 
-    def _spec(self, signature: int) -> Job:
-        eq_class = next(iter(self._ledger.waiting.classes_of_signature(signature)))
-        return self._ledger.jobs[self._ledger.waiting[eq_class][0].job].spec
-
-
-def _is_found(rooms: Occupancy, spec: Job) -> bool:
-    """Whether a search finds a place; taken for granted where one search would not tell it."""
-    several = spec.elastic is not None or chooses(spec) or spec.topology.box is not None
-    return several or rooms.spares.any_kept or fits(rooms, spec)
+    def _is_found(self, signature: int) -> bool:
+        """Whether a search finds a place; taken for granted where one search would not tell it."""
+        rooms, spec = self._ledger.rooms(), first_of_signature(self._ledger, signature).spec
+        several = spec.elastic is not None or chooses(spec) or spec.topology.box is not None
+        return several or rooms.spares.any_kept or fits(rooms, spec)
 
 
 def last_of_classes(waiting: Iterable[JobState]) -> dict[EquivalenceClass, Position]:
@@ -196,6 +219,13 @@ def _more(need: Need, held: Held) -> int:
     return held.members + held.gpus // need.gpus if need.gpus else need.slots
 
 
+def _held(ledger: Ledger) -> Held:
+    """What is held for told starts now."""
+    owners = ledger.rooms().owners
+    members = [m for job in ledger.reservations for m in owners.get(RESERVATION + job, ())]
+    return Held(len(members), sum(max(1, len(member.gpus)) for member in members))
+
+
 def _reserved(ledger: Ledger) -> tuple[Held, float, float]:
     """What is reserved, until when a gang may use such room, and from which priority on at any time.
 
@@ -204,9 +234,7 @@ def _reserved(ledger: Ledger) -> tuple[Held, float, float]:
     """
     if not ledger.reservations:
         return NOTHING, 0.0, inf
-    owners = ledger.rooms().owners
-    members = [m for job in ledger.reservations for m in owners.get(RESERVATION + job, ())]
-    held = Held(len(members), sum(max(1, len(member.gpus)) for member in members))
+    held = _held(ledger)
     until = max(
         (reservation.starts_at for reservation in ledger.reservations.values()), default=0.0
     )

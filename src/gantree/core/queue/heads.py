@@ -5,18 +5,14 @@ of thousands is looked at for free room, but not for everybody's victims. Who is
 fit is not counted.
 """
 
-from collections.abc import Iterator
-from itertools import islice
+import numpy as np
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.core.queue.eligibility import eligible
+from gantree.core.queue.waiting_rows import WaitingRows, first_of_signature, ineligible_rows
 from gantree.placement.choice.search import fits
 from gantree.planning.rightsizing.ranking import chooses
-from gantree.policy.waiting_jobs import QueueEntry
-
-DEPTH = 32
-"""So many of a queue are its heads."""
+from gantree.topology.fabric.fabric import BoolArray
 
 
 class EverFits:
@@ -42,13 +38,13 @@ class EverFits:
         return known
 
 
-def heads(ledger: Ledger, queue: int, now: float, ever_fits: EverFits) -> list[QueueEntry]:
-    """The heads of a queue, in order."""
-    return list(islice(_waiting(ledger, queue, now, ever_fits), DEPTH))
-
-
-def _waiting(ledger: Ledger, queue: int, now: float, ever_fits: EverFits) -> Iterator[QueueEntry]:
-    for entry in ledger.waiting.in_queue(queue):
-        state = ledger.jobs[entry.position.job]
-        if eligible(ledger, state, now) and ever_fits.holds(ledger, state):
-            yield entry
+def head_rows(
+    ledger: Ledger, rows: WaitingRows, now: float, ever_fits: EverFits, depth: int
+) -> BoolArray:
+    """Mask of the rows of heads, by row."""
+    of_signature = np.zeros(ledger.signatures.given, dtype=np.bool_)
+    for signature in ledger.waiting.signatures:
+        of_signature[signature] = ever_fits.holds(ledger, first_of_signature(ledger, signature))
+    waits: BoolArray = of_signature[rows.signature]
+    waits[ineligible_rows(ledger, rows, now)] = False
+    return rows.first_of_each(waits, depth)

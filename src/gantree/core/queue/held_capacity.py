@@ -51,14 +51,19 @@ def outranked(ledger: Ledger, state: JobState) -> tuple[str, ...]:
     )
 
 
-def outranks(ledger: Ledger, state: JobState, job: str) -> bool:
-    """Whether a job may use the room reserved for another one (or itself) whenever it likes."""
+def outranks(ledger: Ledger, state: JobState, job: str, *, is_due: bool | None = None) -> bool:
+    """Whether a job may use the room reserved for another one (or itself) whenever it likes.
+
+    is_due: whether it is taken to be owed what it asks for; by default as it is.
+    """
     if job == state.job:
         return True
     if ledger.reservations[job].promised:
         return False
     other = ledger.jobs[job]
-    return goes_before(ledger, state, other) or ledger.accounts.guarantees.goes_before(state, other)
+    return goes_before(ledger, state, other) or ledger.accounts.guarantees.goes_before(
+        state, other, is_due
+    )
 
 
 class Passing:
@@ -78,19 +83,24 @@ class Passing:
         """The reservations whose room a waiting job may use."""
         if not ledger.reservations:
             return 0
+        eq_class = state.equivalence_class
+        assert eq_class is not None, f"{state.job} does not wait"
+        by_time = self.by_time(ledger, now, eq_class.span_s, enforced=eq_class.enforced)
+        return by_time | self.by_right(
+            ledger, state, now, is_due=ledger.accounts.guarantees.asks_within(state)
+        )
+
+    def _follow(self, ledger: Ledger, now: float) -> None:
         if self._at != (ledger.applied, now):
             self._at = (ledger.applied, now)
             self._reservations = list(ledger.reservations.items())
             self._queues = frozenset(ledger.jobs[job].spec.queue for job in ledger.reservations)
             self._by_time.clear()
             self._by_right.clear()
-        eq_class = state.equivalence_class
-        assert eq_class is not None, f"{state.job} does not wait"
-        return self._in_time(now, eq_class.span_s, eq_class.enforced) | self._of_right(
-            ledger, state
-        )
 
-    def _in_time(self, now: float, span_s: float, enforced: bool) -> int:
+    def by_time(self, ledger: Ledger, now: float, span_s: float, *, enforced: bool) -> int:
+        """The reservations whose room anybody may use who holds a place for so long."""
+        self._follow(ledger, now)
         if (span_s, enforced) not in self._by_time:
             ends_at = now + span_s
             self._by_time[span_s, enforced] = _bits(
@@ -99,15 +109,18 @@ class Passing:
             )
         return self._by_time[span_s, enforced]
 
-    def _of_right(self, ledger: Ledger, state: JobState) -> int:
-        """The reservations that a job outranks; jobs of queues without one share the answer if shares count."""
+    def by_right(self, ledger: Ledger, state: JobState, now: float, *, is_due: bool) -> int:
+        """The reservations whose room a job may use at any time, were it owed what it asks for, or not.
+
+        Jobs with no reservation in their queue share the answer where only what is before shares counts.
+        """
+        self._follow(ledger, now)
         shared = ledger.accounts.order.before_share
-        if shared is None or state.spec.queue in self._queues:
-            return _bits(outranks(ledger, state, job) for job, _ in self._reservations)
-        key = (state.position.key[:shared], ledger.accounts.guarantees.asks_within(state))
+        alone = shared is None or state.spec.queue in self._queues
+        key = (state.position if alone else state.position.key[:shared], is_due)
         if key not in self._by_right:
             self._by_right[key] = _bits(
-                outranks(ledger, state, job) for job, _ in self._reservations
+                outranks(ledger, state, job, is_due=is_due) for job, _ in self._reservations
             )
         return self._by_right[key]
 

@@ -128,10 +128,16 @@ def outranks(
     return ledger.accounts.outranks(state, other, claimed)
 
 
-def outranked_by(ledger: Ledger, state: JobState) -> tuple[str, ...]:
-    """The jobs whose claims a waiting one may have, as `outranks` says of each."""
-    told = ledger.reservations
-    found = ledger.accounts.giving_way(state)
+def outranked_by(ledger: Ledger, state: JobState, is_due: bool | None = None) -> tuple[str, ...]:
+    """The jobs whose claims a waiting one may have, as `outranks` says of each.
+
+    is_due: whether it is taken to be owed what it asks for; by default as it is.
+    """
+    told, accounts = ledger.reservations, ledger.accounts
+    found: Iterable[str] = accounts.giving_way(state)
+    if is_due is not None:
+        others = (ledger.jobs[job] for job in ledger.claims if job != state.job)
+        found = [each.job for each in others if accounts.outranks(state, each, is_due=is_due)]
     return tuple(job for job in found if job not in told or not told[job].promised)
 
 

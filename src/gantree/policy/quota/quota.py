@@ -115,6 +115,16 @@ class Quota:
             (resource, quota.guarantee_left(path)) for resource, quota in quotas if quota.rationed
         )
 
+    def guarantees_left_without(
+        self, nodes: Iterable[int], owners: Iterable[str]
+    ) -> list[tuple[tuple[str, int], ...]]:
+        """Return of each node what a job of it could have without borrowing, were these running jobs gone.
+
+        (resource, ticks) of each resource that is rationed, in one order for all. Changes nothing.
+        """
+        with self._as_if(owners, ()):
+            return [self._guarantee_left(node) for node in nodes]
+
     def room_without(
         self,
         node: int,

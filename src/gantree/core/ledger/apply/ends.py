@@ -110,5 +110,3 @@ def job_ended(ledger: Ledger, fact: JobEnded) -> None:
     state.equivalence_class, state.position = None, NOWHERE
     ledger.ended.append(state)
     ledger.accounts.run_times.learn(state)
-    for job in ledger.dependents.get(fact.job, ()):
-        ledger.waiting.touch(ledger.jobs[job].queue)

@@ -89,7 +89,6 @@ def _claim(ledger: Ledger, job: str, claim: Claim) -> None:
     """A claim takes what reservations hold of its room. Older claims keep what they hold."""
     _opens_spares(ledger, claim.placement)
     ledger.set_claim(job, claim)
-    ledger.waiting.touch(ledger.jobs[job].queue)
     ledger.accounts.claim(ledger.jobs[job], claim.placement, at_home=claim.at_home)
     reservations = [RESERVATION + each for each in ledger.reservations]
     ledger.let_go(reservations)
@@ -104,7 +103,6 @@ def room_claimed(ledger: Ledger, fact: RoomClaimed) -> None:
 def claim_dropped(ledger: Ledger, fact: ClaimDropped) -> None:
     """Nothing is held for it any more; what it held goes to those that come after."""
     claim = ledger.end_claim(fact.job)
-    ledger.waiting.touch(ledger.jobs[fact.job].queue)
     ledger.accounts.drop_claim(fact.job)
     ledger.jobs[fact.job].moving = None
     ledger.let_go([CLAIM + fact.job])

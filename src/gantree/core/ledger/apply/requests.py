@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 
 def job_held(ledger: Ledger, fact: JobHeld) -> None:
     """A job is not started any more."""
-    ledger.jobs[fact.job].held, ledger.jobs[fact.job].held_for = True, fact.reason
-    ledger.waiting.touch(ledger.jobs[fact.job].queue)
+    state = ledger.jobs[fact.job]
+    state.held, state.held_for = True, fact.reason
+    if state.phase is Phase.PENDING:
+        ledger.gated[fact.job] = None
 
 
 def job_released(ledger: Ledger, fact: JobReleased) -> None:
     """A job may be started again."""
     ledger.jobs[fact.job].held, ledger.jobs[fact.job].held_for = False, ""
-    ledger.waiting.touch(ledger.jobs[fact.job].queue)
     ledger.more_room()
 
 

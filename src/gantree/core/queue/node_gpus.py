@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gantree.core.queue.fit_bound import Need
+from gantree.core.queue.needs import Need
 from gantree.model.placements import MemberPlacement
 from gantree.topology.fabric.fabric import Fabric, IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -25,6 +25,10 @@ class NodeGpus:
         if need.shape is None or not need.gpus:
             return True
         return self._most_slots(need) >= need.slots
+
+    def most_slots(self, needs: Iterable[Need]) -> IntArray:
+        """The most slots for each of some needs, all of whole GPUs."""
+        return np.array([self._most_slots(need) for need in needs], dtype=np.int64)
 
     def all_gpus(self) -> int:
         """GPUs of all nodes."""
