@@ -1,4 +1,4 @@
-"""The whole control plane as one synchronous object: journal, intake, turns, cluster, alarm.
+"""The whole control plane as one synchronous object: journal, inbox, turns, cluster, wake timer.
 
 All methods are called from one thread; only the cluster's `emit` and `wake` may come from others. `loop` calls
 it from asyncio, tests call it directly.
@@ -62,7 +62,11 @@ log = logging.getLogger(__name__)
 
 
 class Controller:
-    """Drives one scheduler on one cluster from one journal. `recover` must be called first."""
+    """Drives one scheduler on one cluster from one journal. `recover` must be called first.
+
+    One class, since it alone decides in which order inbox, turns, cluster, snapshots and retention run in a step;
+    what users request is in `jobs` and `nodes`.
+    """
 
     def __init__(
         self,
