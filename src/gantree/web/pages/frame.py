@@ -72,7 +72,7 @@ def page_router() -> APIRouter:
 def render(
     request: Request, caller: Caller | None, template: str, status: int = 200, **context: object
 ) -> Response:
-    """A page; told is what its template is given. may_submit and may_operate: as whom, and by a daemon that leads."""
+    """A page; context holds the template's variables. may_submit and may_operate are False on a standby."""
     base, standby = base_of(request), standby_of(request)
     leads = standby is None
     html = (
@@ -100,7 +100,7 @@ def base_of(request: Request) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Standby:
-    """A daemon that does not lead: its name, and who does, as far as it knows."""
+    """A daemon that does not lead: its name, and the leader if known."""
 
     name: str
     leader: Leader | None
@@ -117,7 +117,7 @@ def standby_of(request: Request) -> Standby | None:
 
 
 def _may(caller: Caller | None, need: Need) -> bool:
-    """Whether a page is worth offering to somebody."""
+    """Whether to offer a page to a caller."""
     try:
         if caller is not None:
             check_need(caller, need)

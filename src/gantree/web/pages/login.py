@@ -17,7 +17,7 @@ def router(reads: QueryBackend) -> APIRouter:
     async def login(
         request: Request, back: Annotated[str, Query(alias="next", max_length=2000)] = "/"
     ) -> Response:
-        """Where somebody without a session comes to; back is where to go then."""
+        """The log-in page; back is the page to return to."""
         access = request.app.state.access
         has_oidc = getattr(access, "oidc", None) is not None
         return render(request, None, "login.html", back=local_path(back), has_oidc=has_oidc)

@@ -1,4 +1,4 @@
-"""The first page: how much of the site is in use, who waits and for what, and what was decided last."""
+"""The first page: use of the cluster, reasons why jobs wait, and the latest decisions."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ GATE_WORDS = {
 
 
 def router(source: Backend | StandbyBackend) -> APIRouter:
-    """The route of the page. Only who leads knows at which gates jobs are refused."""
+    """The route of the page. Only the leader knows at which gates jobs are refused."""
     routes = page_router()
 
     @routes.get("/", **needs(Need.KNOWN))

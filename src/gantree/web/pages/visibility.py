@@ -1,4 +1,4 @@
-"""Whose jobs a caller sees in pictures of the whole cluster; of others it sees that something is taken, not by whom."""
+"""Which jobs a caller sees in pictures of the cluster; others are drawn as allocated, without a name."""
 
 from collections.abc import Callable
 

@@ -196,7 +196,7 @@ def _ticks(span: Span) -> Iterable[tuple[float, float]]:
 
 
 def order_of_jobs(bars: Iterable[Bar], matches: Callable[[Bar], bool]) -> list[Bar]:
-    """Bars of the jobs that are wanted: those that run, the largest first, those that were told a start, the others."""
+    """Bars of the matching jobs: running ones, largest first, then those with a reservation, then the others."""
     rank = {"running": 0, "guessed": 0, "limit": 0, "promised": 1, "estimated": 1, "past": 2}
     of_job: dict[str, list[Bar]] = {}
     for bar in bars:

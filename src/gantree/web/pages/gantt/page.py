@@ -1,4 +1,4 @@
-"""The page of time: who ran where, who runs until when, who starts when; as a picture, and as a table of the same."""
+"""The Gantt page: past and running attempts and reservations, as a picture and as a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -159,7 +159,7 @@ KIND_WORDS: Final = {
 
 
 def bar_words(bar: Bar) -> str:
-    """A bar for people who do not see it, without its times."""
+    """A bar as text, for screen readers, without its times."""
     name = f"{bar.job}, attempt {bar.attempt}" if bar.job else "taken"
     what = KIND_WORDS[bar.kind] + (f", {bar.how}" if bar.how and bar.kind != "running" else "")
     by = f" for {bar.by}" if bar.by else ""

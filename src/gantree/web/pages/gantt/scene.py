@@ -15,7 +15,7 @@ from gantree.web.pages.gantt.attempts import Attempt, gpus_of_node, past_of
 from gantree.web.pages.visibility import MayRead
 
 UNKNOWN_SPAN_S = 3600.0
-"""A start is drawn this long where nobody knows how long the job will run."""
+"""The drawn length of a start whose run time is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def _of_attempt(one: Attempt) -> Bar:
 
 
 def bars_to_come(ledger: Ledger, now: float) -> Iterator[Bar]:
-    """What holds a place now with its probable and its enforced end, then the starts that jobs were told."""
+    """Running attempts with their probable and enforced ends, then reservations."""
     probable = {one.owner: one.ends_at for one in running(ledger, now, limits_only=False)}
     enforced = {one.owner: one.ends_at for one in running(ledger, now, limits_only=True)}
     for job in ledger.holding:

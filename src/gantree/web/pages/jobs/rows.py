@@ -64,7 +64,7 @@ def job_rows(view: ReadView, query: JobQuery, caller: Caller) -> Json:
 
 
 def _found(ledger: Ledger, query: JobQuery, caller: Caller) -> Sequence[str]:
-    """All jobs of the list that are wanted and that the caller may see; nobody is looked at where that is everybody."""
+    """All jobs of the list that match the query and that the caller may see."""
     listed, sees = _listed(ledger, query.which), job_visibility(caller)
     sought = query.find.lower()
     if sees is None and not (sought or query.queue or query.user):

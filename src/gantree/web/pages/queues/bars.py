@@ -32,7 +32,7 @@ class AmountBar:
 
     @property
     def words(self) -> str:
-        """All of it for people who do not see it."""
+        """The bar as text, for screen readers."""
         parts = [f"{_amount(self.used)} in use"]
         parts += [f"{_amount(self.borrowed)} of it borrowed"] if self.borrowed else []
         parts += [f"{_amount(self.guarantee)} guaranteed"] if self.guarantee is not None else []
