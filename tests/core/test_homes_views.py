@@ -57,8 +57,8 @@ def test_another_fabric_is_seen(stage: Stage) -> None:
     """Nothing need be decided for that: cells are read off the fabric of the moment."""
     homes, ledger = Homes(POLICY, DEFAULT_PREFERENCES), stage.scheduler.ledger
     first = view(homes, stage, 1.0)
-    assert first.book is homes._book_of(ledger)
+    assert first.cell_domains is homes._cell_domains_of(ledger)
     homes._fabric = None
     second = view(homes, stage, 1.0)
-    assert second.book is homes._book_of(ledger)
-    assert second.book is not first.book
+    assert second.cell_domains is homes._cell_domains_of(ledger)
+    assert second.cell_domains is not first.cell_domains

@@ -8,14 +8,14 @@ from gantree.model.errors import BadInput
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement
 from gantree.planning.cells.home import (
-    CellBook,
+    CellDomains,
     HomePlan,
     at_home_in_place,
     home,
     keeps_cells,
-    look,
     preferred_for_guests,
     releasable,
+    view_of,
 )
 from gantree.policy.rules import QueueRule
 from gantree.testing.builders import job, machine
@@ -40,10 +40,10 @@ def seen(
 ) -> tuple[HomePlan | None, str]:
     """The plan for a job, and the picture once it is carried out; others than `homes` and `fixed` are guests."""
     occupancy = drawn(picture)
-    book = CellBook.of(queues, occupancy.fabric)
+    cell_domains = CellDomains.of(queues, occupancy.fabric)
     at_home = homes or {}
     harm = {o: 1.0 for o in occupancy.owners if o not in at_home and o not in fixed}
-    plan = home(look(occupancy, book, bound or {}, at_home, harm), queue, wanted)
+    plan = home(view_of(occupancy, cell_domains, bound or {}, at_home, harm), queue, wanted)
     if plan is None:
         return None, ""
     for owner in plan.evict:
@@ -125,8 +125,8 @@ def test_a_domain_with_a_broken_node_is_no_cell() -> None:
 
 def test_what_a_lost_node_takes_the_later_queues_of_the_policy_lose() -> None:
     occupancy = drawn("l0: n0! .... n1 .... n2 ....")
-    book = CellBook.of(rules(a=(("node", 2),), b=(("node", 1),)), occupancy.fabric)
-    view = look(occupancy, book, {}, {}, {})
+    cell_domains = CellDomains.of(rules(a=(("node", 2),), b=(("node", 1),)), occupancy.fabric)
+    view = view_of(occupancy, cell_domains, {}, {}, {})
     assert view.lost == (("b", "node", 0),)
     assert home(view, "b", job("w", 1, 1)) is None
     assert home(view, "a", job("w", 2, 4)) is not None
@@ -144,31 +144,31 @@ def test_sharing_anomaly_guests_spread_over_all_nodes_do_not_take_a_tenants_quot
 
 def test_a_cell_is_let_go_when_its_last_home_job_has_left() -> None:
     occupancy = drawn("l0: n0 H... n1 g...")
-    book = CellBook.of(rules(a=(("node", 2),)), occupancy.fabric)
+    cell_domains = CellDomains.of(rules(a=(("node", 2),)), occupancy.fabric)
     bound = {("a", "node", 0): "n0", ("a", "node", 1): "n1", ("a", "node", 7): "n1"}
-    view = look(occupancy, book, bound, {"H": "a"}, {"g": 1.0})
+    view = view_of(occupancy, cell_domains, bound, {"H": "a"}, {"g": 1.0})
     assert releasable(view) == (("a", "node", 7), ("a", "node", 1))
 
 
 def test_a_guest_on_room_that_its_queues_cell_could_have_is_home_without_moving() -> None:
     occupancy = drawn("l0: n0 gggg n1 h...")
-    book = CellBook.of(rules(a=(("node", 1), ("gpus", 1))), occupancy.fabric)
-    view = look(occupancy, book, {}, {}, {"g": 1.0, "h": 1.0})
+    cell_domains = CellDomains.of(rules(a=(("node", 1), ("gpus", 1))), occupancy.fabric)
+    view = view_of(occupancy, cell_domains, {}, {}, {"g": 1.0, "h": 1.0})
     assert at_home_in_place(view, "a", "g") == (("node", 0, "n0"),)
     assert at_home_in_place(view, "a", "h") == (("gpus", 0, "n1/gpu0"),)
 
 
 def test_a_guest_is_home_without_moving_where_a_loose_cell_would_break_up_its_node() -> None:
     occupancy = drawn("l0: n0 .... n1 ggg.")
-    book = CellBook.of(rules(a=(("node", 1), ("gpus", 1))), occupancy.fabric)
-    view = look(occupancy, book, {}, {}, {"g": 1.0})
+    cell_domains = CellDomains.of(rules(a=(("node", 1), ("gpus", 1))), occupancy.fabric)
+    view = view_of(occupancy, cell_domains, {}, {}, {"g": 1.0})
     assert at_home_in_place(view, "a", "g") == (("node", 0, "n1"),)
 
 
 def test_a_guest_in_a_bound_cell_of_another_queue_is_not_home_there() -> None:
     occupancy = drawn("l0: n0 H.gg n1 ....")
-    book = CellBook.of(rules(a=(("gpus", 2),), b=(("node", 1),)), occupancy.fabric)
-    view = look(occupancy, book, {("b", "node", 0): "n0"}, {"H": "b"}, {"g": 1.0})
+    cell_domains = CellDomains.of(rules(a=(("gpus", 2),), b=(("node", 1),)), occupancy.fabric)
+    view = view_of(occupancy, cell_domains, {("b", "node", 0): "n0"}, {"H": "b"}, {"g": 1.0})
     assert at_home_in_place(view, "a", "g") is None
     plan = home(view.without("g"), "a", job("g", 1, 2))
     assert plan is not None and plan.placement.members[0].node == "n1"
@@ -176,34 +176,34 @@ def test_a_guest_in_a_bound_cell_of_another_queue_is_not_home_there() -> None:
 
 def test_a_guest_is_not_home_where_its_place_would_break_up_what_others_are_promised() -> None:
     occupancy = drawn("l0: n0 .... n1 g...\nl1: n2 F... n3 ....")
-    book = CellBook.of(rules(a=(("gpus", 4),), b=(("leaf", 1),)), occupancy.fabric)
-    view = look(occupancy, book, {}, {}, {"g": 1.0})
+    cell_domains = CellDomains.of(rules(a=(("gpus", 4),), b=(("leaf", 1),)), occupancy.fabric)
+    view = view_of(occupancy, cell_domains, {}, {}, {"g": 1.0})
     assert at_home_in_place(view, "a", "g") is None
 
 
 def test_guests_are_sent_where_no_cell_needs_anything() -> None:
     occupancy = drawn("l0: n0 .... n1 ....\nl1: n2 .... n3 ....")
-    book = CellBook.of(rules(a=(("leaf", 1),), b=(("node", 1),)), occupancy.fabric)
-    view = look(occupancy, book, {}, {}, {})
+    cell_domains = CellDomains.of(rules(a=(("leaf", 1),), b=(("node", 1),)), occupancy.fabric)
+    view = view_of(occupancy, cell_domains, {}, {}, {})
     assert int(preferred_for_guests(view).sum()) == 1
 
 
 def test_work_that_is_never_evicted_may_not_break_the_last_place_of_a_cell() -> None:
     occupancy = drawn("l0: n0 .... n1 ....\nl1: n2 F... n3 ....")
-    book = CellBook.of(rules(a=(("leaf", 1),)), occupancy.fabric)
-    view = look(occupancy, book, {}, {}, {})
+    cell_domains = CellDomains.of(rules(a=(("leaf", 1),)), occupancy.fabric)
+    view = view_of(occupancy, cell_domains, {}, {}, {})
     assert not keeps_cells(view, [MemberPlacement("worker", 0, "n0", (0,))])
     assert keeps_cells(view, [MemberPlacement("worker", 0, "n3", (0,))])
-    bound = look(occupancy, book, {("a", "leaf", 0): "l0"}, {}, {})
+    bound = view_of(occupancy, cell_domains, {("a", "leaf", 0): "l0"}, {}, {})
     assert not keeps_cells(bound, [MemberPlacement("worker", 0, "n0", (0,))])
 
 
 def test_cells_that_do_not_fit_the_fabric_are_refused_with_queue_and_tier() -> None:
     fabric = drawn("l0: n0 .... n1 ....").fabric
     with pytest.raises(BadInput, match="queue b: 2 cells of tier node"):
-        CellBook.of(rules(a=(("node", 1),), b=(("node", 2),)), fabric)
+        CellDomains.of(rules(a=(("node", 1),), b=(("node", 2),)), fabric)
     with pytest.raises(BadInput, match="did you mean 'leaf'"):
-        CellBook.of(rules(a=(("leav", 1),)), fabric)
+        CellDomains.of(rules(a=(("leav", 1),)), fabric)
 
 
 def test_cells_may_be_domains_inside_a_node() -> None:
@@ -213,23 +213,25 @@ def test_cells_may_be_domains_inside_a_node() -> None:
         for a in range(4)
     )
     occupancy = drawn("l0: n0 g.gh n1 gh..", replace(pairs, links=links))
-    book = CellBook.of(rules(a=(("nvlink", 2),), b=(("node", 1),)), occupancy.fabric)
-    view = look(occupancy, book, {}, {}, {"g": 1.0, "h": 1.0})
+    cell_domains = CellDomains.of(rules(a=(("nvlink", 2),), b=(("node", 1),)), occupancy.fabric)
+    view = view_of(occupancy, cell_domains, {}, {}, {"g": 1.0, "h": 1.0})
     plan = home(view, "a", job("w", 1, 2, required="nvlink"))
     assert plan is not None
     assert plan.bind == (("nvlink", 0, "n1/nvlink1"),) and plan.evict == ()
     assert home(view, "a", job("w", 1, 4)) is not None  # both on one node, though not promised
-    assert book.domain("nvlink", "n1/nvlink1") == (1, 3)
+    assert cell_domains.domain("nvlink", "n1/nvlink1") == (1, 3)
 
 
 def test_a_guest_that_holds_the_cpus_of_a_cell_leaves_too() -> None:
     occupancy = drawn("l0: n0 .... n1 ....", machine(4, cpus=8))
     occupancy.take("g", (MemberPlacement("cpu", 0, "n0", cpus=8),))
     occupancy.take("F", (MemberPlacement("cpu", 0, "n1", cpus=8),))
-    book = CellBook.of(rules(a=(("node", 2),)), occupancy.fabric)
+    cell_domains = CellDomains.of(rules(a=(("node", 2),)), occupancy.fabric)
     wanted = job("w", 1, 4)
     needs = replace(wanted.roles[0], shape=replace(wanted.roles[0].shape, cpus=4.0))
-    plan = home(look(occupancy, book, {}, {}, {"g": 1.0}), "a", replace(wanted, roles=(needs,)))
+    plan = home(
+        view_of(occupancy, cell_domains, {}, {}, {"g": 1.0}), "a", replace(wanted, roles=(needs,))
+    )
     assert plan is not None and plan.evict == ("g",)
 
 
@@ -249,8 +251,8 @@ def test_cells_are_bound_within_one_wider_domain_where_a_gang_asks_for_it() -> N
 
 def test_the_fewest_gpu_seconds_are_lost() -> None:
     occupancy = drawn("l0: n0 gghh n1 iiii")
-    book = CellBook.of(rules(a=(("node", 2),)), occupancy.fabric)
-    view = look(occupancy, book, {}, {}, {"g": 9.0, "h": 2.0, "i": 5.0})
+    cell_domains = CellDomains.of(rules(a=(("node", 2),)), occupancy.fabric)
+    view = view_of(occupancy, cell_domains, {}, {}, {"g": 9.0, "h": 2.0, "i": 5.0})
     small, whole = home(view, "a", job("w", 1, 1)), home(view, "a", job("w", 1, 4))
     assert small is not None and small.evict == ("h",)
     assert whole is not None and whole.evict == ("i",)

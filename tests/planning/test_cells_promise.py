@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from gantree.model.jobs import Job
 from gantree.placement.choice.search import find
 from gantree.planning.cells.home import (
-    CellBook,
+    CellDomains,
     CellView,
     HomePlan,
     at_home_in_place,
     home,
-    look,
     releasable,
+    view_of,
 )
 from gantree.policy.rules import LOOSE, QueueRule
 from gantree.testing.builders import cluster, job
@@ -61,12 +61,12 @@ class Site:
     homes: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.book = CellBook.of(self.queues, self.occupancy.fabric)
+        self.cell_domains = CellDomains.of(self.queues, self.occupancy.fabric)
 
     def view(self) -> CellView:
         occupancy = self.occupancy
         harm = {o: float(len(o)) for o in occupancy.owners if o not in self.homes}
-        return look(occupancy, self.book, self.bound, self.homes, harm)
+        return view_of(occupancy, self.cell_domains, self.bound, self.homes, harm)
 
     def go_home(self, run: str, queue: str, plan: HomePlan) -> None:
         for owner in plan.evict:

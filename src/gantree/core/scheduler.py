@@ -19,7 +19,7 @@ from gantree.model.cluster import Cluster
 from gantree.model.events import Event, TimePassed
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
-from gantree.planning.cells.home import CellBook
+from gantree.planning.cells.home import CellDomains
 from gantree.planning.preferences import preferences_of
 from gantree.policy.rules import Policy
 from gantree.topology.fabric.fabric import Fabric
@@ -117,7 +117,7 @@ class Scheduler:
         of the policy do not all fit.
         """
         site, conflicts = Occupancy(Fabric.build(cluster)), []
-        CellBook.of(self.policy.queues, site.fabric)
+        CellDomains.of(self.policy.queues, site.fabric)
         for state in self.ledger.holding.values():
             assert state.placement is not None
             missing = site.missing(state.placement.members)

@@ -19,7 +19,7 @@ from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.model.phases import ENDED
 from gantree.placement.machine.devices import INNER_TIERS
-from gantree.planning.cells.bindings import CellBook
+from gantree.planning.cells.domains import CellDomains
 from gantree.policy.amounts import MODEL
 from gantree.policy.queues import ROOT, QueueTree
 from gantree.policy.quota.admission import in_words
@@ -115,7 +115,7 @@ def _wrong_cells(queues: Sequence[QueueRule], fabric: Fabric) -> Iterator[Misfit
 
 def _can_be(owned: Sequence[QueueRule], fabric: Fabric) -> bool:
     try:
-        CellBook.of(owned, fabric)
+        CellDomains.of(owned, fabric)
     except BadInput:
         return False
     return True
@@ -129,10 +129,10 @@ def _why_not(owned: Sequence[QueueRule], fabric: Fabric) -> str:
         hint = did_you_mean(tier, tiers)
         return f"cluster {name} has no such tier; tiers here: {', '.join(tiers)}. {hint}".rstrip()
     try:
-        book = CellBook.of(owned, fabric, check=False)
+        cell_domains = CellDomains.of(owned, fabric, check=False)
     except BadInput as error:
         return str(error)
-    there = sum(int(level.whole.sum()) for level in book.levels if level.tier == tier)
+    there = sum(int(level.whole.sum()) for level in cell_domains.levels if level.tier == tier)
     cells = counted(count, f"cell of tier {tier} does", f"cells of tier {tier} do")
     return (
         f"{cells} not fit cluster {name} beside the cells listed before (whole domains of that tier in all: {there}); "
@@ -184,12 +184,12 @@ def _listed(shares: Mapping[str, float], owners: Container[str]) -> str:
 
 def _with_cells(queues: Sequence[QueueRule], fabric: Fabric) -> Sequence[QueueRule]:
     """The queues, each guaranteed the GPUs of its cells, too: a cell has those of the smallest domain it can be."""
-    book = CellBook.of(queues, fabric, check=False)
+    cell_domains = CellDomains.of(queues, fabric, check=False)
     gpus_of_tier = {
-        level.tier: int(level.gpus_of_domain[level.whole].min()) for level in book.levels
+        level.tier: int(level.gpus_of_domain[level.whole].min()) for level in cell_domains.levels
     }
     gpus_of_queue = Counter[str]()
-    for cell in book.cells:
+    for cell in cell_domains.cells:
         gpus_of_queue[cell.queue] += gpus_of_tier[cell.tier]
     return [
         replace(rule, guarantee={**rule.guarantee, LOOSE: gpus + rule.guarantee.get(LOOSE, 0.0)})

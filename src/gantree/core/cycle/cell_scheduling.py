@@ -24,7 +24,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.core.lifecycle.lifecycle import save_then_stop, start
 from gantree.core.preemption.free_capacity import leaving_there, move
-from gantree.core.queue.cell_usage import any_cells, book_of, seen, spares_cells
+from gantree.core.queue.cell_usage import any_cells, cell_domains_of, seen, spares_cells
 from gantree.core.queue.eligibility import eligible
 from gantree.core.queue.held_capacity import lifted
 from gantree.core.queue.preemption_rules import no_right
@@ -41,14 +41,14 @@ from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.planning.cells.home import (
-    CellBook,
+    CellDomains,
     CellView,
     HomePlan,
     Rebind,
     at_home_in_place,
     home,
-    look,
     releasable,
+    view_of,
 )
 from gantree.policy.cells import Cell
 from gantree.policy.order import Position
@@ -71,7 +71,7 @@ class Homes:
         self._policy = policy
         self._preferences = preferences
         self._fabric: Fabric | None = None
-        self._book: CellBook | None = None
+        self._cell_domains: CellDomains | None = None
         self._queues = tuple(rule.path for rule in policy.queues if rule.cells)
         self._ever_home: dict[tuple[str, int, int], bool] = {}
         self._plain: CellView | None = None
@@ -98,19 +98,19 @@ class Homes:
 
     def spares_cells(self, ledger: Ledger, state: JobState, placement: Placement) -> bool:
         """As `guests.spares_cells`, with the cells at hand."""
-        return spares_cells(ledger, state, placement, self._book_of(ledger))
+        return spares_cells(ledger, state, placement, self._cell_domains_of(ledger))
 
     # ----- what is remembered
 
-    def _book_of(self, ledger: Ledger) -> CellBook:
+    def _cell_domains_of(self, ledger: Ledger) -> CellDomains:
         """The cells on the fabric of the moment."""
         rooms = ledger.rooms()
-        if self._book is None or self._fabric is not rooms.fabric:
+        if self._cell_domains is None or self._fabric is not rooms.fabric:
             self._fabric = rooms.fabric
-            self._book = book_of(ledger)
+            self._cell_domains = cell_domains_of(ledger)
             self._ever_home.clear()
             self._plain = None
-        return self._book
+        return self._cell_domains
 
     def _closes(self, ledger: Ledger, queue: str, state: JobState) -> bool:
         """Whether nobody of the queue passes a job that cannot go home now: not where it never can."""
@@ -120,10 +120,10 @@ class Homes:
 
     def may_ever(self, ledger: Ledger, queue: str, state: JobState) -> bool:
         """Whether the empty private cluster of a queue would hold a job."""
-        book, spec = self._book_of(ledger), state.present
+        cell_domains, spec = self._cell_domains_of(ledger), state.present
         key = queue, state.signature, spec.members
         if key not in self._ever_home:
-            empty = look(ledger.rooms().emptied(), book, {}, {}, {})
+            empty = view_of(ledger.rooms().emptied(), cell_domains, {}, {}, {})
             self._ever_home[key] = home(empty, queue, spec, self._preferences) is not None
         return self._ever_home[key]
 
@@ -137,11 +137,11 @@ class Homes:
         kept: frozenset[str] = frozenset(),
     ) -> CellView:
         """How the cells stand when everybody has left who leaves, and these; claims and reservations are guests."""
-        book = self._book_of(ledger)
+        cell_domains = self._cell_domains_of(ledger)
         if without or kept:
-            return seen(ledger, book, now, without, kept)
+            return seen(ledger, cell_domains, now, without, kept)
         if self._plain is None or self._plain_at != (ledger.applied, now):
-            self._plain, self._plain_at = seen(ledger, book, now), (ledger.applied, now)
+            self._plain, self._plain_at = seen(ledger, cell_domains, now), (ledger.applied, now)
         return self._plain
 
     def _away(self, ledger: Ledger, queue: str, now: float) -> Iterator[str]:
@@ -283,7 +283,7 @@ class Homes:
             return
         idle = releasable(self._view(ledger, builder.now))
         if idle and ledger.leaving:
-            now = releasable(seen(ledger, self._book_of(ledger), builder.now, left=False))
+            now = releasable(seen(ledger, self._cell_domains_of(ledger), builder.now, left=False))
             idle = tuple(cell for cell in idle if cell in now)
         for cell in idle:
             builder.record(
@@ -295,7 +295,7 @@ def lost_cells(ledger: Ledger) -> tuple[Cell, ...]:
     """The cells of all queues that have no place now: nodes are out of use, or who may not be stopped is there."""
     if ledger.occupancy is None or not any_cells(ledger):
         return ()
-    return seen(ledger, book_of(ledger), 0.0).lost
+    return seen(ledger, cell_domains_of(ledger), 0.0).lost
 
 
 def refused_at_home(ledger: Ledger, state: JobState, now: float) -> Refused | None:

@@ -39,7 +39,13 @@ from gantree.core.preemption.candidates import (
     is_on_reserved,
     whom_to_ask,
 )
-from gantree.core.queue.cell_usage import any_cells, book_of, only_at_home, seen, spares_cells
+from gantree.core.queue.cell_usage import (
+    any_cells,
+    cell_domains_of,
+    only_at_home,
+    seen,
+    spares_cells,
+)
 from gantree.core.queue.eligibility import eligible
 from gantree.core.queue.held_capacity import lifted, passed_by
 from gantree.core.queue.job_variants import as_it_runs
@@ -199,7 +205,7 @@ def _planned(
 def _off_cells(ledger: Ledger, later: Occupancy) -> Occupancy:
     """The same room, in which nodes that a cell needs something of are out of use."""
     left, fabric = later.copy(), later.fabric
-    open_to_all = preferred_for_guests(seen(ledger, book_of(ledger), 0.0))
+    open_to_all = preferred_for_guests(seen(ledger, cell_domains_of(ledger), 0.0))
     for node in np.flatnonzero(~open_to_all & left.usable_node).tolist():
         left.mark(fabric.nodes[node].name, usable=False, same_spares=True)
     return left

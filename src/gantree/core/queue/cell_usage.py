@@ -8,7 +8,7 @@ from collections.abc import Container
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.model.placements import Placement
-from gantree.planning.cells.home import CellBook, CellView, keeps_cells, look
+from gantree.planning.cells.home import CellDomains, CellView, keeps_cells, view_of
 
 KEPT_GPU_S = 1e15
 """Harm of sending somebody away who is to stay: more than of everybody else together, so that they are sent instead."""
@@ -33,14 +33,14 @@ def any_cells(ledger: Ledger) -> bool:
     return any(rule.cells for rule in ledger.policy.queues)
 
 
-def book_of(ledger: Ledger) -> CellBook:
+def cell_domains_of(ledger: Ledger) -> CellDomains:
     """The cells of the policy on the fabric of the moment."""
-    return CellBook.of(ledger.policy.queues, ledger.rooms().fabric, check=False)
+    return CellDomains.of(ledger.policy.queues, ledger.rooms().fabric, check=False)
 
 
 def seen(
     ledger: Ledger,
-    book: CellBook,
+    cell_domains: CellDomains,
     now: float,
     without: tuple[str, ...] = (),
     kept: Container[str] = (),
@@ -61,18 +61,20 @@ def seen(
     for owner in harm:
         if owner in kept:
             harm[owner] = KEPT_GPU_S
-    return look(later, book, ledger.bound, homes, harm)
+    return view_of(later, cell_domains, ledger.bound, homes, harm)
 
 
 def spares_cells(
-    ledger: Ledger, state: JobState, placement: Placement, book: CellBook | None = None
+    ledger: Ledger, state: JobState, placement: Placement, cell_domains: CellDomains | None = None
 ) -> bool:
     """Whether a gang may be placed where it is nobody's guest: one that can never be told to leave keeps clear."""
     if state.spec.preemptible or not state.spec.on_gpus or not any_cells(ledger):
         return True
     if only_at_home(ledger, state):
         return False
-    return keeps_cells(seen(ledger, book or book_of(ledger), 0.0), placement.members)
+    return keeps_cells(
+        seen(ledger, cell_domains or cell_domains_of(ledger), 0.0), placement.members
+    )
 
 
 def _by_right(ledger: Ledger, now: float) -> tuple[dict[str, str], dict[str, float]]:

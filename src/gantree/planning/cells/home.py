@@ -1,7 +1,7 @@
 """Binding cells: where a job of a queue with cells is at home, which guests leave for it, and which cells are let go.
 
-    book = CellBook.of(policy.queues, fabric)                   once per policy and fabric
-    view = look(occupancy, book, bound, homes, harm_of_owner)   whenever one of them has changed
+    cell_domains = CellDomains.of(policy.queues, fabric)             once per policy and fabric
+    view = view_of(occupancy, cell_domains, bound, homes, harm_of_owner)   whenever one of them has changed
     plan = home(view, queue, job, preferences)                        None: it waits, or runs as a guest
 
 A job of a queue with cells is *at home* when it runs inside its queue's bound cells as owed work. Everybody else on
@@ -29,26 +29,26 @@ import numpy as np
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
-from gantree.planning.cells.bindings import Bound, CellBook
+from gantree.planning.cells.domains import Bound, CellDomains
 from gantree.planning.cells.private_cluster import PrivateCluster, orders
-from gantree.planning.cells.view import Binding, CellView, look
+from gantree.planning.cells.view import Binding, CellView, view_of
 from gantree.policy.cells import Cell, CellPreference, pack
 from gantree.topology.fabric.fabric import BoolArray, IntArray
 
 __all__ = [
     "Bound",
     "Cell",
-    "CellBook",
+    "CellDomains",
     "CellView",
     "HomePlan",
     "Rebind",
     "at_home_in_place",
     "home",
     "keeps_cells",
-    "look",
     "preferred_for_guests",
     "promised_of_node",
     "releasable",
+    "view_of",
 ]
 
 Rebind = tuple[str, int, str]
@@ -124,25 +124,27 @@ def keeps_cells(view: CellView, members: Sequence[MemberPlacement]) -> bool:
         return False
     clean = view.clean_gpu.copy()
     clean[gpus] = False
-    book = view.book
-    none = [0] * len(book.levels)
-    return pack(book.levels, clean, none, book.counts(view.unbound)) is not None
+    cell_domains = view.cell_domains
+    none = [0] * len(cell_domains.levels)
+    return pack(cell_domains.levels, clean, none, cell_domains.counts(view.unbound)) is not None
 
 
 def promised_of_node(view: CellView) -> IntArray:
     """GPUs of each node that are in bound cells, or that unbound cells would be bound to if all were needed now."""
     promised = view.gpus_of(view.bound)
-    book = view.book
-    none = [0] * len(book.levels)
+    cell_domains = view.cell_domains
+    none = [0] * len(cell_domains.levels)
     preference = CellPreference(
         -view.cost_of_gpu
     )  # others get what is liked least: room with the fewest guests
-    packings = pack(book.levels, view.clean_gpu, none, book.counts(view.unbound), preference)
-    for level, packing in zip(book.levels, packings or (), strict=False):
-        promised |= level.gpus_in(packing.others)
-    return np.bincount(book.node_of_gpu[promised], minlength=len(book.fabric.nodes)).astype(
-        np.int64
+    packings = pack(
+        cell_domains.levels, view.clean_gpu, none, cell_domains.counts(view.unbound), preference
     )
+    for level, packing in zip(cell_domains.levels, packings or (), strict=False):
+        promised |= level.gpus_in(packing.others)
+    return np.bincount(
+        cell_domains.node_of_gpu[promised], minlength=len(cell_domains.fabric.nodes)
+    ).astype(np.int64)
 
 
 def preferred_for_guests(view: CellView) -> BoolArray:
@@ -154,7 +156,7 @@ def preferred_for_guests(view: CellView) -> BoolArray:
 def _holds(view: CellView, binding: Binding, held: IntArray | None) -> bool:
     if held is None:
         return False
-    domain_of_gpu = view.book.levels[binding.level].domain_of_gpu
+    domain_of_gpu = view.cell_domains.levels[binding.level].domain_of_gpu
     return bool((domain_of_gpu[held] == binding.domain).any())
 
 
@@ -164,10 +166,10 @@ def _holds(view: CellView, binding: Binding, held: IntArray | None) -> bool:
 def _choices(view: CellView, queue: str, job: Job) -> Iterator[tuple[Binding, ...]]:
     """Domains for the unbound cells: the least harmful; then, for a gang that asks for one domain, together in one."""
     yield view.bindable(queue)
-    fabric, tier = view.book.fabric, job.topology.required
+    fabric, tier = view.cell_domains.fabric, job.topology.required
     if tier is None or tier not in fabric.tiers or not view.unbound_of(queue):
         return
-    domain_of_gpu = fabric.domain_of_node[fabric.tiers.index(tier)][view.book.node_of_gpu]
+    domain_of_gpu = fabric.domain_of_node[fabric.tiers.index(tier)][view.cell_domains.node_of_gpu]
     room = view.clean_gpu | (view.gpus_of(view.bound_of(queue)) & ~view.fixed_gpu)
     enough = np.bincount(domain_of_gpu[room], minlength=1) >= max(1, job.gpus)
     cost = np.bincount(domain_of_gpu, view.cost_of_gpu, minlength=len(enough))
@@ -245,19 +247,19 @@ def _safe(
     """Bindings of a cell to a domain with some of these GPUs that leave every other cell a place, the best first."""
     if not left:
         return
-    book, queue = view.book, left[0].queue
+    cell_domains, queue = view.cell_domains, left[0].queue
     still = [cell for cell in view.unbound if cell.queue != queue] + list(left)
     first_of_tier = {cell.tier: cell for cell in reversed(left)}
     options = [
         (place if widest_first else 0, -inside / size, place, domain)
         for place, domain, inside, size in _holding(view, first_of_tier, clean, open_gpu)
     ]
-    none = [0] * len(book.levels)
+    none = [0] * len(cell_domains.levels)
     for _, _, place, domain in sorted(options):
-        cell, rest = first_of_tier[book.levels[place].tier], clean.copy()
-        rest[book.levels[place].gpus_in([domain])] = False
-        counts = book.counts(one for one in still if one != cell)
-        if pack(book.levels, rest, none, counts) is not None:
+        cell, rest = first_of_tier[cell_domains.levels[place].tier], clean.copy()
+        rest[cell_domains.levels[place].gpus_in([domain])] = False
+        counts = cell_domains.counts(one for one in still if one != cell)
+        if pack(cell_domains.levels, rest, none, counts) is not None:
             yield Binding(cell, place, domain)
 
 
@@ -265,7 +267,7 @@ def _holding(
     view: CellView, tiers: Container[str], clean: BoolArray, open_gpu: BoolArray
 ) -> Iterator[tuple[int, int, int, int]]:
     """(level, domain, how many, its size) of the clean domains of some tiers that hold some of these GPUs."""
-    for place, level in enumerate(view.book.levels):
+    for place, level in enumerate(view.cell_domains.levels):
         if level.tier in tiers:
             inside, domains = level.count(open_gpu), level.clean(clean)
             for domain in domains[inside[domains] > 0].tolist():

@@ -31,7 +31,7 @@ def orders(view: CellView, private: Sequence[Binding], job: Job) -> list[FloatAr
     Domain by domain, cheapest first, and in it node by node: what a gang of whole nodes needs. For members that are
     smaller than a node also with all GPUs alike, which leaves it to the harm of each guest.
     """
-    node_of_gpu, nodes = view.book.node_of_gpu, len(view.book.fabric.nodes)
+    node_of_gpu, nodes = view.cell_domains.node_of_gpu, len(view.cell_domains.fabric.nodes)
     rank = np.full(len(node_of_gpu), np.inf)
     costs = [float(view.cost_of_gpu[view.gpus_of([one])].sum()) for one in private]
     cheapest_first = sorted(range(len(private)), key=costs.__getitem__)
@@ -42,7 +42,7 @@ def orders(view: CellView, private: Sequence[Binding], job: Job) -> list[FloatAr
         gpus = view.gpus_of([private[number]])
         rank[gpus] = position * nodes + place_of_node[node_of_gpu[gpus]]
     smallest = min((role.shape.gpus for role in job.roles if role.shape.gpus), default=0)
-    if smallest >= view.book.fabric.most_gpus_of_node:
+    if smallest >= view.cell_domains.fabric.most_gpus_of_node:
         return [rank]
     return [rank, np.zeros(len(node_of_gpu))]
 
@@ -55,9 +55,9 @@ class PrivateCluster:
         self._view = view
         self._mask = mask
         self._inside = np.bincount(
-            view.book.node_of_gpu[mask], minlength=len(view.book.fabric.nodes)
+            view.cell_domains.node_of_gpu[mask], minlength=len(view.cell_domains.fabric.nodes)
         )
-        self._split = (self._inside > 0) & (self._inside < view.book.fabric.gpus_of_node)
+        self._split = (self._inside > 0) & (self._inside < view.cell_domains.fabric.gpus_of_node)
         self._walled = self._wall()
         self.guests = self._guests()
 
@@ -97,8 +97,8 @@ class PrivateCluster:
 
     def _outside(self, member: MemberPlacement) -> MemberPlacement | None:
         """The part of a GPU outside that a member holds; None for a member inside."""
-        book = self._view.book
-        first = int(book.first_gpu_of_node[book.fabric.index_of_node[member.node]])
+        cell_domains = self._view.cell_domains
+        first = int(cell_domains.first_gpu_of_node[cell_domains.fabric.index_of_node[member.node]])
         if all(self._mask[first + gpu] for gpu in member.parts):
             return None
         role = f"{member.role} elsewhere"
@@ -168,7 +168,7 @@ class PrivateCluster:
 
     def _guests(self) -> list[str]:
         """Owners that may leave and hold something on a node of the private cluster, least harm first."""
-        view, index_of_node = self._view, self._view.book.fabric.index_of_node
+        view, index_of_node = self._view, self._view.cell_domains.fabric.index_of_node
         inside = (self._inside > 0).tolist()
         guests = [
             owner
@@ -183,9 +183,11 @@ class PrivateCluster:
         """The occupancy in which nothing outside the private cluster can be taken. Nodes without GPUs stay open."""
         view = self._view
         walled = view.occupancy.copy()
-        outside = (self._inside == 0) & (view.book.fabric.gpus_of_node > 0) & walled.usable_node
+        outside = (
+            (self._inside == 0) & (view.cell_domains.fabric.gpus_of_node > 0) & walled.usable_node
+        )
         for node in np.flatnonzero(outside).tolist():
-            walled.mark(view.book.fabric.nodes[node].name, usable=False, same_spares=True)
+            walled.mark(view.cell_domains.fabric.nodes[node].name, usable=False, same_spares=True)
         self._block(walled, np.flatnonzero(self._split).tolist())
         return walled
 
@@ -197,7 +199,7 @@ class PrivateCluster:
 
     def _evict(self, occupancy: Occupancy, guests: Sequence[str]) -> None:
         """Let guests go, and take what they leave outside the private cluster."""
-        index_of_node = self._view.book.fabric.index_of_node
+        index_of_node = self._view.cell_domains.fabric.index_of_node
         nodes: dict[int, None] = {}
         for owner in guests:
             for member in occupancy.owners[owner]:
@@ -207,14 +209,17 @@ class PrivateCluster:
 
     def _block(self, occupancy: Occupancy, nodes: Iterable[int]) -> None:
         """Take what is free on some nodes and not of the private cluster."""
-        book = self._view.book
+        cell_domains = self._view.cell_domains
         for node in nodes:
-            first, mask = int(book.first_gpu_of_node[node]), occupancy.free_mask_of_node[node]
+            first, mask = (
+                int(cell_domains.first_gpu_of_node[node]),
+                occupancy.free_mask_of_node[node],
+            )
             gpus = tuple(
                 gpu
                 for gpu in range(mask.bit_length())
                 if mask >> gpu & 1 and not self._mask[first + gpu]
             )
             if gpus:
-                name = book.fabric.nodes[node].name
+                name = cell_domains.fabric.nodes[node].name
                 occupancy.take(ELSEWHERE, (MemberPlacement("elsewhere", first, name, gpus),))

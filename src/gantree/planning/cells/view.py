@@ -1,7 +1,7 @@
 """How a queue's cells stand at one moment: which are bound, which are lost, what nobody may evict, what is clean.
 
-A view is made of a `CellBook`, an occupancy and what the ledger knows of cells, and is never changed: make another when
-one of them has changed. What it works out for a queue (its packing) is kept.
+A view is made of a `CellDomains`, an occupancy and what the ledger knows of cells, and is never changed: make another
+when one of them has changed. What it works out for a queue (its packing) is kept.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gantree.model.placements import MemberPlacement
-from gantree.planning.cells.bindings import Bound, CellBook
+from gantree.planning.cells.domains import Bound, CellDomains
 from gantree.policy.cells import Cell, CellPreference, LevelPacking, lost, pack
 from gantree.topology.fabric.fabric import BoolArray, FloatArray, IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -30,7 +30,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellView:
-    """Cells at one moment. Build it with `look`.
+    """Cells at one moment. Build it with `view_of`.
 
     homes is owner -> the queue in whose cells it is at home; harm_of_owner the guests, and what evicting each costs in
     GPU-seconds. fixed_gpu masks GPUs that are unusable or held by somebody who is no guest, cost_of_gpu is what
@@ -38,7 +38,7 @@ class CellView:
     (later queues of the policy first), unbound all others. clean_gpu masks what unbound cells may be bound to.
     """
 
-    book: CellBook
+    cell_domains: CellDomains
     occupancy: Occupancy
     homes: Mapping[str, str]
     harm_of_owner: Mapping[str, float]
@@ -54,22 +54,24 @@ class CellView:
 
     def domain_name(self, binding: Binding) -> str:
         """Name of the domain of a binding."""
-        return self.book.names_of_domain[binding.level][binding.domain]
+        return self.cell_domains.names_of_domain[binding.level][binding.domain]
 
     def gpus_of(self, bindings: Iterable[Binding]) -> BoolArray:
         """Mask of the GPUs of some domains."""
-        return _gpus_of(self.book, bindings)
+        return _gpus_of(self.cell_domains, bindings)
 
     @property
     def bound_names(self) -> dict[tuple[str, str, int], str]:
-        """Bound cells as `look` takes them."""
+        """Bound cells as `view_of` takes them."""
         return {one.cell: self.domain_name(one) for one in self.bound}
 
     def without(self, owner: str) -> "CellView":
         """The view as if an owner held nothing: what a guest's own way home is asked on."""
         occupancy = self.occupancy.copy()
         occupancy.give_back(owner)
-        return look(occupancy, self.book, self.bound_names, self.homes, self.harm_of_owner)
+        return view_of(
+            occupancy, self.cell_domains, self.bound_names, self.homes, self.harm_of_owner
+        )
 
     def bound_of(self, queue: str) -> tuple[Binding, ...]:
         """The bound cells of a queue."""
@@ -94,65 +96,70 @@ class CellView:
         """As `bindable`, with likings of one's own; None where not all unbound cells have a place."""
         mine = self.unbound_of(queue)
         others = [cell for cell in self.unbound if cell.queue != queue]
-        book = self.book
+        cell_domains = self.cell_domains
         packings = pack(
-            book.levels, self.clean_gpu, book.counts(mine), book.counts(others), preference
+            cell_domains.levels,
+            self.clean_gpu,
+            cell_domains.counts(mine),
+            cell_domains.counts(others),
+            preference,
         )
-        return None if packings is None else tuple(_bindings(book, mine, packings))
+        return None if packings is None else tuple(_bindings(cell_domains, mine, packings))
 
     def most_free_gpus(self, queue: str) -> int:
         """GPUs of the queue's cells that are not held for good, unbound cells counted as the largest of their tier.
 
         Cheap, and never too few: a job of more GPUs has no place at home.
         """
-        levels = self.book.levels
+        levels = self.cell_domains.levels
         free = int((self.gpus_of(self.bound_of(queue)) & ~self.fixed_gpu).sum())
-        for place, count in enumerate(self.book.counts(self.unbound_of(queue))):
+        for place, count in enumerate(self.cell_domains.counts(self.unbound_of(queue))):
             if count:
                 free += count * int(levels[place].gpus_of_domain.max())
         return free
 
     def gpus_of_members(self, members: Iterable[MemberPlacement]) -> IntArray:
         """GPUs of members, those of which they hold a part among them, by number over the whole fabric."""
-        return np.array(self.book.gpus_of_members(members), dtype=np.int64)
+        return np.array(self.cell_domains.gpus_of_members(members), dtype=np.int64)
 
     def _near(self, queue: str) -> FloatArray | None:
         """1 for GPUs in a narrowest domain above the node that holds something of the queue's bound cells."""
-        fabric = self.book.fabric
+        fabric = self.cell_domains.fabric
         bound = self.bound_of(queue)
         if not bound or fabric.node_tier < 2:
             return None
-        above = fabric.domain_of_node[fabric.node_tier - 1][self.book.node_of_gpu]
+        above = fabric.domain_of_node[fabric.node_tier - 1][self.cell_domains.node_of_gpu]
         near = np.zeros(fabric.domains(fabric.node_tier - 1))
         near[above[self.gpus_of(bound)]] = 1.0
         of_gpu: FloatArray = near[above]
         return of_gpu
 
 
-def look(
+def view_of(
     occupancy: Occupancy,
-    book: CellBook,
+    cell_domains: CellDomains,
     bound: Bound,
     homes: Mapping[str, str],
     harm_of_owner: Mapping[str, float],
 ) -> CellView:
-    """See how the cells stand.
+    """The state of the cells at one moment.
 
     homes: owner -> queue, for owners that run inside bound cells as owed work. harm_of_owner: every owner that may be
     evicted for the sake of a cell, with its harm in GPU-seconds; all other owners are fixed. An owner in both is fixed.
     Bound cells that the book does not have, or whose domain is not there, are `vanished` (to be released).
     """
     gpus_of_owner = {
-        owner: book.gpus_of_owner(owner, members) for owner, members in occupancy.owners.items()
+        owner: cell_domains.gpus_of_owner(owner, members)
+        for owner, members in occupancy.owners.items()
     }
-    fixed, cost = _fixed_and_cost(occupancy, book, homes, harm_of_owner, gpus_of_owner)
-    bindings, vanished = _bound(book, bound)
+    fixed, cost = _fixed_and_cost(occupancy, cell_domains, homes, harm_of_owner, gpus_of_owner)
+    bindings, vanished = _bound(cell_domains, bound)
     taken = {one.cell for one in bindings}
-    clean = ~fixed & ~_gpus_of(book, bindings)
-    free = [cell for cell in book.cells if cell not in taken]
-    gone = lost(book.levels, clean, free)
+    clean = ~fixed & ~_gpus_of(cell_domains, bindings)
+    free = [cell for cell in cell_domains.cells if cell not in taken]
+    gone = lost(cell_domains.levels, clean, free)
     return CellView(
-        book=book,
+        cell_domains=cell_domains,
         occupancy=occupancy,
         homes=homes,
         harm_of_owner=harm_of_owner,
@@ -167,36 +174,36 @@ def look(
     )
 
 
-def _gpus_of(book: CellBook, bindings: Iterable[Binding]) -> BoolArray:
+def _gpus_of(cell_domains: CellDomains, bindings: Iterable[Binding]) -> BoolArray:
     """Mask of the GPUs of the domains of some bindings."""
-    mask = np.zeros(len(book.node_of_gpu), dtype=np.bool_)
+    mask = np.zeros(len(cell_domains.node_of_gpu), dtype=np.bool_)
     domains_of_level: dict[int, list[int]] = {}
     for one in bindings:
         domains_of_level.setdefault(one.level, []).append(one.domain)
     for level, domains in domains_of_level.items():
-        mask |= book.levels[level].gpus_in(domains)
+        mask |= cell_domains.levels[level].gpus_in(domains)
     return mask
 
 
 def _bindings(
-    book: CellBook, mine: Iterable[Cell], packings: Iterable[LevelPacking]
+    cell_domains: CellDomains, mine: Iterable[Cell], packings: Iterable[LevelPacking]
 ) -> Iterable[Binding]:
     """Give the cells of each tier the domains of its share, lowest number first."""
     cells_of_tier: dict[str, list[Cell]] = {}
     for cell in mine:
         cells_of_tier.setdefault(cell.tier, []).append(cell)
     for place, packing in enumerate(packings):
-        cells = cells_of_tier.get(book.levels[place].tier, [])
+        cells = cells_of_tier.get(cell_domains.levels[place].tier, [])
         for cell, domain in zip(cells, packing.mine, strict=True):
             yield Binding(cell, place, domain)
 
 
-def _bound(book: CellBook, bound: Bound) -> tuple[tuple[Binding, ...], tuple[Cell, ...]]:
+def _bound(cell_domains: CellDomains, bound: Bound) -> tuple[tuple[Binding, ...], tuple[Cell, ...]]:
     """Bound cells by number, in the order in which they are given, and those that cannot be."""
-    known = frozenset(book.cells)
+    known = frozenset(cell_domains.cells)
     bindings, vanished = [], []
     for key, name in bound.items():
-        cell, found = Cell(*key), book.domain(key[1], name)
+        cell, found = Cell(*key), cell_domains.domain(key[1], name)
         if found is None or cell not in known:
             vanished.append(cell)
         else:
@@ -206,13 +213,13 @@ def _bound(book: CellBook, bound: Bound) -> tuple[tuple[Binding, ...], tuple[Cel
 
 def _fixed_and_cost(
     occupancy: Occupancy,
-    book: CellBook,
+    cell_domains: CellDomains,
     homes: Mapping[str, str],
     harm_of_owner: Mapping[str, float],
     gpus_of_owner: Mapping[str, tuple[int, ...]],
 ) -> tuple[BoolArray, FloatArray]:
     """Masks and costs over GPUs; a guest's harm is spread evenly over its GPUs."""
-    fixed: BoolArray = ~occupancy.usable_node[book.node_of_gpu]
+    fixed: BoolArray = ~occupancy.usable_node[cell_domains.node_of_gpu]
     held: list[int] = []
     lent: list[int] = []
     costs: list[float] = []

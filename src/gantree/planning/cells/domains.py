@@ -27,8 +27,8 @@ Bound = Mapping[tuple[str, str, int], str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CellBook:
-    """The cells of a policy on a fabric. Build it with `CellBook.of`, once for each of the two.
+class CellDomains:
+    """The cells of a policy on a fabric. Build it with `CellDomains.of`, once for each of the two.
 
     first_gpu_of_node[node] has one more entry than there are nodes; domain_of_name[level][name] and
     names_of_domain[level][domain] are inverse to each other.
@@ -46,8 +46,10 @@ class CellBook:
     )
 
     @classmethod
-    def of(cls, queues: Iterable[QueueRule], fabric: Fabric, *, check: bool = True) -> "CellBook":
-        """Read the cells of a policy's queues. Empty for a policy without any (`book.cells == ()`).
+    def of(
+        cls, queues: Iterable[QueueRule], fabric: Fabric, *, check: bool = True
+    ) -> "CellDomains":
+        """Read the cells of a policy's queues. Empty for a policy without any (`cell_domains.cells == ()`).
 
         Raises BadInput, naming queue and tier, for a tier that is not there, tiers that do not nest, and, where check,
         for cells that do not all fit the empty, healthy fabric at once. Without check such cells are never bound.
@@ -59,10 +61,10 @@ class CellBook:
         levels = levels_of([(tier, domain_of_gpu) for tier, domain_of_gpu, _ in named])
         names = tuple(tuple(of_tier) for _, _, of_tier in named)
         index = tuple({name: number for number, name in enumerate(one)} for one in names)
-        book = cls(fabric, cells, levels, first, node_of_gpu, names, index)
+        cell_domains = cls(fabric, cells, levels, first, node_of_gpu, names, index)
         if check:
-            book._check_fit()
-        return book
+            cell_domains._check_fit()
+        return cell_domains
 
     @property
     def queues(self) -> tuple[str, ...]:
