@@ -131,6 +131,6 @@ def _asks_itself(job: Job) -> bool:
     return any(map(_asks, (job.topology, *(role.topology for role in job.roles))))
 
 
-def _asks(wish: TopologySpec) -> bool:
-    """Whether a wish says where members are; what is only liked does not."""
-    return replace(wish, likes=()) != TopologySpec()
+def _asks(topology: TopologySpec) -> bool:
+    """Whether a topology request restricts members; preferences alone do not."""
+    return replace(topology, likes=()) != TopologySpec()

@@ -55,7 +55,7 @@ class Allocator:
     def __init__(self) -> None:
         self.room = DeviceCapacity()
         self.counted: frozenset[str] = frozenset()
-        """What the site counts wishes by."""
+        """The names under which the site counts requests."""
         self.book = ClaimIndex()
         self._pools = Pools()
         self._classes: dict[str, DeviceClass] = {}
@@ -178,7 +178,7 @@ class Allocator:
     # ----- devices of nodes
 
     def equipped(self, node: Node) -> Node:
-        """A node with the GPUs of its slices, and as many of each wish as it has, as resources of the node."""
+        """A node with the GPUs of its slices, and how often it can serve each of the requests, as resources."""
         if len(self.counted) < len(self.room.name_of_requests):
             self.counted = frozenset(self.room.name_of_requests.values())
         there = self._pools.of_node(node.metadata.name)

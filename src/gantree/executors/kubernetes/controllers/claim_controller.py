@@ -1,7 +1,7 @@
-"""Between what is seen of claims and the rest: which pods are to be read anew, and which claims are to be given back.
+"""The controller of claims: which pending pods are to be read again, and which allocations are to be removed.
 
-Pods that wait are read with their claims (`allocator`), and again whenever a claim of theirs changes, or the site was
-built anew. What nodes are counted by changes with wishes that nobody had before: then the site is built anew first.
+Pending pods are read with their claims (`allocator`), and again whenever a claim of theirs changes or the site was
+rebuilt. Requests that no pod had before change what nodes are counted by: then the site is rebuilt first.
 """
 
 import logging

@@ -108,9 +108,12 @@ def _asks_for_nvlink(spec: Spec, site: SiteReading | None) -> bool:
 
 
 def _asked_tiers(spec: Spec) -> Iterator[str]:
-    wishes = [table(spec, "topology"), *(table(role, "topology") for role in tables(spec, "gang"))]
-    for wish in (*wishes, table(wishes[0], "slices")):
-        yield from filter(None, (text(wish, "required"), text(wish, "preferred")))
+    topologies = [
+        table(spec, "topology"),
+        *(table(role, "topology") for role in tables(spec, "gang")),
+    ]
+    for topology in (*topologies, table(topologies[0], "slices")):
+        yield from filter(None, (text(topology, "required"), text(topology, "preferred")))
 
 
 def _has_gpus(pod: Json) -> bool:

@@ -19,7 +19,7 @@ from gantree.executors.kubernetes.devices.claims import (
 from gantree.executors.kubernetes.devices.slices import Device, DeviceKey, NodeDevices, SetKey
 
 TRIES = 20_000
-"""How many devices are tried for one wish on one node at most; what was not found by then counts as not there."""
+"""Devices that are tried for the requests of one pod on one node; what is not found by then counts as missing."""
 MOST_ALLOCATIONS = 128
 
 
@@ -129,7 +129,7 @@ def _slots(device_requests: Sequence[Slot], free: FreeDevices) -> list[Slot] | N
 
 @dataclass(slots=True)
 class _Search:
-    """A search for one way of a wish. tries: how many are left, shared by all ways."""
+    """A search for one choice of alternatives. tries: how many are left for all of them."""
 
     claim_requests: ClaimRequests
     free: FreeDevices

@@ -83,7 +83,7 @@ class Unfit(Exception):
 def requests_of(
     claims: Mapping[str, ResourceClaim], classes: Mapping[str, DeviceClass]
 ) -> ClaimRequests:
-    """The wish of a pod's claims, which are told by the pod's names for them. Raises Unfit."""
+    """The requests of a pod's claims, which are given by the pod's names for them. Raises Unfit."""
     requests: list[tuple[int, tuple[DeviceRequest, ...]]] = []
     constraints: list[DeviceConstraint] = []
     for number, claim in enumerate(claims.values()):

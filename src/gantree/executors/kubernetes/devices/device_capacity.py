@@ -68,11 +68,11 @@ class DeviceCapacity:
         counted_pods: Iterable[CountedPod],
     ) -> MemberPlacement | None:
         """What of a node is taken in ways that the core does not know."""
-        seated = list(counted_pods)
-        gpus = _positions(there, held, seated)
+        counted = list(counted_pods)
+        gpus = _positions(there, held, counted)
         totals, devices = self.totals(there), {}
         for claim_requests, name in self.name_of_requests.items() if held else ():
-            ours = sum(counted_pod.counted == name for counted_pod in seated)
+            ours = sum(counted_pod.counted == name for counted_pod in counted)
             lost = totals[name] and totals[name] - self._number(claim_requests, there, held) - ours
             if lost > 0:
                 devices[name] = lost
@@ -83,7 +83,7 @@ class DeviceCapacity:
     def _number(
         self, claim_requests: ClaimRequests, there: NodeDevices, held: Mapping[DeviceKey, object]
     ) -> int:
-        """Nodes that look the same to a wish are counted once."""
+        """Nodes that are equal for the requests are counted once."""
         key = claim_requests, _key(claim_requests, there, held)
         found = self._kept.get(key)
         if found is None:
@@ -96,7 +96,7 @@ class DeviceCapacity:
 def _key(
     claim_requests: ClaimRequests, there: NodeDevices, held: Mapping[DeviceKey, object]
 ) -> object:
-    """All of a node's devices that a wish can see: what kinds they are of, what rules ask about, what they share."""
+    """What of a node's devices matters to requests: matching selectors, attributes of constraints, shared counters."""
     kinds = list(dict.fromkeys(request.selector for request in claim_requests.device_requests))
     number_of_set = {key: number for number, (key, _) in enumerate(there.counters)}
     devices = []

@@ -240,9 +240,9 @@ def _document(job: Job) -> dict[str, object]:
         "user": namespace,
         "preemptible": job.preemptible,
     }
-    wish = _wish(job.topology)
-    if wish:
-        document["topology"] = wish
+    topology = _topology(job.topology)
+    if topology:
+        document["topology"] = topology
     if job.time_limit_s is not None:
         document["time_limit"] = f"{job.time_limit_s:g}s"
     return document
@@ -264,15 +264,15 @@ def _each(shape: Shape) -> dict[str, object]:
     return each
 
 
-def _wish(wish: TopologySpec) -> dict[str, object]:
+def _topology(topology: TopologySpec) -> dict[str, object]:
     told: dict[str, object] = {}
-    if wish.required:
-        told["required"] = wish.required
-    if wish.preferred:
-        told["preferred"] = wish.preferred
-    if wish.slices:
+    if topology.required:
+        told["required"] = topology.required
+    if topology.preferred:
+        told["preferred"] = topology.preferred
+    if topology.slices:
         told["slices"] = [
-            {"members": each.members, "required": each.required} for each in wish.slices
+            {"members": each.members, "required": each.required} for each in topology.slices
         ]
     return told
 

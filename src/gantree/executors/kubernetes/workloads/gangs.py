@@ -139,12 +139,12 @@ def _job_of(
 ) -> tuple[Job, tuple[str, ...], tuple[str, ...]]:
     gang_spec, is_split = gang.spec, len(gang.of_role) > 1
     asked = [] if is_split else [gang_spec]
-    wish = TopologySpec() if is_split else _wish(gang_spec, tier)
+    topology = TopologySpec() if is_split else _topology(gang_spec, tier)
     roles = []
     for number, (role, pods) in enumerate(gang.roles):
         own = gang.of_role[number] if is_split else _of_role(gang_spec, pods[0])
-        of_role = _wish(own, tier, role.name)
-        wish = replace(wish, slices=(*wish.slices, *of_role.slices))
+        of_role = _topology(own, tier, role.name)
+        topology = replace(topology, slices=(*topology.slices, *of_role.slices))
         roles.append(replace(role, topology=replace(of_role, slices=())))
         asked.append(own)
     elastic = gang_spec.elastic if len(roles) == 1 else None
@@ -158,7 +158,7 @@ def _job_of(
         roles=tuple(roles),
         queue=gang_spec.queue or DEFAULT_QUEUE,
         priority="batch" if gang_spec.priority is None else gang_spec.priority,
-        topology=wish,
+        topology=topology,
         restarts=_restarts(gang_spec),
         user=owner,
         preemptible=gang_spec.preemptible is not False,
@@ -203,7 +203,7 @@ def _is_index(said: str) -> bool:
     return said.isascii() and said.isdecimal() and len(said) < 10
 
 
-def _wish(
+def _topology(
     gang_spec: GangSpec, tier: Callable[[str], str | None], role: str | None = None
 ) -> TopologySpec:
     """The topology request of a gang, without tiers that the site lacks. role: slices are of this role alone."""
