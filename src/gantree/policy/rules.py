@@ -86,12 +86,14 @@ class Backfill:
     """What may start while a gang that goes first waits for room.
 
     overtake: "any": whatever fits; "promised": whatever cannot delay the first `reservations` gangs that wait for room;
-    "none": nothing of the same queue. quantile is that of the learned run times that estimates go by.
+    "none": nothing of the same queue. quantile is that of the learned run times that estimates go by. depth: how many
+    waiting jobs of a queue, the first that could ever start, may preempt others or get a reservation.
     """
 
     overtake: Literal["any", "promised", "none"] = "promised"
     reservations: int = 4
     quantile: float = 0.9
+    depth: int = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +104,15 @@ class Preemption:
     who: class -> classes that it may stop; a class that is not in it stops every lower one. across: whether a job
     stops jobs of other queues too (never ones within their queue's guarantee). gain: where "priority" decides, a job
     also stops one of its own queue and priority that goes later, if the GPU-seconds of work by which that has more
-    left are `gain` times what stopping it throws away, and the run times of both are known; 0: never.
+    left are `gain` times what stopping it throws away, and the run times of both are known; 0: never. plans: how many
+    preemption plans one pass makes; the next pass goes on with the rest.
     """
 
     by: Literal["priority", "order", "none"] = "priority"
     who: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     across: bool = True
     gain: float = 0.0
+    plans: int = 16
 
 
 IN_TURNS = "time-slicing"

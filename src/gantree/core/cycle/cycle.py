@@ -19,10 +19,10 @@ What a pass does, in this order:
     walk        the heads, in order
     grow        elastic gangs grow into what is left (`core.cycle.growth`)
 
-A pass is bounded. It makes at most `MOST_PLANS` preemption plans; where that limit is hit, it stops, and the next pass
-goes on with the same refusals behind it, as long as nothing has changed: that is the cursor. Room that is freed within
-a pass goes to nobody in it. In both cases the scheduler asks to be called again at once. A pass records facts or moves
-the cursor, so a moment has finitely many.
+A pass is bounded. It makes at most `preemption.plans` preemption plans; where that limit is hit, it stops, and the next
+pass goes on with the same refusals behind it, as long as nothing has changed: that is the cursor. Room that is freed
+within a pass goes to nobody in it. In both cases the scheduler asks to be called again at once. A pass records facts or
+moves the cursor, so a moment has finitely many.
 
 Nothing is remembered from one decision to the next but this: a pass that left no cursor and freed nothing leaves the
 cycle parked. While nothing changes that could give anybody another answer, only those are asked who come.
@@ -78,9 +78,6 @@ from gantree.policy.order import Position
 from gantree.policy.rules import Policy
 from gantree.policy.waiting_jobs import EquivalenceClass, QueueEntry
 from gantree.policy.walk import Chosen, Walk
-
-MOST_PLANS = 16
-"""Preemption plans of one pass. A plan takes some milliseconds on 16,384 GPUs."""
 
 NEWCOMERS = (JobAccepted, JobRequeued)
 """Facts by which a job begins to wait."""
@@ -289,7 +286,7 @@ class Cycle:
             state = ledger.jobs[position.job]
             if not eligible(ledger, state, builder.now):
                 continue
-            if run.plans >= MOST_PLANS:
+            if run.plans >= self._policy.preemption.plans:
                 return False
             if not due or self._goes_first(builder, run, state):
                 self._ask(builder, run, state)

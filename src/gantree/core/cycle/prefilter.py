@@ -32,9 +32,6 @@ from gantree.policy.waiting_jobs import EquivalenceClass, QueueEntry
 from gantree.policy.walk import Chosen
 from gantree.topology.fabric.fabric import BoolArray, IntArray
 
-DEPTH = 32
-"""So many of a queue are its heads."""
-
 
 class Prefilter:
     """One pass: its bounds and its refusals. only: the jobs that it is about; None for all that wait."""
@@ -52,7 +49,7 @@ class Prefilter:
         self._needs, self._ever_fits = needs, ever_fits
         self.queues = _queues(ledger, self._only)
         self._rows = WaitingRows.of(ledger.waiting, self.queues)
-        self._heads = head_rows(ledger, self._rows, now, ever_fits, DEPTH)
+        self._heads = head_rows(ledger, self._rows, now, ever_fits, ledger.policy.backfill.depth)
         self._last_head = self._last_heads()
         self._fit = FitBound(ledger, needs)
         self._passing = Passing()

@@ -91,7 +91,7 @@ def _preempt_alone(value: Any) -> Any:
     if isinstance(value, Table):
         return value
     if not isinstance(value, Truth):
-        raise wrong("true or false, or a mapping with the fields by, who, across, gain")
+        raise wrong("true or false, or a mapping with the fields by, who, across, gain, plans")
     table = Table("", 0)
     table["by"] = "priority" if value else NONE
     return table
@@ -191,6 +191,7 @@ class BackfillForm(Form):
     overtake: Overtake | None = None
     reservations: CountFromOne | None = None
     quantile: AboveZeroToOne | None = None
+    depth: CountFromOne | None = None
 
 
 class PreemptForm(Form):
@@ -200,6 +201,7 @@ class PreemptForm(Form):
     who: dict[Name, list[Name]] | None = None
     across: YesNo | None = None
     gain: Amount | None = None
+    plans: CountFromOne | None = None
 
 
 class TimeSharingForm(Form):

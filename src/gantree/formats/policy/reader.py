@@ -165,6 +165,7 @@ def _backfill(base: Backfill, form: BackfillForm) -> Backfill:
                 "overtake": form.overtake,
                 "reservations": form.reservations,
                 "quantile": form.quantile,
+                "depth": form.depth,
             }
         ),
     )
@@ -172,9 +173,8 @@ def _backfill(base: Backfill, form: BackfillForm) -> Backfill:
 
 def _preemption(base: Preemption, form: PreemptForm) -> Preemption:
     who = None if form.who is None else {name: tuple(of) for name, of in form.who.items()}
-    rules = replace(
-        base, **_given({"by": form.by, "who": who, "across": form.across, "gain": form.gain})
-    )
+    given = {"by": form.by, "who": who, "across": form.across, "gain": form.gain}
+    rules = replace(base, **_given({**given, "plans": form.plans}))
     return rules if rules.by == "priority" else replace(rules, gain=0.0)
 
 
