@@ -346,7 +346,7 @@ def test_a_write_may_be_bound_to_what_was_seen(client: Client) -> None:
     seen = client.job(job)["version"]
     assert client.job(job)["version"] == seen
     client.release(job, if_version=seen)
-    with pytest.raises(Stale, match="look again"):
+    with pytest.raises(Stale, match="read it again"):
         client.cancel(job, if_version=seen)
     with pytest.raises(BadFields, match="If-Match"):
         headers = {"If-Match": "seen"}

@@ -175,7 +175,7 @@ def test_who_can_never_be_told_to_leave_is_waited_for() -> None:
     stage.tell(CordonRequested, node=stage.nodes("a")[0], drain=True, deadline_at=5.0)
     stage.wait(1000)
     assert stage.phase("a") is Phase.RUNNING
-    assert "waited for" in why(stage.scheduler.ledger, "a", stage.now).sentence
+    assert "the drain waits for it" in why(stage.scheduler.ledger, "a", stage.now).sentence
 
 
 def test_an_elastic_gang_goes_on_with_fewer_members() -> None:

@@ -51,7 +51,7 @@ CACHES: dict[type, frozenset[str]] = {
 ANY_ORDER = frozenset(
     {
         "_holders_of_priority", "newest_of_name", "_node_of_user", "_node_of_queue", "_node_of_cohort",
-        "parts_of_node", "numa_of_node", "_holders_on_node", "held_back",
+        "parts_of_node", "states_of_node", "numa_of_node", "holders_on_node", "held_back",
         "_ranked_under", "_holdings", "_holding_in_queue", "_on_node", "_on_node[]", "_uses[]",
     }
 )  # fmt: skip
@@ -60,7 +60,7 @@ ANY_ORDER = frozenset(
 
 LEAVE_ENTRIES = frozenset(
     {
-        "numa_of_node", "_holders_on_node", "_ranked_under",
+        "numa_of_node", "holders_on_node", "_ranked_under",
         "_holding_in_queue",
     }
 )  # fmt: skip
@@ -69,8 +69,8 @@ LEAVE_ENTRIES = frozenset(
 
 OF_HISTORY = frozenset(
     {
-        "owners", "_holders_on_node[]", "_positions_of_line", "_lines_of_signature", "_lines_of_signature[]",
-        "_standing_in_queue", "resting", "gated",
+        "owners", "holders_on_node[]", "_positions_of_class", "_classes_of_signature", "_classes_of_signature[]",
+        "_entries_in_queue", "resting", "gated",
     }
 )  # fmt: skip
 """Dictionaries in the order in which things came, which a fold tells otherwise than those who decided them."""

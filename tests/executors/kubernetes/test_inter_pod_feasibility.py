@@ -218,7 +218,12 @@ def test_many_that_count_their_own_kind_get_their_places_one_after_the_other(
     names = [f"p{number}" for number in range(8)]
     for name in names:
         stage.pod(name, gpus=2, labels={"app": "web"}, spec=spec)
-    stage.until(lambda: all("its turn comes after others" in said(stage, name) for name in names))
+    stage.until(
+        lambda: all(
+            "pods that its constraints count are placed first" in said(stage, name)
+            for name in names
+        )
+    )
     stage.api.delete("/api/v1/namespaces/default/pods/p0")
     stage.api.delete("/api/v1/namespaces/default/pods/big")
     stage.until(lambda: stage.bound(*names[1:]))

@@ -80,6 +80,9 @@ def _answered_site(answer: dict[str, Any]) -> Site:
     occupancy = Occupancy(fabric, empty=True)
     held = TypeAdapter(dict[str, tuple[MemberPlacement, ...]]).validate_python(answer["held"])
     for owner, members in held.items():
+        for member in members:
+            if member.node not in fabric.index_of_node:
+                raise ValueError(f"no node {member.node} in this fabric")
         occupancy.take_free(owner, members)
     for node in answer["unusable"]:
         if node in fabric.index_of_node:
