@@ -40,7 +40,7 @@ from gantree.core.cycle.moves import move_as_requested
 from gantree.core.cycle.prefilter import Prefilter
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import JobState
+from gantree.core.ledger.state import RESERVATION, JobState
 from gantree.core.lifecycle.lifecycle import start
 from gantree.core.lifecycle.replacing import replace_missing
 from gantree.core.preemption.candidates import Wanted
@@ -443,8 +443,8 @@ class Cycle:
 
 def _versions(ledger: Ledger) -> object:
     """What is different whenever room, quota, a claim or a told start has changed such that somebody who waits might
-    get another answer."""
-    accounts, policy = ledger.accounts, ledger.policy
+    get another answer. Room that a reservation gains counts: its job may start on it, or claim the rest."""
+    accounts, policy, owners = ledger.accounts, ledger.policy, ledger.rooms().owners
     return (
         ledger.free_version,
         ledger.holders_version,
@@ -452,7 +452,10 @@ def _versions(ledger: Ledger) -> object:
         accounts.freed_anywhere()[1],
         accounts.pushed_out(),
         tuple(ledger.claims),
-        tuple((job, reservation.starts_at) for job, reservation in ledger.reservations.items()),
+        tuple(
+            (job, reservation.starts_at, owners.get(RESERVATION + job))
+            for job, reservation in ledger.reservations.items()
+        ),
         len(ledger.unusable),
         ledger.site.version,
         len(ledger.gapped),

@@ -254,7 +254,8 @@ def gpus_to_come(ledger: Ledger, passed: Sequence[str], outranked: Sequence[str]
         for member in rooms.owners.get(owner, ()):
             node = index_of_node[member.node]
             mask = mask_of_node.get(node, free_mask[node])
-            mask_of_node[node] = mask | mask_of_gpus((*member.gpus, *member.parts))
+            gpus_of_member = {*member.gpus, *member.parts}  # it may hold several parts of one GPU
+            mask_of_node[node] = mask | mask_of_gpus(tuple(sorted(gpus_of_member)))
     places = [claim.placement for job, claim in ledger.claims.items() if job not in outranked]
     places += [each.placement for job, each in ledger.reservations.items() if job not in passed]
     for member in (member for place in places for member in place.members):
