@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gantree.core.explain.explain import why
-from gantree.core.queue.preemption_backoff import rest_s
+from gantree.core.queue.preemption_backoff import backoff_s
 from gantree.model.events import ReleaseRequested, SuspendRequested
 from gantree.model.jobs import Restarts
 from gantree.policy.rules import Policy, QueueRule
@@ -113,8 +113,8 @@ def test_an_attempt_that_fails_ends_the_count(life: Life) -> None:
 
 
 def test_a_rest_is_never_longer_than_an_hour_and_never_nothing() -> None:
-    assert rest_s(1_000, POLICY) == rest_s(9, POLICY) == 3600.0
-    assert rest_s(3, Policy(restart_s=0.0)) == 1.0
+    assert backoff_s(1_000, POLICY) == backoff_s(9, POLICY) == 3600.0
+    assert backoff_s(3, Policy(restart_s=0.0)) == 1.0
 
 
 def test_a_job_that_rests_goes_home_at_once_where_a_cell_of_its_queue_is_free() -> None:

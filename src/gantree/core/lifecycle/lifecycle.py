@@ -22,7 +22,7 @@ from gantree.core.lifecycle.launch import save_order, signal_order, start_order,
 from gantree.core.lifecycle.numbering import numbered
 from gantree.core.lifecycle.replacing import can_live_without, member_of_rank, member_started, miss
 from gantree.core.lifecycle.timers import gap_over_at
-from gantree.core.queue.preemption_backoff import cut_short_for, rest_s
+from gantree.core.queue.preemption_backoff import backoff_s, cut_short_for
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.events import (
     CheckpointSaved,
@@ -367,7 +367,7 @@ def _after_attempt(
         end_job(builder, state, Phase.FAILED, code, state.reason)
     elif cause is StopCause.PREEMPTED:
         cut_for = cut_short_for(builder.ledger, state, builder.now)
-        rested_at = builder.now + rest_s(len(cut_for), builder.ledger.policy)
+        rested_at = builder.now + backoff_s(len(cut_for), builder.ledger.policy)
         _requeue(builder, state, cause, rested_at, state.failures, cut_for)
     elif cause in GOES_ON:
         _requeue(builder, state, cause, builder.now, state.failures)

@@ -1,8 +1,7 @@
-"""The heads of each queue: the first that wait for room and might ever have it.
+"""How many jobs of a queue may preempt: the heads of a queue, its first jobs that wait for room and could ever have it.
 
-For them others are told to leave, and they are told starts. Who stands behind them waits for its turn: all of a queue
-of thousands is looked at for free room, but not for everybody's victims. Who is held, waits for other jobs or can never
-fit is not counted.
+Only heads may preempt other jobs or get a reservation; their number is `depth` of `policy.rules.Backfill`. Jobs behind
+them still start on free room. Jobs that are held, come after other jobs or can never fit do not count.
 """
 
 import numpy as np

@@ -1,13 +1,14 @@
-"""How long a job rests whose attempts are cut short by preemption, one after another: what ends rounds without end.
+"""The back-off of preempted jobs: how long a job waits after preemption cut several attempts short in a row.
 
-A gang is only stopped for one that has the right (`core.queue.preemption_rules`). Rights may go round all the same
-where many jobs meet: guarantees, order and the sizes of gangs are asked of different pairs. Such a round shows in
-attempts that are preempted sooner than a new start takes, for jobs that get nothing from it: they are stopped in turn,
-or lose the room to others. Two of these in a row may be chance. From the third on the job rests for as long as a new
-start takes, then for twice that, and so on, up to an hour; meanwhile the others get on. A stop for a job that has ended
-since, or that has held its place for as long as a new start takes, was not in vain and is counted no more: who yields
-to a burst of urgent jobs starts again as soon as there is room. An attempt that lasts, or ends for another cause, ends
-the count. At home in a cell of its own queue nobody is preempted, so there a job may begin before it has rested
+A gang is preempted only for a job with the right to do so (`core.queue.preemption_rules`). Even so, jobs can preempt
+each other in a cycle, because guarantees, order and sizes are compared between different pairs. The sign of a cycle is
+an attempt that ran shorter than a restart takes, stopped for a job that gained nothing by it: that job was preempted in
+turn, or lost the room. Two such attempts in a row may be chance. From the third on the job backs off for one restart,
+then twice that, and so on up to an hour.
+
+A stop does not count if the job it was for has ended, or has held its place for as long as a restart takes: a job that
+yields to a burst of urgent jobs starts again as soon as there is room. An attempt that lasts longer, or ends for
+another cause, resets the count. In a cell of its own queue no job is preempted, so there a job need not wait
 (`core.queue.eligibility`).
 """
 
@@ -17,18 +18,18 @@ from gantree.model.phases import ENDED, HOLDING
 from gantree.policy.rules import Policy
 
 BY_CHANCE = 2
-"""Attempts cut short in a row after which a job does not rest yet."""
+"""Attempts cut short in a row after which a job does not back off yet."""
 SHORTEST_S, MOST_S = 1.0, 3600.0
-"""Bounds of a rest, in seconds: the lower one also where a policy says that a new start takes no time."""
+"""Bounds of a back-off, in seconds: the lower one also if the policy says that a restart takes no time."""
 MOST_DOUBLINGS = 12
-"""The longest rest is reached by then, whatever a new start takes."""
+"""The longest back-off is reached by then, whatever a restart takes."""
 MOST_COUNTED = BY_CHANCE + 1 + MOST_DOUBLINGS
 
 
 def cut_short_for(ledger: Ledger, state: JobState, now: float) -> tuple[str, ...]:
-    """Of a job whose attempt was preempted: the jobs for which it was in vain so far, of attempts cut short in a row.
+    """Of a preempted job: the jobs for which its attempts in a row were cut short in vain so far.
 
-    The last is who stopped this attempt, of whom is not known yet what it gets from it. None where the attempt lasted.
+    The last one preempted this attempt; whether it gains by that is not known yet. Empty if the attempt lasted.
     """
     assert state.placed_at is not None, f"{state.job} has no place"
     if state.preempted_at[-1] - state.placed_at >= _new_start_s(ledger.policy):
@@ -39,7 +40,7 @@ def cut_short_for(ledger: Ledger, state: JobState, now: float) -> tuple[str, ...
 
 
 def _in_vain(ledger: Ledger, job: str, now: float) -> bool:
-    """Whether one for which another was stopped has neither ended (or is forgotten) nor held its place for long."""
+    """Whether a job for which another was preempted has neither ended nor held its place for as long as a restart."""
     other = ledger.jobs.get(job)
     if other is None or other.phase in ENDED:
         return False
@@ -49,8 +50,8 @@ def _in_vain(ledger: Ledger, job: str, now: float) -> bool:
     return now - other.placed_at < _new_start_s(ledger.policy)
 
 
-def rest_s(cut_short: int, policy: Policy) -> float:
-    """Seconds for which a job rests after so many attempts in a row that were cut short in vain."""
+def backoff_s(cut_short: int, policy: Policy) -> float:
+    """Seconds for which a job backs off after so many attempts in a row that were cut short in vain."""
     doublings = cut_short - BY_CHANCE - 1
     if doublings < 0:
         return 0.0

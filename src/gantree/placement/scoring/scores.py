@@ -25,7 +25,8 @@ from gantree.topology.occupancy.occupancy import Occupancy
 
 PREFERS_NOT = "PreferNoSchedule"
 SCALE = 100
-WORTH_OF_NODES, WORTH_OF_COMPANY, WORTH_OF_SPREAD, WORTH_OF_TAINTS = 2, 2, 2, 3
+NODE_AFFINITY_WEIGHT, POD_AFFINITY_WEIGHT, SPREAD_WEIGHT, TAINT_WEIGHT = 2, 2, 2, 3
+"""Of preferred node affinity, preferred pod affinity, topology spread and taints against each other."""
 STEPS = 1000
 """In one of the scale: what differs by less is equal."""
 
@@ -39,14 +40,14 @@ def scores_of(occupancy: Occupancy, job: Job, role: Role, fits: BoolArray) -> In
     apart = [each for each in company if each.spread]
     total = np.zeros(len(fabric.nodes))
     if likes:
-        total += WORTH_OF_NODES * _beside_largest(_liked(fabric, likes), fits)
+        total += NODE_AFFINITY_WEIGHT * _beside_largest(_liked(fabric, likes), fits)
     if near:
-        total += WORTH_OF_COMPANY * _between(_with_company(occupancy, near), fits)
+        total += POD_AFFINITY_WEIGHT * _between(_with_company(occupancy, near), fits)
     if apart:
-        total -= WORTH_OF_SPREAD * _beside_largest(_crowded(occupancy, apart, fits), fits)
+        total -= SPREAD_WEIGHT * _beside_largest(_crowded(occupancy, apart, fits), fits)
     if has_soft_taints(fabric):
         tolerations = dict(role.shape.labels).get(TOLERATES_LABEL, "")
-        total -= WORTH_OF_TAINTS * _beside_largest(_tainted(fabric, tolerations), fits)
+        total -= TAINT_WEIGHT * _beside_largest(_tainted(fabric, tolerations), fits)
     found: IntArray = np.rint(total * STEPS).astype(np.int64)
     return found
 
