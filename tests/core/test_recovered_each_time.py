@@ -23,9 +23,12 @@ SEEDS = (
     ("models", 2100004, 110),
     ("cells", 50008, 95),
     ("shortest", 710137, 100),
+    ("as it comes", 9008, 50),
+    ("quotas", 9039, 50),
 )
 """Lives in which a claimant is admitted only as another one leaves its queue's quota, in which who goes home leaves his
-cell to another one, and in which a node that is kept as a spare is opened for a start that was told."""
+cell to another one, in which a node that is kept as a spare is opened for a start that was told, in which a gang that begins to run lets
+another get a reservation, and in which it grows itself."""
 
 
 def any_priority(lives: Lives) -> None:

@@ -217,13 +217,19 @@ class Cycle:
         return len(builder.facts) > facts
 
     def _are_harmless(self, ledger: Ledger, facts: Iterable[Fact]) -> bool:
-        """Whether facts change nobody's answer. What a checkpoint spares counts where moves or growth weigh losses."""
+        """Whether facts change no job's answer.
+
+        Where gangs may grow or move, a checkpoint changes what that costs, and a gang that runs may do so itself. The
+        end of a gang that runs is known better, so a job may get a reservation; in some orders the gang falls back.
+        """
         weighs = self._policy.defragment == "apply" or bool(ledger.accounts.elastic)
         harmless = [*HARMLESS]
         if not weighs:
             harmless.append(CheckpointRecorded)
-        if not self._policy.falls_back:  # who runs is served, and falls back
-            harmless.append(GangRunning)
+            if not self._policy.falls_back and not Desk(ledger, self._preferences).wants_more(
+                ledger
+            ):
+                harmless.append(GangRunning)
         awaited = {
             job for reservation in ledger.reservations.values() for job in reservation.waits_for
         }
