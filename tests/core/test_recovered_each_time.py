@@ -26,9 +26,9 @@ SEEDS = (
     ("as it comes", 9008, 50),
     ("quotas", 9039, 50),
 )
-"""Lives in which a claimant is admitted only as another one leaves its queue's quota, in which who goes home leaves his
-cell to another one, in which a node that is kept as a spare is opened for a start that was told, in which a gang that begins to run lets
-another get a reservation, and in which it grows itself."""
+"""In these lives, in order: a claimant is admitted only as another one leaves its queue's quota; a gang that goes home
+leaves its cell to another one; a spare node is opened for a reservation; a gang that begins to run lets another get a
+reservation; such a gang grows."""
 
 
 def any_priority(lives: Lives) -> None:
