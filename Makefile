@@ -156,6 +156,7 @@ $(VENV)/.uv: requirements/bootstrap.txt
 $(VENV)/.ready: $(VENV)/.uv pyproject.toml requirements/dev.txt
 	$(FETCH) pip sync --quiet --compile-bytecode --python $(PY) --require-hashes --no-build-isolation requirements/dev.txt
 	$(FETCH) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
-	-$(PY) -m mypy -c "import $(TYPED)" >/dev/null
+	@echo "import $(TYPED)" > $(VENV)/typed.py
+	-$(PY) -m mypy $(VENV)/typed.py >/dev/null
 	-$(PY) -m pytest --collect-only -qq >/dev/null
 	@touch $@
