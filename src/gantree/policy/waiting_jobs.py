@@ -49,13 +49,14 @@ class WaitingJobsSnapshot:
 class Columns:
     """What an array test reads of the jobs that wait in one queue, in their order: a number for each job."""
 
-    __slots__ = ("enforced", "priority", "signature", "span_s")
+    __slots__ = ("enforced", "preemptible", "priority", "signature", "span_s")
 
     def __init__(self) -> None:
         self.signature = array("q")
         self.priority = array("q")
         self.span_s = array("d")
         self.enforced = array("b")
+        self.preemptible = array("b")
 
     def insert(self, at: int, equivalence_class: EquivalenceClass) -> None:
         """A job of a class waits at this place from now on."""
@@ -63,10 +64,12 @@ class Columns:
         self.priority.insert(at, equivalence_class.priority)
         self.span_s.insert(at, equivalence_class.span_s)
         self.enforced.insert(at, equivalence_class.enforced)
+        self.preemptible.insert(at, equivalence_class.preemptible)
 
     def remove(self, at: int) -> None:
         """The job at this place waits no more."""
-        del self.signature[at], self.priority[at], self.span_s[at], self.enforced[at]
+        del self.signature[at], self.priority[at], self.span_s[at]
+        del self.enforced[at], self.preemptible[at]
 
 
 class WaitingJobs:

@@ -5,13 +5,11 @@ one with the smaller share; among equals the one whose next job goes first. Insi
 placed while the walk goes on changes shares, but only on the path of the queue it was placed in; so each queue keeps a
 heap of its children, and after every job that was looked at only its path is put in order again.
 
-Most jobs of a long queue need not be looked at: `chosen` says which, once a queue, when the walk begins.
+Most jobs of a long queue need not be looked at: `choose` says which, job by job as the walk goes on.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import repeat
-from typing import NamedTuple
 
 from gantree.policy.order import Position
 from gantree.policy.waiting_jobs import EquivalenceClass, QueueEntry, WaitingJobs
@@ -26,17 +24,8 @@ Entry = tuple[tuple[float, ...], float, Position, int, int]
 """(best keys before "share", share, best position, whether it stands for the queue's own jobs, node) of a child."""
 
 
-class Chosen(NamedTuple):
-    """Jobs of one queue that a walk visits, in order, each with a number of the caller's; () for -1 each."""
-
-    jobs: Sequence[QueueEntry]
-    rows: Sequence[int] = ()
-
-
-Choose = Callable[[int], Chosen]
-"""Whom to visit in a queue."""
-StillCounts = Callable[[QueueEntry, int], bool]
-"""Whether a job that was chosen is still to be visited when its turn comes; asked with its number."""
+Choose = Callable[[int], Iterable[QueueEntry]]
+"""Whom to visit in a queue, in order; it is read as the walk goes on."""
 
 
 class Walk:
@@ -44,8 +33,7 @@ class Walk:
 
     The job that was given last may be removed from its eq_class before the walk goes on. share(queue) is asked as the
     walk goes; without it all jobs are compared by position alone. queues: of these alone. choose: whom of each; all, if
-    omitted. still_counts: whether a chosen job is to be visited when its turn comes. is_closed: whether
-    nobody else of a queue is visited; asked after each of its jobs.
+    omitted. is_closed: whether nobody else of a queue is visited; asked after each of its jobs.
     """
 
     def __init__(
@@ -58,23 +46,21 @@ class Walk:
         *,
         queues: Iterable[int] | None = None,
         choose: Choose | None = None,
-        still_counts: StillCounts = lambda entry, row: True,
         is_closed: IsClosed | None = None,
     ) -> None:
         self._waiting, self._ask, self._parent = waiting, ask, parent_of_queue
         self._share, self._before = share, before_share
         self._queues = tuple(waiting.queues if queues is None else queues)
         self._choose, self._is_closed = choose or self._all_of, is_closed
-        self._still_counts = still_counts
 
-    def _all_of(self, queue: int) -> Chosen:
-        return Chosen(tuple(self._waiting.in_queue(queue)))
+    def _all_of(self, queue: int) -> Iterable[QueueEntry]:
+        return tuple(self._waiting.in_queue(queue))
 
     def __iter__(self) -> Iterator[tuple[EquivalenceClass, Position]]:
         closed = set[EquivalenceClass]()
         rows = {}
         for queue in self._queues:
-            row = _Row(queue, closed, self._choose(queue), self._still_counts, self._is_closed)
+            row = _Row(queue, closed, self._choose(queue), self._is_closed)
             if row.head is not None:
                 rows[queue] = row
         steps = (
@@ -100,13 +86,11 @@ class _Row:
         self,
         queue: int,
         closed: set[EquivalenceClass],
-        chosen: Chosen,
-        still_counts: StillCounts,
+        chosen: Iterable[QueueEntry],
         is_closed: IsClosed | None,
     ) -> None:
         self.queue, self._closed = queue, closed
-        self._still_counts, self._is_closed = still_counts, is_closed
-        self._rest = zip(chosen.jobs, chosen.rows or repeat(-1), strict=False)
+        self._rest, self._is_closed = iter(chosen), is_closed
         self.head: QueueEntry | None = None
         self.go_on()
 
@@ -115,8 +99,8 @@ class _Row:
         last, self.head = self.head, None
         if last is not None and self._is_closed is not None and self._is_closed(self.queue):
             return
-        for each, row in self._rest:
-            if each.equivalence_class not in self._closed and self._still_counts(each, row):
+        for each in self._rest:
+            if each.equivalence_class not in self._closed:
                 self.head = each
                 return
 

@@ -77,7 +77,7 @@ from gantree.policy.boosts import boost_of, next_expiry
 from gantree.policy.order import Position
 from gantree.policy.rules import Policy
 from gantree.policy.waiting_jobs import EquivalenceClass, QueueEntry
-from gantree.policy.walk import Chosen, Walk
+from gantree.policy.walk import Walk
 
 NEWCOMERS = (JobAccepted, JobRequeued)
 """Facts by which a job begins to wait."""
@@ -313,17 +313,11 @@ class Cycle:
             is_closed = lambda queue: names[queue] in self._closed  # noqa: E731 - asked for each job
             return in_order(ledger, builder.now, goes_on, queues=queues, is_closed=is_closed)
 
-        def choose(queue: int) -> Chosen:
-            with_heads = not due and run.desk.wants_more(ledger)
-            return run.prefilter.chosen(queue, due=due, with_heads=with_heads)
+        def choose(queue: int) -> Iterable[QueueEntry]:
+            with_heads = lambda: not due and run.desk.wants_more(ledger)  # noqa: E731 - asked as the walk goes on
+            return run.prefilter.visits(queue, due=due, with_heads=with_heads)
 
-        def still_counts(entry: QueueEntry, row: int) -> bool:
-            tells = not due and run.desk.wants_more(ledger)
-            return run.prefilter.still_counts(entry, row, tells=tells)
-
-        return in_order(
-            ledger, builder.now, goes_on, queues=queues, choose=choose, still_counts=still_counts
-        )
+        return in_order(ledger, builder.now, goes_on, queues=queues, choose=choose)
 
     def _goes_on(
         self,

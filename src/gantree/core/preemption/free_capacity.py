@@ -146,10 +146,8 @@ def owed_instead(
     add_gpus(taken, later.fabric, plan.placement.members)
     room, beside = NodeGpus(later.fabric, gpus), NodeGpus(later.fabric, gpus - taken)
     table = needs.table(ledger)
-    if not table.wheres:
-        return None
-    fits = room.most_slots(table.wheres)[table.where] >= table.slots
-    fits &= beside.most_slots(table.wheres)[table.where] < table.slots
+    fits = room.most_slots(table)[table.where] >= table.slots
+    fits &= beside.most_slots(table)[table.where] < table.slots
     fits &= table.is_counted
     for state in _first_that_might_be_owed(ledger, fits, gone, now):
         if state is not wanted.state:

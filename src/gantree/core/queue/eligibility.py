@@ -8,7 +8,7 @@ from gantree.core.ledger.state import JobState
 from gantree.model.phases import Phase
 from gantree.policy.queue_position import count_ahead
 from gantree.policy.waiting_jobs import QueueEntry
-from gantree.policy.walk import Ask, Choose, IsClosed, ShareOfQueue, StillCounts, Walk
+from gantree.policy.walk import Ask, Choose, IsClosed, ShareOfQueue, Walk
 
 
 def in_order(
@@ -18,7 +18,6 @@ def in_order(
     *,
     queues: Iterable[int] | None = None,
     choose: Choose | None = None,
-    still_counts: StillCounts = lambda entry, row: True,
     is_closed: IsClosed | None = None,
 ) -> Walk:
     """The waiting jobs, or those of some queues, in the order of the policy at a moment."""
@@ -29,7 +28,6 @@ def in_order(
         *_shares(ledger, now),
         queues=queues,
         choose=choose,
-        still_counts=still_counts,
         is_closed=is_closed,
     )
 

@@ -3,6 +3,7 @@
 It depends on a job and the fabric alone, so it is worked out once a signature.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.queue.waiting_rows import first_of_signature
 from gantree.model.jobs import Job, Shape
 from gantree.placement.request.sizes import sizes_of
-from gantree.topology.fabric.fabric import BoolArray, IntArray
+from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray, Labels
 from gantree.topology.occupancy.occupancy import Occupancy
 
 MOST_NEEDS = 10_000
@@ -46,6 +47,17 @@ class Need:
         return cls(role.shape, tier, members, role.shape.gpus)
 
     @property
+    def is_counted(self) -> bool:
+        """Whether the members have whole GPUs of one shape."""
+        return self.shape is not None and self.gpus > 0
+
+    @property
+    def admitting(self) -> tuple[int, Labels, tuple[str, ...]]:
+        """GPUs of a slot, and the labels and models of the nodes that admit it."""
+        assert self.shape is not None
+        return self.gpus, self.shape.labels, self.shape.models
+
+    @property
     def all_gpus(self) -> int:
         """GPUs of all slots."""
         return self.slots * (self.gpus if self.shape is not None else 1)
@@ -53,15 +65,52 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class NeedTable:
-    """Needs as arrays by signature, of all that wait. where is an index into wheres, a need of each shape and tier;
-    is_counted: whether the members have whole GPUs of one shape, so that GPUs by node bound what fits.
+    """Needs as arrays by signature, of all that wait. where is an index into wheres: one need for each shape and tier.
+
+    is_counted: whether the members have whole GPUs of one shape, so that GPUs by node bound what fits. counted holds
+    the indices of such wheres; of each of these the row of its shape in gpus_of_shape and nodes_of_shape[shape, node],
+    which nodes admit it, and its tier, at most that of nodes.
     """
 
-    wheres: tuple["Need", ...]
+    wheres: tuple[Need, ...]
     where: IntArray
     slots: IntArray
     all_gpus: IntArray
     is_counted: BoolArray
+    counted: IntArray
+    shape_of_counted: IntArray
+    tier_of_counted: IntArray
+    gpus_of_shape: IntArray
+    nodes_of_shape: BoolArray
+
+    @classmethod
+    def of(cls, fabric: Fabric, needs: Mapping[int, Need], given: int) -> "NeedTable":
+        """The table of these needs, by signature; given: how many signatures there ever were."""
+        wheres = {need.where: need for need in needs.values()}
+        number = {where: at for at, where in enumerate(wheres)}
+        where, slots, all_gpus = (np.zeros(given, dtype=np.int64) for _ in range(3))
+        is_counted, signature = np.zeros(given, dtype=np.bool_), list(needs)
+        where[signature] = [number[need.where] for need in needs.values()]
+        slots[signature] = [need.slots for need in needs.values()]
+        all_gpus[signature] = [need.all_gpus for need in needs.values()]
+        is_counted[signature] = [need.is_counted for need in needs.values()]
+        of_wheres = tuple(wheres.values())
+        counted = [at for at, need in enumerate(of_wheres) if need.is_counted]
+        shapes = {of_wheres[at].admitting: None for at in counted}
+        shape_number = {shape: at for at, shape in enumerate(shapes)}
+        nodes = [fabric.nodes_with(labels, models) for _, labels, models in shapes]
+        return cls(
+            of_wheres,
+            where,
+            slots,
+            all_gpus,
+            is_counted,
+            np.array(counted, dtype=np.int64),
+            np.array([shape_number[of_wheres[at].admitting] for at in counted], dtype=np.int64),
+            np.array([min(of_wheres[at].tier, fabric.node_tier) for at in counted], np.int64),
+            np.array([gpus for gpus, _, _ in shapes], dtype=np.int64),
+            np.array(nodes, dtype=np.bool_).reshape(len(nodes), len(fabric.nodes)),
+        )
 
 
 class Needs:
@@ -71,6 +120,7 @@ class Needs:
         self._fabric: object = None
         self._needs: dict[int, Need] = {}
         self._where: dict[tuple[Shape | None, int], int] = {}
+        self._table: tuple[object, NeedTable] | None = None
 
     def of(self, ledger: Ledger, signature: int) -> Need:
         """What the gangs of a signature that somebody waits with need."""
@@ -86,19 +136,9 @@ class Needs:
         return need
 
     def table(self, ledger: Ledger) -> NeedTable:
-        """The needs of all that wait."""
-        of_signature = {each: self.of(ledger, each) for each in ledger.waiting.signatures}
-        index: dict[int, int] = {}
-        wheres: list[Need] = []
-        where, slots, all_gpus = (
-            np.zeros(ledger.signatures.given, dtype=np.int64) for _ in range(3)
-        )
-        is_counted = np.zeros(ledger.signatures.given, dtype=np.bool_)
-        for signature, need in of_signature.items():
-            is_counted[signature] = need.shape is not None and need.gpus > 0
-            if is_counted[signature] and need.where not in index:
-                index[need.where] = len(wheres)
-                wheres.append(need)
-            where[signature] = index.get(need.where, 0)
-            slots[signature], all_gpus[signature] = need.slots, need.all_gpus
-        return NeedTable(tuple(wheres), where, slots, all_gpus, is_counted)
+        """The needs of all that wait; kept while those who wait ask for the same."""
+        asked = tuple(ledger.waiting.signatures), ledger.rooms().fabric
+        if self._table is None or self._table[0] != asked:
+            needs = {each: self.of(ledger, each) for each in asked[0]}
+            self._table = asked, NeedTable.of(asked[1], needs, ledger.signatures.given)
+        return self._table[1]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gantree.core.queue.needs import Need
+from gantree.core.queue.needs import NeedTable
 from gantree.model.placements import MemberPlacement
 from gantree.topology.fabric.fabric import Fabric, IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -18,34 +18,23 @@ class NodeGpus:
     def __init__(self, fabric: Fabric, gpus_of_node: IntArray) -> None:
         self._fabric = fabric
         self._gpus: IntArray = np.minimum(gpus_of_node, fabric.gpus_of_node)
-        self._most: dict[object, int] = {}
 
-    def may_hold(self, need: Need) -> bool:
-        """Whether a gang may fit; one whose members ask for no whole GPUs always may."""
-        if need.shape is None or not need.gpus:
-            return True
-        return self._most_slots(need) >= need.slots
-
-    def most_slots(self, needs: Iterable[Need]) -> IntArray:
-        """The most slots for each of some needs, all of whole GPUs."""
-        return np.array([self._most_slots(need) for need in needs], dtype=np.int64)
+    def most_slots(self, needs: NeedTable) -> IntArray:
+        """The most slots in one domain for each of `NeedTable.wheres`; of a tier inside the node, in one node. 0 for
+        those that are not of whole GPUs.
+        """
+        most = np.zeros(len(needs.wheres), dtype=np.int64)
+        slots = self._gpus // needs.gpus_of_shape[:, np.newaxis] * needs.nodes_of_shape
+        for tier in np.unique(needs.tier_of_counted).tolist():
+            first = self._fabric.first_node_of_domain[tier][: self._fabric.domains(tier)]
+            most_of_shape = np.add.reduceat(slots, first, axis=1).max(axis=1)
+            there = needs.tier_of_counted == tier
+            most[needs.counted[there]] = most_of_shape[needs.shape_of_counted[there]]
+        return most
 
     def all_gpus(self) -> int:
         """GPUs of all nodes."""
         return int(self._gpus.sum())
-
-    def _most_slots(self, need: Need) -> int:
-        """The most slots in one domain of the tier that a gang needs; of a tier inside the node, in one node."""
-        assert need.shape is not None
-        shape = need.shape
-        where = (shape.gpus, shape.labels, shape.models, need.tier)
-        most = self._most.get(where)
-        if most is None:
-            slots = self._gpus // need.gpus * self._fabric.nodes_with(shape.labels, shape.models)
-            tier = min(need.tier, self._fabric.node_tier)
-            first = self._fabric.first_node_of_domain[tier][: self._fabric.domains(tier)]
-            most = self._most[where] = int(np.add.reduceat(slots, first).max())
-        return most
 
 
 def free_gpus(rooms: Occupancy) -> IntArray:

@@ -40,6 +40,7 @@ class WaitingRows:
     priority: IntArray
     span_s: FloatArray
     enforced: BoolArray
+    preemptible: BoolArray
 
     @classmethod
     def of(cls, waiting: WaitingJobs, queues: Iterable[int]) -> "WaitingRows":
@@ -56,6 +57,7 @@ class WaitingRows:
             _joined([np.frombuffer(each.priority, dtype=np.int64) for each in columns]),
             _joined([np.frombuffer(each.span_s, dtype=np.float64) for each in columns]),
             _joined([np.frombuffer(each.enforced, dtype=np.bool_) for each in columns]),
+            _joined([np.frombuffer(each.preemptible, dtype=np.bool_) for each in columns]),
         )
 
     def row_of(self, waiting: WaitingJobs, entry: QueueEntry) -> int:
