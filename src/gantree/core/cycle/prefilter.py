@@ -141,8 +141,9 @@ class Prefilter:
 
     def may_start(self, state: JobState) -> bool:
         """Whether a job might find a place that its queue admits."""
-        may_fit = _class_of(state) in self._told or self._may_fit(state)
-        return may_fit and (not self._without_place or self._key(state) not in self._without_place)
+        if not self._may_fit(state):
+            return False
+        return not self._without_place or self._key(state) not in self._without_place
 
     def may_borrow_now(self, state: JobState) -> bool:
         """Whether a job might start now on more than its queue is owed."""

@@ -20,10 +20,7 @@ from gantree.topology.fabric.fabric import BoolArray, IntArray
 
 
 class RowsToVisit:
-    """Masks by row of all that wait. heads: who may preempt. owed: who might be owed what it asks for.
-
-    Jobs that had a reservation when the pass began are always visited: each may use what is held for it.
-    """
+    """Masks by row of all that wait. heads: who may preempt. owed: who might be owed what it asks for."""
 
     def __init__(
         self,
@@ -36,8 +33,6 @@ class RowsToVisit:
     ) -> None:
         self._ledger, self._rows, self._heads, self._owed = ledger, rows, heads, owed
         self._starting, self._preempting = starting, preempting
-        self._told = np.zeros(len(rows.entry), dtype=np.bool_)
-        self._told[_rows_of_reservations(ledger, rows)] = True
 
     def visits(
         self, index: int, *, due: bool, with_heads: Callable[[], bool]
@@ -58,9 +53,9 @@ class RowsToVisit:
         self._starting.follow()
         while row < end:
             part = slice(row, end)
-            certain = self._starting.may[part] | self._told[part]
+            certain = self._starting.may[part]
             if with_heads:
-                certain |= self._heads[part]
+                certain = certain | self._heads[part]
             visited = certain | self._preempting.may[part]
             if due:
                 visited &= self._owed[part]
@@ -90,13 +85,20 @@ class StartingRows:
         if self._tested_at == self._ledger.applied:
             return
         self._tested_at = self._ledger.applied
-        row = np.flatnonzero(self.may)
         reservations = tuple(self._ledger.reservations.items())
         if reservations != self._reservations:
             self._reservations = reservations
-            self._reserved[row] = self._starts.reserved_of(self._rows, row, self._owed)
+            self._reserved[:] = (1 << len(reservations)) - 1
+            left = self._test()
+            self._reserved[left] = self._starts.reserved_of(self._rows, left, self._owed)
+        self._test()
+
+    def _test(self) -> IntArray:
+        """The rows that are left, by the reserved room that each may use at most."""
+        row = np.flatnonzero(self.may)
         may = self._starts.rows_that_may_start(self._rows.signature[row], self._reserved[row])
         self.may[row[~may]] = False
+        return row[may]
 
     def no_place(self, signature: int, reserved: int) -> None:
         """A search found no place for a signature with the reserved room of a mask: nor for those with no more."""
@@ -157,14 +159,3 @@ class PreemptingRows:
             most = self._most(kind)[np.newaxis]
             self.may[alike] &= self._capacity.enough(signature, only, most, self._needs)
         return bool(self.may[row])
-
-
-def _rows_of_reservations(ledger: Ledger, rows: WaitingRows) -> list[int]:
-    """The rows of the jobs that have a reservation."""
-    reserved = (ledger.jobs[job] for job in ledger.reservations)
-    entries = [
-        QueueEntry(each.position, each.equivalence_class)
-        for each in reserved
-        if each.equivalence_class is not None
-    ]
-    return [rows.row_of(ledger.waiting, each) for each in entries]

@@ -80,6 +80,8 @@ class StartTest:
             for span in spans.tolist()
         ]
         masks: IntArray = np.array(by_right)[kind] | np.array(by_time)[span_index]
+        for number, job in enumerate(ledger.reservations):
+            masks[row == rows.row_of(ledger.jobs[job])] |= 1 << number
         return masks
 
     def _follow(self) -> None:

@@ -12,6 +12,7 @@ Ten thousand jobs wait; a pass asks a few dozen. Which, arrays say in some hundr
 Python looks only at the rows that no test rules out. A test rules out only jobs that a search would refuse.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
@@ -60,10 +61,14 @@ class WaitingRows:
             _joined([np.frombuffer(each.preemptible, dtype=np.bool_) for each in columns]),
         )
 
-    def row_of(self, waiting: WaitingJobs, entry: QueueEntry) -> int:
-        """The row of a job, while nobody has left its queue since."""
-        index = self.queues.index(entry.equivalence_class.queue)
-        return int(self.first_row[index]) + waiting.index_of(entry)
+    def row_of(self, state: JobState) -> int:
+        """The row of a job that waited when the pass began."""
+        assert state.equivalence_class is not None, f"{state.job} does not wait"
+        first = self.queues.index(state.queue)
+        entry = QueueEntry(state.position, state.equivalence_class)
+        return bisect_left(
+            self.entry, entry, int(self.first_row[first]), int(self.first_row[first + 1])
+        )
 
     def kinds(self, row: IntArray, owed: BoolArray) -> tuple[IntArray, IntArray]:
         """Rows that are alike in queue, priority and in whether they might be owed what they ask for.
@@ -99,9 +104,7 @@ def ineligible_rows(ledger: Ledger, rows: WaitingRows, now: float) -> list[int]:
         ):
             continue
         if not eligible(ledger, state, now):
-            found.append(
-                rows.row_of(ledger.waiting, QueueEntry(state.position, state.equivalence_class))
-            )
+            found.append(rows.row_of(state))
     return found
 
 

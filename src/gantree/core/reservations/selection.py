@@ -94,11 +94,11 @@ class Desk:
 
     def _tell(self, builder: DecisionBuilder, state: JobState, instead: str | None = None) -> None:
         """Tell a gang a start, if anybody can say. Whom no time makes room for keeps nobody from one."""
-        if instead is None and self._is_too_large(builder, state):
+        if instead is None and self._fits_at_last.get(state.signature) is False:
             return
         if book(builder, state, self._preferences, instead=instead) is Outcome.TOLD:
             self._heads += 1
-        else:
+        elif instead is not None or not self._is_too_large(builder, state):
             self._in_vain += 1
 
     def _is_too_large(self, builder: DecisionBuilder, state: JobState) -> bool:
