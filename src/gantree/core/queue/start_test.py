@@ -111,6 +111,7 @@ class StartTest:
             ]
             gpus = free_gpus(rooms)
             add_gpus(gpus, rooms.fabric, held)
+            gpus[~rooms.usable_node] = 0
             table = self._needs
             most = NodeGpus(rooms.fabric, gpus).most_slots(table)
             gpus_held = sum(max(1, len(member.gpus)) for member in held)
