@@ -6,22 +6,22 @@ started in a pass counts for the coarse test of victims from the next pass on. A
 once ends there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from gantree.core.cycle.cycle import Cycle, _Pass
-from gantree.core.cycle.prefilter import Prefilter, _class_of
+from gantree.core.cycle.prefilter import Prefilter, _asked, _class_of
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.state import JobState
-from gantree.core.queue.waiting_rows import ineligible_rows
 from gantree.core.reservations.selection import Desk
 from gantree.core.scheduler import Scheduler, settled
 from gantree.model.events import Event
 from gantree.model.facts import Fact, GangPlaced, GangPreempted
+from gantree.model.phases import Phase
+from gantree.policy.rules import Policy
 from gantree.policy.waiting_jobs import QueueEntry
 from support.examples import seeds
 from support.random_lives import EVERY_KIND, Lives
@@ -36,17 +36,20 @@ MANY_PLANS = 10**6
 class PlainPrefilter(Prefilter):
     """A pass in which only its own refusals rule anybody out."""
 
-    @property
-    def _survives(self) -> Any:
-        survives = np.ones(len(self._rows.entry), dtype=np.bool_)
-        survives[ineligible_rows(self._ledger, self._rows, self._now)] = False
-        return survives
+    def visits(
+        self, queue: int, *, due: bool, with_heads: Callable[[], bool]
+    ) -> Iterable[QueueEntry]:
+        if self._only is not None:
+            return self._only_in(queue)
+        return self._all_in(queue)
 
-    def still_counts(self, entry: QueueEntry, row: int, *, tells: bool) -> bool:
-        return True
+    def _all_in(self, queue: int) -> Iterator[QueueEntry]:
+        for entry in tuple(self._ledger.waiting.in_queue(queue)):
+            if self._ledger.jobs[entry.position.job].phase is Phase.PENDING:
+                yield entry
 
     def may_start(self, state: JobState) -> bool:
-        if _class_of(state) in self._without_quota:
+        if _asked(state) in self._without_quota:
             return False
         return self._key(state) not in self._without_place
 
@@ -67,8 +70,7 @@ class PlainCycle(Cycle):
 class WithPlainTwin(Lives):
     """Random lives beside a scheduler that has no coarse tests."""
 
-    def __init__(self, seed: int, policy_name: str) -> None:
-        policy = EVERY_KIND[policy_name]
+    def __init__(self, seed: int, policy: Policy) -> None:
         policy = replace(policy, preemption=replace(policy.preemption, plans=MANY_PLANS))
         self.is_over = False
         self.plain = Scheduler(policy)
@@ -84,6 +86,13 @@ class WithPlainTwin(Lives):
             assert self.is_over or list(decision.facts) == list(plain.facts)
 
 
+class InLongQueues(WithPlainTwin):
+    """More jobs come than end."""
+
+    def ways(self) -> Sequence[Callable[[Any], None]]:
+        return [*super().ways(), *[Lives.submit] * 12]
+
+
 def _started(facts: Sequence[Fact]) -> set[str]:
     return {fact.job for fact in facts if isinstance(fact, GangPlaced)}
 
@@ -95,7 +104,21 @@ def _stopped(facts: Sequence[Fact]) -> set[str]:
 @pytest.mark.parametrize("policy", EVERY_KIND)
 def test_who_is_ruled_out_would_have_been_refused(policy: str) -> None:
     for seed in (*seeds(10), *FOUND):
-        lives = WithPlainTwin(seed, policy)
-        for _ in range(STEPS):
-            if not lives.is_over:
-                lives.step()
+        live(WithPlainTwin(seed, EVERY_KIND[policy]))
+
+
+@pytest.mark.parametrize("policy", EVERY_KIND)
+def test_who_is_ruled_out_of_a_long_queue_would_have_been_refused(policy: str) -> None:
+    """Only the first of each queue is a head, so nobody behind it is looked at but to start. With more reservations
+    than an array has bits.
+    """
+    rules = EVERY_KIND[policy]
+    long = replace(rules, backfill=replace(rules.backfill, depth=1, reservations=70))
+    for seed in seeds(3):
+        live(InLongQueues(seed, long))
+
+
+def live(lives: WithPlainTwin) -> None:
+    for _ in range(STEPS):
+        if not lives.is_over:
+            lives.step()

@@ -76,7 +76,7 @@ class StartingRows:
     ) -> None:
         self._ledger, self._rows, self._owed, self._starts = ledger, rows, owed, starts
         self.may = np.ones(len(rows.entry), dtype=np.bool_)
-        self._reserved = np.zeros(len(rows.entry), dtype=np.int64)
+        self._reserved = starts.no_rooms(len(rows.entry))
         self._reservations: object = None
         self._tested_at = -1
 

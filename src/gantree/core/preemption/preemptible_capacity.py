@@ -53,10 +53,10 @@ class PreemptibleCapacity:
             if one.spec.elastic is not None and one.placement is not None:
                 self._any_elastic = True
                 add_gpus(self._elastic, self._fabric, one.placement.members)
-        self._of_queue: dict[int, _Ranked] = {}
-        self._preemptible_in_queue: dict[int, list[JobState]] = {}
+        self._of_queue: dict[str, _Ranked] = {}
+        self._preemptible_in_queue: dict[str, list[JobState]] = {}
         for one in preemptible:
-            self._preemptible_in_queue.setdefault(one.queue, []).append(one)
+            self._preemptible_in_queue.setdefault(one.spec.queue, []).append(one)
         not_owed = ledger.accounts.guarantees.exceeding(preemptible)
         self._not_owed = self._ranked(not_owed, ledger.accounts.order.before_share)
         self._most_of_group: dict[Hashable, IntArray] = {}
@@ -96,7 +96,7 @@ class PreemptibleCapacity:
         mine, others = self._groups(state, is_owed=is_owed)
         nobody = mine == len(self._mine(state).gangs)
         room = self._rooms.gpus(self._ledger, state, is_due=is_owed)
-        group = (id(room), -1 if nobody else state.queue, mine, others)
+        group = (id(room), "" if nobody else state.spec.queue, mine, others)
         most = self._most_of_group.get(group)
         if most is None:
             stoppable = self._mine(state).from_on(mine) + self._not_owed.from_on(others)
@@ -123,11 +123,11 @@ class PreemptibleCapacity:
         return mine, self._not_owed.begins(state, self._rules.by, gains=False)
 
     def _mine(self, state: JobState) -> "_Ranked":
-        """The gangs of a job's own queue."""
-        found = self._of_queue.get(state.queue)
+        """The gangs of a job's own queue, of all of its users."""
+        found = self._of_queue.get(state.spec.queue)
         if found is None:
-            gangs = self._preemptible_in_queue.get(state.queue, ())
-            found = self._of_queue[state.queue] = self._ranked(gangs, None)
+            gangs = self._preemptible_in_queue.get(state.spec.queue, ())
+            found = self._of_queue[state.spec.queue] = self._ranked(gangs, None)
         return found
 
     def _ranked(self, gangs: Iterable[JobState], compared: int | None) -> "_Ranked":

@@ -8,7 +8,12 @@ import numpy as np
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.core.queue.waiting_rows import WaitingRows, first_of_signature, ineligible_rows
+from gantree.core.queue.waiting_rows import (
+    WaitingRows,
+    claimant_rows,
+    first_of_signature,
+    ineligible_rows,
+)
 from gantree.placement.choice.search import fits
 from gantree.planning.rightsizing.ranking import chooses
 from gantree.topology.fabric.fabric import BoolArray
@@ -40,10 +45,16 @@ class EverFits:
 def head_rows(
     ledger: Ledger, rows: WaitingRows, now: float, ever_fits: EverFits, depth: int
 ) -> BoolArray:
-    """Mask of the rows of heads, by row."""
+    """Mask of the rows of heads, by row; with jobs before the last of a queue that have claimed room: a claim may be
+    lost within the pass.
+    """
     of_signature = np.zeros(ledger.signatures.given, dtype=np.bool_)
     for signature in ledger.waiting.signatures:
         of_signature[signature] = ever_fits.holds(ledger, first_of_signature(ledger, signature))
     waits: BoolArray = of_signature[rows.signature]
     waits[ineligible_rows(ledger, rows, now)] = False
-    return rows.first_of_each(waits, depth)
+    heads = rows.first_of_each(waits, depth)
+    for row in claimant_rows(ledger, rows):
+        end = rows.first_row[rows.queue_index[row] + 1]
+        heads[row] = of_signature[rows.signature[row]] and heads[row:end].any()
+    return heads

@@ -19,6 +19,11 @@ from gantree.placement.slots.slots import slots_of
 from gantree.topology.fabric.fabric import BoolArray, IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
 
+BITS = 63
+"""Of a number of an array, without its sign."""
+ANY = 1 << 40
+"""More slots than any gang needs."""
+
 
 class StartTest:
     """The test as things are now: bounds are counted when they are asked for, and anew once anything was decided.
@@ -62,7 +67,7 @@ class StartTest:
         """
         ledger, passing = self._ledger, self._passing
         if not ledger.reservations or not len(row):
-            return np.zeros(len(row), dtype=np.int64)
+            return self.no_rooms(len(row))
         first, kind = rows.kinds(row, owed[row])
         by_right = [
             passing.by_right(
@@ -79,10 +84,16 @@ class StartTest:
             passing.by_time(ledger, self._now, abs(span), enforced=span > 0)
             for span in spans.tolist()
         ]
-        masks: IntArray = np.array(by_right)[kind] | np.array(by_time)[span_index]
+        masks = self.no_rooms(len(row))
+        masks |= np.array(by_right, masks.dtype)[kind] | np.array(by_time, masks.dtype)[span_index]
         for number, job in enumerate(ledger.reservations):
             masks[row == rows.row_of(ledger.jobs[job])] |= 1 << number
         return masks
+
+    def no_rooms(self, rows: int) -> IntArray:
+        """Masks without reserved room; of Python's numbers, where there may be more told starts than bits of one."""
+        may_be = self._ledger.policy.backfill.reservations
+        return np.zeros(rows, dtype=np.int64 if may_be < BITS else np.object_)
 
     def _follow(self) -> None:
         if self._counted_at != self._ledger.applied:
@@ -134,6 +145,6 @@ def _more(need: Need, members: int, gpus: int) -> int:
     """How many slots more there might be, without whole GPUs of one shape, if room that is held for so many members and
     on so many GPUs were free; a member without GPUs counts as one.
     """
-    if not members:
-        return 0
-    return gpus if need.shape is None else need.slots
+    if need.shape is None:
+        return gpus
+    return ANY if members else 0

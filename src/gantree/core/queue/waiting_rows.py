@@ -5,8 +5,8 @@ Ten thousand jobs wait; a pass asks a few dozen. Which, arrays say in some hundr
     rows        one a job, queue by queue, in each in the order of the policy (`policy.order.Columns`, which the ledger
                 keeps as jobs come and go, put end to end)
     signatures  jobs that ask for the same share a number; what depends on that alone is worked out once a signature and
-                looked up by row: the slots that a gang needs and of what (`core.queue.fit_bound.Needs`), whether the
-                empty fabric holds it (`core.queue.heads`), whether it may fit on what is free (`FitBound`)
+                looked up by row: the slots that a gang needs and of what (`core.queue.needs`), whether the
+                empty fabric holds it (`core.queue.heads`), whether it may find a place (`core.queue.start_test`)
     heads       the first `depth` of a queue that wait for nothing but room and may ever have it
 
 Python looks only at the rows that no test rules out. A test rules out only jobs that a search would refuse.
@@ -106,6 +106,15 @@ def ineligible_rows(ledger: Ledger, rows: WaitingRows, now: float) -> list[int]:
         if not eligible(ledger, state, now):
             found.append(rows.row_of(state))
     return found
+
+
+def claimant_rows(ledger: Ledger, rows: WaitingRows) -> list[int]:
+    """Rows of the jobs that wait and have claimed room."""
+    return [
+        rows.row_of(state)
+        for state in map(ledger.jobs.__getitem__, ledger.claims)
+        if state.phase is Phase.PENDING and state.queue in rows.queues
+    ]
 
 
 def first_of_signature(ledger: Ledger, signature: int) -> JobState:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
-from statistics import median
+from statistics import fmean, median
 from time import process_time_ns
 from typing import Any
 
@@ -63,8 +63,8 @@ def queue(
     Gives {"gpus", "waiting", "lines", "reservations", "running", "full_cycle_ms" (everything asked anew, starts stand
     as they were told), "full_cycle_telling_ms" (and starts told anew), "events", "placed" (while these came), and of
     each kind of event "ended", "left" (who was told to), "came", "lost", "returned", of "all", and of the
-    "changed_nothing" by which nobody was placed, told a start, or told to leave ("nothing"): "..._median_ms",
-    "..._p99_ms"}.
+    "changed_nothing" by which nobody was placed, told a start, or told to leave ("nothing"): "..._mean_ms",
+    "..._median_ms", "..._p99_ms"}.
     """
     life = _Life(gpus, reservations)
     life.fill()
@@ -90,6 +90,7 @@ def queue(
     figures["changed_nothing"] = len(times_ms.get("nothing", ()))
     for kind, of_kind in times_ms.items():
         ordered = sorted(of_kind)
+        figures[f"{kind}_mean_ms"] = _rounded(fmean(of_kind))
         figures[f"{kind}_median_ms"] = _rounded(nearest_rank(ordered, 50))
         figures[f"{kind}_p99_ms"] = _rounded(nearest_rank(ordered, 99))
     return figures

@@ -175,14 +175,11 @@ class Fabric:
         return known
 
     def _admitted(self, labels: Labels, models: tuple[str, ...]) -> BoolArray:
-        return np.array(
-            [
-                node.admits(labels)
-                and (not models or self.cluster.machines[node.machine].gpu in models)
-                for node in self.nodes
-            ],
-            dtype=np.bool_,
-        )
+        of_machine = [not models or machine.gpu in models for machine in self.machines]
+        admitted: BoolArray = np.array(of_machine, dtype=np.bool_)[self.machine_index_of_node]
+        if labels or self.has_spot or self.has_taints:
+            admitted &= np.array([node.admits(labels) for node in self.nodes], dtype=np.bool_)
+        return admitted
 
 
 def _numbered(names: Iterable[str]) -> dict[str, int]:
