@@ -36,6 +36,9 @@ MANY_PLANS = 10**6
 class PlainPrefilter(Prefilter):
     """A pass in which only its own refusals rule anybody out."""
 
+    def queues_to_visit(self, *, due: bool, with_heads: bool) -> list[int]:
+        return list(self.queues)
+
     def visits(
         self, queue: int, *, due: bool, with_heads: Callable[[], bool]
     ) -> Iterable[QueueEntry]:

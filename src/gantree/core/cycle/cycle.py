@@ -274,21 +274,16 @@ class Cycle:
         What is owed comes first: who asks for it could take it back, and a gang that is started now would be told to
         leave at once.
         """
-        ledger = builder.ledger
-        owed = [
-            queue for queue in run.prefilter.queues if ledger.accounts.guarantees.may_reclaim(queue)
-        ]
-        if owed and not self._ask_in_order(builder, run, owed, due=True):
-            return False
-        return self._ask_in_order(builder, run, run.prefilter.queues, due=False)
+        may_reclaim = builder.ledger.accounts.guarantees.may_reclaim
+        any_owed = any(map(may_reclaim, run.prefilter.queues))
+        goes_on = not any_owed or self._ask_in_order(builder, run, due=True)
+        return goes_on and self._ask_in_order(builder, run, due=False)
 
-    def _ask_in_order(
-        self, builder: DecisionBuilder, run: _Pass, queues: Collection[int], *, due: bool
-    ) -> bool:
-        """Ask those of some queues in the order of the policy; due: such as are owed what they ask for."""
+    def _ask_in_order(self, builder: DecisionBuilder, run: _Pass, *, due: bool) -> bool:
+        """Ask those who wait in the order of the policy; due: such as are owed what they ask for."""
         ledger = builder.ledger
         self._closed.clear()
-        for _, position in self._in_order(builder, run, queues, due=due):
+        for _, position in self._in_order(builder, run, due=due):
             state = ledger.jobs[position.job]
             if not eligible(ledger, state, builder.now):
                 continue
@@ -301,9 +296,7 @@ class Cycle:
                 run.desk.consider(builder, state)
         return True
 
-    def _in_order(
-        self, builder: DecisionBuilder, run: _Pass, queues: Collection[int], *, due: bool
-    ) -> Walk:
+    def _in_order(self, builder: DecisionBuilder, run: _Pass, *, due: bool) -> Walk:
         ledger, names = builder.ledger, builder.ledger.accounts.tree.queue
 
         def goes_on(eq_class: EquivalenceClass, position: Position) -> bool:
@@ -311,12 +304,18 @@ class Cycle:
 
         if self._in_turn:
             is_closed = lambda queue: names[queue] in self._closed  # noqa: E731 - asked for each job
+            queues: Collection[int] = run.prefilter.queues
+            if due:
+                queues = list(filter(ledger.accounts.guarantees.may_reclaim, queues))
             return in_order(ledger, builder.now, goes_on, queues=queues, is_closed=is_closed)
 
+        def with_heads() -> bool:
+            return not due and run.desk.wants_more(ledger)
+
         def choose(queue: int) -> Iterable[QueueEntry]:
-            with_heads = lambda: not due and run.desk.wants_more(ledger)  # noqa: E731 - asked as the walk goes on
             return run.prefilter.visits(queue, due=due, with_heads=with_heads)
 
+        queues = run.prefilter.queues_to_visit(due=due, with_heads=with_heads())
         return in_order(ledger, builder.now, goes_on, queues=queues, choose=choose)
 
     def _goes_on(

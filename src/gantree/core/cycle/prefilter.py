@@ -72,6 +72,15 @@ class Prefilter:
 
     # ----- whom to visit
 
+    def queues_to_visit(self, *, due: bool, with_heads: bool) -> list[int]:
+        """The queues with jobs to visit now; due, with_heads: as of `visits`."""
+        if self._only is not None or not self.queues:
+            return list(self.queues)
+        found = self._to_visit.any_in_queue(due=due, with_heads=with_heads)
+        return [
+            queue for queue, any_there in zip(self.queues, found.tolist(), strict=True) if any_there
+        ]
+
     def visits(
         self, queue: int, *, due: bool, with_heads: Callable[[], bool]
     ) -> Iterable[QueueEntry]:

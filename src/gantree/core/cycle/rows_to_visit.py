@@ -34,6 +34,17 @@ class RowsToVisit:
         self._ledger, self._rows, self._heads, self._owed = ledger, rows, heads, owed
         self._starting, self._preempting = starting, preempting
 
+    def any_in_queue(self, *, due: bool, with_heads: bool) -> BoolArray:
+        """Mask by queue index of those with a row to visit."""
+        self._starting.follow()
+        visited = self._starting.may | self._preempting.may
+        if with_heads:
+            visited |= self._heads
+        if due:
+            visited &= self._owed
+        found: BoolArray = np.logical_or.reduceat(visited, self._rows.first_row[:-1])
+        return found
+
     def visits(
         self, index: int, *, due: bool, with_heads: Callable[[], bool]
     ) -> Iterator[QueueEntry]:

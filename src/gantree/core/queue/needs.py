@@ -67,9 +67,10 @@ class Need:
 class NeedTable:
     """Needs as arrays by signature, of all that wait. where is an index into wheres: one need for each shape and tier.
 
-    is_counted: whether the members have whole GPUs of one shape, so that GPUs by node bound what fits. counted holds
-    the indices of such wheres; of each of these the row of its shape in gpus_of_shape and nodes_of_shape[shape, node],
-    which nodes admit it, and its tier, at most that of nodes.
+    is_counted: whether the members have whole GPUs of one shape, so that GPUs by node bound what fits. uncounted are
+    the indices of wheres that have not. The others are told by tier, at most that of nodes: counted_of_tier has (tier,
+    their indices, the row of the shape of each in gpus_of_shape and nodes_of_shape[shape, node], the nodes that admit
+    it).
     """
 
     wheres: tuple[Need, ...]
@@ -77,9 +78,8 @@ class NeedTable:
     slots: IntArray
     all_gpus: IntArray
     is_counted: BoolArray
-    counted: IntArray
-    shape_of_counted: IntArray
-    tier_of_counted: IntArray
+    uncounted: tuple[int, ...]
+    counted_of_tier: tuple[tuple[int, IntArray, IntArray], ...]
     gpus_of_shape: IntArray
     nodes_of_shape: BoolArray
 
@@ -96,8 +96,12 @@ class NeedTable:
         is_counted[signature] = [need.is_counted for need in needs.values()]
         of_wheres = tuple(wheres.values())
         counted = [at for at, need in enumerate(of_wheres) if need.is_counted]
+        uncounted = tuple(at for at, need in enumerate(of_wheres) if not need.is_counted)
         shapes = {of_wheres[at].admitting: None for at in counted}
         shape_number = {shape: at for at, shape in enumerate(shapes)}
+        by_tier: dict[int, list[int]] = {}
+        for at in counted:
+            by_tier.setdefault(min(of_wheres[at].tier, fabric.node_tier), []).append(at)
         nodes = [fabric.nodes_with(labels, models) for _, labels, models in shapes]
         return cls(
             of_wheres,
@@ -105,9 +109,15 @@ class NeedTable:
             slots,
             all_gpus,
             is_counted,
-            np.array(counted, dtype=np.int64),
-            np.array([shape_number[of_wheres[at].admitting] for at in counted], dtype=np.int64),
-            np.array([min(of_wheres[at].tier, fabric.node_tier) for at in counted], np.int64),
+            uncounted,
+            tuple(
+                (
+                    tier,
+                    np.array(of_tier, dtype=np.int64),
+                    np.array([shape_number[of_wheres[at].admitting] for at in of_tier], np.int64),
+                )
+                for tier, of_tier in by_tier.items()
+            ),
             np.array([gpus for gpus, _, _ in shapes], dtype=np.int64),
             np.array(nodes, dtype=np.bool_).reshape(len(nodes), len(fabric.nodes)),
         )

@@ -25,11 +25,9 @@ class NodeGpus:
         """
         most = np.zeros(len(needs.wheres), dtype=np.int64)
         slots = self._gpus // needs.gpus_of_shape[:, np.newaxis] * needs.nodes_of_shape
-        for tier in np.unique(needs.tier_of_counted).tolist():
+        for tier, counted, shape in needs.counted_of_tier:
             first = self._fabric.first_node_of_domain[tier][: self._fabric.domains(tier)]
-            most_of_shape = np.add.reduceat(slots, first, axis=1).max(axis=1)
-            there = needs.tier_of_counted == tier
-            most[needs.counted[there]] = most_of_shape[needs.shape_of_counted[there]]
+            most[counted] = np.add.reduceat(slots, first, axis=1).max(axis=1)[shape]
         return most
 
     def all_gpus(self) -> int:

@@ -54,10 +54,11 @@ class StartTest:
         slots, where = table.slots[signature], table.where[signature]
         free = [self._free(each) for each in range(len(table.wheres))]
         may: BoolArray = slots <= np.array(free, dtype=np.int64)[where]
-        for mask in np.unique(reserved[~may]).tolist():
-            if mask:
-                those = ~may & (reserved == mask)
-                may[those] = slots[those] <= self._with_reserved(mask)[where[those]]
+        others = np.flatnonzero(~may & (reserved != 0))
+        mask_of = reserved[others]
+        for mask in sorted(set(mask_of.tolist())):
+            those = others[mask_of == mask]
+            may[those] = slots[those] <= self._with_reserved(mask)[where[those]]
         return may
 
     def reserved_of(self, rows: WaitingRows, row: IntArray, owed: BoolArray) -> IntArray:
@@ -126,7 +127,7 @@ class StartTest:
             table = self._needs
             most = NodeGpus(rooms.fabric, gpus).most_slots(table)
             gpus_held = sum(max(1, len(member.gpus)) for member in held)
-            for where in np.setdiff1d(np.arange(len(table.wheres)), table.counted).tolist():
+            for where in table.uncounted:
                 more = _more(table.wheres[where], len(held), gpus_held)
                 most[where] = self._free(where) + more
             self._most_with[mask] = most
