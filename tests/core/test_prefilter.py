@@ -19,7 +19,7 @@ from gantree.core.ledger.state import JobState
 from gantree.core.reservations.selection import Desk
 from gantree.core.scheduler import Scheduler, settled
 from gantree.model.events import Event
-from gantree.model.facts import Fact, GangPlaced, GangPreempted
+from gantree.model.facts import Fact, GangMoving, GangPlaced, GangPreempted
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 from gantree.policy.waiting_jobs import QueueEntry
@@ -27,8 +27,10 @@ from support.examples import seeds
 from support.random_lives import EVERY_KIND, Lives
 
 STEPS = 50
-FOUND = (12,)
-"""A gang that leaves holds several MIG instances of one GPU; that GPU was not counted as free soon."""
+FOUND = (12, 384)
+"""A gang that leaves holds several MIG instances of one GPU; that GPU was not counted as free soon. A job that is owed
+what it asks for, but not on every model, was given a claim that does not give way to it.
+"""
 MANY_PLANS = 10**6
 """So that no pass stops at its limit: the twin makes more plans."""
 
@@ -101,7 +103,7 @@ def _started(facts: Sequence[Fact]) -> set[str]:
 
 
 def _stopped(facts: Sequence[Fact]) -> set[str]:
-    return {fact.job for fact in facts if isinstance(fact, GangPreempted)}
+    return {fact.job for fact in facts if isinstance(fact, GangPreempted | GangMoving)}
 
 
 @pytest.mark.parametrize("policy", EVERY_KIND)

@@ -202,9 +202,11 @@ class RoomToCome:
         shared = ledger.accounts.order.before_share
         if shared is None or state.spec.queue in self._queues:
             return (state.position, is_due) if self._queues else None
+        due: Hashable = is_due
         if is_due is None and self._queues:
-            is_due = ledger.accounts.guarantees.asks_within(state)
-        return state.position.key[:shared], state.priority, is_due
+            guarantees = ledger.accounts.guarantees
+            due = guarantees.asks_within(state), guarantees.asks_within_on_any_model(state)
+        return state.position.key[:shared], state.priority, due
 
 
 def giving_way(
