@@ -18,6 +18,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import ceil, inf
 from typing import Literal
 
@@ -40,6 +41,7 @@ Group = tuple[str, ...]
 """(queue, user, stem), (queue, user), (queue,) or (): the most specific first, the last holds everything."""
 
 
+@lru_cache(maxsize=MOST_GROUPS)
 def stem_of(name: str) -> str:
     """A job's name without the numbers that end it: "llama-7b-03" and "llama-7b[12]" are both "llama-7b".
 
