@@ -1,4 +1,4 @@
-"""Which of the free boxes a gang gets: the one that leaves most to those who come later.
+"""Chooses among the free boxes: the one after which most boxes stay free for later gangs.
 
     the best shape that is free anywhere (asked: the one; any: the most compact)
     on tori of the GPU model named first, else in the site's order
@@ -6,9 +6,9 @@
     among those, most boxes of the next smaller, and so on down the ladder; then the first
 
 The ladder has one shape of every size that is legal, from the whole piece down, each at most half as large as the one
-before. Counting what a box would spoil is two array operations for each rung, for all places at once, so nothing is
-tried out. A slice of several cubes spoils the same wherever its cubes are: it comes from the torus with the fewest free
-cubes that has enough, its first ones.
+before. Two array operations for each rung count, for all places at once, how many free boxes a new box would overlap.
+A slice of several cubes overlaps as many wherever its cubes are: it gets the first free cubes of the torus with the
+fewest free cubes that has enough.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ import numpy as np
 
 from gantree.placement.request.apart import apart_nodes
 from gantree.placement.request.topology_request import TopologyRequest
-from gantree.placement.torus.request import Ask, Layout, layouts
+from gantree.placement.torus.request import BoxRequest, Layout, layouts
 from gantree.placement.torus.room import cells_for, free_cells
 from gantree.topology.fabric.fabric import BoolArray
 from gantree.topology.fabric.torus_pieces import (
@@ -39,29 +39,31 @@ KEPT_LADDERS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """A slice: where its box starts, (piece, cell along each axis), or the cubes it is joined of, row-major."""
+class TorusSlice:
+    """A place for a gang. starts: (piece, cell along each axis) of its box, or of each cube that it joins, row-major."""
 
     pieces: Pieces
     layout: Layout
     starts: tuple[tuple[int, ...], ...]
 
 
-def best_cut(occupancy: Occupancy, ask: Ask, request: TopologyRequest) -> Cut | None:
-    """The best slice for a gang, None where there is none; request says what else binds it."""
+def best_slice(
+    occupancy: Occupancy, box_request: BoxRequest, request: TopologyRequest
+) -> TorusSlice | None:
+    """Return the best slice for a gang; None where there is none. request holds its other topology requests."""
     masks = node_masks(occupancy, request)
-    for pieces in by_preference(occupancy, ask):
-        for layout in layouts(pieces, ask):
-            fits = [cells_for(occupancy, pieces, ask, layout, nodes) for nodes in masks]
+    for pieces in by_preference(occupancy, box_request):
+        for layout in layouts(pieces, box_request):
+            fits = [cells_for(occupancy, pieces, box_request, layout, nodes) for nodes in masks]
             starts = _starts(occupancy, pieces, layout, fits)
             if starts:
-                return Cut(pieces, layout, starts)
+                return TorusSlice(pieces, layout, starts)
     return None
 
 
-def by_preference(occupancy: Occupancy, ask: Ask) -> list[Pieces]:
+def by_preference(occupancy: Occupancy, box_request: BoxRequest) -> list[Pieces]:
     """The tori of a fabric: those of a GPU model that the role names earlier first."""
-    models = ask.role.shape.models
+    models = box_request.role.shape.models
 
     def place(pieces: Pieces) -> int:
         model = occupancy.fabric.machine_of_node(int(pieces.node_at.flat[0])).gpu
@@ -86,7 +88,7 @@ def node_masks(occupancy: Occupancy, request: TopologyRequest) -> list[BoolArray
 def _starts(
     occupancy: Occupancy, pieces: Pieces, layout: Layout, fits: list[BoolArray]
 ) -> tuple[tuple[int, ...], ...]:
-    """Where the slice goes; () where it has no place."""
+    """Return the starts of the slice; () where it has no place."""
     joined = pieces.like.cubes_joined(layout.shape)
     if joined:
         return min((_cubes(pieces, fit, joined) for fit in fits), key=lambda c: (not c, c))
@@ -94,7 +96,7 @@ def _starts(
     places = boxes_within(pieces, fits[0], layout.shape, cell)
     for fit in fits[1:]:
         places = places | boxes_within(pieces, fit, layout.shape, cell)
-    return (_least_harm(occupancy, pieces, layout, places),) if places.any() else ()
+    return (_least_overlap(occupancy, pieces, layout, places),) if places.any() else ()
 
 
 def has_place(pieces: Pieces, layout: Layout, fit: BoolArray) -> bool:
@@ -119,10 +121,10 @@ def _cubes(pieces: Pieces, fit: BoolArray, joined: int) -> tuple[tuple[int, ...]
     return tuple((piece, *corner) for piece in chosen.tolist())
 
 
-def _least_harm(
+def _least_overlap(
     occupancy: Occupancy, pieces: Pieces, layout: Layout, places: BoolArray
 ) -> tuple[int, ...]:
-    """Of the places where a box may start, the one that spoils least."""
+    """Of the places where a box may start, the one that overlaps fewest free boxes of the ladder."""
     left = np.flatnonzero(places)
     cell = cell_of(pieces, layout.shape)
     by = in_cells(layout.shape, cell)
@@ -130,9 +132,9 @@ def _least_harm(
     if len(left) > 1:
         free = free_cells(occupancy, pieces, cell)
         for shape, sizes in ladder(pieces, cell):
-            spoilt = boxes_within(pieces, free, shape, cell)
-            if spoilt.any():
-                met = boxes_met(spoilt, sizes, by).ravel()[left]
+            starts = boxes_within(pieces, free, shape, cell)
+            if starts.any():
+                met = boxes_met(starts, sizes, by).ravel()[left]
                 left = left[met == met.min()]
                 if len(left) == 1:
                     break

@@ -1,4 +1,4 @@
-"""The largest box below a gang's that is free for members like its own: what a refusal names and offers.
+"""The largest free box that is smaller than a gang's and holds members of its shape: refusals name and offer it.
 
 Where shapes are sold, each is looked for, largest first. Where any box is legal there are too many to try: boxes grow
 axis by axis, and stop as soon as none of their size is free or none could beat the best (`largest_window`).
@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from gantree.placement.torus.choice import has_place
-from gantree.placement.torus.request import Ask, Layout, layout_of
+from gantree.placement.torus.request import BoxRequest, Layout, layout_of
 from gantree.placement.torus.room import cells_for
 from gantree.topology.fabric.fabric import BoolArray
 from gantree.topology.fabric.torus_pieces import Pieces, cell_of, runs
@@ -22,60 +22,66 @@ from gantree.topology.occupancy.occupancy import Occupancy
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """A box that is free: its shape, and how many members it holds."""
+class FreeBox:
+    """A free box: its shape in GPUs (nodes, where these are points of the grid), and how many members it holds."""
 
     shape: Shape
     members: int
 
 
 def largest_below(
-    occupancy: Occupancy, pieces: Pieces, ask: Ask, on_point: int, nodes: BoolArray | None
-) -> Room | None:
-    """The largest free box for fewer members than the gang has; None where not one of them has a place.
+    occupancy: Occupancy,
+    pieces: Pieces,
+    box_request: BoxRequest,
+    on_point: int,
+    nodes: BoolArray | None,
+) -> FreeBox | None:
+    """Return the largest free box for fewer members than the gang has; None where not one of them has a place.
 
     on_point members are on each node where nodes are points; nodes, if given, are those to use.
     """
-    if not (pieces.points or ask.role.shape.gpus):
+    if not (pieces.points or box_request.role.shape.gpus):
         return None
     if pieces.like.rule is not None or pieces.like.torus.cube:
-        return _first_free(occupancy, pieces, ask, on_point, nodes)
-    best: Room | None = None
+        return _first_free(occupancy, pieces, box_request, on_point, nodes)
+    best: FreeBox | None = None
     for cell in product(*map(_divisors, pieces.host)):
-        on_host = on_point if pieces.points else _fit_in(ask, cell)
+        on_host = on_point if pieces.points else _fit_in(box_request, cell)
         if on_host:
-            room = _largest_of_cells(occupancy, pieces, ask, Layout(cell, (), on_host), nodes)
+            room = _largest_of_cells(
+                occupancy, pieces, box_request, Layout(cell, (), on_host), nodes
+            )
             if room is not None and (best is None or room.members > best.members):
                 best = room
     return best
 
 
-def resized(ask: Ask, members: int, box: Shape) -> Ask:
+def resized(box_request: BoxRequest, members: int, box: Shape) -> BoxRequest:
     """The same gang with another number of members, on a box."""
-    return replace(ask, role=replace(ask.role, members=members), box=box)
+    return replace(box_request, role=replace(box_request.role, members=members), box=box)
 
 
 def _first_free(
     occupancy: Occupancy,
     pieces: Pieces,
-    ask: Ask,
+    box_request: BoxRequest,
     on_point: int,
     nodes: BoolArray | None,
-) -> Room | None:
+) -> FreeBox | None:
     """The largest of the legal shapes that is free for as many members as it holds."""
     fits: dict[tuple[Shape, int], BoolArray] = {}
     for shape in legal_shapes(pieces):
         on_points = prod(shape) * on_point
-        members = on_points if pieces.points else prod(shape) // ask.role.shape.gpus
-        if not 0 < members < ask.role.members:
+        members = on_points if pieces.points else prod(shape) // box_request.role.shape.gpus
+        if not 0 < members < box_request.role.members:
             continue
-        layout = layout_of(pieces, resized(ask, members, shape), shape)
+        layout = layout_of(pieces, resized(box_request, members, shape), shape)
         if layout is not None:
             key = (cell_of(pieces, shape), layout.members_on_host)
             if key not in fits:
-                fits[key] = cells_for(occupancy, pieces, ask, layout, nodes)
+                fits[key] = cells_for(occupancy, pieces, box_request, layout, nodes)
             if has_place(pieces, layout, fits[key]):
-                return Room(shape, members)
+                return FreeBox(shape, members)
     return None
 
 
@@ -106,25 +112,29 @@ def _divisors(side: int) -> list[int]:
     return [part for part in range(side, 0, -1) if side % part == 0]
 
 
-def _fit_in(ask: Ask, cell: Shape) -> int:
+def _fit_in(box_request: BoxRequest, cell: Shape) -> int:
     """How many members fill the part of a host that lies in a cell; 0 where none do exactly."""
-    members, over = divmod(prod(cell), ask.role.shape.gpus)
+    members, over = divmod(prod(cell), box_request.role.shape.gpus)
     return 0 if over else members
 
 
 def _largest_of_cells(
-    occupancy: Occupancy, pieces: Pieces, ask: Ask, one: Layout, nodes: BoolArray | None
-) -> Room | None:
+    occupancy: Occupancy,
+    pieces: Pieces,
+    box_request: BoxRequest,
+    one: Layout,
+    nodes: BoolArray | None,
+) -> FreeBox | None:
     """The largest free box made of such cells, one of which holds members as told: it grows only over whole hosts."""
-    fit = cells_for(occupancy, pieces, ask, one, nodes)
+    fit = cells_for(occupancy, pieces, box_request, one, nodes)
     sides = tuple(
         side if part == host else 1
         for side, part, host in zip(fit.shape[1:], one.shape, pieces.host, strict=True)
     )
-    most = (ask.role.members - 1) // one.members_on_host
+    most = (box_request.role.members - 1) // one.members_on_host
     cells, sizes = largest_window(_seams_shut(fit, pieces.like.wrap), sides, most)
     shape = tuple(size * part for size, part in zip(sizes, one.shape, strict=False))
-    return Room(shape, cells * one.members_on_host) if cells else None
+    return FreeBox(shape, cells * one.members_on_host) if cells else None
 
 
 def _seams_shut(cells: BoolArray, wrap: tuple[bool, ...]) -> BoolArray:

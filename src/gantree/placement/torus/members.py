@@ -1,4 +1,4 @@
-"""From a slice to members: which node and which GPUs each has, numbered in row-major order of the slice.
+"""Assigns nodes and GPUs of a slice to members, numbered in row-major order of the slice.
 
 Where nodes are points of the grid, what members get on each is the same as without a box (`placement.members.members`).
 Where they hold several GPUs of it, a member has exactly those of its block, and what is nearest to them.
@@ -16,8 +16,8 @@ from gantree.placement.machine.numa import split_numa
 from gantree.placement.members.members import placement_of
 from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.slots.problem import Problem, Spread
-from gantree.placement.torus.choice import Cut
-from gantree.placement.torus.request import Ask
+from gantree.placement.torus.choice import TorusSlice
+from gantree.placement.torus.request import BoxRequest
 from gantree.topology.cost.cost import GIB, predict
 from gantree.topology.cost.torus_price import all_reduce_s, link_GBps_of
 from gantree.topology.fabric.fabric import Fabric, IntArray
@@ -30,40 +30,44 @@ Seat = tuple[int, tuple[int, ...]]
 """(node, GPUs of it): a member's place."""
 
 
-def placement_of_cut(
-    occupancy: Occupancy, ask: Ask, request: TopologyRequest, cut: Cut
+def placement_of_slice(
+    occupancy: Occupancy, box_request: BoxRequest, request: TopologyRequest, torus_slice: TorusSlice
 ) -> Placement:
     """The placement of a gang in a slice, with its price."""
-    fabric, nodes = occupancy.fabric, nodes_of_cut(cut)
-    if cut.pieces.points:
-        models = (ask.role.shape.models,)
-        spread: Spread = [(node, (cut.layout.members_on_host,)) for node in nodes.ravel().tolist()]
-        return placement_of(Problem.of(occupancy, request, models), spread, ask.job)
-    members = tuple(_seated(occupancy, ask.role, _on_chips(cut, nodes)))
+    fabric, nodes = occupancy.fabric, nodes_of_slice(torus_slice)
+    if torus_slice.pieces.points:
+        models = (box_request.role.shape.models,)
+        spread: Spread = [
+            (node, (torus_slice.layout.members_on_host,)) for node in nodes.ravel().tolist()
+        ]
+        return placement_of(Problem.of(occupancy, request, models), spread, box_request.job)
+    members = tuple(_seated(occupancy, box_request.role, _on_chips(torus_slice, nodes)))
     domain = fabric.domain(*fabric.narrowest_domain(np.unique(nodes).tolist()))
-    return Placement(members, domain, _priced(cut, fabric, predict(fabric, members, ask.job)))
+    return Placement(
+        members, domain, _priced(torus_slice, fabric, predict(fabric, members, box_request.job))
+    )
 
 
-def _priced(cut: Cut, fabric: Fabric, predicted: Predicted) -> Predicted:
+def _priced(torus_slice: TorusSlice, fabric: Fabric, predicted: Predicted) -> Predicted:
     """The prediction with the torus's own price of the yardstick, where its links are known."""
-    model = fabric.machine_of_node(int(cut.pieces.node_at.flat[0])).gpu
-    link_GBps, shape = link_GBps_of(model), cut.layout.shape
+    model = fabric.machine_of_node(int(torus_slice.pieces.node_at.flat[0])).gpu
+    link_GBps, shape = link_GBps_of(model), torus_slice.layout.shape
     if link_GBps is None:
         return predicted
-    closed = cut.pieces.like.closed_axes(shape)
+    closed = torus_slice.pieces.like.closed_axes(shape)
     return replace(predicted, comm_s=all_reduce_s(GIB, shape, closed, link_GBps))
 
 
-def nodes_of_cut(cut: Cut) -> IntArray:
+def nodes_of_slice(torus_slice: TorusSlice) -> IntArray:
     """The nodes of a slice by host along each axis of the slice."""
-    pieces, shape = cut.pieces, cut.layout.shape
+    pieces, shape = torus_slice.pieces, torus_slice.layout.shape
     hosts = tuple(-(-size // each) for size, each in zip(shape, pieces.host, strict=True))
     if not pieces.like.cubes_joined(shape):
-        return _of_box(cut, hosts)
+        return _of_box(torus_slice, hosts)
     inside = pieces.node_at.shape[1:]
     nodes: IntArray = np.empty(hosts, dtype=np.int64)
     slots = np.ndindex(*(all_ // each for all_, each in zip(hosts, inside, strict=True)))
-    for slot, (piece, *_) in zip(slots, cut.starts, strict=True):
+    for slot, (piece, *_) in zip(slots, torus_slice.starts, strict=True):
         part = tuple(
             slice(at * each, (at + 1) * each) for at, each in zip(slot, inside, strict=True)
         )
@@ -71,9 +75,9 @@ def nodes_of_cut(cut: Cut) -> IntArray:
     return nodes
 
 
-def _of_box(cut: Cut, hosts: Shape) -> IntArray:
-    (piece, *start), pieces = cut.starts[0], cut.pieces
-    cell = cell_of(pieces, cut.layout.shape)
+def _of_box(torus_slice: TorusSlice, hosts: Shape) -> IntArray:
+    (piece, *start), pieces = torus_slice.starts[0], torus_slice.pieces
+    cell = cell_of(pieces, torus_slice.layout.shape)
     axes = [
         (at * side // each + np.arange(count)) % most
         for at, side, each, count, most in zip(
@@ -84,30 +88,33 @@ def _of_box(cut: Cut, hosts: Shape) -> IntArray:
     return nodes
 
 
-def _on_chips(cut: Cut, nodes_at: IntArray) -> Iterator[Seat]:
+def _on_chips(torus_slice: TorusSlice, nodes_at: IntArray) -> Iterator[Seat]:
     """A member for each block of the slice, where nodes hold several GPUs of the grid."""
-    layout, host = cut.layout, cut.pieces.host
+    layout, host = torus_slice.layout, torus_slice.pieces.host
     corners = [
         skip + np.arange(0, size, side)
-        for skip, size, side in zip(_first_offset(cut), layout.shape, layout.block, strict=True)
+        for skip, size, side in zip(
+            _first_offset(torus_slice), layout.shape, layout.block, strict=True
+        )
     ]
     at_host = np.ix_(*(at // each for at, each in zip(corners, host, strict=True)))
     within = np.ix_(*(at % each for at, each in zip(corners, host, strict=True)))
     nodes = nodes_at[at_host].ravel().tolist()
     first_gpus = np.ravel_multi_index(within, host).ravel().tolist()
     gpus_from = {
-        gpu: _block_gpus(cut.pieces, layout.block, gpu) for gpu in dict.fromkeys(first_gpus)
+        gpu: _block_gpus(torus_slice.pieces, layout.block, gpu) for gpu in dict.fromkeys(first_gpus)
     }
     for node, gpu in zip(nodes, first_gpus, strict=True):
         yield node, gpus_from[gpu]
 
 
-def _first_offset(cut: Cut) -> Shape:
+def _first_offset(torus_slice: TorusSlice) -> Shape:
     """How far inside its host the slice begins along each axis."""
-    cell = cell_of(cut.pieces, cut.layout.shape)
-    start = cut.starts[0][1:]
+    cell = cell_of(torus_slice.pieces, torus_slice.layout.shape)
+    start = torus_slice.starts[0][1:]
     return tuple(
-        at * side % each for at, side, each in zip(start, cell, cut.pieces.host, strict=True)
+        at * side % each
+        for at, side, each in zip(start, cell, torus_slice.pieces.host, strict=True)
     )
 
 

@@ -18,10 +18,10 @@ import numpy as np
 from gantree.model.verdicts import Gate, Patch, Refused, Relaxation, Shortage
 from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.slots.slots import SlotShape
-from gantree.placement.torus.choice import best_cut, node_masks
-from gantree.placement.torus.largest import Room, largest_below, legal_shapes, resized
-from gantree.placement.torus.members import placement_of_cut
-from gantree.placement.torus.request import Ask, Layout, layouts
+from gantree.placement.torus.choice import best_slice, node_masks
+from gantree.placement.torus.largest import FreeBox, largest_below, legal_shapes, resized
+from gantree.placement.torus.members import placement_of_slice
+from gantree.placement.torus.request import BoxRequest, Layout, layouts
 from gantree.placement.torus.room import cells_for
 from gantree.text.words import counted, plural
 from gantree.topology.fabric.fabric import IntArray
@@ -45,20 +45,22 @@ Ways = list[tuple[Pieces, Layout]]
 """How the gang could be cut: kinds of torus and layouts."""
 
 
-def explain_box(occupancy: Occupancy, ask: Ask, request: TopologyRequest) -> Refused:
-    """Explain why `best_cut` found nothing for this gang on this occupancy."""
-    ways = [(p, way) for p in pieces_of(occupancy.fabric) for way in layouts(p, ask)]
+def explain_box(occupancy: Occupancy, box_request: BoxRequest, request: TopologyRequest) -> Refused:
+    """Explain why `best_slice` found nothing for this gang on this occupancy."""
+    ways = [(p, way) for p in pieces_of(occupancy.fabric) for way in layouts(p, box_request)]
     if not ways:
-        return _illegal(occupancy, ask, request)
-    nodes = _eligible(occupancy, ask, ways)
+        return _illegal(occupancy, box_request, request)
+    nodes = _eligible(occupancy, box_request, ways)
     if not len(nodes):
-        sentence = f"Never fits: no node of a torus could hold {_members(ask)}{_wanted(ask)}."
+        sentence = f"Never fits: no node of a torus could hold {_members(box_request)}{_wanted(box_request)}."
         return Refused(Gate.SHAPE, sentence, never=True)
-    if best_cut(occupancy.emptied(), ask, request) is None:
-        return _refused(occupancy, ask, request, ways, _never_together(ask, nodes))
+    if best_slice(occupancy.emptied(), box_request, request) is None:
+        return _refused(occupancy, box_request, request, ways, _never_together(box_request, nodes))
     usable = nodes[(occupancy.usable_node & ~occupancy.held_back_node)[nodes]]
-    lack = _lack_of_room(occupancy, ask, usable) or _no_free_box(occupancy, ask, usable)
-    return _refused(occupancy, ask, request, ways, lack)
+    lack = _lack_of_room(occupancy, box_request, usable) or _no_free_box(
+        occupancy, box_request, usable
+    )
+    return _refused(occupancy, box_request, request, ways, lack)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,14 @@ class _Cause:
 
 
 def _refused(
-    occupancy: Occupancy, ask: Ask, request: TopologyRequest, ways: Ways, cause: _Cause
+    occupancy: Occupancy,
+    box_request: BoxRequest,
+    request: TopologyRequest,
+    ways: Ways,
+    cause: _Cause,
 ) -> Refused:
-    room = _largest(occupancy, ask, request, ways)
-    relaxations = tuple(_relaxations(occupancy, ask, request, room))
+    room = _largest(occupancy, box_request, request, ways)
+    relaxations = tuple(_relaxations(occupancy, box_request, request, room))
     start = "Never fits:" if cause.never else "Waiting:"
     found = f"the largest smaller box that is free is {by_name(room.shape)}" if room else ""
     found = found or "no smaller box of such members is free"
@@ -85,7 +91,7 @@ def _refused(
         never=cause.never,
         short_by=cause.short_by,
         nearest=_roomiest_torus(occupancy, ways),
-        wakes_on=() if cause.never else _wakes_on(occupancy, ask),
+        wakes_on=() if cause.never else _wakes_on(occupancy, box_request),
         would_fit_if=relaxations,
     )
 
@@ -93,7 +99,7 @@ def _refused(
 # ----- SHAPE
 
 
-def _illegal(occupancy: Occupancy, ask: Ask, request: TopologyRequest) -> Refused:
+def _illegal(occupancy: Occupancy, box_request: BoxRequest, request: TopologyRequest) -> Refused:
     """No torus is cut into boxes of this shape, or for gangs of this size."""
     kinds = pieces_of(occupancy.fabric)
     if not kinds:
@@ -101,24 +107,27 @@ def _illegal(occupancy: Occupancy, ask: Ask, request: TopologyRequest) -> Refuse
     ways = [
         (pieces, way)
         for pieces in kinds
-        for shape in pieces.like.shapes(ask.gpus)
-        for way in layouts(pieces, resized(ask, ask.role.members, shape))
+        for shape in pieces.like.shapes(box_request.gpus)
+        for way in layouts(pieces, resized(box_request, box_request.role.members, shape))
     ]
-    told = _why_illegal(kinds, ask)
-    if ways and ask.box:
+    told = _why_illegal(kinds, box_request)
+    if ways and box_request.box:
         shapes = dict.fromkeys(by_name(way.shape) for _, way in ways)
-        told += f"; boxes of {plural(ask.gpus, 'GPU')}: {', '.join(shapes)}"
-    return _refused(occupancy, ask, request, ways, _Cause(Gate.SHAPE, told, None, never=True))
+        told += f"; boxes of {plural(box_request.gpus, 'GPU')}: {', '.join(shapes)}"
+    return _refused(
+        occupancy, box_request, request, ways, _Cause(Gate.SHAPE, told, None, never=True)
+    )
 
 
-def _why_illegal(kinds: tuple[Pieces, ...], ask: Ask) -> str:
-    if not ask.box:
-        return f"no torus is cut into boxes for {_members(ask)} ({plural(ask.gpus, 'GPU')}){_sizes(kinds, ask)}"
-    box = by_name(ask.box)
-    if any(pieces.like.is_legal(ask.box) for pieces in kinds):
-        return f"a box of {box} is not made of {_members(ask)}"
+def _why_illegal(kinds: tuple[Pieces, ...], box_request: BoxRequest) -> str:
+    if not box_request.box:
+        return f"no torus is cut into boxes for {_members(box_request)} ({plural(box_request.gpus, 'GPU')}){_sizes(kinds, box_request)}"
+    box = by_name(box_request.box)
+    if any(pieces.like.is_legal(box_request.box) for pieces in kinds):
+        return f"a box of {box} is not made of {_members(box_request)}"
     if not any(
-        len(ask.box) == len(p.like.torus.dims) and prod(ask.box) <= prod(p.like.torus.dims)
+        len(box_request.box) == len(p.like.torus.dims)
+        and prod(box_request.box) <= prod(p.like.torus.dims)
         for p in kinds
     ):
         largest = max((pieces.like.torus for pieces in kinds), key=lambda torus: prod(torus.dims))
@@ -128,12 +137,12 @@ def _why_illegal(kinds: tuple[Pieces, ...], ask: Ask) -> str:
     return f"no torus is cut into boxes of {box}"
 
 
-def _sizes(kinds: tuple[Pieces, ...], ask: Ask) -> str:
+def _sizes(kinds: tuple[Pieces, ...], box_request: BoxRequest) -> str:
     """The next legal sizes below and above, in GPUs."""
     kinds = tuple(p for p in kinds if p.like.rule is not None)
     sizes = sorted({prod(shape) for pieces in kinds for shape in legal_shapes(pieces)})
-    below = [size for size in sizes if size < ask.gpus][-1:]
-    above = [size for size in sizes if size > ask.gpus][:1]
+    below = [size for size in sizes if size < box_request.gpus][-1:]
+    above = [size for size in sizes if size > box_request.gpus][:1]
     near = " and ".join(str(size) for size in (*below, *above))
     return f"; the nearest sizes are {near}" if near else ""
 
@@ -141,63 +150,68 @@ def _sizes(kinds: tuple[Pieces, ...], ask: Ask) -> str:
 # ----- ROOM and CONTIGUITY
 
 
-def _eligible(occupancy: Occupancy, ask: Ask, ways: Ways) -> IntArray:
+def _eligible(occupancy: Occupancy, box_request: BoxRequest, ways: Ways) -> IntArray:
     """Nodes of tori that could hold members of the gang if they were empty."""
     empty = occupancy.emptied()
     found = []
     for pieces, way in ways:
-        cells = cells_for(empty, pieces, ask, way, None)
+        cells = cells_for(empty, pieces, box_request, way, None)
         sides = [c // n for c, n in zip(cells.shape[1:], pieces.node_at.shape[1:], strict=True)]
         by_host = cells[(slice(None), *(slice(None, None, side) for side in sides))]
         found.append(pieces.node_at[by_host])
     return np.unique(np.concatenate(found))
 
 
-def _lack_of_room(occupancy: Occupancy, ask: Ask, nodes: IntArray) -> _Cause | None:
+def _lack_of_room(occupancy: Occupancy, box_request: BoxRequest, nodes: IntArray) -> _Cause | None:
     """The first resource of which less is free on these nodes than the gang asks."""
-    shape = SlotShape.of(ask.role.shape, ask.role.shape.models)
+    shape = SlotShape.of(box_request.role.shape, box_request.role.shape.models)
     for name, word, column, unit in RESOURCES:
-        asked = getattr(shape, column) * ask.role.members
+        asked = getattr(shape, column) * box_request.role.members
         free = int(getattr(occupancy, f"free_{column}_of_node")[nodes].sum())
         if asked > free:
-            return _lack(ask, name, word, asked / unit, free / unit)
-    for name, count in ask.role.shape.devices:
-        asked, free = count * ask.role.members, int(occupancy.devices.free(name)[nodes].sum())
+            return _lack(box_request, name, word, asked / unit, free / unit)
+    for name, count in box_request.role.shape.devices:
+        asked, free = (
+            count * box_request.role.members,
+            int(occupancy.devices.free(name)[nodes].sum()),
+        )
         if asked > free:
-            return _lack(ask, name, name, asked, free)
+            return _lack(box_request, name, name, asked, free)
     return None
 
 
-def _lack(ask: Ask, name: str, word: str, asked: float, free: float) -> _Cause:
+def _lack(box_request: BoxRequest, name: str, word: str, asked: float, free: float) -> _Cause:
     told = (
-        f"needs {_amount(asked)} {word} for {_a_box(ask)}; "
+        f"needs {_amount(asked)} {word} for {_a_box(box_request)}; "
         f"{_amount(free)} are free on nodes of tori that could hold its members"
     )
     return _Cause(Gate.ROOM, told, Shortage(name, asked - free))
 
 
-def _no_free_box(occupancy: Occupancy, ask: Ask, nodes: IntArray) -> _Cause:
+def _no_free_box(occupancy: Occupancy, box_request: BoxRequest, nodes: IntArray) -> _Cause:
     """All of it is free, but in no box."""
     free = int(occupancy.free_gpus_of_node[nodes].sum())
-    told = f"needs {_a_box(ask)} that is free on one torus; {counted(free, 'GPU is', 'GPUs are')} free on tori"
+    told = f"needs {_a_box(box_request)} that is free on one torus; {counted(free, 'GPU is', 'GPUs are')} free on tori"
     return _Cause(Gate.CONTIGUITY, told, None)
 
 
-def _never_together(ask: Ask, nodes: IntArray) -> _Cause:
+def _never_together(box_request: BoxRequest, nodes: IntArray) -> _Cause:
     told = (
-        f"needs {_a_box(ask)} on one torus; the empty tori have {plural(len(nodes), 'node')} that could hold its "
-        "members, but nowhere such a box of them"
+        f"needs {_a_box(box_request)} on one torus; the empty tori have {plural(len(nodes), 'node')} "
+        "that could hold its members, but nowhere such a box of them"
     )
     return _Cause(Gate.CONTIGUITY, told, None, never=True)
 
 
-def _largest(occupancy: Occupancy, ask: Ask, request: TopologyRequest, ways: Ways) -> Room | None:
+def _largest(
+    occupancy: Occupancy, box_request: BoxRequest, request: TopologyRequest, ways: Ways
+) -> FreeBox | None:
     """The largest smaller box that is free for members of the gang."""
-    best: Room | None = None
+    best: FreeBox | None = None
     on_point = {pieces: way.members_on_host for pieces, way in reversed(ways)}
     for pieces in pieces_of(occupancy.fabric):
         for nodes in node_masks(occupancy, request):
-            room = largest_below(occupancy, pieces, ask, on_point.get(pieces, 1), nodes)
+            room = largest_below(occupancy, pieces, box_request, on_point.get(pieces, 1), nodes)
             if room is not None and (best is None or room.members > best.members):
                 best = room
     return best
@@ -211,8 +225,8 @@ def _roomiest_torus(occupancy: Occupancy, ways: Ways) -> tuple[str, int] | None:
     return max(rooms, key=lambda room: room[1], default=None)
 
 
-def _wakes_on(occupancy: Occupancy, ask: Ask) -> tuple[str, ...]:
-    shape = SlotShape.of(ask.role.shape, ())
+def _wakes_on(occupancy: Occupancy, box_request: BoxRequest) -> tuple[str, ...]:
+    shape = SlotShape.of(box_request.role.shape, ())
     asked = [name for name, _, counted, _ in RESOURCES if getattr(shape, counted)]
     return (*asked, "nodes") if not occupancy.usable_node.all() else tuple(asked)
 
@@ -221,29 +235,31 @@ def _wakes_on(occupancy: Occupancy, ask: Ask) -> tuple[str, ...]:
 
 
 def _relaxations(
-    occupancy: Occupancy, ask: Ask, request: TopologyRequest, room: Room | None
+    occupancy: Occupancy, box_request: BoxRequest, request: TopologyRequest, room: FreeBox | None
 ) -> Iterator[Relaxation]:
     """Other shapes of the same size that fit now, then the largest smaller box."""
-    if ask.box:
-        yield from _other_shapes(occupancy, ask, request)
+    if box_request.box:
+        yield from _other_shapes(occupancy, box_request, request)
     if room is not None:
         patch: Patch = ((MEMBERS, room.members),)
-        yield Relaxation(((BOX, room.shape), *patch) if ask.box else patch)
+        yield Relaxation(((BOX, room.shape), *patch) if box_request.box else patch)
 
 
-def _other_shapes(occupancy: Occupancy, ask: Ask, request: TopologyRequest) -> Iterator[Relaxation]:
+def _other_shapes(
+    occupancy: Occupancy, box_request: BoxRequest, request: TopologyRequest
+) -> Iterator[Relaxation]:
     kinds = pieces_of(occupancy.fabric)
-    size = prod(ask.box) if any(pieces.points for pieces in kinds) else ask.gpus
+    size = prod(box_request.box) if any(pieces.points for pieces in kinds) else box_request.gpus
     shapes = dict.fromkeys(shape for pieces in kinds for shape in pieces.like.shapes(size))
     empty = occupancy.emptied()
-    best = best_cut(empty, ask, request)
-    best_s = placement_of_cut(empty, ask, request, best).predicted.comm_s if best else 0.0
+    best = best_slice(empty, box_request, request)
+    best_s = placement_of_slice(empty, box_request, request, best).predicted.comm_s if best else 0.0
     found = 0
     for shape in shapes:
-        other = resized(ask, ask.role.members, shape)
-        cut = best_cut(occupancy, other, request) if shape != ask.box else None
-        if cut is not None:
-            now_s = placement_of_cut(occupancy, other, request, cut).predicted.comm_s
+        other = resized(box_request, box_request.role.members, shape)
+        torus_slice = best_slice(occupancy, other, request) if shape != box_request.box else None
+        if torus_slice is not None:
+            now_s = placement_of_slice(occupancy, other, request, torus_slice).predicted.comm_s
             yield Relaxation(((BOX, shape),), now_s / best_s if best_s else None)
             found += 1
         if found == MOST_OTHER_SHAPES:
@@ -258,17 +274,21 @@ def by_name(shape: Shape) -> str:
     return "x".join(map(str, shape))
 
 
-def _a_box(ask: Ask) -> str:
-    return f"a box of {by_name(ask.box)}" if ask.box else f"any box of {plural(ask.gpus, 'GPU')}"
+def _a_box(box_request: BoxRequest) -> str:
+    return (
+        f"a box of {by_name(box_request.box)}"
+        if box_request.box
+        else f"any box of {plural(box_request.gpus, 'GPU')}"
+    )
 
 
-def _members(ask: Ask) -> str:
-    members, gpus = ask.role.members, ask.role.shape.gpus
+def _members(box_request: BoxRequest) -> str:
+    members, gpus = box_request.role.members, box_request.role.shape.gpus
     return f"{plural(members, 'member')} of {plural(gpus, 'GPU')}"
 
 
-def _wanted(ask: Ask) -> str:
-    shape = ask.role.shape
+def _wanted(box_request: BoxRequest) -> str:
+    shape = box_request.role.shape
     labels = ", ".join(f"{key}={value}" for key, value in shape.labels)
     wanted = [f"label {labels}" if labels else "", " or ".join(shape.models)]
     told = " and ".join(filter(None, wanted))

@@ -1,4 +1,4 @@
-"""What a job asks of tori, and how the members of its gang would stand in a box of a shape.
+"""The torus slice that a job requests, and how the members of its gang are laid out in a box of a shape.
 
 A gang on a torus has one role. Where a node holds several GPUs of the grid, the box is the gang: as many GPUs as its
 members have, each member on one host. Where a node is one point of the grid, whatever it holds, the box counts nodes,
@@ -18,8 +18,8 @@ from gantree.topology.hardware.tpu_slices import Shape, factored
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One role on a box: its shape in GPUs, or () for any that has room for the gang."""
+class BoxRequest:
+    """The request of a gang of one role for a box: its shape in GPUs, axis by axis; () for any that holds the gang."""
 
     job: Job
     role: Role
@@ -33,7 +33,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A slice of a shape and how members stand in it: GPUs of a member along each axis, members on each host.
+    """A slice of a shape and its members: GPUs of a member along each axis (block), members on each host.
 
     block is () where a node is one point of the grid: then it matters how many GPUs a member has, not which.
     """
@@ -43,8 +43,8 @@ class Layout:
     members_on_host: int
 
 
-def read_ask(job: Job) -> Ask:
-    """What a job with `topology.box` asks. Unsupported for requests that a box cannot carry."""
+def box_request_of(job: Job) -> BoxRequest:
+    """Return the box that a job with `topology.box` requests. Raises Unsupported for what cannot be combined with one."""
     box = job.topology.box
     assert box is not None, f"job {job.name} asks for no box"
     if len(job.roles) != 1:
@@ -68,24 +68,28 @@ def read_ask(job: Job) -> Ask:
         raise Unsupported(
             f"job {job.name}: role {role.name}: topology.box is made of whole GPUs, not of parts; use each.gpus"
         )
-    return Ask(job, role, box)
+    return BoxRequest(job, role, box)
 
 
-def layouts(pieces: Pieces, ask: Ask) -> tuple[Layout, ...]:
-    """The ways in which a gang may be cut from such pieces, best shape first; () where there is none."""
-    shapes = (ask.box,) if ask.box else pieces.like.shapes(_size(pieces, ask))
-    found = (layout_of(pieces, ask, shape) for shape in shapes if pieces.like.is_legal(shape))
+def layouts(pieces: Pieces, box_request: BoxRequest) -> tuple[Layout, ...]:
+    """Return the layouts of the gang on such pieces, best shape first; () where there is none."""
+    shapes = (
+        (box_request.box,) if box_request.box else pieces.like.shapes(_size(pieces, box_request))
+    )
+    found = (
+        layout_of(pieces, box_request, shape) for shape in shapes if pieces.like.is_legal(shape)
+    )
     return tuple(one for one in found if one is not None)
 
 
-def layout_of(pieces: Pieces, ask: Ask, shape: Shape) -> Layout | None:
-    """How the gang stands in a slice of a legal shape; None where the slice is not the gang's size."""
+def layout_of(pieces: Pieces, box_request: BoxRequest, shape: Shape) -> Layout | None:
+    """Return the layout of the gang in a slice of a legal shape; None where the slice is not the gang's size."""
     if pieces.points:
-        members, over = divmod(ask.role.members, prod(shape))
+        members, over = divmod(box_request.role.members, prod(shape))
         return Layout(shape, (), members) if members and not over else None
-    each = ask.role.shape.gpus
+    each = box_request.role.shape.gpus
     on_host = tuple(min(size, most) for size, most in zip(shape, pieces.host, strict=True))
-    if prod(shape) != ask.gpus or not each or prod(on_host) % each:
+    if prod(shape) != box_request.gpus or not each or prod(on_host) % each:
         return None
     blocks = [
         block
@@ -95,12 +99,12 @@ def layout_of(pieces: Pieces, ask: Ask, shape: Shape) -> Layout | None:
     return Layout(shape, min(blocks, key=_order), prod(on_host) // each)
 
 
-def _size(pieces: Pieces, ask: Ask) -> int:
+def _size(pieces: Pieces, box_request: BoxRequest) -> int:
     """GPUs (or nodes, where these are points) of a box for the gang."""
     if not pieces.points:
-        return ask.gpus
-    nodes, over = divmod(ask.gpus, max(pieces.most_gpus, 1))
-    return nodes if nodes and not over else ask.role.members
+        return box_request.gpus
+    nodes, over = divmod(box_request.gpus, max(pieces.most_gpus, 1))
+    return nodes if nodes and not over else box_request.role.members
 
 
 def _order(block: Shape) -> tuple[int, Shape]:

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from gantree.placement.slots.slots import slots_of
-from gantree.placement.torus.request import Ask, Layout
+from gantree.placement.torus.request import BoxRequest, Layout
 from gantree.topology.fabric.fabric import BoolArray
 from gantree.topology.fabric.torus_pieces import Pieces, cell_of
 from gantree.topology.hardware.tpu_slices import Shape
@@ -20,15 +20,19 @@ from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def cells_for(
-    occupancy: Occupancy, pieces: Pieces, ask: Ask, layout: Layout, nodes: BoolArray | None
+    occupancy: Occupancy,
+    pieces: Pieces,
+    box_request: BoxRequest,
+    layout: Layout,
+    nodes: BoolArray | None,
 ) -> BoolArray:
     """Cells in which the gang's members have room, [piece, cell along each axis]; nodes, if given, are those to use."""
-    shape = ask.role.shape
+    shape = box_request.role.shape
     slots_of_node = slots_of(occupancy, shape, shape.models).of_node
     has_room: BoolArray = slots_of_node[pieces.node_at] >= layout.members_on_host
     if occupancy.parts_of_node and not pieces.points:
-        cut = np.array(list(occupancy.parts_of_node), dtype=np.int64)
-        has_room &= ~np.isin(pieces.node_at, cut)
+        split = np.array(list(occupancy.parts_of_node), dtype=np.int64)
+        has_room &= ~np.isin(pieces.node_at, split)
     if nodes is not None:
         has_room &= nodes[pieces.node_at]
     cell = cell_of(pieces, layout.shape)
