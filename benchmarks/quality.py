@@ -30,9 +30,9 @@ from gantree.model.placements import Placement
 from gantree.placement.choice.search import place
 from gantree.placement.counting.solve import solve
 from gantree.placement.members.members import placement_of
-from gantree.placement.optimum.gang import domains_spanned
+from gantree.placement.optimum.gang_constraints import domains_spanned
 from gantree.placement.optimum.optimum import fewest_domains, optimum
-from gantree.placement.optimum.steps import seconds_of
+from gantree.placement.optimum.step_search import seconds_of
 from gantree.placement.request.preferences import (
     DEFAULT_FRAGMENTATION_WEIGHT,
     DEFAULT_PREFERENCES,

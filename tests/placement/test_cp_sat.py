@@ -14,9 +14,9 @@ from gantree.model.cluster import Allocation, Cluster, DomainFacts, Link, Node
 from gantree.model.jobs import SHARDED, Job, Role, Shape, Slices, TopologySpec, Transformer
 from gantree.model.placements import Placement
 from gantree.placement.members.members import placement_of
+from gantree.placement.optimum.all_reduce_search import PROVEN_WITHIN
 from gantree.placement.optimum.optimum import fewest_domains, optimum
-from gantree.placement.optimum.steps import seconds_of
-from gantree.placement.optimum.time import PROVEN_WITHIN
+from gantree.placement.optimum.step_search import seconds_of
 from gantree.placement.request.topology_request import topology_request_of
 from gantree.placement.slots.problem import Problem, Spread
 from gantree.testing.builders import job

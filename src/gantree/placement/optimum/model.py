@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from math import floor, inf, isnan
 from typing import Any
 
-from gantree.placement.optimum.gang import Laid, lay_out
+from gantree.placement.optimum.gang_constraints import UsedDomains, constrain_to_request
 from gantree.placement.optimum.options import Option, Options
 from gantree.placement.optimum.solver import Answer, Work, cp_model, solved
 from gantree.placement.slots.problem import Counts, Spread
@@ -64,7 +64,9 @@ class GangModel:
             self.model.add_at_most_one(choice)
         roles = range(len(options.problem.members))
         x = [{node: self.weighed(node, _of_role(role)) for node in self.choice} for role in roles]
-        self.used = lay_out(self.model, self.fabric, options.problem.request, x, used_nodes, 1)
+        self.used = constrain_to_request(
+            self.model, self.fabric, options.problem.request, x, used_nodes, 1
+        )
         self.busy = self._busy()
 
     def weighed(self, node: int, weight: Any) -> Any:
@@ -99,7 +101,7 @@ class GangModel:
         self.model.add_max_equality(found, bools or [0])
         return found
 
-    def _busy(self) -> Laid:
+    def _busy(self) -> UsedDomains:
         """As `used`, of nodes whose option has GPUs."""
         if all(table.shape.gpus for table in self.options.problem.tables):
             return self.used
@@ -115,7 +117,7 @@ class GangModel:
             for node, busy in of_node.items():
                 inside.setdefault(int(self.fabric.domain_of_node[tier][node]), []).append(busy)
             tiers.append({d: self._any_of(some, f"busy/{tier}/{d}") for d, some in inside.items()})
-        return Laid(tuple(reversed(tiers)))
+        return UsedDomains(tuple(reversed(tiers)))
 
 
 def _of_role(role: int) -> Any:

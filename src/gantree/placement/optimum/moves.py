@@ -1,12 +1,12 @@
 """Defragmentation as one question to CP-SAT: which running gangs to move, and where to, so that a wanted gang fits.
 
-Every gang that may move either stays as it is or gets a place like any other: members per node as variables, its own
-request as constraints (`optimum_gang`). On each node what is placed and what stays is no more than what is free without
-all of them. The least GPU-seconds of moving win; among equals the fewest gangs, then the fewest domains.
+Each movable gang either keeps its placement or gets a new one: members per node are variables, its request is a set of
+constraints (`gang_constraints`). On each node, new and kept members use no more than is free without all movable gangs.
+The plan with the least GPU-seconds of moving wins; among equals the fewest gangs, then the fewest domains.
 
-Counts of GPUs, NICs, cores and memory per node do not say all: requests for tiers inside a node, several gangs on it,
-may still collide. So a plan is made good member by member on a copy of the occupancy; a node where that fails is told
-to the model as impossible in this way, and it is asked again. All moved gangs stop before any of them starts.
+Counts of GPUs, NICs, cores and memory per node are not sufficient: requests for tiers inside a node, or several gangs
+on it, may still conflict. So the plan is carried out member by member on a copy of the occupancy. A node where that
+fails becomes a constraint, and the model is solved again. All moved gangs stop before any of them starts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,11 @@ from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.placement.members.members import placement_of
 from gantree.placement.members.on_node import inside_node
-from gantree.placement.optimum.gang import Laid, lay_out, weights_of_tiers
+from gantree.placement.optimum.gang_constraints import (
+    UsedDomains,
+    constrain_to_request,
+    weights_of_tiers,
+)
 from gantree.placement.optimum.solver import Answer, Work, cp_model, solved
 from gantree.placement.request.topology_request import topology_request_of
 from gantree.placement.slots.problem import Counts, Problem, Spread
@@ -32,7 +36,7 @@ COST_UNITS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Movable:
-    """A gang that holds a place as `owner` and may be moved, and the GPU-seconds that it loses by that."""
+    """A running gang (its owner in the occupancy), and the GPU-seconds that it loses if it moves."""
 
     owner: str
     job: Job
@@ -41,7 +45,7 @@ class Movable:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A gang's new place."""
+    """The new placement of a gang that moves."""
 
     owner: str
     placement: Placement
@@ -77,7 +81,7 @@ def defragmented(
         values = _closer(plan, cheapest.values, work)
         made = _made(occupancy, plan.gangs, owners, plan.spreads(values))
         if isinstance(made, list):
-            return _told(movable, made, cheapest)
+            return _as_moves(movable, made, cheapest)
         collisions.append(made)
     return None
 
@@ -93,8 +97,10 @@ def _closer(plan: "_Plan", values: Sequence[int], work: Work) -> Sequence[int]:
     return solved(plan.model, plan.variables, work).values or members
 
 
-def _told(movable: Sequence[Movable], made: Sequence[Placement | None], cheapest: Answer) -> Moves:
-    """The plan in words of the outside."""
+def _as_moves(
+    movable: Sequence[Movable], made: Sequence[Placement | None], cheapest: Answer
+) -> Moves:
+    """Return the plan by owners."""
     wanted = made[0]
     assert wanted is not None, "the wanted gang always gets a place"
     moves = [
@@ -134,13 +140,15 @@ class _Gang:
         used = {node: self._used(model, node) for node in nodes}
         if request.contradiction:
             model.add(present == 0)
-        self.laid: Laid = lay_out(model, emptied.fabric, request, self.x, used, present)
+        self.used_domains: UsedDomains = constrain_to_request(
+            model, emptied.fabric, request, self.x, used, present
+        )
 
     @property
     def domains(self) -> Any:
         """Domains used, tier by tier as digits."""
         weights = weights_of_tiers(self.problem.fabric, sum(self.problem.members))
-        return sum(w * self.laid.domains(tier) for tier, w in enumerate(weights) if w)
+        return sum(w * self.used_domains.domains(tier) for tier, w in enumerate(weights) if w)
 
     def amounts(self, node: int) -> Iterator[tuple[Any, Amounts]]:
         """(members, what each takes) of each role that may be on a node."""

@@ -3,12 +3,12 @@
     fewest domains of the widest tier, then of the next, down to the fewest nodes      `fewest_domains`
     the least predicted time of the gang's traffic, or of its step                      `optimum`
 
-Both answer with a placement that was made and priced as every other (`placement.members.members`,
-`topology.cost.prediction`), and with what no placement undercuts. `optimum_gang` has the request as constraints,
-`optimum_model` the place, `optimum_time` the search for the least time and its proof. Which GPUs of a node a member
-gets is decided by the project's own chooser, not by the oracle.
+Both return a placement that is made and priced as every other (`placement.members.members`,
+`topology.cost.prediction`), and a lower bound. `gang_constraints` states the request, `model` the placement;
+`all_reduce_search` and `step_search` search the least time with a proof. Which GPUs of a node a member gets is decided
+by `placement.machine`, not here.
 
-OR-Tools is an extra; without it everything here raises Unsupported. Work is counted, not timed (`optimum_solver`).
+OR-Tools is an extra; without it everything here raises Unsupported. Work is counted, not timed (`solver`).
 """
 
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ import numpy as np
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.placement.members.members import placement_of
-from gantree.placement.optimum.gang import weights_of_tiers
+from gantree.placement.optimum.all_reduce_search import PROVEN_WITHIN, Priced, fastest
+from gantree.placement.optimum.gang_constraints import weights_of_tiers
 from gantree.placement.optimum.model import GangModel
 from gantree.placement.optimum.options import Options
 from gantree.placement.optimum.solver import Work, cp_model
-from gantree.placement.optimum.steps import Steps, follow_steps, seconds_of
-from gantree.placement.optimum.time import PROVEN_WITHIN, Priced, fastest
+from gantree.placement.optimum.step_search import StepIncumbent, search_steps, seconds_of
 from gantree.placement.slots.problem import Problem, Spread
 from gantree.topology.cost.cost import pricer_of, ranks_of
 from gantree.topology.traffic.paths import each_alone, read_paths
@@ -72,11 +72,11 @@ def fewest_domains(
 def optimum(
     problem: Problem, job: Job, work_s: float = DEFAULT_WORK_S, known: Spread | None = None
 ) -> Optimum:
-    """The placement of the least predicted time; known is one to begin from.
+    """Return the placement of the least predicted time; known is one to begin from.
 
-    The time is that of the step where the job tells its traffic and its parallelism fits its GPUs, else of the
-    yardstick all-reduce. Only of the latter is the best place always found, if the work suffices; of steps it is
-    the best among places that are best for an all-reduce in some way, held against a bound (`optimum_step`).
+    The time is that of the step where the job declares its traffic and its parallelism fits its GPUs, else of the
+    yardstick all-reduce. If the work suffices, the fastest all-reduce is always found. The shortest step is the best
+    of those placements that the search visits, compared with a lower bound (`step_bound`).
     """
     found = _fastest(problem, job, Work(work_s), known)
     if found.spread is None:
@@ -125,24 +125,24 @@ def _fastest(problem: Problem, job: Job, work: Work, known: Spread | None) -> _F
         best = fastest(options, seen.price, seen.price(known), work)
         assert best.known is not None, "the known place was priced"
         return _Found(best.known.spread, best.bound_s)
-    steps = Steps(problem, job)
+    steps = StepIncumbent(problem, job)
     steps.take(known)
     if options.gpus > 1:
         fastest(options, seen.price, seen.price(known), work)
     for spread in seen.spreads:
         steps.take(spread)
-    return _Found(steps.best, follow_steps(options, job, steps, work))
+    return _Found(steps.best, search_steps(options, job, steps, work))
 
 
 class _Seen:
-    """Places that were priced, each once, in the order in which they came up."""
+    """Placements that were priced, each once, in the order of their pricing."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self._pricer = problem, pricer_of(problem.fabric)
         self.spreads: list[Spread] = []
 
     def price(self, spread: Spread) -> Priced:
-        """The all-reduce over the placement that is made of a spread."""
+        """Return the time and rates of the all-reduce over the placement of a spread."""
         if spread not in self.spreads:
             self.spreads.append(spread)
         placement = placement_of(self._problem, spread)

@@ -40,7 +40,7 @@ KEPT_LADDERS = 1024
 
 @dataclass(frozen=True, slots=True)
 class TorusSlice:
-    """A place for a gang. starts: (piece, cell along each axis) of its box, or of each cube that it joins, row-major."""
+    """A place for a gang. starts: (piece, cell along each axis) of its box, or of each cube it joins, row-major."""
 
     pieces: Pieces
     layout: Layout

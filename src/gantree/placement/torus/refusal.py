@@ -121,7 +121,8 @@ def _illegal(occupancy: Occupancy, box_request: BoxRequest, request: TopologyReq
 
 def _why_illegal(kinds: tuple[Pieces, ...], box_request: BoxRequest) -> str:
     if not box_request.box:
-        return f"no torus is cut into boxes for {_members(box_request)} ({plural(box_request.gpus, 'GPU')}){_sizes(kinds, box_request)}"
+        gang = f"{_members(box_request)} ({plural(box_request.gpus, 'GPU')})"
+        return f"no torus is cut into boxes for {gang}{_sizes(kinds, box_request)}"
     box = by_name(box_request.box)
     if any(pieces.like.is_legal(box_request.box) for pieces in kinds):
         return f"a box of {box} is not made of {_members(box_request)}"

@@ -44,7 +44,7 @@ class Layout:
 
 
 def box_request_of(job: Job) -> BoxRequest:
-    """Return the box that a job with `topology.box` requests. Raises Unsupported for what cannot be combined with one."""
+    """Return the box that a job with `topology.box` requests. Raises Unsupported for what a box cannot have."""
     box = job.topology.box
     assert box is not None, f"job {job.name} asks for no box"
     if len(job.roles) != 1:

@@ -1,9 +1,9 @@
-"""A gang's request as constraints of CP-SAT: members per node, domains used, slices, wholeness, spreading.
+"""The topology request of a gang as constraints of CP-SAT: members per node, domains used, slices, spreading.
 
-Members are whole numbers x[role][node], or sums that come to such. What is used of a tier follows from them:
-used[tier][domain] is true exactly where a member is inside. Constraints are those of
-`placement.request.topology_request`: so many members in all, a multiple of the slice in every domain, all of a role or
-none where it must be whole, no more than may be together. What fits a node is not said here.
+x[role][node] are members, integer variables or sums of them. used[tier][domain] is true exactly where a member is
+inside. The constraints are those of `placement.request.topology_request`: the members of each role, a multiple of the
+slice in every domain, all members of a role or none where one domain is required, at most so many in a domain where
+they are spread. What fits on a node is constrained elsewhere (`options`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,24 +20,24 @@ MembersOnNode = Mapping[int, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
-    """used[tier][domain] of a gang, true or false; only domains of nodes that could hold a member are there."""
+class UsedDomains:
+    """used[tier][domain]: whether a member is in a domain; only domains of nodes that could hold one have an entry."""
 
     used: tuple[Mapping[int, Any], ...]
 
     def domains(self, tier: int) -> Any:
-        """How many domains of a tier the gang uses."""
+        """Return the number of domains of a tier that the gang uses."""
         return sum(self.used[tier].values())
 
 
-def lay_out(
+def constrain_to_request(
     model: Any,
     fabric: Fabric,
     request: TopologyRequest,
     x: Sequence[MembersOnNode],
     used_nodes: Mapping[int, Any],
     present: Any,
-) -> Laid:
+) -> UsedDomains:
     """Constrain x to what a gang requests; present is true where the gang is placed at all (else x is 0).
 
     used_nodes[node] is true exactly where some member is on the node.
@@ -50,7 +50,7 @@ def lay_out(
                 _bind_domain(model, role, tier, sum(inside), f"{role.name}/{tier}/{domain}")
     if request.whole_at:
         model.add(sum(used[request.whole_at].values()) <= 1)
-    return Laid(used)
+    return UsedDomains(used)
 
 
 def _used(
@@ -69,7 +69,7 @@ def _used(
 
 
 def _by_domain(fabric: Fabric, tier: int, of_node: Mapping[int, Any]) -> dict[int, list[Any]]:
-    """What is said of nodes, by domain of a tier."""
+    """Group values of nodes by domain of a tier."""
     inside: dict[int, list[Any]] = {}
     for node, said in of_node.items():
         inside.setdefault(int(fabric.domain_of_node[tier][node]), []).append(said)
@@ -77,7 +77,7 @@ def _by_domain(fabric: Fabric, tier: int, of_node: Mapping[int, Any]) -> dict[in
 
 
 def _bind_domain(model: Any, role: RoleRequest, tier: int, inside: Any, name: str) -> None:
-    """What a request says of one role's members inside one domain."""
+    """Add the constraints of a request on the members of one role inside one domain."""
     multiple = role.multiple_in_domain[tier]
     if multiple > 1:
         slices = model.new_int_var(0, role.members // multiple, f"slices/{name}")

@@ -1,18 +1,18 @@
-"""What no step of a gang undercuts on places of one case, its ranks in topology order.
+"""A lower bound on the step time of a gang on placements of one case, its ranks in topology order.
 
-A step is computing and what shows of its flows (`topology.cost.step`). Each flow costs what its slowest group costs, so
-a bound on one group is a bound on the flow. Of a group it is known, wherever the gang goes:
+A step is computing plus the exposed part of its flows (`topology.cost.step`). A flow takes as long as its slowest
+group, so a bound on one group is a bound on the flow. Three bounds hold for a group, wherever the gang is placed:
 
-- how many islands it spans at least. Ranks of an island follow each other, and no island holds more than the largest
-  one, so windows of that size are laid over the group from its first rank on; the same for the domains of each tier;
-- where every group has ranks in every member, that the slowest gets no more than an even part of what the tightest
-  island sends: so a floor under that rate, tried with CP-SAT, is a bound;
-- what it gets out of its islands at most: of k islands one has no more than a k-th of its ranks, and each of these no
-  more than a GPU of the best node does. All groups of an axis run side by side; where all of them leave their islands,
-  all GPUs of the gang on a node share its NICs.
+- The fewest islands that it spans. Ranks of an island are consecutive, and no island holds more than the largest one,
+  so windows of that size, from the group's first rank on, count islands. Domains of each tier are counted likewise.
+- The rate of the slowest group, where every group has ranks in every member: at most an even part of what the tightest
+  island sends. CP-SAT shows which rates no placement exceeds.
+- The rate at which it leaves its islands: one of k islands has at most a k-th of its ranks, and each of these sends at
+  most what a GPU of the best node sends. All groups of an axis run at once; where all of them leave their islands, all
+  GPUs of the gang on a node share its NICs.
 
-With these figures the group is priced by the formulas of `topology.cost.collectives`. Gangs of several roles, whose
-ranks do not follow the topology as one, are taken to fit as few islands as their GPUs do.
+The formulas of `topology.cost.collectives` price the group with these figures. Ranks of several roles are not in one
+topology order; such gangs are assumed to fit as few islands as their GPUs do.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,9 +23,9 @@ from math import inf, isnan
 import numpy as np
 
 from gantree.model.jobs import Job
+from gantree.placement.optimum.all_reduce_search import FASTEST_GBps, kinds_of_gpus
 from gantree.placement.optimum.model import Case, hop_us
 from gantree.placement.optimum.options import Option, Options
-from gantree.placement.optimum.time import FASTEST_GBps, kinds_of_gpus
 from gantree.topology.cost import collectives
 from gantree.topology.cost.step import Hiding, compute_of, joined
 from gantree.topology.fabric.fabric import BoolArray, FloatArray, IntArray
@@ -41,11 +41,11 @@ from gantree.topology.traffic.traffic import Flow, degrees_of, flows_of, groups_
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
-    """The best that any node of the fabric could offer; GB/s.
+class BestRates:
+    """The highest rates of any node of the fabric, in GB/s.
 
-    ring_GBps and in_switch_GBps to so many GPUs of a group, out_GBps_beside to each GPU while all of the gang on its
-    node send too, out_GBps_alone to one that sends alone.
+    ring_GBps and in_switch_GBps are those of a number of GPUs of a group, out_GBps_beside that of each GPU while all
+    GPUs of the gang on its node send, out_GBps_alone that of one GPU that sends alone.
     """
 
     ring_GBps: float
@@ -55,7 +55,7 @@ class Best:
 
 
 class StepBound:
-    """Bounds for one job on the options it has. The job tells its model or its traffic."""
+    """Lower bounds on the step of one job that declares its model or its traffic."""
 
     def __init__(self, options: Options, job: Job) -> None:
         self._options, self._job = options, job
@@ -70,7 +70,7 @@ class StepBound:
         self._gpus_of_member = np.array([role.shape.gpus for role, *_ in job.each_member()])
 
     def least_s(self, case: Case, out_GBps: float = inf) -> float:
-        """Seconds that no step on a place of this case undercuts, of which an island sends no more than out_GBps."""
+        """Return a lower bound, in seconds, on steps of this case whose tightest island sends at most out_GBps."""
         hiding = Hiding(self._job, self._compute_s)
         least = [(flow, flow.calls * self._least_s(flow, case, out_GBps)) for flow in self._flows]
         exposed = [(flow.axis, hiding.exposed_s(flow.axis, seconds)) for flow, seconds in least]
@@ -94,10 +94,10 @@ class StepBound:
             inside[domain] = inside.get(domain, 0) + max(option.gpus for option in of_node)
         return min(max(inside.values()), self._options.gpus)
 
-    def out_for(self, case: Case, seconds: float) -> float:
-        """What all islands must send more than, for a step on a place of this case to be faster than that.
+    def egress_to_beat(self, case: Case, seconds: float) -> float:
+        """Return the rate, in GB/s, that every island must exceed for a step of this case to take less than `seconds`.
 
-        inf where the bound does not say that any rate would do.
+        inf where the bound is no lower than `seconds` at any rate.
         """
         slow, fast = 0.0, FASTEST_GBps
         if self.least_s(case) >= seconds:
@@ -187,7 +187,7 @@ class StepBound:
             return self._pairs_s(flow.size_bytes * (ranks - most) / ranks, rate, longest)
         count = np.arange(int(islands.max()), ranks + 1)
         fewest = np.minimum(most, ranks // count)
-        out_of_GPU = min(out_of_GPU, self._told_GBps(self._traffic_index.island_tier))
+        out_of_GPU = min(out_of_GPU, self._declared_GBps(self._traffic_index.island_tier))
         across = min(self._across_GBps(tier, most, all_) for tier, all_ in crossed.items())
         out = np.minimum(fewest * out_of_GPU, min(across, most_GBps))
         mean_hop_us = narrow + 2 * (longest - narrow) / count
@@ -203,16 +203,16 @@ class StepBound:
         return max(together)
 
     def _across_GBps(self, number: int, most: int, all_cross: bool) -> float:
-        """What a group gets over a tier at most, where all groups share its up-links or no other is known to."""
+        """Return the highest rate of a group over a tier; all_cross: all groups share its up-links."""
         tier = self._traffic_index.tiers[number]
         options = (option for of_node in self._options.of_node.values() for option in of_node)
         least_gpus = min(option.gpus for option in filter(_has_gpus, options))
         groups = -(-least_gpus // most) if all_cross else 1
         uplink = float((tier.uplink_GBps * tier.residual).max())
-        return min(most * self._told_GBps(number), uplink / groups)
+        return min(most * self._declared_GBps(number), uplink / groups)
 
-    def _told_GBps(self, number: int) -> float:
-        """What the site says that a GPU has for crossing a tier, where the tier is at its best."""
+    def _declared_GBps(self, number: int) -> float:
+        """Return the rate per GPU that the site declares for a tier, at its healthiest domain; inf without one."""
         tier = self._traffic_index.tiers[number]
         return inf if isnan(tier.GPU_GBps) else tier.GPU_GBps * float(tier.residual.max())
 
@@ -227,7 +227,7 @@ class StepBound:
         flow: Flow,
         ranks: int,
         islands: IntArray,
-        best: Best,
+        best: BestRates,
         out_GBps: FloatArray,
         mean_hop_us: FloatArray,
         longest_us: float,
@@ -255,7 +255,7 @@ class StepBound:
                     fastest_us = min(fastest_us, float(us.min()))
         return fastest_us * 1e-6
 
-    def _best_of(self, together: int) -> Best:
+    def _best_of(self, together: int) -> BestRates:
         """Over all nodes, for so many GPUs of a group, or fewer, in an island."""
         ring = in_switch = beside = alone = 0.0
         for node in self._unlike_nodes():
@@ -267,17 +267,17 @@ class StepBound:
                 share = option.in_switch_share * max(0.0, option.port_GBps)
                 in_switch = max(in_switch, share / (1 + 1 / together) if together > 1 else 0.0)
                 beside = max(beside, left * self._out_of_GPU(kind, option.mask, option.mask))
-        return Best(ring, in_switch, beside, alone)
+        return BestRates(ring, in_switch, beside, alone)
 
     def _out_of_GPU(self, kind: int, gpus: int, busy: int | None) -> float:
-        """The most that one of some GPUs sends out, while those of busy do too (None: alone)."""
+        """Return the highest rate at which one of these GPUs sends, while those of busy send too (None: alone)."""
         return max(
             self._traffic_index.out_GBps(kind, 1 << gpu, 1 << gpu if busy is None else busy)
             for gpu in gpus_of(gpus)
         )
 
     def _unlike_nodes(self) -> list[int]:
-        """One node of each that differ in machine, free GPUs, or what is left of their links, of those with GPUs."""
+        """Return one node with GPUs for each combination of machine, free GPUs and residual bandwidth."""
         first: dict[tuple[int, int, float], int] = {}
         for node, of_node in self._options.of_node.items():
             if any(map(_has_gpus, of_node)):

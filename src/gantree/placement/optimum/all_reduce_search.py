@@ -1,18 +1,18 @@
-"""The place whose all-reduce is fastest, with the proof: fronts of rate against steps, one for each way to do it.
+"""Searches the placement with the fastest all-reduce, with a proof: a Pareto front of rate and steps per algorithm.
 
-The price of a place (`topology.cost.collectives`) is the least of a few algorithms; each falls with the rate of the
-slowest part and rises with the number of islands, the time of the hops between them, and the GPUs of the largest
-island. That is no linear function, but it is monotone, so the best place of one algorithm lies on a front: with every
-floor under the rate goes the least number of steps above that floor. A front is followed from below:
+The price of a placement (`topology.cost.collectives`) is the least over a few algorithms. The price of one algorithm
+falls with the rate of the slowest part, and rises with the number of islands, the time of the hops between them and the
+GPUs of the largest island (together: steps). It is not linear but monotone, so the best placement of an algorithm is on
+the Pareto front of rate and steps. The search walks along the front from the lowest rate:
 
-    floor   the rate that a place must exceed to beat the best one known by more than PROVEN_WITHIN
-    solve   the fewest steps of any place above the floor; none: the front is at its end, and the proof done
-    price   the place found with `predict`, keep it if it is the best, and go on above its rate
+    floor   the rate that a placement must exceed to beat the incumbent by more than PROVEN_WITHIN
+    solve   the fewest steps of any placement above the floor; none: the front ends, and the proof is complete
+    price   the placement with `predict`, keep it if it is the fastest, and go on above its rate
 
-Every place between the floor and the rate found has at least the steps found, so nothing is skipped; where steps alone
-do not decide, places with fewer islands than the one found are a front of their own. Cases (which tier
-holds the gang) and algorithms are fronts of their own; most end at once, because even their best rate is too slow.
-What the model of CP-SAT says of a place is never taken for its price.
+Every placement between the floor and the rate found has at least the steps found, so none is skipped. Where steps alone
+do not decide, placements with fewer islands than the one found are searched as a front of their own. Each case (which
+tier holds the gang) and each algorithm has a front; most end at once, because even their best rate is too slow. The
+objective of CP-SAT is never used as the price of a placement.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,16 +32,16 @@ from gantree.topology.hardware.constants import NVLINK_DOMAIN_EGRESS_GBps
 from gantree.topology.traffic.paths import Paths
 
 PROVEN_WITHIN = 1e-3
-"""Share of a price by which a better place may still be there when an optimum is called proven."""
+"""An optimum counts as proven if no placement is better by more than this share of its price."""
 FASTEST_GBps = 1e6
-"""No rate is higher; a bisection needs an end."""
+"""An upper end for bisections over rates."""
 
 RING, TREE, IN_SWITCH = "ring", "tree", "in-switch"
 
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A place that was priced: what counts is seconds; the all-reduce's rates are told besides."""
+    """A placement with the time and the rates of its all-reduce."""
 
     spread: Spread
     seconds: float
@@ -52,12 +52,12 @@ class Priced:
 
 
 Price = Callable[[Spread], Priced]
-"""The true price of a place."""
+"""Prices a placement as every other one is priced."""
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
-    """One algorithm on places of one case. copies: how often a message summed inside switches leaves an island."""
+class ParetoFront:
+    """The front of one algorithm and one case. copies: how often a message summed in switches leaves an island."""
 
     options: Options
     case: Case
@@ -66,7 +66,7 @@ class Front:
     fastest_GBps: float
 
     def least_s(self, rate_GBps: float, steps: float = 0.0) -> float:
-        """What no all-reduce at this rate or a slower one undercuts, if its place has at least these steps."""
+        """Return the least seconds of an all-reduce at this rate or less, on placements of at least these steps."""
         traffic_index, ranks = self.options.traffic_index, self.options.gpus
         islands = np.arange(self.case.fewest, self.case.most + 1)
         most_gpus = np.full(len(islands), ranks)
@@ -95,7 +95,7 @@ class Front:
         mean_hop_us: FloatArray,
         longest_us: float,
     ) -> float:
-        """The least over numbers of islands and over kinds of GPUs that are there."""
+        """Return the least time over numbers of islands and kinds of GPUs."""
         size = len(islands)
         out_GBps = rate_GBps * self.copies if self.case.outside else inf
         fastest_us = inf
@@ -118,17 +118,17 @@ class Front:
             fastest_us = min(fastest_us, float(us.min()))
         return fastest_us * 1e-6
 
-    def between(self, fewest: int, most: int) -> "Front":
-        """The part of it with so many islands."""
+    def between(self, fewest: int, most: int) -> "ParetoFront":
+        """Return the part of the front with these numbers of islands."""
         return replace(self, case=Case(self.case.top, fewest, most))
 
     @property
     def weights(self) -> tuple[int, int]:
-        """What one island counts as steps, and what one of the other: a nanosecond of hops, or a GPU of the largest."""
+        """Steps of one island, and of one nanosecond of hops (ring) or one GPU of the largest island (others)."""
         return (8_500, 1) if self.algorithm == RING else (10, 3)
 
     def rate_for(self, seconds: float) -> float:
-        """The rate that a place of this front must exceed to be faster than that."""
+        """Return the rate, in GB/s, that a placement of this front must exceed to take less than `seconds`."""
         slow, fast = 0.0, min(self.fastest_GBps, FASTEST_GBps)
         if self.least_s(fast) >= seconds:
             return fast
@@ -138,13 +138,13 @@ class Front:
         return slow
 
     def rate_of(self, priced: Priced) -> float:
-        """The rate of a place by this front's algorithm."""
+        """Return the rate of a placement by the algorithm of this front."""
         if self.algorithm == IN_SWITCH:
             return min(priced.in_switch_GBps, priced.out_GBps / self.copies)
         return min(priced.ring_GBps, priced.out_GBps)
 
     def fewest_steps(self, floor_GBps: float, work: Work) -> tuple[Spread | None, float, bool]:
-        """(a place above the floor of the fewest steps, what no such place has fewer of, whether that is proven)."""
+        """Return (the placement above the floor with the fewest steps, a lower bound on steps, is it proven)."""
         gang = GangModel(self.options)
         model = CaseModel(gang, self.case)
         if self.algorithm == IN_SWITCH:
@@ -161,10 +161,10 @@ class Front:
         return spread, answer.bound, answer.proven
 
 
-def place_that_sends(
+def placement_with_egress(
     options: Options, case: Case, floor_GBps: float, work: Work
 ) -> tuple[Spread | None, bool]:
-    """(a place of which every island sends more than this, few islands and hops; whether that is proven)."""
+    """Return (a placement whose islands all send more than the floor, of few islands and hops; is it proven)."""
     gang = GangModel(options)
     model = CaseModel(gang, case)
     if case.outside:
@@ -175,51 +175,51 @@ def place_that_sends(
 
 
 @dataclass(slots=True)
-class Best:
-    """The fastest place known, and what no place undercuts as far as fronts were followed."""
+class Incumbent:
+    """The fastest placement found so far, and a lower bound from the fronts that were not searched to their end."""
 
     known: Priced | None
     bound_s: float = inf
 
     def take(self, priced: Priced) -> None:
-        """Keep it if it is faster."""
+        """Keep a placement if it is faster."""
         if self.known is None or priced.seconds < self.known.seconds:
             self.known = priced
 
     @property
     def to_beat_s(self) -> float:
-        """Times below this are better by more than is asked for."""
+        """Times below this are better by more than PROVEN_WITHIN."""
         return inf if self.known is None else self.known.seconds * (1 - PROVEN_WITHIN)
 
     def open(self, seconds: float) -> None:
-        """A front was left before its end: places as fast as this may be there."""
+        """Note that a front was not searched to its end: placements as fast as this may exist."""
         self.bound_s = min(self.bound_s, seconds)
 
 
-def fastest(options: Options, price: Price, known: Priced | None, work: Work) -> Best:
-    """The place with the fastest all-reduce. price is that of the all-reduce alone."""
-    best = Best(known)
+def fastest(options: Options, price: Price, known: Priced | None, work: Work) -> Incumbent:
+    """Return the placement with the fastest all-reduce. price prices the all-reduce alone."""
+    best = Incumbent(known)
     for front in fronts(options):
-        _follow(front, price, best, work)
+        _follow_front(front, price, best, work)
     if best.known is not None:
         best.bound_s = min(best.bound_s, best.to_beat_s)
     return best
 
 
-def fronts(options: Options) -> Iterator[Front]:
-    """Every case and algorithm, narrow tiers first."""
+def fronts(options: Options) -> Iterator[ParetoFront]:
+    """Yield a front for each case and algorithm, narrow tiers first."""
     for case in cases(options):
         rates = _fastest_rates(options, case)
-        yield Front(options, case, RING, 1, rates[RING])
-        yield Front(options, case, TREE, 1, rates[RING])
+        yield ParetoFront(options, case, RING, 1, rates[RING])
+        yield ParetoFront(options, case, TREE, 1, rates[RING])
         for copies, fewest, most in ((1, 1, 2), (2, 3, case.most)):
             part = Case(case.top, max(case.fewest, fewest), min(case.most, most))
             if rates[IN_SWITCH] > 0 and part.fewest <= part.most:
-                yield Front(options, part, IN_SWITCH, copies, rates[IN_SWITCH])
+                yield ParetoFront(options, part, IN_SWITCH, copies, rates[IN_SWITCH])
 
 
 def cases(options: Options) -> Iterator[Case]:
-    """Tiers of which one domain could hold the gang, narrow ones first, by the GPUs that fit there."""
+    """Yield a case for each tier of which one domain could hold the gang, by GPUs alone; narrow tiers first."""
     fabric, traffic_index = options.problem.fabric, options.traffic_index
     roles = zip(options.problem.request.roles, options.problem.members, strict=True)
     members = sum(count for role, count in roles if role.shape.gpus)
@@ -239,7 +239,7 @@ def cases(options: Options) -> Iterator[Case]:
 
 
 def _gpus_of_islands(options: Options, tier: int) -> Iterator[list[int]]:
-    """For each domain of a tier what each of its islands could hold at most."""
+    """Yield, for each domain of a tier, the most GPUs that each of its islands could hold."""
     fabric, traffic_index = options.problem.fabric, options.traffic_index
     of_domain: dict[int, dict[int, int]] = {}
     for node, of_node in options.of_node.items():
@@ -252,8 +252,8 @@ def _gpus_of_islands(options: Options, tier: int) -> Iterator[list[int]]:
         yield list(islands.values())
 
 
-def _follow(front: Front, price: Price, best: Best, work: Work) -> None:
-    """Take what is best on a front; leave it open where the work does not suffice."""
+def _follow_front(front: ParetoFront, price: Price, best: Incumbent, work: Work) -> None:
+    """Search a front; mark it as open where the work does not suffice."""
     floor_GBps = front.rate_for(best.to_beat_s)
     while floor_GBps < front.fastest_GBps and front.least_s(front.fastest_GBps) < best.to_beat_s:
         spread, steps, proven = front.fewest_steps(floor_GBps, work)
@@ -265,7 +265,7 @@ def _follow(front: Front, price: Price, best: Best, work: Work) -> None:
         best.take(priced)
         rate = max(front.rate_of(priced), floor_GBps * (1 + 1e-9))
         if front.least_s(rate, steps) < best.to_beat_s and priced.islands > front.case.fewest:
-            _follow(front.between(front.case.fewest, priced.islands - 1), price, best, work)
+            _follow_front(front.between(front.case.fewest, priced.islands - 1), price, best, work)
             front = front.between(priced.islands, front.case.most)
         undercut = front.least_s(rate, steps)
         if undercut < best.to_beat_s:
@@ -274,7 +274,7 @@ def _follow(front: Front, price: Price, best: Best, work: Work) -> None:
 
 
 def kinds_of_gpus(options: Options) -> set[tuple[bool, int]]:
-    """(whether its GPUs are joined by NVLink, generation) of all that the gang could get."""
+    """Return (whether GPUs are joined by NVLink, generation) of all options of the gang."""
     return {
         (option.nvlink, option.generation)
         for of_node in options.of_node.values()
@@ -284,7 +284,7 @@ def kinds_of_gpus(options: Options) -> set[tuple[bool, int]]:
 
 
 def _fastest_rates(options: Options, case: Case) -> dict[str, float]:
-    """No place of a case is faster: by the GPUs' own links and, where islands are left, by what leaves them."""
+    """Return an upper bound on the rate of any placement of a case, by algorithm: GPU links, and NICs of islands."""
     traffic_index = options.traffic_index
     inside = in_switch = 0.0
     out_of_island: dict[int, float] = {}
