@@ -11,10 +11,11 @@ better. How many nodes are free is not published, so these are drawn, per draw a
     emptied   whole minipods, one after the other in random order
 
 with as many free as the job needs times 1.1 (tight) and times 1.45 (loose). Rivals are those of `gantree.sim.rivals`; a
-unit is a pipeline, as in the paper. gantree is `placement.choice.search.place` and `placement.ranks.order.rank_map` of
-a job that weighs the groups by alpha (`topology.near`) and prefers whole groups of the axis that weighs more, else
-halves, quarters and so on of them, in one minipod (`topology.slices`). The bound is what no placement can be below:
-pipelines all whole, or replicas all whole, each in as few minipods as hold them, or both groups in two minipods.
+unit is a pipeline, as in the paper. gantree is `placement.choice.search.place` and
+`placement.ranks.rank_order.rank_map` of a job that weighs the groups by alpha (`topology.near`) and prefers whole
+groups of the axis that weighs more, else halves, quarters and so on of them, in one minipod (`topology.slices`). The
+bound is what no placement can be below: pipelines all whole, or replicas all whole, each in as few minipods as hold
+them, or both groups in two minipods.
 
 With --our-ranks the nodes that rivals choose get gantree's ranks too, so that only the choice of nodes differs. With
 --by-price the job weighs no groups, so that gantree's ranks go by the predicted step alone.
@@ -41,7 +42,7 @@ from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import place
 from gantree.placement.counting.solve import problems
 from gantree.placement.members.members import placement_of
-from gantree.placement.ranks.order import rank_map
+from gantree.placement.ranks.rank_order import rank_map
 from gantree.placement.request.topology_request import topology_request_of
 from gantree.sim.rivals.best_fit import best_fit
 from gantree.sim.rivals.bisection import bisection
@@ -251,7 +252,7 @@ def job_of(setting: Setting, alpha: float, *, weighs: bool) -> Job:
 
 def reach_of(fabric: Fabric, setting: Setting, job: Job, placement: Placement) -> Reach:
     """What the groups reach with gantree's ranks."""
-    nodes = [fabric.index_of_node[seat.node] for seat in rank_map(fabric, job, placement).ranks]
+    nodes = [fabric.index_of_node[placed.node] for placed in rank_map(fabric, job, placement).ranks]
     minipod = fabric.domain_of_node[1][nodes]
     return Reach.of(minipod.reshape(setting.pipeline, setting.data, setting.tensor))
 

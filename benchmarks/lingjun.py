@@ -17,7 +17,7 @@ taken, half of them in part, a quarter free. On each state gangs of 8 to 512 GPU
 all three rules. Models and how they are cut are as published for DGX H100 and B200 (NeMo 24.07 and 25.02, performance
 summary); the batch grows with the replicas. Reported is the predicted step over that of gantree: above 1 gantree is
 faster; beside it the same of an all-reduce of 1 GiB over all GPUs, and the leaves and spines used. `in order`: members
-and ranks in topology order for all three. `our ranks`: `placement.ranks.order.rank_map` for all three.
+and ranks in topology order for all three. `our ranks`: `placement.ranks.rank_order.rank_map` for all three.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import place
 from gantree.placement.counting.solve import problems
 from gantree.placement.members.members import placement_of
-from gantree.placement.ranks.order import rank_map
+from gantree.placement.ranks.rank_order import rank_map
 from gantree.placement.request.topology_request import topology_request_of
 from gantree.placement.slots.problem import Problem
 from gantree.sim.rivals.level_counting import level_counting

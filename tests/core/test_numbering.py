@@ -17,8 +17,8 @@ from gantree.model.jobs import Job, Role, Shape
 from gantree.model.orders import StartGang
 from gantree.model.placements import Domain, MemberPlacement, Placement, Predicted
 from gantree.placement.choice.search import place
-from gantree.placement.ranks import order as rank_order
-from gantree.placement.ranks.order import rank_map
+from gantree.placement.ranks import rank_order
+from gantree.placement.ranks.rank_order import rank_map
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage

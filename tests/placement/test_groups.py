@@ -14,8 +14,8 @@ from gantree.model.errors import BadInput
 from gantree.model.jobs import Job, Near, Role, Shape, Slices, TopologySpec
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import place
-from gantree.placement.ranks.groups import few_pieces, whole_groups
-from gantree.placement.ranks.order import RankMap, rank_map
+from gantree.placement.ranks.near_groups import few_pieces, whole_groups
+from gantree.placement.ranks.rank_order import RankMap, rank_map
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -55,7 +55,7 @@ def mapped(occupancy: Occupancy, job: Job) -> RankMap:
 def reach(occupancy: Occupancy, job: Job, found: RankMap) -> dict[str, int]:
     """Leaves that the widest group of each axis reaches."""
     leaf = {node.name: node.at for node in occupancy.fabric.nodes}
-    at = [leaf[seat.node] for seat in found.ranks]
+    at = [leaf[placed.node] for placed in found.ranks]
     groups = whole_groups(degrees_of(job, len(at)))
     return {
         axis: max(len({at[rank] for rank in group}) for group in of_axis.tolist())
@@ -104,8 +104,8 @@ def test_an_axis_that_is_not_there_weighs_nothing_and_without_weights_prices_dec
     occupancy = leaves_of(4, 4)
     job = job_of(8, 1, (("expert", 5.0),), ("data", 4), ("pipeline", 2))
     plain = replace(job, topology=TopologySpec())
-    assert [seat.node for seat in mapped(occupancy.copy(), job).ranks] == [
-        seat.node for seat in mapped(occupancy, plain).ranks
+    assert [placed.node for placed in mapped(occupancy.copy(), job).ranks] == [
+        placed.node for placed in mapped(occupancy, plain).ranks
     ]
 
 
@@ -153,7 +153,7 @@ def test_by_a_tier_inside_nodes_nodes_are_counted() -> None:
     job = job_of(4, 2, weights, ("data", 4), ("pipeline", 2))
     job = replace(job, topology=TopologySpec(near=Near("socket", weights)))
     found = mapped(leaves_of(2, 2, gpus=2), job)
-    nodes = [seat.node for seat in found.ranks]
+    nodes = [placed.node for placed in found.ranks]
     assert all(nodes[rank] == nodes[rank + 4] for rank in range(4))
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Cluster, DomainFacts, Link, Machine, Node
 from gantree.model.jobs import AXES, AxisTraffic, Job, Role, Shape, Traffic, Transformer
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.ranks.layouts import Layout, axis_orders
-from gantree.placement.ranks.order import RankMap, rank_map
+from gantree.placement.ranks.layouts import GridLayout, axis_orders
+from gantree.placement.ranks.rank_order import RankMap, rank_map
 from gantree.testing.pictures import drawn
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.cost.prediction import predict
@@ -112,7 +112,7 @@ def test_ranks_that_count_as_the_traffic_wants_it_stay_in_topology_order() -> No
     job = job_of(8, 8, ("tensor", 8), ("data", 4), ("pipeline", 2), trains=few)
     found = mapped(with_links(EIGHT), job)
     assert not found.moved and found.whole_members
-    assert [seat.rank for seat in found.ranks] == list(range(64))
+    assert [placed.rank for placed in found.ranks] == list(range(64))
     assert found.step_s == found.plain_step_s
     assert found.crossings == found.plain_crossings
     assert found.assumed == ()
@@ -148,7 +148,7 @@ def test_of_fifteen_and_seventeen_nodes_one_pipeline_alone_is_broken() -> None:
     occupancy = row_of_leaves(15, 17)
     found = mapped(occupancy, job)
     leaves_of_pipeline = [
-        {int(seat.node[1:]) >= 15 for seat in found.ranks[replica::8]} for replica in range(8)
+        {int(placed.node[1:]) >= 15 for placed in found.ranks[replica::8]} for replica in range(8)
     ]
     assert [len(leaves) for leaves in leaves_of_pipeline].count(2) == 1
     assert hops(found, "pipeline", "leaf") == 1
@@ -180,7 +180,7 @@ def test_one_launcher_for_eight_gpus_moves_as_a_whole() -> None:
     job = job_of(8, 8, ("tensor", 8), ("data", 4), ("pipeline", 2), traffic=traffic, processes=1)
     found = mapped(with_links(EIGHT), job)
     assert found.moved and found.whole_members
-    assert [seat.gpus for seat in found.ranks] == [tuple(range(8))] * 8
+    assert [placed.gpus for placed in found.ranks] == [tuple(range(8))] * 8
     assert hops(found, "pipeline", "leaf") == 0
     assert sorted(found.of_member("worker", member)[0] for member in range(8)) == list(range(8))
 
@@ -207,7 +207,7 @@ def test_roles_keep_their_ranks_and_members_without_gpus_too() -> None:
     placement = on(fabric, job, ["n0", *(f"n{n}" for n in range(8))], [0])
     found = rank_map(fabric, job, placement)
     assert found.moved
-    assert [seat.role for seat in found.ranks] == ["launcher"] + ["first"] * 2 + ["rest"] * 6
+    assert [placed.role for placed in found.ranks] == ["launcher"] + ["first"] * 2 + ["rest"] * 6
     assert found.ranks[0].gpus == ()
 
 
@@ -240,7 +240,7 @@ def test_places_that_look_alike_share_a_map() -> None:
         rank_map(fabric, job, on(fabric, job, [f"n{n}" for n in range(start, start + 8)], [0]))
         for start in (0, 8)
     )
-    assert [int(seat.node[1:]) + 8 for seat in first.ranks] == [
+    assert [int(placed.node[1:]) + 8 for placed in first.ranks] == [
         int(s.node[1:]) for s in second.ranks
     ]
     assert first.step_s == second.step_s
@@ -318,20 +318,22 @@ def test_every_rank_has_one_process_and_every_gpu_one_rank(
 ) -> None:
     fabric, job, placement = gang
     found = rank_map(fabric, job, placement)
-    assert [seat.rank for seat in found.ranks] == list(range(job.processes))
+    assert [placed.rank for placed in found.ranks] == list(range(job.processes))
     there = {(m.role, m.rank): m for m in placement.members}
     assert {(s.role, s.member, s.process) for s in found.ranks} == {
         (role, rank, process) for role, rank in there for process in range(job.roles[0].processes)
     }
-    for seat in found.ranks:
-        member = there[seat.role, seat.member]
+    for placed in found.ranks:
+        member = there[placed.role, placed.member]
         each = len(member.gpus) // job.roles[0].processes
-        assert seat.node == member.node
-        assert seat.gpus == member.gpus[seat.process * each : (seat.process + 1) * each]
+        assert placed.node == member.node
+        assert placed.gpus == member.gpus[placed.process * each : (placed.process + 1) * each]
 
 
 def gpus_by_rank(fabric: Fabric, found: RankMap) -> list[tuple[int, int]]:
-    return [(fabric.index_of_node[seat.node], gpu) for seat in found.ranks for gpu in seat.gpus]
+    return [
+        (fabric.index_of_node[placed.node], gpu) for placed in found.ranks for gpu in placed.gpus
+    ]
 
 
 @settings(max_examples=examples(60))
@@ -433,7 +435,7 @@ def test_a_layout_in_a_row_counts_the_grid_with_its_first_axis_fastest(
 ) -> None:
     grid = {"c": c, "b": b, "a": a}
     cells = list(product(range(c), range(b), range(a)))  # ranks: a fastest
-    layout = Layout.of(grid, order, np.arange(len(cells)))
+    layout = GridLayout.of(grid, order, np.arange(len(cells)))
     place = {"c": 0, "b": 1, "a": 2}
     wanted = sorted(
         range(len(cells)), key=lambda rank: [cells[rank][place[axis]] for axis in reversed(order)]
@@ -449,7 +451,7 @@ def test_packing_leaves_as_many_blocks_whole_as_domains_can_hold(
     assume(sum(sizes) % block == 0)
     grid = {"outer": sum(sizes) // block, "inner": block}
     domain = np.repeat(np.arange(len(sizes)), sizes)[None, :]
-    place = Layout.of(grid, ["inner", "outer"], np.arange(sum(sizes))).packed(domain)
+    place = GridLayout.of(grid, ["inner", "outer"], np.arange(sum(sizes))).packed(domain)
     assert sorted(place.tolist()) == list(range(sum(sizes)))
     leaf = domain[0][place].reshape(-1, block)
     whole = sum(len(set(row)) == 1 for row in leaf.tolist())

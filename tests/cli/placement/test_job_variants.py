@@ -119,7 +119,7 @@ def test_what_is_ranked_and_priced_is_the_place_that_the_job_gets(
         assert (ranked.code, priced.code) == (3, 3)
         assert ranked.json()["why"] == priced.json()["why"] == place["why"]
         return
-    assert {seat["node"] for seat in ranked.json()["ranks"]} == {nodes[0]}
+    assert {placed["node"] for placed in ranked.json()["ranks"]} == {nodes[0]}
     assert priced.json()["domain"] == place["domain"] == {"tier": "node", "name": nodes[0]}
 
 

@@ -222,11 +222,11 @@ def test_ranks_are_told_where_they_are_asked_for(
 ) -> None:
     job = job_text({"gpus": 4}, 2, processes=4, parallelism={"tensor": 4, "data": 2})
     (answer,) = place(PARTS, job, options=("--ranks",))
-    seats = answer["ranks"]["ranks"]
-    assert [seat["rank"] for seat in seats] == list(range(8))
+    placed_ranks = answer["ranks"]["ranks"]
+    assert [placed["rank"] for placed in placed_ranks] == list(range(8))
     held = {member["node"]: set(member["gpus"]) for member in answer["members"]}
     assert {
-        node: {gpu for seat in seats if seat["node"] == node for gpu in seat["gpus"]}
+        node: {gpu for placed in placed_ranks if placed["node"] == node for gpu in placed["gpus"]}
         for node in held
     } == held
     lines = gantree("place", tmp_path / "c.yaml", tmp_path / "j0.yaml", "--ranks").out.splitlines()

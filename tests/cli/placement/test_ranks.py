@@ -62,12 +62,12 @@ def test_programs_get_every_rank_once(
 ) -> None:
     answer = gantree("ranks", site, job(tmp_path, **STAGES_FIRST), "--json").json()
     assert complaints(answer, "ranks") == []
-    assert [seat["rank"] for seat in answer["ranks"]] == list(range(32))
-    assert len({(seat["node"], seat["gpus"][0]) for seat in answer["ranks"]}) == 32
+    assert [placed["rank"] for placed in answer["ranks"]] == list(range(32))
+    assert len({(placed["node"], placed["gpus"][0]) for placed in answer["ranks"]}) == 32
     by_member = {member["node"]: member["ranks"] for member in answer["members"]}
     assert by_member == {
-        node: [seat["rank"] for seat in sorted(answer["ranks"], key=lambda s: s["process"]) if seat["node"] == node]
-        for node in by_member
+        node: [placed["rank"] for placed in sorted(answer["ranks"], key=lambda s: s["process"]) if placed["node"] ==
+        node] for node in by_member
     }  # fmt: skip
     assert answer["members"][0]["nccl_graph"] is False
     assert "one file for all its groups" in answer["members"][0]["no_nccl_graph_because"]

@@ -12,7 +12,7 @@ from gantree.model.jobs import Checkpoint, Job
 from gantree.model.orders import StartGang
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import place
-from gantree.placement.ranks.order import rank_map
+from gantree.placement.ranks.rank_order import rank_map
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.topology.fabric.fabric import Fabric
@@ -80,12 +80,12 @@ def test_every_process_has_the_rank_that_the_map_gives_it(stage: GangStage, proc
     fabric = Fabric.build(SITE)
     where = place(Occupancy(fabric), wanted)
     assert isinstance(where, Placement)
-    seats = rank_map(fabric, wanted, where).ranks
-    assert [seat.rank for seat in seats] == list(range(wanted.processes))
-    for seat in seats:
-        rank, local, node_rank, node, ranks, master, gpus = stage.log(seat.rank).split()
-        assert (int(rank), int(local), node) == (seat.rank, seat.process, seat.node)
-        assert int(ranks.split(",")[seat.process]) == seat.rank
+    placed_ranks = rank_map(fabric, wanted, where).ranks
+    assert [placed.rank for placed in placed_ranks] == list(range(wanted.processes))
+    for placed in placed_ranks:
+        rank, local, node_rank, node, ranks, master, gpus = stage.log(placed.rank).split()
+        assert (int(rank), int(local), node) == (placed.rank, placed.process, placed.node)
+        assert int(ranks.split(",")[placed.process]) == placed.rank
         assert (master, gpus) == ("127.0.0.1", "0,1")
         if processes == 1:
             assert node_rank == rank

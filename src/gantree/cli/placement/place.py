@@ -26,8 +26,8 @@ from gantree.formats.refusals import refusal_json
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.ranks.hints import MemberHint, hints_of
-from gantree.placement.ranks.order import RankMap, rank_map
+from gantree.placement.ranks.launcher_hints import MemberHint, hints_of
+from gantree.placement.ranks.rank_order import RankMap, rank_map
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
 

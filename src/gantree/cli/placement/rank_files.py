@@ -12,7 +12,7 @@ from gantree.cli.output.errors import warn
 from gantree.cli.output.printing import json_text
 from gantree.model.errors import BadInput
 from gantree.model.placements import Placement
-from gantree.placement.ranks.hints import MemberHint
+from gantree.placement.ranks.launcher_hints import MemberHint
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.nccl_system import system_xml
 

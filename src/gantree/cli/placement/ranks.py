@@ -1,7 +1,7 @@
 """`gantree ranks`: which rank of a job runs on which GPU, and what launchers and NCCL need to keep to it. Offline.
 
 Without --placement the job is placed first, as `gantree place` does it. How ranks are ordered is
-`placement.ranks.order`. With --out the same goes into files (`cli.rank_files`): ranks.json, and for each member
+`placement.ranks.rank_order`. With --out the same goes into files (`cli.rank_files`): ranks.json, and for each member
 ROLE-NUMBER.env and, where one is right for all of its groups, ROLE-NUMBER.graph.xml for NCCL; for each machine model
 MACHINE.topo.xml.
 """
@@ -27,8 +27,8 @@ from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.ranks.crossings import AxisCrossings
-from gantree.placement.ranks.hints import MemberHint, hints_of
-from gantree.placement.ranks.order import RankMap, rank_map
+from gantree.placement.ranks.launcher_hints import MemberHint, hints_of
+from gantree.placement.ranks.rank_order import RankMap, rank_map
 from gantree.text.words import plural
 from gantree.topology.cost.prediction import predict
 from gantree.topology.fabric.fabric import Fabric
@@ -117,14 +117,14 @@ def ranks_json(found: RankMap, hints: tuple[MemberHint, ...]) -> dict[str, Any]:
         "plain_crossings": [_crossings_json(each) for each in found.plain_crossings],
         "ranks": [
             {
-                "rank": seat.rank,
-                "role": seat.role,
-                "member": seat.member,
-                "node": seat.node,
-                "gpus": list(seat.gpus),
-                "process": seat.process,
+                "rank": placed.rank,
+                "role": placed.role,
+                "member": placed.member,
+                "node": placed.node,
+                "gpus": list(placed.gpus),
+                "process": placed.process,
             }
-            for seat in found.ranks
+            for placed in found.ranks
         ],
         "members": [_member_json(hint) for hint in hints],
     }

@@ -73,14 +73,14 @@ def _in_member_order(spec: Job, placement: Placement) -> tuple[MemberLaunch, ...
 def _by_rank_map(spec: Job, placement: Placement) -> tuple[MemberLaunch, ...]:
     """Members by their lowest rank: the node of rank 0 comes first, and where whole members moved, launchers that count
     ranks node by node count as the map does."""
-    seated = sorted(_seated(spec, placement), key=lambda each: min(each[2]))
+    in_rank_order = sorted(_members_with_ranks(spec, placement), key=lambda each: min(each[2]))
     return tuple(
         _launch(role, place, node_rank, ranks[0], ranks)
-        for node_rank, (role, place, ranks) in enumerate(seated)
+        for node_rank, (role, place, ranks) in enumerate(in_rank_order)
     )
 
 
-def _seated(
+def _members_with_ranks(
     spec: Job, placement: Placement
 ) -> Iterator[tuple[Role, MemberPlacement, tuple[int, ...]]]:
     role_of_name = {role.name: role for role in spec.roles}

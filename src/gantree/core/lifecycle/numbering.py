@@ -1,15 +1,15 @@
 """Which global rank each process of a placed gang gets, decided when the gang is placed and recorded with its place.
 
-How ranks are ordered is `placement.ranks.order`. A gang that does not say how it is parallel, that fits a node, or that
-is very large, follows member order, and nothing is asked for it. Recorded, so that replay, recovery and an order that
-is sent again use the same map, whatever a later version would decide.
+How ranks are ordered is `placement.ranks.rank_order`. A gang that does not say how it is parallel, that fits a node, or
+that is very large, follows member order, and nothing is asked for it. Recorded, so that replay, recovery and an order
+that is sent again use the same map, whatever a later version would decide.
 """
 
 from dataclasses import replace
 
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
-from gantree.placement.ranks.order import rank_map
+from gantree.placement.ranks.rank_order import rank_map
 from gantree.topology.fabric.fabric import Fabric
 
 MOST_PROCESSES = 4096
@@ -25,7 +25,7 @@ def numbered(fabric: Fabric, job: Job, placement: Placement) -> Placement:
     found = rank_map(fabric, job, placement)
     if not found.moved:
         return placement
-    rank_of = {(seat.role, seat.member, seat.process): seat.rank for seat in found.ranks}
+    rank_of = {(placed.role, placed.member, placed.process): placed.rank for placed in found.ranks}
     processes = {role.name: role.processes for role in job.roles}
     ranks = tuple(
         rank_of[member.role, member.rank, process]

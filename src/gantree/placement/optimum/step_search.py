@@ -53,7 +53,7 @@ class StepIncumbent:
 
     @property
     def to_beat_s(self) -> float:
-        """StepIncumbent below this are shorter by more than is asked for."""
+        """Steps below this are better by more than PROVEN_WITHIN."""
         return self.best_s * (1 - PROVEN_WITHIN)
 
 

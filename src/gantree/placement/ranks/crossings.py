@@ -1,11 +1,11 @@
-"""How often the rings of a gang's groups leave a domain, by axis of the parallelism and by tier. No prices here."""
+"""Counts the ring hops of a gang's groups that leave a domain, by axis of the parallelism and by tier."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from gantree.placement.ranks.seats import NVLINK, Seats
+from gantree.placement.ranks.gang_gpus import NVLINK, GangGpus
 from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
 
 
@@ -24,11 +24,14 @@ class AxisCrossings:
 
 
 def crossings_of(
-    fabric: Fabric, seats: Seats, groups_of_axis: Mapping[str, IntArray], seat_of_rank: IntArray
+    fabric: Fabric,
+    gang_gpus: GangGpus,
+    groups_of_axis: Mapping[str, IntArray],
+    position_of_rank: IntArray,
 ) -> tuple[AxisCrossings, ...]:
     """Crossings of each axis, with the domains of every tier below the fabric and of NVLink."""
     tiers = list(fabric.tiers[1:])
-    domains = list(seats.domains(fabric))
+    domains = list(gang_gpus.domains(fabric))
     island = np.stack(domains[-2:])
     domains = domains[:-1]
     if NVLINK not in tiers:
@@ -38,7 +41,7 @@ def crossings_of(
     for axis, groups in groups_of_axis.items():
         hops = []
         for tier, domain in zip(tiers, domains, strict=True):
-            hops.append((tier, int(np.count_nonzero(_leaves(domain[seat_of_rank[groups]])))))
+            hops.append((tier, int(np.count_nonzero(_leaves(domain[position_of_rank[groups]])))))
         found.append(AxisCrossings(axis, len(groups), groups.shape[1], tuple(hops)))
     return tuple(found)
 

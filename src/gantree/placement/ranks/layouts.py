@@ -1,18 +1,16 @@
-"""Ways to lay the grid of a job's ranks over the places that it has: candidates, which `rank_order` prices.
+"""Layouts of the grid of a job's ranks over its places: candidates that `rank_order` prices.
 
-A job's ranks fill a grid with an axis for each kind of parallelism. Counting the grid with some axis fastest puts the
-groups of that axis beside each other. So each order of the axes, from the one that should be nearest to the one that
-may be farthest, is a layout. It is laid over the places in two ways:
+A job's ranks form a grid with one axis per kind of parallelism. The groups of the axis that is numbered fastest are
+adjacent. So each order of the axes, from nearest to farthest, gives a layout. It is assigned to places in two ways:
 
 - *in a row*: the grid as counted, over the places in topology order. Best where sizes divide.
-- *packed*: from the widest tier down, each domain takes as many whole blocks of the grid as fit, the largest first;
-  what does not fit whole is broken along its slowest axis, and its parts fill what is left. With pipelines of 4 over
-  leaves of 15 and 17 nodes, 3 and 4 pipelines are whole, and one is broken.
+- *packed*: from the widest tier down, each domain gets as many whole blocks of the grid as fit, the largest first; a
+  block that does not fit is split along its slowest axis, and its parts fill what is left. With pipelines of 4 over
+  leaves of 15 and 17 nodes, 3 and 4 pipelines are whole, and one is split.
 
-What is laid are *units*: single ranks, or runs of ranks that stay together (those of a member that is one process).
-Units and places are equally many. Places are numbered in topology order and known by their domains alone,
-domain[level, place], levels from wide to narrow; a level need tell domains apart only within one of the level above.
-Prices are not looked at here.
+*Units* are assigned: single ranks, or runs of ranks that stay together (those of a member that is one process). There
+are as many places as units. Places are numbered in topology order and described by domain[level, place], levels from
+wide to narrow; numbers of domains need only differ within one domain of the level above. Nothing is priced here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +49,7 @@ def _turned_round(order: Sequence[int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GridLayout:
     """Units counted in one order of the axes. key[unit] is where its first rank stands; blocks are sizes in ranks of
     the runs of keys that belong together, the largest first."""
 
@@ -59,7 +57,9 @@ class Layout:
     blocks: tuple[int, ...]
 
     @classmethod
-    def of(cls, grid: Mapping[str, int], order: Sequence[str], first_rank: IntArray) -> "Layout":
+    def of(
+        cls, grid: Mapping[str, int], order: Sequence[str], first_rank: IntArray
+    ) -> "GridLayout":
         """Count a grid, whose axes stand slowest first, with order[0] fastest. first_rank[unit] rise by one size."""
         place = dict(zip(grid, np.unravel_index(first_rank, tuple(grid.values())), strict=True))
         key = np.zeros(len(first_rank), dtype=np.int64)

@@ -1,10 +1,10 @@
-"""Groups of ranks in few domains, where a job asks for it (`topology.near`): how orders are counted, and which to try.
+"""Keeps groups of ranks in few domains (`topology.near` of a job): the cost of an order of ranks, and orders to try.
 
-A job may weigh groups by the domains of a tier that they reach, instead of by predicted traffic: operators see and
-reason about such a spread, and it holds if the traffic is not known. The cost of an order is, summed over the axes that
-the job names, weight x domains that the widest group of the axis reaches; tensor, context and expert groups that it
-does not name come before these, for most is sent along them. Among orders of equal cost the one with fewer wide groups
-is chosen.
+A job may weigh groups by the domains of a tier that they group_spread, instead of by predicted traffic: operators see
+and reason about such a spread, and it holds if the traffic is not known. The cost of an order is, summed over the axes
+that the job names, weight x domains that the widest group of the axis reaches; tensor, context and expert groups that
+it does not name come before these, for most is sent along them. Among orders of equal cost the one with fewer wide
+groups is chosen.
 
 For two axes that cross each other, such as pipelines and their replicas, no order is best for both. The orders in
 between divide the axis into *parts*:
@@ -13,10 +13,10 @@ between divide the axis into *parts*:
     each run is whole in one domain; each part uses few domains
 
 With replicas beside pipelines, one part is whole pipelines (each in one domain, a stage in all domains); as many parts
-as stages are whole stages; two parts over four equal domains halve the reach of the stages for the price of pipelines
-in two. Domains are divided among parts so that none gets many pieces: each in turn takes the smallest run of neighbours
-by size that holds it, which leaves large domains to those that follow. This is a heuristic; what does not fit whole is
-broken last. Costs are counted on whole orders, so a poor proposal is merely not chosen.
+as stages are whole stages; two parts over four equal domains halve the group_spread of the stages for the price of
+pipelines in two. Domains are divided among parts so that no part has many pieces: each part in turn gets the smallest
+domains, neighbours by size, that hold it; so the parts that follow get the large ones. This is a heuristic; parts that
+do not fit whole are split last. The cost is computed on whole orders, so a poor proposal is not chosen.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ import numpy as np
 
 from gantree.model.errors import BadInput
 from gantree.model.jobs import AXES, Job
-from gantree.placement.ranks.layouts import Layout
+from gantree.placement.ranks.layouts import GridLayout
 from gantree.placement.request.topology_request import allowed_tiers
 from gantree.topology.fabric.fabric import Fabric, IntArray
 from gantree.topology.traffic.traffic import ParallelismDegrees, groups_of
@@ -42,10 +42,10 @@ Piece = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """What the orders of one gang are counted by. groups_of_weight are (weight, groups[group, rank]).
+class GroupSpread:
+    """The cost of orders of one gang: domains that its groups span. groups_of_weight: (weight, groups[group, rank])
 
-    domain[seat] is the domain of the tier that holds a seat; axes are those that the job weighs.
+    domain[position] is the domain, of the tier that the job names, of a GPU; axes are those that the job weighs.
     """
 
     domain: IntArray
@@ -55,10 +55,10 @@ class Reach:
     @classmethod
     def of(
         cls, fabric: Fabric, job: Job, degrees: ParallelismDegrees, domains: IntArray
-    ) -> "Reach | None":
-        """None for a job that weighs no groups. domains[tier, seat] are of every tier below the fabric.
+    ) -> "GroupSpread | None":
+        """Return None for a job that weighs no groups. domains[tier, position] has every tier below the fabric.
 
-        By tiers inside a node nodes are counted. Raises BadInput for a tier or an axis that is not there.
+        For a tier inside the node, nodes are counted. Raises BadInput for a tier or an axis that is not there.
         """
         near = job.topology.near
         if near is None:
@@ -83,9 +83,9 @@ class Reach:
         return cls(domain, tuple(told), axes)
 
     def least(self, orders: IntArray) -> IntArray:
-        """Numbers of the orders of the least cost and, among these, of the least with means in place of the widest.
+        """Return the indices of the orders of least cost; of these, those with the least sum of means.
 
-        orders[order, rank] are seats.
+        orders[order, rank] are gang_gpus.
         """
         widest, mean = np.zeros(len(orders)), np.zeros(len(orders))
         for weight, groups in self.groups_of_weight:
@@ -96,7 +96,7 @@ class Reach:
         return np.flatnonzero(mean <= mean.min() * _SAME).astype(np.int64)
 
     def _domains(self, orders: IntArray, groups: IntArray) -> IntArray:
-        """Domains that each group reaches, [order, group]."""
+        """Return the number of domains that each group spans, [order, group]."""
         reached = np.sort(self.domain[orders[:, groups]], axis=2)
         domains: IntArray = (np.diff(reached, axis=2) != 0).sum(axis=2) + 1
         return domains
@@ -111,7 +111,7 @@ class Reach:
         """place_of_unit[unit] for each axis that the job weighs, cut into each number of parts that divides it.
 
         grid holds the ranks along each axis, the slowest axis first; units are runs of ranks that begin with
-        first_rank; places are the seats with which places begin, in topology order.
+        first_rank; places are the first positions of each place, in topology order.
         """
         domain = self.domain[places]
         for axis in self.axes:
@@ -157,7 +157,7 @@ class RankPartition:
             cut[name] = size // parts if name == axis else size
         within = [name for name in near_first if name in INNERMOST and name != axis]
         others = [name for name in near_first if name not in within and name != axis]
-        layout = Layout.of(cut, [*within, axis, *others, axis + PART], first_rank)
+        layout = GridLayout.of(cut, [*within, axis, *others, axis + PART], first_rank)
         ranks = int(np.prod(tuple(grid.values())))
         ranks_of_unit = ranks // len(first_rank)
         run = int(np.prod([cut[name] for name in (*within, axis)]))

@@ -1,4 +1,4 @@
-"""What a launcher hands to each member of a placed gang so that its ranks and NCCL keep to the rank map.
+"""Launcher arguments and NCCL files of each member of a placed gang that put the rank map into effect.
 
 CUDA_VISIBLE_DEVICES is in link order, so a process's local rank is its GPU in that order. RANK is each process's own
 and stands in GANTREE_RANKS for all of a member, by local rank. A graph file is made where it is right for every group
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.ranks.order import RankMap
-from gantree.placement.ranks.seats import NVLINK
+from gantree.placement.ranks.gang_gpus import NVLINK
+from gantree.placement.ranks.rank_order import RankMap
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.graph.nccl_hint import graph_of, graph_xml
 
@@ -34,8 +34,8 @@ def hints_of(
 ) -> tuple[MemberHint, ...]:
     """Hints for every member, in the order of the placement. The map is the placement's."""
     of_member: dict[tuple[str, int], dict[int, int]] = {}
-    for seat in ranks.ranks:
-        of_member.setdefault((seat.role, seat.member), {})[seat.process] = seat.rank
+    for placed in ranks.ranks:
+        of_member.setdefault((placed.role, placed.member), {})[placed.process] = placed.rank
     nodes = {member.node for member in placement.members}
     hints = []
     for member in placement.members:

@@ -1,6 +1,6 @@
-"""The search for the cheapest order of a gang's ranks. What is searched, and what for, stands in `rank_order`.
+"""Searches the cheapest order of the ranks of a gang. `rank_order` describes candidates and objective.
 
-An order is seat_of_rank[rank], over the seats of `rank_seats`. Orders are priced many at a time.
+An order is position_of_rank[rank], over the positions of `gang_gpus`. Many orders are priced at a time.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -8,9 +8,9 @@ from itertools import combinations, permutations
 
 import numpy as np
 
-from gantree.placement.ranks.groups import Reach
-from gantree.placement.ranks.layouts import Layout, axis_orders, levels_that_divide
-from gantree.placement.ranks.seats import Seats
+from gantree.placement.ranks.gang_gpus import GangGpus
+from gantree.placement.ranks.layouts import GridLayout, axis_orders, levels_that_divide
+from gantree.placement.ranks.near_groups import GroupSpread
 from gantree.topology.cost.pricing import pricer_of
 from gantree.topology.cost.step_orders import OrderSteps, StepOfOrders
 from gantree.topology.fabric.fabric import Fabric, IntArray
@@ -32,29 +32,33 @@ _LESS_SPREAD = 1 - 1e-3
 
 
 class RankSearch:
-    """The search for the cheapest order of one gang. An order is seat_of_rank[rank].
+    """The search for the cheapest order of one gang. An order is position_of_rank[rank].
 
-    reach counts orders where the job weighs groups: then only those of its least cost are priced.
+    group_spread counts orders where the job weighs groups: then only those of its least cost are priced.
     """
 
     def __init__(
-        self, fabric: Fabric, seats: Seats, steps: StepOfOrders, reach: Reach | None = None
+        self,
+        fabric: Fabric,
+        gang_gpus: GangGpus,
+        steps: StepOfOrders,
+        group_spread: GroupSpread | None = None,
     ) -> None:
         self.fabric = fabric
-        self.reach = reach
-        self.seats = seats
+        self.group_spread = group_spread
+        self.gang_gpus = gang_gpus
         self.steps = steps
-        self.plain = np.arange(len(seats), dtype=np.int64)
-        self.first_of_member = seats.first_of_member
-        self.gpus_of_member = np.diff(np.append(self.first_of_member, len(seats)))
+        self.plain = np.arange(len(gang_gpus), dtype=np.int64)
+        self.first_of_member = gang_gpus.first_of_member
+        self.gpus_of_member = np.diff(np.append(self.first_of_member, len(gang_gpus)))
         self.plain_step_s = self.best_step_s = self.best_spread_s = 0.0
         self.fits = True
 
     def best(self) -> IntArray:
         """The cheapest order; of equals topology order, then one of whole members."""
         orders = self._distinct([self.plain, *self._member_orders(), *self._layouts()])
-        if self.reach is not None:
-            orders = orders[self.reach.least(orders)]
+        if self.group_spread is not None:
+            orders = orders[self.group_spread.least(orders)]
         priced = self.steps.price(orders)
         self.plain_step_s = float(self._plain_of(orders, priced).step_s[0])
         chosen = _best(priced)
@@ -64,7 +68,9 @@ class RankSearch:
         along = priced.exposed_s
         to_gain_s = float((along[chosen] - along.min(axis=0)).sum())
         few = len(self.first_of_member) <= ALL_ORDERS_OF_MEMBERS
-        settled = few or to_gain_s < WORTH_EXCHANGING * self.best_step_s or self.reach is not None
+        settled = (
+            few or to_gain_s < WORTH_EXCHANGING * self.best_step_s or self.group_spread is not None
+        )
         return best if settled or self._regular() else self._exchanged(best)
 
     def _plain_of(self, orders: IntArray, priced: OrderSteps) -> OrderSteps:
@@ -83,9 +89,9 @@ class RankSearch:
         if not 1 < members <= ALL_ORDERS_OF_MEMBERS:
             return
         shapes = pricer_of(self.fabric).shapes
-        nodes = self.seats.node[self.first_of_member].tolist()
-        runs = [self._seats_of(member) for member in range(members)]
-        gpus = [tuple(self.seats.gpu[run].tolist()) for run in runs]
+        nodes = self.gang_gpus.node[self.first_of_member].tolist()
+        runs = [self._positions_of(member) for member in range(members)]
+        gpus = [tuple(self.gang_gpus.gpu[run].tolist()) for run in runs]
         seen: set[Hashable] = set()
         for order in permutations(range(members)):
             looks = (shapes.shape([nodes[m] for m in order]), tuple(gpus[m] for m in order))
@@ -93,12 +99,12 @@ class RankSearch:
                 seen.add(looks)
                 yield np.concatenate([runs[member] for member in order])
 
-    def _seats_of(self, member: int) -> IntArray:
+    def _positions_of(self, member: int) -> IntArray:
         first = self.first_of_member[member]
         return self.plain[first : first + self.gpus_of_member[member]]
 
     def _keeps_roles(self, order: Sequence[int]) -> bool:
-        role = self.seats.role[self.first_of_member]
+        role = self.gang_gpus.role[self.first_of_member]
         return bool((role[list(order)] == role).all())
 
     # ----- layouts
@@ -107,7 +113,7 @@ class RankSearch:
         """The grid laid over whole members, then over single GPUs, as far as these are free to move."""
         grid = self.steps.degrees.grid
         orders = axis_orders(grid, self._near_first(), self._most_axis_orders())
-        domain = self.seats.domains(self.fabric)
+        domain = self.gang_gpus.domains(self.fabric)
         laid: set[bytes] = set()
         if len({*self.gpus_of_member.tolist()}) == 1:
             for order in orders:
@@ -115,7 +121,7 @@ class RankSearch:
                     laid.add(found.tobytes())
                     yield found
             yield from self._in_parts(self.first_of_member, domain, grid)
-        if self.seats.processes_alone:
+        if self.gang_gpus.processes_alone:
             for order in orders:
                 over = self._laid_over(self.plain, domain, grid, order)
                 in_a_row = next(over)
@@ -127,10 +133,10 @@ class RankSearch:
     def _laid_over(
         self, first: IntArray, domain: IntArray, grid: Mapping[str, int], order: Sequence[str]
     ) -> Iterator[IntArray]:
-        """The grid in one order of axes over runs of seats that begin with `first`: in a row, then packed."""
+        """The grid in one order of axes over runs of positions that begin with `first`: in a row, then packed."""
         size = len(self.plain) // len(first)
         place = np.lexsort(domain[::-1, first])
-        layout = Layout.of(grid, order, first)
+        layout = GridLayout.of(grid, order, first)
         row = layout.in_a_row()
         yield self._in_roles(first[place[row]], size)
         packed = layout.packed(levels_that_divide(domain[:, first[place]]))
@@ -140,28 +146,28 @@ class RankSearch:
     def _in_parts(
         self, first: IntArray, domain: IntArray, grid: Mapping[str, int]
     ) -> Iterator[IntArray]:
-        """The grid over runs of seats that begin with `first`, by the groups that the job weighs."""
-        if self.reach is None:
+        """The grid over runs of positions that begin with `first`, by the groups that the job weighs."""
+        if self.group_spread is None:
             return
         places = first[np.lexsort(domain[::-1, first])]
-        for found in self.reach.proposals(grid, self._near_first(), first, places):
+        for found in self.group_spread.proposals(grid, self._near_first(), first, places):
             yield self._in_roles(places[found], len(self.plain) // len(first))
 
-    def _in_roles(self, first_seat: IntArray, size: int) -> IntArray:
-        """Runs of `size` seats by unit of ranks, those of another role exchanged with each other."""
-        order: IntArray = (first_seat[:, None] + np.arange(size)).ravel()
-        role = self.seats.role
+    def _in_roles(self, first_position: IntArray, size: int) -> IntArray:
+        """Runs of `size` positions by unit of ranks, those of another role exchanged with each other."""
+        order: IntArray = (first_position[:, None] + np.arange(size)).ravel()
+        role = self.gang_gpus.role
         astray = np.flatnonzero(role[order] != role)
         if len(astray):
-            seats = order[astray]
+            positions = order[astray]
             by_rank = astray[np.argsort(role[astray], kind="stable")]
-            order[by_rank] = seats[np.argsort(role[seats], kind="stable")]
+            order[by_rank] = positions[np.argsort(role[positions], kind="stable")]
         return order
 
     def _regular(self) -> bool:
         """Whether blocks of the grid fill domains that are all alike: exchanges only break such an order."""
         traffic_index = pricer_of(self.fabric).traffic_index
-        nodes = self.seats.node[self.first_of_member]
+        nodes = self.gang_gpus.node[self.first_of_member]
         alike = len(set(traffic_index.kind_of_node[nodes].tolist())) == 1
         return (
             self.fits and alike and all(len({*t.kind_of_domain}) == 1 for t in traffic_index.tiers)
@@ -175,7 +181,7 @@ class RankSearch:
         return sorted(sent, key=lambda axis: -sent[axis])
 
     def _most_axis_orders(self) -> int:
-        each = 4 * len(self.seats)
+        each = 4 * len(self.gang_gpus)
         return min(MOST_AXIS_ORDERS, max(LEAST_ORDERS, MOST_RANKS_PRICED // each))
 
     # ----- exchanges
@@ -183,7 +189,7 @@ class RankSearch:
     def _exchanged(self, order: IntArray) -> IntArray:
         """Exchange two members as long as that is cheaper."""
         pairs = self._pairs_that_differ()
-        at_once = max(LEAST_ORDERS, MOST_RANKS_PRICED // (2 * len(self.seats)))
+        at_once = max(LEAST_ORDERS, MOST_RANKS_PRICED // (2 * len(self.gang_gpus)))
         pairs = pairs[:: -(-len(pairs) // at_once) or 1]
         for _ in range(MOST_EXCHANGES if pairs else 0):
             tried = np.stack([self._swapped(a, b)[order] for a, b in pairs])
@@ -206,12 +212,12 @@ class RankSearch:
     def _pairs_that_differ(self) -> list[tuple[int, int]]:
         """Pairs of members of a role that do not stand alike: on other machines or GPUs, or not in one domain."""
         traffic_index = pricer_of(self.fabric).traffic_index
-        node = self.seats.node[self.first_of_member]
-        gpus = [tuple(self.seats.gpu[self._seats_of(m)].tolist()) for m in range(len(node))]
+        node = self.gang_gpus.node[self.first_of_member]
+        gpus = [tuple(self.gang_gpus.gpu[self._positions_of(m)].tolist()) for m in range(len(node))]
         above = self.fabric.domain_of_node[self.fabric.node_tier - 1][node].tolist()
         kind, role = (
             traffic_index.kind_of_node[node].tolist(),
-            self.seats.role[self.first_of_member],
+            self.gang_gpus.role[self.first_of_member],
         )
         stands = list(zip(above, kind, gpus, strict=True))
         return [
@@ -222,9 +228,9 @@ class RankSearch:
 
     def _swapped(self, a: int, b: int) -> IntArray:
         swapped = self.plain.copy()
-        swapped[self._seats_of(a)], swapped[self._seats_of(b)] = (
-            self._seats_of(b),
-            self._seats_of(a),
+        swapped[self._positions_of(a)], swapped[self._positions_of(b)] = (
+            self._positions_of(b),
+            self._positions_of(a),
         )
         return swapped
 

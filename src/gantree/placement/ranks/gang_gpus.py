@@ -1,8 +1,8 @@
-"""The GPUs of a placed gang as seats for its ranks, in topology order, and which of them may change places.
+"""The GPUs of a placed gang in topology order, each at a position, and which ranks may exchange positions.
 
-A process that has one GPU to itself may take any rank of its role. Where a member's processes and GPUs are not as many
-(one launcher for eight GPUs, two processes a GPU) its ranks stay together and in order, and only whole members change
-places. Members without whole GPUs keep their ranks: traffic is priced between GPUs.
+A process with one GPU of its own may have any rank of its role. If a member has more or fewer processes than GPUs (one
+launcher for eight GPUs, two processes a GPU), its ranks stay consecutive, and only whole members are exchanged. Members
+without whole GPUs keep their ranks, because traffic is priced between GPUs.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ NVLINK = "nvlink"
 
 
 @dataclass(frozen=True, slots=True)
-class Seats:
-    """GPUs that hold ranks; arrays are by seat, in topology order. Seat s holds rank s where nothing is changed.
+class GangGpus:
+    """The GPUs of a gang as arrays by position, in topology order. Position p has rank p unless ranks are reordered.
 
-    member counts the members that have GPUs, role those roles; island is the NVLink domain inside the node.
-    processes_alone: every process has one GPU.
+    member numbers the members that have GPUs, role the roles; island is the NVLink domain inside the node.
+    processes_alone: every process has exactly one GPU.
     """
 
     node: IntArray
@@ -35,23 +35,23 @@ class Seats:
     processes_alone: bool
 
     @classmethod
-    def of(cls, fabric: Fabric, job: Job, members: Sequence[MemberPlacement]) -> "Seats":
-        """Seat the GPUs of members, which stand in rank order."""
-        seated = [member for member in members if member.gpus]
-        nodes = [fabric.index_of_node[member.node] for member in seated]
-        counts = [len(member.gpus) for member in seated]
+    def of(cls, fabric: Fabric, job: Job, members: Sequence[MemberPlacement]) -> "GangGpus":
+        """Return the GPUs of members, which are given in rank order."""
+        with_gpus = [member for member in members if member.gpus]
+        nodes = [fabric.index_of_node[member.node] for member in with_gpus]
+        counts = [len(member.gpus) for member in with_gpus]
         number_of_role = {role.name: number for number, role in enumerate(job.roles)}
         processes = {role.name: role.processes for role in job.roles}
         node = np.repeat(np.array(nodes, dtype=np.int64), counts)
-        gpu = np.array([gpu for member in seated for gpu in member.gpus], dtype=np.int64)
-        roles = [number_of_role[member.role] for member in seated]
+        gpu = np.array([gpu for member in with_gpus for gpu in member.gpus], dtype=np.int64)
+        roles = [number_of_role[member.role] for member in with_gpus]
         return cls(
             node=node,
             gpu=gpu,
-            member=np.repeat(np.arange(len(seated), dtype=np.int64), counts),
+            member=np.repeat(np.arange(len(with_gpus), dtype=np.int64), counts),
             role=np.repeat(np.array(roles, dtype=np.int64), counts),
             island=_island(fabric, node, gpu),
-            processes_alone=all(processes[member.role] == len(member.gpus) for member in seated),
+            processes_alone=all(processes[member.role] == len(member.gpus) for member in with_gpus),
         )
 
     def __len__(self) -> int:
@@ -59,16 +59,16 @@ class Seats:
 
     @property
     def first_of_member(self) -> IntArray:
-        """The first seat of each member."""
+        """The first position of each member."""
         return np.searchsorted(self.member, np.arange(int(self.member[-1]) + 1)).astype(np.int64)
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """(node, GPU) by seat."""
+        """(node, GPU) by position."""
         return list(zip(self.node.tolist(), self.gpu.tolist(), strict=True))
 
     def domains(self, fabric: Fabric) -> IntArray:
-        """domain[level, seat] of every tier below the fabric, down to NVLink domains inside the node."""
+        """domain[level, position] of every tier below the fabric, down to NVLink domains inside the node."""
         tiers = [fabric.domain_of_node[tier][self.node] for tier in range(1, fabric.node_tier + 1)]
         return np.stack([*tiers, self.island])
 
