@@ -10,7 +10,7 @@ from gantree.placement.request.preferences import (
     PlacementPreferences,
     TypicalMember,
 )
-from gantree.planning.preferences import preferences_of
+from gantree.planning.policy_preferences import placement_preferences_of
 from gantree.policy.rules import Policy
 from gantree.testing.builders import job, machine
 from gantree.testing.stage import Stage
@@ -39,8 +39,12 @@ def slow_and_fast() -> Cluster:
 
 def test_preferences_are_those_of_the_policy() -> None:
     policy = Policy(fragmentation_weight=3.0, demand=((Shape(1), 6.0),), exact_s=2.0)
-    assert preferences_of(policy) == PlacementPreferences(3.0, (TypicalMember(Shape(1), 6.0),), 2.0)
-    assert all(preferences_of(preset) == DEFAULT_PREFERENCES for preset in PRESETS.values())
+    assert placement_preferences_of(policy) == PlacementPreferences(
+        3.0, (TypicalMember(Shape(1), 6.0),), 2.0
+    )
+    assert all(
+        placement_preferences_of(preset) == DEFAULT_PREFERENCES for preset in PRESETS.values()
+    )
 
 
 @pytest.mark.parametrize(("policy", "node"), [(Policy(), "four"), (Policy(demand=FOURS), "six")])

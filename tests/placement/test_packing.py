@@ -19,7 +19,7 @@ from gantree.placement.scoring import fragmentation_state
 from gantree.placement.scoring.demand_classes import demand_of
 from gantree.placement.scoring.fragmentation import DemandClass
 from gantree.placement.scoring.packing import best_node, packing
-from gantree.planning.preferences import preferences_of
+from gantree.planning.policy_preferences import placement_preferences_of
 from gantree.sim.openb.least_loss import LeastLossOfPods
 from gantree.sim.openb.lists import Nodes, PodShape, Workload
 from gantree.sim.openb.policies import Choice
@@ -392,7 +392,7 @@ def test_cpus_that_the_site_does_not_count_are_always_enough() -> None:
 def test_the_demand_in_the_page_about_packing_is_one() -> None:
     page = Path(__file__).parents[2] / "docs" / "packing.md"
     written = page.read_text().partition("```yaml\n")[2].partition("```")[0]
-    typical = preferences_of(read_policy(written, "docs/packing.md")).demand
+    typical = placement_preferences_of(read_policy(written, "docs/packing.md")).demand
     fabric = occupancy_of(machine("a", 8), machine("b", 4, "A10-24GB")).fabric
     classes = demand_of(typical, fabric).classes
     assert [(each.gpus, each.gpu_milli, each.models) for each in classes] == [

@@ -19,8 +19,8 @@ from gantree.model.jobs import Apart, Job, Role, Shape, Slices, Spread, Topology
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.choice.search import fits, place
-from gantree.placement.request.apart import apart_nodes, job_of, kept_apart
-from gantree.placement.request.preferred import MOST_COMBINED, requests
+from gantree.placement.request.anti_affinity import excluded_nodes, job_of, without_excluded_domains
+from gantree.placement.request.preferred_topology import MOST_COMBINED, requests_by_strictness
 from gantree.placement.request.relaxations import relaxed
 from gantree.placement.request.topology_request import topology_request_of
 from gantree.testing import builders
@@ -471,16 +471,16 @@ def test_owners_are_known_by_the_name_of_their_job() -> None:
 def test_the_copy_that_is_kept_apart_follows_the_occupancy() -> None:
     occupancy = drawn("l0: n0 .... n1 ....\nl1: n2 ....")
     away = (Apart("leaf", ("chat-*",)),)
-    assert kept_apart(occupancy, ()) is occupancy
-    before = kept_apart(occupancy, away)
+    assert without_excluded_domains(occupancy, ()) is occupancy
+    before = without_excluded_domains(occupancy, away)
     assert before.usable_node.all()
-    assert kept_apart(occupancy, away) is before
+    assert without_excluded_domains(occupancy, away) is before
     occupancy.take("7:chat-1", (MemberPlacement("w", 0, "n1", (0,)),))
-    assert kept_apart(occupancy, away).usable_node.tolist() == [False, False, True]
-    assert apart_nodes(occupancy, away).tolist() == [True, True, False]
+    assert without_excluded_domains(occupancy, away).usable_node.tolist() == [False, False, True]
+    assert excluded_nodes(occupancy, away).tolist() == [True, True, False]
     occupancy.check()
     occupancy.give_back("7:chat-1")
-    assert kept_apart(occupancy, away).usable_node.all()
+    assert without_excluded_domains(occupancy, away).usable_node.all()
     occupancy.check()
 
 
@@ -492,7 +492,9 @@ FABRIC = drawn("s0/l0: n0 .... n1 ....").fabric
 def test_the_strictest_wish_comes_first_and_what_must_hold_last() -> None:
     layers = (Slices(8, "spine", preferred=True), Slices(2, "node", preferred=True))
     job = workers(8, slices=(*layers, Slices(4, "leaf")))
-    multiples = [request.roles[0].multiple_in_domain for request in requests(FABRIC, job)]
+    multiples = [
+        request.roles[0].multiple_in_domain for request in requests_by_strictness(FABRIC, job)
+    ]
     assert multiples == [(8, 8, 4, 2), (4, 4, 4, 2), (8, 8, 4, 1), (4, 4, 4, 1)]
 
 
@@ -500,7 +502,9 @@ def test_of_very_many_layers_the_outermost_go_one_after_the_other() -> None:
     count = MOST_COMBINED + 3
     layers = tuple(Slices(2**size, "leaf", preferred=True) for size in range(1, count + 1))
     job = workers(2**count, slices=layers)
-    multiples = [request.roles[0].multiple_in_domain[2] for request in requests(FABRIC, job)]
+    multiples = [
+        request.roles[0].multiple_in_domain[2] for request in requests_by_strictness(FABRIC, job)
+    ]
     assert multiples[:4] == [2**size for size in (count, count - 1, count - 2, count - 3)]
     assert multiples[-1] == 1
     assert len(multiples) <= 3 + 2**MOST_COMBINED
@@ -508,7 +512,9 @@ def test_of_very_many_layers_the_outermost_go_one_after_the_other() -> None:
 
 def test_preferred_slices_that_do_not_divide_a_role_are_passed_over() -> None:
     job = workers(6, slices=(Slices(4, "leaf", preferred=True), Slices(3, "node", preferred=True)))
-    assert [request.roles[0].multiple_in_domain[2:] for request in requests(FABRIC, job)] == [
+    assert [
+        request.roles[0].multiple_in_domain[2:] for request in requests_by_strictness(FABRIC, job)
+    ] == [
         (3, 3),
         (1, 1),
     ]
@@ -517,7 +523,7 @@ def test_preferred_slices_that_do_not_divide_a_role_are_passed_over() -> None:
 def test_a_role_that_prefers_a_tier_is_tried_whole_in_it() -> None:
     near = Role("a", 2, W, topology=TopologySpec(preferred="node"))
     far = Role("b", 3, W)
-    first, last = requests(FABRIC, Job("x", (near, far)))
+    first, last = requests_by_strictness(FABRIC, Job("x", (near, far)))
     assert [role.whole_at for role in first.roles] == [3, 0]
     assert [role.whole_at for role in last.roles] == [0, 0]
 

@@ -43,7 +43,7 @@ from gantree.model.verdicts import Gate, Refused
 from gantree.placement.choice.search import find
 from gantree.placement.request.sizes import goodputs, resized
 from gantree.placement.request.topology_request import topology_request_of
-from gantree.planning.preferences import preferences_of
+from gantree.planning.policy_preferences import placement_preferences_of
 from gantree.policy.boosts import boost_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.prices import LIST_PRICES, Market, PriceList
@@ -115,7 +115,7 @@ def alternatives(
     """
     state = _known(ledger, job)
     asked = [((), state.spec), *((each, changed(ledger, state.spec, each)) for each in changes)]
-    preferences = preferences_of(ledger.policy)
+    preferences = placement_preferences_of(ledger.policy)
     way = next(iter(open_ways(ledger, state.spec)), state.spec)
     reference = find(ledger.rooms().emptied(), way, preferences)
     found = []
@@ -291,7 +291,7 @@ def _later(
         return told_start(twin, state), held.placement
     found = None
     if not is_beyond_forecast(refused):
-        found = reserved(twin, state, now, preferences_of(twin.policy))
+        found = reserved(twin, state, now, placement_preferences_of(twin.policy))
     if found is None:
         return None, None
     where = domain_in_words(found.placement)

@@ -20,7 +20,7 @@ from gantree.model.events import Event, TimePassed
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
 from gantree.planning.cells.home import CellDomains
-from gantree.planning.preferences import preferences_of
+from gantree.planning.policy_preferences import placement_preferences_of
 from gantree.policy.rules import Policy
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -41,7 +41,7 @@ class Scheduler:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.ledger = Ledger(policy)
-        self._cycle = Cycle(policy, preferences_of(policy))
+        self._cycle = Cycle(policy, placement_preferences_of(policy))
         self._timers = Timers(self.ledger, 0.0)
         self._turns = TimeSlicer(self.ledger, policy, 0.0)
         self._now = 0.0
@@ -64,7 +64,7 @@ class Scheduler:
         for fact in facts:
             self.ledger.apply(fact)
             self._now = max(self._now, fact.at)
-        self._cycle = Cycle(self.policy, preferences_of(self.policy))
+        self._cycle = Cycle(self.policy, placement_preferences_of(self.policy))
         self._timers = Timers(self.ledger, self._now)
         self._turns = TimeSlicer(self.ledger, self.policy, self._now)
 

@@ -18,7 +18,7 @@ from gantree.placement.request.preferences import (
     PlacementPreferences,
     TypicalMember,
 )
-from gantree.planning.preferences import preferences_of
+from gantree.planning.policy_preferences import placement_preferences_of
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -237,5 +237,9 @@ def test_ranks_are_told_where_they_are_asked_for(
 def test_what_a_policy_prefers_of_places_reaches_the_search() -> None:
     text = "fragmentation_weight: 3\ndemand: [{each: {gpus: 1}, weight: 6}]\n"
     policy = replace(read_policy(text, "p.yaml"), exact_s=2.0)
-    assert preferences_of(policy) == PlacementPreferences(3.0, (TypicalMember(Shape(1), 6.0),), 2.0)
-    assert all(preferences_of(preset) == DEFAULT_PREFERENCES for preset in PRESETS.values())
+    assert placement_preferences_of(policy) == PlacementPreferences(
+        3.0, (TypicalMember(Shape(1), 6.0),), 2.0
+    )
+    assert all(
+        placement_preferences_of(preset) == DEFAULT_PREFERENCES for preset in PRESETS.values()
+    )

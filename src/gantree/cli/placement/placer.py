@@ -10,7 +10,7 @@ from gantree.model.verdicts import Refused
 from gantree.placement.request.preferences import PlacementPreferences
 from gantree.placement.resize.elastic import placed_elastically, resized, sizes_of
 from gantree.placement.resize.what_if import WhatIf
-from gantree.planning.preferences import preferences_of
+from gantree.planning.policy_preferences import placement_preferences_of
 from gantree.planning.rightsizing.ranking import chooses, options, refused
 from gantree.policy.rules import Policy
 from gantree.topology.fabric.fabric import Fabric
@@ -21,7 +21,7 @@ class Placer:
     """Places jobs under one policy; changes no occupancy."""
 
     def __init__(self, policy: Policy) -> None:
-        self.preferences: PlacementPreferences = preferences_of(policy)
+        self.preferences: PlacementPreferences = placement_preferences_of(policy)
         self._restart_s = policy.restart_s
 
     def place(self, occupancy: Occupancy, job: Job) -> tuple[Job, Placement | Refused]:

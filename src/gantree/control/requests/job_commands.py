@@ -23,7 +23,7 @@ from gantree.model.events import (
 )
 from gantree.model.phases import Phase, StopCause
 from gantree.placement.resize.elastic import sizes_of
-from gantree.planning.preferences import preferences_of
+from gantree.planning.policy_preferences import placement_preferences_of
 
 FINAL = (StopCause.CANCELLED, StopCause.TIME_LIMIT, StopCause.CANNOT_START)
 """Causes after which a job never waits again."""
@@ -167,7 +167,7 @@ def scale_refused(ledger: Ledger, state: JobState, members: int) -> GantreeError
         )
     assert state.placement is not None
     if len(state.placement.members) == members or place_at_size(
-        ledger, state, members, preferences_of(ledger.policy)
+        ledger, state, members, placement_preferences_of(ledger.policy)
     ):
         return None
     return Conflict(f"{state.job} cannot have {members} members now: {_why_not(ledger, state)}")

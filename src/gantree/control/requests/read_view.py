@@ -18,7 +18,7 @@ from gantree.journal.contract import Journal
 from gantree.model.errors import Conflict, NotFound, Unreachable
 from gantree.model.events import JobSubmitted
 from gantree.model.phases import ENDED, Phase
-from gantree.planning.preferences import preferences_of
+from gantree.planning.policy_preferences import placement_preferences_of
 from gantree.policy.rules import Policy
 
 
@@ -102,6 +102,8 @@ class ReadView:
         state = self.waiting(word)
         if self.policy.defragment == "off":
             return None, "The policy says `defragment: off`."
-        plan = defragmentation_plan(self.ledger, state.job, self.now, preferences_of(self.policy))
+        plan = defragmentation_plan(
+            self.ledger, state.job, self.now, placement_preferences_of(self.policy)
+        )
         reason = f"No moves let {state.job} start now and cost less than they gain."
         return plan, "" if plan else reason

@@ -38,7 +38,7 @@ from gantree.model.facts import (
 from gantree.model.phases import ENDED, Phase, StopCause
 from gantree.placement.request.preferences import PlacementPreferences
 from gantree.placement.request.sizes import sizes_of
-from gantree.planning.preferences import preferences_of
+from gantree.planning.policy_preferences import placement_preferences_of
 from gantree.policy.boosts import boost_of
 from gantree.policy.rules import Policy
 
@@ -108,7 +108,7 @@ def _scale_requested(builder: DecisionBuilder, event: ScaleRequested, policy: Po
     if state.phase is Phase.PENDING:
         withdraw(builder, state.job, "the job has another size")
     elif state.phase in UNDER_WAY and state.moving is None:
-        _resize(builder, state, event.members, preferences_of(policy))
+        _resize(builder, state, event.members, placement_preferences_of(policy))
 
 
 def _resize(

@@ -15,7 +15,7 @@ from gantree.placement.choice.affinity_tiebreak import has_affinity
 from gantree.placement.counting.one_node import is_plain_inside, tightest_node
 from gantree.placement.members.members import placement_of
 from gantree.placement.request.preferences import PlacementPreferences
-from gantree.placement.request.preferred import may_prefer
+from gantree.placement.request.preferred_topology import has_preferred_topology
 from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.slots.problem import Problem
 from gantree.topology.cost.cost import predict
@@ -78,7 +78,7 @@ def _is_simple(problem: Problem, job: Job) -> bool:
         or len(job.roles[0].shape.models) > 1
     ):
         return False
-    if has_affinity(problem.fabric, job) or may_prefer(problem.fabric, job):
+    if has_affinity(problem.fabric, job) or has_preferred_topology(problem.fabric, job):
         return False
     return is_plain_inside(problem)
 

@@ -5,8 +5,9 @@
     among these the place of best node affinity (`placement.choice.affinity_tiebreak`);
     among equals the place that strands least: broken-up nodes and domains before whole ones; then topology order.
 
-Preferences that do not fit are dropped step by step (`placement.counting.preference_fallback`). Slices of tori are
-placed by `placement.torus.torus`; `placement.refusal.refusal` explains a refusal. Nothing here changes the occupancy.
+Preferences that do not fit are dropped step by step (`placement.counting.preferred_topology_fallback`). Slices of tori
+are placed by `placement.torus.torus`; `placement.refusal.refusal` explains a refusal. Nothing here changes the
+occupancy.
 """
 
 from collections.abc import Hashable
@@ -22,7 +23,7 @@ from gantree.placement.choice.affinity_tiebreak import (
 )
 from gantree.placement.choice.choice import best_place
 from gantree.placement.choice.repeat_placement import repeat_placement
-from gantree.placement.counting.preference_fallback import has_place, place_with_fallback
+from gantree.placement.counting.preferred_topology_fallback import has_place, place_with_fallback
 from gantree.placement.refusal.refusal import explain
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.placement.request.topology_request import topology_request_of

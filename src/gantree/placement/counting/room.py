@@ -18,8 +18,8 @@ from typing import Self
 import numpy as np
 
 from gantree.placement.request.topology_request import RoleRequest
+from gantree.placement.slots.fewest_children import FewestChildren
 from gantree.placement.slots.problem import Problem
-from gantree.placement.slots.reach import Reach
 from gantree.placement.slots.slots import SlotTable
 from gantree.topology.fabric.fabric import IntArray
 
@@ -80,16 +80,16 @@ class Room:
         Some domain of the tier holds the gang.
         """
         fabric = self.problem.fabric
-        reach = (
-            self.table.reach(tier, fabric)
+        index = (
+            self.table.fewest_children(tier, fabric)
             if self.plain
-            else Reach.of(fabric, tier, self.capacity[tier + 1])
+            else FewestChildren.of(fabric, tier, self.capacity[tier + 1])
         )
         holding = (self.capacity[tier] >= self.need).nonzero()[0]
-        if reach is None:
+        if index is None:
             fewest = self.capped().fewest(tier, holding, tier + 1)
             return int(fewest.min()), holding[fewest == fewest.min()]
-        k, domains = reach.fewest(self.need)
+        k, domains = index.fewest(self.need)
         if not self.plain:
             domains = domains[self.capacity[tier][domains] >= self.need]
             return (k, domains) if len(domains) else (k, holding)

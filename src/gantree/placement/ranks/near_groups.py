@@ -1,10 +1,10 @@
 """Keeps groups of ranks in few domains (`topology.near` of a job): the cost of an order of ranks, and orders to try.
 
-A job may weigh groups by the domains of a tier that they group_spread, instead of by predicted traffic: operators see
-and reason about such a spread, and it holds if the traffic is not known. The cost of an order is, summed over the axes
-that the job names, weight x domains that the widest group of the axis reaches; tensor, context and expert groups that
-it does not name come before these, for most is sent along them. Among orders of equal cost the one with fewer wide
-groups is chosen.
+A job may weigh groups by the number of domains of a tier that they span, instead of by predicted traffic: operators can
+check such a spread, and it needs no knowledge of the traffic. The cost of an order is the sum, over the axes that the
+job names, of weight x domains that the widest group of the axis spans. Tensor, context and expert groups that it does
+not name count before these, because most traffic is along them. Among orders of equal cost the one with the lower mean
+is chosen.
 
 For two axes that cross each other, such as pipelines and their replicas, no order is best for both. The orders in
 between divide the axis into *parts*:
@@ -13,7 +13,7 @@ between divide the axis into *parts*:
     each run is whole in one domain; each part uses few domains
 
 With replicas beside pipelines, one part is whole pipelines (each in one domain, a stage in all domains); as many parts
-as stages are whole stages; two parts over four equal domains halve the group_spread of the stages for the price of
+as stages are whole stages; two parts over four equal domains halve the spread of the stages at the price of
 pipelines in two. Domains are divided among parts so that no part has many pieces: each part in turn gets the smallest
 domains, neighbours by size, that hold it; so the parts that follow get the large ones. This is a heuristic; parts that
 do not fit whole are split last. The cost is computed on whole orders, so a poor proposal is not chosen.

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from gantree.model.jobs import Apart, Job, Slices, Spread
 from gantree.model.verdicts import Patch, PatchValue, Relaxation
-from gantree.placement.counting.preference_fallback import has_place
+from gantree.placement.counting.preferred_topology_fallback import has_place
 from gantree.placement.counting.solve import solve
 from gantree.placement.members.members import placement_of
 from gantree.placement.refusal.nearest import table_of
 from gantree.placement.refusal.on_empty import OnEmpty
-from gantree.placement.request.apart import kept_apart
+from gantree.placement.request.anti_affinity import without_excluded_domains
 from gantree.placement.request.relaxations import (
     APART,
     MEMBERS,
@@ -78,7 +78,7 @@ def _comm_ratio(
     best_s = OnEmpty.of(occupancy).best_comm_s(request)
     if not best_s:
         return None
-    found = solve(kept_apart(occupancy, looser.apart), looser)
+    found = solve(without_excluded_domains(occupancy, looser.apart), looser)
     assert found is not None, "it fits"
     return placement_of(*found).predicted.comm_s / best_s
 
@@ -106,7 +106,7 @@ def _fewer(occupancy: Occupancy, job: Job, request: TopologyRequest) -> Iterator
 
 def _most_members(occupancy: Occupancy, request: TopologyRequest) -> int:
     """No more members fit, but one may where parts of GPUs must be apart; without slices as a rule so many do."""
-    where, (role,) = kept_apart(occupancy, request.apart), request.roles
+    where, (role,) = without_excluded_domains(occupancy, request.apart), request.roles
     slots = table_of(where, request, role).in_domain[max(request.whole_at, role.whole_at)]
     return max(1, int(slots.max()))
 

@@ -44,7 +44,7 @@ from gantree.placement.refusal.nearest import (
     usable_nodes,
 )
 from gantree.placement.refusal.on_empty import OnEmpty
-from gantree.placement.request.apart import kept_apart
+from gantree.placement.request.anti_affinity import without_excluded_domains
 from gantree.placement.request.topology_request import RoleRequest, TopologyRequest
 from gantree.placement.slots.slots import slots_of
 from gantree.text.words import did_you_mean, plural
@@ -64,7 +64,7 @@ def explain(occupancy: Occupancy, job: Job, request: TopologyRequest) -> Refused
     if request.contradiction:
         return _contradicted(occupancy, job, request)
     never = not OnEmpty.of(occupancy).holds(request)
-    where = occupancy.emptied() if never else kept_apart(occupancy, request.apart)
+    where = occupancy.emptied() if never else without_excluded_domains(occupancy, request.apart)
     if not never and (usable := usable_nodes(where)) is not None and not usable.any():
         none_left = _none_usable(occupancy, where, request)
         helps = nearer_or_fewer(occupancy, job, request)

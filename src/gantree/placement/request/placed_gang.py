@@ -11,7 +11,7 @@ from typing import Self
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.jobs import Job
 from gantree.model.placements import GpuChange, MemberPlacement, Placement
-from gantree.placement.request.preferred import requests
+from gantree.placement.request.preferred_topology import requests_by_strictness
 from gantree.placement.request.sizes import resized
 from gantree.placement.request.topology_request import RoleRequest, TopologyRequest
 from gantree.text.words import plural
@@ -74,7 +74,7 @@ class PlacedGang:
 
         Raises BadInput if the requirements can never hold at that size.
         """
-        *stricter, plain = requests(self.fabric, asked)
+        *stricter, plain = requests_by_strictness(self.fabric, asked)
         if plain.contradiction:
             raise BadInput(
                 f"job {asked.name}: {plural(asked.members, 'member')}: {plain.contradiction}"

@@ -1,4 +1,4 @@
-"""Which of several possible places a site prefers: the knobs of its policy that a placement search reads.
+"""Placement preferences of a site: the fields of its policy that decide between several possible places.
 
 Preferences never decide whether a gang fits, only where it goes.
 """

@@ -7,9 +7,9 @@ A request for an outer tier becomes, per role and tier, the number by which ever
 whether the job or the role asks for it; for a tier inside the node it counts for the whole node, which is stricter, but
 for "gpu", which whole GPUs keep anyway and parts of GPUs keep by `one_member_per_gpu`.
 
-Only requirements are read here; preferences are in `placement.request.preferred`, anti-affinity to other jobs in
-`placement.request.apart`, even spreading in `placement.counting.preference_fallback`. The numbers of a topology are
-cached by tiers; only the path to an error, which names the job, reads everything again.
+Only requirements are read here; preferences are in `placement.request.preferred_topology`, anti-affinity to other jobs
+in `placement.request.anti_affinity`, even spreading in `placement.counting.preferred_topology_fallback`. The numbers of
+a topology are cached by tiers; only the path to an error, which names the job, reads everything again.
 """
 
 from collections.abc import Hashable, Iterator, Sequence

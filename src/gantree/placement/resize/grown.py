@@ -22,7 +22,7 @@ from gantree.placement.counting.least_sums import INFINITE
 from gantree.placement.machine.devices import inner_domains
 from gantree.placement.machine.intra_node import ALL
 from gantree.placement.members.members import placement_of
-from gantree.placement.request.apart import apart_nodes
+from gantree.placement.request.anti_affinity import excluded_nodes
 from gantree.placement.request.locality import fetch_s_of_node
 from gantree.placement.request.placed_gang import PlacedGang, units_of, whole_at
 from gantree.placement.request.topology_request import RoleRequest, TopologyRequest
@@ -188,7 +188,7 @@ def _near_others(occupancy: Occupancy, gang: PlacedGang, request: TopologyReques
     for owner, members in occupancy.owners.items():
         if own.issubset(members):
             del others.owners[owner]
-    return apart_nodes(others, request.apart)
+    return excluded_nodes(others, request.apart)
 
 
 def _close_own_gpus(where: Occupancy, gang: PlacedGang) -> None:

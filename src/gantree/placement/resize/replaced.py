@@ -18,7 +18,7 @@ import numpy as np
 from gantree.model.jobs import Job, TopologySpec
 from gantree.model.placements import Domain, MemberPlacement, Placement
 from gantree.placement.choice.search import find
-from gantree.placement.request.apart import apart_nodes
+from gantree.placement.request.anti_affinity import excluded_nodes
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.placement.request.topology_request import (
     RoleRequest,
@@ -122,5 +122,5 @@ def _allowed(
         for name, members in where.owners.items():
             if members == others:
                 del strangers.owners[name]
-        allowed &= ~apart_nodes(strangers, request.apart)
+        allowed &= ~excluded_nodes(strangers, request.apart)
     return allowed

@@ -13,7 +13,7 @@ import numpy as np
 
 from gantree.model.jobs import Shape
 from gantree.placement.machine.intra_node import Layers, members_inside
-from gantree.placement.slots.reach import Reach
+from gantree.placement.slots.fewest_children import FewestChildren
 from gantree.placement.slots.secondary_resources import is_sequential, slots_by_secondary_resources
 from gantree.topology.fabric.fabric import Fabric, IntArray, Labels
 from gantree.topology.occupancy.occupancy import Occupancy, memory_KiB, microcpus
@@ -87,7 +87,7 @@ class SlotTable:
             self._flat[start:stop] for start, stop in pairwise(fabric.first_of_tier)
         )
         self.of_node = self.in_domain[-1]
-        self._reach: dict[int, Reach | None] = {}
+        self._fewest_children: dict[int, FewestChildren | None] = {}
         self._path_of_node = fabric.flat_path_of_node
         self._first_of_tier = fabric.first_of_tier
         self._admits = fabric.nodes_with(shape.labels, shape.models)
@@ -104,11 +104,11 @@ class SlotTable:
             self._read_some(occupancy, changed)
         return self
 
-    def reach(self, tier: int, fabric: Fabric) -> Reach | None:
-        """How far the roomiest children of each domain of a tier reach; follows the table from now on."""
-        if tier not in self._reach:
-            self._reach[tier] = Reach.of(fabric, tier, self.in_domain[tier + 1])
-        return self._reach[tier]
+    def fewest_children(self, tier: int, fabric: Fabric) -> FewestChildren | None:
+        """Return the index of the fewest children for a tier; it follows the table from now on."""
+        if tier not in self._fewest_children:
+            self._fewest_children[tier] = FewestChildren.of(fabric, tier, self.in_domain[tier + 1])
+        return self._fewest_children[tier]
 
     def check(self, occupancy: Occupancy) -> None:
         """Count everything again; AssertionError where the index says otherwise."""
@@ -124,7 +124,7 @@ class SlotTable:
         self.of_node[:] = self._count(occupancy, every)
         for sums, first in zip(self.in_domain, occupancy.fabric.first_node_of_domain, strict=True):
             sums[:] = np.add.reduceat(self.of_node, first[:-1])
-        self._reach.clear()
+        self._fewest_children.clear()
         self._seen = occupancy.version
 
     def _read_some(self, occupancy: Occupancy, changed: Sequence[int]) -> None:
@@ -133,18 +133,20 @@ class SlotTable:
         gained = slots - self.of_node[nodes]
         path = self._path_of_node[nodes]
         np.add.at(self._flat, path, gained[:, None])
-        for tier, reach in self._reach.items():
-            if reach is not None:
+        for tier, index in self._fewest_children.items():
+            if index is not None:
                 flat = path[:, tier]
                 domains = flat[np.append(flat[1:] != flat[:-1], True)]
-                reach.follow(domains - self._first_of_tier[tier], self.in_domain[tier + 1])
+                index.follow(domains - self._first_of_tier[tier], self.in_domain[tier + 1])
         self._seen = occupancy.version
 
     def _check_kept(self, occupancy: Occupancy) -> None:
-        for tier, reach in self._reach.items():
-            fresh = Reach.of(occupancy.fabric, tier, self.in_domain[tier + 1])
-            if reach is not None and fresh is not None:
-                assert (reach.reached == fresh.reached).all(), f"reach of {self.shape} is stale"
+        for tier, index in self._fewest_children.items():
+            fresh = FewestChildren.of(occupancy.fabric, tier, self.in_domain[tier + 1])
+            if index is not None and fresh is not None:
+                assert (index.slots_of_largest == fresh.slots_of_largest).all(), (
+                    f"fewest children of {self.shape} are stale"
+                )
 
     def _count(self, occupancy: Occupancy, nodes: IntArray) -> IntArray:
         shape = self.shape

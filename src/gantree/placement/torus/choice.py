@@ -18,7 +18,7 @@ from math import prod
 
 import numpy as np
 
-from gantree.placement.request.apart import apart_nodes
+from gantree.placement.request.anti_affinity import excluded_nodes
 from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.torus.request import BoxRequest, Layout, layouts
 from gantree.placement.torus.room import cells_for, free_cells
@@ -76,7 +76,7 @@ def node_masks(occupancy: Occupancy, request: TopologyRequest) -> list[BoolArray
     """The sets of nodes of which one must hold the gang: one for each domain of a required tier; None for all nodes."""
     fabric = occupancy.fabric
     tier = max(request.whole_at, request.roles[0].whole_at)
-    away = ~apart_nodes(occupancy, request.apart) if request.apart else None
+    away = ~excluded_nodes(occupancy, request.apart) if request.apart else None
     if not tier:
         return [away]
     domain_of_node = fabric.domain_of_node[tier]

@@ -25,7 +25,7 @@ from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import find, fits
 from gantree.placement.refusal.on_empty import OnEmpty
-from gantree.placement.request.apart import job_of
+from gantree.placement.request.anti_affinity import job_of
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
 from gantree.placement.request.topology_request import topology_request_of
 from gantree.topology.occupancy.gpus.gpu_state import REMAINDER

@@ -1,6 +1,6 @@
-"""In which domains do fewest children hold a gang? Kept beside the sums of a slot table, so that nothing is counted.
+"""Index beside a slot table: the fewest children of a domain that hold a number of members.
 
-The table makes a `Reach` when it is first asked for; it then follows the table, domain by domain.
+The table builds it on first use and updates it domain by domain.
 """
 
 from functools import lru_cache
@@ -14,26 +14,31 @@ MOST_PADDING = 4
 """Padded tables may be so many times as large as there are children; trees more uneven than that have none."""
 
 
-class Reach:
-    """reached[k - 1, domain]: members that the k roomiest children of a domain hold together."""
+class FewestChildren:
+    """slots_of_largest[k - 1, domain]: slots of the k children of a domain with most slots, together."""
 
     def __init__(self, child: IntArray, there: BoolArray, slots_of_child: IntArray) -> None:
         self._child, self._there = child, there
-        self.reached = np.ascontiguousarray(self._rows(np.arange(len(child)), slots_of_child).T)
+        self.slots_of_largest = np.ascontiguousarray(
+            self._rows(np.arange(len(child)), slots_of_child).T
+        )
 
     @classmethod
     def of(cls, fabric: Fabric, tier: int, slots_of_child: IntArray) -> Self | None:
-        """The reach of each domain of a tier; None where the tree is too uneven for padded tables."""
+        """Build the index of a tier; None where the tree is too uneven for padded tables."""
         children = _children(fabric, tier)
         return None if children is None else cls(*children, slots_of_child)
 
     def follow(self, domains: IntArray, slots_of_child: IntArray) -> None:
-        """Count domains again of which a child changed."""
-        self.reached[:, domains] = self._rows(domains, slots_of_child).T
+        """Update domains of which a child changed."""
+        self.slots_of_largest[:, domains] = self._rows(domains, slots_of_child).T
 
     def fewest(self, need: int) -> tuple[int, IntArray]:
-        """(k, domains): the fewest children that hold so many members anywhere, and where; at least one domain does."""
-        for number, row in enumerate(self.reached):
+        """Return (k, domains): the fewest children of one domain with `need` slots, and the domains where k suffice.
+
+        At least one domain must have so many slots.
+        """
+        for number, row in enumerate(self.slots_of_largest):
             if row[row.argmax()] >= need:
                 return number + 1, (row >= need).nonzero()[0]
         raise AssertionError(f"no domain holds {need}")

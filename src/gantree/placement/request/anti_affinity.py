@@ -1,7 +1,8 @@
-"""Anti-affinity to other jobs (`topology.apart`): which nodes it leaves.
+"""Anti-affinity to other jobs (`topology.apart`): the nodes that it excludes.
 
-A domain is excluded as soon as a job whose name matches holds anything in it. For a tier inside the node the whole node
-is excluded, which is stricter than asked. The rule binds only the job that has it: other jobs may come near it later.
+A domain is excluded as soon as a job with a matching name holds anything in it. For a tier inside the node the whole
+node is excluded, which is stricter than requested. The rule binds only the job that has it: matching jobs may be placed
+in its domains later.
 """
 
 import re
@@ -18,10 +19,10 @@ from gantree.topology.occupancy.occupancy import Occupancy
 _CACHED = "the last copy without excluded nodes"
 
 
-def kept_apart(occupancy: Occupancy, apart: Sequence[Apart]) -> Occupancy:
-    """The occupancy as it is for a gang with these rules: itself without any, else a copy with fewer usable nodes.
+def without_excluded_domains(occupancy: Occupancy, apart: Sequence[Apart]) -> Occupancy:
+    """Return the occupancy itself where there are no rules, else a copy in which excluded nodes are not usable.
 
-    The copy is kept until the occupancy changes or other rules come. Do not change it.
+    The copy is cached until the occupancy or the rules change. Do not change it.
     """
     if not apart:
         return occupancy
@@ -29,13 +30,13 @@ def kept_apart(occupancy: Occupancy, apart: Sequence[Apart]) -> Occupancy:
     if isinstance(kept, _CachedCopy) and (kept.version, kept.apart) == (occupancy.version, apart):
         return kept.without
     without = occupancy.copy()
-    without.usable_node &= ~apart_nodes(occupancy, apart)
+    without.usable_node &= ~excluded_nodes(occupancy, apart)
     occupancy.indexes[_CACHED] = _CachedCopy(occupancy.version, tuple(apart), without)
     return without
 
 
-def apart_nodes(occupancy: Occupancy, apart: Sequence[Apart]) -> BoolArray:
-    """Mask of the excluded nodes."""
+def excluded_nodes(occupancy: Occupancy, apart: Sequence[Apart]) -> BoolArray:
+    """Return the mask of excluded nodes, [node]."""
     fabric, out = occupancy.fabric, np.zeros(len(occupancy.fabric.nodes), dtype=np.bool_)
     for rule in apart:
         tier = fabric.tiers.index(rule.tier) if rule.tier in fabric.tiers else fabric.node_tier
@@ -46,13 +47,13 @@ def apart_nodes(occupancy: Occupancy, apart: Sequence[Apart]) -> BoolArray:
 
 
 def job_of(owner: str) -> str:
-    """The job for which something is held: owners may carry a prefix, such as "site:", "claim:" or a number."""
+    """Return the job of an owner, without its prefix: "site:", "claim:" or a number and a colon."""
     prefix, colon, name = owner.partition(":")
     return name if colon and (prefix in ("site", "claim") or prefix.isdigit()) else owner
 
 
 def _nodes_of(occupancy: Occupancy, patterns: Sequence[str]) -> list[int]:
-    """Nodes on which jobs of these names hold something, some of them more than once."""
+    """Return the nodes on which jobs of these names hold something, with duplicates."""
     matches = re.compile("|".join(map(translate, patterns))).match
     return [
         occupancy.fabric.index_of_node[member.node]
@@ -64,7 +65,7 @@ def _nodes_of(occupancy: Occupancy, patterns: Sequence[str]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _CachedCopy:
-    """The copy for some rules, and the version of the occupancy that it was made of."""
+    """A copy for some rules, and the version of the occupancy that it was made from."""
 
     version: int
     apart: tuple[Apart, ...]
@@ -73,5 +74,5 @@ class _CachedCopy:
     def check(self, occupancy: Occupancy) -> None:
         """AssertionError if the copy should be current and is not."""
         if self.version == occupancy.version:
-            out = apart_nodes(occupancy, self.apart)
+            out = excluded_nodes(occupancy, self.apart)
             assert (self.without.usable_node == (occupancy.usable_node & ~out)).all(), "stale"

@@ -1,10 +1,10 @@
-"""The preferences of a job on the topology: its requests with all of them, then with fewer and fewer.
+"""Preferred topology of a job (`preferred` tiers and slices): its requests, from all preferences to none.
 
-Each preferred slice, and the preferred tier of a role beside others, is a layer that is required or left out, for all
-of its runs or for none. The smaller a run, the longer its layer is kept, for most traffic is within the innermost
-groups: of three layers the outermost goes first, then the middle one with the outermost back, then both, then the
-innermost with the other two back. The preferred tier of the gang is a layer where it lies inside a node; a tier of the
-site is none, for every search goes from narrow to wide anyway.
+Each preferred slice, and the preferred tier of a role of several, is a layer. A layer is required of all of its runs or
+of none. Layers of small runs are dropped last, because most traffic is within the innermost groups: of three layers the
+outermost is dropped first, then the middle one instead, then both, then the innermost instead, and so on. The preferred
+tier of the gang is a layer if it is inside a node. A tier of the site is not, because every search goes from narrow to
+wide anyway.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,22 +22,25 @@ from gantree.placement.request.topology_request import (
 from gantree.topology.fabric.fabric import Fabric
 
 MOST_COMBINED = 6
-"""Preferred layers of which every combination is tried; of more than these the outermost go one after the other."""
+"""Preferred layers of which every combination is tried; further ones are dropped one by one, outermost first."""
 
 _Layer = tuple[int, int | None, int | None]
 """(members of a run, role, slices): numbers of the role (None: the gang) and of its slices (None: its tier)."""
 
 
-def requests(fabric: Fabric, job: Job) -> Sequence[TopologyRequest]:
-    """The request with all preferences, then with fewer, at last `topology_request_of` alone. Raises as that does."""
+def requests_by_strictness(fabric: Fabric, job: Job) -> Sequence[TopologyRequest]:
+    """Return the requests of a job, the strictest first, the one without preferences last.
+
+    Raises as `topology_request_of`.
+    """
     plain = topology_request_of(fabric, job)
-    if not may_prefer(fabric, job):
+    if not has_preferred_topology(fabric, job):
         return (plain,)
     return (*dict.fromkeys(_stricter(fabric, job)), plain)
 
 
 def _stricter(fabric: Fabric, job: Job) -> Iterator[TopologyRequest]:
-    """The requests with some preferences, without contradictions and those that this version cannot place."""
+    """Yield the requests with some preferences, without contradictory and unsupported ones."""
     for variant in _variants(fabric, job, _preferred(fabric, job)):
         try:
             request = topology_request_of(fabric, variant)
@@ -47,8 +50,8 @@ def _stricter(fabric: Fabric, job: Job) -> Iterator[TopologyRequest]:
             yield request
 
 
-def may_prefer(fabric: Fabric, job: Job) -> bool:
-    """Whether there may be a preferred layer: cheap, for most jobs have none."""
+def has_preferred_topology(fabric: Fabric, job: Job) -> bool:
+    """Return whether a job may have a preferred layer: a cheap test, because most jobs have none."""
     if len(job.roles) > 1 or job.topology.slices or job.roles[0].topology.slices:
         return True
     return _prefers_inside(fabric, job, job.topology) or _prefers_inside(
@@ -65,7 +68,7 @@ def _prefers_inside(fabric: Fabric, job: Job, topology: TopologySpec) -> bool:
 
 
 def _preferred(fabric: Fabric, job: Job) -> list[_Layer]:
-    """Preferred layers, the smallest runs first; a role's preferred tier counts where it says more than the gang's."""
+    """Return the preferred layers, smallest runs first; a role's preferred tier is one unless the gang's equals it."""
     layers: list[_Layer] = [
         (run.members, None, number)
         for number, run in enumerate(job.topology.slices)
@@ -87,7 +90,7 @@ def _preferred(fabric: Fabric, job: Job) -> list[_Layer]:
 
 
 def _variants(fabric: Fabric, job: Job, preferred: Sequence[_Layer]) -> Iterator[Job]:
-    """The job with all preferred layers required, then with some of them, the innermost kept longest; never without."""
+    """Yield the job with all preferred layers required, then with some, the innermost dropped last; never with none."""
     count = len(preferred)
     chains = max(0, count - MOST_COMBINED)
     for dropped in range(chains):

@@ -4,7 +4,7 @@ from gantree.placement.request.preferences import PlacementPreferences, TypicalM
 from gantree.policy.rules import Policy
 
 
-def preferences_of(policy: Policy) -> PlacementPreferences:
-    """The preferences of a policy. Make them once and keep them: a search caches what it derives from their demand."""
+def placement_preferences_of(policy: Policy) -> PlacementPreferences:
+    """Return the placement preferences of a policy. Call it once: searches cache what they derive from the result."""
     typical = tuple(TypicalMember(shape, weight) for shape, weight in policy.demand)
     return PlacementPreferences(policy.fragmentation_weight, typical, policy.exact_s)

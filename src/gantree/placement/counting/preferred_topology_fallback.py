@@ -1,12 +1,12 @@
-"""Which preferences of a job are dropped: its requests are searched from the strictest down.
+"""Falls back from preferred topology: searches the requests of a job from the strictest to the plain one.
 
-    preferred       the strictest of `preferred.requests` that has a place
-    apart           on an occupancy without the domains of the others (`placement.request.apart`)
-    spread evenly   with as few members in one domain as can be: the smallest limit under which the gang fits; over
-                    GPUs, of which members have parts, one on each where they all fit so
+    preferred       the strictest of `preferred_topology.requests_by_strictness` that has a place
+    apart           searched on an occupancy without the excluded domains (`placement.request.anti_affinity`)
+    spread evenly   the smallest limit on members of one domain under which the gang fits; where members share GPUs,
+                    one member on each GPU if all fit so
 
-Evenness comes before being together: of the domains that the limit leaves, a gang uses as few as it can. If no request
-fits, `placement.refusal.refusal` says why.
+Even spreading has priority over few domains: within the limit, a gang uses as few domains as possible. If no request
+fits, `placement.refusal.refusal` explains why.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from gantree.model.jobs import Job
 from gantree.placement.counting.solve import solvable
-from gantree.placement.request.apart import kept_apart
-from gantree.placement.request.preferred import requests
+from gantree.placement.request.anti_affinity import without_excluded_domains
+from gantree.placement.request.preferred_topology import requests_by_strictness
 from gantree.placement.request.topology_request import TopologyRequest
 from gantree.topology.occupancy.occupancy import Occupancy
 
@@ -25,10 +25,10 @@ Find = Callable[[Occupancy, TopologyRequest], Place | None]
 
 
 def place_with_fallback(occupancy: Occupancy, job: Job, find: Find[Place]) -> Place | None:
-    """The place of the strictest request of a job for which `find` finds one. Raises as `topology_request_of`."""
-    for request in requests(occupancy.fabric, job):
+    """Return what `find` finds for the strictest request that has a place, or None. Raises as `topology_request_of`."""
+    for request in requests_by_strictness(occupancy.fabric, job):
         if request.apart:
-            found = find(*_evened(kept_apart(occupancy, request.apart), request))
+            found = find(*_evened(without_excluded_domains(occupancy, request.apart), request))
         elif request.even:
             found = find(*_evened(occupancy, request))
         else:
@@ -39,8 +39,10 @@ def place_with_fallback(occupancy: Occupancy, job: Job, find: Find[Place]) -> Pl
 
 
 def has_place(occupancy: Occupancy, request: TopologyRequest) -> bool:
-    """Whether a request has a place."""
-    return solvable(kept_apart(occupancy, request.apart) if request.apart else occupancy, request)
+    """Return whether a request has a place."""
+    return solvable(
+        without_excluded_domains(occupancy, request.apart) if request.apart else occupancy, request
+    )
 
 
 def _evened(occupancy: Occupancy, request: TopologyRequest) -> tuple[Occupancy, TopologyRequest]:
