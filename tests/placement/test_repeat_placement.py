@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.model.cluster import Allocation, Cluster, Machine, Nic, Node
-from gantree.model.jobs import SOLE, DataNeed, Job, Like, Role, Shape, TopologySpec
+from gantree.model.jobs import (
+    ONE_PER_NODE_PREFIX,
+    DataNeed,
+    Job,
+    PreferredNodes,
+    Role,
+    Shape,
+    TopologySpec,
+)
 from gantree.model.placements import MemberPlacement
 from gantree.placement.choice.search import find
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
@@ -17,7 +25,7 @@ from gantree.topology.occupancy.occupancy import Occupancy
 from support.examples import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
-PORT = SOLE + "port-80"
+PORT = ONE_PER_NODE_PREFIX + "port-80"
 SHAPES = (
     Shape(gpus=1, cpus=2.0, memory_GiB=8.0, devices=(("pods", 1),)),
     Shape(gpus=2, cpus=2.0, memory_GiB=8.0, nics=1),
@@ -31,7 +39,7 @@ TOPOLOGIES = (
     TopologySpec(),
     TopologySpec(preferred="socket"),
     TopologySpec(required="socket"),
-    TopologySpec(likes=(Like("pool in (a)"),)),
+    TopologySpec(likes=(PreferredNodes("pool in (a)"),)),
 )
 PREFERENCES = (DEFAULT_PREFERENCES, PlacementPreferences(fragmentation_weight=1.0))
 
@@ -148,7 +156,8 @@ def test_what_a_member_gets_of_a_node_hangs_on_its_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    "topology", [TopologySpec(preferred="socket"), TopologySpec(likes=(Like("pool in (b)"),))]
+    "topology",
+    [TopologySpec(preferred="socket"), TopologySpec(likes=(PreferredNodes("pool in (b)"),))],
 )
 def test_what_could_not_be_had_is_tried_for_again(topology: TopologySpec) -> None:
     occupancy, job = of_nodes("h", "h"), one(Shape(gpus=3), topology=topology)

@@ -1,4 +1,4 @@
-"""What a user submits: a job, its gang of roles, the shape of a member, and what it wishes of the topology."""
+"""What a user submits: a job, its gang of roles, the shape of a member, and what it requests of the topology."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -12,17 +12,17 @@ DEFAULT_GRACE_S = 30.0
 AXES = ("tensor", "context", "expert", "data", "pipeline")
 """Axes of a parallelism in the order of the ranks, the fastest first; expert ways lie within data ways."""
 SHARDED = ("none", "optimizer", "parameters")
-"""What data-parallel replicas may share out among each other."""
+"""What data-parallel replicas may shard among each other."""
 ISOLATIONS = ("time-slicing", "mps")
-"""Ways to share a GPU without MIG: in turns, without protection; or side by side under CUDA MPS with set limits."""
+"""Ways to share a GPU without MIG: time slicing without isolation, or CUDA MPS with limits."""
 CHOICES = ("order", "time", "cost")
-"""What a GPU model is chosen by: the order in which models are listed, the soonest end, the least money."""
+"""Criteria for the choice of a GPU model: its place in the list, the earliest end, the lowest cost."""
 LAUNCHERS = ("slurm",)
-"""Launchers whose variables processes may get beside gantree's own."""
-SOLE = "sole/"
-"""Begins the names of devices of which every node has one, whatever its machine says."""
-KIN = "kin/"
-"""Begins the names of devices that only count who is there: every node has more of them than anybody takes."""
+"""Launchers whose environment variables processes may get in addition to gantree's."""
+ONE_PER_NODE_PREFIX = "sole/"
+"""Prefix of device names of which every node has exactly one, whatever its machine description says."""
+COUNTER_PREFIX = "kin/"
+"""Prefix of device names that only count members on a node: there are always enough of them."""
 COLLECTIVES = (
     "all_reduce",
     "all_gather",
@@ -32,7 +32,7 @@ COLLECTIVES = (
     "reduce",
     "send_recv",
 )
-"""Collectives that have a price."""
+"""Collectives whose time the cost model predicts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Shape:
     models are acceptable GPU models, best first (empty: any). labels must all be on the node. Instead of whole GPUs a
     member may ask for one instance of a MIG profile (mig), or for a share of one GPU: gpu_share of its compute and
     gpu_memory_GiB of its memory (None: as much of it as of the compute). isolation is the way of sharing that it needs
-    (one of ISOLATIONS; None: any); neighbours says that a rank of a gang may share its GPU with strangers. devices are
-    others than GPUs and NICs, by name and count. memory_GBps is memory bandwidth of the sockets it runs on.
+    (one of ISOLATIONS; None: any); neighbours: members of other jobs may use the same GPU. devices are (name,
+    count) of devices other than GPUs and NICs. memory_GBps is memory bandwidth of the sockets it runs on.
     """
 
     gpus: int = 0
@@ -67,8 +67,8 @@ class Shape:
 
     @property
     def scarce(self) -> tuple[tuple[str, int], ...]:
-        """Devices of which a node may have too few."""
-        return tuple([each for each in self.devices if not each[0].startswith(KIN)])
+        """Devices of which a node may have too few (counters are left out)."""
+        return tuple([each for each in self.devices if not each[0].startswith(COUNTER_PREFIX)])
 
     @property
     def on_gpus(self) -> bool:
@@ -80,7 +80,7 @@ class Shape:
 class Slices:
     """Each run of `members` consecutive members (of `role`, or of every role) inside one domain of a tier.
 
-    preferred: the tier `required` is tried for first, and let go where it cannot be had.
+    preferred: the request is dropped where no placement satisfies it.
     """
 
     members: int
@@ -91,7 +91,7 @@ class Slices:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Members far from each other: at most so many in one domain of a tier; None: as evenly as there is room."""
+    """Members in different domains of a tier: at most at_most in one; None: as evenly as possible."""
 
     tier: str
     at_most: int | None = None
@@ -99,7 +99,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """No domain of a tier that holds anything of these other jobs: names, or patterns such as "chat-*"."""
+    """Anti-affinity: no domain of a tier in which these other jobs hold anything: names or patterns ("chat-*")."""
 
     tier: str
     jobs: tuple[str, ...]
@@ -107,9 +107,9 @@ class Apart:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """Groups of ranks in few domains of a tier: (axis of the parallelism, what each domain of its widest group weighs).
+    """Groups of ranks in few domains of a tier: (axis of the parallelism, weight of each domain of its widest group).
 
-    It decides which rank runs where, before the predicted step does; not where members go.
+    It orders ranks over the GPUs of a placement, with priority over the predicted step; it does not place members.
     """
 
     tier: str
@@ -117,19 +117,20 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True)
-class Like:
-    """Nodes that members rather go to than to others, by a rule (`model.node_rules`); weight is beside other likes."""
+class PreferredNodes:
+    """Preferred node affinity of members: a rule on nodes (`model.node_rules`) and its weight beside other rules."""
 
     rule: str
     weight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
-    """Whether members rather go where members of a kind are already, or, by a weight below zero, where they are not.
+class PreferredMembers:
+    """Preferred affinity of members to domains with members of a kind; a negative weight is anti-affinity.
 
-    kind is the device (`KIN`) that members of it hold; there counts others of it, who do not, by domain. A domain is
-    the nodes with one value of the label `key`. spread: what is liked is that all domains have as many.
+    A domain is the nodes with one value of the label `key`. kind is the device (`COUNTER_PREFIX`) that members of the
+    kind hold; there is the number of further ones, which hold none, by domain. spread: an even spread over domains is
+    preferred.
     """
 
     key: str
@@ -141,9 +142,9 @@ class Company:
 
 @dataclass(frozen=True, slots=True)
 class TopologySpec:
-    """required: all members in one domain of this tier, or wait. preferred: try this tight first, then widen.
+    """required: all members in one domain of this tier, or wait. preferred: try this tier first, then wider ones.
 
-    likes and company say which of places that are as good is taken; nobody waits for them.
+    likes and company are preferred affinity: they choose among equally good places and never delay a gang.
 
     box is the shape of a torus slice in GPUs, axis by axis; () for a slice of any legal shape; None for no slice.
     """
@@ -155,13 +156,13 @@ class TopologySpec:
     apart: tuple[Apart, ...] = ()
     box: tuple[int, ...] | None = None
     near: Near | None = None
-    likes: tuple[Like, ...] = ()
-    company: tuple[Company, ...] = ()
+    likes: tuple[PreferredNodes, ...] = ()
+    company: tuple[PreferredMembers, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Members of one kind: each is one launch on one node, of `processes` OS processes."""
+    """Members of one kind: each is one launch of `processes` OS processes on one node."""
 
     name: str
     members: int
@@ -176,7 +177,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How the job saves its state: by `gantree.training`, or on a signal that it declared itself."""
+    """How the job saves its state: through `gantree.training`, or on a signal; seconds, and a directory."""
 
     every_s: float | None = None
     signal: str | None = None
@@ -186,7 +187,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """A signal that the processes get before_s seconds before the time limit of the attempt ends."""
+    """A signal to the processes, before_s seconds before the time limit of the attempt."""
 
     signal: str
     before_s: float
@@ -202,9 +203,9 @@ class Elastic:
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """How often a gang is started again after a failure, and after how many seconds (doubling each time).
+    """How often a gang restarts after a failure, and after how many seconds (doubled each time, up to backoff_max_s).
 
-    replace_s: for so long its other members run on while one that was lost is replaced; None: they never do.
+    replace_s: seconds for which the other members keep running while a lost member is replaced; None: they stop.
     """
 
     limit: int = 3
@@ -215,13 +216,13 @@ class Restarts:
 
 @dataclass(frozen=True, slots=True)
 class Transformer:
-    """The model that a job trains, as far as its traffic and its arithmetic depend on it.
+    """The model that a job trains: what its traffic and arithmetic depend on.
 
-    parameters are all there are, expert_parameters those of them in experts (of every layer together). sequence is in
+    parameters is the total, expert_parameters the part in experts, over all layers. sequence is in
     tokens, batch and micro_batch in sequences: batch of the whole job a step, micro_batch of one replica at a time.
     kv_share is the width of keys and values over that of queries (1 without grouped heads). sharded is what replicas
-    share out: "none", "optimizer" (ZeRO 1 and 2) or "parameters" (ZeRO 3, FSDP). mfu is the share of the peak that
-    computing reaches, peak_TFLOPS that of one GPU: None for the defaults.
+    shard: "none", "optimizer" (ZeRO 1 and 2) or "parameters" (ZeRO 3, FSDP). mfu is the share of the peak
+    that computing reaches, peak_TFLOPS the peak of one GPU; None for the defaults.
     """
 
     parameters: float
@@ -243,7 +244,7 @@ class Transformer:
 
 @dataclass(frozen=True, slots=True)
 class AxisTraffic:
-    """What each rank sends a step along one axis of the parallelism: size_bytes in all, in `calls` equal collectives.
+    """Bytes that each rank sends per step along one axis of the parallelism, in `calls` equal collectives.
 
     Sizes are as nccl-tests count them. collective is None for the usual one of the axis.
     """
@@ -256,7 +257,7 @@ class AxisTraffic:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a job sends a step, told instead of derived; compute_s is a step's arithmetic alone, if told."""
+    """Traffic per step, declared instead of derived from a model; compute_s: the step without traffic, if declared."""
 
     axes: tuple[AxisTraffic, ...] = ()
     compute_s: float | None = None
@@ -265,9 +266,9 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class DataNeed:
-    """A data set or checkpoint that every node of the job reads before it starts, how large it is, if told.
+    """A data set or checkpoint that every node of the job reads before it starts, and its size (0: unknown).
 
-    path and version say which data it was, for the run's record: gantree believes them.
+    path and version go into the record of the run unchecked.
     """
 
     name: str
@@ -279,21 +280,21 @@ class DataNeed:
 @quick
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job: its all-or-nothing gang (roles) and everything that decides about it.
+    """A job: its all-or-nothing gang (roles) and everything that scheduling depends on.
 
-    priority is a class of the policy ("batch") or a number, larger first. after names jobs that must have
-    succeeded first; array_index is set on a job that came out of an `array`. trains and traffic say what its ranks send
-    each other, overlap which share of that hides behind computing, by axis of the parallelism. parallelism is (axis,
-    ways) in the order in which ranks count, the fastest axis first, where ranks_as_written; else in that of AXES.
-    communicates is False for members that never talk to each other (replicas behind a load balancer).
+    priority is a class of the policy ("batch") or a number, larger first. after names jobs that must have succeeded
+    first; array_index is set on a job that came out of an `array`. trains and traffic describe what its ranks send each
+    other, overlap the share of it that overlaps with computing, by axis of the parallelism. parallelism is (axis, ways)
+    in the order in which ranks count, the fastest axis first, where ranks_as_written; else in that of AXES.
+    communicates is False for members that exchange no traffic (replicas behind a load balancer).
 
-    user is who handed it in, "" where nobody said. preemptible is False for a job that is never stopped for another,
+    user submitted it ("" if unknown). preemptible is False for a job that is never stopped for another,
     nor started anew with fewer members, and so does not grow either; it then runs within its queue's guarantee only.
-    expected_s is the user's own guess of the run time, which nobody enforces. held: it waits until somebody releases
-    it. speeds are (GPU model, how fast the job is there beside its fastest); choose says what the model is chosen by,
-    one of CHOICES, budget_USD what a run may cost at most. A job that may run on spot capacity says so by spot.
-    variables names the launcher (one of LAUNCHERS) whose variables its processes get too. warn is only there beside a
-    time limit. secrets are (variable, file): what is in the file when it starts becomes the variable.
+    expected_s is the user's estimate of the run time; it is not enforced. held: the job waits until it is released.
+    speeds are (GPU model, speed of the job there over that on its fastest model); choose is the criterion for the model
+    (one of CHOICES), budget_USD the most that a run may cost. spot: it may run on spot capacity. variables names the
+    launcher (one of LAUNCHERS) whose environment variables its processes also get. warn requires a time limit. secrets
+    are (variable, file): the variable gets the content of the file at the start.
     """
 
     name: str
@@ -327,11 +328,11 @@ class Job:
     secrets: tuple[tuple[str, str], ...] = ()
 
     def is_alike(self, other: "Job") -> bool:
-        """Whether nothing but their names tells two jobs apart."""
+        """Return whether two jobs are equal but for their names."""
         return _all_but_the_name(self) == _all_but_the_name(other)
 
     def has_gang_of(self, other: "Job") -> bool:
-        """Whether both ask for the same gang. Jobs of one template share its parts, so that this costs little."""
+        """Return whether both request the same gang. Jobs of one template share its parts, so this is cheap."""
         return (self.roles is other.roles or self.roles == other.roles) and (
             self.topology is other.topology or self.topology == other.topology
         )

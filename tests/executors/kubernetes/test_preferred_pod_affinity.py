@@ -12,7 +12,7 @@ from gantree.executors.kubernetes.apiserver.objects import Node, Pod
 from gantree.executors.kubernetes.constraints.pod_index import PodIndex
 from gantree.executors.kubernetes.constraints.preferred_pod_affinity import preferred_pod_affinity
 from gantree.executors.kubernetes.pods.self_affinity import self_affinity_devices
-from gantree.model.jobs import Company
+from gantree.model.jobs import PreferredMembers
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
 
@@ -119,9 +119,9 @@ def test_those_who_hold_the_device_of_their_kind_are_not_counted_twice() -> None
     there.place(pod("same", "web", **apart), "a0")
     there.place(pod("other", "web"), "b0")
     (kin,) = self_affinity_devices(own)
-    assert preferred_pod_affinity(there, own) == (Company(ZONE, kin, -14, (("b", 1),)),)
+    assert preferred_pod_affinity(there, own) == (PreferredMembers(ZONE, kin, -14, (("b", 1),)),)
     there.remove("other")
-    assert preferred_pod_affinity(there, own) == (Company(ZONE, kin, -14, ()),)
+    assert preferred_pod_affinity(there, own) == (PreferredMembers(ZONE, kin, -14, ()),)
 
 
 def test_what_those_who_are_there_prefer_is_the_sum_of_their_weights_by_domain() -> None:
@@ -133,7 +133,9 @@ def test_what_those_who_are_there_prefer_is_the_sum_of_their_weights_by_domain()
     there.place(pod("one", "db", **prefers("podAffinity", ZONE, 5, app="web")), "a0")
     there.place(pod("two", "db", **prefers("podAntiAffinity", ZONE, 9, app="web")), "a1")
     there.place(pod("three", "db", affinity={"podAffinity": required}), "b0")
-    assert preferred_pod_affinity(there, new) == (Company(ZONE, "", 1, (("a", -4), ("b", 1))),)
+    assert preferred_pod_affinity(there, new) == (
+        PreferredMembers(ZONE, "", 1, (("a", -4), ("b", 1))),
+    )
     assert preferred_pod_affinity(there, pod("else", "cache")) == ()
     for uid in ("one", "two", "three"):
         there.remove(uid)

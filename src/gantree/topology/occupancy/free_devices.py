@@ -1,33 +1,33 @@
 """Devices other than GPUs and NICs that nobody holds, by name and node.
 
-Of most, machines say how many they have: an array each. Of those whose names begin with `SOLE` every node has exactly
-one, without anybody saying so: a port of the node, or the right to be the only one of its kind there. Of those whose
-names begin with `KIN` every node has `ROOM_FOR_KIN`: they only count who is there. There may be many names of both, of
-which most nodes hold none, so what is held of them is kept by node.
+Machine descriptions count most devices: one array for each name. Every node has exactly one of each name with
+`ONE_PER_NODE_PREFIX`: a port of the node, or the right to be the only pod of a kind there. Every node has
+`MOST_COUNTED` of each name with `COUNTER_PREFIX`: these count members. There may be many names of both, and most nodes
+hold none of them, so their holdings are kept by node.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from gantree.model.jobs import KIN, SOLE
+from gantree.model.jobs import COUNTER_PREFIX, ONE_PER_NODE_PREFIX
 from gantree.topology.fabric.fabric import Fabric, IntArray
 
-ROOM_FOR_KIN = 1 << 30
-"""Of one kind on one node: more than there will ever be."""
+MOST_COUNTED = 1 << 30
+"""Counters of one name on one node: more than are ever held."""
 
 
 class FreeDevices:
-    """What is free; of a name that no machine knows every node has as many as `usual` says."""
+    """Free devices by name and node. `default_count` is what nodes have of names that no machine description counts."""
 
     def __init__(self, nodes: int, told: dict[str, IntArray]) -> None:
         self._nodes, self._told = nodes, told
         self._held_on_node: dict[int, Mapping[str, int]] = {}
-        """What no machine knows alone. A mapping is never changed, only replaced: copies share them."""
+        """Only names that no machine description counts. Mappings are replaced, never changed: copies share them."""
 
     @classmethod
     def of(cls, fabric: Fabric) -> "FreeDevices":
-        """All that the machines of a fabric have."""
+        """Return all devices of a fabric as free."""
         of_machine = [dict(machine.devices) for machine in fabric.machines]
         told = {}
         for name in sorted({name for devices in of_machine for name in devices}):
@@ -36,30 +36,30 @@ class FreeDevices:
         return cls(len(fabric.nodes), told)
 
     def free(self, name: str) -> IntArray:
-        """How many of a name are free, by node."""
+        """Return the free devices of a name, [node]."""
         told = self._told.get(name)
         if told is not None:
             return told
-        free = np.full(self._nodes, usual(name), dtype=np.int64)
+        free = np.full(self._nodes, default_count(name), dtype=np.int64)
         for node, held in self._held_on_node.items():
             free[node] -= held.get(name, 0)
         return free
 
     def has(self, node: int, devices: Iterable[tuple[str, int]]) -> bool:
-        """Whether so many of each name, each named once, are free on a node."""
+        """Return whether (name, count) are free on a node, each name given once."""
         for name, count in devices:
             told = self._told.get(name)
             held = self._held_on_node.get(node, {}).get(name, 0) if told is None else 0
-            if count > (usual(name) if told is None else int(told[node])) - held:
+            if count > (default_count(name) if told is None else int(told[node])) - held:
                 return False
         return True
 
     def add(self, name: str, node: int, count: int) -> None:
-        """So many more are free on a node; fewer, where that is below zero."""
+        """Add to the free devices of a node; a negative count takes them."""
         if name in self._told:
             self._told[name][node] += count
             return
-        assert usual(name), f"no machine has {name}"
+        assert default_count(name), f"no machine has {name}"
         held = dict(self._held_on_node.get(node, {}))
         held[name] = held.get(name, 0) - count
         left = {each: number for each, number in held.items() if number}
@@ -80,26 +80,30 @@ class FreeDevices:
         held = self._held_on_node.get(node)
         if not held:
             return told
-        return {**told, **{name: usual(name) - count for name, count in held.items()}}
+        return {**told, **{name: default_count(name) - count for name, count in held.items()}}
 
     def held(self, name: str) -> Iterator[tuple[int, int]]:
-        """Nodes, by index, that hold some of what no machine knows, and how many."""
+        """Yield (node index, held) of a name that no machine description counts."""
         for node, held in self._held_on_node.items():
             if name in held:
                 yield node, held[name]
 
     def names(self) -> Iterator[str]:
-        """All that machines have, and what is held of the others."""
+        """Yield the names of machine descriptions, and the held ones of others."""
         yield from self._told
         for held in self._held_on_node.values():
             yield from held
 
 
-def usual(name: str) -> int:
-    """How many every node has of what no machine knows."""
-    return ROOM_FOR_KIN if name.startswith(KIN) else int(name.startswith(SOLE))
+def default_count(name: str) -> int:
+    """Return how many every node has of a name that no machine description counts."""
+    return (
+        MOST_COUNTED
+        if name.startswith(COUNTER_PREFIX)
+        else int(name.startswith(ONE_PER_NODE_PREFIX))
+    )
 
 
 def free_of(devices: Mapping[str, int], name: str) -> int:
-    """How many of a name are free by what `FreeDevices.of_node` says."""
-    return devices.get(name, usual(name))
+    """Return how many of a name are free, given the answer of `FreeDevices.of_node`."""
+    return devices.get(name, default_count(name))

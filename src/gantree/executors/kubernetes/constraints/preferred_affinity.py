@@ -1,4 +1,4 @@
-"""The weights of preferred node affinity, and preferences of pods put into the roles of a job.
+"""Preferred node affinity of pods as weighted rules of a job, and preferred pod affinity put beside it.
 
 kube-scheduler adds up the weights of the preferred terms that a node matches, and so does the core
 (`placement.scoring`), to choose among equally good places. The first pod of a role stands for all of them. Preferences
@@ -13,12 +13,12 @@ from gantree.executors.kubernetes.constraints.pod_index import PodIndex
 from gantree.executors.kubernetes.constraints.preferred_pod_affinity import preferred_pod_affinity
 from gantree.executors.kubernetes.pods.shapes import alternatives_of
 from gantree.executors.kubernetes.workloads.gangs import Gang
-from gantree.model.jobs import Company, Job, Like, Role
+from gantree.model.jobs import Job, PreferredMembers, PreferredNodes, Role
 from gantree.model.node_rules import rule_text
 
 
 def with_preferences(job: Job, gang: Gang, index: PodIndex) -> Job:
-    """A job with what its pods prefer of nodes and of other pods."""
+    """Return the job with the preferred node and pod affinity of its pods."""
     told = {
         role.name: (preferred_node_terms(pods[0]), preferred_pod_affinity(index, pods[0]))
         for role, pods in gang.roles
@@ -30,13 +30,15 @@ def with_preferences(job: Job, gang: Gang, index: PodIndex) -> Job:
     )
 
 
-def _with_preferences(role: Role, likes: tuple[Like, ...], company: tuple[Company, ...]) -> Role:
+def _with_preferences(
+    role: Role, likes: tuple[PreferredNodes, ...], company: tuple[PreferredMembers, ...]
+) -> Role:
     return replace(role, topology=replace(role.topology, likes=likes, company=company))
 
 
-def preferred_node_terms(pod: Pod) -> tuple[Like, ...]:
-    """The preferred terms of a pod's node affinity; one that means nothing is like no node."""
+def preferred_node_terms(pod: Pod) -> tuple[PreferredNodes, ...]:
+    """Return the preferred terms of a pod's node affinity, without those that match no node."""
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
     terms = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
     asked = ((each.weight, alternatives_of(NodeSelector((each.preference,)))) for each in terms)
-    return tuple(Like(rule_text(rule), weight) for weight, rule in asked if rule)
+    return tuple(PreferredNodes(rule_text(rule), weight) for weight, rule in asked if rule)

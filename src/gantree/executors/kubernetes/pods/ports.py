@@ -1,9 +1,9 @@
-"""What a pod may be the only one to have on its node: ports of the node, and its place away from others of its kind.
+"""Host ports, and anti-affinity of pods to their own kind by host name: devices of which every node has one.
 
-Both are sole devices (`gantree.model.jobs.SOLE`): every node has one of each, so the core keeps pods that need the same
-one apart, counts those of others, and frees one by preemption, as with any device. That is exact for ports, but that
-two pods on one port at different addresses of a node are kept apart too, and for pods that keep away from their own
-kind by `kubernetes.io/hostname`. All other ways to keep away are in `affinity`.
+Both are device names with `gantree.model.jobs.ONE_PER_NODE_PREFIX`, so the core never places two pods that need the
+same one on a node, counts those of foreign pods, and frees one by preemption. This is exact for anti-affinity by
+`kubernetes.io/hostname`. For ports it is stricter than Kubernetes where two pods use one port at different addresses.
+All other anti-affinity is in `affinity`.
 """
 
 import re
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from gantree.executors.kubernetes.apiserver.objects import Pod, PodSpec, PodTerm
 from gantree.executors.kubernetes.apiserver.selectors import digest, matches, narrowed
-from gantree.model.jobs import SOLE
+from gantree.model.jobs import ONE_PER_NODE_PREFIX
 
 HOSTNAME = "kubernetes.io/hostname"
-_PORT = re.compile(rf"{SOLE}port/([0-9]+/[A-Za-z]+)")
-_KIND = re.compile(rf"{SOLE}apart/[a-z0-9-]+/[0-9a-f]+")
+_PORT = re.compile(rf"{ONE_PER_NODE_PREFIX}port/([0-9]+/[A-Za-z]+)")
+_KIND = re.compile(rf"{ONE_PER_NODE_PREFIX}apart/[a-z0-9-]+/[0-9a-f]+")
 
 
 def exclusive_devices(pod: Pod) -> tuple[str, ...]:
@@ -39,7 +39,9 @@ def exclusive_device_of(pod: Pod, term: PodTerm) -> str:
     selector = narrowed(
         term.label_selector, labels, term.match_label_keys, term.mismatch_label_keys
     )
-    return f"{SOLE}apart/{home}/{digest(selector)}" if matches(selector, labels) else ""
+    return (
+        f"{ONE_PER_NODE_PREFIX}apart/{home}/{digest(selector)}" if matches(selector, labels) else ""
+    )
 
 
 def _ports(spec: PodSpec) -> Iterator[str]:
@@ -48,4 +50,4 @@ def _ports(spec: PodSpec) -> Iterator[str]:
         for port in container.ports:
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number:
-                yield f"{SOLE}port/{number}/{port.protocol or 'TCP'}"
+                yield f"{ONE_PER_NODE_PREFIX}port/{number}/{port.protocol or 'TCP'}"

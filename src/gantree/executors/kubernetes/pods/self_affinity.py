@@ -1,7 +1,7 @@
 """Pods whose preferences match themselves, as of replicas that prefer to be apart: how the core counts them.
 
-Each holds a device for its selector (`gantree.model.jobs.KIN`), of which every node has enough. So the core counts the
-pods that are placed at the moment of its decision, however many are decided about together.
+Each holds a device for its selector (`gantree.model.jobs.COUNTER_PREFIX`), of which every node has enough. So the core
+counts the pods that are placed at the moment of its decision, however many are decided about together.
 """
 
 from gantree.executors.kubernetes.apiserver.objects import (
@@ -12,7 +12,7 @@ from gantree.executors.kubernetes.apiserver.objects import (
 )
 from gantree.executors.kubernetes.apiserver.selectors import digest, matches, narrowed
 from gantree.executors.kubernetes.pods.templates import once_per_template
-from gantree.model.jobs import KIN
+from gantree.model.jobs import COUNTER_PREFIX
 
 ANYWAY = "ScheduleAnyway"
 
@@ -51,4 +51,4 @@ def own_device_of_spread(pod: Pod, constraint: SpreadConstraint) -> str:
 
 def _own_device(pod: Pod, namespaces: tuple[str, ...], selector: LabelSelector) -> str:
     is_own = pod.metadata.namespace in namespaces and matches(selector, pod.metadata.labels)
-    return f"{KIN}{'+'.join(sorted(namespaces))}/{digest(selector)}" if is_own else ""
+    return f"{COUNTER_PREFIX}{'+'.join(sorted(namespaces))}/{digest(selector)}" if is_own else ""

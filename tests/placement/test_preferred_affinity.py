@@ -1,4 +1,4 @@
-"""Nodes that a gang likes: taken among places that are as good, never waited for, and no gang is pulled apart."""
+"""Preferred affinity: it decides between equally good places, delays no gang and spreads none wider."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.model.jobs import KIN, Company, Job, Like, Role, Shape, TopologySpec
+from gantree.model.jobs import (
+    COUNTER_PREFIX,
+    Job,
+    PreferredMembers,
+    PreferredNodes,
+    Role,
+    Shape,
+    TopologySpec,
+)
 from gantree.model.node_restrictions import with_node_restrictions
 from gantree.model.node_rules import TOLERATES_LABEL, Taint, satisfies
 from gantree.model.placements import MemberPlacement, Placement
@@ -25,7 +33,7 @@ def named(*nodes: str) -> str:
     return f"metadata.name in ({','.join(nodes)})"
 
 
-def gang(members: int, gpus: int, *likes: Like) -> Job:
+def gang(members: int, gpus: int, *likes: PreferredNodes) -> Job:
     return Job("x", (Role("w", members, Shape(gpus=gpus), topology=TopologySpec(likes=likes)),))
 
 
@@ -39,14 +47,17 @@ def nodes_of(occupancy: Occupancy, job: Job) -> list[str]:
     ("job", "nodes"),
     [
         (gang(1, 2), ["n0"]),
-        (gang(1, 2, Like(named("n3"))), ["n3"]),
-        (gang(1, 2, Like(named("n1"), 10), Like(named("n2"), 20)), ["n2"]),
-        (gang(1, 2, Like(named("n2"), 50), Like(named("n1"), 30), Like(named("n0", "n1"), 30)), ["n1"]),
-        (gang(1, 3, Like(named("n0"))), ["n1"]),
-        (gang(1, 2, Like("zone in (b)")), ["n0"]),
+        (gang(1, 2, PreferredNodes(named("n3"))), ["n3"]),
+        (gang(1, 2, PreferredNodes(named("n1"), 10), PreferredNodes(named("n2"), 20)), ["n2"]),
+        (
+            gang(1, 2, PreferredNodes(named("n2"), 50), PreferredNodes(named("n1"), 30), PreferredNodes(named("n0", "n1"), 30)),
+            ["n1"],
+        ),
+        (gang(1, 3, PreferredNodes(named("n0"))), ["n1"]),
+        (gang(1, 2, PreferredNodes("zone in (b)")), ["n0"]),
         (gang(2, 4), ["n2", "n3"]),
-        (gang(2, 4, Like(named("n1", "n2"))), ["n2", "n3"]),
-        (gang(2, 2, Like(named("n0", "n1"))), ["n1", "n1"]),
+        (gang(2, 4, PreferredNodes(named("n1", "n2"))), ["n2", "n3"]),
+        (gang(2, 2, PreferredNodes(named("n0", "n1"))), ["n1", "n1"]),
     ],
     ids=[
         "none", "one", "heavier", "more in sum", "too full", "no such label", "a gang", "not pulled apart",
@@ -59,19 +70,21 @@ def test_a_liked_node_is_taken_where_it_is_as_good(job: Job, nodes: list[str]) -
 
 def test_many_likes_are_let_go_from_the_lightest_on() -> None:
     """Of seven the two lightest: the one that can be had besides the others is, the other one is let go."""
-    heavy = [Like(named("n2", "n3"), 10 + number) for number in range(5)]
-    light = [Like(named("n3"), 2), Like(named("n1"), 1)]
+    heavy = [PreferredNodes(named("n2", "n3"), 10 + number) for number in range(5)]
+    light = [PreferredNodes(named("n3"), 2), PreferredNodes(named("n1"), 1)]
     assert nodes_of(drawn(LEAVES), gang(1, 2, *heavy)) == ["n2"]
     assert nodes_of(drawn(LEAVES), gang(1, 2, *light, *heavy)) == ["n3"]
 
 
 def test_a_bar_comes_before_a_like() -> None:
-    job = with_node_restrictions(gang(1, 2, Like(named("n3"))), {"w": "metadata.name notin (n3)"})
+    job = with_node_restrictions(
+        gang(1, 2, PreferredNodes(named("n3"))), {"w": "metadata.name notin (n3)"}
+    )
     assert nodes_of(drawn(LEAVES), job) == ["n0"]
 
 
 def test_the_likes_of_a_gang_are_those_of_all_its_roles() -> None:
-    like = TopologySpec(likes=(Like(named("n2", "n3")),))
+    like = TopologySpec(likes=(PreferredNodes(named("n2", "n3")),))
     roles = (Role("a", 1, Shape(gpus=4)), Role("b", 1, Shape(gpus=2)))
     assert set(nodes_of(drawn(LEAVES), Job("x", roles, topology=like))) == {"n2", "n3"}
 
@@ -79,7 +92,7 @@ def test_the_likes_of_a_gang_are_those_of_all_its_roles() -> None:
 NODES = ("n0", "n1", "n2", "n3")
 likes = st.lists(
     st.builds(
-        lambda names, weight: Like(named(*sorted(names)), weight),
+        lambda names, weight: PreferredNodes(named(*sorted(names)), weight),
         st.sets(st.sampled_from(NODES), min_size=1),
         st.integers(1, 9),
     ),
@@ -108,7 +121,7 @@ def domains(place: Placement) -> tuple[int, int]:
 @settings(max_examples=examples(120), deadline=None)
 @given(pictures, likes, st.integers(1, 3), st.integers(1, 4))
 def test_likes_change_which_of_equals_and_nothing_else(
-    free: list[int], told: list[Like], members: int, gpus: int
+    free: list[int], told: list[PreferredNodes], members: int, gpus: int
 ) -> None:
     """One member goes to a node that is liked most among those that have room: the plain twin looks at each."""
     occupancy = drawn(picture(free))
@@ -126,7 +139,7 @@ def test_likes_change_which_of_equals_and_nothing_else(
 
 # ----- company, and taints that only ask to be kept away from
 
-WEB = KIN + "web"
+WEB = COUNTER_PREFIX + "web"
 ZONES = {"n0": "a", "n1": "a", "n2": "b"}
 """n3 has no zone."""
 
@@ -154,7 +167,7 @@ def site(free: Sequence[int], kin: Sequence[int] = (), tainted: Sequence[str] = 
     return found
 
 
-def among(*company: Company, members: int = 1, gpus: int = 1, labels: Labels = ()) -> Job:
+def among(*company: PreferredMembers, members: int = 1, gpus: int = 1, labels: Labels = ()) -> Job:
     shape = Shape(gpus=gpus, devices=((WEB, 1),), labels=labels)
     return Job("x", (Role("w", members, shape, topology=TopologySpec(company=company)),))
 
@@ -162,14 +175,14 @@ def among(*company: Company, members: int = 1, gpus: int = 1, labels: Labels = (
 @pytest.mark.parametrize(
     ("company", "kin", "nodes"),
     [
-        (Company("host", WEB, -1), (2, 1, 1, 0), ["n3"]),
-        (Company("host", WEB, 1), (2, 1, 1, 0), ["n0"]),
-        (Company("zone", WEB, 1), (0, 0, 1, 5), ["n2"]),
-        (Company("zone", WEB, -1, (("b", 3),)), (1, 1, 0, 0), ["n3"]),
-        (Company("zone", WEB, -1, (("b", 3),)), (0, 2, 0, 0), ["n3"]),
-        (Company("zone", WEB, spread=True), (1, 1, 1, 0), ["n2"]),
-        (Company("zone", WEB, spread=True), (0, 0, 1, 0), ["n0"]),
-        (Company("host", KIN + "nobody", 1), (2, 1, 1, 0), ["n0"]),
+        (PreferredMembers("host", WEB, -1), (2, 1, 1, 0), ["n3"]),
+        (PreferredMembers("host", WEB, 1), (2, 1, 1, 0), ["n0"]),
+        (PreferredMembers("zone", WEB, 1), (0, 0, 1, 5), ["n2"]),
+        (PreferredMembers("zone", WEB, -1, (("b", 3),)), (1, 1, 0, 0), ["n3"]),
+        (PreferredMembers("zone", WEB, -1, (("b", 3),)), (0, 2, 0, 0), ["n3"]),
+        (PreferredMembers("zone", WEB, spread=True), (1, 1, 1, 0), ["n2"]),
+        (PreferredMembers("zone", WEB, spread=True), (0, 0, 1, 0), ["n0"]),
+        (PreferredMembers("host", COUNTER_PREFIX + "nobody", 1), (2, 1, 1, 0), ["n0"]),
     ],
     ids=[
         "away", "near", "near in a domain", "away from others of the kind", "no domain has nobody in it",
@@ -177,15 +190,21 @@ def among(*company: Company, members: int = 1, gpus: int = 1, labels: Labels = (
     ],
 )  # fmt: skip
 def test_company_is_looked_for_or_kept_away_from(
-    company: Company, kin: tuple[int, ...], nodes: list[str]
+    company: PreferredMembers, kin: tuple[int, ...], nodes: list[str]
 ) -> None:
     assert nodes_of(site((4, 4, 4, 4), kin), among(company)) == nodes
 
 
 def test_company_does_not_count_for_a_gang_against_its_being_together() -> None:
     crowded = site((4, 4, 4, 4), (0, 3, 3, 3))
-    assert nodes_of(crowded, among(Company("host", WEB, -1), members=2, gpus=2)) == ["n0", "n0"]
-    assert nodes_of(crowded, among(Company("host", WEB, -1), members=2, gpus=4)) == ["n0", "n1"]
+    assert nodes_of(crowded, among(PreferredMembers("host", WEB, -1), members=2, gpus=2)) == [
+        "n0",
+        "n0",
+    ]
+    assert nodes_of(crowded, among(PreferredMembers("host", WEB, -1), members=2, gpus=4)) == [
+        "n0",
+        "n1",
+    ]
 
 
 def test_a_soft_taint_keeps_off_who_does_not_tolerate_it_while_there_is_room_elsewhere() -> None:
@@ -196,7 +215,7 @@ def test_a_soft_taint_keeps_off_who_does_not_tolerate_it_while_there_is_room_els
 
 
 def plain_scores(
-    free: Sequence[int], kin: Sequence[int], near: int, weight: int, liked: Like
+    free: Sequence[int], kin: Sequence[int], near: int, weight: int, liked: PreferredNodes
 ) -> dict[str, float]:
     """Scores as the default scheduler reckons them, node by node: company, a spread over zones, one like."""
     fits = [name for name, count in zip(NODES, free, strict=True) if count]
@@ -231,9 +250,10 @@ def plain_scores(
 def test_one_member_goes_where_the_plain_sum_is_highest(
     free: list[int], kin: list[int], near: int, liked: str
 ) -> None:
-    like = Like(named(liked))
+    like = PreferredNodes(named(liked))
     told = TopologySpec(
-        likes=(like,), company=(Company("host", WEB, near), Company("zone", WEB, spread=True))
+        likes=(like,),
+        company=(PreferredMembers("host", WEB, near), PreferredMembers("zone", WEB, spread=True)),
     )
     job = Job("x", (Role("w", 1, Shape(gpus=1), topology=told),))
     (node,) = nodes_of(site(free, kin), job)
