@@ -1,4 +1,4 @@
-"""What a training script imports: checkpoints together, progress, and where it stands. Standard library only.
+"""For training scripts: coordinated checkpoints, progress reports, and the rank's place. Standard library only.
 
     from gantree import training
 
@@ -9,9 +9,9 @@
             save_my_shard(training.checkpoint_path())
             training.saved(step)                   # every rank, once its part is durable
 
-Without gantree around it the same script runs on: should_checkpoint is False, saved and progress do nothing, rank is
-0, its neighbours are itself. How the ranks agree without waiting for each other is told in `agreement`. Frameworks
-have modules of their own, which import them when they are used: `torchrun`, `lightning`, `huggingface`, `accelerate`.
+Outside gantree the same script runs unchanged: should_checkpoint returns False, saved and progress do nothing, rank is
+0, and its only neighbour is itself. `agreement` describes the protocol. Modules for frameworks import these on first
+use: `torchrun`, `lightning`, `huggingface`, `accelerate`.
 """
 
 import os
@@ -40,7 +40,7 @@ _reporters: dict[str, Reporter | None] = {}
 
 
 def _agreement() -> Agreement | None:
-    """This process's part in the protocol; None outside gantree. Made at the first use, then kept."""
+    """Return the Agreement of this process, created on first use; None outside gantree."""
     run_dir = os.environ.get("GANTREE_RUN_DIR", "")
     if run_dir not in _agreements:
         _agreements[run_dir] = agreement_of(os.environ)
@@ -48,7 +48,7 @@ def _agreement() -> Agreement | None:
 
 
 def _reporter() -> Reporter | None:
-    """Where progress goes; None outside gantree and on ranks other than 0. Made at the first use, then kept."""
+    """Return the Reporter of this process, created on first use; None outside gantree and on ranks other than 0."""
     run_dir = os.environ.get("GANTREE_RUN_DIR", "")
     if run_dir not in _reporters:
         _reporters[run_dir] = reporter_of(os.environ)
@@ -56,17 +56,17 @@ def _reporter() -> Reporter | None:
 
 
 def should_checkpoint(step: int, lead: int = 1) -> bool:
-    """True on every rank for the same step: save now, then call `saved(step)`.
+    """Return True on every rank at the same step: save now, then call `saved(step)`.
 
-    Call it once in every step on every rank, always at the same place. lead: how many steps a rank can be
-    ahead of rank 0; 1 where every step has a collective, k where there is one only every k steps.
+    Call it once per step on every rank, always at the same place in the step. lead: how many steps a rank can be
+    ahead of rank 0: 1 if every step has a collective, k if only every k-th step has one.
     """
     agreement = _agreement()
     return agreement is not None and agreement.should_checkpoint(step, lead)
 
 
 def saved(step: int) -> None:
-    """This rank's part of the checkpoint of this step is durable. Every rank says so, whoever wrote the file.
+    """Record that this rank's part of the checkpoint of a step is durable. Call it on every rank.
 
     Raises OSError where the run directory cannot be written.
     """
@@ -78,10 +78,10 @@ def saved(step: int) -> None:
 def progress(
     step: int, loss: SupportsFloat | None = None, samples_per_s: SupportsFloat | None = None
 ) -> None:
-    """Say how far the job is; `gantree jobs` shows it, with the time a step takes beside the predicted one.
+    """Report the progress of the job. `gantree jobs` shows it, and the measured beside the predicted step time.
 
-    Call it as often as you like, on rank 0 or on all ranks: rank 0's word counts, and is written at most once a
-    second. loss may be a tensor: it is read (and its device waited for) only then. A full disk loses the word, no more.
+    Call it at any rate, on rank 0 or on all ranks: only rank 0 reports, at most once a second. loss may be a tensor; it
+    is read (which synchronises its device) only when it is written. Write errors are ignored.
     """
     reporter = _reporter()
     if reporter is not None:
@@ -89,34 +89,34 @@ def progress(
 
 
 def checkpoint_path() -> Path | None:
-    """Where the job declared that its checkpoints live; None if it did not."""
+    """Return `checkpoint.path` of the job; None if it has none."""
     text = os.environ.get("GANTREE_CHECKPOINT_PATH")
     return Path(text) if text else None
 
 
 def rank() -> int:
-    """This process's number over the whole gang."""
+    """Return the global rank of this process, from 0."""
     return number(os.environ, "RANK", 0)
 
 
 def world_size() -> int:
-    """Processes in the whole gang."""
+    """Return the number of processes of the gang."""
     return number(os.environ, "WORLD_SIZE", 1)
 
 
 def local_rank() -> int:
-    """This process's number in its member: which of the member's GPUs is its own."""
+    """Return the rank of this process within its member, from 0: the index of its GPU."""
     return number(os.environ, "LOCAL_RANK", 0)
 
 
 def neighbours() -> dict[str, tuple[int, ...]]:
-    """Ranks that share this one's domain, itself among them, by tier: {"leaf": (0, 1, 2, 3), "node": (0, 1), ...}.
+    """Return, by tier, the ranks in the same domain as this one, which is included: {"leaf": (0, 1, 2, 3), ...}.
 
-    The tiers are the cluster's, and "nvlink". Outside gantree "node" alone, as far as the launcher tells.
+    Tiers are those of the cluster, and "nvlink". Outside gantree only "node", from the launcher's environment.
     """
     return neighbours_in(os.environ)
 
 
 def rendezvous() -> Rendezvous:
-    """This start of the gang: an id that no other start has, how many came before, and how large the last one was."""
+    """Return the rendezvous of this attempt: a unique id, the number of restarts, and the previous world size."""
     return rendezvous_in(os.environ)

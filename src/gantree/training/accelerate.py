@@ -19,7 +19,10 @@ from gantree.training import folders
 def after_step(
     accelerator: Any, step: int, *, loss: Any = None, samples_per_s: Any = None, lead: int = 1
 ) -> bool:
-    """On every rank, after every step; True where a checkpoint was saved. lead as for `should_checkpoint`."""
+    """Report progress and save if the ranks agreed; returns whether a checkpoint was saved.
+
+    Call it on every rank after every step. lead as for `should_checkpoint`.
+    """
     training.progress(step, loss=loss, samples_per_s=samples_per_s)
     folder = training.checkpoint_path()
     if not training.should_checkpoint(step, lead) or folder is None:

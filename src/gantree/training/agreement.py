@@ -1,24 +1,23 @@
-"""How all ranks save at the same step although nobody waits for anybody.
+"""Agreement of all ranks on the step of a checkpoint, without waiting for each other.
 
-A checkpoint must hold one step of all ranks. If each rank looked for the request by itself, some would see it
-at step s and some at s + 1; those that save would leave the others alone in the next collective. So only
-rank 0 looks for requests (and at the clock, for periodic checkpoints). Having seen one at step s, it publishes
-"all save at s + lead" as a file named after that step; every rank only asks whether the file of its own
-present step exists.
+A checkpoint must hold the same step of all ranks. If each rank polled for the request, some ranks would see it at step
+s and others at s + 1. Those that save would then be missing in the next collective. So only rank 0 polls for requests
+(and reads the clock, for periodic checkpoints). When it finds one at step s, it publishes the step s + lead as a file
+named after that step. Every rank only tests whether the file of its current step exists.
 
-Why nobody can miss it, for lead = 1. Every step has a collective in which each rank's result depends on
-rank 0's part, so no rank can finish the collective of step s + 1 before rank 0 has entered it; rank 0 enters it
-after its should_checkpoint(s) has returned, hence after the file is there. A rank that asks in step s + 1 after
-the collective has finished it; a rank that asks before has finished that of step s, which rank 0 entered after
-its should_checkpoint(s), since it asks at the same place. Either way the file is there. With one collective in
-every k steps the same holds for lead = k.
+Proof that no rank misses the file, for lead = 1: Each step has a collective whose result on every rank depends on rank
+0. So no rank finishes the collective of step s + 1 before rank 0 enters it, and rank 0 enters it after its call of
+should_checkpoint(s) returned, when the file exists. A rank that calls should_checkpoint(s + 1) after that collective
+has finished it. A rank that calls it before that collective has finished the one of step s, which rank 0 entered after
+should_checkpoint(s), because all ranks call it at the same place in the step. In both cases the file exists. With one
+collective in every k steps the same holds for lead = k.
 
-A step's file never changes, so a slow rank finds it however far rank 0 has gone on. Rank 0 removes files that
-every rank has passed: when it is at step s, all have asked for s - lead - 1 and before.
+The file of a step never changes, so a slow rank finds it however far rank 0 has advanced. Rank 0 removes the files that
+every rank has passed: when it is at step s, all ranks have tested s - lead - 1 and before.
 
-What a rank has saved is in one file of its own, replaced at each save: the last step, and the last request
-answered. From the smallest last step over all ranks the executor learns what is complete. It also says how many ranks
-there are: a launcher inside the member (torchrun) may have started more processes than gantree knows of.
+Each rank records what it saved in one file, replaced at each save: the last step and the last answered request. The
+executor takes the smallest last step over all ranks as complete. The file also holds the number of ranks, because a
+launcher inside the member (torchrun) may start more processes than gantree did.
 """
 
 import json
@@ -33,9 +32,9 @@ from gantree.training.place import number
 
 
 class Agreement:
-    """One rank's part. every_s: rank 0 also asks for a checkpoint each so many seconds of `clock`.
+    """One rank's side of the protocol. every_s: seconds of `clock` between periodic checkpoints (rank 0); None: none.
 
-    world_size is told in what it saves; None: as many ranks as gantree started.
+    world_size is written with each save; None: as many ranks as gantree started.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class Agreement:
         self._answered: tuple[str | None, int | None] = (None, None)
 
     def should_checkpoint(self, step: int, lead: int) -> bool:
-        """True if the ranks agreed on this step."""
+        """Return whether the ranks agreed on this step."""
         if self._rank == 0:
             self._decide(step, lead)
         agreed = _read(self._folder / _name(step))
@@ -68,7 +67,7 @@ class Agreement:
         return True
 
     def saved(self, step: int) -> None:
-        """Say durably that this rank's part of a step is safe."""
+        """Record durably that this rank's part of the checkpoint of a step is saved."""
         request = self._agreed_request.pop(step, None)
         if request is not None:
             self._answered = (request, step)
@@ -83,7 +82,7 @@ class Agreement:
         _publish(self._folder / f"rank-{self._rank}.json", record)
 
     def _decide(self, step: int, lead: int) -> None:
-        """Rank 0: agree on step + lead if a new request is there or it is time."""
+        """Rank 0: publish step + lead if there is a new request, or a periodic checkpoint is due."""
         request = self._new_request()
         if request is None and not self._is_time():
             return
@@ -96,7 +95,7 @@ class Agreement:
         return self._every_s is not None and self._clock() - self._asked_at >= self._every_s
 
     def _new_request(self) -> str | None:
-        """A request that was not seen before: each is a file of its own under the same name."""
+        """Return the id of a new request, or None. Each request replaces the file, which gets a new inode."""
         try:
             with (self._folder / "request.json").open(encoding="utf-8") as file:
                 stat = os.fstat(file.fileno())
@@ -115,7 +114,7 @@ class Agreement:
 
 
 def agreement_of(environment: Mapping[str, str]) -> Agreement | None:
-    """The part that this process has by its environment; None if gantree did not start it."""
+    """Return the Agreement of this process; None if gantree did not start it."""
     run_dir = environment.get("GANTREE_RUN_DIR")
     if not run_dir:
         return None
@@ -146,7 +145,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _publish(path: Path, record: dict[str, Any]) -> None:
-    """The whole file or none, on disk before anybody can see it."""
+    """Write a file atomically and durably."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("w", encoding="utf-8") as file:
         json.dump(record, file)

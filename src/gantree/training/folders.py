@@ -1,10 +1,10 @@
-"""Where the integrations put checkpoints below the job's `checkpoint.path`, and which of them is whole.
+"""Checkpoint folders of the integrations, below the job's `checkpoint.path`, and which of them are complete.
 
-step-<n>            what the framework wrote: a file or a folder
-step-<n>.complete   every rank has written its part; it holds a number that rises with each checkpoint completed here
+step-<n>            the checkpoint, a file or a folder that the framework writes
+step-<n>.complete   exists once every rank has written its part; holds a number that rises with each completion
 
-What was completed last counts, not the largest step: a run that went back to an older checkpoint saves smaller steps
-than those that are there.
+The checkpoint completed last is the newest, not the one of the largest step: a run that resumed from an older
+checkpoint saves smaller steps than existing ones.
 """
 
 import os
@@ -15,19 +15,19 @@ from pathlib import Path
 
 _COMPLETE = re.compile(r"step-(\d+)\.complete", re.ASCII)
 KEPT = 2
-"""Checkpoints that are kept: the newest, and the one before it."""
+"""Complete checkpoints that are kept: the newest, and the one before it."""
 
 
 def place_of(folder: Path, step: int) -> Path:
-    """Where the checkpoint of a step goes. Makes the folder."""
+    """Return the path for the checkpoint of a step; creates the folder above it."""
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"step-{step}"
 
 
 def complete(folder: Path, step: int) -> None:
-    """Every rank has written its part: say so durably, and remove what is older than the one before.
+    """Mark a checkpoint durably as complete, and remove all but the newest KEPT.
 
-    Called by one process, after all others have written.
+    Call it in one process, after all ranks have written.
     """
     number = 1 + max((_number_of(folder, each) for each in _steps(folder)), default=0)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -43,13 +43,13 @@ def complete(folder: Path, step: int) -> None:
 
 
 def newest(folder: Path | None) -> Path | None:
-    """The newest checkpoint that is whole; None where there is none."""
+    """Return the newest complete checkpoint; None if there is none."""
     steps = [] if folder is None else _steps(folder)
     return None if folder is None or not steps else folder / f"step-{steps[-1]}"
 
 
 def _steps(folder: Path) -> list[int]:
-    """Steps that are whole, in the order in which they were completed."""
+    """Return the steps of complete checkpoints, in order of completion."""
     if not folder.is_dir():
         return []
     found = (_COMPLETE.fullmatch(path.name) for path in folder.iterdir())
@@ -58,7 +58,7 @@ def _steps(folder: Path) -> list[int]:
 
 
 def _number_of(folder: Path, step: int) -> int:
-    """0 where none can be read."""
+    """Return the completion number of a checkpoint; 0 if it is not readable."""
     try:
         return int((folder / f"step-{step}.complete").read_text("ascii"))
     except (OSError, ValueError):

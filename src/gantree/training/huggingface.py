@@ -17,7 +17,7 @@ from gantree import training
 
 
 class Saving:
-    """What the callback does. Every rank runs it at the same place."""
+    """The methods of the callback. Every rank runs them at the same place."""
 
     def __init__(self, lead: int = 1) -> None:
         self._lead = lead
@@ -25,7 +25,7 @@ class Saving:
         self._loss: float | None = None
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
-        """After each optimizer step: ask the Trainer to save if the ranks agreed on this one."""
+        """After each optimizer step: let the Trainer save if the ranks agreed on it."""
         training.progress(state.global_step, loss=self._loss)
         if training.should_checkpoint(state.global_step, self._lead):
             self._asked = state.global_step
@@ -40,11 +40,11 @@ class Saving:
         logs: Mapping[str, float] | None = None,
         **_: Any,
     ) -> None:
-        """The Trainer logs its loss every `logging_steps`, just after a step was told of: the next word has it."""
+        """Remember the loss, which the Trainer logs every `logging_steps`, for the next progress report."""
         self._loss = (logs or {}).get("loss", self._loss)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The Trainer has written a checkpoint: that of the agreed step counts."""
+        """The Trainer wrote a checkpoint: record it if it is that of the agreed step."""
         if self._asked == state.global_step:
             training.saved(state.global_step)
 

@@ -17,20 +17,20 @@ from gantree.training import folders
 
 
 class Saving:
-    """What the callback does. Every rank runs it at the same place."""
+    """The methods of the callback. Every rank runs them at the same place."""
 
     def __init__(self, lead: int = 1) -> None:
         self._lead = lead
         self._asked = -1
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """The step that training goes on from is done already."""
+        """Remember the step from which training resumes: it is complete."""
         self._asked = int(trainer.global_step)
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Once for each optimizer step: batches that only accumulate gradients are none."""
+        """Act once per optimizer step; batches that only accumulate gradients are skipped."""
         step = int(trainer.global_step)
         if step == self._asked:
             return
@@ -47,7 +47,7 @@ def callback(lead: int = 1) -> Any:
 
 
 def newest() -> str | None:
-    """The newest whole checkpoint, for `ckpt_path`; None where there is none."""
+    """Return the newest complete checkpoint, for `ckpt_path`; None if there is none."""
     found = folders.newest(training.checkpoint_path())
     return None if found is None else str(found)
 
@@ -64,7 +64,7 @@ def _save(trainer: Any, step: int) -> None:
 
 
 def _loss(outputs: Any) -> Any:
-    """The loss of what a training step gave: a tensor, or a mapping with one."""
+    """Return the loss in the output of a training step: a tensor, or a mapping with one."""
     return outputs.get("loss") if isinstance(outputs, Mapping) else outputs
 
 

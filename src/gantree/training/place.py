@@ -1,9 +1,9 @@
-"""Where this process stands: who is near it, and which start of the gang this is. Read from environment and one file.
+"""The place of this process: ranks near it, and its rendezvous, read from the environment and the rank map.
 
 The executor writes `ranks.json` into the run directory, a record for each member: its ranks, its domain of each tier,
 and the NVLink domain of each of its processes. A launcher inside a member (torchrun) may start several processes for
 each one that gantree started; then WORLD_SIZE is a multiple of GANTREE_WORLD_SIZE, and each rank of the map stands
-for as many ranks in a row.
+for that many consecutive ranks.
 """
 
 import json
@@ -18,10 +18,10 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """One start of a gang. id differs between any two starts; restarts counts those before this one.
+    """The rendezvous of one attempt. id is unique to the attempt; restarts counts the attempts before it.
 
-    previous_world_size is that of the start before, None at the first: where it differs from world_size the gang was
-    resized, and shards of that many ranks are to be read. resized says so.
+    previous_world_size is that of the attempt before, None for the first. If it differs from world_size, the gang was
+    resized, and a sharded checkpoint has the shards of previous_world_size ranks.
     """
 
     id: str
@@ -33,12 +33,12 @@ class Rendezvous:
 
     @property
     def resized(self) -> bool:
-        """The start before had another size."""
+        """Whether the attempt before had another world size."""
         return self.previous_world_size not in (None, self.world_size)
 
 
 def number(environment: Mapping[str, str], name: str, default: int) -> int:
-    """A variable that holds a whole number; the default where it does not."""
+    """Return a variable as an integer; the default if it is none."""
     try:
         return int(environment[name])
     except (KeyError, ValueError):
@@ -46,7 +46,7 @@ def number(environment: Mapping[str, str], name: str, default: int) -> int:
 
 
 def rendezvous_in(environment: Mapping[str, str]) -> Rendezvous:
-    """The start that this environment was made for."""
+    """Return the rendezvous of an environment."""
     previous = number(environment, "GANTREE_PREVIOUS_WORLD_SIZE", 0)
     return Rendezvous(
         id=environment.get("GANTREE_RENDEZVOUS_ID")
@@ -60,7 +60,7 @@ def rendezvous_in(environment: Mapping[str, str]) -> Rendezvous:
 
 
 def neighbours_in(environment: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
-    """Ranks by tier that share the domain of the rank of this environment."""
+    """Return, by tier, the ranks in the same domain as the rank of an environment."""
     rank, times = number(environment, "RANK", 0), _each_stands_for(environment)
     members = _members(environment)
     own = next((each for each in members if rank // times in each["ranks"]), None)
@@ -78,7 +78,7 @@ def neighbours_in(environment: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
 
 
 def _each_stands_for(environment: Mapping[str, str]) -> int:
-    """Processes that run for each one that gantree started: 1 unless a launcher inside the member started more."""
+    """Return how many processes run for each one that gantree started: 1 unless a launcher started more."""
     started = number(environment, "GANTREE_WORLD_SIZE", 0)
     world_size = number(environment, "WORLD_SIZE", 1)
     whole = started > 0 and world_size >= started and world_size % started == 0
@@ -86,7 +86,7 @@ def _each_stands_for(environment: Mapping[str, str]) -> int:
 
 
 def _members(environment: Mapping[str, str]) -> list[Record]:
-    """The rank map; empty outside gantree, and where the run directory cannot be reached."""
+    """Return the rank map; empty outside gantree and where the run directory is not readable."""
     run_dir = environment.get("GANTREE_RUN_DIR")
     if not run_dir:
         return []
@@ -108,6 +108,6 @@ def _times(ranks: list[int], times: int) -> tuple[int, ...]:
 
 
 def _by_launcher(environment: Mapping[str, str], rank: int) -> tuple[int, ...]:
-    """The ranks of this node as torchrun and its like number them."""
+    """Return the ranks of this node by LOCAL_RANK and LOCAL_WORLD_SIZE, as torchrun sets them."""
     first = rank - number(environment, "LOCAL_RANK", 0)
     return tuple(range(first, first + number(environment, "LOCAL_WORLD_SIZE", 1)))

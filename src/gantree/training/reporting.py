@@ -1,10 +1,9 @@
-"""How rank 0 says how far the job is: one small file in the run directory, replaced at most once a second.
+"""Progress reports of rank 0: one small file in the run directory, replaced at most once a second.
 
     progress/rank-0.json    {"step", "loss", "samples_per_s", "step_s", "at"}
 
-Nothing is flushed to disk: the word of the last second may be lost with the machine, and costs no step anything. What
-was said last is written when the process ends. step_s is the median of the last steps, so that a checkpoint or a
-pause does not show in it.
+The file is not synced, so that a report delays no step; a machine failure may lose the last one. The last report is
+written when the process exits. step_s is the median of the last steps, so checkpoints and pauses do not affect it.
 """
 
 import atexit
@@ -19,12 +18,12 @@ from statistics import median
 from typing import SupportsFloat
 
 EVERY_S = 1.0
-"""At most one word in so many seconds is written."""
+"""Seconds between two writes, at least."""
 STEPS_LOOKED_AT = 32
 
 
 class Reporter:
-    """Rank 0's part. `clock` measures steps, `wall` says when."""
+    """The reporter of rank 0. `clock` measures steps in seconds, `wall` gives the time since 1970."""
 
     def __init__(
         self,
@@ -43,7 +42,7 @@ class Reporter:
     def report(
         self, step: int, loss: SupportsFloat | None, samples_per_s: SupportsFloat | None
     ) -> None:
-        """Take note of a step; write it down if the last word is old enough."""
+        """Record a step, and write it if EVERY_S have passed since the last write."""
         now = self._clock()
         self._measure(step, now)
         if self._written_at is not None and now - self._written_at < EVERY_S:
@@ -54,12 +53,12 @@ class Reporter:
         self._write(step, _number(loss), _number(samples_per_s))
 
     def finish(self) -> None:
-        """Write down what was said last."""
+        """Write the last report if it is not written yet."""
         if self._unwritten is not None:
             self._write(*self._unwritten)
 
     def _measure(self, step: int, now: float) -> None:
-        """Seconds a step, from the last word to this one; one that goes back or stays counts for nothing."""
+        """Measure seconds per step since the last report; reports without progress do not count."""
         if self._last is not None and step > self._last[0]:
             self._step_s.append((now - self._last[1]) / (step - self._last[0]))
         if self._last is None or step != self._last[0]:
@@ -81,18 +80,18 @@ class Reporter:
 
 
 def _plain(value: SupportsFloat | None) -> float | None:
-    """A number that costs nothing to read; None for a tensor."""
+    """Return a plain number; None for a tensor, which is costly to read."""
     return float(value) if isinstance(value, (int, float)) else None
 
 
 def _number(value: SupportsFloat | None) -> float | None:
-    """A number; of a tensor that is part of a graph its value alone."""
+    """Return a number; a tensor is detached from its graph first."""
     detach = getattr(value, "detach", None)
     return None if value is None else float(value if detach is None else detach())
 
 
 def reporter_of(environment: Mapping[str, str]) -> Reporter | None:
-    """Where the process of this environment reports; None outside gantree, and on ranks other than 0."""
+    """Return the Reporter of an environment; None outside gantree and on ranks other than 0."""
     run_dir = environment.get("GANTREE_RUN_DIR")
     if not run_dir or environment.get("RANK", "0") != "0":
         return None

@@ -20,7 +20,7 @@ from gantree.training.place import number, rendezvous_in
 
 
 def options(environment: Mapping[str, str]) -> dict[str, str]:
-    """torchrun's options for the member of this environment, by name without dashes."""
+    """Return torchrun's options for the member of an environment, by name without dashes."""
     meeting = rendezvous_in(environment)
     member = number(environment, "NODE_RANK", 0)
     inside = number(environment, "LOCAL_WORLD_SIZE", 1)
@@ -38,7 +38,7 @@ def options(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The same as the variables that torchrun reads: PET_NNODES, PET_RDZV_ID and so on."""
+    """Return the same as environment variables of torchrun: PET_NNODES, PET_RDZV_ID and so on."""
     return {
         f"PET_{name.replace('-', '_').upper()}": value
         for name, value in options(environment).items()
@@ -46,19 +46,19 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def arguments(environment: Mapping[str, str], script: Sequence[str]) -> list[str]:
-    """torchrun's command line, without the program; what is written before the script overrules gantree's options."""
+    """Return torchrun's arguments; options of the user before the script override gantree's."""
     return [*(f"--{name}={value}" for name, value in options(environment).items()), *script]
 
 
 def _processes(environment: Mapping[str, str]) -> int:
-    """Processes that torchrun starts: GANTREE_PROCESSES_PER_MEMBER where it is set, else one for each visible GPU."""
+    """Return processes per node: GANTREE_PROCESSES_PER_MEMBER if set, else one for each visible GPU."""
     told = number(environment, "GANTREE_PROCESSES_PER_MEMBER", 0)
     visible = [each for each in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
     return told if told > 0 else max(1, len(visible))
 
 
 def main(script: Sequence[str]) -> None:
-    """Become torchrun for this member. Raises ImportError where torch is not installed."""
+    """Run torchrun for this member in this process. Raises ImportError where torch is not installed."""
     run = import_module("torch.distributed.run")
     command = arguments(os.environ, script)
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
