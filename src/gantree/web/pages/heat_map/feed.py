@@ -1,4 +1,4 @@
-"""The scenes of the heat map as they change, for any number of browsers: looked at once for all, at most once a second.
+"""The stream of heat map changes: one read of the ledger a second at most, shared by all browsers.
 
 Frames are server-sent events: "whole" first, and again whenever the cluster is another one; "delta" for what is other
 than in the frame before; "use" for how busy GPUs say that they are, where they are asked. They are squeezed as they go,
@@ -30,29 +30,29 @@ from gantree.web.pages.visibility import MayRead, visible_jobs
 EVERY_S = 1.0
 HEARTBEAT_S = AGAIN_EVERY_S
 COUNTED_EVERY_S = 2.0
-"""How often it is looked what counters say, which nobody tells of."""
+"""Seconds between two readings of the GPU counters, which announce no changes."""
 HEARTBEAT = "event: beat\ndata: \n\n"
 GZIP_BITS = 31
 LEVEL = 5
 LARGE = 50_000
-"""Characters of a frame that is squeezed on a thread of its own."""
+"""Characters from which on a frame is compressed on another thread."""
 
 
 def latest_scene(view: ReadView, known: int) -> tuple[int, HeatScene | None] | None:
-    """The seq of the newest fact, and the scene after it; None where it is the one that is known."""
+    """Return (seq of the newest fact, scene after it); None if that seq is known."""
     if view.at.seq == known:
         return None
     return view.at.seq, heat_scene(view.ledger, view.now)
 
 
 def latest_map(view: ReadView) -> Json | None:
-    """Where everything is drawn; None before a cluster was observed."""
+    """Return the map as JSON; None before a cluster was observed."""
     fabric = view.ledger.fabric
     return None if fabric is None else heat_map_json(heat_map(fabric))
 
 
 class HeatFeed:
-    """The newest scene, and who waits for the next."""
+    """The newest scene, and the streams that wait for the next one."""
 
     def __init__(self, reads: QueryBackend) -> None:
         self._reads = reads
@@ -68,7 +68,7 @@ class HeatFeed:
         self._looked_at = 0.0
 
     async def scene(self, at_most_s_old: float = 0.0) -> HeatScene | None:
-        """The newest scene, or one that was looked at so many seconds ago at most; None without a cluster."""
+        """Return the newest scene, or one that is at most so many seconds old; None without a cluster."""
         async with self._lock:
             if time.monotonic() - self._looked_at > at_most_s_old or self._seq < 0:
                 self._changed = self._reads.ticket()
@@ -79,7 +79,7 @@ class HeatFeed:
         return self._scene
 
     async def frames(self, stream: StreamAuthorization) -> AsyncIterator[str]:
-        """What a browser needs to be shown, for ever."""
+        """Yield the frames of one browser, until the daemon stops."""
         shown, caller = None, stream.caller
         use: UseRows = {}
         while not self._reads.stopping:
@@ -107,7 +107,7 @@ class HeatFeed:
                 yield HEARTBEAT
 
     async def _frame(self, shown: HeatScene | None, scene: HeatScene, caller: Caller) -> str:
-        """A frame; all who see everything get the same one, which is made once."""
+        """Return a frame; callers that may read all jobs share one."""
         if not caller.sees_all:
             return await asyncio.to_thread(_frame, shown, scene, visible_jobs(caller))
         async with self._making:
@@ -126,7 +126,7 @@ def _frame(shown: HeatScene | None, scene: HeatScene, may_read: MayRead) -> str:
 
 
 async def gzipped(frames: AsyncIterator[str]) -> AsyncIterator[bytes]:
-    """Frames as one gzip stream, each complete as soon as it is sent."""
+    """Compress frames into one gzip stream, flushed after each frame."""
     squeeze = zlib.compressobj(LEVEL, wbits=GZIP_BITS)
     async for frame in frames:
         if len(frame) < LARGE:
@@ -141,6 +141,6 @@ def _squeezed(squeeze: "zlib._Compress", frame: str) -> bytes:
 
 
 async def plain(frames: AsyncIterator[str]) -> AsyncIterator[bytes]:
-    """Frames for a browser that takes nothing squeezed."""
+    """Encode frames for a browser that accepts no gzip."""
     async for frame in frames:
         yield frame.encode()

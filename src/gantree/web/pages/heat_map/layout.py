@@ -1,6 +1,6 @@
-"""Where the heat map draws each domain, node and GPU: the layout of `gantree topo` pictures, as lists for a browser.
+"""Coordinates of domains, nodes and GPUs on the heat map: the layout of `gantree topo page`, as lists for a browser.
 
-It changes only with the cluster, so a browser asks for it once. Lengths are in pixels at zoom 1.
+The layout changes only with the cluster, so a browser fetches it once. Lengths are in pixels at zoom 1.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DomainBox:
-    """A domain above the node, where it is drawn, and the nodes in it: count of them from first on."""
+    """A domain above the node: its box, and its nodes: `count` of them from index `first` on."""
 
     tier: str
     name: str
@@ -44,7 +44,7 @@ class DomainBox:
 
 @dataclass(frozen=True, slots=True)
 class NodeBox:
-    """A node and where it is drawn. notes are what is not whole or not idle there, in words."""
+    """A node and its box. notes say, for people, which links are degraded or loaded."""
 
     name: str
     machine: str
@@ -70,12 +70,12 @@ class HeatMap:
     nodes: tuple[NodeBox, ...]
 
     def places_of_gpus(self, gpus: int) -> list[tuple[float, float]]:
-        """The upper left corners of the cells of a node with so many GPUs, within its box."""
+        """Return the upper left corners of the GPU cells of a node, relative to its box."""
         return [place_of_gpu(gpu, gpus, self.scale) for gpu in range(gpus)]
 
 
 def heat_map(fabric: Fabric) -> HeatMap:
-    """The map of a cluster."""
+    """Return the map of a cluster."""
     conditions = Conditions(fabric)
     gpus = fabric.gpus_of_node.tolist()
     scale = scale_for(sum(gpus), len(gpus))
@@ -107,7 +107,7 @@ def heat_map(fabric: Fabric) -> HeatMap:
 def _view(
     fabric: Fabric, conditions: Conditions, gpus: list[int], tier: int, number: int
 ) -> DomainView:
-    """A domain with what is in it, as the layout wants to see it: who holds what does not matter there."""
+    """Return a domain and its contents as input of the layout, without holders."""
     children = fabric.first_child_of_domain[tier]
     inside = range(int(children[number]), int(children[number + 1]))
     views: tuple[DomainView, ...] | tuple[NodeView, ...]
@@ -132,7 +132,7 @@ def _flatten(
     domains: list[DomainBox],
     corners: list[tuple[float, float]],
 ) -> None:
-    """Add a box and all that are in it, at their places in the whole; nodes come in topology order."""
+    """Add a box and all boxes inside it, in coordinates of the map; nodes in topology order."""
     x, y = corner[0] + box.x, corner[1] + box.y
     view = box.view
     if isinstance(view, NodeView):
@@ -161,7 +161,7 @@ def _flatten(
 
 
 def heat_map_json(drawn: HeatMap) -> Json:
-    """The map as a browser takes it; what most nodes lack is told only of those that have it."""
+    """Return the map as JSON values; rare attributes of nodes are listed by node index."""
     scale = drawn.scale
     sizes = sorted({node.gpus for node in drawn.nodes})
     machines = list(dict.fromkeys(node.machine for node in drawn.nodes))
@@ -208,7 +208,7 @@ def _domains_json(drawn: HeatMap) -> Iterator[list[object]]:
 
 
 def _runs(numbers: list[int]) -> list[int]:
-    """Numbers as runs: a number and how often it comes, one after the other."""
+    """Return the run-length encoding of numbers: number, count, number, count."""
     runs: list[int] = []
     for number in numbers:
         if runs and runs[-2] == number:

@@ -1,6 +1,6 @@
-"""A scene of the heat map as a browser takes it: whole, or only what is other than in an earlier one.
+"""Messages to the browser about the heat map: a whole scene, or the differences from an earlier one.
 
-Here a caller's rights count: of a job that it may not read it learns that GPUs are taken, and nothing else.
+Permissions are applied here: of a job that the caller may not read, only the occupied GPUs are sent.
 """
 
 import json
@@ -29,7 +29,7 @@ _OWN_STATES = {state: number for number, state in enumerate(NODE_STATES)}
 
 
 def whole_json(scene: HeatScene, may_read: MayRead) -> Json:
-    """All of a scene. cells are runs over the GPUs of all nodes, in order: a holder, and for how many GPUs."""
+    """Return a whole scene. cells are runs over the GPUs of all nodes, in order: holder, number of GPUs."""
     shown = _Shown(scene, may_read)
     runs: list[int] = []
     parts: list[list[Any]] = []
@@ -63,7 +63,7 @@ def whole_json(scene: HeatScene, may_read: MayRead) -> Json:
 
 
 def delta_json(old: HeatScene, new: HeatScene, may_read: MayRead) -> Json | None:
-    """What is other than in an earlier scene of the same map; None where nothing is."""
+    """Return the differences from an earlier scene of the same map; None if there are none."""
     shown, before = _Shown(new, may_read), _Shown(old, may_read)
     nodes = {
         index: [_OWN_STATES[row.state], list(map(shown.cell, row.cells))]
@@ -85,16 +85,16 @@ def delta_json(old: HeatScene, new: HeatScene, may_read: MayRead) -> Json | None
 
 
 def _looks_the_same(shown: "_Shown", row: NodeRow, before: "_Shown", old: NodeRow) -> bool:
-    """Whether a caller who may not know the holders apart sees no difference."""
+    """Return whether two rows of a node are equal once hidden holders are masked."""
     return row.state == old.state and list(map(shown.cell, row.cells)) == list(
         map(before.cell, old.cells)
     )
 
 
 def use_rows(scene: HeatScene, use_of_node: UseOfNode, may_read: MayRead) -> UseRows:
-    """By the index of a node, each of its GPUs: percent busy, GiB used, GiB there, watts, degrees; null: not told.
+    """Return, by node index, each GPU's (utilisation in %, GiB used, GiB of memory, watts, degrees Celsius).
 
-    Of a GPU that somebody holds whom the caller may not know he is told nothing; nodes that tell nothing are left out.
+    null: not reported. GPUs of hidden holders are null; nodes without a report are left out.
     """
     shown = _Shown(scene, may_read)
     rows: UseRows = {}
@@ -120,14 +120,14 @@ def _figures(use: GpuUse) -> list[float | None]:
 
 
 def changed_use(old: UseRows, new: UseRows) -> Json | None:
-    """What is other than was told before, null for a node that tells nothing any more; None where nothing is."""
+    """Return the differences of two readings, null for a node that no longer reports; None if there are none."""
     changed: Json = {str(index): row for index, row in new.items() if old.get(index) != row}
     changed |= {str(index): None for index in old if index not in new}
     return changed or None
 
 
 def domain_json(row: DomainRow) -> list[Any]:
-    """The numbers of a domain: GPUs, usable, free, then the largest free block of each narrower tier."""
+    """Return GPUs, usable and free GPUs of a domain, then the most free GPUs in one domain of each narrower tier."""
     return [row.gpus, row.usable, row.free, *row.largest]
 
 
@@ -137,7 +137,7 @@ def compact(content: Json) -> str:
 
 
 class _Shown:
-    """A scene as a caller may see it."""
+    """A scene with the holders masked that a caller may not read."""
 
     def __init__(self, scene: HeatScene, may_read: MayRead) -> None:
         self._holders = scene.holders
@@ -151,20 +151,20 @@ class _Shown:
                 self._hidden.add(each.number)
 
     def holders(self) -> Iterator[Holder]:
-        """Those whom the caller may know."""
+        """Yield the holders that the caller may read."""
         return (each for each in self._holders.values() if each.number not in self._hidden)
 
     def number(self, number: int) -> int:
-        """A holder's number, TAKEN where the caller may not know who it is."""
+        """Return a holder's number; TAKEN if the caller may not read it."""
         return TAKEN if number in self._hidden else number
 
     def hides(self, cell: Cell) -> bool:
-        """Whether anybody holds a GPU, or a part of it, whom the caller may not know."""
+        """Return whether a hidden holder has a GPU or a part of it."""
         holders = (cell,) if isinstance(cell, int) else (number for number, _, _ in cell)
         return any(number in self._hidden for number in holders)
 
     def cell(self, cell: Cell) -> Cell:
-        """A GPU as the caller may see it."""
+        """Return the cell of a GPU with hidden holders masked."""
         if not self._hidden:
             return cell
         if isinstance(cell, int):

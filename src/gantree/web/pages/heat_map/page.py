@@ -1,4 +1,4 @@
-"""The page of the cluster: its heat map, and the same as a table of domains for those who do not look at pictures."""
+"""The page of the cluster: its heat map, and the same numbers as a table of domains for screen readers."""
 
 import gzip
 from typing import Annotated
@@ -36,7 +36,7 @@ def router(reads: QueryBackend) -> APIRouter:
 
     @routes.get("/cluster/map/{map_id}", **needs(Need.KNOWN))
     async def drawn(map_id: str, accepts: Accepts = "") -> Response:
-        """Where everything is drawn; the address changes with it, so a browser may keep it."""
+        """Return the map. Its URL contains its digest, so browsers may cache it."""
         if map_id not in kept:
             context = await reads.read(latest_map)
             if context is None or context["map_id"] != map_id:
@@ -47,7 +47,7 @@ def router(reads: QueryBackend) -> APIRouter:
 
     @routes.get("/cluster/stream", **needs(Need.KNOWN))
     async def stream(stream: CurrentStream, accepts: Accepts = "") -> Response:
-        """Who holds what, and what changes of it, for ever."""
+        """Stream the scene and its changes."""
         frames = feed.frames(stream)
         if "gzip" not in accepts:
             return AuthorizedStreamingResponse(

@@ -1,4 +1,4 @@
-"""What the heat map shows, in numbers: who holds each GPU or part of one, how each node is, what is free by domain.
+"""The data of the heat map: the holder of each GPU or part, the state of each node, free GPUs by domain.
 
 A function of the ledger alone. Holders have numbers that stay the same as long as they hold something, so that two
 scenes of one map can be told apart node by node; where a node stands is in `layout`, what a caller may know of a
@@ -26,27 +26,27 @@ from gantree.topology.occupancy.site import OWNER_PREFIX
 
 FREE: Final = -1
 TAKEN: Final = 0
-"""The number of every holder of which a caller may not know who it is."""
+"""The number of all holders that a caller may not read."""
 _FIRST_OF_SITE: Final = -2
 _KINDS_OF_A_JOB: Final = 3
 
 WHOLE: Final = 1000
-"""Parts of a GPU are told in thousandths of it."""
+"""Parts of a GPU are in thousandths."""
 
 NODE_STATES: Final = ("ready", "cordoned", "draining", "drained", "lost", "broken")
 KINDS: Final = ("job", "claim", "reservation", "site")
 
 Part = tuple[int, int, int]
-"""Holder, start and size of a part of a GPU; FREE holds an instance that is cut and idle."""
+"""(holder, start, size) of a part of a GPU; FREE for an idle MIG instance."""
 Cell = int | tuple[Part, ...]
-"""Who holds a GPU whole, or its parts by where they start."""
+"""The holder of a whole GPU, or its parts by start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds something. kind is one of KINDS; job is its id, of the site's own allocations their name.
+    """A holder of GPUs. kind is one of KINDS; job is the job id, or the name of an allocation of the cluster file.
 
-    gpus counts GPUs that it holds whole or in part. since: when it took its place, in seconds since 1970.
+    gpus counts GPUs that it holds whole or in part. since: the time of its placement, in seconds since 1970.
     """
 
     number: int
@@ -61,7 +61,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node: one of NODE_STATES, and who holds each GPU."""
+    """A node: one of NODE_STATES, and the cell of each GPU."""
 
     state: str
     cells: tuple[Cell, ...]
@@ -84,7 +84,7 @@ class DomainRow:
 
 @dataclass(frozen=True, slots=True)
 class HeatScene:
-    """The cluster at a moment. map_id is the same as long as no node comes, goes or stands elsewhere."""
+    """The cluster at a time. map_id changes when a node joins, leaves or changes its domain."""
 
     at: float
     map_id: str
@@ -96,7 +96,7 @@ class HeatScene:
 
 
 def heat_scene(ledger: Ledger, now: float) -> HeatScene | None:
-    """What is to be shown now; None before a cluster was observed."""
+    """Return the scene; None before a cluster was observed."""
     rooms = ledger.occupancy
     if rooms is None:
         return None
@@ -119,7 +119,7 @@ def heat_scene(ledger: Ledger, now: float) -> HeatScene | None:
 
 
 def map_id_of(fabric: Fabric) -> str:
-    """A digest of which nodes there are, where they stand, how many GPUs each has."""
+    """Return a digest of the nodes, their domains and their GPU counts."""
     digest = blake2b(digest_size=8)
     digest.update(repr((fabric.cluster.name, fabric.tiers)).encode())
     for node, gpus in zip(fabric.nodes, fabric.gpus_of_node.tolist(), strict=True):
@@ -128,7 +128,7 @@ def map_id_of(fabric: Fabric) -> str:
 
 
 def _numbers(ledger: Ledger, rooms: Occupancy) -> dict[str, int]:
-    """Owner -> number: above 0 for jobs, by their place in arrival order, below FREE for allocations of the site."""
+    """Return owner -> number: positive for jobs, in arrival order; below FREE for allocations of the cluster file."""
     numbers, of_site = {}, 0
     for owner in rooms.owners:
         kind, job = _kind_of(owner)
@@ -174,7 +174,7 @@ def _since(ledger: Ledger, state: JobState) -> float | None:
 
 
 def _cells(rooms: Occupancy, numbers: dict[str, int]) -> tuple[list[list[Cell]], set[int]]:
-    """Who holds what by node and GPU, and the nodes on which a job runs."""
+    """Return the cells by node and GPU, and the nodes of running jobs."""
     index_of_node = rooms.fabric.index_of_node
     rows: list[list[Cell]] = [[FREE] * gpus for gpus in rooms.fabric.gpus_of_node.tolist()]
     parts: dict[tuple[int, int], list[Part]] = {}
@@ -197,7 +197,7 @@ def _cells(rooms: Occupancy, numbers: dict[str, int]) -> tuple[list[list[Cell]],
 
 
 def _parts(rooms: Occupancy, node: int, member: MemberPlacement) -> Iterator[tuple[int, int, int]]:
-    """(GPU, start, size) of what a member holds of GPUs; the start of a share is said later, by who comes first."""
+    """Yield (GPU, start, size) of a member; the start of a share is assigned later."""
     for instance in member.mig:
         start, size = _slices(rooms, node, instance.profile, instance.start)
         yield instance.gpu, start, size
@@ -206,7 +206,7 @@ def _parts(rooms: Occupancy, node: int, member: MemberPlacement) -> Iterator[tup
 
 
 def _slices(rooms: Occupancy, node: int, profile: str, start: int) -> tuple[int, int]:
-    """Where an instance begins and how large it is, by its memory, in thousandths of the GPU."""
+    """Return (start, size) of a MIG instance by its memory, in thousandths of the GPU."""
     table = mig_table(rooms.fabric.machine_of_node(node).gpu)
     if table is None:
         return 0, WHOLE
@@ -215,7 +215,7 @@ def _slices(rooms: Occupancy, node: int, profile: str, start: int) -> tuple[int,
 
 
 def _side_by_side(held: list[Part]) -> tuple[Part, ...]:
-    """Parts by where they start; shares, which start nowhere in particular, one after the other."""
+    """Return parts by start; shares, which have no start of their own, one after the other."""
     placed = sorted((part for part in held if part[1] >= 0), key=lambda part: part[1])
     end = sum(size for _, _, size in placed)
     for number, start, size in held:
@@ -226,7 +226,7 @@ def _side_by_side(held: list[Part]) -> tuple[Part, ...]:
 
 
 def _add_idle_instances(rooms: Occupancy, rows: list[list[Cell]]) -> None:
-    """GPUs in MIG mode: the instances that nobody holds stand beside those that somebody does."""
+    """Add the idle instances of GPUs in MIG mode."""
     for node, states in rooms.parts_of_node.items():
         for gpu, state in enumerate(states):
             idle = tuple(
@@ -245,7 +245,7 @@ def _idle_instances(state: GpuState) -> Iterator[tuple[str, int]]:
 
 
 def domain_rows(rooms: Occupancy) -> tuple[DomainRow, ...]:
-    """Every domain above the node, the whole fabric first, each tier in topology order."""
+    """Return every domain above the node, the fabric first, each tier in topology order."""
     fabric = rooms.fabric
     usable_of_node = fabric.gpus_of_node * rooms.usable_node
     free_of_node = rooms.free_gpus_of_node * rooms.usable_node
@@ -282,5 +282,5 @@ def _sums(fabric: Fabric, tier: int, of_node: IntArray) -> IntArray:
 
 
 def _first_inside(fabric: Fabric, tier: int, inner: int) -> IntArray:
-    """The first domain of a narrower tier inside each domain of a tier."""
+    """Return the first domain of a narrower tier in each domain of a tier, [domain]."""
     return fabric.domain_of_node[inner][fabric.first_node_of_domain[tier][:-1]]
