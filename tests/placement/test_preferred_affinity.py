@@ -33,6 +33,10 @@ def named(*nodes: str) -> str:
     return f"metadata.name in ({','.join(nodes)})"
 
 
+def preferred_30(*nodes: str) -> tuple[PreferredNodes, ...]:
+    return (PreferredNodes(named(*nodes), 30),)
+
+
 def gang(members: int, gpus: int, *likes: PreferredNodes) -> Job:
     return Job("x", (Role("w", members, Shape(gpus=gpus), topology=TopologySpec(likes=likes)),))
 
@@ -50,7 +54,7 @@ def nodes_of(occupancy: Occupancy, job: Job) -> list[str]:
         (gang(1, 2, PreferredNodes(named("n3"))), ["n3"]),
         (gang(1, 2, PreferredNodes(named("n1"), 10), PreferredNodes(named("n2"), 20)), ["n2"]),
         (
-            gang(1, 2, PreferredNodes(named("n2"), 50), PreferredNodes(named("n1"), 30), PreferredNodes(named("n0", "n1"), 30)),
+            gang(1, 2, PreferredNodes(named("n2"), 50), *preferred_30("n1"), *preferred_30("n0", "n1")),
             ["n1"],
         ),
         (gang(1, 3, PreferredNodes(named("n0"))), ["n1"]),

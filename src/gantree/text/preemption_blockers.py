@@ -1,16 +1,16 @@
-"""What forbids to stop a job for another, in words; the same on the command line and on a page."""
+"""Sentences for the reasons why a job may not preempt another: the same on the command line and on pages."""
 
-OBJECTIONS = {
-    "": "may be stopped for it",
-    "non-preemptible": "is never preempted",
-    "another queue": "policy stops nobody of another queue",
+PREEMPTION_BLOCKERS = {
+    "": "may be preempted",
+    "non-preemptible": "is not preemptible",
+    "another queue": "the policy preempts no job of another queue",
     "guarantee": "is within its queue's guarantee",
-    "policy": "policy stops nobody",
-    "order": "goes before it",
-    "priority": "of no lower priority",
-    "class": "of a class that its class may not stop",
-    "min_run": "has not run for the minimum time yet",
-    "budget": "was preempted as often as a day allows",
-    "cannot say": "nobody knows",
+    "policy": "the policy preempts no job",
+    "order": "is before it in the queue",
+    "priority": "has no lower priority",
+    "class": "has a class that its class may not preempt",
+    "min_run": "has not run for `min_run` yet",
+    "budget": "has used up its eviction budget",
+    "cannot say": "unknown",
 }
-"""What forbids to stop a job, in words; other reasons are printed as they are."""
+"""By the value of `because` in the answer of `why`; other values are printed as they are."""

@@ -10,7 +10,7 @@ from gantree.cli.explain.start_lines import start_line
 from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.printing import print_json
 from gantree.cli.output.refusals import refusal_lines
-from gantree.text.objections import OBJECTIONS
+from gantree.text.preemption_blockers import PREEMPTION_BLOCKERS
 
 
 def why(
@@ -36,7 +36,7 @@ def _details(answer: dict[str, Any]) -> list[str]:
         names = ", ".join(answer["ahead"]) + (f" and {more} more" if more else "")
         lines.append(f"ahead in the queue: {names}")
     lines += [
-        f"blocked by: {each['job']} ({OBJECTIONS.get(each['because'], each['because'])})"
+        f"blocked by: {each['job']} ({PREEMPTION_BLOCKERS.get(each['because'], each['because'])})"
         for each in answer["in_the_way"]
     ]
     if answer["start"] is not None:

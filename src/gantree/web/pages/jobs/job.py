@@ -22,7 +22,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.model.events import JobSubmitted
 from gantree.model.phases import ENDED, HOLDING, Phase
-from gantree.text.objections import OBJECTIONS
+from gantree.text.preemption_blockers import PREEMPTION_BLOCKERS
 from gantree.topology.hardware.prices import LIST_PRICES
 from gantree.web.pages.frame import page_router, render, standby_of
 from gantree.web.pages.jobs.gang_placement import gang_placement
@@ -53,7 +53,9 @@ def router(reads: QueryBackend) -> APIRouter:
         await reads.add_progress([context["row"]], ended=True)
         if standby_of(request) is not None:
             context["may"] |= dict.fromkeys(BUTTONS, False)
-        return render(request, caller, "job.html", objections=OBJECTIONS, **context)
+        return render(
+            request, caller, "job.html", preemption_blockers=PREEMPTION_BLOCKERS, **context
+        )
 
     return routes
 
