@@ -37,6 +37,8 @@ COMMANDS = (
         "bench refusal",
         "bench tas",
         "bench memory",
+        "bench queue",
+        "bench reclaim",
     ),
 )
 

@@ -113,6 +113,9 @@ def test_the_bench_tells_its_figures(gantree: Gantree, complaints: Complaints) -
         ("refusal", "--gpus 256 --decisions 2 --seed 1"),
         ("tas", "--queues 1"),
         ("memory", "--gpus 256"),
+        ("queue", "--gpus 512 --gangs 60 --events 12"),
+        ("queue", "--gpus 512 --gangs 60 --events 1"),
+        ("reclaim", "--gpus 128"),
     ],
 )
 def test_each_bench_prints_what_its_schema_says(

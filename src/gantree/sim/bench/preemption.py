@@ -1,7 +1,7 @@
-"""How fast room is made: one gang, and single-GPU jobs of a lower class on every GPU of the cluster.
+"""Benchmark of a preemption plan: one gang, and a single-GPU job of a lower class on every GPU of the cluster.
 
-KAI's fill-and-reclaim test of this size is 11 min 34 s end to end, with pods and an API server; here it is the plan
-alone: who leaves, proven, and where the gang goes.
+KAI's fill-and-reclaim test of this size takes 11 min 34 s end to end, with pods and an API server. This benchmark
+measures the plan alone: the victims, and the placement that proves them sufficient.
 """
 
 from functools import partial
@@ -24,9 +24,9 @@ SHARE_ASKED = 0.8
 
 
 def run(gpus: int) -> dict[str, Any]:
-    """Plans for one large gang, for the same one in one leaf, and for one node in one NVLink domain.
+    """Measure plans for one large gang, for the same gang in one leaf, and for a gang of one node.
 
-    Gives {"gpus", and for each of "anywhere", "one_leaf", "one_node": {"victims" (who may be stopped), "stopped",
+    Returns {"gpus", and for each of "anywhere", "one_leaf", "one_node": {"victims" (jobs that may be stopped), "stopped",
     "freed_gpus", "median_ms", "fastest_ms"}}. One leaf spans the whole cluster.
     """
     nodes = max(1, gpus // GPUS_OF_NODE)
@@ -42,14 +42,14 @@ def run(gpus: int) -> dict[str, Any]:
 
 
 def _figures(nodes: int, job: Job, one_in: int) -> dict[str, Any]:
-    """One question, asked REPEATS times on a full cluster; one in so many of its jobs may be stopped."""
+    """Measure one plan REPEATS times on a full cluster; jobs of one node in so many may be stopped."""
     occupancy = _full(nodes)
     owners = [owner for n, owner in enumerate(occupancy.owners) if n // GPUS_OF_NODE % one_in == 0]
     victims = [Victim(owner, 0, float(n * 37 % 1000), n) for n, owner in enumerate(owners)]
     ask = partial(plan_preemption, occupancy, job, victims, DEFAULT_PREFERENCES)
     timed = [timed_us(ask) for _ in range(REPEATS)]
     plan = timed[0][1]
-    assert plan is not None, "everybody may leave, and the cluster is large enough"
+    assert plan is not None, "all victims may be stopped, and the cluster is large enough"
     return {
         "victims": len(victims),
         "stopped": len(plan.victims),
@@ -60,7 +60,7 @@ def _figures(nodes: int, job: Job, one_in: int) -> dict[str, Any]:
 
 
 def _full(nodes: int) -> Occupancy:
-    """A cluster of one leaf with a job on each GPU."""
+    """Return a cluster of one leaf with a job on each GPU."""
     site = Cluster(
         name="full",
         tiers=("leaf", "node"),

@@ -1,14 +1,13 @@
-"""How fast a long queue is walked: 10,000 gangs wait in 50 queues for a cluster on which nothing of theirs fits.
+"""Benchmark of a long queue: 10,000 gangs of 50 queues are pending on a cluster on which none of them fits.
 
 The cluster is that of `sim.bench.mix`. Half of the queues are guaranteed half of the GPUs together and use all of it;
-what runs in the others is of the highest class, and borrows. A sixteenth of the nodes has one GPU free, and nobody who
-waits asks for one alone: so gangs wait for room as well as for their quotas, and nobody may be told to leave. All
-gangs that run have time limits, so a start can be promised. Those that wait are of about 60 shapes and sizes, three
-classes and six time limits.
+the jobs of the others borrow, and have the highest priority class. One GPU is free on a sixteenth of the nodes, and no
+pending gang requests a single GPU. So gangs wait for free GPUs and for quota, and none may preempt. All running gangs
+have time limits, so starts can be reserved. Pending gangs have about 60 shapes and sizes, three classes and six limits.
 
-Two questions. What does it take a scheduler that remembers nothing to ask all of them (a full cycle); and what does
-an event take one that remembers its last walk (a steady state): a gang ends and others take its room, one comes that
-must wait, a node is lost, it returns, and one that was told to leave for another has left.
+Two measurements: a full cycle of a scheduler without state from earlier cycles, and one event in the steady state: a
+gang ends and others start, a gang is submitted that must wait, a node is lost, a node returns, and a preempted gang has
+stopped.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,26 +44,26 @@ from gantree.sim.results import nearest_rank
 
 QUEUES = 50
 REPEATS = 5
-"""Full cycles that are measured; their median is told."""
+"""Full cycles that are measured; the median is reported."""
 ONE_FREE_IN = 16
-"""Of so many nodes one has a GPU free."""
+"""One node in so many has a free GPU."""
 CLASSES = ("research", "batch", "production")
 LIMITS_S = (1800.0, 3600.0, 14_400.0, 28_800.0, 86_400.0, 259_200.0)
 SIZES = (1, 1, 1, 2, 2, 4, 4, 8, 16, 32)
-"""Members of gangs that wait, as often as they come."""
+"""Members of pending gangs, by frequency."""
 RUNNING_SIZES = (1, 2, 4, 8, 16)
 
 
 def queue(
     gpus: int = 16_384, gangs: int = 10_000, events: int = 200, reservations: int = 4
 ) -> dict[str, Any]:
-    """A full cycle over so many gangs that wait, then so many events, in processor time.
+    """Measure a full cycle with so many pending gangs, then so many events, in CPU time of this thread.
 
-    Gives {"gpus", "waiting", "lines", "reservations", "running", "full_cycle_ms" (everything asked anew, starts stand
-    as they were told), "full_cycle_telling_ms" (and starts told anew), "events", "placed" (while these came), and of
-    each kind of event "ended", "left" (who was told to), "came", "lost", "returned", of "all", and of the
-    "changed_nothing" by which nobody was placed, told a start, or told to leave ("nothing"): "..._mean_ms",
-    "..._median_ms", "..._p99_ms"}.
+    Returns {"gpus", "waiting", "lines" (equivalence classes), "reservations", "running", "full_cycle_ms" (reservations
+    are kept), "full_cycle_telling_ms" (reservations are made again), "events", "placed" (by the events),
+    "changed_nothing" (events after which no other job was placed, reserved or stopped)}, and "KIND_mean_ms",
+    "KIND_median_ms" and "KIND_p99_ms" for each kind of event: "ended", "left" (a preempted gang stopped), "came",
+    "lost", "returned", for "all", and for "nothing" (those of changed_nothing).
     """
     life = _Life(gpus, reservations)
     life.fill()
@@ -102,7 +101,7 @@ def _rounded(time_ms: float | None) -> float | None:
 
 @dataclass(slots=True)
 class _Life:
-    """A scheduler, what it has recorded, and what comes to it."""
+    """A scheduler, its recorded facts, and the load on it."""
 
     gpus: int
     reservations: int

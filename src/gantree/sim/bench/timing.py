@@ -1,4 +1,4 @@
-"""Microseconds of one call, and the figures of many: median and 99th percentile by nearest rank."""
+"""Timing of calls in microseconds, and median and 99th percentile of many by nearest rank."""
 
 from collections.abc import Callable
 from time import perf_counter_ns
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def timed_us(act: Callable[[], T]) -> tuple[float, T]:
-    """(microseconds that it took, what it returned)."""
+    """Return (microseconds of the call, its result)."""
     start_ns = perf_counter_ns()
     outcome = act()
     return (perf_counter_ns() - start_ns) / 1000, outcome
