@@ -26,7 +26,7 @@ SHARE_ASKED = 0.8
 def run(gpus: int) -> dict[str, Any]:
     """Measure plans for one large gang, for the same gang in one leaf, and for a gang of one node.
 
-    Returns {"gpus", and for each of "anywhere", "one_leaf", "one_node": {"victims" (jobs that may be stopped), "stopped",
+    Returns {"gpus", and for each of "anywhere", "one_leaf", "one_node": {"victims" (may be stopped), "stopped",
     "freed_gpus", "median_ms", "fastest_ms"}}. One leaf spans the whole cluster.
     """
     nodes = max(1, gpus // GPUS_OF_NODE)
