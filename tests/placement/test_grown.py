@@ -57,16 +57,16 @@ def test_a_gang_grows_wherever_some_way_keeps_its_wish_and_comes_to_as_few_domai
     members = (
         before.members[-1].rank + 1 + more * max([r.members for r in job.topology.slices] or [1])
     )
-    placed_as_drawn = counts_of(occupancy, before)
+    counts_before = counts_of(occupancy, before)
     gpus = job.roles[0].shape.gpus
     most = tuple(
         here + free // gpus
-        for here, free in zip(placed_as_drawn, occupancy.free_gpus_of_node.tolist(), strict=True)
+        for here, free in zip(counts_before, occupancy.free_gpus_of_node.tolist(), strict=True)
     )
     ways = [
         counts
         for counts in every_way(occupancy, job, most, members)
-        if all(now >= here for now, here in zip(counts, placed_as_drawn, strict=True))
+        if all(now >= here for now, here in zip(counts, counts_before, strict=True))
     ]
     after = grown_or_never(occupancy, job, before, members)
     assert (after is not None) == bool(ways)

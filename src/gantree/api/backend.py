@@ -1,4 +1,4 @@
-"""What the routes work with: the control loop, its controller, and the reader.
+"""The objects that routes use: the control loop, its controller, and the reader.
 
 A route that changes something calls the controller on its thread (`call_controller`). A route that only reads queries
 the reader, which answers beside the turns from a state at least as new as any answer given before.

@@ -1,4 +1,4 @@
-"""Whether the daemon is fit to be sent requests: it has recovered, its journal can be written, it is not stopping.
+"""Readiness of the daemon: it has recovered, its journal is writable, and it is not stopping.
 
 The journal is asked to write on the controller's thread. A long turn holds that up; the last answer counts as long as
 it is young, so that a turn of seconds takes no daemon out of service.

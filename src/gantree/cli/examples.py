@@ -1,4 +1,4 @@
-"""An example of each command, the last line of its help; a test holds them to the options that there are."""
+"""An example of each command, the last line of its help. A test checks them against the options of the commands."""
 
 from collections.abc import Mapping
 from typing import Any

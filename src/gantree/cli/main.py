@@ -1,4 +1,4 @@
-"""The program `gantree`: its list of commands, and how an error ends it. What a command does is not here."""
+"""The program `gantree`: its list of commands, and how an error ends it. No command is implemented here."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What the commands share: how their Typer applications are set up, common options and what these stand for."""
+"""Options and Typer settings that commands share."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Where the program `gantree` begins, before anything that takes long is imported.
+"""The entry point of the program `gantree`, before any slow import.
 
 Until the commands can answer for it, Ctrl-C ends the process as the system would: without a traceback. It imports next
 to nothing at its top, and has nothing of what a command does.

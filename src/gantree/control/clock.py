@@ -1,4 +1,4 @@
-"""The time that the core decides by: seconds since 1970 that never go back within one journal.
+"""The clock of the core: seconds since 1970 that never decrease within one journal.
 
 The wall clock is asked once, when the clock is built; from then on time advances with a steady clock that no
 operator and no time server can step (and that goes on while the machine sleeps). A wall clock that is behind

@@ -1,4 +1,4 @@
-"""Looking for garbage in a daemon that leads, and in readers.
+"""Garbage collection in a leading daemon and in readers.
 
 Python's own way takes the longer the more is alive, and stops all threads.
 

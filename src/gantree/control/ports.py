@@ -1,4 +1,4 @@
-"""What control needs of the world: a clock, and a cluster that carries out orders."""
+"""The interfaces that control requires: a clock, and a cluster that carries out orders."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

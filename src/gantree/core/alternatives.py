@@ -1,4 +1,4 @@
-"""What would become of a job if it asked for something else: when and where it would start, and who would be stopped.
+"""What-if for one job: when and where it would start with other requests, and which jobs would be stopped.
 
 The answer is what the scheduler itself would decide, on a copy of the ledger (`core.ledger.ledger_copy`) in which the
 job asks for the other thing from the start and keeps its place in the order of arrival; starts that were told to others

@@ -1,4 +1,4 @@
-"""A snapshot of the ledger: all that later decisions and answers depend on, as plain data that names things.
+"""Snapshots of the ledger: all that later decisions and answers depend on, as plain data with names.
 
     snapshot = snapshot_of(scheduler)          # shares nothing with the ledger that will ever change
     scheduler = restored(snapshot, policy)     # decides as one that folded all the facts

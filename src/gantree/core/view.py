@@ -1,4 +1,4 @@
-"""What executors may know of the decisions: a read-only view of the ledger, as values of the model.
+"""The read-only view of the ledger for executors, as values of the model.
 
 It holds all that an executor needs beside its orders: jobs, placements that are claimed, start orders, why a job waits,
 why a gang stays on an unhealthy node, and the site on record. Executors import nothing else of the core, and a view

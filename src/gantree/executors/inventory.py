@@ -1,4 +1,4 @@
-"""What runs where now, as a cluster answers when it is asked. The difference to the ledger becomes events."""
+"""The inventory of a cluster: what runs where now. The difference from the ledger becomes events."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

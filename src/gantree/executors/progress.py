@@ -1,4 +1,4 @@
-"""How far a job is, as it reports itself. An observation: no decision depends on it, so it is not in the journal."""
+"""Progress that a job reports. It is an observation: no decision depends on it, and it is not in the journal."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""prices.yaml: what GPUs cost at a site, over the catalogue's list prices.
+"""prices.yaml: GPU prices of a site, which override the list prices of the catalogue.
 
 gpus:
   H100-80GB: {on_demand: 3.9, spot: 1.5, source: contract 7, date: 2026-10-01, region: eu-north}

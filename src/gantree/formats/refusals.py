@@ -1,4 +1,4 @@
-"""A refusal as JSON values: the same object from `gantree place`, from the daemon and from `gantree why`."""
+"""Refusals as JSON values, the same from `gantree place`, the daemon and `gantree why`."""
 
 from typing import Any
 

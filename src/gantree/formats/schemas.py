@@ -1,4 +1,4 @@
-"""JSON schemas of the files users write, for editors. `python -m gantree.formats.schemas DIRECTORY` writes them.
+"""JSON schemas of users' files, for editors. `python -m gantree.formats.schemas DIRECTORY` writes them.
 
 A schema knows the fields and their kinds, not the rules between them: what it accepts, the readers may refuse.
 """

@@ -1,4 +1,4 @@
-"""Job traces: CSV and gzipped CSV to `TraceJob`s, and the public traces that come in columns of their own.
+"""Job traces: CSV and gzipped CSV to `TraceJob`s, and public traces, which have columns of their own.
 
 A trace is read row by row, and all of it or nothing is handed out. The common case pays for no checks but the
 conversions themselves; only a row that fails is looked at column by column, to name what is wrong with it.

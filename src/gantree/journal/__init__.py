@@ -1,4 +1,4 @@
-"""The journal: what happened (inbox) and what was decided (facts, orders), kept for ever and in order.
+"""The journal: inbox, facts and orders, in order and durable.
 
 `contract` says what every journal promises, `encoding` how values become text, `sql` keeps the promise in any database;
 `sqlite` is the default journal, `postgres` the one that several daemons share. Nothing here decides anything or knows

@@ -1,4 +1,4 @@
-"""Tokens, sessions and the audit log, beside a journal in its database. What a token allows is not decided here.
+"""Tokens, sessions and the audit log in the database of a journal. Permissions are not decided here.
 
 Any daemon on the database writes here, whoever leads: nothing of it is decided by, and no epoch is asked. A secret is
 known by its SHA-256 alone: it has 256 random bits, so no slower digest is needed. Rows of the audit log are only ever

@@ -1,4 +1,4 @@
-"""What every journal promises, whatever database it lives in.
+"""The contract of every journal, whatever its database.
 
 The life of an event: `append_inbox` makes it durable (only then may anyone be told that it was taken), a turn
 reads it with `read_inbox`, decides, and commits one transaction with `commit_turn`: how far it has read

@@ -1,4 +1,4 @@
-"""Reading a whole journal and saying what is wrong in it. Nothing is changed, and nothing is decided.
+"""Verifies a whole journal and reports what is wrong in it. It changes and decides nothing.
 
 Every row is decoded and every number compared with those it must agree with, so what passes can be folded and went
 through no other hands. Rows are read in pages by their keys; a daemon may write meanwhile.

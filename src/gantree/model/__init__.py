@@ -1,1 +1,1 @@
-"""The words that every floor speaks: jobs, clusters, placements, verdicts, events, facts, orders. Stdlib only."""
+"""The domain model of all floors: jobs, clusters, placements, verdicts, events, facts, orders. Stdlib only."""

@@ -1,4 +1,4 @@
-"""Who may do what: powers, the roles that hold them, and grants, which give a role over a queue and all below it.
+"""Authorisation rules: powers, the roles that have them, and grants, which give a role on a queue and all below it.
 
 Who somebody is, and how he shows it, is not known here.
 """

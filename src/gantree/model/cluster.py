@@ -1,4 +1,4 @@
-"""What a site has: machines, nodes on a tree of tiers, links, and what is already taken.
+"""The description of a site: machines, nodes on a tree of tiers, links, and existing allocations.
 
 Plain words as a user writes them in cluster.yaml. The arrays that a search runs on are `topology.fabric.fabric`.
 """

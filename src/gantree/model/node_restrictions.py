@@ -1,4 +1,4 @@
-"""Node restrictions: rules on nodes that the operator of a cluster puts on a waiting job for now, role by role.
+"""Node restrictions: rules on nodes that an executor currently imposes on a pending job, role by role.
 
 They are kept among the labels that members require of nodes, under a key of their own, so every search for room heeds
 them. What the job's author wrote does not change. "" as a rule is no rule. Events and facts call them `bars`.

@@ -1,4 +1,4 @@
-"""Rules on nodes that go beyond equal labels: what labels must be like, and which taints a member puts up with.
+"""Rules on nodes beyond equal labels: label expressions, and tolerated taints.
 
 A shape asks for nodes by labels, (key, value) pairs that a node must have. Three keys are no labels of nodes but rules,
 written as text so that they go wherever labels go (job files, journals, refusals):

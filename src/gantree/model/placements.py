@@ -1,4 +1,4 @@
-"""Where a gang runs: member by member the node, GPUs and NICs, and what the place is predicted to cost."""
+"""Placements of gangs: the node, GPUs and NICs of each member, and the predicted cost."""
 
 from dataclasses import dataclass
 

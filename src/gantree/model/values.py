@@ -1,4 +1,4 @@
-"""Frozen dataclasses that cost little to make: what is made for every job, by the dozen.
+"""Frozen dataclasses with a fast constructor, for values that are made by the dozen for every job.
 
 The `__init__` of a frozen dataclass sets each field by a call, past its own `__setattr__`: for an order of twenty
 fields that takes five times as long as plain assignment, and all of them together were a sixth of what a pod costs.

@@ -1,4 +1,4 @@
-"""The three-valued answer of a search: a placement, or a refusal that explains itself. Never an exception."""
+"""The result of a search: a placement, or a refusal with its reasons. Never an exception."""
 
 from dataclasses import dataclass
 from enum import StrEnum

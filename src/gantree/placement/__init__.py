@@ -1,1 +1,1 @@
-"""Where a gang goes: the search over the topology tree, and why it found no place."""
+"""Places gangs: the search over the topology tree, and explanations of refusals."""

@@ -1,1 +1,1 @@
-"""Plans that need both policy and placement: who goes next, and where things go."""
+"""Plans that need both policy and placement: reservations, preemption, defragmentation, elasticity, cells."""

@@ -1,4 +1,4 @@
-"""Which running gangs to move, and where to, so that a wanted gang fits: only where everybody moved has a place.
+"""Plans moves of running gangs so that a pending gang fits; each moved gang has a new place.
 
 All moved gangs stop before any of them starts, so a gang may move onto what another one leaves. All of it or nothing.
 

@@ -1,1 +1,1 @@
-"""Who goes next and what each is owed: so far priorities and the order of waiting jobs."""
+"""Order and quota: priorities, fair share, guarantees and limits of queues."""

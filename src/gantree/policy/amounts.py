@@ -1,4 +1,4 @@
-"""How much a job asks for and how much a placed gang holds, as amounts that quotas and shares count.
+"""Amounts that a job requests and that a placed gang holds, in the resources of quotas and shares.
 
 A part of a GPU counts as that part: a share as its compute, a MIG instance as its compute slices over those of the GPU
 (3g.40gb of an H100: 3/7). "gpus" counts GPUs of any model; "gpus/MODEL" only those of which the model is certain, so

@@ -1,4 +1,4 @@
-"""Boosts: more priority for some jobs until a moment. What a job's number is at a moment, and when that changes."""
+"""Boosts: higher priority for some jobs until a given time; a job's priority at a time, and when it changes."""
 
 from fnmatch import fnmatchcase
 from math import inf

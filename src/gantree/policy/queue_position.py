@@ -1,4 +1,4 @@
-"""How many waiting jobs go before one: counted in the order of each queue, where a walk would go through them all.
+"""The number of pending jobs before one, counted in the order of each queue instead of by a walk.
 
 It says what `walk.Walk` comes to with nobody placed meanwhile, in steps for each queue instead of for each job. Whoever
 goes before a job belongs to one of two kinds, by the keys that come before "share":

@@ -1,4 +1,4 @@
-"""The tree of queues: numbered nodes for what the policy names, and where a job belongs. No amounts, no jobs.
+"""The tree of queues: numbered nodes for the queues of a policy, and the queue of a job. No amounts, no jobs.
 
 Node 0 is the whole cluster. Below it stand the queues, each under its parent, parents before children. Queues that
 name a cohort stand under a node of that cohort, which stands under their parent; cohorts of one name under different

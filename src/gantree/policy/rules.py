@@ -1,4 +1,4 @@
-"""What a site decides once: the whole policy as plain data. Files make it (`formats.policies`), nothing changes it.
+"""The whole policy of a site as plain data. `formats.policy` makes it, nothing changes it.
 
 Every rule is a value, never a name: a preset is a policy file like any other, and no code asks which one it came from.
 What the rules lead to is elsewhere: the order in `policy.order`, quotas in `policy.quota.quota`, shares in

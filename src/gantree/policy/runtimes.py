@@ -1,4 +1,4 @@
-"""How long jobs run, learned from those that ended: quantiles by queue, user and name, and the ends they lead to.
+"""Run times learned from ended jobs: quantiles by queue, user and name, and the end times that they predict.
 
 What is learned is never trusted blindly. It makes estimates, and only an enforced time limit makes a promise
 (`Estimate.enforced`). It is always asked on condition of what is known: a gang that has run for three hours is compared

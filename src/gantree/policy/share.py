@@ -1,4 +1,4 @@
-"""Fair share: how much of the cluster each node of the tree has had, beside what it is due. Smaller goes first.
+"""Fair share: the dominant share of each node of the queue tree over its weight. The smallest goes first.
 
 The share of a node is its dominant one: the largest, over the resources of the cluster, of what the jobs under it use
 over what there is (dominant resource fairness, Ghodsi et al., NSDI 2011), divided by its weight. GPUs count by the

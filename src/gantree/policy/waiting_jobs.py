@@ -1,4 +1,4 @@
-"""The jobs that wait: each queue in order, and by equivalence class.
+"""Pending jobs: each queue in order, and by equivalence class.
 
 Jobs of one equivalence class get the same answer from the same state: they are of one queue, one signature (a number
 for all that ask for the same), one priority, and may hold a place for the same time. When the first of a class is

@@ -1,4 +1,4 @@
-"""A walk over waiting jobs in the order of the policy: the fair one, where shares decide between queues.
+"""A walk over pending jobs in the order of the policy; with fair share, shares decide between queues.
 
 Between two children of a queue goes first the one whose best job has the better keys before "share"; among equals the
 one with the smaller share; among equals the one whose next job goes first. Inside a queue jobs go by position. What is

@@ -1,4 +1,4 @@
-"""A cluster that exists in simulated time only: it carries out orders, and knows how much work each job has done.
+"""A simulated cluster: it carries out orders in simulated time and tracks the work of each job.
 
 Work is measured in seconds that the gang must run undisturbed, with the members that were expected of it. A gang
 works from its start to its end, except while it saves on request, while it is suspended, and after it was told to

@@ -1,4 +1,4 @@
-"""What a simulation leaves behind in a directory: summary.json, jobs.csv, report.html.
+"""The files of a simulation: summary.json, jobs.csv, report.html.
 
 Equal results give equal bytes: no dates, no machine names, one way to write each number.
 """

@@ -1,4 +1,4 @@
-"""What will happen in a simulation: a heap of (time, priority, sequence, event).
+"""The event heap of a simulation: (time, priority, sequence, event).
 
 The sequence number gives events of one moment and one priority the order in which they were foretold, so equal
 input gives equal runs. An event that was foretold can be retracted before its time has come.

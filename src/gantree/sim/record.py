@@ -1,4 +1,4 @@
-"""What is noted down while a simulation runs: who was placed where, and how full the cluster was when.
+"""Records of a simulation: placements over time, and utilisation of the cluster.
 
 Everything comes from recorded facts; the ledger is asked only for counts that it keeps anyway.
 """

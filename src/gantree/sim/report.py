@@ -1,4 +1,4 @@
-"""report.html: one page that stands alone, with the summary, two charts over time, and what did not finish.
+"""report.html: a self-contained page with the summary, two charts over time, and unfinished jobs.
 
 The charts are SVG, drawn here: a step function over the whole run is far longer than a screen is wide, so time
 is cut into COLUMNS equal parts; the line is the mean over each part, the band behind it reaches from the least to

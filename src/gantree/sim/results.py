@@ -1,4 +1,4 @@
-"""What came out of a simulation: a row a job, and the summary over them.
+"""Results of a simulation: a row for each job, and the summary.
 
 A job is *finished* if its gang ran to its end. Completion times are over finished jobs, waiting times over jobs
 that ever started. Percentiles are by nearest rank: the smallest value that at least p % of the values do not

@@ -1,4 +1,4 @@
-"""The loop of a simulation: the next moment on the heap, one call of `Scheduler.handle`, its orders carried out.
+"""The loop of a simulation: takes the next event from the heap, calls `Scheduler.handle`, carries out its orders.
 
 The scheduler is the one that the daemon runs. All events of one moment go into one batch. Time that alone could
 change an answer (`wake_at`) becomes a `TimePassed`. The run is over when nothing is foretold and nothing is

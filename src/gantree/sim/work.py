@@ -1,4 +1,4 @@
-"""What an attempt does in simulated time, and what it has done: work, pauses, what is safe, what was in vain.
+"""The work of an attempt in simulated time: done, paused, checkpointed, lost.
 
 Seconds of work are seconds that the gang must run undisturbed with the members that were expected of it.
 """

@@ -1,4 +1,4 @@
-"""Rows of a trace made into jobs that the scheduler knows: one role, of equal members.
+"""Makes jobs of the rows of a trace: one role of equal members.
 
 A trace says how long a job ran, not how it was placed, so nothing is wished of the topology. A job with a
 checkpoint interval can be asked to save; one without is only ever stopped.

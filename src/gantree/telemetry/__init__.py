@@ -1,1 +1,1 @@
-"""What machines report of themselves: live probes through NVML and sysfs."""
+"""Telemetry of machines: live probes through NVML and sysfs, and exporters."""

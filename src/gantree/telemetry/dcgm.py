@@ -1,4 +1,4 @@
-"""What NVIDIA's DCGM exporter serves at :9400/metrics, read: text in, the use of each GPU out, by node and index.
+"""Parses NVIDIA's DCGM exporter (:9400/metrics): the utilisation of each GPU, by node and index.
 
 The exporter names a node by the label `Hostname` and a GPU by `gpu`, its index. Of a GPU in MIG mode there are lines
 for each instance too (`GPU_I_ID`); these are no figures of the GPU and are left out. How busy it is stands in

@@ -1,4 +1,4 @@
-"""What NVIDIA's DCGM exporter tells of what is broken, read: text in, signs of each GPU out, and what they mean.
+"""Parses health metrics of NVIDIA's DCGM exporter: faults of each GPU, and their meaning.
 
 A *sign* is a figure by its name, with the label that tells apart what is counted: `DCGM_EXP_XID_ERRORS_COUNT/79`. What
 the exporter's defaults have is XIDs, failed remaps and remapped rows; the others are lines of its counters file that

@@ -1,4 +1,4 @@
-"""What a GPU's own counters say of it: how busy it is, memory, watts, degrees. Readers: `dcgm`, `nvml_use`."""
+"""Utilisation of a GPU from its counters: busy share, memory, watts, degrees. Readers: `dcgm`, `nvml_use`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""MIG instances that exist on this machine, by NVML: where each was cut from, and the UUID by which CUDA finds it.
+"""MIG instances on this machine, by NVML: their positions, and the UUIDs by which CUDA finds them.
 
 NVML lists MIG *devices*: compute instances, each inside a GPU instance. One that fills its GPU instance is named after
 the profile alone ("... MIG 3g.40gb"); others ("MIG 1c.3g.40gb") are pieces of one, and nothing that gantree gives out.

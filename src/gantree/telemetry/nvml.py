@@ -1,4 +1,4 @@
-"""Readings of this machine's GPUs through NVML (nvidia-ml-py). What they mean is `readings`.
+"""Readings of this machine's GPUs through NVML (nvidia-ml-py). `readings` interprets them.
 
 NVML numbers GPUs by PCI address, as nvidia-smi prints them; CUDA may number them otherwise, which is why programs
 are given UUIDs. Links are counted one by one: each active NVLink leads to another GPU or to an NVSwitch.

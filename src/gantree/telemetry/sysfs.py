@@ -1,4 +1,4 @@
-"""What Linux tells of devices in /sys and /proc. Roots are arguments; a file that is not there is not an error.
+"""Devices in /sys and /proc of Linux. Roots are arguments; a missing file is not an error.
 
 Only reading belongs here; what the readings mean is `readings`.
 """

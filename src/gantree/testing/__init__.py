@@ -1,1 +1,1 @@
-"""Public help for tests: builders, pictures, a stage for the core, contract suites, checkers. Only tests import it."""
+"""Public test utilities: builders, pictures, a stage for the core, contract suites, checkers. Only tests import it."""

@@ -1,4 +1,4 @@
-"""The tests of snapshots and compaction that every journal passes: what is deleted is covered, what counts stays."""
+"""Tests of snapshots and compaction for every journal: only covered rows are deleted."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The tests that every journal passes. A journal's own test module subclasses the contracts and says how to open.
+"""Tests for every journal. A journal's own test module subclasses the contracts and says how to open it.
 
     class TestSqlite(JournalContract, LeadershipContract, CompactionContract):
         def open(self, place: Path) -> Journal:

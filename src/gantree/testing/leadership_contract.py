@@ -1,4 +1,4 @@
-"""The tests of leadership that every journal passes: one epoch at a time, and nothing is written in an old one's name.
+"""Tests of leadership for every journal: one epoch at a time, and no writes of an older one.
 
 A lease of no length has run out when it is taken, so these tests need not wait. How leases of two processes keep each
 other away is tested beside each database.

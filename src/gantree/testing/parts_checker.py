@@ -1,4 +1,4 @@
-"""A judge of parts of GPUs, for `placement_checker`: MIG instances, shares, and who may be beside whom.
+"""Checks parts of GPUs for `placement_checker`: MIG instances, shares, and which may be on one GPU.
 
 It reads the job, the cluster, what is held, and the tables of MIG profiles; nothing of the search.
 """

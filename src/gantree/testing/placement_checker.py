@@ -1,4 +1,4 @@
-"""A judge of placements that shares nothing with the search: it reads the job, the cluster and what was free."""
+"""Checks placements independently of the search, from the job, the cluster and what was free."""
 
 from collections import Counter
 from fnmatch import fnmatchcase

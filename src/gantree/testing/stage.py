@@ -1,4 +1,4 @@
-"""A stage for the core: events go in by hand, every invariant is checked after every one, recovery after all.
+"""A stage for tests of the core: events are given by hand; all invariants are checked after each, recovery after all.
 
     stage = Stage(cluster(leaves=2))
     stage.submit(job("a", members=2, gpus=8))

@@ -1,4 +1,4 @@
-"""What any file is made of, ours or a stranger's: YAML and JSON with lines, records, hostlists, the likely word.
+"""Parsers of text, in users' files and in output of other tools: YAML and JSON with lines, records, hostlists.
 
 What fields mean is `formats` (files of ours) and `topology.discovery` (what tools print). Text in, values out: no
 file is opened here.

@@ -1,4 +1,4 @@
-"""YAML text to plain data that knows where it was written.
+"""YAML text to plain data with line numbers.
 
 Belongs here: everything that is true of any YAML file of ours, whatever it describes. What fields mean does not.
 

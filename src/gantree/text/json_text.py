@@ -1,4 +1,4 @@
-"""JSON text to the same plain data as YAML text: `Table` and `Rows`, which know their paths.
+"""JSON text to the same plain data as YAML text: `Table` and `Rows` with paths.
 
 Lines are not known: programs write JSON, often in one line, and no person looks for line 1. A path such as
 `items[12].metadata.name` tells where. Line 0 stands for "not known"; `records` leaves it out of errors.

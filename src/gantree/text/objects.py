@@ -1,4 +1,4 @@
-"""Plain JSON values as the data of a file: what an object of a request holds, told apart as if it had been written.
+"""Plain JSON values, such as a request body, as the data of a file.
 
 The counterpart of `document` where no YAML is parsed. Paths begin with the name of the list that the objects came in.
 """

@@ -1,4 +1,4 @@
-"""A mapping that a stranger's tool wrote, read field by field, with every problem told at once.
+"""Reads a mapping that another tool wrote, field by field, and reports all problems at once.
 
 For formats that others define and extend: unknown fields are theirs and are passed over; what is asked for has a type
 and a place in the file. (For files of ours, where an unknown field is an error, see `formats.forms`.) A reader asks

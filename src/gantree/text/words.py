@@ -1,4 +1,4 @@
-"""What a name may look like, the word that someone probably meant, and counts with nouns. Shared by all floors."""
+"""Valid names, spelling suggestions, and counts with nouns. Used by all floors."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

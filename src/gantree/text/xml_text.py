@@ -1,4 +1,4 @@
-"""XML text to elements that know their lines, safely: nothing is fetched, nothing expands, nothing is validated.
+"""XML text to elements with line numbers, safely: no entities, no external resources, no validation.
 
 Entities of a document's own are refused, even unused ones: no tool whose files we read declares any, and they are
 how a small text becomes a large one. Comments and processing instructions are left out. A DOCTYPE that names a file

@@ -1,1 +1,1 @@
-"""The topology tree, what is taken of it, and what traffic across it costs."""
+"""The topology tree, its occupancy, and the cost of traffic across it."""

@@ -1,1 +1,1 @@
-"""Pages for a browser. Each is one file that stands alone: nothing is loaded from elsewhere."""
+"""Pages for a browser: HTML files that load nothing from elsewhere."""

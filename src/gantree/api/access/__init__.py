@@ -1,1 +1,1 @@
-"""Who calls and what he may do: tokens, sessions, OpenID Connect, permissions, rate limits, the audit log."""
+"""Authentication, authorisation, rate limits and the audit log: tokens, sessions, OpenID Connect, permissions."""

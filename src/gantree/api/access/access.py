@@ -1,4 +1,4 @@
-"""Authentication: every route depends on `caller_of`, which `Access` answers. Permissions are in `permissions`.
+"""Authentication: every route depends on `caller_of`, which `Access` resolves. Permissions are in `permissions`.
 
 Without an access file the peer of the Unix socket is an operator, named by its Unix user (SO_PEERCRED): who can open
 the socket can open the whole state directory. With an access file only root and the daemon's own user are operators;

@@ -1,4 +1,4 @@
-"""Cookies, and where a request that carries one comes from: a browser adds cookies to what other sites make it send.
+"""Session cookies, and the origin check for requests that carry one: browsers add cookies to requests of other sites.
 
 So a cookie counts for a change only with an Origin header that names this daemon. Whoever shows a token in a header is
 not asked: no other site can make a browser do that.

@@ -1,4 +1,4 @@
-"""OpenID Connect: whose token this is, and the way a browser logs in (authorization code with PKCE).
+"""OpenID Connect: verification of tokens, and the browser login (authorization code with PKCE).
 
 A token is checked here alone: its signature by a key of the provider, an algorithm of a fixed list that the provider's
 word does not widen, issuer, audience and expiry; at a log-in also that it was issued to us (`azp`). Keys are fetched

@@ -1,4 +1,4 @@
-"""What a caller may do. Every route states its need (`needs`), and `permitted` refuses callers without it.
+"""Authorisation. Each route declares the permission that it needs (`needs`); `permitted` refuses callers without it.
 
 For a need about one job, `permitted` checks only that the caller has a role at all; the route then calls `job_for`,
 which checks the job's user and queue. A job that the caller may not see does not exist for him. A route that states no

@@ -1,4 +1,4 @@
-"""Tokens and sessions: issued, looked up, revoked. Only digests are kept; the secret is shown once.
+"""Tokens and sessions: issue, look up, revoke. Only digests are stored; the secret is shown once.
 
 A secret is `gantree_` and 256 random bits, so that scanners know one that was committed by mistake. What was looked up
 is remembered for a second: a request costs no look into the database, and a token that another daemon revoked is good

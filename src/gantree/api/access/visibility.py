@@ -1,4 +1,4 @@
-"""The cluster, the queues and the timeline as a caller may see them who may not see every job.
+"""Cluster, queues and timeline as seen by a caller who may not read every job.
 
 `permissions` decides which jobs are hidden; this module redacts the answers that have a shape of their own.
 """

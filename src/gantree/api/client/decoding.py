@@ -1,4 +1,4 @@
-"""JSON as a daemon sends it, read by clients: what no daemon of this version would say is told, not stumbled over.
+"""Decodes the JSON of a daemon. Content that no daemon of this version sends raises an error that names it.
 
 Standard library only: the command line must start fast.
 """

@@ -1,4 +1,4 @@
-"""Which daemon a request goes to, and whether it is sent once more. Standard library only: both clients import it.
+"""Which daemon a request goes to, and whether it is retried. Standard library only: both clients import it.
 
 Several daemons may share a journal; one of them leads. A request that reached nobody, or somebody who does not lead
 and so did nothing, goes to the next one, round and round until one leads or RETRY_WITHIN_S have passed. A request that

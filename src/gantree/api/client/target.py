@@ -1,4 +1,4 @@
-"""Where a daemon is: the socket of a state directory, or a URL with a token; and words for one that does not answer.
+"""The address of a daemon: the socket of a state directory, or a URL with a token; errors if it does not answer.
 
 Standard library only, as both clients import it.
 """

@@ -1,1 +1,1 @@
-"""What exporters and drivers say of the GPUs: their use, for pages, and their health, for the engine."""
+"""GPU metrics from exporters and drivers: utilisation for pages, health for the engine."""

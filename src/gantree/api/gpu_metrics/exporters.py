@@ -1,4 +1,4 @@
-"""Exporters of metrics of GPUs: their addresses, and what they answer. What it means is in `telemetry`."""
+"""GPU metrics exporters: their addresses, and HTTP requests to them. `telemetry` parses the answers."""
 
 import logging
 import urllib.request

@@ -1,4 +1,4 @@
-"""The use of the cluster's GPUs as the pages show it: read from exporters, or of this machine from its driver.
+"""GPU utilisation for pages: from exporters, or for this machine from its driver.
 
 It is read while somebody looks and not otherwise, at most every FRESH_S, beside all else: nobody waits for an exporter
 but who asks for figures once, and nothing is decided by what it says. What does not answer is left out; that is said

@@ -1,4 +1,4 @@
-"""Asking exporters again and again, while a daemon leads, how the GPUs of its nodes are.
+"""Polls exporters for the health of GPUs while a daemon leads.
 
 It runs beside everything else and nobody waits for it: what does not answer is not heard, which changes nothing.
 """

@@ -1,1 +1,1 @@
-"""HTTP as the daemon speaks it: errors as problems, bodies, answers and their models, limits, the Unix socket."""
+"""HTTP of the daemon: errors as problem documents, request bodies, response models, limits, the Unix socket."""

@@ -1,4 +1,4 @@
-"""The OpenAPI as it is told: FastAPI's, with errors as the daemon says them and the way to show a token."""
+"""The OpenAPI document: FastAPI's, with the daemon's errors and its authentication scheme."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The path that a proxy serves the daemon under, in the scope of the application, which answers with it and without.
+"""The path prefix under which a proxy serves the daemon. The application answers with and without it.
 
 So it does not matter whether the proxy takes the prefix away. It is what `gantree up --root-path` says; a header that a
 client writes (X-Forwarded-Prefix) is not believed.

@@ -1,4 +1,4 @@
-"""Answers of routes: plain values as JSON, their documentation in the OpenAPI, and ETags.
+"""Responses of routes: plain values as JSON, their documentation in the OpenAPI, and ETags.
 
 The views make the values. A model only describes them: validating a long list would cost more than making it. The tests
 hold the two equal, over the whole OpenAPI and a real daemon.

@@ -1,4 +1,4 @@
-"""In front of the application: an id for each request, a limit on its size, security headers on each answer.
+"""Middleware in front of the application: a request id, a limit on the request's size, security headers.
 
 Plain ASGI, so that streams are not held back. A body is counted as it comes: one that is too large is refused at once,
 and its rest is never read.

@@ -1,4 +1,4 @@
-"""The figures of a dry run at /metrics: what the scheduler in charge did, and what gantree would have done."""
+"""Metrics of a dry run: what the scheduler in charge decided, and what gantree would have decided."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

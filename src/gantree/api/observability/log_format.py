@@ -1,4 +1,4 @@
-"""How the daemon's log looks: structlog over the standard logging, so that libraries' lines come through the same.
+"""Format of the daemon's log: structlog over the standard logging, so that libraries' lines have it too.
 
 On a terminal a line is for people, elsewhere it is one JSON object. Fields (job, attempt, cause, turn, epoch) come
 from structlog's context, which control binds, and from `extra`. Nothing secret leaves: values of fields that are named

@@ -1,4 +1,4 @@
-"""Looks on while requests are answered: counts and times them, opens their spans, logs a line for each.
+"""Telemetry of requests: counts, durations, spans, and a log line for each.
 
 ASGI itself, not FastAPI: an answer that is sent as it comes (events, facts, logs) is not held back, and is counted as
 open until its end. A route is named by its pattern, never by what a caller made of it.

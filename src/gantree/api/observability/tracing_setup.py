@@ -1,4 +1,4 @@
-"""Sets up OpenTelemetry's SDK, which is an extra, where the environment names a collector; else spans cost nothing.
+"""Sets up OpenTelemetry's SDK, an extra, if the environment names a collector; otherwise spans are no-ops.
 
 The SDK reads the rest of its OTEL_* variables itself. What spans there are is in `gantree.control.tracing`.
 """

@@ -1,4 +1,4 @@
-"""The route of the timeline as it grows: server-sent events, read and framed by `api.streams.event_feed`."""
+"""The route of the timeline as server-sent events. `api.streams.event_feed` reads and frames them."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Routes that explain and foresee: why, when, what if, the queues, and moves that would let a job start."""
+"""Routes of explanations and forecasts: why, when, what-if, queues, and moves that would let a job start."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Routes of jobs: hand in, list, look at, wait for, cancel, hold, release. Questions about them are in `questions`."""
+"""Routes of jobs: submit, list, get, wait, cancel, hold, release. Explanations are in `explanations`."""
 
 import asyncio
 import math

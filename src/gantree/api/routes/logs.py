@@ -1,4 +1,4 @@
-"""The route of a job's output. How the output of ranks becomes one stream is in `gantree.api.streams.rank_logs`."""
+"""The route of a job's output. `gantree.api.streams.rank_logs` merges the output of ranks."""
 
 import asyncio
 from collections.abc import Sequence

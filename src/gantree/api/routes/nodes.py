@@ -1,4 +1,4 @@
-"""Routes of nodes: list and look at, cordon, uncordon, drain, label. What runs there is told with the jobs, too."""
+"""Routes of nodes: list, get, cordon, uncordon, drain, label."""
 
 from collections.abc import Callable
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Routes of the policy: the version in force, its history, what another would change, apply one, go back to one."""
+"""Routes of the policy: the version in force, its history, the effect of another one, apply, roll back."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Routes for those who watch the daemon: `/metrics` for Prometheus, `/healthz` and `/readyz` for whoever restarts it.
+"""Routes of monitoring: `/metrics` for Prometheus, `/healthz` and `/readyz` for liveness and readiness probes.
 
 They stand outside `/v1`, where such programs look for them, and name no job.
 """

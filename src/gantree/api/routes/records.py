@@ -1,4 +1,4 @@
-"""Routes of what ran: the record of an attempt, and the same job once more on an equal place."""
+"""Routes of run records: the record of an attempt, and a rerun of the job on an equal placement."""
 
 import asyncio
 from dataclasses import replace

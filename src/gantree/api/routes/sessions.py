@@ -1,4 +1,4 @@
-"""Routes of a browser's session: open one with a token or over the OIDC provider, look at it, end it.
+"""Routes of browser sessions: log in with a token or with the OIDC provider, get the session, log out.
 
 The cookie holds a secret of 256 random bits that scripts cannot read, and the daemon's database its digest. It is
 strict (the browser sends it with nothing that another site began), but for a session that began at the provider's

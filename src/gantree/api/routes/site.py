@@ -1,4 +1,4 @@
-"""Routes of the whole: the cluster, the timeline of facts, the daemon's health."""
+"""Routes of the site: the cluster, the timeline of facts, the daemon's health."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Routes of tokens: make one, list them, revoke one. An operator does it for everybody, a user for himself."""
+"""Routes of tokens: create, list, revoke. Operators manage the tokens of all users, users their own."""
 
 from dataclasses import replace
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""The routes of usage: GPU-hours by user, queue, model or job, and how busy GPUs are, for whoever may see the jobs."""
+"""Routes of usage: GPU-hours by user, queue, model or job, and GPU utilisation, of jobs that the caller may read."""
 
 from typing import Annotated
 

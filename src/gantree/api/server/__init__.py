@@ -1,1 +1,1 @@
-"""The daemon: puts journal, engine, readers and HTTP together, while it leads and while it stands by."""
+"""The daemon: assembles journal, engine, readers and HTTP, as leader and as standby."""

@@ -1,4 +1,4 @@
-"""Puts together, from what a daemon is started with, what decides who its callers are."""
+"""Assembles authentication and authorisation from the settings of a daemon."""
 
 from gantree.api.access.access import Access, token_of
 from gantree.api.access.access_file import AccessFile

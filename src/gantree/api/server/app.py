@@ -1,4 +1,4 @@
-"""The application: puts the routers together, says every error as a problem. Routes are in `gantree.api.routes`."""
+"""The application: assembles the routers, returns errors as problem documents. Routes are in `gantree.api.routes`."""
 
 from collections.abc import Callable, Sequence
 

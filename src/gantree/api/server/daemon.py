@@ -1,4 +1,4 @@
-"""The daemon: one process that puts journal, controller, loop and HTTP server together, and takes them apart.
+"""The daemon: one process that starts and stops journal, controller, loop and HTTP server.
 
 It stops on SIGTERM, SIGINT and SIGHUP, and leaves the gangs running: they belong to the state directory, and
 the next daemon there adopts them. A bug that ends the control loop ends the daemon in the same way.

@@ -1,4 +1,4 @@
-"""What becomes of an error on its way out: always application/problem+json, whoever found it."""
+"""Error handlers: every error becomes application/problem+json."""
 
 from collections.abc import Mapping
 from reprlib import Repr

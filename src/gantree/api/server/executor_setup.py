@@ -1,4 +1,4 @@
-"""What carries out a daemon's orders: processes of this machine, or pods of a Kubernetes cluster.
+"""Creates the executor of a daemon: processes of this machine, or pods of a Kubernetes cluster.
 
 An engine says how the site is found, and makes the cluster that the controller talks to.
 """

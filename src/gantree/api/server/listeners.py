@@ -1,4 +1,4 @@
-"""Where the daemon answers: the Unix socket always, an address of TCP where it was asked to; one server for each.
+"""The listeners of a daemon: the Unix socket always, a TCP address if configured; one server for each.
 
 A server notes the transport of each request in its scope (`access.Transport`). What a client writes in headers
 (X-Forwarded-For and its kin) is believed nowhere.

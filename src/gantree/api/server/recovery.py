@@ -1,4 +1,4 @@
-"""Makes the controller of a term: chooses the executor, folds the journal, recovers what runs.
+"""Creates the controller of a leadership term: opens the executor, folds the journal, recovers running gangs.
 
 The cluster and the policy named at the start count at the start alone. A daemon that takes over later goes on with what
 is on record.

@@ -1,4 +1,4 @@
-"""Checks an answer against the OpenAPI's model, to find out why a client could not read it.
+"""Validates a response with its OpenAPI model, to find why a client could not decode it.
 
 Answers are not checked as they come: the imports of this module take longer than most commands (`decoding` finds
 missing fields). The first field that does not match is named, without its value.

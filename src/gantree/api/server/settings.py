@@ -1,4 +1,4 @@
-"""What a daemon is started with. `gantree up` makes it of its options; tests make it by hand."""
+"""Settings of a daemon. `gantree up` makes them from its options, tests make them directly."""
 
 import os
 from dataclasses import dataclass, field

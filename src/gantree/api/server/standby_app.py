@@ -1,4 +1,4 @@
-"""The application of a standby: health, metrics, the leader's name, reads and pages; all else is refused.
+"""The application of a standby: health, metrics, the leader's name, reads and pages; other requests are refused.
 
 `RoleDispatcher` is the application that every listener serves while the process lives. It passes each request to the
 application of the daemon's role: the full one while it leads, the standby's before and after.

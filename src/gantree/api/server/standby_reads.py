@@ -1,4 +1,4 @@
-"""Reads that a standby answers from what its own reader has read of the shared journal.
+"""Reads of a standby, from its own copy of the ledger in the shared journal.
 
 The reader catches up with the journal before each query; if the journal cannot be reached it answers from what it has.
 So every answer states its age: `Gantree-Fact` is the newest fact in it, `Age` the seconds since the reader caught up.

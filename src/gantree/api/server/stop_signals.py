@@ -1,4 +1,4 @@
-"""What the signals that end a daemon do: it stops in order, or, while there is nothing to put in order, ends at once.
+"""Handles SIGTERM and SIGINT: an orderly stop, or an immediate exit while nothing needs to be stopped.
 
 A handler is there the whole time. Where it is taken away and set again, a signal that came just before that, and of
 which the event loop has not heard yet, is lost.

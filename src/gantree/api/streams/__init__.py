@@ -1,1 +1,1 @@
-"""Answers that go on: the timeline, the output of ranks, sessions beside a running rank."""
+"""Streaming responses: the timeline, output of ranks, exec sessions."""

@@ -1,4 +1,4 @@
-"""The timeline as it grows, for any number of listeners: new facts are read and written out once, for all of them.
+"""The feed of new facts for any number of listeners: read and encoded once for all of them.
 
 A listener who comes late, or reads slowly, reads pages of the journal until it has caught up with what is kept here.
 Frames are server-sent events: the id is the fact's seq, so a client that comes back says where it stopped.

@@ -1,4 +1,4 @@
-"""How busy the GPUs are that jobs hold, as their own counters say, job by job. No HTTP here, and nothing is asked.
+"""GPU utilisation by job, from the counters of its GPUs, as plain JSON values. No HTTP here.
 
 Counters are those of whole GPUs. Where a job holds a part of one, the figures are of all who share it; a GPU that
 somebody shares whom the caller may not see tells him nothing, as on the page of the cluster.

@@ -1,4 +1,4 @@
-"""Which jobs a list shows: filters, and pages that stay what they are while jobs come. No HTTP here.
+"""The job list: filters, and pages that stay the same while jobs are submitted. No HTTP here.
 
 Jobs are listed in order of arrival, then those that were rejected; what comes later comes last in either, so a place
 in the list, once passed, is passed for good.

@@ -1,4 +1,4 @@
-"""What the daemon knows, as plain JSON values. Functions of a ledger only; no HTTP here."""
+"""Jobs and the cluster as plain JSON values. Functions of a ledger only; no HTTP here."""
 
 from typing import Any
 

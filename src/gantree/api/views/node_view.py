@@ -1,4 +1,4 @@
-"""Nodes as plain JSON values: whether each may be used and why not, what runs there, its labels. No HTTP here."""
+"""Nodes as plain JSON values: whether each is usable and why not, its jobs, its labels. No HTTP here."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The policy as plain JSON values: the version in force, those before it, what another would change. No HTTP here."""
+"""The policy as plain JSON values: the version in force, earlier ones, the effect of another one. No HTTP here."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How far jobs say that they are, put into their rows. Files are read: this is nothing for the controller's thread."""
+"""Reported progress in the rows of jobs. It reads files, so it does not run on the controller's thread."""
 
 import asyncio
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The queue tree with what is owed, used, borrowed and lent in it, as plain JSON values. No HTTP here."""
+"""The queue tree as plain JSON values: guarantees, usage, borrowed and lent amounts. No HTTP here."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite

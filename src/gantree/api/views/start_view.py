@@ -1,4 +1,4 @@
-"""Starts that jobs are told, and what would become of them otherwise, as plain JSON values. No HTTP here."""
+"""Reserved and estimated starts as plain JSON values, and what would happen to them otherwise. No HTTP here."""
 
 from math import isfinite
 from typing import Any

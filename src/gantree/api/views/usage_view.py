@@ -1,4 +1,4 @@
-"""Who used what: GPU-hours held and wasted, hours waited, dollars, as plain JSON values. No HTTP here.
+"""Usage as plain JSON values: GPU-hours held and wasted, hours waited, dollars. No HTTP here.
 
 The amounts are those of the ledger's account (`core.ledger.usage`), which counts by days of UTC. A caller is told of
 the jobs that he may see, and their sum.

@@ -1,4 +1,4 @@
-"""`gantree journal`: look after a journal: check it, write it out, copy it, drop what a snapshot covers.
+"""`gantree journal`: verify, export, back up and compact a journal.
 
 All of them open the journal themselves and ask no daemon. Checking, writing out and copying go beside a running one.
 """

@@ -1,4 +1,4 @@
-"""The options of `gantree up`. What they come to is in `up`."""
+"""The options of `gantree up`. `up` turns them into settings."""
 
 from pathlib import Path
 from typing import Annotated

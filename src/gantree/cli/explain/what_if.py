@@ -1,4 +1,4 @@
-"""`gantree what-if`: what would be placed if nodes were out of use, jobs had ended, or a gang were of another size.
+"""`gantree what-if`: placements if nodes were out of use, jobs had ended, or a gang had another size.
 
 With one word it is about a job of the daemon, and `cli.what_if_live` answers. What follows is about files.
 

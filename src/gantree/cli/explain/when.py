@@ -1,4 +1,4 @@
-"""`gantree when`: the start that a waiting job was promised, or an estimate of it, and what it hangs on."""
+"""`gantree when`: the reserved or estimated start of a pending job, and what it depends on."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""`gantree why`: the answer to the question that everybody asks a scheduler."""
+"""`gantree why`: why a job is in its state."""
 
 import time
 from typing import Any

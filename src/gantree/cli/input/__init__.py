@@ -1,1 +1,1 @@
-"""What command lines name: files, durations, policies and clusters, read and checked."""
+"""Arguments of commands: files, durations, policies and clusters, read and checked."""

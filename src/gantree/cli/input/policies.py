@@ -1,4 +1,4 @@
-"""What --policy names: a preset or a file, and whether it suits a cluster."""
+"""The argument of --policy: a preset or a file, checked against a cluster."""
 
 from gantree.cli.input.files import read_policy_text, source_of
 from gantree.control.requests.policy_text import PolicyText

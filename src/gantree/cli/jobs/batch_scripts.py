@@ -1,4 +1,4 @@
-"""Batch scripts on the command line: from a file with `#SBATCH` or `#GANTREE` lines to the text of a job file."""
+"""Batch scripts on the command line: a file with `#SBATCH` or `#GANTREE` lines becomes a job file."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The output of one job, followed over the ends and starts of the daemon.
+"""Follows the output of one job, across restarts of the daemon.
 
 After a new start, or from another daemon that leads now, a job's output is streamed from its beginning again. What one
 rank wrote comes in the order it was written, also over attempts, but ranks are interleaved as it happens. So what has

@@ -1,4 +1,4 @@
-"""`gantree record` and `gantree rerun`: what ran in an attempt of a job, and running it again on an equal placement."""
+"""`gantree record` and `gantree rerun`: what ran in an attempt of a job, and a rerun on an equal placement."""
 
 import shlex
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""`gantree run`: a command line becomes a job file, goes the way of every job file, and is watched to its end.
+"""`gantree run`: makes a job file of a command line, submits it, and follows the job to its end.
 
 The job runs where the caller stands and with the caller's PATH, so that `python` means what it means in the
 caller's shell. The first Ctrl-C (or SIGTERM) cancels the job, and its output is printed on until it has ended;

@@ -1,4 +1,4 @@
-"""`gantree submit`: hand in job files.
+"""`gantree submit`: submit job files.
 
 Files are read before the first is handed in. A file that the daemon refuses ends the command: what was handed in
 before it stays handed in, and has been printed.

@@ -1,4 +1,4 @@
-"""Watching a job from hand-in to its end, on behalf of `gantree run`.
+"""Follows a job from its submission to its end, for `gantree run`.
 
 The daemon may end and start again meanwhile: the gang goes on running, and so does the watching.
 """

@@ -1,4 +1,4 @@
-"""`gantree kubernetes`: a scheduler of a Kubernetes cluster, and what an operator asks before, beside and without it.
+"""`gantree kubernetes`: the scheduler of a Kubernetes cluster, and tools for its operator.
 
 `gantree kubernetes` alone is the daemon; that is the subcommand `schedule`, which is put in where no other is named.
 """

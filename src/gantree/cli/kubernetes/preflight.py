@@ -1,4 +1,4 @@
-"""`gantree kubernetes preflight`: what of a cluster keeps gangs from running, or from running fast, and what to fix."""
+"""`gantree kubernetes preflight`: what keeps gangs from running, or from running fast, on a cluster, with fixes."""
 
 import asyncio
 from typing import Any

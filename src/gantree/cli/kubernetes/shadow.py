@@ -1,4 +1,4 @@
-"""`gantree kubernetes shadow`: the report of a dry run, as it is so far or as it ended."""
+"""`gantree kubernetes shadow`: the report of a dry run, while it runs or after its end."""
 
 import json
 from pathlib import Path

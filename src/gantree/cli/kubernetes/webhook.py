@@ -1,4 +1,4 @@
-"""`gantree kubernetes webhook`: what pods of other controllers get when they are made, over TLS."""
+"""`gantree kubernetes webhook`: the mutating admission webhook for pods of other controllers."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Figures for people: three digits that count, never an exponent; times, sizes, rates and dollars with their units."""
+"""Numbers for people: three significant digits, no exponent; times, sizes, rates and dollars with their units."""
 
 from math import floor, log10
 

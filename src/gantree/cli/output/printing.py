@@ -1,4 +1,4 @@
-"""How answers are printed: JSON for programs, aligned plain columns for people.
+"""Prints answers: JSON for programs, aligned plain columns for people.
 
 Tables are plain text on purpose: they are piped into grep, and Rich would cost `gantree jobs` half its time.
 What is worth colour (the cluster's picture, progress) uses Rich where it is drawn.

@@ -1,4 +1,4 @@
-"""The JSON of a refusal as lines for people, whoever made it: `gantree place` here or the daemon."""
+"""Refusals in JSON as lines for people, from `gantree place` and from the daemon."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What `gantree cost` prints for people: the place, one collective, prices, and a row for each kind of traffic."""
+"""The output of `gantree cost` for people: the placement, one collective, prices, a row per kind of traffic."""
 
 from collections.abc import Iterator
 from typing import Any

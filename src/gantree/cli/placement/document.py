@@ -1,4 +1,4 @@
-"""Placements as JSON: as `gantree place --json` prints them, and read back and held against a cluster.
+"""Placements as JSON: written as by `gantree place --json`, read, and checked against a cluster.
 
 Lines for people are in `placement_lines`.
 """

@@ -1,4 +1,4 @@
-"""`gantree fit`: on which GPU models and markets of a cluster a job may run: memory, speed, time, money. Offline.
+"""`gantree fit`: GPU models and markets of a cluster on which a job may run: memory, speed, time, cost. Offline.
 
 Nothing is placed: a way that is open may still have to wait for room. How ways are weighed is
 `planning.rightsizing.ranking`; beside them stand, as closed ones, the models that a job lists and no node has.

@@ -1,4 +1,4 @@
-"""A placement as lines for people: how much it holds and where, what must be cut first, member by member.
+"""Placements as lines for people: resources, domains, MIG instances to create, member by member.
 
 As JSON it is in `placement_text`.
 """

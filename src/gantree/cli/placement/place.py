@@ -1,4 +1,4 @@
-"""`gantree place`: where would these jobs go? Offline: files in, an answer out, nothing is started.
+"""`gantree place`: where jobs would be placed. Offline: it reads files and starts nothing.
 
 Jobs are placed in the order of the command line and hold their place for the ones after them. With --policy the
 cluster must hold what it guarantees, their priority classes must be ones of it, and what it prefers of places counts;

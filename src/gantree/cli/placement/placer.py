@@ -1,4 +1,4 @@
-"""A job placed from files as the daemon would place it: in the first of its ways in which there is room.
+"""Places a job from files as the daemon would: the first of its variants that fits.
 
 Queues are not asked: files say nothing of who else waits.
 """

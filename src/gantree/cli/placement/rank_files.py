@@ -1,4 +1,4 @@
-"""The files of `gantree ranks --out DIR`: ranks.json, and what launchers and NCCL need of each member and machine.
+"""The files of `gantree ranks --out DIR`: ranks.json, and the input of launchers and NCCL for each member and machine.
 
 A folder belongs to the job that its ranks.json names. Another job's is refused, before anything is written. Of the same
 job, files of members that it no longer has are removed, by the names that ranks.json gives; all else there stays.

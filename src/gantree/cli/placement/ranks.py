@@ -1,4 +1,4 @@
-"""`gantree ranks`: which rank of a job runs on which GPU, and what launchers and NCCL need to keep to it. Offline.
+"""`gantree ranks`: which rank of a job runs on which GPU, with launcher arguments and NCCL files. Offline.
 
 Without --placement the job is placed first, as `gantree place` does it. How ranks are ordered is
 `placement.ranks.rank_order`. With --out the same goes into files (`cli.rank_files`): ranks.json, and for each member

@@ -1,4 +1,4 @@
-"""`gantree policy`: the policy in force, its history, another one while jobs run, back to an older one."""
+"""`gantree policy`: the policy in force, its history, apply another one, roll back."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""What another policy would change, in words: a diff of the rules, then what would be decided at once."""
+"""The effect of another policy as text: a diff of the rules, then the decisions that follow at once."""
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby, islice

@@ -1,4 +1,4 @@
-"""`gantree queues`: the queue tree as a table: what is owed, used, borrowed and lent."""
+"""`gantree queues`: the queue tree as a table: guarantees, usage, borrowed and lent amounts."""
 
 from collections import Counter
 from typing import Any

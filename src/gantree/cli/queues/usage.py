@@ -1,4 +1,4 @@
-"""`gantree usage`: GPU-hours held and wasted, hours waited and money, by user, queue, model or job; GPUs' own use."""
+"""`gantree usage`: GPU-hours held and wasted, hours waited and cost, by user, queue, model or job; GPU utilisation."""
 
 import csv
 import io

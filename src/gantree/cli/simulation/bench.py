@@ -1,4 +1,4 @@
-"""`gantree bench`: figures of this program, how fast and how good; `openb` has a module of its own."""
+"""`gantree bench`: benchmarks of this program, its speed and its quality; `openb` has a module of its own."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""`gantree topo catalog`: what the catalogue knows of machine and GPU models: links, MIG profiles, prices."""
+"""`gantree topo catalog`: machine and GPU models of the catalogue: links, MIG profiles, prices."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any

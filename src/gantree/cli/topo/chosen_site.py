@@ -1,4 +1,4 @@
-"""Which cluster a `gantree topo` command is about: a file's, this machine alone, or the daemon's."""
+"""The cluster of a `gantree topo` command: that of a file, this machine, or the daemon's."""
 
 from pathlib import Path
 from typing import Annotated

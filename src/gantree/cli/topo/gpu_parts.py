@@ -1,4 +1,4 @@
-"""What of a node is held in parts, or may be: MIG instances, shares of GPUs, other devices. In words and as JSON.
+"""Shareable resources of a node: MIG instances, GPU shares, other devices; as text and as JSON.
 
 GPUs that a member holds whole are drawn by `topo_picture`; here stands what a GPU's one character cannot tell.
 """

@@ -1,4 +1,4 @@
-"""`gantree topo measure`: time collectives here, or on several nodes, and write what links really give."""
+"""`gantree topo measure`: time collectives here or on several nodes, and write the measured links."""
 
 import os
 import re

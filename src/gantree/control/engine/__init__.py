@@ -1,1 +1,1 @@
-"""The engine: one controller on one thread, the loop that steps it, who leads, and what ends a process that hangs."""
+"""The engine: one controller on one thread, its loop, leader election, and a watchdog."""

@@ -1,4 +1,4 @@
-"""Who leads, as one daemon sees it: it stands for election, keeps its lease while it leads, and stops in time.
+"""Leader election of one daemon: it acquires the lease, renews it while it leads, and stops in time.
 
 A `Term` is one leadership, from the election to its end. It is kept by a thread of its own on a connection of its own,
 so that no turn, however long, holds up a renewal. It ends by itself at a deadline on a clock that nobody can set and

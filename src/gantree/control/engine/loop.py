@@ -1,4 +1,4 @@
-"""Asyncio around the controller: one thread that it lives on, and one task that keeps it stepping.
+"""The asyncio loop around the controller: the controller's thread, and the task that steps it.
 
 Everything that touches the controller, reading included, runs on that one thread in the order in which it was
 asked for, so there are no locks, and whoever asks after a step sees all of it. The event loop itself never

@@ -1,4 +1,4 @@
-"""Retention: ended jobs leave the daemon's memory, old facts leave the journal, a few at a time.
+"""Retention: removes ended jobs from memory and old facts from the journal, a few at a time.
 
 An event says how many ended jobs to keep; the core decides which ones to forget. Facts are deleted once a snapshot
 covers them, in transactions of a turn's length.

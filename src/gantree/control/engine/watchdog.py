@@ -1,4 +1,4 @@
-"""Whether the engine goes on, and the end of a daemon whose engine hangs.
+"""The watchdog: ends a daemon whose engine hangs.
 
 The engine is the thread that the controller lives on. The lease is kept by another one, so that no long turn loses it;
 a leader whose engine hangs would keep it for ever, and nothing would be decided by anybody. So the engine beats: when

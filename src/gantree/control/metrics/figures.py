@@ -1,4 +1,4 @@
-"""The figures of a ledger at one moment: what waits, runs, is held, is torn. Read-only, no clock, no metric names.
+"""Figures of a ledger at one time: pending, running and held amounts, fragmentation. No clock, no metric names.
 
 `gantree.control.metrics.metrics` gives them names. Queues are named by the policy; of those that it does not name (a
 policy without queues takes any name) the oldest hundred are told apart, the rest are one.

@@ -1,1 +1,1 @@
-"""What is known of nodes beside what the core decides: GPU ids, driver versions, the health of their GPUs."""
+"""Data about nodes that the core does not keep: GPU ids, driver versions, GPU health."""

@@ -1,4 +1,4 @@
-"""How processes are told which GPUs they have: UUIDs on this machine's own GPUs, indices on virtual nodes.
+"""GPU ids for processes: UUIDs on this machine's own GPUs, indices on virtual nodes.
 
 MIG instances have UUIDs alone, so a virtual node has none.
 

@@ -1,4 +1,4 @@
-"""Which nodes are told to be unwell by what exporters say of their GPUs, and which are well again.
+"""Derives the health of nodes from what exporters report of their GPUs.
 
 A GPU of which one of the signs of `telemetry.dcgm_health` says that what runs on it will fail makes its node unwell. It
 is the node, not the GPU, because with device plugins the kubelet picks the devices: whoever is let in may be given the

@@ -1,4 +1,4 @@
-"""Versions that a run's record names: of the policy that placed it, and of the drivers of its nodes."""
+"""Versions in the record of a run: of its policy, and of the drivers of its nodes."""
 
 import hashlib
 from collections.abc import Callable, Mapping

@@ -1,1 +1,1 @@
-"""What users and operators request of jobs, nodes and the policy: checked here, made into events for the inbox."""
+"""Requests of users and operators about jobs, nodes and the policy: checked, then written to the inbox as events."""

@@ -1,4 +1,4 @@
-"""What users and operators request of jobs: cancel, hold, release, suspend, scale, another priority, defragment.
+"""Requests about jobs: cancel, hold, release, suspend, scale, reprioritise, defragment.
 
 Each request is checked against the ledger and becomes an event in the inbox; the core decides what follows.
 """

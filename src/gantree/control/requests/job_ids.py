@@ -1,4 +1,4 @@
-"""Job ids: choosing one that no job ever had, and finding the job that an id or a name means."""
+"""Job ids: a new one that no job ever had, and the job that an id or a name refers to."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What operators ask of nodes: cordon, uncordon, drain, other labels. What cannot be is refused in words, here.
+"""Requests about nodes: cordon, uncordon, drain, label. Impossible ones are refused here.
 
 To ask for what is so already is no error. What becomes of the jobs there is decided by the core.
 """

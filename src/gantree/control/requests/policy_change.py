@@ -1,4 +1,4 @@
-"""What another policy would change: rules, and what would be decided at once. Asked of a scheduler that is thrown away.
+"""The effect of another policy: changed rules, and the decisions of a discarded scheduler that has it.
 
 Guarantees and queues are compared before anything is decided, starts and stops are what the first decision says.
 """

@@ -1,4 +1,4 @@
-"""Whether a policy suits the site and the jobs that it would rule from now on, before anything is decided by it.
+"""Checks a policy against the site and the jobs that it will rule, before it is applied.
 
 Where it does not, the daemon does not start: jobs that run go on running, and the message says what to change. Commands
 that only ask what a policy would do on a cluster are refused in the same words.

@@ -1,4 +1,4 @@
-"""The policy in force and its versions: which one is in force, how it changes while jobs run, what a change would do.
+"""Versions of the policy: the one in force, its replacement while jobs run, and the effect of another one.
 
 Each submitted policy becomes a version: its text is on record with number, time and user. The newest version is in
 force, also after a restart; a policy named by `gantree up --policy` replaces it and becomes a version too. A change

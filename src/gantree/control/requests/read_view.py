@@ -1,4 +1,4 @@
-"""What questions are answered from: a ledger that stands still, its journal, and the moment at which is asked.
+"""The input of queries: a ledger that does not change, its journal, and the time.
 
 A question is a function that takes a `ReadView` first and gives plain values. Where it runs, on the controller's thread
 or in the reader's process, it cannot tell, and it changes nothing that others see. No question is in this module, but

@@ -1,4 +1,4 @@
-"""Run a job again on a place equal to that of an earlier attempt. Pure: the record of the attempt is an argument.
+"""Reruns a job on a placement equal to that of an earlier attempt. Pure: the record of the attempt is an argument.
 
 Two places are equal if their members have the same machines and numbers of GPUs, and for each tier the same members
 share a domain. Names of nodes do not count. What a job can request of that becomes its topology request (`demanded`);

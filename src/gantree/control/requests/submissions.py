@@ -1,4 +1,4 @@
-"""Takes submissions in, many at a time: all that came together are checked one by one and made durable by one append.
+"""Accepts submissions in batches: all that arrive together are checked one by one and made durable by one append.
 
 What one of them has wrong is its own refusal; the others are taken. A submission with an idempotency key leaves a
 `SubmissionTaken` in the same append, under an id made of the key: whoever tries again with the key, after a broken

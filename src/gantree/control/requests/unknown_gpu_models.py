@@ -1,4 +1,4 @@
-"""GPU models that a job or a policy names and no node of the site has: mostly the right model, written otherwise."""
+"""GPU models that a job or a policy names and no node has, with the likely spelling."""
 
 from collections.abc import Sequence
 

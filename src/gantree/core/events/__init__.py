@@ -1,1 +1,1 @@
-"""What happened, kind by kind, and the function that takes it in."""
+"""Handlers of events, by noun."""

@@ -1,4 +1,4 @@
-"""What becomes of a waiting job when the nodes on which its cluster wants it are others (`model.node_restrictions`)."""
+"""Handles new node restrictions of a pending job (`model.node_restrictions`)."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What becomes of the cluster and its nodes: read anew, lost, back, cordoned, unwell, labelled.
+"""Handles events about the cluster and its nodes: observed, lost, returned, cordoned, unhealthy, labelled.
 
 A node that is *lost* takes what ran there with it. One that is *cordoned* does not: what runs there stays, and nothing
 new starts there, not even a gang that stood there before; where it is to be *drained*, `core.cycle.drain` sends them

@@ -1,4 +1,4 @@
-"""What people ask: of jobs (cancel, hold, suspend, release, scale, another priority, moves) and of the policy.
+"""Handles requests about jobs (cancel, hold, suspend, release, scale, reprioritise, defragment) and the policy.
 
 Whoever asks was told before whether it can be; what has become impossible since is passed over. A job that runs and is
 suspended is *held* from then on, as a waiting one would be, and stopped as gently as it can be; it keeps its place in

@@ -1,4 +1,4 @@
-"""Which function answers which event: the table of all that may happen. The functions are where their noun is."""
+"""The table from events to handlers. Handlers are in the module of their noun."""
 
 from collections.abc import Callable
 from typing import Any

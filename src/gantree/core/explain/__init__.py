@@ -1,1 +1,1 @@
-"""Why a job waits and when it starts, in numbers and words."""
+"""Explanations: why a job is pending and when it starts, in numbers and words."""

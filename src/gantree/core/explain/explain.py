@@ -1,4 +1,4 @@
-"""Why a job waits: the first gate that refuses it, in numbers and in one sentence; and when it will start.
+"""Explains why a job is pending: the first gate that refuses it, in numbers and in one sentence; and its start.
 
 Computed on request from the ledger, by the same searches that decide; nothing is recorded. Placement preferences are
 not read: they decide where a gang goes, never whether it fits.

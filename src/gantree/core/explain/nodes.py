@@ -1,4 +1,4 @@
-"""Sentences about cordoned nodes: for a job that waits, and for one that runs on them."""
+"""Sentences about cordoned nodes, for pending jobs and for jobs that run on them."""
 
 from collections.abc import Iterable
 

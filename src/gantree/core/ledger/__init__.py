@@ -1,1 +1,1 @@
-"""What has been decided: the ledger, how each fact changes it, and what must always hold of it."""
+"""The ledger of decisions: its state, how each fact changes it, and its invariants."""

@@ -1,4 +1,4 @@
-"""The accounts of a policy, kept by the ledger: the queue of each job, what queues use, and what jobs are admitted to.
+"""The accounts of a policy in the ledger: the queue of each job, usage of queues, and admission of jobs.
 
 They follow from facts and the policy in force, so a fold makes them again. The rules are in `policy`; here they are fed
 with jobs of the ledger.

@@ -1,4 +1,4 @@
-"""An index from nodes to claims, so that room freed on a few nodes is offered to few of a thousand claims."""
+"""Index from nodes to claims: room freed on a few nodes is offered to the claims on these nodes only."""
 
 from collections.abc import Iterable, Sequence
 

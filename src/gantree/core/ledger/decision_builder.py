@@ -1,4 +1,4 @@
-"""A decision in the making: facts are applied as they are recorded, orders are collected."""
+"""Builds a decision: applies facts as they are recorded, and collects orders."""
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.facts import Fact

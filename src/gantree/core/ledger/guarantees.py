@@ -1,4 +1,4 @@
-"""Which jobs are within the guarantee of their queue: waiting ones by what they ask for, running ones by rank."""
+"""Which jobs are within the guarantee of their queue: pending ones by their requests, running ones by rank."""
 
 from collections.abc import Container, Iterable
 

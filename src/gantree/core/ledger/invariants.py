@@ -1,4 +1,4 @@
-"""What must be true of every ledger at every moment. Tests check it after every step; so may a daemon.
+"""The invariants of every ledger. Tests check them after every step; a daemon may do so, too.
 
 Each check is written from the words, not from the code that keeps it true.
 """

@@ -1,4 +1,4 @@
-"""What jobs ask for and what gangs hold, as amounts of resources: GPUs (of each model, too), CPUs, memory, NICs."""
+"""Amounts of resources that jobs request and gangs hold: GPUs (also by model), CPUs, memory, NICs."""
 
 from collections.abc import Container, Iterator
 

@@ -1,4 +1,4 @@
-"""The quota as it will be used once all leaving gangs have left and all claimants hold what they claim.
+"""Quota usage as it will be once all leaving gangs have left and all claims are used.
 
 A gang that was told to leave holds its place until it has left; then the claimant holds it. Each counts once: what is
 held now in `Accounts.quota`, what will be held here. If both counted at one moment, the tenth claim below a limit would

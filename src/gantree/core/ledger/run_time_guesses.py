@@ -1,4 +1,4 @@
-"""How long a job would hold a place: its enforced limit, else what its user expects, else what jobs like it took."""
+"""Estimated run time of a job: its time limit, else what its user expects, else the run times of similar jobs."""
 
 from math import ceil, inf, log2
 

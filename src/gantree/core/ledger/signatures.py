@@ -1,4 +1,4 @@
-"""Signatures: a number for all jobs that ask for the same, so that an answer for one holds for the others."""
+"""Signatures: one number for all jobs with equal requests, so that one answer holds for all of them."""
 
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field

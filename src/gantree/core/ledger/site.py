@@ -1,4 +1,4 @@
-"""The cluster as its file describes it, and what operators and health sources say of its nodes."""
+"""The cluster as its file describes it, and what operators and health sources report about its nodes."""
 
 from dataclasses import dataclass, field, replace
 

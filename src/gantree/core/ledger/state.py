@@ -1,4 +1,4 @@
-"""What the ledger knows of one job, of room that is held for it, and of a start that it was told.
+"""The state of one job in the ledger, of room that is held for it, and of its reservation.
 
 Only `core.ledger.ledger` writes here, by applying facts; everybody reads.
 """

@@ -1,4 +1,4 @@
-"""What jobs have used: GPU-seconds held and wasted, seconds waited, by day, queue, user and GPU model.
+"""Accounting: GPU-seconds held and wasted, and seconds waited, by day, queue, user and GPU model.
 
 The ledger keeps the account (`UsageTotals`), fed by facts alone: `meter` is called with each fact that changes what a
 job uses, before it is applied, and books what the job has used since the last one. So the account outlives the facts

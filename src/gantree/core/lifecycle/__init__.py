@@ -1,1 +1,1 @@
-"""What an event does to a job, from its launch to the day on which it is dropped."""
+"""The effect of events on a job, from its launch until it is forgotten."""

@@ -1,4 +1,4 @@
-"""What becomes of a gang that runs and that is not on record: it is taken over, as far as it can be.
+"""Adopts running gangs that are not on record, as far as possible.
 
 A cluster tells of such gangs when the journal was lost, or when another process led with a journal of its own. The
 job is accepted and the attempt has its place in one step, so that nothing can start it a second time in between.

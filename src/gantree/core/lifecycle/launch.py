@@ -1,4 +1,4 @@
-"""Orders made from the state of a job. Equal states give equal orders, so an order can be sent again at any time."""
+"""Makes orders from the state of a job. Equal states give equal orders, so an order can be sent again at any time."""
 
 from collections.abc import Iterator
 

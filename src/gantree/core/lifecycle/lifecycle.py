@@ -1,4 +1,4 @@
-"""What becomes of a job when something happens to it: one function per event type.
+"""The lifecycle of a job: one function per event type.
 
 What people ask of jobs is in `core.events.operator_requests`, what becomes of nodes in `core.events.nodes`; the table
 of all is `core.events.reactions`. Nothing here looks for room; that is `cycle`. Each function reads the ledger, records

@@ -1,4 +1,4 @@
-"""Which global rank each process of a placed gang gets, decided when the gang is placed and recorded with its place.
+"""Global ranks of the processes of a placed gang, decided with the placement and recorded with it.
 
 How ranks are ordered is `placement.ranks.rank_order`. A gang that does not say how it is parallel, that fits a node, or
 that is very large, follows member order, and nothing is asked for it. Recorded, so that replay, recovery and an order

@@ -1,4 +1,4 @@
-"""Replacing one member of a gang that runs while all others stay, where its job can live with that.
+"""Replaces one member of a running gang while the others keep running, if the job supports that.
 
 A gang starts whole or not at all, and as a rule it ends when one of its members does. A job may say that its members
 find each other again (`Restarts.replace_s`: torchrun's elastic agents, for one). Then

@@ -1,4 +1,4 @@
-"""Which of the jobs that have ended or were rejected are known no longer. How many are to be known an event says.
+"""Chooses the ended and rejected jobs that are forgotten; an event says how many are kept.
 
 Whom an unfinished job comes after stays known, however long ago it ended: whether that one may start depends on it.
 """

@@ -1,4 +1,4 @@
-"""Turns on shared GPUs: who computes for the next quantum, and who is suspended where it is.
+"""Time slices on shared GPUs: which gang computes for the next quantum, and which are suspended in place.
 
 Jobs of the classes in `Policy.time_sharing` that hold shares of one GPU in turns ("time-slicing") do not compute at the
 same time: one has its turn, the others keep their place and their memory and wait. A gang computes with all its

@@ -1,4 +1,4 @@
-"""The turns of a ledger's gangs: who takes part, what is recorded, and which orders follow.
+"""Time slicing of the gangs of a ledger: which take part, the facts, and the orders that follow.
 
 Who computes next is decided in `core.lifecycle.time_quantum`.
 """

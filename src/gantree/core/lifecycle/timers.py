@@ -1,4 +1,4 @@
-"""The moments at which time alone could change an answer: a heap of (when, job), checked lazily.
+"""Times at which time alone may change a decision: a heap of (when, job), checked lazily.
 
 A timer may be out of date; whoever is woken by it looks at the job and decides. `due_moment` is the one place
 that says what a job waits for.

@@ -1,4 +1,4 @@
-"""The cluster behind a Kubernetes API server: pods become jobs, orders become bindings and deletions.
+"""The executor of a Kubernetes cluster: pods become jobs, orders become bindings and deletions.
 
 All of it runs on the controller's thread, except `ApiThread`, which watches and writes. `poll` applies the changes
 that were watched and emits events: of nodes, then of attempts (`AttemptController`), then of pending gangs

@@ -1,4 +1,4 @@
-"""Opening a Kubernetes cluster: the link is up and everything was listed before the site is asked for."""
+"""Opens a Kubernetes cluster: it returns when the API is connected and all objects are listed."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The executor's side of the checkpoint protocol of one attempt: ask, and find out what has been saved.
+"""The executor's side of the checkpoint protocol of one attempt: requests, and what has been saved.
 
 Files in `checkpoint/` of the run directory:
 

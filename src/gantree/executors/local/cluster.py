@@ -1,4 +1,4 @@
-"""The cluster on this machine: real processes, on one node or on several virtual ones.
+"""The executor of this machine: real processes, on one node or on several virtual ones.
 
 An order is carried out by putting it down in the attempt's run directory and starting or waking a shim; what
 happens is read from the same directory. So this object can go at any moment, by `close` or by kill -9, and the

@@ -1,4 +1,4 @@
-"""The newest epoch of a leader that was obeyed on this machine, in a file that all its daemons and shims share.
+"""The highest epoch of a leader that was obeyed on this machine: a file shared by all its daemons and shims.
 
 A daemon raises the epoch under an exclusive lock. A shim holds a shared lock from when it reads the epoch until it has
 written shim.json. So once the epoch is raised, no shim of an older leader can start, and the new leader sees every shim

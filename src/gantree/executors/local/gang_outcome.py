@@ -1,4 +1,4 @@
-"""What has become of the members of one attempt: exits, losses, and the exit code that follows.
+"""The outcome of the members of one attempt: exits, losses, and the exit code that follows.
 
 The exit code of a gang is that of the first rank that failed of its own accord. Ranks that ended because they were
 stopped do not count.

@@ -1,4 +1,4 @@
-"""One member as the executor sees it: start its shim, tell it to stop, and read what has become of it.
+"""One member of a gang for the executor: starts its shim, stops it, and reads its outcome.
 
 All that is known comes from the member's folder, so whoever looks at the folder knows as much: the process
 that started the shim, or the one that took over from it.

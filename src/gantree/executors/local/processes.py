@@ -1,4 +1,4 @@
-"""Other people's processes, seen from the executor: does this shim live, wake it, sweep what a dead one left.
+"""Shim processes: whether one lives, how to wake it, and the clean-up after a dead one.
 
 A process is named by pid, start time and boot: a pid alone may belong to somebody else by now. Signals go
 through a pidfd that was opened before the name was checked, so they cannot hit a successor.

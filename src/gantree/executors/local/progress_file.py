@@ -1,4 +1,4 @@
-"""Reads the progress that rank 0 of an attempt reports through `gantree.training`: a file in the run directory.
+"""Reads the progress of an attempt that rank 0 reports through `gantree.training`: a file in the run directory.
 
 The folder is the job's own: a file that is no valid record counts as missing, and only its first bytes are read.
 """

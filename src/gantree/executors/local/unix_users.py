@@ -1,4 +1,4 @@
-"""The Unix users that jobs run as, where the daemon is root and told to change into them: never root itself."""
+"""The Unix users of jobs, where the daemon runs as root and is configured to use them; never root itself."""
 
 import pwd
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What access.yaml may hold: users and groups with their roles, Unix users, and the OIDC provider.
+"""Fields of access.yaml: users and groups with their roles, Unix users, and the OIDC provider.
 
 Rules that join fields stand in `access`.
 """

@@ -1,4 +1,4 @@
-"""What calibration.yaml may hold, field by field."""
+"""Fields of calibration.yaml."""
 
 # ruff: noqa: RUF012 - Pydantic copies the default of a field for every form
 

@@ -1,4 +1,4 @@
-"""calibration.yaml to and from a `Calibration`: what `gantree topo measure` writes and what prices are made with."""
+"""calibration.yaml to and from a `Calibration`: written by `gantree topo measure`, read by the cost model."""
 
 import json
 from collections.abc import Iterator

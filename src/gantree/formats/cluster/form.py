@@ -1,4 +1,4 @@
-"""What cluster.yaml may hold, field by field. Rules that join fields stand in `cluster_*_rules` and `machines`."""
+"""Fields of cluster.yaml. Rules between fields are in `rules`, `section_rules`, `gpu_part_rules` and `machines`."""
 
 # ruff: noqa: RUF012 - Pydantic copies the default of a field for every form
 

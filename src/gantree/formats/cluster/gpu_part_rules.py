@@ -1,4 +1,4 @@
-"""What must hold of GPUs that are cut by MIG or shared, and of what jobs hold of them, in a cluster file.
+"""Rules on GPUs in MIG mode and shared GPUs, and on allocations of them, in a cluster file.
 
 Like `rules`, a rule looks only at what could be read, and names the line of what breaks it.
 """

@@ -1,4 +1,4 @@
-"""cluster.yaml to a `Cluster`: all of it, or an error that names everything wrong with it."""
+"""cluster.yaml to a `Cluster`: the whole file, or an error that lists all of its problems."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What must hold between the fields of a cluster file, with the line of whatever breaks it.
+"""Rules between the fields of a cluster file, with the line of what breaks them.
 
 A rule looks only at what could be read: a node that was taken out for a wrong field must not make an allocation
 on it look like one on an unknown node.

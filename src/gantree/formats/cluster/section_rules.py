@@ -1,4 +1,4 @@
-"""What must hold of the sections that tell more of a cluster: partitions, domains, NICs, tori, data and spares.
+"""Rules on the further sections of a cluster file: partitions, domains, NICs, tori, data and spares.
 
 Like `rules`, a rule looks only at what could be read, and names the line of what breaks it.
 """

@@ -1,4 +1,4 @@
-"""What job.yaml may hold, field by field.
+"""Fields of job.yaml.
 
 Its `topology` stands in `topology_form`, rules that join fields in `rules`.
 """

@@ -1,4 +1,4 @@
-"""What `topology` of job.yaml may hold: where members are, relative to each other and to other jobs.
+"""Fields of `topology` in job.yaml: the place of members relative to each other and to other jobs.
 
 Rules that join fields stand in `topology_rules`.
 """

@@ -1,4 +1,4 @@
-"""What must hold between the fields of a `topology` in a job file and the gang that it speaks of.
+"""Rules between the fields of a `topology` in a job file and its gang.
 
 Tiers are not checked here: a job is written without knowing the cluster.
 """

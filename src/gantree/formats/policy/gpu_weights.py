@@ -1,4 +1,4 @@
-"""What a GPU of each model counts beside the others, by its price or by its speed, out of the catalogue.
+"""The weight of a GPU of each model, by its price or its speed in the catalogue.
 
 The catalogue's list prices (`topology.hardware.prices`) and peaks (`topology.hardware.constants`: dense 16 bit matrix
 arithmetic, from the vendors' data sheets) are made relative to the dearest and to the fastest known. Of a model without

@@ -1,4 +1,4 @@
-"""Where a policy file says what of which queue: for whoever finds, later, that the policy does not suit its site.
+"""Lines of a policy file by queue, for errors that are found only when the policy meets its site.
 
 A `Policy` has no lines: most of them are made of no file. Who reads a file to rule a cluster by it keeps its places
 beside it.

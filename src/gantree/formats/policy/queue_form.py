@@ -1,4 +1,4 @@
-"""What a queue of policy.yaml may hold: weight, guarantees and limits in amounts or in cells, and queues below it.
+"""Fields of a queue in policy.yaml: weight, guarantees and limits in amounts or in cells, and its queues.
 
 Rules that join fields stand in `queue_rules`.
 """

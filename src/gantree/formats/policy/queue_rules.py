@@ -1,4 +1,4 @@
-"""The queues of a policy file as rules, and what must hold between them, with the line of what breaks it.
+"""The queues of a policy file as `QueueRule`s, and rules between them, with the line of what breaks them.
 
 What a queue is guaranteed is what it says itself; a queue that says nothing of a resource is guaranteed what the queues
 below it are guaranteed together. Amounts are compared by the keys of `policy.rules`: "gpus" is at least the sum of all

@@ -1,4 +1,4 @@
-"""What must hold between the fields of a policy file, with the line of whatever breaks it.
+"""Rules between the fields of a policy file, with the line of what breaks them.
 
 Those of its queues stand in `queue_rules`.
 """

@@ -1,4 +1,4 @@
-"""The values of a header's options, with the problems and warnings that reading them finds."""
+"""Values of a header's options, with the problems and warnings found while reading them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""How large a job a header asks for: members, processes, and what each member has on its node.
+"""The size of the job that a header requests: members, processes, and resources of each member.
 
 Slurm counts tasks, and puts them on nodes. Where nodes (or tasks of a node) are named a member is a node; where only
 tasks are, a member is a task, and several may come to one node.

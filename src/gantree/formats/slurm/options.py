@@ -1,4 +1,4 @@
-"""Which options a header may have, and what becomes of each: read, without effect (a warning), or refused (a way out).
+"""The options of a header: supported, without effect (a warning), or refused (with an alternative).
 
 A table only; what is read of a value is `slurm_values`, what a job is made of `scripts`. docs/slurm.md shows it.
 """

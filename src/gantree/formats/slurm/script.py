@@ -1,4 +1,4 @@
-"""A batch script with a header to the text of a job file: what it asks for in gantree's words, and what has no effect.
+"""A batch script with a header to the text of a job file, with warnings about options without effect.
 
 A member stands for a node of the request, or for a task where no nodes are named. The script itself is the command of
 every process: what srun would start, not what sbatch would run once.

@@ -1,1 +1,1 @@
-"""What all readers of files share: kinds of fields, validation, and the line of each problem."""
+"""Shared by all readers of files: kinds of fields, validation, and the line of each problem."""

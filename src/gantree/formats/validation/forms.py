@@ -1,4 +1,4 @@
-"""From a `Table` to a validated form, and from whatever is wrong with it to Problems.
+"""Validates a `Table` into a form, and turns validation errors into Problems.
 
 `Form` is the base of all forms. A form remembers the Table it was read from, so that checks across fields, made
 after Pydantic's, can name line and field as well (`Form.problem`).

@@ -1,4 +1,4 @@
-"""Where something that Pydantic speaks of stands in a file.
+"""The line in a file to which a Pydantic error refers.
 
 Pydantic's locations are keys and indices, but also names of union branches, and indices into lists that it was
 given in place of a single value. Here they become paths and lines of what the user wrote.

@@ -1,4 +1,4 @@
-"""A limit on problems: validation of a file with very many mistakes stops early and reports a few of them.
+"""A limit on problems: validation of a file with very many of them stops early and reports a few.
 
 Pydantic keeps every error until it has looked at everything, and an error takes far more room than what it is about:
 a job file of one MiB could take the daemon a GiB. So the checks count what they find wrong (`count_mistakes`), and

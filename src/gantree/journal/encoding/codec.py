@@ -1,4 +1,4 @@
-"""Events, facts and orders to JSON text and back, each with its kind and the version of its kind.
+"""Encodes events, facts and orders as JSON text with kind and version, and decodes them.
 
 Decoding is strict about what it does not know: a kind or a version from the future is a JournalError, never a
 guess. Text of an older version goes through `facts.UPCASTERS`, one version at a time. Infinities survive

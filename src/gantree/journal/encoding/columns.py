@@ -1,4 +1,4 @@
-"""Many dataclass values as columns of JSON, a list for each field: small to keep and quick to read.
+"""Encodes many values of a dataclass as columns of JSON, a list for each field: compact, and fast to read.
 
     pack(Job, jobs)       {"count": 2, "columns": {"name": ["a", "b"], "roles": {"at": [[0], [0]], "of": {...}}}}
     unpack(Job, packed)   the jobs again

@@ -1,4 +1,4 @@
-"""Snapshots of the ledger to text and back, with a version; strict about what it does not know, like `codec`.
+"""Encodes snapshots of the ledger as text with a version, and decodes them; unknown fields are errors, as in `codec`.
 
 The text is a JSON object: the version, and sections, each JSON of its own, packed by zlib: the books (by a pydantic
 adapter, as facts are), the jobs that live and those that have ended, a thousand a section, as columns (`columns`). What

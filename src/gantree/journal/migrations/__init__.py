@@ -1,1 +1,1 @@
-"""How the tables of older journals become today's, one step a version, forwards only. Alembic runs these."""
+"""Migrations of the tables of older journals, one step a version, forwards only. Alembic runs them."""

@@ -1,4 +1,4 @@
-"""What Alembic runs: the steps, on the connection and in the transaction that `journal.sql.schema` has begun."""
+"""The environment of Alembic: runs the steps on the connection and in the transaction of `journal.sql.schema`."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""Snapshots as rows, and deleting what they cover. All of it runs on a connection of the journal's.
+"""Snapshots as rows, and deletion of what they cover, on a connection of the journal.
 
 A text is kept as it is, beside its SHA-256, so damage is seen and never read. What it says: `snapshots`.
 """

@@ -1,4 +1,4 @@
-"""A database as a journal uses it: connections, transactions, and errors that are JournalErrors.
+"""A database of a journal: connections, transactions, and errors as JournalErrors.
 
 Connections are in autocommit mode: a read is one statement on a connection of the pool, and `writing` begins and ends
 its transaction itself, so that SQLite takes its write lock at the beginning. Any thread may read; writers of one

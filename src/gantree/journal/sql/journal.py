@@ -1,4 +1,4 @@
-"""The journal in SQL: one implementation of the contract for every database. What differs stands in `Database`.
+"""The journal in SQL: one implementation of the contract for all databases. Differences are in `Database`.
 
 Every write begins by locking the one row of `leadership` (FOR KEY SHARE, where the database has row locks): a new
 leader waits until the transaction is over, and a later write finds a newer epoch there and is refused.

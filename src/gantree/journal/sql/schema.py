@@ -1,4 +1,4 @@
-"""Making the tables of a journal, and bringing those of an older version up to date. Which database is not known here.
+"""Creates the tables of a journal, and migrates older versions; independent of the kind of database.
 
 Both happen inside a transaction of the caller, so a process that is killed meanwhile leaves things as they were.
 Alembic takes a third of a second to import, so it is imported only where there is something to migrate.

@@ -1,4 +1,4 @@
-"""Statements of every turn, as text that is made once for each kind of database and run on the driver's own cursor.
+"""Statements of every turn as text, compiled once for each kind of database and run on the driver's own cursor.
 
 SQLAlchemy writes the SQL and owns connections and transactions. What it does around a statement costs ten times what
 SQLite takes to run it, so statements that a submission waits for go past that; all others do not.

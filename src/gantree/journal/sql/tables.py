@@ -1,4 +1,4 @@
-"""The tables of a journal as they are today, the same for every database. How they came to be is in `migrations`.
+"""The current tables of a journal, the same for every database. Their history is in `migrations`.
 
 `inbox` is what happened, `turns`, `facts` and `orders` what was decided, `set_aside` what could not be decided
 about. `epochs` says who has led, `leadership` (one row) who leads now. `snapshots` stand for the facts before them,

@@ -1,4 +1,4 @@
-"""Other places for a gang than the one that counting found: those that may be faster, or leave more behind.
+"""Further candidate places beside the one found by counting: they may be faster, or fragment less.
 
     kinds            the same search among the nodes of each kind alone
     sound, data      among nodes of which less is worn or busy, or nearer to the data, even if it needs more domains

@@ -1,4 +1,4 @@
-"""Which of several places a gang takes, where counting domains does not tell: by price, and by what it leaves behind.
+"""Chooses between places that counting domains does not distinguish: by predicted time, and by fragmentation.
 
 A single member, at a site that says which members usually come, goes where it takes least from these
 (`placement.scoring.packing`); what follows is of gangs.

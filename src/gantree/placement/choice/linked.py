@@ -1,4 +1,4 @@
-"""Nodes whose free GPUs are linked well, for gangs of several nodes, where links in a machine are of several classes.
+"""Well-linked nodes for gangs of several nodes, on machines whose GPU links are of several classes.
 
 On an NVLink mesh, or over PCIe, it matters which GPUs of a node are free: five of them may ring over NVLink or have to
 cross the socket. The slowest node sets the pace of the whole gang, so it is searched for again on those nodes alone

@@ -1,4 +1,4 @@
-"""Where a gang goes: all of its members at once, as together as the fabric allows, or a refusal that explains itself.
+"""Searches the place of a gang: all members at once, in as few domains as possible, or a refusal with its reasons.
 
     fewest domains of the widest tier, then of the next, down to fewest nodes (`placement.counting.solve`);
     if nodes differ in speed or in distance to data, the cheapest place of these (`placement.choice.choice`);

@@ -1,1 +1,1 @@
-"""The fewest domains that hold a gang, and the cheapest spread over them."""
+"""Searches the fewest domains that hold a gang, and the cheapest spread over them."""

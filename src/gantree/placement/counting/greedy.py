@@ -1,4 +1,4 @@
-"""A quick search for gangs whose roles combine in too many ways for tables: role after role, largest members first.
+"""A greedy search for gangs with too many combinations of roles for tables: role by role, largest members first.
 
 Each role takes its own best place (`placement.counting.one_role`) in what the roles before it left, all within one
 domain, from narrow to wide. Roles that chose one by one can lie in more domains than all need together, so it is then

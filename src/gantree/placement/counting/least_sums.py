@@ -1,4 +1,4 @@
-"""Costs over vectors of counts, and their least sums: what the exact search of several roles folds its tables with.
+"""Least sums of costs over vectors of counts: combines the tables of the exact search of several roles.
 
 A cost is an array over x, so many members of each role, one axis a role. It ends where nothing more fits; INFINITE
 stands for an x between that does not. The least cost of x in two places is the minimum over y of rest[x - y] + cost[y].

@@ -1,4 +1,4 @@
-"""A gang that fits one node, straight from what is free on the nodes: no slot table is counted for it.
+"""Places a gang that fits on one node directly from free resources, without a slot table.
 
 Half of what comes has one member. For these, and for small gangs, each resource is one comparison over all nodes; the
 nodes with the fewest free GPUs that suffice are then found by trying numbers from the least on. Of these nodes the one

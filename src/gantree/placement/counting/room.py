@@ -1,4 +1,4 @@
-"""How much of a gang of one role fits where, in numbers that add up.
+"""Slots for a gang of one role as additive numbers, by domain of each tier.
 
 With one role the members that fit a domain are the multiples of its slice size up to a capacity, and a domain's
 capacity is the sum of its children's, rounded down to whole slices and cut where members must be spread. So whether a

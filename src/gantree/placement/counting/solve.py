@@ -1,4 +1,4 @@
-"""From a request to the cheapest spread: which GPU models are tried, and which search answers.
+"""From a request to the cheapest spread: the GPU models to try, and the search for each case.
 
 Where a role names several GPU models, each is tried alone, best first; a mix of them is the last resort. Roles that
 ask for the same are searched as one (`placement.counting.equal_roles`).

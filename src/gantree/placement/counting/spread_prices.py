@@ -1,4 +1,4 @@
-"""What using a domain costs in the exact search: one number whose digits are compared from the highest on.
+"""The price of using a domain in the exact search: one integer whose digits are compared from the highest.
 
     counts     one digit per tier, the widest highest: how many of its domains a gang uses
     NICs       of nodes used by roles that ask for NICs and no GPU (parameter servers): how many NICs they have less

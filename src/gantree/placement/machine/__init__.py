@@ -1,1 +1,1 @@
-"""Inside one node: which GPUs, NICs, cores and MIG instances a member gets."""
+"""Assigns GPUs, NICs, cores and MIG instances of one node to members."""

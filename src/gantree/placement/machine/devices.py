@@ -1,4 +1,4 @@
-"""Which GPUs and NICs of one machine a member gets, and in which order; the domains inside a node.
+"""Chooses the GPUs and NICs of a member on one machine, and their order; the domains inside a node.
 
 Only the inside of a node belongs here: which node is `placement.choice.search`, what a path costs in seconds is
 `topology.cost.cost`. How sets of GPUs are judged is in `placement.machine.gpu_sets`. Answers are cached per machine,

@@ -1,4 +1,4 @@
-"""Which MIG instance a member gets, what must be cut for it, and what cutting costs.
+"""Chooses the MIG instance of a member, what must be repartitioned for it, and the cost of that.
 
 Of the places on a node where an instance of the profile could be held, in this order:
 

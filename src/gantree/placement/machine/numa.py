@@ -1,4 +1,4 @@
-"""On which NUMA nodes a member gets its cores, its memory and its memory bandwidth.
+"""Chooses the NUMA nodes on which a member gets cores, memory and memory bandwidth.
 
 A member lives where its GPUs are, in proportion to how many are where; without GPUs where its NICs are (a parameter
 server has card and memory on one NUMA node); without either on the NUMA node with most room. Cores and memory are a

@@ -1,4 +1,4 @@
-"""Shares of GPUs: how many members that ask for a part of a GPU's compute and memory a node takes, and which GPU each.
+"""Shares of GPUs: how many members with a part of a GPU's compute and memory a node takes, and on which GPUs.
 
 A share is a promise of amounts: so much of the compute and so much of the memory of one GPU, whose tenants take turns
 (time-slicing) or run side by side under CUDA MPS. What keeps them to it is the site's: MPS sets limits

@@ -1,1 +1,1 @@
-"""From counts per node to members with ranks, GPUs and NICs."""
+"""Assigns ranks, GPUs and NICs to the members that a search counted per node."""

@@ -1,4 +1,4 @@
-"""From counts per node to members: ranks, GPUs and parts of them, NICs, cores and memory, and what must be cut.
+"""From counts per node to members: ranks, GPUs and parts of them, NICs, cores, memory, and repartitioning.
 
 Members are numbered per role in topology order, so consecutive ranks are neighbours and slices are aligned. On a node
 the gang's GPUs are chosen together (`placement.members.on_node`), then role by role and member by member the nearest

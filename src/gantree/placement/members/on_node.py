@@ -1,4 +1,4 @@
-"""The GPUs of one node for the members of a gang: whole ones, and parts.
+"""Assigns the GPUs of one node to members of a gang: whole ones, and parts.
 
 Parts are chosen first, on GPUs that are already split unless cutting those costs more; then whole GPUs, on GPUs that
 are not in MIG mode if they suffice. If the whole ones then do not fit, parts are chosen again such that they split as

@@ -1,1 +1,1 @@
-"""The placement problem for OR-Tools CP-SAT, to measure the search by."""
+"""The placement problem for OR-Tools CP-SAT, an oracle for the quality of the search."""

@@ -1,4 +1,4 @@
-"""OR-Tools' CP-SAT behind one small door: loaded when asked for, one worker, a fixed seed, deterministic limits.
+"""The interface to OR-Tools' CP-SAT: imported on demand, one worker, a fixed seed, deterministic limits.
 
 OR-Tools is an extra (`pip install gantree[optimum]`): nothing else in the project needs it, and it is imported here
 only when the first model is made. A limit is CP-SAT's *deterministic time*: work that it counts itself and that is

@@ -1,1 +1,1 @@
-"""Which rank runs on which GPU."""
+"""Assigns ranks to GPUs."""

@@ -1,1 +1,1 @@
-"""Why a gang has no place, and what would help."""
+"""Explains refusals: why a gang has no place, and which changes would help."""

@@ -1,4 +1,4 @@
-"""What would help a gang that found no place: patches to its job under which it fits now, and what they cost.
+"""Relaxations for a refused gang: patches of its job under which it fits now, and their cost.
 
 Every patch has been tried on this very occupancy. Of each request that the job has the smallest step that suffices is
 offered; where none does alone, all requests together; and the largest smaller gang.

@@ -1,4 +1,4 @@
-"""Amounts of resources in a refusal: what a gang asks together, what is free of it, and how people call it.
+"""Amounts of resources in a refusal: what a gang requests in total, what is free, and names for people.
 
 GPUs, CPUs, memory, its bandwidth and NICs are sums over nodes, other devices too, by name. Parts of GPUs are counted as
 members that find one.

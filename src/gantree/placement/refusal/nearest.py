@@ -1,4 +1,4 @@
-"""How near a gang that found no place came to one: what had to be together, and the domain with most room for it.
+"""The nearest miss of a refused gang: what must be in one domain, and the domain with the most room for it.
 
 Room is counted on usable nodes that could hold a member of the role if they were empty. The sentences are made in
 `placement.refusal.refusal`.

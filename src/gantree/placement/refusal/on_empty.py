@@ -1,4 +1,4 @@
-"""What the empty, healthy fabric could hold: asked at every refusal, and the same every time, so it is remembered.
+"""What the empty, healthy fabric could hold; cached, because every refusal needs it.
 
 The memory lies beside `Occupancy.emptied()`, which never changes.
 """

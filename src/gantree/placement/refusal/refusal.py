@@ -1,4 +1,4 @@
-"""Why a gang has no place: the first gate that said no, by how much, the nearest miss, and what would help.
+"""Explains a refusal: the first gate that refused, the shortage, the nearest miss, and relaxations.
 
     SHAPE        no machine that a role's labels and models admit is large enough for one member, ignoring use
     CONTIGUITY   (never) the empty, healthy fabric could not hold the gang, or its request contradicts itself

@@ -1,1 +1,1 @@
-"""What a job requests of the topology, in numbers of one fabric, and what a site prefers."""
+"""Requests of a job in numbers of one fabric, and preferences of a site."""

@@ -1,4 +1,4 @@
-"""Where the data of a job lies, and how long a node takes to fetch what it lacks.
+"""Locations of a job's data, and the time that a node takes to fetch what it lacks.
 
 A data set is at hand on every node of the domains that the site names for it (`Cluster.data`). Elsewhere each node
 reads all of it over the network, at line rate: the least of what its NICs carry and, for each tier whose domain must

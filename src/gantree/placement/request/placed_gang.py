@@ -1,4 +1,4 @@
-"""A placed gang that is to grow or shrink in place: what both need of it, and how its members are numbered.
+"""A placed gang that is resized in place: shared input of growing and shrinking, and the numbering of members.
 
 Gangs of one role only, and no slices of tori, which are atomic. How members are added is in `placement.resize.grown`,
 which ones leave in `placement.resize.shrunk`.

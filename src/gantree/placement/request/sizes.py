@@ -1,4 +1,4 @@
-"""Which sizes an elastic gang may have, what it is at another size, and which of several sizes is best.
+"""Sizes of an elastic gang: which are allowed, the job at another size, and the best of several sizes.
 
 A gang of one role has a size, the members of that role. Between `elastic.min` and `elastic.max` those sizes are left
 that are whole slices and that can run: the ways of the parallelism multiply to the GPUs, and the batch divides evenly

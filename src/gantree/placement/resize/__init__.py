@@ -1,1 +1,1 @@
-"""A placed gang made larger or smaller, with a member replaced, or tried with other sizes and requests."""
+"""Changes placed gangs: grow, shrink, replace a member; and trials with other sizes and requests."""

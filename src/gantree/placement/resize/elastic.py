@@ -1,4 +1,4 @@
-"""Elastic gangs: the best size for the room there is, and a placed gang made larger or smaller in place.
+"""Elastic gangs: the best size for the free room, and a placed gang grown or shrunk in place.
 
 This is the door; the rooms behind it are
 

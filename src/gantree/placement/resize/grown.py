@@ -1,4 +1,4 @@
-"""More members for a gang that stands: all of it stays where it is, and the new ones come as near as there is room.
+"""Grows a placed gang: existing members stay, new ones are placed as near as possible.
 
 They go into the narrowest domain around the gang that has room for them; in it as few domains come to those that the
 gang uses already as can be, of the widest tier first, then of the next, down to the nodes

@@ -1,4 +1,4 @@
-"""Another place for one member of a gang that stands: all others stay where they are, and keep what they were granted.
+"""Replaces one member of a placed gang: all others keep their nodes and devices.
 
 Its own place is taken again if it may be: the others reach it as before. Else it may go where the gang's requests are
 kept whatever the others do: to the domain of the gang of every tier in which all must be together, of its role's, of

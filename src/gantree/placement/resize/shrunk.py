@@ -1,4 +1,4 @@
-"""Fewer members for a gang that stands: which ones leave. Nobody who stays moves.
+"""Shrinks a placed gang: chooses the members that are removed; the others stay.
 
 What stays is in as few domains as can be, of the widest tier first, then of the next, down to the nodes; among equals
 those domains are left that become wholly free, again the widest first (`placement.resize.unit_assignment`). On the

@@ -1,4 +1,4 @@
-"""Units assigned to the nodes of one domain at the least cost, exactly: how a gang grows and shrinks in place.
+"""Assigns units to the nodes of one domain at the least cost, exactly: for growing and shrinking in place.
 
 `placement.counting.tables` finds a place for a whole gang among many domains, where any place of the same shape costs
 the same. Here part of the gang is placed already, so each domain has a price of its own, which depends on how much of

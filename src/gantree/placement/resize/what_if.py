@@ -1,4 +1,4 @@
-"""Trials on a copy of an occupancy: what would be placed, and what would be refused, if something were otherwise.
+"""What-if trials on a copy of an occupancy: what would be placed, and what would be refused.
 
     trial = WhatIf(occupancy)
     trial.without("n7")                  n7 is out of use

@@ -1,1 +1,1 @@
-"""What a placement takes away from the demand to come, and how well nodes suit preferred affinity."""
+"""Scores of nodes and domains: fragmentation, packing, and preferred affinity."""

@@ -1,4 +1,4 @@
-"""What a placement takes away from those to come: the score that decides between nodes which all have room.
+"""The fragmentation score: what a placement takes from future demand. It chooses between nodes that all have room.
 
 A cluster that is never asked to move anything fills up to what its leftovers allow: GPUs whose remaining share suits
 nobody, GPUs beside which no CPU is left, nodes with some GPUs free where a job needs all eight. Each placement makes

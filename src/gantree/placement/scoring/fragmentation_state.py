@@ -1,4 +1,4 @@
-"""The nodes of a cluster as the fragmentation score sees them, kept up to date while members come and go.
+"""The state of nodes for the fragmentation score, updated as members come and go.
 
 Nodes in equal states are scored once: a state is what is left on a node with its GPUs in falling order, and gets a
 number when it first occurs. Cached by state: its worth, the amounts of its slots, and per request the states that it

@@ -1,4 +1,4 @@
-"""Where a member goes at a site that says which members usually come: to the node where it takes least from these.
+"""Packs members at a site with typical members: on the node where future demand loses least.
 
 The score is that of `placement.scoring.fragmentation`. Here it is put to work: `LeastLoss` chooses among nodes by their
 states, wherever these come from; `Packing` is the index that keeps the states of an occupancy, following its change

@@ -1,4 +1,4 @@
-"""What a part of a GPU is worth: the prices under which all shares together fill GPUs as well as they can.
+"""Prices of parts of a GPU: the dual prices under which shares together fill GPUs best.
 
 Shares that do not add up to a GPU strand the rest of it: next to 0.81 of a GPU nothing fits but the few pods of 0.19
 and less. So 0.81 really costs a whole GPU, 0.47 costs half of one, and a rest of 0.19 is worth nothing as long as

@@ -1,4 +1,4 @@
-"""Linear programs whose columns are found one by one: what the prices of GPU shares and bounds on packing stand on.
+"""Linear programs by column generation: for the prices of GPU shares and for bounds on packing.
 
     maximise gain · x   subject to   A x = b,  x >= 0,  b >= 0
 

@@ -1,4 +1,4 @@
-"""Nodes by how fast traffic is on them: what a search by counts alone does not see.
+"""Classes of nodes by speed of traffic, which a search by counts alone does not distinguish.
 
 Counting domains finds the fastest place where all domains of a tier are alike. Where they are not (machines of several
 models, a sick link, up-links of other widths), nodes are sorted in two ways, each set with a name in

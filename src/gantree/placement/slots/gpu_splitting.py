@@ -1,4 +1,4 @@
-"""What splitting GPUs for members with parts of them costs on a node: of equally few nodes the cheapest are used.
+"""The cost of splitting GPUs of a node for members with parts of them: of equally few nodes the cheapest are used.
 
     seconds     until the instances are cut: none if they exist already, or for shares
     free GPUs   that are no longer whole

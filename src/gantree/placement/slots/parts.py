@@ -1,4 +1,4 @@
-"""Parts of GPUs for the members on one node: how many members a node takes, and which part each gets.
+"""Parts of GPUs for the members of one node: how many members fit, and which part each gets.
 
 Instances of MIG are chosen in `placement.machine.mig`, shares in `placement.machine.shares`; here is what they have in
 common: members and roles are served one after the other on the state of a node, which is a value, and ranks that talk

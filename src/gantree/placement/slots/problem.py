@@ -1,4 +1,4 @@
-"""One question to the search: a gang in numbers, an occupancy, and one choice of GPU models per role."""
+"""The input of one search: a gang in numbers, an occupancy, and one choice of GPU models per role."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass

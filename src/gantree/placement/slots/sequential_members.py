@@ -1,4 +1,4 @@
-"""Members that are placed on one node one after the other, because what one takes decides what the next can have.
+"""Members placed on one node one after the other, because the parts of one limit those of the next.
 
 Whole GPUs alone are chosen all at once (`placement.machine.intra_node`), and so are parts of GPUs
 (`placement.slots.parts`). Here are members for which that does not suffice: with memory bandwidth, which belongs to a

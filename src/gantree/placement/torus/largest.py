@@ -1,4 +1,4 @@
-"""The largest free box that is smaller than a gang's and holds members of its shape: refusals name and offer it.
+"""The largest free box smaller than a gang's that holds members of its shape: refusals name and offer it.
 
 Where shapes are sold, each is looked for, largest first. Where any box is legal there are too many to try: boxes grow
 axis by axis, and stop as soon as none of their size is free or none could beat the best (`largest_window`).

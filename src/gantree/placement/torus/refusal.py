@@ -1,4 +1,4 @@
-"""Why a gang has no slice of a torus, and what would help. The gates are those of `placement.refusal.refusal`:
+"""Explains why a gang has no slice of a torus. The gates are those of `placement.refusal.refusal`:
 
     SHAPE        (never) no torus is cut into such boxes, or no node of one could ever hold such members
     CONTIGUITY   (never) such nodes are there, but not together, be the tori empty and healthy

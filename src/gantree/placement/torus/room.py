@@ -1,4 +1,4 @@
-"""Which cells of tori are free: for one gang (`cells_for`), and for anybody (`free_cells`).
+"""Free cells of tori: for one gang (`cells_for`), and for any (`free_cells`).
 
 A host has room for a gang where the shape index (`placement.slots.slots`) has slots for the gang's members on it, so
 labels, models, health, CPUs, memory and spares are counted there, and only there. Where a shape takes parts of hosts,

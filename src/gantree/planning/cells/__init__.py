@@ -1,1 +1,1 @@
-"""Which domains a queue's cells are bound to, and which guests leave them."""
+"""Binding of a queue's cells to domains, and the guests that must leave them."""

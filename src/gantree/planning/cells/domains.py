@@ -1,4 +1,4 @@
-"""Cells on a fabric: which domains the tiers of a policy's cells are made of, by number and by name.
+"""Cells on a fabric: the domains of the tiers of a policy's cells, by number and by name.
 
 Tiers of the fabric come first; "nvlink", "socket", "pcie" and "gpu" inside a node where the fabric has no tier of that
 name; LOOSE ("gpus") is a tier whose domains are single GPUs. GPUs are numbered over the whole fabric in node order.

@@ -1,4 +1,4 @@
-"""Binding cells: where a job of a queue with cells is at home, which guests leave for it, and which cells are let go.
+"""Binds cells: the home placement of a job of a queue with cells, guests that leave for it, and released cells.
 
     cell_domains = CellDomains.of(policy.queues, fabric)             once per policy and fabric
     view = view_of(occupancy, cell_domains, bound, homes, harm_of_owner)   whenever one of them has changed

@@ -1,4 +1,4 @@
-"""A queue's private cluster, searched for a place: as it is, then with more and more of its guests gone.
+"""The private cluster of a queue, searched for a place: as it is, then with more and more guests removed.
 
 What is outside of it is held by ELSEWHERE or not usable; nodes without GPUs are everybody's. Freeing more never makes a
 gang fit worse, so the shortest sufficient run of guests, in some order, is found by trying 1, 3, 7, ... and halving.

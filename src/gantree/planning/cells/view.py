@@ -1,4 +1,4 @@
-"""How a queue's cells stand at one moment: which are bound, which are lost, what nobody may evict, what is clean.
+"""The cells of a queue at one time: bound, lost, free of guests, and what may not be evicted.
 
 A view is made of a `CellDomains`, an occupancy and what the ledger knows of cells, and is never changed: make another
 when one of them has changed. What it works out for a queue (its packing) is kept.

@@ -1,1 +1,1 @@
-"""Which elastic gangs to shrink and to grow."""
+"""Plans the growth and shrinking of elastic gangs."""

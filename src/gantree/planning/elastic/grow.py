@@ -1,4 +1,4 @@
-"""Whether a running elastic gang had better be larger: into idle room, and only where that pays.
+"""Decides whether a running elastic gang grows into idle room: only if it pays.
 
 Growing costs a start: all GPUs of the gang do nothing for a while, and what was done since its last checkpoint is done
 again. It pays where the goodput that more members bring, over the time that the gang is expected to keep them, is more.

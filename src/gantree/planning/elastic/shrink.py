@@ -1,4 +1,4 @@
-"""Which elastic gangs to make smaller so that another gang fits: the least goodput that a proof of fit allows.
+"""Plans which elastic gangs shrink so that another gang fits: the least loss of goodput with a proof of fit.
 
 Nobody is stopped for good, but whoever shrinks starts anew with fewer members, so it is better that few gangs shrink by
 more than that many shrink by a little. Tried are, domain by domain where the wanted gang must be in one: every gang on

@@ -1,1 +1,1 @@
-"""Which gangs to stop for another one."""
+"""Plans which gangs are stopped for another one."""

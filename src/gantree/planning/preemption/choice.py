@@ -1,4 +1,4 @@
-"""Whom to stop for a gang of one role, by counting: domain by domain, node by node, before anything is tried.
+"""Chooses victims for a gang of one role by counting, domain by domain and node by node.
 
 A gang that must be in one domain of a tier is counted for each such domain; one that need not, for the fabric. In a
 domain what is free holds some members already. For the rest, again and again, that node is cleared for one or more

@@ -1,4 +1,4 @@
-"""The question of a preemption in counts: what a gang of one role needs, what each node has, and who could leave it.
+"""A preemption problem in counts: the gang's needs, room of each node, and victims on it.
 
 Of several roles the one with the most GPUs is counted, with as many more members as hold the GPUs of the others.
 

@@ -1,4 +1,4 @@
-"""What it costs to make room for members on one node, counted: who must leave it for so many of them.
+"""The cost of freeing room on one node: which victims leave for how many members.
 
 A node with its free amounts and what each gang on it would free is a small covering problem: free at least what is
 missing, at the least price. GPUs are few and whole, so they are covered exactly (`_least_gpus`); where other resources

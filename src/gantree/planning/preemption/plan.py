@@ -1,4 +1,4 @@
-"""Which gangs to stop so that another one fits: the least harm that a proof of fit allows.
+"""Plans which gangs are stopped so that another one fits: the least harm with a proof of fit.
 
 The plan is made on a copy of the occupancy, in which gangs that are leaving anyway are gone and room held for
 others is held. What harm is, and whose comes first, the caller says: `right` is compared before harm, so that nobody

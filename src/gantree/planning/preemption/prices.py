@@ -1,4 +1,4 @@
-"""What a victim weighs: its right before its harm, as one whole number that can be added and compared.
+"""The price of a victim: its rank before its harm, as one integer that can be added and compared.
 
 Rights are levels. The number of a victim is its harm in thousandths of a GPU-second, and one more, so that of two sets
 of equal harm the smaller one wins, moved up by LEVEL_BITS for each level. As no sum of a level reaches the next one,

@@ -1,4 +1,4 @@
-"""From counts to proofs: the cheapest set of victims that is shown to be enough.
+"""From counts to a proof: the cheapest set of victims that is shown to suffice.
 
 First the levels of right are settled: no more of them than it takes. Then sets are tried, the cheapest by count first
 (`preempt_choice`), until none that is left could be cheaper; where a set turns out not to be enough, everybody in its

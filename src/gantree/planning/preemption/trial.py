@@ -1,4 +1,4 @@
-"""The proof behind every plan: one copy of an occupancy in which gangs leave and come back, and whether that is enough.
+"""The proof of a plan: a copy of an occupancy from which gangs are removed, and on which the gang is placed.
 
 A copy costs as much as the cluster is large, so there is one for a whole plan. Gangs that leave are given back and
 those that return are taken again; the slot tables of the copy follow its change log, so each further question costs

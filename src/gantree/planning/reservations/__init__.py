@@ -1,1 +1,1 @@
-"""When and where a waiting gang can start."""
+"""Plans when and where a pending gang can start."""

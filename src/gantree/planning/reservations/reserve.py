@@ -1,4 +1,4 @@
-"""When a gang that waits for room can start, and where: reservations, which are promises or estimates.
+"""The earliest start of a pending gang, and its place: reservations, which are promises or estimates.
 
 A reservation is a place and a moment. The moment is the earliest at which the gang fits when every gang leaves at the
 end that is given for it; `planning.reservations.timeline` finds it. It is a promise where all gangs whose room the

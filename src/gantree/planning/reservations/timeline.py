@@ -1,4 +1,4 @@
-"""A cluster from now on: who leaves when, and from which moment on a gang fits.
+"""The future of a cluster: which gangs end when, and from which time on a gang fits.
 
 The occupancy is copied once. Gangs leave it in the order of their ends, and come back in the opposite order where the
 search has gone too far; the shape indexes beside the copy follow its change log, so that a step costs what it touches.

@@ -1,1 +1,1 @@
-"""Which GPU model and market a job runs on."""
+"""Ranks GPU models and markets for a job."""

@@ -1,4 +1,4 @@
-"""What a fabric has to offer: GPU models by market, and what interruptions of spot nodes cost a job."""
+"""GPU models of a fabric by market, and the cost of interruptions of spot nodes for a job."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""One way to run a job: on one GPU model and one market, with its speed, time and money, and why it is closed."""
+"""One option for a job: a GPU model and a market, with speed, time and cost, and why it is excluded."""
 
 import math
 from dataclasses import dataclass, replace

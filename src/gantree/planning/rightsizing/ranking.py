@@ -1,4 +1,4 @@
-"""Which GPU model a job runs on, and on which market: its ways to run, best first, each with speed, time and money.
+"""Ranks the options of a job, GPU models and markets, best first, each with speed, time and cost.
 
     job's list of models, or those of the fabric  x  on demand, spot  ->  Option: the job, held to that way
 

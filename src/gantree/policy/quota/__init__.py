@@ -1,1 +1,1 @@
-"""What each queue is guaranteed, may borrow, and may use at most."""
+"""Quota of queues: guarantees, borrowing, limits."""

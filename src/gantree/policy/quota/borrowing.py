@@ -1,4 +1,4 @@
-"""Which running jobs borrow, by rank, and whose end gives a queue its guarantee back.
+"""Which running jobs borrow, by rank, and which must end for a queue to get its guarantee.
 
 All jobs below one child of the root are taken by rank (smaller: more deserving): each that is guaranteed beside those
 taken before it is owed, the others borrow. What is owed this way never takes anything that another queue is guaranteed.

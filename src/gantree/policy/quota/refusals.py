@@ -1,4 +1,4 @@
-"""Refusals by a quota or a limit, with the numbers that a person needs."""
+"""Refusals by a quota or a limit, with their numbers."""
 
 from gantree.model.verdicts import Gate
 from gantree.policy.amounts import TICKS

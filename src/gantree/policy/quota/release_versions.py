@@ -1,4 +1,4 @@
-"""Numbers that grow whenever something is given back: an answer holds as long as its number stays."""
+"""Versions that grow whenever something is released: an answer holds as long as its version is unchanged."""
 
 
 class ReleaseVersions:

@@ -1,4 +1,4 @@
-"""The book of one resource: what each node of the tree is guaranteed, lends, may use, and uses. In whole ticks.
+"""The quota of one resource: what each node of the tree is guaranteed, lends, may use, and uses. In whole ticks.
 
 Three accounts are kept side by side, each changed in one walk from a job's node up.
 

@@ -1,4 +1,4 @@
-"""What a node of the queue tree is guaranteed, uses, borrows, lends and could still have: the figures of a quota."""
+"""The figures of a quota: what a node of the queue tree is guaranteed, uses, borrows, lends and may still get."""
 
 from collections.abc import Callable, Mapping
 

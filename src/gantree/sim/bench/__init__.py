@@ -1,4 +1,4 @@
-"""How fast decisions are, on loads that can be repeated: what `gantree bench` prints.
+"""Benchmarks of decisions on repeatable loads: what `gantree bench` prints.
 
 mix         the half-full cluster, and the gangs that come
 timing      microseconds of one call; figures of many

@@ -1,4 +1,4 @@
-"""How long one gang decision takes: the search alone, and a whole call of `Scheduler.handle`.
+"""Benchmark of one gang decision: the search alone, and a whole call of `Scheduler.handle`.
 
 A search is timed from the request to the gang's place, member by member with GPUs, NICs and rank, priced, and the
 occupancy that holds it. The newest KEPT gangs that fitted stay where they were put, so that each decision finds a

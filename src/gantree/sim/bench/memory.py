@@ -1,4 +1,4 @@
-"""What a cluster takes in memory: its tree, its occupancy, and the indexes of ten shapes of members."""
+"""Benchmark of memory: the tree and occupancy of a cluster, and the indexes of ten shapes of members."""
 
 from gc import collect
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The load of the decision benchmark: a cluster that is half full and broken up, and a mix of gangs.
+"""The load of the decision benchmark: a half-full, fragmented cluster, and a mix of gangs.
 
 The cluster has four tiers, pod > spine > leaf > node, as DGX H100 systems are built: 4 nodes in a rack, 32 in a
 scalable unit. A quarter of its nodes is taken, half of them in part, a quarter is empty.

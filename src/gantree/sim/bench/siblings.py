@@ -1,4 +1,4 @@
-"""Decisions of one kind each: a large gang, many single GPUs, a refusal with all its reasons."""
+"""Benchmarks of single kinds of decisions: a large gang, many single GPUs, an explained refusal."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""How long the core takes in a simulation: every call of `Scheduler.handle` is timed, and nothing else changes."""
+"""Times every call of `Scheduler.handle` in a simulation, without changing it."""
 
 from collections.abc import Sequence
 from time import perf_counter

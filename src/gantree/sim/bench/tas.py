@@ -1,4 +1,4 @@
-"""Kueue's performance test of topology-aware scheduling, its cluster, gangs and arrivals; no API server, no queues.
+"""Kueue's performance test of topology-aware scheduling: its cluster, gangs and arrivals; no API server, no queues.
 
 From kubernetes-sigs/kueue at ff69552e, test/performance/scheduler/configs/tas: one block of 10 racks of 64 nodes, of
 96 CPUs and 256 GiB. 5 cohorts of 6 queues, each with 500 gangs of three classes, of which a part must stay in one rack,

@@ -1,4 +1,4 @@
-"""The shapes of Kueue's own performance tests, as work for our scheduler: cohorts, quotas, borrowing, reclaim.
+"""Kueue's own performance tests as work for gantree's scheduler: cohorts, quotas, borrowing, reclaim.
 
 shapes     the three shapes, and what Kueue needed for them
 work       a shape made into a cluster, a policy, jobs and a trace

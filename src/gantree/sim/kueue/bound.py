@@ -1,4 +1,4 @@
-"""How soon the work of a shape could be over, and its classes admitted, whoever schedules it.
+"""Lower bounds for a test: the earliest end of its work and admission of its classes under any scheduler.
 
 Cohorts are alike and lend nothing to each other, so one of them is looked at. Its quota also bounds each of its queues:
 what a queue may use (20 of its own and 100 borrowed) is all of a cohort of six, and more than any can use of a larger.

@@ -1,4 +1,4 @@
-"""What came out of a shape, beside Kueue's figures and the lower bounds. Times are simulated seconds."""
+"""Results of a test beside Kueue's and the lower bounds, in simulated seconds."""
 
 from collections.abc import Mapping
 from math import fsum

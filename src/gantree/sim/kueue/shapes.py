@@ -1,4 +1,4 @@
-"""Kueue's three shapes and their published figures (means of ten CI runs)."""
+"""Kueue's three test configurations and their published results (means of ten CI runs)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

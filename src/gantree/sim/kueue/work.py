@@ -1,4 +1,4 @@
-"""A shape made into what a simulation takes: a cluster, a policy, and a trace whose rows are jobs.
+"""A test configuration as input of a simulation: a cluster, a policy, and a trace whose rows are jobs.
 
 A cohort is an inner queue that holds the quota of its queues and can get no more; each queue is guaranteed its nominal
 quota, may borrow what Kueue lets it borrow, and takes back what it lent. Higher priorities stop lower ones of the same

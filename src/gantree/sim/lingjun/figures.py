@@ -1,4 +1,4 @@
-"""What came out of a run, for the whole cluster and for each queue, as plain data and as a line of a table."""
+"""Results of a run, for the whole cluster and for each queue, as plain data and as a line of a table."""
 
 from collections.abc import Mapping
 from typing import Any

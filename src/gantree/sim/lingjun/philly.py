@@ -1,4 +1,4 @@
-"""Philly's jobs as gangs of Lingjun hosts, and what each of its queues (virtual clusters) is owed.
+"""Philly's jobs as gangs of Lingjun hosts, and the guarantee of each of its queues (virtual clusters).
 
 A job of up to 8 GPUs is one member; a larger one is members of 8, and a smaller one for what is left over. A queue's
 guarantee is its share of all GPU-hours of the trace times the GPUs of the cluster, rounded to whole GPUs by largest

@@ -1,4 +1,4 @@
-"""Who of a list of jobs gets GPUs: Muri's two ways to fill an empty cluster, job by job, in the order given.
+"""Muri's two ways to assign GPUs of an empty cluster to a list of jobs, in the given order.
 
 "yarn": a job of up to a node's GPUs sits on the first node that has them free; a larger one takes the first whole
 nodes, and for what is left over the first other node with room. Their nodes also have 92 CPUs and 520 GB, of which a

@@ -1,4 +1,4 @@
-"""Who runs from an event on: SRTF, SRSF and Tiresias-L as in Muri's simulator.
+"""Which jobs run from an event on: SRTF, SRSF and Tiresias-L as in Muri's simulator.
 
 SRTF and SRSF ("shortest", "shortest-gpu") sort all jobs by the work that is left, in seconds or in GPU-seconds, and
 fill the emptied cluster in that order ("yarn").

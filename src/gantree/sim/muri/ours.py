@@ -1,4 +1,4 @@
-"""Muri's jobs under our own scheduler: the same work, nodes and start overheads, as a trace and a cluster of ours.
+"""Muri's jobs under gantree's scheduler: the same work, nodes and start overheads, as a trace and a cluster.
 
 A job of up to 8 GPUs is one member, a larger one members of 8: so it is placed as "yarn" would. Everybody knows how
 long every job takes. A job that is stopped goes on where it was: it saves when it is asked to, which takes no time.

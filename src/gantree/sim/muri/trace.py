@@ -1,4 +1,4 @@
-"""Muri's traces: what each job of them is, and how much work.
+"""Muri's traces: the request and the work of each job.
 
 A row says how many iterations a job does and how long one takes; that is its work. (duration_s, what the job took on
 Philly, is what the iterations were made from.) The published runs count 1.5 % more for each iteration. Start overheads

@@ -1,4 +1,4 @@
-"""Replaying how a GPU cluster fills up: Alibaba's openb lists by the procedure of FGD (USENIX ATC'23).
+"""Replays how a GPU cluster fills up: Alibaba's openb lists by the procedure of FGD (USENIX ATC'23).
 
 Pods arrive one by one in a given order, take a place or are dropped, and never leave. What is measured is how much of
 the cluster's GPUs is allocated when 90, 100, ... 130 % of them have been asked for.

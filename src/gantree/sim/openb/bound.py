@@ -1,4 +1,4 @@
-"""What no policy can exceed: an upper bound on the allocation when everything has arrived, by linear programming.
+"""An upper bound on the final allocation of any policy, by linear programming.
 
 A pod that fits may not be declined, so what arrives early has to be placed. The bound is for policies that place all of
 the first 96 % of the demand, and lets them pick freely, in hindsight, from the pods that come later. Where not even

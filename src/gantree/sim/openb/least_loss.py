@@ -1,4 +1,4 @@
-"""The policy `gantree`: the score by which `gantree place` packs, with the classes of the pod list as the demand.
+"""The policy `gantree`: the packing score of `gantree place`, with the classes of the pod list as the demand.
 
 As FGD does, it knows how frequent each class is in the list; it never sees an arrival before its time.
 """

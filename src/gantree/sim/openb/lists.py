@@ -1,4 +1,4 @@
-"""The openb lists: nodes, pods, the order in which pods arrive, and the order of nodes that are equally good.
+"""The openb lists: nodes, pods, the arrival order of pods, and the order of equally good nodes.
 
 All are CSV with a header, plain or gzipped; columns that are not named here are passed over, so every list of the
 trace can be read (`gpu_spec` is absent from some). GPU models become numbers in the order of their names.

@@ -1,4 +1,4 @@
-"""How a node and a GPU are chosen for a pod: the protocol, and the two policies that need no knowledge of the demand.
+"""Policies that choose a node and a GPU for a pod: their protocol, and two that need no knowledge of the demand.
 
 A policy is asked only for pods that some node has room for, and has to choose: it may not decline.
 """

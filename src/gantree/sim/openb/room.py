@@ -1,4 +1,4 @@
-"""What is left on each node while pods fill the cluster, and which nodes have room for a pod."""
+"""Free resources of each node while pods fill the cluster, and the nodes on which a pod fits."""
 
 import numpy as np
 

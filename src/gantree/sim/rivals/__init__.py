@@ -1,4 +1,4 @@
-"""Placements that others publish, as plain code, for benchmarks to compare with; the scheduler imports none of them.
+"""Published placement algorithms as plain code, for benchmarks; the scheduler imports none of them.
 
 Rules for whole nodes below switches, of a gang that comes in units (pipelines), as Arnold compares them:
 

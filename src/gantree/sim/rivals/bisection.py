@@ -1,4 +1,4 @@
-"""Dual recursive bipartition: machines and job are halved together, down to single domains (Amaral et al., SC'17).
+"""Dual recursive bipartition: machines and job are bisected together, down to single domains (Amaral et al., SC'17).
 
     machines   free nodes are halved such that as little bandwidth as possible is cut. Nodes of a domain are joined by
                the widest links, so domains are never cut; they are dealt out, largest first, to the emptier half.

@@ -1,4 +1,4 @@
-"""GPU packing: GPUs are filled up where most are taken already, whatever groups the ranks on them form.
+"""GPU packing: GPUs of the fullest nodes are used first, whatever the groups of their ranks.
 
 Node by node the gang goes to the domain with the fewest free nodes that has any, so a unit is cut wherever a domain is
 full.

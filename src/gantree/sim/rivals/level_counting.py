@@ -1,4 +1,4 @@
-"""Kueue's topology-aware scheduling: counts bubble up, then the fewest domains are chosen level by level.
+"""Kueue's topology-aware scheduling: counts are summed upwards, then the fewest domains are chosen level by level.
 
 After `pkg/cache/tas_flavor_snapshot.go` of kubernetes-sigs/kueue (its default profile, a podset with a preferred level
 and no slices); state is the count of members that fit a domain:

@@ -1,4 +1,4 @@
-"""Random fit: any domain that holds a unit, and any nodes for members. Only that there is room is looked at."""
+"""Random fit: any domain with room for a unit, and any nodes for members."""
 
 from collections.abc import Sequence
 from random import Random

@@ -1,4 +1,4 @@
-"""A gang of units: each a run of whole nodes that talk most to each other, such as a pipeline. Used by all rules here.
+"""A gang of units: runs of whole nodes that communicate most, such as a pipeline. Input of all algorithms here.
 
 free_nodes[domain] is how many nodes of each domain are free; nodes of a domain are alike. A rule gives for each unit
 the domain of each of its nodes, in the order of the unit's ranks.

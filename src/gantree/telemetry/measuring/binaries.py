@@ -1,4 +1,4 @@
-"""Collectives of one node timed with the programs of nccl-tests (or rccl-tests), and their tables read.
+"""Times collectives of one node with the programs of nccl-tests (or rccl-tests), and parses their tables.
 
 The programs are started with a list of words and the GPUs by UUID in CUDA_VISIBLE_DEVICES, one process for all GPUs
 of a set. Across nodes they need MPI and a build with it; there `ranks` measures.

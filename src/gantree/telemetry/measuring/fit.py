@@ -1,4 +1,4 @@
-"""Times of collectives made into links: bandwidth from large messages, latency from small ones.
+"""Fits links to times of collectives: bandwidth from large messages, latency from small ones.
 
 A ring over n ranks takes
 

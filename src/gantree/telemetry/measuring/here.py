@@ -1,4 +1,4 @@
-"""What this command has to measure of its node: GPUs and the paths between them, or processes without GPUs."""
+"""What can be measured on this node: GPUs and the paths between them, or processes without GPUs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a launcher told this process: which of how many commands it is, and where they meet.
+"""The launcher's environment: the rank of this command, the number of commands, and the rendezvous address.
 
 A measurement across nodes is the same command on every node, started by what starts jobs there: `gantree run`, srun,
 mpirun or torchrun. They name the rank in variables of their own; the meeting place is MASTER_ADDR and MASTER_PORT,

@@ -1,4 +1,4 @@
-"""How a program that may be stuck in a collective ends itself: at a deadline, or when its parent is gone."""
+"""Ends a measuring program that may hang in a collective: at a deadline, or when its parent is gone."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""One measurement from beginning to end: what there is here, with what to time it, and the calibration it gives.
+"""One measurement: what is there, the tool to time it with, and the resulting calibration.
 
 NCCL chooses among algorithms by size, and in-network reduction makes an all-reduce faster than its links. So links are
 fitted to a pass in which all-reduce is a ring (NCCL_ALGO=Ring), and the rows come from a second one in which NCCL

@@ -1,4 +1,4 @@
-"""Which ranks are timed together, so that each kind of link that is there gets a figure.
+"""Groups of ranks that are timed together, so that each kind of link is measured.
 
 Inside a node: one pair of GPUs per link class, and all GPUs. Across nodes: per tier one rank in each of the domains of
 that tier that have the same domain above them (the largest such set), and all ranks. Pure; every rank makes the same

@@ -1,4 +1,4 @@
-"""Programs that are started to be timed, each the leader of a process group that is ended whole, whatever happens."""
+"""Measured programs, each the leader of a process group that is always killed as a whole."""
 
 import os
 import signal

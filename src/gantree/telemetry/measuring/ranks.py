@@ -1,4 +1,4 @@
-"""Collectives timed with torch.distributed: a process for each GPU (NCCL), or some without GPUs (gloo).
+"""Times collectives with torch.distributed: a process for each GPU (NCCL), or some without GPUs (gloo).
 
 The processes of one node meet at a file; those of several nodes at the address and port that the launcher named. They
 are the program `rank`; this module starts them, waits for them, and reads what rank 0 wrote.

@@ -1,4 +1,4 @@
-"""What is to be measured, and what was."""
+"""Requests for measurements, and their results."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,1 +1,1 @@
-"""What traffic costs: formulas of collectives, steps and predictions."""
+"""The cost of traffic: formulas of collectives, steps and predictions."""

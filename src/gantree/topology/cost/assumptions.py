@@ -1,4 +1,4 @@
-"""The basis of a price: figures that were assumed because the site gives none, and links that are broken or full.
+"""Assumptions of a price: default figures where the site declares none, and degraded or busy links.
 
 Sentences for people, made once for an answer. The figures themselves are in `constants`, `hardware.intra_node` and
 `nic_egress`; what a job file leaves open is reported by `step`.

@@ -1,4 +1,4 @@
-"""What traffic across a placement costs, in seconds. This is the door; the rooms behind it are named below.
+"""The cost of traffic of a placement, in seconds: the interface of this package.
 
 The model is NCCL's own, made explicit. A collective over a set of GPUs is a ring, a tree, or a sum inside the switches;
 which of them, in which protocol, is decided by what is fastest, as NCCL decides it. Three things set a price:

@@ -1,4 +1,4 @@
-"""What a gang's place is predicted to cost: asked for every decision, so answers are kept by the shape of the place."""
+"""The predicted cost of a gang's placement: needed for every decision, so cached by the shape of the placement."""
 
 from collections.abc import Hashable, Sequence
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Prices of collectives on a fabric: asked one at a time, kept by signature, or many at once. The essay is `cost`."""
+"""Prices of collectives on a fabric, one at a time, cached by signature, or many at once. The essay is in `cost`."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass

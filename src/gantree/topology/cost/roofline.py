@@ -1,4 +1,4 @@
-"""How fast GPU models train what a job describes, before anybody has placed it: the roofline of one step.
+"""The speed of GPU models for a job before it is placed: the roofline of one step.
 
     step >= max(arithmetic / (peak x mfu), bytes moved / memory bandwidth)        (Williams et al. 2009, Roofline)
 

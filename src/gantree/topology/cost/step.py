@@ -1,4 +1,4 @@
-"""A training step of a job on a place: computing, what its groups exchange, what of that shows, the pipeline's bubble.
+"""A training step of a placed job: computing, traffic of its groups, the exposed part of it, the pipeline bubble.
 
     busy   = compute + exposed traffic of tensor, context, expert and pipeline groups
     bubble = busy x (stages - 1) / micro-batches                    (Narayanan et al. 2021, section 2.2)

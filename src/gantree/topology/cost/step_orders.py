@@ -1,4 +1,4 @@
-"""The step of one gang under many orders of its ranks, priced together: what `step` prices one by one.
+"""The step of one gang under many orders of its ranks, priced together; `step` prices one.
 
 The GPUs stay the same, so computing does, and so do sizes and groups; what differs is which GPU runs which rank. All
 orders are read at once: groups of different orders do not know of each other, those of one order run side by side.

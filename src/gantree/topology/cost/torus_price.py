@@ -1,4 +1,4 @@
-"""What an all-reduce over a slice of a torus costs: rings along its axes, all at once, instead of one ring over hosts.
+"""The cost of an all-reduce on a torus slice: rings along its axes, all at once, instead of one ring over hosts.
 
 The data are split over the axes, and each part is summed along its own axis first, then along the others, so all links
 of a chip carry at once. An axis that closes carries both ways round, one that does not only as much as one link (a

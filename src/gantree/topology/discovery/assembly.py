@@ -1,4 +1,4 @@
-"""One cluster out of a fabric and the machines on it.
+"""Assembles one cluster from a fabric and its machines.
 
 Which machine a node is: `machine_of_node`. What is given (for the node, by a print that says its host, for all nodes)
 comes before what the fabric's source names or describes, and what nothing tells is refused, for a node without a

@@ -1,4 +1,4 @@
-"""Names that hosts have before anybody gives them one: a node of such a name was likely never set up for jobs."""
+"""Default host names: a node with one was probably never set up for jobs."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What a fabric is made of, as one source told it: nodes in a tree of domains, their NICs, and what lies beside a tree.
+"""A fabric as one source describes it: nodes in a tree of domains, their NICs, and partitions beside the tree.
 
 Every parser of a fabric source returns a `FabricReading`: what the source says and no more, in the source's order.
 `inferred` says in words what was concluded from something else, `warnings` what is missing or odd; what contradicts

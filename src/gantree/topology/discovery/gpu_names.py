@@ -1,4 +1,4 @@
-"""GPU models as people write them: a name of the catalogue in any case, or a product's name.
+"""Names of GPU models: a name of the catalogue in any case, or a product name.
 
 Names that NVIDIA's driver gives are `machines.nvidia_names`; what a label tells is read by `listings.kubernetes_nodes`.
 """

@@ -1,4 +1,4 @@
-"""What one machine is made of, as a driver or tool told it, and the machine model that follows.
+"""A machine as a driver or tool describes it, and the machine model made of it.
 
 Every parser of a machine source returns a `GpuTopology`: what the source says and no more. None, or an empty tuple,
 is what it does not say. `inferred` says in words what was concluded from something else, `warnings` what is missing

@@ -1,4 +1,4 @@
-"""The kinds of source that topologies are read from, by the names that `gantree topo import` takes.
+"""The kinds of sources of topologies, by the names that `gantree topo import` takes.
 
 A machine kind describes one machine, a fabric kind many nodes. Every parser gets texts with the names of their
 sources; some fabric kinds are one text each, some are several texts of one fabric (the answers of an API).

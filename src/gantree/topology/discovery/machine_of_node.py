@@ -1,4 +1,4 @@
-"""Which machine each node is, out of what was given and what the fabric's source tells. Rails are `machine_rails`.
+"""The machine of each node, from the given machines and from what the fabric's source reports.
 
 A node's machine is, in this order: the one that was named for it; the one whose own print gives its host name; the one
 that was given for all nodes, if the node may be it; the one that the fabric's source names or describes. So what

@@ -1,4 +1,4 @@
-"""Which rail each NIC of a machine model hangs on, as the nodes of that model show it in a fabric.
+"""The rail of each NIC of a machine model, as its nodes show it in a fabric.
 
 A machine's own print numbers the NICs that are near to GPUs in order; only the fabric knows which of them hang on the
 same leaves. A model stands for many nodes, and a few of these are always odd: a swapped cable, a dead port, a manager

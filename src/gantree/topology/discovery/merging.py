@@ -1,4 +1,4 @@
-"""Several readings of the same nodes put together: the first is the tree, the others refine it or stand beside it.
+"""Merges several readings of the same nodes: the first is the tree, the others refine it or become partitions.
 
 Sources see different things. A fabric manager knows leaves and spines, labels know racks and zones, a list knows
 power feeds. Each tier of a further reading divides the nodes; where it fits the tree it becomes a tier of it:

@@ -1,4 +1,4 @@
-"""Which kind of source a text is, by signs that no other kind has: for an error that says what to import it as.
+"""Recognises the kind of a source by unique signs, for an error that names the kind to import it as.
 
 Only the beginning of a text is looked at, and every sign is bounded, so that no text takes long. What is wrong with a
 text of the right kind is its parser's to say.

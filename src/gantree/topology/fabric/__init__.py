@@ -1,1 +1,1 @@
-"""The immutable tree of a cluster and what lies across it: rails, partitions, tori."""
+"""The immutable tree of a cluster, and its partitions: rails, other divisions, tori."""

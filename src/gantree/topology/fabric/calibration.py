@@ -1,4 +1,4 @@
-"""What was measured on a site: links that take the place of the constants in `cost`.
+"""Measured links of a site, which replace the constants of `cost`.
 
 `gantree topo measure` makes one, `formats.calibrations` reads and writes it. A calibration is of one backend: figures
 over gloo on Ethernet say nothing of NCCL, and are never mixed with it.

@@ -1,4 +1,4 @@
-"""What is broken and what is busy: health and load of every domain's up-links and of every NIC.
+"""Health and load of every domain's up-links and of every NIC.
 
 Numbers that change, as arrays beside the fabric, like `occupancy`; but nobody owns them: they come from the cluster
 file at first, from telemetry later. Health says what is broken (1 whole, 0 broken), load what is busy (0 idle, 1

@@ -1,4 +1,4 @@
-"""The topology tree of a cluster as arrays: what is fixed while a cluster description lives.
+"""The topology tree of a cluster as immutable arrays.
 
 Nodes are numbered so that the nodes of one domain of any tier are a contiguous range; a tier is then one array,
 `first_node_of_domain[tier][domain]`, with one more entry than it has domains. Domains of a tier are numbered in

@@ -1,4 +1,4 @@
-"""Other divisions of the same nodes: power feeds, maintenance windows, a second topology.
+"""Other partitions of the same nodes: power feeds, maintenance windows, a second topology.
 
 They are no tiers: they need not nest in the tree, their domains need not be contiguous in node order, and a node may
 be in none of them. So each keeps an index of its own.

@@ -1,4 +1,4 @@
-"""Rails: the NICs of the same number on every node, and what they carry.
+"""Rails: the NICs of the same number on every node, and their bandwidth.
 
 A rail is no tier: a node is on all its rails at once. Which rail a NIC is on is its machine's; which nodes share a
 rail's first switch is the fabric's: those of one domain of the narrowest tier outside the node.

@@ -1,4 +1,4 @@
-"""Tori: nodes on a grid whose axes close, such as a TPU pod or a Slurm torus3d, and the boxes that may be cut of it.
+"""Tori: nodes on a grid whose axes may close, such as a TPU pod or a Slurm torus3d, and boxes of it.
 
 A torus is no tier: its boxes overlap. It keeps an index of its own beside the fabric: where each node and GPU stands,
 how far two are apart, and which boxes are legal. A box is axis-aligned and may reach over the seam of an axis that

@@ -1,4 +1,4 @@
-"""Tori as arrays: like pieces side by side, cut into cells, and every box of a shape counted at once.
+"""Tori as arrays: equal pieces stacked, divided into cells; all boxes of a shape are counted at once.
 
 A piece is what fixed links join: a torus, or one cube of a torus whose cubes are joined by switches (`tori`). Pieces
 that are alike (same size, host, seams and legal shapes) stand in one array, so that a hundred pods are one question.

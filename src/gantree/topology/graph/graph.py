@@ -1,4 +1,4 @@
-"""The graph of a cluster: vertices are devices and switches, edges are links with what they carry now.
+"""The graph of a cluster: vertices are devices and switches, edges are links with bandwidth, health and load.
 
 Belongs here: what stands where and what each edge is worth. How a machine looks inside is `machine_graph`; files of
 the graph are written by whoever exports it.

@@ -1,4 +1,4 @@
-"""What tells NCCL which rings to run over the GPUs of one member: a graph file (NCCL_GRAPH_FILE).
+"""The NCCL graph file (NCCL_GRAPH_FILE) of one member: the rings over its GPUs.
 
 A graph file holds channels. Each is the part of a ring that runs on one node: in by a NIC, over every GPU, out by a
 NIC; on a single node the GPUs alone. Here a channel goes over the GPUs in link order, turned so that it begins at a GPU

@@ -1,1 +1,1 @@
-"""What one machine and its GPUs are: models, links, NUMA nodes, MIG profiles, prices."""
+"""Machines and their GPUs: models, links, NUMA nodes, MIG profiles, prices."""

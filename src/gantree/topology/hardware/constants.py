@@ -1,4 +1,4 @@
-"""Figures that the price of traffic rests on, each with its source. Formulas are in `collectives` and `inside`.
+"""Constants of the cost model, each with its source. Formulas are in `collectives` and `intra_node`.
 
 Kinds, kept apart. *Spec*: what a vendor states. *Model*: what NCCL itself counts with when it chooses between its
 algorithms (NVIDIA/nccl, src/graph, version 2.30.7; described here, not copied). *Fitted*: numbers that no vendor

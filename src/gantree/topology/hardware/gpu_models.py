@@ -1,4 +1,4 @@
-"""GPU models: memory, architecture, links and PCI Express of each, by the names that jobs use. One home per fact.
+"""GPU models: memory, architecture, links and PCI Express of each, by the names that jobs use.
 
 A name is the model, "-" and the memory that the vendor names ("H100-80GB"). What holds GPUs is in `machine_models`,
 what a link class is worth in `link_classes`, MIG profiles in `mig`, prices in `prices`. None is what could not be

@@ -1,4 +1,4 @@
-"""What the GPUs of one machine are to each other: how fast a ring, an exchange or a pair of them is. No networks here.
+"""Bandwidth between the GPUs of one machine: of rings, exchanges and pairs. No networks here.
 
 How links join decides. Over NVSwitches (more links to all peers together than a GPU has) every GPU has its whole port
 to any peer. Direct links (bridges, hybrid cube mesh, xGMI) are packed with rings as NCCL's search does: the closed way

@@ -1,4 +1,4 @@
-"""Link classes: the words for a path between two devices of one machine, their order, and what each carries.
+"""Link classes: names of paths between two devices of one machine, their order, and their bandwidth.
 
 Machines made of them are in `machine_models`, the GPUs' own figures in `gpu_models`.
 """

@@ -1,4 +1,4 @@
-"""The inside of one machine as a graph: its GPUs, NICs, PCIe switches, CPUs and NVSwitches, and what joins them.
+"""The devices of one machine as a graph: GPUs, NICs, PCIe switches, CPUs and NVSwitches, and their links.
 
 One drawing serves all nodes of a machine model; `topology.graph.graph` stamps it onto each node. What stands where is
 told by link classes and by the domains inside a node, which the caller hands in: a PCIe switch stands where two devices

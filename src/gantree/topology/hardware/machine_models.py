@@ -1,4 +1,4 @@
-"""The machines that the catalogue knows: GPUs, links, NUMA nodes and NICs of each. `catalog` is the door to them.
+"""Machine models of the catalogue: GPUs, links, NUMA nodes and NICs. `catalog` is the interface.
 
 Where the numbers are from. GPU count, GPU memory, sockets, cores and NIC counts and rates of DGX systems: NVIDIA's
 data sheets and user guides. Link matrices, NUMA nodes and nearest NICs: `nvidia-smi topo -m` prints that others

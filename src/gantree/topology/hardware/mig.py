@@ -1,4 +1,4 @@
-"""MIG: the profiles of each GPU, where they may start, and which fit beside which.
+"""MIG: the profiles of each GPU, their start positions, and which fit beside which.
 
 A GPU that is cut by MIG has memory slices and compute slices. An instance of a profile takes a run of memory slices,
 which may start at certain slices only, and so many compute slices ("3g" is three), wherever they are. Instances fit

@@ -1,4 +1,4 @@
-"""What each NUMA node of a machine has and what of it is held: CPUs, memory and memory bandwidth.
+"""NUMA nodes of a machine: total and used CPUs, memory and memory bandwidth.
 
 A machine has as many NUMA nodes as its GPUs name; CPUs and memory are spread evenly over them, for no source says
 otherwise. A machine whose GPUs name one or none is a single NUMA node without a number: it matters for memory bandwidth

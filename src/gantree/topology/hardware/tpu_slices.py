@@ -1,4 +1,4 @@
-"""Which slices are sold of each TPU generation: shapes in chips, axis by axis. Constants and their sources only.
+"""Slices sold of each TPU generation: shapes in chips, axis by axis, with sources. Constants only.
 
 How a shape is cut from a torus is in `tori`; a site that sells others names them in its cluster file, and they take the
 place of these.

@@ -1,1 +1,1 @@
-"""Who holds what: the only thing in the topology that changes."""
+"""Occupancy: the resources that each owner holds. The only mutable part of the topology."""

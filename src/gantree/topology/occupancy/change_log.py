@@ -1,4 +1,4 @@
-"""Which nodes were touched since when: what indexes beside an occupancy follow instead of reading all of it again."""
+"""The log of changed nodes, by which indexes of an occupancy are updated."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol

@@ -1,4 +1,4 @@
-"""Who is on which node: how many members each owner holds there, in the order in which they came.
+"""Owners on each node, with their number of members there, in order of arrival.
 
 Copies of an occupancy share what they have of a node until one of them changes it: it makes that its own then, once. So
 a copy costs what the nodes are many, and a change nothing that grows with those who are on its node.

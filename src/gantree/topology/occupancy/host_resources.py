@@ -1,4 +1,4 @@
-"""What is free of each node beside its GPUs: CPUs, memory, NICs, amounts on NUMA nodes, other devices.
+"""Free resources of each node beside GPUs: CPUs, memory, NICs, NUMA amounts, other devices.
 
 CPUs and memory are whole numbers (millionths, KiB), so that taking and giving back never drifts. What most nodes do not
 have is kept by node: broken NICs, and what is held on NUMA nodes.

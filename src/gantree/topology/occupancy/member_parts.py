@@ -1,4 +1,4 @@
-"""Members of which an owner holds a part: what they lack, what of that is free, and what they hold with more.
+"""Members of which an owner holds a part: what they lack, what of it is free, and the enlarged holdings.
 
 Room is held for waiting gangs as it comes free (`take_free`), so this is called very often. Most members have whole
 GPUs on nodes without split GPUs: they take the fast path of `part_of`.

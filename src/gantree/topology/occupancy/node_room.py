@@ -1,4 +1,4 @@
-"""What is free on one node, used up member by member, with words for what is not there.
+"""Free resources of one node, consumed member by member, with words for what is missing.
 
 `occupancy` asks here before it takes; nothing here changes an occupancy.
 """

@@ -1,4 +1,4 @@
-"""Who holds what: the only thing in the topology that changes.
+"""Occupancy: the resources that each owner holds. The only mutable part of the topology.
 
 `Occupancy.owners` says who holds what, member by member, and is the truth: `check` counts all else from it again. What
 is free on each node is counted by its parts: `free_gpus`, `split_gpus` (in MIG mode or shared) and `host_resources`;

@@ -1,4 +1,4 @@
-"""A snapshot of an occupancy in plain names: who holds what, how GPUs are split, which nodes are not usable.
+"""A snapshot of an occupancy by names: holdings, split GPUs, unusable nodes.
 
 What follows from the holders is counted again. What depends on history is in the snapshot: the order in which owners
 came, and which MIG instances are idle. So a restored occupancy decides as the first one does.

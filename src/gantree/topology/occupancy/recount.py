@@ -1,4 +1,4 @@
-"""Whether the books of an occupancy are right: everything is counted again from the owners.
+"""Checks an occupancy: recounts everything from the holdings of owners.
 
 Only what members hold can be counted again. Which instances are idle is history; of those is checked that they could be
 there.

@@ -1,4 +1,4 @@
-"""What the cluster file says of GPUs in MIG mode, and of what is taken by others, as members that an occupancy holds.
+"""MIG mode and allocations of the cluster file, as members that an occupancy holds.
 
 An allocation says how many NICs it has, not which: those near its GPUs are taken, broken ones last.
 """

@@ -1,4 +1,4 @@
-"""Nodes held back for those that fail: in each domain of a tier, the last so many of its nodes that are wholly free.
+"""Spare nodes: in each domain of a tier, the last wholly free nodes are held back.
 
 A rack of 18 nodes of which gangs use 16 has two left to take the place of broken ones. Which two is decided anew
 whenever a node becomes free or taken: the last free ones in topology order, all of them where there are fewer.

@@ -1,1 +1,1 @@
-"""What a job's ranks send each other, and which links that crosses."""
+"""Traffic of a job's ranks, and the links that it crosses."""

@@ -1,4 +1,4 @@
-"""Numbering what is alike: entries of arrays that agree in every key get one number; and the least of each run.
+"""Numbers equal rows of arrays, and takes minima over runs.
 
 np.unique would do, but it imports numpy.ma on first use, which takes longer than a thousand prices.
 """

@@ -1,4 +1,4 @@
-"""The memory that each GPU needs to train the model that a job describes, part by part, and which GPU models have it.
+"""GPU memory needed to train the model of a job, part by part, and the GPU models that have it.
 
 Per GPU, with T, C, E, P ways of tensor, context, expert and pipeline parallelism, D replicas (data x context ways; of
 experts D / E); b sequences of s tokens at a time, hidden width h, L layers, N parameters, A of them in experts:

@@ -1,4 +1,4 @@
-"""What GPUs can send out of their machine: the NICs they use, at what rate. Links beyond the node are in `paths`.
+"""Bandwidth of GPUs out of their machine: the NICs they use, and the rate. Links beyond the node are in `paths`.
 
 A GPU uses the NICs that it is near to; if none is, all that are near to some other GPU of the machine (reached over
 that GPU, or over the link between sockets); if no NIC is near to any, all. The GPUs of a gang use each other's NICs

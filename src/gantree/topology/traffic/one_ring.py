@@ -1,4 +1,4 @@
-"""The paths of a single group, read in loops of Python: for one gang at a time quicker than `paths` with its arrays.
+"""Paths of a single group in plain Python loops: faster for one gang than the arrays of `paths`.
 
 The same figures as `paths.read_paths` gives, for groups that run alone, on fabrics where the tiers outside the node
 bound nothing: no capacity of up-links and no rate per GPU is told, all are whole and idle, and no NVLink domain spans

@@ -1,4 +1,4 @@
-"""Where the traffic of groups of ranks runs: which hops a ring over them makes, and what bounds it. No times here.
+"""Paths of groups of ranks: the hops of a ring over each group, and its bottleneck. No times here.
 
 Many groups of equal size are read at once: `nodes[group, rank]` and `gpus[group, rank]`, in rank order. Inside, groups
 fall into *slots* (the GPUs of a group on one node) and these into *islands* (see `traffic_index`), in flat arrays with

@@ -1,4 +1,4 @@
-"""What of a place its price depends on, as a key: two places with one key look alike to traffic.
+"""Signatures of placements: two placements with one signature have the same price.
 
 A *shape* says which nodes of a list are of which kind, and which of them stand together at each tier: domains are
 numbered in the order in which they come up, so that their names drop out. It ends with the first tier of which one

@@ -1,4 +1,4 @@
-"""What a job's ranks send each other a step: groups by parallelism, and the bytes of each. Times are in `step`.
+"""The traffic of a job per step: groups by axis of parallelism, and the bytes of each. Times are in `step`.
 
 One rank a GPU, in rank order. Ranks are laid out as Megatron-LM does it: tensor fastest, then context, then data,
 pipeline outermost; expert groups are runs of neighbouring data replicas, so expert ways lie within data ways and do not

@@ -1,4 +1,4 @@
-"""What a fabric is to traffic: per node and per domain the figures that `paths` looks up. Built once per fabric.
+"""Figures of a fabric per node and domain that `paths` looks up. Built once per fabric.
 
 An *island* is a set of GPUs that need no NIC to reach each other: a domain of the tier "nvlink" where the site has
 it above the node (NVL72), else a node. Everything wider is crossed over NICs.

@@ -1,1 +1,1 @@
-"""The drawing of a fabric: one HTML or SVG file that needs no server."""
+"""The drawing of a fabric: one self-contained HTML or SVG file."""

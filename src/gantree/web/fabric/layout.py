@@ -1,4 +1,4 @@
-"""Where each box of a drawn fabric stands: nested boxes, each row filled from left to right in topology order.
+"""The layout of a drawn fabric: nested boxes, each row filled from left to right in topology order.
 
 All lengths are in pixels at zoom 1. How large a GPU is drawn depends on how many there are, so that a rack is a
 picture with letters in it and two thousand nodes are a map. Boxes of one tier share a number of columns, picked so

@@ -1,4 +1,4 @@
-"""The page of a fabric: who holds what, what is broken, what is busy, as one HTML file that stands alone.
+"""The page of a fabric: holders, health and load, as one self-contained HTML file.
 
 Nothing is loaded from elsewhere, and a policy in the page's head forbids it. Every name that came from a file or a job
 is escaped.

@@ -1,4 +1,4 @@
-"""What the drawing of a fabric shows, in words and numbers, before anything has a place or a colour.
+"""The data of a drawn fabric, before layout and colour.
 
 Holders are numbered in topology order, so that neighbours in the drawing differ; a code of letters (a, b ... z, aa)
 stands for each wherever colour alone would have to tell them apart.

@@ -1,4 +1,4 @@
-"""The drawing of a fabric as SVG: boxes from the layout, filled with who holds what.
+"""The drawing of a fabric as SVG: boxes of the layout, filled by holder.
 
 A machine's frame and its free cells are drawn once and used by all its nodes; what is taken of a node is one path per
 holder. So two thousand nodes of eight GPUs are some thousand elements, not sixteen thousand.

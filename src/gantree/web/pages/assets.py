@@ -1,4 +1,4 @@
-"""The styles and scripts of the pages, as files of the package. Names that are not there are not found.
+"""Styles and scripts of the pages, files of the package. Other names are not found.
 
 They are public: the log-in page needs them too. An address has a digest of what it gives, so browsers keep it for good.
 """

@@ -1,4 +1,4 @@
-"""Values in the words of a page: moments, durations, counts. All that makes HTML here escapes what it was given."""
+"""Formats values for pages: times, durations, counts. Functions that make HTML escape their input."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime

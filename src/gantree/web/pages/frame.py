@@ -1,4 +1,4 @@
-"""What all pages share: navigation, templates, headers, and what becomes of an error. No page is made here."""
+"""Shared by all pages: navigation, templates, headers, and error pages."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass

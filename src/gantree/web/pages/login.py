@@ -1,4 +1,4 @@
-"""The page to log in at. It sends the token to `POST /v1/session` itself; what becomes of it is not decided here."""
+"""The login page. It sends the token to `POST /v1/session`, which authenticates."""
 
 from typing import Annotated
 

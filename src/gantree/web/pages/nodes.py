@@ -1,4 +1,4 @@
-"""The pages of nodes: a list with what runs where, and one node. Operators cordon, drain and uncordon from there.
+"""The pages of nodes: a list with the jobs on each, and one node. Operators cordon, drain and uncordon here.
 
 What a button does is the API's own request, sent by the browser (`static/nodes.js`); the API decides who may.
 """

@@ -1,4 +1,4 @@
-"""The first page: use of the cluster, reasons why jobs wait, and the latest decisions."""
+"""The start page: utilisation of the cluster, reasons of pending jobs, and the latest decisions."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The page to hand in jobs at: a job file in a text field, held against the cluster as it is typed."""
+"""The page to submit jobs: a job file in a text field, validated against the cluster while it is typed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What all answers share: models that allow more fields, errors, domains."""
+"""Shared response models: models that allow further fields, errors, domains."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Answers to why, when, what-if and defragment."""
+"""Response models of why, when, what-if and defragment."""
 
 from pydantic import BaseModel, Field, JsonValue
 

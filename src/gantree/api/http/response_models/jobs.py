@@ -1,4 +1,4 @@
-"""Answers about jobs: rows, receipts, the example of a job file."""
+"""Response models of jobs: rows, receipts, the example of a job file."""
 
 from typing import Any, Literal
 

@@ -1,4 +1,4 @@
-"""Answers about what ran as an attempt."""
+"""Response models of run records."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""Answers about queues, the cluster and the daemon."""
+"""Response models of queues, the cluster and the daemon."""
 
 from pydantic import BaseModel, Field, JsonValue
 

@@ -1,4 +1,4 @@
-"""The words of `gantree topo import KIND FILE... [KIND FILE...]` made into sources: what is read, and of which nodes.
+"""Parses `gantree topo import KIND FILE... [KIND FILE...]` into sources, and the nodes that each describes.
 
 A word that is the name of a kind begins a new kind; every other word is a file of the kind before it. A file of a
 machine kind may be written NODES=FILE: then it describes these nodes only. The kind `nvml` has no file: it asks this

@@ -1,4 +1,4 @@
-"""`gantree topo import`: what other tools print about machines and fabrics, as facts and as a cluster file."""
+"""`gantree topo import`: machines and fabrics from the output of other tools, as JSON and as a cluster file."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What was read, for people: a machine as a matrix, a fabric as its tiers. Warnings are printed by the command."""
+"""An imported machine as a matrix, or an imported fabric as tiers, for people. The command prints warnings."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""From files to one machine or one cluster: reads them in the order in which they need each other.
+"""Reads source files into one machine or one cluster, in the order of their dependencies.
 
 Machines come first, for their NICs' GUIDs can name hosts that a fabric does not. What is concluded and put together is
 `topology.discovery`; this module opens files and says which belongs to which nodes.

@@ -1,1 +1,1 @@
-"""What each fact does to a ledger: a function a fact, by noun; `table` says which."""
+"""The effect of each fact on the ledger: one function per fact, by noun; `table` maps facts to functions."""

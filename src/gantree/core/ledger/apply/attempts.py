@@ -1,4 +1,6 @@
-"""Facts about the attempt of a gang: placed, running, saving, stopping, suspended, warned. Its end is in `ends`."""
+"""Applies facts about the attempt of a gang: placed, running, saving, stopping, suspended, warned. Its end is in
+`ends`.
+"""
 
 from __future__ import annotations
 

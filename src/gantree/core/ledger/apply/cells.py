@@ -1,4 +1,4 @@
-"""What facts about cells mean to a ledger: where each is bound, and whose gang runs in one of its queue's own."""
+"""Applies facts about cells: the domain to which each is bound, and the gangs that run in their queue's own cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts about the end of an attempt or a job: what room is free then, and which waiting jobs that may help.
+"""Applies facts about the end of an attempt or a job: the freed room, and the pending jobs that may use it.
 
 A preemptor counts leaving gangs as gone, with their quota, from the moment they are told to leave. So when one has
 left, no plan is possible that was not before, and `Ledger.holders_version` stays. Where all that it held is held for

@@ -1,4 +1,4 @@
-"""Facts about foreign holders: what gantree did not start, on Kubernetes the pods of other schedulers and daemon sets.
+"""Applies facts about foreign holders, which gantree did not start: pods of other schedulers and of DaemonSets.
 
 They do not ask, so what they hold may be taken already: by a gang that was placed at the same moment, or because a node
 is overcommitted. Then only what is free of it is counted, and all of it as soon as it is free. Claims and reservations

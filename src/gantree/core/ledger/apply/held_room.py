@@ -1,4 +1,4 @@
-"""How facts about held room change a ledger: claims and reservations of gangs that are not placed."""
+"""Applies facts about held room: claims and reservations of gangs that are not placed."""
 
 from __future__ import annotations
 

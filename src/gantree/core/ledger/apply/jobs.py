@@ -1,4 +1,4 @@
-"""Facts about submissions: jobs that were accepted or rejected, and policies."""
+"""Applies facts about submissions: accepted and rejected jobs, and policies."""
 
 from __future__ import annotations
 

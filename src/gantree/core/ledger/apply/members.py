@@ -1,4 +1,4 @@
-"""What facts about single members of a gang that runs do to a ledger: one is lost, has another place, is back."""
+"""Applies facts about single members of a running gang: lost, placed again, running again."""
 
 from __future__ import annotations
 

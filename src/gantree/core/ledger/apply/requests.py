@@ -1,4 +1,4 @@
-"""What facts that come of somebody's word on a job do to a ledger: held, released, another priority, another size.
+"""Applies facts about requests on a job: held, released, reprioritised, scaled.
 
 What becomes of jobs by themselves is in `core.ledger.ledger`.
 """

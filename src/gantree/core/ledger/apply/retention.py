@@ -1,4 +1,4 @@
-"""What it means to a ledger that jobs are forgotten: nothing in it names them any more."""
+"""Applies facts about forgotten jobs: nothing in the ledger refers to them any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts about the cluster and its nodes: which fabric there is, and which nodes may be used.
+"""Applies facts about the cluster and its nodes: the fabric, and which nodes may be used.
 
 What the cluster file says is kept as it is (`Site.described`). What operators say of single nodes is kept beside it,
 and applied again whenever the file is read anew.

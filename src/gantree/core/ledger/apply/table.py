@@ -1,4 +1,4 @@
-"""Which function applies which fact."""
+"""The table from facts to the functions that apply them."""
 
 from collections.abc import Callable
 from typing import Any

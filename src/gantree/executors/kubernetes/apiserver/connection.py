@@ -1,4 +1,4 @@
-"""How an API server is reached: from inside a pod, by a kubeconfig, or by a plain address.
+"""The connection to an API server: from inside a pod, by a kubeconfig, or to a plain address.
 
 A token may be fixed, stand in a file (the kubelet renews it), or come from a plug-in that a kubeconfig names (`exec`):
 both are asked anew when they get old. Other ways to log in (`auth-provider`) are refused.

@@ -1,4 +1,4 @@
-"""Objects of dynamic resource allocation (resource.k8s.io/v1) as far as they are read here.
+"""Fields of objects of dynamic resource allocation (resource.k8s.io/v1) that gantree reads.
 
 Slices say which devices there are, classes and claims what is wanted of them, a claim's status what was given.
 Configurations are opaque: they are passed on to the drivers as they are.

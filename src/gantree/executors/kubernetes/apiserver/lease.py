@@ -1,4 +1,4 @@
-"""Election by a Lease of Kubernetes, in front of a journal that one process has for itself.
+"""Leader election by a Kubernetes Lease, in front of a journal that one process opens exclusively.
 
 A journal in a local file keeps nobody away who has another file. So whoever is to lead on a cluster takes the Lease
 first, as client-go's leader election does: a Lease that has not changed for as long as it says, by the clock of whoever

@@ -1,4 +1,4 @@
-"""Objects that are made without anybody waiting for it: so many at once, the others in a line behind them.
+"""A queue of objects to create in the background, with a limit on concurrent requests.
 
 A task for each binding, and what wakes it up, cost as much as the request. So there is none: who posts is called with
 what became of it, and the next of the line goes out at that very moment. Only what goes wrong is worth a task, which

@@ -1,4 +1,4 @@
-"""What gantree may ask of an API server, and why: the rows of its roles, and what preflight asks about.
+"""RBAC rules that gantree needs, with reasons: the rows of its roles, and what preflight checks.
 
 Tests hold the roles that are installed equal to this, and run gantree with no more than it.
 """

@@ -1,4 +1,4 @@
-"""Keeps a copy of all objects of a kind: one list, then a watch, and both again whenever the watch breaks.
+"""Keeps a copy of all objects of a kind: a list, then a watch; both again whenever the watch breaks.
 
 A server may end a watch at any moment, tell of something twice, and remember too little to go on from where a watch
 broke. So every list is compared with the copy, and what differs is told as if it had been watched: nobody who is told

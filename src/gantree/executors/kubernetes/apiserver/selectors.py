@@ -1,4 +1,4 @@
-"""Whether labels are as a selector asks, as pods and budgets hold selectors."""
+"""Matches labels against the label selectors of pods and budgets."""
 
 import hashlib
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a daemon on Kubernetes is told beside what every daemon is told. Nothing of the extra is imported here."""
+"""Settings of a daemon on Kubernetes beside those of every daemon. Nothing of the extra is imported here."""
 
 from dataclasses import dataclass
 from pathlib import Path

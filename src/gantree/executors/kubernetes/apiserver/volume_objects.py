@@ -1,4 +1,4 @@
-"""Claims, volumes and storage classes as the API has them, as far as they are read; and namespaces."""
+"""Fields of PersistentVolumeClaims, volumes, storage classes and namespaces that gantree reads."""
 
 from typing import Any
 

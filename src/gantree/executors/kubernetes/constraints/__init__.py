@@ -1,1 +1,1 @@
-"""Where pods may be beside other pods, in which domains, with which volumes and channels."""
+"""Constraints between pods, on volumes and on channels: which nodes a pod may use."""

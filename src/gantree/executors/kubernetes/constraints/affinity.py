@@ -1,4 +1,4 @@
-"""Required affinity and anti-affinity between pods: on which nodes a pod may run now, and whether a placed gang may.
+"""Required pod affinity and anti-affinity: the nodes on which a pod may run now, and a check of placed gangs.
 
 Anti-affinity counts in both directions: of the pod, and of bound pods. A pod with affinity to pods like itself may be
 the first of them in any domain. Terms that match pods of the gang itself are checked once all are placed.

@@ -1,4 +1,4 @@
-"""IMEX channels: what pods need beside GPUs to use NVLink across nodes, as NVIDIA's DRA driver gives them out.
+"""IMEX channels: the device of NVIDIA's DRA driver that pods need to use NVLink across nodes.
 
 A `ComputeDomain` stands for the nodes of one workload. Its controller makes a template of claims for a channel; a
 claim names its domain in the configuration for the driver (`domainID`). Upstream's kubelet plugin

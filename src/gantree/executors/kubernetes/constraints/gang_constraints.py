@@ -1,4 +1,4 @@
-"""Constraints between the pods of one gang as topology requests of its job: one domain, one a domain, even spread.
+"""Constraints between pods of one gang as topology requests of its job: one domain, one per domain, even spread.
 
 The core then searches for a fitting place, and `inter_pod_feasibility` checks it. A spread is exact where no matching
 pod is running yet: of ten members over four domains, eight are at most two a domain, and a second role of the other two

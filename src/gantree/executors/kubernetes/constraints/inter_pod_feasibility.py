@@ -1,4 +1,4 @@
-"""On which nodes the pods of a gang may run now, by constraints that depend on other pods and on volumes.
+"""Nodes on which the pods of a gang may run now, by constraints that depend on other pods and on volumes.
 
 These change all the time, unlike what manifests ask of nodes. They go to the core as node restrictions
 (`gantree.model.node_restrictions`), again whenever they change, so that it places, preempts and explains with them.

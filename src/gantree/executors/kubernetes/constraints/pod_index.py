@@ -1,4 +1,4 @@
-"""Index of bound pods, nodes and namespaces: what constraints between pods are evaluated with.
+"""Index of bound pods, nodes and namespaces, for the evaluation of constraints between pods.
 
 Counts of pods that match a selector are made once, by node, and kept up to date while they are used. A domain is all
 nodes with one value of a label (`topologyKey`); nodes without the label are in none. Pods that are about to be bound

@@ -1,4 +1,4 @@
-"""Volumes that are there and free, as local disks are: which suit a claim, on which nodes, and which are kept for whom.
+"""Available PersistentVolumes, such as local disks: which suit a claim, on which nodes, and which are reserved.
 
 As kube-scheduler matches them (FindMatchingVolume): of the class, mode and access modes that the claim asks for, as
 large, with the labels that it selects, available, and to be had on the node; the smallest that will do. One that

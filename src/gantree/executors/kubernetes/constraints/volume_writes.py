@@ -1,4 +1,4 @@
-"""Having volumes for the claims of a gang before any pod of it is bound: made where its pods go, or chosen and given.
+"""Provisions or binds the volumes of a gang's claims before any pod of the gang is bound.
 
 A claim that is to be made gets the node into its annotation `volume.kubernetes.io/selected-node`. A volume that is
 there already gets the claim into its `spec.claimRef`, with the annotation `pv.kubernetes.io/bound-by-controller`, as

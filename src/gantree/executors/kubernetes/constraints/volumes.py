@@ -1,4 +1,4 @@
-"""PersistentVolumeClaims of pods: where their volumes are, having them made where a pod goes, and choosing free ones.
+"""PersistentVolumeClaims of pods: where their volumes are, provisioning on a pod's node, choice of available ones.
 
 A claim that is bound is where the node affinity of its volume says. One that is not bound and whose class waits for its
 first consumer (WaitForFirstConsumer) is given a volume that is there and suits it (`static_volumes`), or, where the

@@ -1,1 +1,1 @@
-"""What is done about it: gangs, their attempts, nodes, claims and GangJobs."""
+"""Controllers of gangs, attempts, nodes, claims and GangJobs."""

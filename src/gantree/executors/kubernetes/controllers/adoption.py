@@ -1,4 +1,4 @@
-"""Adoption of running gangs of gantree's own that are not on record: the journal was lost, or another one was in use.
+"""Adopts running gangs of gantree that are not on record, because the journal was lost or replaced.
 
 Annotations of their pods say job, attempt, member and GPUs, so they are adopted instead of counted as foreign pods.
 Queue, priority and topology are read again from the pods and the object of their group; a member holds what its pod

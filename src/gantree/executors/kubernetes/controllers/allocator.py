@@ -1,4 +1,4 @@
-"""Dynamic resource allocation: what claims add to the shapes of pods, and which devices they are allocated.
+"""Dynamic resource allocation: what claims add to the shapes of pods, and which devices claims get.
 
 A pod is read once its claims exist (`read`): for the core its GPUs count as GPUs of the node, all else as one unit of
 its requests (`device_capacity`). When the core has placed a gang, devices are chosen for each pod (`plan`): the GPUs

@@ -1,4 +1,4 @@
-"""The controller of attempts: binds the pods of a gang that starts, watches them, and deletes them when it is stopped.
+"""The controller of attempts: binds the pods of a starting gang, watches them, and deletes them to stop it.
 
 A pod that is assigned to a member is pending no more. It stays that member until the end of the attempt is on record,
 unless its binding failed: then it is pending again.

@@ -1,4 +1,4 @@
-"""The controller of claims: which pending pods are to be read again, and which allocations are to be removed.
+"""The controller of claims: pending pods that must be read again, and allocations that must be removed.
 
 Pending pods are read with their claims (`allocator`), and again whenever a claim of theirs changes or the site was
 rebuilt. Requests that no pod had before change what nodes are counted by: then the site is rebuilt first.

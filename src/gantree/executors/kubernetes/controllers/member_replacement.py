@@ -1,4 +1,4 @@
-"""Members that start anew while the others of their gang run: each gets the next pod that its controller makes."""
+"""Replacement of single members: each gets the next pod that its controller creates, while the others run."""
 
 from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.objects import Pod

@@ -1,4 +1,4 @@
-"""Turns Node objects into events: the site whenever it changes, and which nodes are usable, cordoned or unhealthy.
+"""Turns Node objects into events: the site when it changes, and which nodes are usable, cordoned or unhealthy.
 
 A deleted node stays part of the site while gangs hold something on it (`nodes.stale_nodes`): it is lost, and they are
 stopped first. While there are such nodes the site is rebuilt periodically.

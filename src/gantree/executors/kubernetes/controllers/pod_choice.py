@@ -1,4 +1,4 @@
-"""Which pending pod each member of a gang gets: of an elastic gang the one made for it, else the next of its shape."""
+"""Which pending pod each member of a gang gets: in an elastic gang the one made for it, else the next of its shape."""
 
 from collections import deque
 from collections.abc import Callable, Iterable

@@ -1,1 +1,1 @@
-"""Dynamic resource allocation: devices, claims and who has what."""
+"""Dynamic resource allocation: devices, claims and allocations."""

@@ -1,4 +1,4 @@
-"""Which devices of a node are allocated to the requests of a pod: exact, by search, the best first.
+"""Allocates devices of a node to the requests of a pod: an exact search for the best devices.
 
 Every device has one holder, but for those asked for by an administrator; partitions draw on counters that they share,
 and what is left of those must suffice. Devices that are alike are tried once. Of many ways the first choice is that of

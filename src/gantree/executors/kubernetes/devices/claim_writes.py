@@ -1,4 +1,4 @@
-"""Writing what claims are given: all of a gang or nothing, each device by one writer.
+"""Writes allocations of claims: those of a whole gang or none, each device by one writer.
 
 The server takes any allocation, of devices that are not there or that others have too. So before a claim is written,
 its devices are written into the record of their node (`device_records`), by compare and swap; then the finalizer, so

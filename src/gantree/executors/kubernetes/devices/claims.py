@@ -1,4 +1,4 @@
-"""What a pod's claims ask for, read once: requests with all that a device must be like, and constraints among them.
+"""The requests of a pod's claims: what each device must match, and constraints among devices; parsed once.
 
 `ClaimRequests` are all requests of a pod's claims that are not allocated yet. Pods of one template have equal ones,
 whatever their claims are called, so nodes count by them (`device_capacity`) and devices are chosen by them

@@ -1,4 +1,4 @@
-"""How often a node can serve the requests of a pod's claims: a count for the core, which knows no devices.
+"""How many pods with the same claims a node can serve: a count for the core, which has no devices.
 
 GPUs of claims are the core's GPUs. Everything else that claims request (a NIC on the same PCIe root, a partition, a
 selector, an alternative) counts as one unit: a node has as many units as allocations succeed one after the other, and a

@@ -1,4 +1,4 @@
-"""Who has each device of a node, as gantree writes it down before it allocates: by compare and swap, in a ConfigMap.
+"""Records of device allocations, written to a ConfigMap by compare and swap before a claim is allocated.
 
 The server lets two schedulers allocate the same device, and a leader that was cut off may write for a while longer.
 Both must write this record first, from the version that they read. Of two who want a device the second is told that it

@@ -1,4 +1,4 @@
-"""How the devices of nodes match a selector: whether it selects GPUs, other devices, or all GPUs of a node."""
+"""Index of the devices that a selector matches on each node: GPUs, other devices, or all GPUs of a node."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

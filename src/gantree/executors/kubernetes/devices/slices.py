@@ -1,4 +1,4 @@
-"""The devices of each node, out of ResourceSlices: what they are like, which of them are GPUs, and in which order.
+"""The devices of each node from ResourceSlices: their attributes, which are GPUs, and their order.
 
 A pool counts with the slices of its newest generation, as soon as all of them are there. Devices of one node only are
 read: those that many nodes reach (`nodeSelector`, `allNodes`), and those that are bound by conditions, are left out.

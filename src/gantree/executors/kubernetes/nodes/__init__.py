@@ -1,1 +1,1 @@
-"""From Node objects to the fabric. Pure."""
+"""Makes the fabric of Node objects. Pure."""

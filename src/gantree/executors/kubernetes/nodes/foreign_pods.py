@@ -1,4 +1,4 @@
-"""What foreign pods hold on nodes: pods that gantree did not bind, as of other schedulers and of DaemonSets.
+"""Resources that foreign pods hold on nodes: pods of other schedulers and of DaemonSets.
 
 The sum of their requests is counted by node. GPUs, of which requests give only the number, count as the last of the
 node. Their MIG instances are not counted, as it is not known which they hold.

@@ -1,4 +1,4 @@
-"""Why nothing new may start on a node that is ready: it is cordoned, or a condition says that it is short or unwell.
+"""Why nothing new may start on a ready node: it is cordoned, or a condition reports pressure or a fault.
 
 Conditions are those of the kubelet (pressure), of node-problem-detector and its kin, which are true where something is
 wrong, and those named after what should be so (...Ready, ...Healthy), which are false then. Beside the kernel's,

@@ -1,4 +1,4 @@
-"""The cluster as its Node objects tell of it: the tree from their labels, machines from what they have, taints.
+"""The cluster described by its Node objects: the tree from labels, machines from capacity, and taints.
 
 What changes all the time is left out: whether a node is ready, or cordoned, are events of their own, and taints that
 the control plane puts on such nodes are passed over with them.

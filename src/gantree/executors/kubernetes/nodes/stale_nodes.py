@@ -1,4 +1,4 @@
-"""Keeps a changed or deleted node in the site as it was until its gangs end.
+"""Keeps a changed or deleted node in the site with its old spec until its gangs end.
 
 A node may be deleted under a gang, or come back with a GPU less. What runs is carried over to each new site by name, so
 every site must have room for it; events report the loss, and the gangs end.

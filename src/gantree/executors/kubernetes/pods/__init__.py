@@ -1,1 +1,1 @@
-"""What one pod asks."""
+"""Requests of one pod."""

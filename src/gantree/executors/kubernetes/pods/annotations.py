@@ -1,4 +1,4 @@
-"""What gantree writes onto the pods that it binds, in the same request as the binding, and reads back after a restart.
+"""Annotations that gantree writes on pods with the binding, and reads back after a restart.
 
 So the API server itself says which attempt of which job a pod is a member of, and what the member was given.
 """

@@ -1,4 +1,4 @@
-"""The checkpoint protocol of pods, by annotations: a request before a stop, and the answer.
+"""The checkpoint protocol of pods, by annotations: a request before a stop, and its answer.
 
 A pod declares `gantree.io/checkpoint: all` if every pod of its gang answers, or `first` if that of member 0 answers for
 all, and with `gantree.io/checkpoint-grace` how long that may take. `gantree.io/checkpoint-requested` is the request,

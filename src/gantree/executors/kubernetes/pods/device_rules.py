@@ -1,4 +1,4 @@
-"""Whether a device is what an expression in CEL means, as Kubernetes' device selectors are written.
+"""Matches a device against a CEL expression of a Kubernetes device selector.
 
 An expression sees `device.driver`, `device.attributes["domain"].name` and `device.capacity["domain"].name`; a domain
 that the device has nothing of is there and empty. An expression that breaks off on a device (a field that is not there)

@@ -1,4 +1,4 @@
-"""Variables that pods get from what gantree writes onto them with the binding: the downward API's way.
+"""Environment variables of pods from annotations of the binding, through the downward API.
 
 The kubelet reads annotations when it starts the containers, which is after the binding; so ranks and sizes need not be
 known when a pod is made. GangJobs have them by their templates, pods of other controllers by the webhook (`admission`).

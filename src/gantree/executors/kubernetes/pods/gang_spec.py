@@ -1,4 +1,4 @@
-"""What a group of pods asks for, in whichever scheduler's API, and readers of fields of such objects.
+"""The request of a group of pods, in the terms of every supported scheduler's API, and readers of such objects.
 
 Users and other controllers write these objects. A field of a wrong type makes the whole object invalid:
 `InvalidObject` is raised, the object is left out with a warning, and its pods wait and say so. No request is dropped

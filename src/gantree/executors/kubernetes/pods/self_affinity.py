@@ -1,4 +1,4 @@
-"""Pods whose preferences match themselves, as of replicas that prefer to be apart: how the core counts them.
+"""Preferred pod affinity and soft spread that match the pod itself, as of replicas: counted by the core.
 
 Each holds a device for its selector (`gantree.model.jobs.COUNTER_PREFIX`), of which every node has enough. So the core
 counts the pods that are placed at the moment of its decision, however many are decided about together.

@@ -1,4 +1,4 @@
-"""What one pod asks of a node, in our words: its amounts, where it may go, and what of it is not honoured.
+"""The shape of a pod: its amounts, node rules, and parts of its spec that are not honoured.
 
 Amounts are what the kubelet will count: the sum over containers and sidecars, or what an init container needs while it
 runs beside the sidecars before it, whichever is more, and the overhead of the runtime class.

@@ -1,4 +1,4 @@
-"""What pods of one template share. Whoever makes pods makes hundreds that differ in nothing but their names.
+"""Caches by pod template: controllers make hundreds of pods that differ in their names only.
 
 What follows from a pod's spec, labels, annotations, namespace and claims alone is worked out for the first of them and
 kept for the others. Two pods are of one template where all of these are equal, however they came to be; nothing is

@@ -1,4 +1,4 @@
-"""What gantree's webhook adds to pods of other controllers when they are made. Pure: a pod in, a JSON patch out.
+"""The patch of gantree's webhook for pods of other controllers. Pure: a pod in, a JSON patch out.
 
 * A pod of a gang gets the variables that the pods of a GangJob have: which rank it is, of how many, where. They come
   from annotations that are written with the binding (`environment`). Whoever sets one of RANK and its like itself has

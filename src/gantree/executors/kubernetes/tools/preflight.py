@@ -1,4 +1,4 @@
-"""What keeps gangs from running, or from running fast, on a cluster: findings, each with what to do about it.
+"""Preflight: what keeps gangs on a cluster from running, or from running fast; findings, each with a fix.
 
 Pure: a survey in, findings out. A problem is what makes jobs fail or keeps gantree from its work; a warning is what may
 be meant so. What no API tells (memlock limits of the container runtime, whether a kernel module is loaded that nobody

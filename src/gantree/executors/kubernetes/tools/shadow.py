@@ -1,4 +1,4 @@
-"""A dry run: a client that shows gantree a cluster in which it schedules, while another scheduler does.
+"""A dry run: an API client that presents a cluster, which another scheduler serves, as one that gantree schedules.
 
     the server --- what is there ---> ShadowClient --- the same, with our bindings in it ---> gantree
     the server                        ShadowClient <-------- bindings, deletions, ... ------- gantree

@@ -1,4 +1,4 @@
-"""The report of a dry run: per gang when and where gantree would have started it, beside when and where it was started.
+"""The report of a dry run: for each gang, when and where gantree would have started it, and when and where it started.
 
 A gang has started once all its pods had a node. GPU time that a scheduler let stand idle by gangs of which only a part
 had one is told apart from GPUs that nobody held. Pure.

@@ -1,4 +1,4 @@
-"""What a dry run counts: for each pod where and when two schedulers bound it, and the GPU time that both have held."""
+"""Counts of a dry run: when and where both schedulers bound each pod, and the GPU time that both used."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A cluster as files: what is there, what is held, who waits; for the simulator, `gantree place` and `what-if`.
+"""A cluster as files: nodes, holdings and pending gangs; input of the simulator, `gantree place` and `what-if`.
 
     cluster.yaml         the site, with what every pod holds now
     cluster-empty.yaml   the same with only what is held by pods that ask for no GPU: where a trace is replayed

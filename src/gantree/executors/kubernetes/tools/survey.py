@@ -1,4 +1,4 @@
-"""What preflight knows of a cluster: nodes, pods, slices, the APIs that are served, what we may do. It only asks.
+"""Reads what preflight checks: nodes, pods, ResourceSlices, served APIs, permissions. It writes nothing.
 
 What may not be listed is None, and is told as such: an operator may run this with fewer rights than gantree has.
 """

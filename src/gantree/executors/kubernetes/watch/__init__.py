@@ -1,1 +1,1 @@
-"""What is seen of the cluster: discovery, and the thread of the API."""
+"""Watches the cluster: discovery of APIs, and the API thread."""

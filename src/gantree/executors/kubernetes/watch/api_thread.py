@@ -1,4 +1,4 @@
-"""The thread that talks to the API server: an event loop with the reflectors and the writes.
+"""The API thread: an event loop with the reflectors and the writes.
 
 What it sees goes into a queue, in the order in which it was seen; the controller's thread takes it from there. Nothing
 is decided on this thread, and nothing of it is shared but that queue.

@@ -1,4 +1,4 @@
-"""Which kinds of objects a server has, asked at the start and from time to time, and the reflectors that watch them.
+"""API discovery at the start and from time to time, and the reflectors of the kinds that are served.
 
 Definitions come and go while gantree runs. A kind that is there now is watched; one that another version is served
 of is watched in that, with the copy of before, so nothing is told twice and nothing that went meanwhile stays. A

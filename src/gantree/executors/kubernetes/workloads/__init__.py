@@ -1,1 +1,1 @@
-"""From pods to gangs. Pure."""
+"""Makes gangs of pods. Pure."""

@@ -1,4 +1,4 @@
-"""Attempts of gangs as pods: which pod is which member, and what becomes of an attempt while its pods change.
+"""Attempts of gangs as pods: which pod is which member, and the state of an attempt while its pods change.
 
 An attempt is known from its start order, or after a restart from the annotations of its pods (`pods.annotations`).
 Its events follow from the pods alone, so they can be emitted again under the same ids at any time.

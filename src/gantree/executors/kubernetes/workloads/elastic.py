@@ -1,4 +1,4 @@
-"""Pods that gantree makes itself: how many a GangJob needs now, and start orders that wait until they are made.
+"""Pods of GangJobs, which gantree creates: how many are needed now, and start orders that wait for them.
 
 How many members an elastic gang has is decided when it gets its place, so its pods cannot all be there before. While it
 waits it has as many as it asks for, or as the place has that is held for it; once it has a place those that are

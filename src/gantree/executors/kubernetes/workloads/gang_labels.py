@@ -1,4 +1,4 @@
-"""Who belongs to which gang, in the words of many schedulers: labels, annotations, and the objects they point to.
+"""Gang membership by labels and annotations of many schedulers, and the objects to which they refer.
 
 Here is what pods and objects say about themselves by labels and annotations, and the table of kinds of objects; the
 readers of objects are in `pod_groups` and `gang_owners`, that of HiveD's annotation in `pods.hived`.

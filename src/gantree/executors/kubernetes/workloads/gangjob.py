@@ -1,4 +1,4 @@
-"""GangJob, gantree's own kind of objects: its fields, and the pods and the service that are made of one. Pure.
+"""GangJob, gantree's custom resource: its fields, and the pods and the service that are made of it. Pure.
 
 `deploy/kubernetes/crds/gangjobs.yaml` is its schema. A GangJob has the words of a job file, and a pod template for each
 role; `gangjobs` makes what it asks for and says what became of it. The pods find each other by the variables that

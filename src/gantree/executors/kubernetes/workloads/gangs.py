@@ -1,4 +1,4 @@
-"""Pods that wait, gathered into gangs, and each gang as a job of ours. Pure: pods and groups in, jobs out.
+"""Groups pending pods into gangs, and makes a job of each gang. Pure: pods and groups in, jobs out.
 
 A gang is whole as soon as there are as many pods as its group asks for, of each role if it says so; all that wait then
 are its members. Pods of one role and shape are one role of the job. Members are numbered role by role, in a role by the

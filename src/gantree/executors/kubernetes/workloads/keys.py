@@ -1,4 +1,4 @@
-"""Which gang a pod is of: what the pod says, and where the object of its group makes gangs of its parts, the part.
+"""The gang of a pod: the pod's own key, and the part where the object of its group makes a gang of each part.
 
 A pod that came later than its gang started stands alone from then on.
 """

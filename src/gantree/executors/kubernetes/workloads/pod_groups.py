@@ -1,4 +1,4 @@
-"""Objects whose one purpose is to make pods a gang: the gang API of Kubernetes, scheduler-plugins, Volcano, KAI.
+"""Objects that only declare a gang: the gang API of Kubernetes, scheduler-plugins, Volcano, KAI.
 
 Each reader takes the spec of an object and returns a `GangSpec`, with the fields that gantree does not act on. Names
 are those of the API types upstream: kubernetes `scheduling.k8s.io`, kubernetes-sigs/scheduler-plugins

@@ -1,4 +1,4 @@
-"""Pods that leave for others, through the Eviction API: budgets (PodDisruptionBudget) are waited for, but not for ever.
+"""Evicts pods through the Eviction API: it waits for PodDisruptionBudgets, up to a limit.
 
 A gang leaves whole or not at all, and the API evicts pods one by one: a budget that lets one pod of four go would leave
 three that are of no use. So nothing is evicted before every budget lets all of them go, or the grace of the stop is

@@ -1,4 +1,4 @@
-"""`status.nominatedNodeName`: on which node room is being freed for a pod that waits. Written, and taken back.
+"""`status.nominatedNodeName`: the node on which room is being freed for a pending pod; written and removed.
 
 Other schedulers and autoscalers read it: they leave that room alone, and add no node for such a pod. It is kept as the
 ledger's claims are, and compared with what the pods say, so that none is left behind: not by a claim that was dropped,

@@ -1,4 +1,4 @@
-"""A small change to one very pod, tried again for as long as a server may be restarting."""
+"""A small patch of one pod, retried for as long as a server may be restarting."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The status of pending pods: why they wait, as a condition on each pod and on its group.
+"""The status of pending pods: why they are pending, as a condition of each pod and of its group.
 
 Users and autoscalers read `PodScheduled=False, Unschedulable`, so it is kept up to date, but for a few gangs a step, so
 that decisions are not delayed, and only changes are written. Reasons are those of Kueue, for tools that read them.

@@ -1,1 +1,1 @@
-"""What a member is started with: its environment, its ranks, and the GPUs that it sees."""
+"""The launch of a member: environment, ranks, and visible GPUs."""

@@ -1,4 +1,4 @@
-"""What is no longer as a record found it: sentences for whoever runs the same again. Nothing is read here."""
+"""Differences between a record and the present, as sentences for whoever reruns the job. Nothing is read here."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The revision of the git repository that a directory is in, read from `.git` itself: git is not run, and so no hook.
+"""The git revision of a directory, read from `.git`: git is not run, so no hook is, either.
 
 Whether files were changed since the revision is not known: finding out would mean reading them all.
 """

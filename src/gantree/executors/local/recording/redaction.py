@@ -1,4 +1,4 @@
-"""What of a command and its environment is not kept in a record: what looks like a secret.
+"""Redacts commands and environments in records: whatever looks like a secret.
 
 The rule, which docs/training.md tells: a variable or option is a secret by its *name* if one of the words of the name
 (parted by `_`, `-` or `.`) is of `SECRET_WORDS`, or ends with one of `SECRET_ENDS`; a value is one by its *form* if it

@@ -1,4 +1,4 @@
-"""Accesses files with the rights of a job's Unix user, on one thread of a daemon that runs as root.
+"""Accesses files with the permissions of a job's Unix user, on one thread of a daemon that runs as root.
 
 The kernel keeps the user and groups for file access by thread, so a record holds nothing that the user could not read.
 `shim.drop_privileges` changes a whole process for good.

@@ -1,1 +1,1 @@
-"""What runs as a process of its own beside a member, with the standard library alone."""
+"""The shim, a process beside each member, with the standard library alone."""

@@ -1,1 +1,1 @@
-"""One module for each version of the tables. What was released is never changed; a new version is added."""
+"""One module for each version of the tables. Released versions never change; new ones are added."""

@@ -1,1 +1,1 @@
-"""Fabrics that someone wrote down as trees, tables or labels: a parser per source."""
+"""Parsers of fabrics written as trees, tables or labels, one per source."""

@@ -1,4 +1,4 @@
-"""A CSV text of any dialect to rows that know their lines. What columns mean is for its readers.
+"""CSV text of any dialect to rows with line numbers. Readers interpret the columns.
 
 The separator is the one of comma, semicolon, tab and bar that the header line has most of. Empty lines, and lines that
 begin with `#`, are passed over.

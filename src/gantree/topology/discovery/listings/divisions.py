@@ -1,4 +1,4 @@
-"""A tree of nodes, and a further division of the same nodes: at the tree's narrow end where it fits, else beside it.
+"""A tree of nodes with a further partition: added at its narrow end if it nests, else beside the tree.
 
 For what is tighter than any switch: blocks, NVLink domains. (Putting whole readings of different sources together, at
 any height of the tree, is `merging`.) A division is put in even where it is the same as a tier that is there, for a

@@ -1,4 +1,4 @@
-"""A list of nodes and the domains they are in, as anybody may write it: CSV with a header line.
+"""A list of nodes with their domains, written by people: CSV with a header line.
 
     node,pod,rack,machine,label:pool,partition:power
     n[0-3],p0,r0,dgx-h100,train,feed-a

@@ -1,4 +1,4 @@
-"""Kubernetes nodes and where their labels say they stand: `kubectl get nodes -o json` or `-o yaml`.
+"""Kubernetes nodes and their place by labels: `kubectl get nodes -o json` or `-o yaml`.
 
 The text may be one List, one Node, or several documents; Kueue `Topology` documents may stand among the nodes, other
 kinds are passed over. Which labels make the tree, in this order:

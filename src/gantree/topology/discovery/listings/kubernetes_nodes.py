@@ -1,4 +1,4 @@
-"""What one Kubernetes Node object tells: its labels, its hardware, its address, whether it takes work.
+"""One Kubernetes Node object: its labels, its hardware, its address, whether it is schedulable.
 
 Capacities: GPUs as the device plugin counts them (`status.capacity`), CPUs and memory as pods may have them
 (`status.allocatable`, else `capacity`), in the API's quantities ("95850m", "263850248Ki").

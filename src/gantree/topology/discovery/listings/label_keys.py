@@ -1,4 +1,4 @@
-"""Which labels of a Kubernetes node tell where it stands, whoever put them there.
+"""Node labels of Kubernetes that describe the topology, from all known sources.
 
 Keys only; what is made of them is `kubernetes`, what labels tell of a node's hardware is `kubernetes_nodes`. Sources:
 topograph's reference of node labels (its three families of keys: fabric.topograph.run and accelerator.topograph.run of

@@ -1,4 +1,4 @@
-"""`topo.csv` of Alibaba's Lingjun 2023 traces: which switches each host of a three-layer Clos network is below.
+"""`topo.csv` of Alibaba's Lingjun 2023 traces: the switches above each host of a three-layer Clos network.
 
 Columns, in any order: `ip` (hashed in the published file), `DSW` (core), `PSW` (aggregation), `ASW` (top of rack), and
 `host` in copies that have given hosts short names. A host is called by its `host`, else by its `ip`. Layers become

@@ -1,4 +1,4 @@
-"""Hostlists as Slurm writes them (`n[08-11],r[0-1]c[0-3],login1`) to names, in the order in which they are written.
+"""Hostlists as Slurm writes them (`n[08-11],r[0-1]c[0-3],login1`) to names, in the order written.
 
 Order matters here: it is the place on a ring and in a torus. (`text.hostlists` is for files of ours: it takes one list
 at a time, sorts it, and allows no name twice.) Topograph's compact ranges are the same.

@@ -1,4 +1,4 @@
-"""What Slurm's topologies mean, however they were written: blocks, rings and tori. (Trees are `switch_tree`.)
+"""Slurm's topologies, whatever their syntax: blocks, rings and tori. (Trees are in `switch_tree`.)
 
 Slurm's blocks and what it makes of them, as in its block plugin: `BlockSizes` begins with the nodes that planning
 counts on in each block (the base size; a block may have more), and every further size is that times a power of two.

@@ -1,4 +1,4 @@
-"""Switches that name their children, and the tree of domains that they make. For Slurm's tree and for topograph.
+"""A tree of domains from switches that name their children: for Slurm's tree and for topograph.
 
 What is no tree, and what becomes of it:
 

@@ -1,4 +1,4 @@
-"""What NVIDIA's topograph reads and writes: its model files, and the JSON of its `graph` engine.
+"""NVIDIA's topograph: its model files, and the JSON of its `graph` engine.
 
 (Its `slurm` engines write Slurm's own files, its `k8s` engine node labels: `slurm_conf`, `slurm_yaml`, `kubernetes`.)
 

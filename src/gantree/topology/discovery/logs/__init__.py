@@ -1,1 +1,1 @@
-"""What benchmarks print: figures that were measured on a fabric, not the fabric."""
+"""Parsers of benchmark output: figures measured on a fabric, not the fabric."""

@@ -1,4 +1,4 @@
-"""The text of an nccl-tests log made into tables of rows with line numbers; what they mean is next door.
+"""The text of an nccl-tests log as tables of rows with line numbers; `nccl_tests` interprets them.
 
 The table of a test is for people, and its columns changed: `error` was a deviation before it became the count
 `#wrong`, `redop` and `root` came later, `-T` adds a time stamp, `-C` prints CPU time, and the tests of NCCL 1 print

@@ -1,4 +1,4 @@
-"""What nccl-tests (and rccl-tests) measured: how long collectives of which size took on how many ranks.
+"""Results of nccl-tests (and rccl-tests): times of collectives by size and number of ranks.
 
 Finding the tables in the text is `nccl_log`; what the figures mean for a link is `telemetry.measuring`.
 

@@ -1,1 +1,1 @@
-"""One machine: a parser per source, `parse(text, source)`, and the putting together of several (`same_machine`)."""
+"""One machine: a parser per source, `parse(text, source)`, and the merge of several readings (`merge`)."""

@@ -1,4 +1,4 @@
-"""What slurmd tells of a node's GPUs: the lines of `slurmd -G` or of its log, found by NVML.
+"""GPUs of a node from slurmd: the lines of `slurmd -G` or of its log, as found by NVML.
 
 Two forms exist: "Gres Name=gpu ... Cores=0-63 ... Links=-1,4,0,0" and "GRES[gpu] ... Cores(128):0-63  Links:...". In a
 links vector each number counts the NVLinks that lead straight to a GPU; -1 is the GPU itself, and so tells its number:

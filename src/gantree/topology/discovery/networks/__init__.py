@@ -1,1 +1,1 @@
-"""Networks as cables: a parser per source, and how a graph of switches becomes a tree with rails (`switch_graph`)."""
+"""Networks as cables: a parser per source, and a tree with rails made of the switch graph (`switch_graph`)."""

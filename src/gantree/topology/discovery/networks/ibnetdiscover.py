@@ -1,4 +1,4 @@
-"""What `ibnetdiscover` prints of an InfiniBand subnet: every switch, adapter and router with the far end of each port.
+"""Output of `ibnetdiscover`: switches, adapters and routers of an InfiniBand subnet, with the far end of each port.
 
 The print as rdma-core's infiniband-diags make it: plain, with -f (full), with -g (chassis; these print their
 switches twice, and external port numbers), or the ports report of -p. Lists (-l, -H, -S, -R) and --diff hold no

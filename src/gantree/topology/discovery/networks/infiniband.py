@@ -1,4 +1,4 @@
-"""Words of InfiniBand that several sources share: rates, GUIDs, node descriptions, and which host an adapter is in.
+"""InfiniBand terms shared by sources: rates, GUIDs, node descriptions, and the host of an adapter.
 
 An adapter tells its host only by its node description, free text of 64 bytes. `rdma-ndd` and the drivers of vendors
 write "<host> <device>" ("n01 mlx5_0", "n01 HCA-1"); an adapter that nobody named says what it is ("MT4129 ConnectX7

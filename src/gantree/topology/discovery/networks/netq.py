@@ -1,4 +1,4 @@
-"""What NVIDIA NetQ answers of an Ethernet fabric and of NVLink domains.
+"""NVIDIA NetQ: an Ethernet fabric, and NVLink domains.
 
 Two answers are read, each in a file of its own, in any order:
 - POST telemetry/v1/object/topologygraph/fetch-topology: [{"nodes": [...], "links": [...]}]. Nodes are groups by tier

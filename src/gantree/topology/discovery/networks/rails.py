@@ -1,4 +1,4 @@
-"""Rails of a fabric: the leaves of one leaf domain, numbered so that a number means the same in each of them.
+"""Rails of a fabric: leaf switches of one leaf domain, numbered consistently across leaf domains.
 
 In a rail-optimised fabric the n-th NIC of every host of a unit hangs on the unit's n-th leaf. Where each leaf is
 known by the NIC name that most of its hosts use there, and no two leaves of a unit by the same, rails are these

@@ -1,4 +1,4 @@
-"""The tree of domains of a fabric: which switches form one domain of each tier, what it is called, which hosts are in.
+"""The tree of domains of a fabric: the switches, name and hosts of each domain of each tier.
 
 Names. A domain of one switch has the name of the switch. A domain of several has the pattern of their names, where
 they agree but for some parts, with "x" in place of these ("leaf-1-4" to "leaf-8-4" are "leaf-x-4"); where two domains

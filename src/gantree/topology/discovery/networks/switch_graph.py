@@ -1,4 +1,4 @@
-"""A fabric as a graph of switches, NICs and cables, and what gantree reads out of it: tiers, domains, rails.
+"""A fabric as a graph of switches, NICs and cables, and the tiers, domains and rails made of it.
 
 Belongs here: the graph itself and the reading made of it. Where a switch stands in the fabric is `switch_levels`,
 which leaves form one domain and what domains are called is `switch_domains`, rails are `rails`. What a tool prints

@@ -1,4 +1,4 @@
-"""Where each switch of a fabric stands: leaves are level 1, and the others as many cables away as they are.
+"""The level of each switch of a fabric: leaves are level 1, others count the cables down to them.
 
 No source says which switch is a leaf, and a leaf is not just what hosts hang on: the server that runs the fabric
 manager often hangs on a spine or on a core switch. A switch with hosts stands above the leaves when it has at most

@@ -1,4 +1,4 @@
-"""What NVIDIA UFM Enterprise answers over REST of a fabric: its systems, ports and links.
+"""NVIDIA UFM Enterprise over REST: systems, ports and links of a fabric.
 
 Read are the answers of GET /ufmRest/resources/{systems, ports, links} as its REST API Guide documents them (6.11 to
 6.23), each in a file of its own, or together as {"systems": [...], "ports": [...], "links": [...]}, whole or in pages

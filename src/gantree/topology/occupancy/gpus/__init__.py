@@ -1,1 +1,1 @@
-"""GPUs of the nodes: which are free, which are split into MIG instances or shares, and how a state changes."""
+"""GPUs of the nodes: free, split into MIG instances or shares, and changes of their state."""

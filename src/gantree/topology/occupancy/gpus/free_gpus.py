@@ -1,4 +1,4 @@
-"""GPUs that one member could have whole: a mask for each node, and their number in each domain of every tier."""
+"""Free whole GPUs: a mask for each node, and their number in each domain of every tier."""
 
 from itertools import pairwise
 from typing import Self

@@ -1,4 +1,4 @@
-"""How a GPU in MIG mode is cut into instances, and which instances stay when one is made.
+"""Partitioning of a GPU in MIG mode: which instances exist, and which remain when one is created.
 
 Holding an instance that is not there makes it, and destroys idle instances that are in its way: those whose memory
 slices it needs first, then, if compute slices or media engines do not suffice, others, from the last memory slice

@@ -1,4 +1,4 @@
-"""The GPUs of one node, handed out member by member: whole GPUs, MIG instances and shares.
+"""The GPUs of one node, assigned member by member: whole GPUs, MIG instances and shares.
 
 The remainder of a GPU can be kept for an owner who is to have it, or more of it, when the holders of its parts leave
 (`NodeState.remainder_of`): all compute that no tenant holds, or memory slices of a GPU in MIG mode, as instances that

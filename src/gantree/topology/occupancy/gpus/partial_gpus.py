@@ -1,4 +1,4 @@
-"""Remainders of partial GPUs, of which others hold parts: members that keep them for an owner that is to have more.
+"""Remainders of GPUs in use: members that reserve them for an owner that will get more.
 
 The role of such a member is REMAINDER, its rank is the GPU. Its owner drops it before it takes what has become free,
 and keeps what is left (`Occupancy.take_free`). What keeping does to a GPU is in `node_state`.

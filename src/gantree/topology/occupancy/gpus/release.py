@@ -1,4 +1,4 @@
-"""States of the GPUs of a node after a member gave back what it held of them."""
+"""The state of a node's GPUs after a member released its part."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""GPUs that are split: in MIG mode, or shared by tenants. How one is split is in `gpu_state` and `mig_cut`."""
+"""Index of split GPUs: in MIG mode, or shared. Splitting is in `gpu_state` and `mig_cut`."""
 
 from typing import Self
 

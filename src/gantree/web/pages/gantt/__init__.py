@@ -1,1 +1,1 @@
-"""The Gantt chart: which gang ran where, and when."""
+"""The Gantt chart: gangs over time."""

@@ -1,4 +1,4 @@
-"""Attempts as the facts tell them: when each took its place, when it left, and why. What is to come is not here.
+"""Attempts from facts: when each was placed and ended, and why. No future here.
 
 The facts are read in small steps, the latest part of the journal only, and never twice: a process keeps what it has
 read of a journal. The first steps of a long journal follow one another, so that none holds others up.

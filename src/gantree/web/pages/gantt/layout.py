@@ -1,4 +1,4 @@
-"""Where the Gantt draws each bar: rows of jobs, nodes or domains, lanes inside a row, a scale of time. Pure.
+"""The layout of the Gantt chart: rows of jobs, nodes or domains, lanes in a row, a time scale. Pure.
 
 A row of a node has a lane for each GPU, and a bar covers its GPUs' lanes, one box for each run of neighbours. A row of
 a job or a domain has as many lanes as bars lie beside each other at a time. Lengths are in pixels.

@@ -1,4 +1,4 @@
-"""The Gantt page: past and running attempts and reservations, as a picture and as a table."""
+"""The Gantt page: past and running attempts and reservations, as a chart and as a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the Gantt shows: every attempt of a span of time, what is to become of those that run, starts that were told.
+"""The data of the Gantt chart: attempts of a time span, predicted ends of running ones, reservations.
 
 Bars have a kind: "past" is over; "running" is what has run of an attempt that holds its place; "guessed" is how long it
 probably goes on, "limit" how long it may at most; "promised" and "estimated" are starts of jobs that wait.

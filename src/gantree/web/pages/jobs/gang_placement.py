@@ -1,4 +1,4 @@
-"""The place of a gang as a page draws it: nodes by domain, each GPU of a node with the rank on it. Plain values."""
+"""The placement of a gang for a page: nodes by domain, each GPU with its rank. Plain values."""
 
 from typing import Any
 

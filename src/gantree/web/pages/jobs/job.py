@@ -1,4 +1,4 @@
-"""The page of one job: where it is and why, its place rank by rank, what was decided about it, its output, its price.
+"""The page of one job: state and reason, placement rank by rank, decisions, output, cost.
 
 What a button does is the API's own route, sent by the browser; here is only what is shown.
 """

@@ -1,4 +1,4 @@
-"""The page of jobs: those that wait, with why and when they start; those that run; those that ended."""
+"""The page of jobs: pending ones with reason and start, running ones, ended ones."""
 
 from typing import Annotated
 from urllib.parse import quote

@@ -1,4 +1,4 @@
-"""Why jobs wait, for a list of many: in the words of `why`, asked once for all that get one answer, and not for long.
+"""Reasons of pending jobs for a list: the sentence of `why`, computed once per equivalence class and fact.
 
 To explain one refusal takes milliseconds, and a page shows a hundred jobs. Jobs of one line (one queue, shape, priority
 and span) that wait for nothing but room and quota get one answer, which holds until the next fact.

@@ -1,4 +1,4 @@
-"""Which jobs the page of jobs shows: one of three lists, filtered, a hundred at a time. Plain values; no HTTP here."""
+"""Rows of the page of jobs: one of three lists, filtered, a hundred at a time. Plain values; no HTTP here."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

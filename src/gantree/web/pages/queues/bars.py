@@ -1,4 +1,4 @@
-"""Numbers of a queue as bars: a resource from nothing to the most that matters for it, marks at what is owed. Pure.
+"""Bars for the numbers of a queue: a resource from zero to its largest relevant amount, with marks. Pure.
 
 Lengths are parts of the bar's width, between 0 and 1.
 """

@@ -1,4 +1,4 @@
-"""The page of queues: what each is owed, uses, borrows and lends, and its share of late against its fair one."""
+"""The page of queues: guarantees, usage, borrowed and lent amounts, and actual beside fair share."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Facts as sentences: what a timeline says of each. One place for the words; a fact without a sentence is an error."""
+"""Facts as sentences of a timeline. A fact without a sentence is an error."""
 
 from collections.abc import Callable
 from typing import Any

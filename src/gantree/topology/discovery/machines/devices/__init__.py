@@ -1,1 +1,1 @@
-"""What all sources name alike: PCI ids and paths, sets of CPUs, and the names that NVIDIA gives."""
+"""Shared by all sources: PCI ids and paths, sets of CPUs, and NVIDIA's names."""

@@ -1,4 +1,4 @@
-"""Names that NVIDIA's driver gives to GPUs, PCI addresses and fabrics, in the words that gantree uses.
+"""Names of NVIDIA's driver for GPUs, PCI addresses and fabrics, translated to gantree's.
 
 The same whether they were asked for live or read from a file. What a source says besides is that source's parser.
 """

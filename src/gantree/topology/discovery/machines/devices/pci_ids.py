@@ -1,4 +1,4 @@
-"""What PCI ids tell of a device: its kind by class code, and the model of a GPU by vendor and device.
+"""PCI ids: the kind of a device by class code, and the GPU model by vendor and device.
 
 Class codes are of the PCI Code and ID Assignment Specification. GPU models are those that a device id settles, named
 in the PCI ID repository (pci.ids) and, for NVIDIA's, in the list of its open kernel modules; memory sizes it leaves

@@ -1,4 +1,4 @@
-"""Places of devices in a PCI tree, and the class of the path between two of them.
+"""Positions of devices in a PCI tree, and the link class of the path between two of them.
 
 A path goes up from one device and down to the other. Where it turns gives its class, in the words of
 `nvidia-smi topo -m`: below one switch (PIX), over several (PXB), in the root complex, which is a host bridge (PHB),

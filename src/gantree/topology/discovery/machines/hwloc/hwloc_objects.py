@@ -1,4 +1,4 @@
-"""The objects of an hwloc XML file that matter for GPUs: PCI devices, OS devices, NUMA nodes, matrices.
+"""Objects of an hwloc XML file that describe GPUs: PCI devices, OS devices, NUMA nodes, matrices.
 
 A file is a tree of <object>: machine, packages, caches and cores with sets of CPUs ("cpuset") and of NUMA nodes
 ("nodeset"); I/O hangs below the narrowest of them that it is near to: a host bridge, PCI bridges (one for each

@@ -1,4 +1,4 @@
-"""What hwloc's XML (`lstopo --of xml`) says about a machine. Finding its objects is `hwloc_objects`.
+"""A machine from hwloc's XML (`lstopo --of xml`). `hwloc_objects` finds the objects.
 
 A GPU is what a GPU library named (nvml0, rsmi0, cuda0, ze0), numbered as that library does; OpenCL names count where
 no other library was asked, for it names display cards too. Several libraries name the same PCI device; the first in

@@ -1,1 +1,1 @@
-"""How a parser refuses a text: what the text looks like instead, and all problems at once."""
+"""Errors of parsers: the actual format of a text, and all problems at once."""

@@ -1,4 +1,4 @@
-"""How parsers refuse a text: all problems at once, but no more than a person reads."""
+"""Errors of parsers: all problems at once, up to a limit."""
 
 from collections.abc import Sequence
 

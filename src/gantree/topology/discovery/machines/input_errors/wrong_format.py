@@ -1,4 +1,4 @@
-"""What a text is that was given for another tool's print: for a useful error, no more.
+"""Recognises the output of other tools, for a helpful error.
 
 Only the beginning of a text is looked at, and every sign is bounded, so that no text takes long.
 """

@@ -1,1 +1,1 @@
-"""Several readings of one machine put together: each fills in what the others do not tell."""
+"""Merges several readings of one machine: each adds what the others lack."""

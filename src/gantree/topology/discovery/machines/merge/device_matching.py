@@ -1,4 +1,4 @@
-"""Which GPU and NIC of one reading is which of another reading of the same machine.
+"""Matches the GPUs and NICs of two readings of one machine.
 
 GPUs are matched by PCI address, or else by UUID, where two readings tell them. A reading that tells neither numbers
 GPUs as nvidia-smi does, which is the order of PCI addresses. The numbers of the result are therefore nvidia-smi's:

@@ -1,4 +1,4 @@
-"""Whether the NVLinks that are up, as `nvidia-smi nvlink -s` counts them, fit the links that a matrix names.
+"""Checks the active NVLinks of `nvidia-smi nvlink -s` against the links of a matrix.
 
 A GPU with k links up has at most k to another GPU. Where its links go straight to GPUs, those to all others make k
 together; where they go to NVSwitches, each pair has all k. So a pair that bonds more than k names links that are

@@ -1,4 +1,4 @@
-"""Several readings of one machine put together: each fills in what the others do not tell.
+"""Merges several readings of one machine: each adds what the others lack.
 
 What two readings tell differently is refused, with both sources, the GPU and the field, but for these. Tools draw the
 line between one and several PCIe switches (PIX, PXB), and between one and several host bridges of a NUMA node (PHB,

@@ -1,4 +1,4 @@
-"""The elements of an NCCL or RCCL topology file made into GPUs and NICs with places; what they mean is `nccl_xml`.
+"""Elements of an NCCL or RCCL topology file as GPUs and NICs with positions; `nccl_xml` interprets them.
 
 A file is what NCCL reads (NCCL_TOPO_FILE, often written by hand for a virtual machine) or what it found
 (NCCL_TOPO_DUMP_FILE). <system> holds a <cpu> per NUMA node, which holds a tree of <pci>: switches (shown by their

@@ -1,4 +1,4 @@
-"""What an NCCL or RCCL topology file says about a machine. Finding its GPUs and NICs is `nccl_elements`.
+"""A machine from an NCCL or RCCL topology file. `nccl_elements` finds its GPUs and NICs.
 
 GPUs are numbered by `dev`, which is NVML's (ROCm's) number and the order of `nvidia-smi`; where a file has no <gpu>
 elements, by bus id, in which order drivers number them.

@@ -1,4 +1,4 @@
-"""What holds for every matrix of GPUs, whatever its cells mean: columns in order, each row once, X on the diagonal.
+"""Checks of every matrix of GPUs: columns in order, each row once, X on the diagonal.
 
 Finding the matrix in a text is `matrix_text`.
 """

@@ -1,4 +1,4 @@
-"""The text of an `nvidia-smi topo` print made into grids of words with line numbers; what they mean is next door.
+"""The text of an `nvidia-smi topo` matrix as grids of words with line numbers; not interpreted here.
 
 `topo -m` prints a matrix of link classes, `topo -p2p` one of statuses; people save both in one file. Each print is a
 table for people. Its columns are set apart by tabs or by any number of spaces, so only the order of words can be relied

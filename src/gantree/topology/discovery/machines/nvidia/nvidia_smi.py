@@ -1,4 +1,4 @@
-"""What an `nvidia-smi topo -m` print says about a machine. Finding the table in the text is `matrix_text`.
+"""A machine from `nvidia-smi topo -m`. `matrix_text` finds the table in the text.
 
 Every cell is printed twice, in its row and in its mirror row. Where rows are missing or cut, the mirror fills in,
 and what neither gives stays unknown and is named in the warnings: nothing is guessed. Where both are given and

@@ -1,4 +1,4 @@
-"""What an `nvidia-smi -q -x` log says about a machine: its GPUs one by one, never the paths between them.
+"""GPUs of a machine from an `nvidia-smi -q -x` log, without the paths between them.
 
 Drivers rename elements and write words where numbers are expected ("N/A", "GPU is lost", "Insufficient
 Permissions"), so a value that is not of its form is not told, and only what is needed twice can contradict itself.

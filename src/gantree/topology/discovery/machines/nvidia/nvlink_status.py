@@ -1,4 +1,4 @@
-"""What `nvidia-smi nvlink -s` prints: how many NVLinks of each GPU are up, and how fast one is. Not where they lead.
+"""`nvidia-smi nvlink -s`: active NVLinks of each GPU and their speed, not their far ends.
 
 A GPU with 12 of 18 links up has NV12 to the others of its NVSwitches, or shares them out among the GPUs that it is
 wired to. A board whose sockets are not all bridged has links that never come up, so inactive links are an error only

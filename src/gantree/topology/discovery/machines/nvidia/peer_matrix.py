@@ -1,4 +1,4 @@
-"""What `nvidia-smi topo -p2p` prints: which GPUs reach each other's memory. It names no links.
+"""`nvidia-smi topo -p2p`: which GPUs can access each other's memory. It names no links.
 
 One print answers one question: r (reads), w (writes), n (over NVLink), a (atomics), p (over PCIe); which one, only
 the command before it tells. GPUs are peers where reads and writes are OK. NVLink, PCIe and atomics that are OK show

@@ -1,1 +1,1 @@
-"""The prints of rocm-smi and amd-smi."""
+"""Output of rocm-smi and amd-smi."""

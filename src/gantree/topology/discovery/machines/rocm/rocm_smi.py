@@ -1,4 +1,4 @@
-"""What `rocm-smi --showtopo` and `amd-smi topology` say about a machine. Finding their tables is `rocm_tables`.
+"""A machine from `rocm-smi --showtopo` or `amd-smi topology`. `rocm_tables` finds the tables.
 
 What the numbers mean is in the source of rocm_smi_lib (rsmi_topo_get_link_weight, rsmi_topo_get_link_type):
 

@@ -1,4 +1,4 @@
-"""The print of `rocm-smi --showtopo` or `amd-smi topology` made into cells by device; what they mean is `rocm_smi`.
+"""Output of `rocm-smi --showtopo` or `amd-smi topology` as cells by device; `rocm_smi` interprets them.
 
 Both print square tables, each under a title and a header line of devices: GPU0, GPU1... in rocm-smi, bus ids in
 amd-smi. The tables come in any order and some may be missing; around them stand rules, warnings of sleeping GPUs,
