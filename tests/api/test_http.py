@@ -99,14 +99,14 @@ def test_over_tcp_nobody_is_answered_without_the_token(daemon: Daemon, over_tcp:
 def test_every_route_but_the_probes_the_log_in_and_the_openapi_asks_for_the_token(
     daemon: Daemon, client: Client
 ) -> None:
-    described = client.ask(Request[Any]("GET", "/v1/openapi.json"))
+    described = client.send(Request[Any]("GET", "/v1/openapi.json"))
     stranger = Client(daemon.url)
     for path, operations in described["paths"].items():
         for method in operations:
             if path in ("/healthz", "/readyz") or (method, path) == ("post", "/v1/session"):
                 continue
             with pytest.raises(Unauthenticated):
-                stranger.ask(Request(method.upper(), path.replace("{", "").replace("}", "")))
+                stranger.send(Request(method.upper(), path.replace("{", "").replace("}", "")))
 
 
 def test_a_header_makes_nobody_a_peer_of_the_socket(daemon: Daemon) -> None:
@@ -292,7 +292,7 @@ def test_either_a_text_or_jobs(client: Client) -> None:
     ]
     for body in bodies:
         with pytest.raises(BadFields):
-            client.ask(Request[Any]("POST", "/v1/jobs", body=body))
+            client.send(Request[Any]("POST", "/v1/jobs", body=body))
 
 
 def test_the_same_key_takes_nothing_twice_even_after_kill_9(tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ def test_a_write_may_be_bound_to_what_was_seen(client: Client) -> None:
         client.cancel(job, if_version=seen)
     with pytest.raises(BadFields, match="If-Match"):
         headers = {"If-Match": "seen"}
-        client.ask(Request("POST", "/v1/jobs/{job}/cancel", {"job": job}, headers=headers))
+        client.send(Request("POST", "/v1/jobs/{job}/cancel", {"job": job}, headers=headers))
 
 
 def test_the_version_is_the_etag(daemon: Daemon, client: Client) -> None:

@@ -84,7 +84,7 @@ def tokens(daemon: Daemon) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def described(daemon: Daemon) -> dict[str, Any]:
-    return daemon.client.ask(Request[Any]("GET", "/v1/openapi.json"))
+    return daemon.client.send(Request[Any]("GET", "/v1/openapi.json"))
 
 
 def methods_of(kind: type) -> set[str]:

@@ -94,11 +94,11 @@ def twin(occupancy: Occupancy, asked: Job) -> Twin | None:
     """The best slice, found by looking at every box of every shape; on a site whose tori are alike."""
     (pieces,) = pieces_of(occupancy.fabric)
     box, each = asked.topology.box, asked.roles[0].shape.gpus
-    for shape in [box] if box else pieces.like.shapes(asked.gpus):
+    for shape in [box] if box else pieces.any_torus.shapes(asked.gpus):
         if prod(min(s, h) for s, h in zip(shape, pieces.host, strict=True)) % each:
             continue
         found = list(slices_free(occupancy, shape))
-        if found and pieces.like.cubes_joined(shape):
+        if found and pieces.any_torus.cubes_joined(shape):
             return Twin(fewest_free_cubes(occupancy, found), ())
         if found:
             rungs = [rung for rung, _ in ladder(pieces, cell_of(pieces, shape))]
@@ -122,7 +122,7 @@ def fewest_free_cubes(
 
 @st.composite
 def used_sites(draw: st.DrawFn) -> Occupancy:
-    """One or two like tori, of cubes or not, some GPUs of which are held and some nodes not usable."""
+    """One or two equal tori, of cubes or not, some GPUs of which are held and some nodes not usable."""
     axes = draw(st.integers(1, 3))
     host = tuple(draw(st.integers(1, 2)) for _ in range(axes))
     cube = tuple(each * draw(st.integers(1, 3 if axes < 3 else 2)) for each in host)
@@ -151,10 +151,10 @@ def questions(draw: st.DrawFn) -> tuple[Occupancy, Job]:
     """A used site and a job whose box is legal there, or that takes any box."""
     occupancy = draw(used_sites())
     (pieces,) = pieces_of(occupancy.fabric)
-    like = pieces.like
-    every = product(*(range(1, size + 1) for size in like.torus.dims))
-    shape = draw(st.sampled_from([s for s in every if like.is_legal(s)]))
-    on_host = prod(min(s, h) for s, h in zip(shape, like.torus.host, strict=True))
+    any_torus = pieces.any_torus
+    every = product(*(range(1, size + 1) for size in any_torus.torus.dims))
+    shape = draw(st.sampled_from([s for s in every if any_torus.is_legal(s)]))
+    on_host = prod(min(s, h) for s, h in zip(shape, any_torus.torus.host, strict=True))
     each = draw(st.sampled_from([g for g in range(1, on_host + 1) if on_host % g == 0]))
     return occupancy, job_on_box(draw(st.sampled_from([shape, ()])), prod(shape) // each, each)
 

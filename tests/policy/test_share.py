@@ -234,7 +234,7 @@ def test_use_goes_on_under_other_rules_as_if_they_had_always_ruled(share_users: 
         use(found, *JOBS)
     after = shares(*rules, half_life_s=40, share_users=share_users)
     after.take(after.tree.leaf("a", "bob"), "j1", {"gpus": 10.0}, 100)
-    after.go_on_from_others(before.kept(), 40, 100)
+    after.inherit_usage(before.kept(), 40, 100)
     for queue, user in (("a", "ann"), ("a", "bob"), ("b", "ann")):
         for found in (always, after):
             found.tree.leaf(queue, user)
@@ -249,10 +249,10 @@ def test_another_half_life_rules_from_now_on_and_none_kept_nothing() -> None:
     before = shares(QueueRule("a"), half_life_s=40)
     use(before, ("a", "", 0.0, 40.0))
     after = shares(QueueRule("a"), half_life_s=20)
-    after.go_on_from_others(before.kept(), 40, 80)
+    after.inherit_usage(before.kept(), 40, 80)
     a = after.tree.leaf("a")
     assert after.used_part(a, 80) == pytest.approx(0.1 * 0.5 * 0.5 / 2)
     assert after.used_part(a, 100) == pytest.approx(0.1 * 0.5 * 0.5 / 4)
     fresh = shares(QueueRule("a"), half_life_s=20)
-    fresh.go_on_from_others(before.kept(), None, 80)
+    fresh.inherit_usage(before.kept(), None, 80)
     assert fresh.used_part(fresh.tree.leaf("a"), 80) == 0

@@ -13,7 +13,7 @@ from gantree.model.cluster import Cluster, DomainFacts, Link, Machine, NicFacts,
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.hardware.constants import NVLINK_DOMAIN_EGRESS_GBps
-from gantree.topology.traffic.alike import alike
+from gantree.topology.traffic.equal_rows import number_equal_rows
 from gantree.topology.traffic.paths import Paths, each_alone, read_paths
 from gantree.topology.traffic.traffic_index import TrafficIndex
 from support.examples import examples
@@ -280,7 +280,7 @@ def test_links_between_nodes_are_crossed_at_the_longest_step() -> None:
 def test_what_is_alike_gets_one_number(pairs: list[tuple[int, int]], huge: bool) -> None:
     kind = np.array([a for a, _ in pairs])
     mask = np.array([b * (1 << 70 if huge else 1) for _, b in pairs], object if huge else np.int64)
-    first, number = alike(kind, mask)
+    first, number = number_equal_rows(kind, mask)
     assert len(first) == len(set(pairs))
     for entry, pair in enumerate(pairs):
         assert first[number[entry]] == pairs.index(pair)

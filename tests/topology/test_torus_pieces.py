@@ -26,7 +26,7 @@ from support.examples import examples
 
 @st.composite
 def sites(draw: st.DrawFn) -> Fabric:
-    """One or two like tori, of cubes or not."""
+    """One or two equal tori, of cubes or not."""
     axes = draw(st.integers(1, 3))
     host = tuple(draw(st.integers(1, 2)) for _ in range(axes))
     cube = tuple(each * draw(st.integers(1, 3)) for each in host)
@@ -71,12 +71,12 @@ def cells_of_box(pieces: Pieces, index: TorusIndex, box: Box, cell: tuple[int, .
 def torus_cells(pieces: Pieces, values: np.ndarray, cell: tuple[int, ...]) -> set[object]:
     """The cells that are True, named as `cells_of_box` does."""
     named: set[object] = set()
-    like = pieces.like
-    pieces_along = [d // p for d, p in zip(like.torus.dims, like.piece, strict=True)]
+    any_torus = pieces.any_torus
+    pieces_along = [d // p for d, p in zip(any_torus.torus.dims, any_torus.piece, strict=True)]
     for piece, *at in np.argwhere(values).tolist():
         torus, number = divmod(piece, prod(pieces_along))
         block = np.unravel_index(number, pieces_along)
-        inside = [p // c for p, c in zip(like.piece, cell, strict=True)]
+        inside = [p // c for p, c in zip(any_torus.piece, cell, strict=True)]
         whole = (int(b) * n + a for b, n, a in zip(block, inside, at, strict=True))
         named.add((pieces.tori[torus].torus.name, *whole))
     return named
@@ -86,11 +86,11 @@ def torus_cells(pieces: Pieces, values: np.ndarray, cell: tuple[int, ...]) -> se
 def questions(draw: st.DrawFn) -> tuple[Pieces, tuple[int, ...], np.ndarray]:
     """Pieces, a legal shape of one piece, and cells of its size that are True or not."""
     (pieces,) = pieces_of(draw(sites()))
-    like = pieces.like
-    every = product(*(range(1, size + 1) for size in like.piece))
-    shape = draw(st.sampled_from([s for s in every if like.is_legal(s)]))
+    any_torus = pieces.any_torus
+    every = product(*(range(1, size + 1) for size in any_torus.piece))
+    shape = draw(st.sampled_from([s for s in every if any_torus.is_legal(s)]))
     cell = cell_of(pieces, shape)
-    sides = [size // c for size, c in zip(like.piece, cell, strict=True)]
+    sides = [size // c for size, c in zip(any_torus.piece, cell, strict=True)]
     count = len(pieces.node_at) * prod(sides)
     bits = draw(st.lists(st.integers(0, 5), min_size=count, max_size=count))
     return pieces, shape, np.array(bits).reshape(len(pieces.node_at), *sides) > 0
@@ -121,9 +121,9 @@ def test_boxes_met_counts_the_boxes_that_share_a_cell(
 ) -> None:
     pieces, by, cells = question
     cell = cell_of(pieces, by)
-    every = product(*(range(1, size + 1) for size in pieces.like.piece))
+    every = product(*(range(1, size + 1) for size in pieces.any_torus.piece))
     shape = data.draw(
-        st.sampled_from([s for s in every if pieces.like.is_legal(s) and in_cells(s, cell)])
+        st.sampled_from([s for s in every if pieces.any_torus.is_legal(s) and in_cells(s, cell)])
     )
     sizes, own = in_cells(shape, cell), in_cells(by, cell)
     assert sizes and own

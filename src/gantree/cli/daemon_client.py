@@ -25,9 +25,9 @@ _latest_answers: deque[tuple[Request[Any], Any]] = deque(maxlen=4)
 class _RecordingClient(Client):
     """A client that records its latest answers, for `malformed_answer`."""
 
-    def ask(self, request: Request[T]) -> T:
+    def send(self, request: Request[T]) -> T:
         """Send any request and read its answer."""
-        answer: Any = super().ask(replace(request, read=lambda body: body))
+        answer: Any = super().send(replace(request, read=lambda body: body))
         _latest_answers.append((request, answer))
         return request.read(answer)
 

@@ -208,7 +208,7 @@ def _tried(
 ) -> tuple[Alternative, Job]:
     """Let the scheduler decide on a copy, and read what it would do; with the job as it would be."""
     twin = copy_of(ledger)
-    _ask_anew(twin, twin.jobs[state.job], replace(spec, after=(), held=False), now)
+    _resubmit(twin, twin.jobs[state.job], replace(spec, after=(), held=False), now)
     scheduler = Scheduler(ledger.policy)
     scheduler.ledger = twin
     scheduler.recover(())
@@ -228,7 +228,7 @@ def _tried(
     )
 
 
-def _ask_anew(twin: Ledger, state: JobState, spec: Job, now: float) -> None:
+def _resubmit(twin: Ledger, state: JobState, spec: Job, now: float) -> None:
     """Let the job ask for something else (or the same), in its old place in the order of arrival."""
     if state.phase is Phase.PENDING and spec == state.spec and state.not_before <= now:
         return

@@ -409,4 +409,4 @@ def _restore_shares(ledger: Ledger, books: Books) -> None:
     if books.policy == ledger.policy:
         shares.go_on_from(books.uses)
     else:
-        shares.go_on_from_others(books.uses, books.policy.half_life_s, books.now)
+        shares.inherit_usage(books.uses, books.policy.half_life_s, books.now)

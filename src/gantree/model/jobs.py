@@ -327,7 +327,7 @@ class Job:
     warn: Warn | None = None
     secrets: tuple[tuple[str, str], ...] = ()
 
-    def is_alike(self, other: "Job") -> bool:
+    def equals_but_for_name(self, other: "Job") -> bool:
         """Return whether two jobs are equal but for their names."""
         return _all_but_the_name(self) == _all_but_the_name(other)
 

@@ -103,7 +103,7 @@ def _quick(
             return None
         moving = _Moving(occupancy.copy(), may_move, preferences, gain_gpu_s)
         moving.give_way(WANTED + wanted.name, plan)
-        left_over = moving.rehouse()
+        left_over = moving.place_again()
         if left_over is None:
             return MovePlan(plan.placement, tuple(moving.moves), moving.cost_gpu_s, gain_gpu_s)
         stays[left_over] = None
@@ -146,7 +146,7 @@ class _Moving:
         self.cost_gpu_s += plan.harm_gpu_s
         self.room.take(owner, plan.placement.members)
 
-    def rehouse(self) -> str | None:
+    def place_again(self) -> str | None:
         """Find a place for everybody who had to leave; None if all have one, else who of the first had better stay."""
         while self._homeless:
             self._homeless.sort(key=lambda gang: (gang.job.gpus, gang.job.members))

@@ -113,7 +113,7 @@ class Shares:
             assert use.held == one.held, f"{one} was kept, and {use.held} are held"
             use.decayed, use.at_s = one.decayed, one.at_s
 
-    def go_on_from_others(
+    def inherit_usage(
         self, kept: Iterable[UseSnapshot], half_life_s: float | None, now_s: float
     ) -> None:
         """Take over what was used under other rules: decayed by their half-life until now, by ours from now on.

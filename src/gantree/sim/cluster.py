@@ -126,7 +126,7 @@ class SimCluster:
         attempt = self._follow_up(work, order.attempt, Doing.STARTING)
         attempt.speed = len(order.members) / work.members if work.members else 1.0
         start_s = 0.0 if self._overheads.at_every_event else self._overheads.of_start_s(order.job)
-        self._foretell(
+        self._schedule_event(
             attempt,
             GangStarted(
                 id=f"{order.job}/{order.attempt}/started",
@@ -152,7 +152,9 @@ class SimCluster:
         now = self._clock()
         rest(attempt, now, Doing.SAVING)
         saved_at = now + self._overheads.save_s
-        self._foretell(attempt, self._saved(order.job, work, attempt, saved_at, order.request))
+        self._schedule_event(
+            attempt, self._saved(order.job, work, attempt, saved_at, order.request)
+        )
 
     def _stop(self, order: StopGang, work: Work) -> None:
         attempt, now = work.attempt, self._clock()
@@ -164,7 +166,7 @@ class SimCluster:
         else:
             rest(attempt, now, Doing.STOPPING)
             ended_at = now + self._overheads.stop_s
-        self._foretell(attempt, _ended(order.job, attempt.number, ended_at, TERMINATED))
+        self._schedule_event(attempt, _ended(order.job, attempt.number, ended_at, TERMINATED))
 
     def _take_turn(self, order: SuspendGang | ResumeGang, work: Work) -> None:
         attempt, now = work.attempt, self._clock()
@@ -242,14 +244,14 @@ class SimCluster:
             event: Event = self._saved(job, work, attempt, now + due_s / attempt.speed, None)
         else:
             event = _ended(job, attempt.number, now + remaining_s / attempt.speed, 0)
-        self._foretell(attempt, event)
+        self._schedule_event(attempt, event)
 
     def _running(self, job: str) -> tuple[Work, Attempt]:
         work = self.work_of_job[job]
         assert work.attempt is not None, f"{job} was never started"
         return work, work.attempt
 
-    def _foretell(self, attempt: Attempt, event: Event) -> None:
+    def _schedule_event(self, attempt: Attempt, event: Event) -> None:
         self._retract(attempt)
         attempt.foretold = self._heap.push(event)
 

@@ -84,9 +84,9 @@ class Simulation:
         self.scheduler.conflicts(cluster)
         self._handle([ClusterObserved(id="cluster", observed_at=self.now, cluster=cluster)])
         for row in trace:
-            self._foretell(row, jobs(row))
+            self._schedule_event(row, jobs(row))
 
-    def _foretell(self, row: TraceJob, spec: Job) -> None:
+    def _schedule_event(self, row: TraceJob, spec: Job) -> None:
         job = job_id(row)
         self.cluster.expect(job, row.duration_s, row.checkpoint_s or None, spec.members)
         self._heap.push(

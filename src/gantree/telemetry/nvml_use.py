@@ -21,10 +21,10 @@ def use_here() -> dict[int, GpuUse]:
 
 def _use(gpu: Any) -> GpuUse:
     """In MIG mode a GPU does not tell how busy it is."""
-    rates = _told(pynvml.nvmlDeviceGetUtilizationRates, gpu)
-    memory = _told(pynvml.nvmlDeviceGetMemoryInfo, gpu)
-    power = _told(pynvml.nvmlDeviceGetPowerUsage, gpu)
-    temperature = _told(
+    rates = _value_or_none(pynvml.nvmlDeviceGetUtilizationRates, gpu)
+    memory = _value_or_none(pynvml.nvmlDeviceGetMemoryInfo, gpu)
+    power = _value_or_none(pynvml.nvmlDeviceGetPowerUsage, gpu)
+    temperature = _value_or_none(
         lambda of: pynvml.nvmlDeviceGetTemperature(of, pynvml.NVML_TEMPERATURE_GPU), gpu
     )
     return GpuUse(
@@ -36,7 +36,7 @@ def _use(gpu: Any) -> GpuUse:
     )
 
 
-def _told(ask: Callable[[Any], Any], gpu: Any) -> Any:
+def _value_or_none(ask: Callable[[Any], Any], gpu: Any) -> Any:
     try:
         return ask(gpu)
     except _NOT_TOLD:

@@ -198,7 +198,7 @@ def _lines_by_yaml(text: str) -> Sequence[int]:
 def _syntax(error: yaml.YAMLError, source: str, text: str, by_yaml: Sequence[int]) -> Problem:
     mark = getattr(error, "problem_mark", None)
     line = by_yaml[mark.line] if mark else None
-    found = _told(getattr(error, "problem", None) or "")
+    found = _message(getattr(error, "problem", None) or "")
     context = getattr(error, "context", None)
     found += f" ({context})" if context else ""
     lines = _BREAK.split(text)
@@ -208,7 +208,7 @@ def _syntax(error: yaml.YAMLError, source: str, text: str, by_yaml: Sequence[int
     return Problem(source, line, "document", found, "YAML", hint)
 
 
-def _told(problem: str) -> str:
+def _message(problem: str) -> str:
     """The parser's sentence as something that was found: "did not find expected X" is "text where X should be"."""
     if problem in _FOUND:
         return _FOUND[problem]

@@ -47,14 +47,14 @@ def read_xml(text: str, source: str) -> etree._Element:
     try:
         root = etree.fromstring(_bytes(text, source), parser)
     except etree.XMLSyntaxError as error:
-        raise _refused(source, error.lineno or None, _told(error.msg or ""), "XML") from None
+        raise _refused(source, error.lineno or None, _message(error.msg or ""), "XML") from None
     dtd = root.getroottree().docinfo.internalDTD
     if dtd is not None and next(iter(dtd.iterentities()), None) is not None:
         raise _refused(source, None, "entities of its own", "XML without entity declarations")
     return root
 
 
-def _told(message: str) -> str:
+def _message(message: str) -> str:
     """The parser's sentence as something that was found, without the line, which stands before it."""
     said = _PLACE.sub("", message)
     for pattern, words in _FOUND:

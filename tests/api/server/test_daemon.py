@@ -167,7 +167,7 @@ def test_errors_are_problem_json(daemon: Daemon) -> None:
 @pytest.mark.parametrize("path", ["/v2/jobs", "/v1/jobs/a/b/c", "/"])
 def test_unknown_routes_are_problems_too(client: Client, path: str) -> None:
     with pytest.raises(Exception, match="Not Found"):
-        client.ask(Request("GET", path))
+        client.send(Request("GET", path))
 
 
 def test_unknown_ranks_and_attempts_are_not_found(daemon: Daemon, client: Client) -> None:

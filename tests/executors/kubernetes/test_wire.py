@@ -63,7 +63,7 @@ class Server:
 
 
 async def get(wire: Wire) -> Answer:
-    return await wire.ask("GET", "api/v1/pods?limit=1", "Accept: any\r\n", b"", 20.0)
+    return await wire.request("GET", "api/v1/pods?limit=1", "Accept: any\r\n", b"", 20.0)
 
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -136,7 +136,7 @@ def test_what_breaks_off_or_is_no_http_is_an_error(answer: bytes) -> None:
 def test_an_answer_that_does_not_come_is_given_up_with_its_connection() -> None:
     async def ask(wire: Wire) -> None:
         with pytest.raises(TimeoutError):
-            await wire.ask("GET", "x", "", b"", 0.01)
+            await wire.request("GET", "x", "", b"", 0.01)
         assert not wire._idle
 
     talk(Server(b""), ask)

@@ -141,7 +141,7 @@ class Access:
         """What a user may do by the access file."""
         return () if self.file is None else self.file.rules.grants(user, groups)
 
-    def rate_limit_stranger(self, connection: HTTPConnection) -> None:
+    def rate_limit_anonymous(self, connection: HTTPConnection) -> None:
         """Count a request without valid credentials, by its address. Raises TooOften."""
         if self.rates is not None:
             transport, client = transport_of(connection.scope), connection.client
@@ -221,7 +221,7 @@ async def caller_of(connection: HTTPConnection) -> Caller:
     try:
         caller = await access.caller(transport_of(connection.scope), authorization, cookie)
     except Unauthenticated:
-        access.rate_limit_stranger(connection)
+        access.rate_limit_anonymous(connection)
         raise
     state["caller"] = caller
     if caller.via == "tcp" and authorization is None:

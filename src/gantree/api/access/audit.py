@@ -88,12 +88,12 @@ class Audit:
             try:
                 await loop.run_in_executor(self._thread, self._book.note, rows)
             except Exception as error:
-                _tell(group, error)
+                _resolve(group, error)
             else:
-                _tell(group, None)
+                _resolve(group, None)
 
 
-def _tell(group: list[_Waiting], error: Exception | None) -> None:
+def _resolve(group: list[_Waiting], error: Exception | None) -> None:
     for _, future in group:
         if future.done():
             continue  # the caller has gone
@@ -145,7 +145,7 @@ class _Answer:
             return
         if message["type"] == "http.response.start":
             self._is_begun = True
-            error = await self._noted(int(message["status"]))
+            error = await self._write_row(int(message["status"]))
             if error is not None:
                 self._is_lost = True
                 await send_problem(self._send, error)
@@ -155,13 +155,13 @@ class _Answer:
     async def broke(self) -> None:
         """There is a bug; what was asked for may be done all the same."""
         if not self._is_begun:
-            await self._noted(500)
+            await self._write_row(500)
 
-    async def _noted(self, status: int) -> GantreeError | None:
+    async def _write_row(self, status: int) -> GantreeError | None:
         refused = status in REFUSED or HIDDEN in self._scope.get("state", {})
         pattern = getattr(self._scope.get("route"), "path", "")
-        is_look = self._scope["method"] in READS or pattern in QUESTIONS
-        if is_look and not refused and WHAT not in self._scope.get("state", {}):
+        is_read = self._scope["method"] in READS or pattern in QUESTIONS
+        if is_read and not refused and WHAT not in self._scope.get("state", {}):
             return None
         row = row_of(self._scope, status, self._clock())
         if refused and self._audit.is_too_often(row):
@@ -185,7 +185,7 @@ def row_of(scope: Scope, status: int, at: float) -> AuditRow:
     return AuditRow(
         at=at,
         who="" if caller is None else caller.name,
-        door=_door(scope, caller),
+        door=_origin(scope, caller),
         route=f"{scope['method']:.10} {pattern}",
         what=printable(what),
         status=status,
@@ -193,7 +193,7 @@ def row_of(scope: Scope, status: int, at: float) -> AuditRow:
     )
 
 
-def _door(scope: Scope, caller: Caller | None) -> str:
+def _origin(scope: Scope, caller: Caller | None) -> str:
     """Where it came in, and by what it was known: "socket uid 1000", "tcp 10.0.0.7 token 3f2a"."""
     door = transport_of(scope)
     client = scope.get("client")

@@ -35,7 +35,7 @@ def _method(
 ) -> Callable[Concatenate["AsyncClient", P], Awaitable[T]]:
     @wraps(describe)
     def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        return self.ask(describe(*args, **kwargs))
+        return self.send(describe(*args, **kwargs))
 
     return method
 
@@ -117,7 +117,7 @@ class AsyncClient:
     revoke_token = _method(requests.revoke_token)
     audit = _method(requests.audit)
 
-    async def ask(self, request: Request[T]) -> T:
+    async def send(self, request: Request[T]) -> T:
         """Send any request and read its answer."""
         return request.read(await self._led(request, ANSWER_WITHIN_S, self._answer))
 

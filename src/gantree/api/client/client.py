@@ -48,7 +48,7 @@ class _UnixConnection(HTTPConnection):
 def _method(describe: Callable[P, Request[T]]) -> Callable[Concatenate["Client", P], T]:
     @wraps(describe)
     def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.ask(describe(*args, **kwargs))
+        return self.send(describe(*args, **kwargs))
 
     return method
 
@@ -147,7 +147,7 @@ class Client:
     revoke_token = _method(requests.revoke_token)
     audit = _method(requests.audit)
 
-    def ask(self, request: Request[T]) -> T:
+    def send(self, request: Request[T]) -> T:
         """Send any request and read its answer."""
         return request.read(self._led(request, ANSWER_WITHIN_S, self._answer))
 

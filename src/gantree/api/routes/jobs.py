@@ -127,7 +127,7 @@ def router(backend: Backend) -> APIRouter:
     _add_commands(routes, backend)
     _add_changes(routes, backend)
     _add_list(routes, backend)
-    _add_look(routes, backend)
+    _add_get(routes, backend)
     return routes
 
 
@@ -135,7 +135,7 @@ def reads(backend: QueryBackend) -> APIRouter:
     """The routes that only look."""
     routes = APIRouter(prefix="/v1/jobs", tags=["jobs"])
     _add_list(routes, backend)
-    _add_look(routes, backend)
+    _add_get(routes, backend)
     return routes
 
 
@@ -345,7 +345,7 @@ async def _all_pages(
     yield b'],"next":null}'
 
 
-def _add_look(routes: APIRouter, backend: QueryBackend) -> None:
+def _add_get(routes: APIRouter, backend: QueryBackend) -> None:
     @routes.get(
         "/{word}", **documented(JobResponse, "The job; its version is the ETag."), **needs(Need.SEE)
     )

@@ -95,11 +95,11 @@ def router(backend: Backend) -> APIRouter:
 def reads(backend: QueryBackend) -> APIRouter:
     """The routes that only look."""
     routes = APIRouter(prefix="/v1/nodes", tags=["nodes"])
-    _add_looks(routes, backend)
+    _add_gets(routes, backend)
     return routes
 
 
-def _add_looks(routes: APIRouter, backend: QueryBackend) -> None:
+def _add_gets(routes: APIRouter, backend: QueryBackend) -> None:
     @routes.get("", **documented(NodesResponse, "The nodes."), **needs(Need.KNOWN))
     async def nodes(caller: CurrentCaller) -> Response:
         """All nodes: whether they may be used, what runs there, their labels."""

@@ -92,11 +92,11 @@ def router(backend: Backend) -> APIRouter:
 def reads(backend: QueryBackend) -> APIRouter:
     """The routes that only look."""
     routes = APIRouter(prefix="/v1/policy", tags=["policy"])
-    _add_looks(routes, backend)
+    _add_gets(routes, backend)
     return routes
 
 
-def _add_looks(routes: APIRouter, backend: QueryBackend) -> None:
+def _add_gets(routes: APIRouter, backend: QueryBackend) -> None:
     @routes.get(
         "",
         **documented(PolicyVersionResponse, "The policy in force; its version is the ETag."),

@@ -53,11 +53,11 @@ class SessionResponse(OpenModel):
     operator: bool
 
 
-def doors(backend: Backend) -> APIRouter:
+def login_router(backend: Backend) -> APIRouter:
     """The routes that lead in: whoever comes is not known yet."""
     routes = APIRouter(prefix="/v1/session", tags=["access"])
-    _add_token_door(routes)
-    _add_provider_door(routes)
+    _add_token_login(routes)
+    _add_provider_login(routes)
     return routes
 
 
@@ -86,7 +86,7 @@ def router(backend: Backend) -> APIRouter:
     return routes
 
 
-def _add_token_door(routes: APIRouter) -> None:
+def _add_token_login(routes: APIRouter) -> None:
     @routes.post(
         "",
         **documented(SessionResponse, "The session; its cookie is set.", 201),
@@ -95,7 +95,7 @@ def _add_token_door(routes: APIRouter) -> None:
     async def enter(body: SessionRequest, request: Request) -> Response:
         """Open a session of twelve hours with a token, for a browser. It ends with the token."""
         access: Access = request.app.state.access
-        access.rate_limit_stranger(request)
+        access.rate_limit_anonymous(request)
         if "origin" in request.headers:
             check_origin(request, access.url)
         caller = await access.of_token(body.token)
@@ -124,7 +124,7 @@ async def _session_of(access: Access, caller: Caller, token: str) -> TokenSpec:
     )
 
 
-def _add_provider_door(routes: APIRouter) -> None:
+def _add_provider_login(routes: APIRouter) -> None:
     @routes.get("/oidc", include_in_schema=False, **needs(Need.OPEN))
     async def begin(
         request: Request,
@@ -132,7 +132,7 @@ def _add_provider_door(routes: APIRouter) -> None:
     ) -> Response:
         """Send a browser to the OIDC provider."""
         oidc = request.app.state.access.oidc
-        request.app.state.access.rate_limit_stranger(request)
+        request.app.state.access.rate_limit_anonymous(request)
         if oidc is None:
             raise Conflict("no OIDC provider is in the access file")
         where, begun = await oidc.begin(_callback(request))
@@ -160,7 +160,7 @@ async def _came_back(request: Request, code: str, state: str) -> tuple[IssuedTok
     from gantree.api.access.oidc import LogIn  # noqa: PLC0415 - loaded already: a provider sent the browser here
 
     access: Access = request.app.state.access
-    access.rate_limit_stranger(request)
+    access.rate_limit_anonymous(request)
     oidc, kept = access.oidc, _kept(request)
     if oidc is None or not code or not kept or kept.get("state") != state:
         raise Unauthenticated("the log-in is not one that this browser began, or took too long")

@@ -93,7 +93,7 @@ def build_app(
         app.include_router(router, dependencies=[Depends(permitted)])
     app.include_router(probes.probes(backend))
     app.include_router(exec_sessions.router(backend))
-    app.include_router(sessions.doors(backend))
+    app.include_router(sessions.login_router(backend))
     for page in pages:
         app.include_router(page(backend), include_in_schema=False)
     return app

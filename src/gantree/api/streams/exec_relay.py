@@ -34,7 +34,7 @@ class IdleTimer:
         self._idle_s = idle_s
         self._last = time.monotonic()
 
-    def heard(self) -> None:
+    def note_traffic(self) -> None:
         """Note traffic."""
         self._last = time.monotonic()
 
@@ -108,7 +108,7 @@ async def _from_command(
         while True:
             letter, length = HEAD.unpack(await reader.readexactly(HEAD.size))
             payload = await reader.readexactly(length)
-            quiet.heard()
+            quiet.note_traffic()
             await websocket.send_bytes(letter + payload)
             if letter == b"x":
                 return ""
@@ -119,7 +119,7 @@ async def _from_command(
 async def _to_command(websocket: WebSocket, writer: asyncio.StreamWriter, quiet: IdleTimer) -> str:
     try:
         while True:
-            letter, payload = await _heard(websocket, quiet)
+            letter, payload = await _receive(websocket, quiet)
             if letter == b"w" and len(payload) != SIZE.size:
                 return "a size is rows and columns, two bytes each"
             writer.write(HEAD.pack(letter, len(payload)) + payload)
@@ -132,7 +132,7 @@ async def _to_command(websocket: WebSocket, writer: asyncio.StreamWriter, quiet:
 
 async def _from_port(websocket: WebSocket, reader: asyncio.StreamReader, quiet: IdleTimer) -> str:
     while data := await _read(reader):
-        quiet.heard()
+        quiet.note_traffic()
         await websocket.send_bytes(b"o" + data)
     await websocket.send_bytes(b"x" + json.dumps({"code": 0}).encode())
     return ""
@@ -148,7 +148,7 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
 async def _to_port(websocket: WebSocket, writer: asyncio.StreamWriter, quiet: IdleTimer) -> str:
     try:
         while True:
-            letter, payload = await _heard(websocket, quiet)
+            letter, payload = await _receive(websocket, quiet)
             if letter == b"i":
                 writer.write(payload)
                 await writer.drain()
@@ -160,7 +160,7 @@ async def _to_port(websocket: WebSocket, writer: asyncio.StreamWriter, quiet: Id
         return await _never()
 
 
-async def _heard(websocket: WebSocket, quiet: IdleTimer) -> tuple[bytes, bytes]:
+async def _receive(websocket: WebSocket, quiet: IdleTimer) -> tuple[bytes, bytes]:
     """One message of the client. Raises WebSocketDisconnect."""
     while True:
         message = await websocket.receive()
@@ -168,7 +168,7 @@ async def _heard(websocket: WebSocket, quiet: IdleTimer) -> tuple[bytes, bytes]:
             raise WebSocketDisconnect(message.get("code", 1000))
         data = message.get("bytes") or b""
         if data[:1] in LETTERS:
-            quiet.heard()
+            quiet.note_traffic()
             return data[:1], data[1:]
 
 

@@ -71,18 +71,20 @@ def _measured(row: Json, use_of_node: Mapping[str, UseOfGpu]) -> Json:
     known = [
         use for node, gpu in row["gpus"] if (use := use_of_node.get(node, {}).get(gpu)) is not None
     ]
-    busy = _told(known, lambda use: use.busy)
+    busy = _known_figures(known, lambda use: use.busy)
     return {
         **{name: value for name, value in row.items() if name != "gpus"},
         "told_gpus": len(busy),
         "busy": sum(busy) / len(busy) if busy else None,
         "least_busy": min(busy, default=None),
-        "memory_GiB": _sum(_told(known, lambda use: use.memory_GiB)),
-        "power_W": _sum(_told(known, lambda use: use.power_W)),
+        "memory_GiB": _sum(_known_figures(known, lambda use: use.memory_GiB)),
+        "power_W": _sum(_known_figures(known, lambda use: use.power_W)),
     }
 
 
-def _told(known: Sequence[GpuUse], figure: Callable[[GpuUse], float | None]) -> list[float]:
+def _known_figures(
+    known: Sequence[GpuUse], figure: Callable[[GpuUse], float | None]
+) -> list[float]:
     return [value for use in known if (value := figure(use)) is not None]
 
 

@@ -18,7 +18,7 @@ class Guarantees:
     def __init__(self, policy: Policy, quota: Quota, amounts: JobAmounts) -> None:
         self._policy, self._quota, self._amounts = policy, quota, amounts
         self.anywhere = any(rule.guarantee for rule in policy.queues)
-        self.of_models = _speak_of_models(policy)
+        self.of_models = _limits_gpu_models(policy)
         self._guaranteed_queues: dict[int, bool] = {}
         self._within: dict[tuple[int, int, bool], bool] = {}
         self._within_on_any_model: dict[tuple[int, int, bool], bool] = {}
@@ -113,7 +113,7 @@ class Guarantees:
         return within and not self.asks_within(other)
 
 
-def _speak_of_models(policy: Policy) -> bool:
+def _limits_gpu_models(policy: Policy) -> bool:
     """Whether any quota or limit speaks of one GPU model."""
     return any(
         resource.startswith(MODEL)

@@ -1,7 +1,7 @@
 """Shim processes: whether one lives, how to wake it, and the clean-up after a dead one.
 
-A process is named by pid, start time and boot: a pid alone may belong to somebody else by now. Signals go
-through a pidfd that was opened before the name was checked, so they cannot hit a successor.
+A process is identified by pid, start time and boot id, because pids are reused. Signals go through a pidfd that was
+opened before the identity was checked, so they cannot hit another process.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ _MARK = b"GANTREE_RUN="
 
 @dataclass(frozen=True, slots=True)
 class ShimId:
-    """Who a shim is, for as long as the machine stays up, and the cgroup of its processes if it has one."""
+    """The identity of a shim until the machine reboots, and the cgroup of its processes if it has one."""
 
     pid: int
     start_ticks: int
@@ -28,18 +28,18 @@ class ShimId:
     cgroup: str | None
 
 
-def is_alive(who: ShimId, boot_id: str) -> bool:
-    """True if that very process lives (a zombie does not)."""
-    stat = shim.process_stat(who.pid) if who.boot_id == boot_id else None
-    return stat is not None and stat[0] not in "ZX" and stat[3] == who.start_ticks
+def is_alive(shim_id: ShimId, boot_id: str) -> bool:
+    """Return whether that very process is alive; a zombie is not."""
+    stat = shim.process_stat(shim_id.pid) if shim_id.boot_id == boot_id else None
+    return stat is not None and stat[0] not in "ZX" and stat[3] == shim_id.start_ticks
 
 
-def wake(who: ShimId, boot_id: str) -> None:
-    """Make a shim look at its directory now. It may be gone already."""
+def wake(shim_id: ShimId, boot_id: str) -> None:
+    """Make a shim read its directory now; does nothing if it has exited."""
     with suppress(ProcessLookupError):
-        descriptor = os.pidfd_open(who.pid)
+        descriptor = os.pidfd_open(shim_id.pid)
         try:
-            if is_alive(who, boot_id):
+            if is_alive(shim_id, boot_id):
                 signal.pidfd_send_signal(descriptor, shim.WAKE)
         finally:
             os.close(descriptor)

@@ -111,10 +111,10 @@ def unpack_columns(of: type, packed: Packed, told: Collection[str]) -> dict[str,
             raise JournalError(
                 f"a snapshot tells {name} of a {of.__name__}: it was written by a newer gantree; upgrade this one"
             )
-    return {name: _told(of, name, columns.get(name), count) for name in told}
+    return {name: _unpacked_column(of, name, columns.get(name), count) for name in told}
 
 
-def _told(of: type, name: str, column: Any, count: int) -> list[Any]:
+def _unpacked_column(of: type, name: str, column: Any, count: int) -> list[Any]:
     """One column, of defaults where nothing is told."""
     one, kind = _kind(of, name)
     if column is None:

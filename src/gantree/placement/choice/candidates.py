@@ -87,10 +87,10 @@ def price_differs(job: Job) -> bool:
     """Whether traffic or arithmetic of the job can be faster in one place than in another."""
     if job.gpus > 1:
         return job.communicates
-    return job.gpus == 1 and tells_traffic(job)
+    return job.gpus == 1 and declares_traffic(job)
 
 
-def tells_traffic(job: Job) -> bool:
+def declares_traffic(job: Job) -> bool:
     """Whether a job has a predicted step."""
     return job.trains is not None or job.traffic is not None
 
@@ -129,7 +129,7 @@ def _of_other_gpus(found: Solution) -> Iterator[Solution]:
 
 def _filled(job: Job, found: Solution) -> Iterator[Solution]:
     problem, spread = found
-    if len(spread) > 1 and len(problem.members) == 1 and tells_traffic(job):
+    if len(spread) > 1 and len(problem.members) == 1 and declares_traffic(job):
         filled: Problem = replace(problem, even=False)
         other: Spread | None = one_role_spread(filled)
         if other is not None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
-from gantree.placement.choice.candidates import candidates, price_differs, tells_traffic
+from gantree.placement.choice.candidates import candidates, declares_traffic, price_differs
 from gantree.placement.choice.repeat_placement import remember_placement
 from gantree.placement.counting.solve import Solution, problems, solve
 from gantree.placement.members.members import placement_of
@@ -80,7 +80,7 @@ def _is_worth_comparing(
         return False
     if node_sets(occupancy.fabric).kinds or has_uneven_machines(occupancy.fabric):
         return True
-    return len(found[1]) > 1 and (preferences.exact_s > 0 or tells_traffic(job))
+    return len(found[1]) > 1 and (preferences.exact_s > 0 or declares_traffic(job))
 
 
 def _cheapest(

@@ -49,7 +49,7 @@ def repeat_placement(
     if last is None or len(job.roles) != 1 or job.roles[0].members != 1:
         return None
     assert isinstance(last, _LastPlacement), "the name is its own"
-    if last.preferences != preferences or not job.is_alike(last.job):
+    if last.preferences != preferences or not job.equals_but_for_name(last.job):
         return None
     problem = Problem(occupancy, last.request, (1,), (), last.models_of_role)
     node = tightest_node(problem)

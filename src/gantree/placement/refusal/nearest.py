@@ -51,7 +51,7 @@ def tier_in_question(request: TopologyRequest) -> int:
     return max((*of_roles, *sliced), default=node)
 
 
-def asked_together(request: TopologyRequest) -> tuple[int, int]:
+def members_in_one_domain(request: TopologyRequest) -> tuple[int, int]:
     """(members, GPUs) that must be in one domain of the tier in question."""
     if request.whole_at:
         members = sum(role.members for role in request.roles)

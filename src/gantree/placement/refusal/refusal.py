@@ -33,10 +33,10 @@ from gantree.placement.refusal.amounts import (
 )
 from gantree.placement.refusal.nearest import (
     Roomiest,
-    asked_together,
     domain_word,
     free_gpus,
     is_bound,
+    members_in_one_domain,
     members_with_room,
     room_when_spread,
     roomiest_domain,
@@ -275,7 +275,7 @@ def _not_together(where: Occupancy, request: TopologyRequest) -> Told:
 def _nearest_for_gang(where: Occupancy, request: TopologyRequest) -> Roomiest:
     """The domain with most free GPUs while these are too few in every one, else the one with room for most members."""
     by_gpus = roomiest_domain(where, request, by_gpus=True)
-    too_few = by_gpus.free_gpus < asked_together(request)[1]
+    too_few = by_gpus.free_gpus < members_in_one_domain(request)[1]
     return by_gpus if too_few else roomiest_domain(where, request, by_gpus=False)
 
 
@@ -356,7 +356,7 @@ def _scattered(where: Occupancy, request: TopologyRequest) -> Told:
 
 def _not_in_one(where: Occupancy, request: TopologyRequest, nearest: Roomiest) -> Told:
     """What must be in one domain is free in no one domain."""
-    members, gpus = asked_together(request)
+    members, gpus = members_in_one_domain(request)
     what = _gpus(gpus) if gpus else f"{plural(members, 'member')}"
     told = (
         f"needs {what} in one {domain_word(where.fabric, request)}; {_there_is(where)}, "

@@ -63,7 +63,7 @@ def _left(
     unit, _ = units_of(role)
     assigned = _assigned(occupancy, gang, asked.members, role, even)
     kept = {
-        node: _who_stay(gang.fabric, node, gang.of_node[node], units, unit)
+        node: _choose_remaining(gang.fabric, node, gang.of_node[node], units, unit)
         for node, units in assigned
     }
     return gang.with_members(asked, kept)
@@ -157,7 +157,7 @@ def _freed(occupancy: Occupancy, gang: PlacedGang) -> tuple[frozenset[int], ...]
     return tuple(freed)
 
 
-def _who_stay(
+def _choose_remaining(
     fabric: Fabric, node: int, members: Sequence[MemberPlacement], units: int, unit: int
 ) -> list[MemberPlacement]:
     """So many units of a node's members, in rank order, that are fastest among each other."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from gantree.topology.cost.cost import pricer_of
 from gantree.topology.fabric.fabric import BoolArray, Fabric, FloatArray, IntArray
-from gantree.topology.traffic.alike import alike
+from gantree.topology.traffic.equal_rows import number_equal_rows
 from gantree.topology.traffic.traffic_index import TrafficIndex
 
 MOST_SETS = 8
@@ -42,7 +42,7 @@ class NodeSets:
 def node_sets(fabric: Fabric) -> NodeSets:
     """The sets of a fabric, as the cluster file has its links and their health."""
     traffic_index = pricer_of(fabric).traffic_index
-    first, kind_of_node = alike(*_keys(traffic_index))
+    first, kind_of_node = number_equal_rows(*_keys(traffic_index))
     if len(first) == 1:
         return NodeSets()
     nodes_of_kind = np.bincount(kind_of_node).tolist()

@@ -18,7 +18,7 @@ import numpy as np
 from gantree.model.jobs import Shape
 from gantree.placement.machine.mig import until_cut_s, worth
 from gantree.placement.machine.shares import milli_left, sharing_of
-from gantree.placement.slots.parts import Part, choose_parts, likeness
+from gantree.placement.slots.parts import Part, choose_parts, equivalence_key
 from gantree.topology.fabric.fabric import BoolArray, IntArray
 from gantree.topology.occupancy.gpus.node_state import NodeState
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -116,7 +116,7 @@ def _counted(occupancy: Occupancy, incoming: IncomingMembers, nodes: IntArray) -
     cost = np.zeros(len(nodes), dtype=np.int64)
     for position, node in enumerate(nodes.tolist()):
         by = occupancy.fabric.nodes[node].mig_by
-        key = by, likeness(occupancy, node, incoming.shape)
+        key = by, equivalence_key(occupancy, node, incoming.shape)
         if key not in of_state:
             of_state[key] = _split_cost(occupancy.state_of_node(node), incoming)
         cost[position] = of_state[key]

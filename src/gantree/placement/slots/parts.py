@@ -45,7 +45,7 @@ def members_of_part(state: NodeState, shape: Shape, apart: bool, within: int = -
     return shares.count(state, shape, apart, within)
 
 
-def likeness(occupancy: Occupancy, node: int, shape: Shape) -> Hashable:
+def equivalence_key(occupancy: Occupancy, node: int, shape: Shape) -> Hashable:
     """What makes nodes alike for a member with a part; quickly told for those of which nothing is cut or shared."""
     rules = occupancy.fabric.nodes[node]
     use = occupancy.host.numa_of_node.get(node) if shape.memory_GBps else None

@@ -11,7 +11,7 @@ import numpy as np
 from gantree.model.jobs import Shape
 from gantree.placement.machine.intra_node import Layers, members_inside, most_inside
 from gantree.placement.machine.numa import ANY_NUMBER, gpus_within_bandwidth, members_by_bandwidth
-from gantree.placement.slots.parts import likeness, members_of_part
+from gantree.placement.slots.parts import equivalence_key, members_of_part
 from gantree.placement.slots.sequential_members import RoleMembers, members_in_sequence
 from gantree.topology.fabric.fabric import IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -45,7 +45,7 @@ def _slots(
     of_state: dict[Hashable, int] = {}
     slots = np.zeros(len(nodes), dtype=np.int64)
     for position, node in enumerate(nodes.tolist()):
-        key = likeness(occupancy, node, shape)
+        key = equivalence_key(occupancy, node, shape)
         members = of_state.get(key)
         if members is None:
             members = of_state[key] = members_on_node(occupancy, node, shape, apart, layers)

@@ -89,7 +89,7 @@ def _starts(
     occupancy: Occupancy, pieces: Pieces, layout: Layout, fits: list[BoolArray]
 ) -> tuple[tuple[int, ...], ...]:
     """Return the starts of the slice; () where it has no place."""
-    joined = pieces.like.cubes_joined(layout.shape)
+    joined = pieces.any_torus.cubes_joined(layout.shape)
     if joined:
         return min((_cubes(pieces, fit, joined) for fit in fits), key=lambda c: (not c, c))
     cell = cell_of(pieces, layout.shape)
@@ -101,7 +101,7 @@ def _starts(
 
 def has_place(pieces: Pieces, layout: Layout, fit: BoolArray) -> bool:
     """Whether a slice fits somewhere in the cells that have room for its members."""
-    joined = pieces.like.cubes_joined(layout.shape)
+    joined = pieces.any_torus.cubes_joined(layout.shape)
     if joined:
         return bool(_cubes(pieces, fit, joined))
     cell = cell_of(pieces, layout.shape)
@@ -147,7 +147,7 @@ def ladder(pieces: Pieces, cell: Shape) -> tuple[tuple[Shape, Shape], ...]:
     rungs: list[tuple[Shape, Shape]] = []
     for size in sorted(set(_legal_sizes(pieces)), reverse=True):
         if not rungs or 2 * size <= prod(rungs[-1][0]):
-            made = ((shape, in_cells(shape, cell)) for shape in pieces.like.shapes(size))
+            made = ((shape, in_cells(shape, cell)) for shape in pieces.any_torus.shapes(size))
             rung = next(((shape, cells) for shape, cells in made if cells is not None), None)
             rungs += [rung] if rung else []
     return tuple(rungs)
@@ -155,7 +155,7 @@ def ladder(pieces: Pieces, cell: Shape) -> tuple[tuple[Shape, Shape], ...]:
 
 def _legal_sizes(pieces: Pieces) -> Iterator[int]:
     """Sizes that a rung may have, in GPUs, some of them twice."""
-    rule, piece = pieces.like.rule, prod(pieces.like.piece)
+    rule, piece = pieces.any_torus.rule, prod(pieces.any_torus.piece)
     if rule is None:
         yield piece
     else:

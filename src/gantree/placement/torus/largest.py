@@ -42,7 +42,7 @@ def largest_below(
     """
     if not (pieces.points or box_request.role.shape.gpus):
         return None
-    if pieces.like.rule is not None or pieces.like.torus.cube:
+    if pieces.any_torus.rule is not None or pieces.any_torus.torus.cube:
         return _first_free(occupancy, pieces, box_request, on_point, nodes)
     best: FreeBox | None = None
     for cell in product(*map(_divisors, pieces.host)):
@@ -88,21 +88,23 @@ def _first_free(
 @lru_cache(maxsize=256)
 def legal_shapes(pieces: Pieces) -> tuple[Shape, ...]:
     """Legal shapes, largest first: all boxes of one piece, and of each number of joined cubes the most compact."""
-    like = pieces.like
+    any_torus = pieces.any_torus
     found = dict.fromkeys(_in_one_piece(pieces))
-    cube = prod(like.torus.cube) if like.torus.cube else 0
-    for cubes in range(1, prod(like.torus.dims) // cube + 1 if cube else 1):
-        found |= dict.fromkeys(like.shapes(cubes * cube)[:1])
+    cube = prod(any_torus.torus.cube) if any_torus.torus.cube else 0
+    for cubes in range(1, prod(any_torus.torus.dims) // cube + 1 if cube else 1):
+        found |= dict.fromkeys(any_torus.shapes(cubes * cube)[:1])
     return tuple(sorted(found, key=prod, reverse=True))
 
 
 def _in_one_piece(pieces: Pieces) -> Iterator[Shape]:
-    rule, piece = pieces.like.rule, pieces.like.piece
+    rule, piece = pieces.any_torus.rule, pieces.any_torus.piece
     if rule is None:
         shapes: Iterator[Shape] = product(*(range(1, size + 1) for size in piece))
     else:
         shapes = rule.within(piece)
-    yield from (s for s in shapes if pieces.like.is_legal(s) and pieces.like.cubes_joined(s) < 2)
+    yield from (
+        s for s in shapes if pieces.any_torus.is_legal(s) and pieces.any_torus.cubes_joined(s) < 2
+    )
 
 
 # ----- where any box is legal
@@ -132,7 +134,7 @@ def _largest_of_cells(
         for side, part, host in zip(fit.shape[1:], one.shape, pieces.host, strict=True)
     )
     most = (box_request.role.members - 1) // one.members_on_host
-    cells, sizes = largest_window(_seams_shut(fit, pieces.like.wrap), sides, most)
+    cells, sizes = largest_window(_seams_shut(fit, pieces.any_torus.wrap), sides, most)
     shape = tuple(size * part for size, part in zip(sizes, one.shape, strict=False))
     return FreeBox(shape, cells * one.members_on_host) if cells else None
 

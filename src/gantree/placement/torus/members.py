@@ -26,7 +26,7 @@ from gantree.topology.hardware.numa import NumaUse
 from gantree.topology.hardware.tpu_slices import Shape
 from gantree.topology.occupancy.occupancy import Occupancy
 
-Seat = tuple[int, tuple[int, ...]]
+HostGpus = tuple[int, tuple[int, ...]]
 """(node, GPUs of it): a member's place."""
 
 
@@ -41,7 +41,7 @@ def placement_of_slice(
             (node, (torus_slice.layout.members_on_host,)) for node in nodes.ravel().tolist()
         ]
         return placement_of(Problem.of(occupancy, request, models), spread, box_request.job)
-    members = tuple(_seated(occupancy, box_request.role, _on_chips(torus_slice, nodes)))
+    members = tuple(_members_on(occupancy, box_request.role, _on_chips(torus_slice, nodes)))
     domain = fabric.domain(*fabric.narrowest_domain(np.unique(nodes).tolist()))
     return Placement(
         members, domain, _priced(torus_slice, fabric, predict(fabric, members, box_request.job))
@@ -54,7 +54,7 @@ def _priced(torus_slice: TorusSlice, fabric: Fabric, predicted: Predicted) -> Pr
     link_GBps, shape = link_GBps_of(model), torus_slice.layout.shape
     if link_GBps is None:
         return predicted
-    closed = torus_slice.pieces.like.closed_axes(shape)
+    closed = torus_slice.pieces.any_torus.closed_axes(shape)
     return replace(predicted, comm_s=all_reduce_s(GIB, shape, closed, link_GBps))
 
 
@@ -62,7 +62,7 @@ def nodes_of_slice(torus_slice: TorusSlice) -> IntArray:
     """The nodes of a slice by host along each axis of the slice."""
     pieces, shape = torus_slice.pieces, torus_slice.layout.shape
     hosts = tuple(-(-size // each) for size, each in zip(shape, pieces.host, strict=True))
-    if not pieces.like.cubes_joined(shape):
+    if not pieces.any_torus.cubes_joined(shape):
         return _of_box(torus_slice, hosts)
     inside = pieces.node_at.shape[1:]
     nodes: IntArray = np.empty(hosts, dtype=np.int64)
@@ -88,7 +88,7 @@ def _of_box(torus_slice: TorusSlice, hosts: Shape) -> IntArray:
     return nodes
 
 
-def _on_chips(torus_slice: TorusSlice, nodes_at: IntArray) -> Iterator[Seat]:
+def _on_chips(torus_slice: TorusSlice, nodes_at: IntArray) -> Iterator[HostGpus]:
     """A member for each block of the slice, where nodes hold several GPUs of the grid."""
     layout, host = torus_slice.layout, torus_slice.pieces.host
     corners = [
@@ -125,12 +125,14 @@ def _block_gpus(pieces: Pieces, block: Shape, first: int) -> tuple[int, ...]:
     return tuple(np.ravel_multi_index(np.ix_(*axes), pieces.host).ravel().tolist())
 
 
-def _seated(occupancy: Occupancy, role: Role, seats: Iterator[Seat]) -> Iterator[MemberPlacement]:
-    """Members on their seats, each with the nearest NICs and NUMA nodes that have room."""
+def _members_on(
+    occupancy: Occupancy, role: Role, places: Iterator[HostGpus]
+) -> Iterator[MemberPlacement]:
+    """Members on their places, each with the nearest NICs and NUMA nodes that have room."""
     fabric, shape = occupancy.fabric, role.shape
     nics_of_node: dict[int, tuple[str, ...]] = {}
     use_of_node: dict[int, NumaUse] = {}
-    for rank, (node, gpus) in enumerate(seats):
+    for rank, (node, gpus) in enumerate(places):
         machine = fabric.machine_of_node(node)
         nics: tuple[str, ...] = ()
         if shape.nics and machine.nics_counted:

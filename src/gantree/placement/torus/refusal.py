@@ -107,7 +107,7 @@ def _illegal(occupancy: Occupancy, box_request: BoxRequest, request: TopologyReq
     ways = [
         (pieces, way)
         for pieces in kinds
-        for shape in pieces.like.shapes(box_request.gpus)
+        for shape in pieces.any_torus.shapes(box_request.gpus)
         for way in layouts(pieces, resized(box_request, box_request.role.members, shape))
     ]
     told = _why_illegal(kinds, box_request)
@@ -124,14 +124,16 @@ def _why_illegal(kinds: tuple[Pieces, ...], box_request: BoxRequest) -> str:
         gang = f"{_members(box_request)} ({plural(box_request.gpus, 'GPU')})"
         return f"no torus is cut into boxes for {gang}{_sizes(kinds, box_request)}"
     box = by_name(box_request.box)
-    if any(pieces.like.is_legal(box_request.box) for pieces in kinds):
+    if any(pieces.any_torus.is_legal(box_request.box) for pieces in kinds):
         return f"a box of {box} is not made of {_members(box_request)}"
     if not any(
-        len(box_request.box) == len(p.like.torus.dims)
-        and prod(box_request.box) <= prod(p.like.torus.dims)
+        len(box_request.box) == len(p.any_torus.torus.dims)
+        and prod(box_request.box) <= prod(p.any_torus.torus.dims)
         for p in kinds
     ):
-        largest = max((pieces.like.torus for pieces in kinds), key=lambda torus: prod(torus.dims))
+        largest = max(
+            (pieces.any_torus.torus for pieces in kinds), key=lambda torus: prod(torus.dims)
+        )
         return (
             f"a box of {box} is larger than every torus ({largest.name} is {by_name(largest.dims)})"
         )
@@ -140,7 +142,7 @@ def _why_illegal(kinds: tuple[Pieces, ...], box_request: BoxRequest) -> str:
 
 def _sizes(kinds: tuple[Pieces, ...], box_request: BoxRequest) -> str:
     """The next legal sizes below and above, in GPUs."""
-    kinds = tuple(p for p in kinds if p.like.rule is not None)
+    kinds = tuple(p for p in kinds if p.any_torus.rule is not None)
     sizes = sorted({prod(shape) for pieces in kinds for shape in legal_shapes(pieces)})
     below = [size for size in sizes if size < box_request.gpus][-1:]
     above = [size for size in sizes if size > box_request.gpus][:1]
@@ -251,7 +253,7 @@ def _other_shapes(
 ) -> Iterator[Relaxation]:
     kinds = pieces_of(occupancy.fabric)
     size = prod(box_request.box) if any(pieces.points for pieces in kinds) else box_request.gpus
-    shapes = dict.fromkeys(shape for pieces in kinds for shape in pieces.like.shapes(size))
+    shapes = dict.fromkeys(shape for pieces in kinds for shape in pieces.any_torus.shapes(size))
     empty = occupancy.emptied()
     best = best_slice(empty, box_request, request)
     best_s = placement_of_slice(empty, box_request, request, best).predicted.comm_s if best else 0.0

@@ -74,10 +74,14 @@ def box_request_of(job: Job) -> BoxRequest:
 def layouts(pieces: Pieces, box_request: BoxRequest) -> tuple[Layout, ...]:
     """Return the layouts of the gang on such pieces, best shape first; () where there is none."""
     shapes = (
-        (box_request.box,) if box_request.box else pieces.like.shapes(_size(pieces, box_request))
+        (box_request.box,)
+        if box_request.box
+        else pieces.any_torus.shapes(_size(pieces, box_request))
     )
     found = (
-        layout_of(pieces, box_request, shape) for shape in shapes if pieces.like.is_legal(shape)
+        layout_of(pieces, box_request, shape)
+        for shape in shapes
+        if pieces.any_torus.is_legal(shape)
     )
     return tuple(one for one in found if one is not None)
 

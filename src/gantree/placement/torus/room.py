@@ -117,7 +117,7 @@ class ChipsFree:
 
 
 def chips_free(occupancy: Occupancy, pieces: Pieces) -> ChipsFree:
-    """The current index of like pieces, kept beside the occupancy."""
+    """Return the current index of equal pieces, kept beside the occupancy."""
     key = ("chips free", pieces)
     kept = occupancy.indexes.get(key)
     if isinstance(kept, ChipsFree):

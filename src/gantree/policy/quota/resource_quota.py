@@ -191,7 +191,9 @@ class ResourceQuota:
 
     def _set_guarantee(self, node: int) -> None:
         of_children = sum(self.guaranteed[child] for child in self.tree.children[node])
-        told = self._capacity if node == ROOT else _told(self.tree.rule[node], self.resource)
+        told = (
+            self._capacity if node == ROOT else _ticks_of_rule(self.tree.rule[node], self.resource)
+        )
         self.guaranteed[node] = max(told, of_children)
         self.own[node] = self.guaranteed[node] - of_children
 
@@ -242,7 +244,7 @@ def rationed_resources(tree: QueueTree) -> tuple[str, ...]:
     )
 
 
-def _told(rule: QueueRule | None, resource: str) -> int:
+def _ticks_of_rule(rule: QueueRule | None, resource: str) -> int:
     """What a rule guarantees of a resource; what it guarantees of GPU models is guaranteed of GPUs, too."""
     if rule is None:
         return 0

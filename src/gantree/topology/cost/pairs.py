@@ -23,7 +23,7 @@ from gantree.topology.hardware.constants import (
     PCI_RING_US,
     SIMPLE,
 )
-from gantree.topology.traffic.alike import alike
+from gantree.topology.traffic.equal_rows import number_equal_rows
 from gantree.topology.traffic.paths import Islands, read_islands, read_slots
 from gantree.topology.traffic.traffic_index import NIC, TrafficIndex
 
@@ -97,7 +97,7 @@ def _cross_all(
         traffic_index.tiers[number],
         traffic_index.fabric.domain_of_node[number][islands.node],
     )
-    _, which = alike(islands.group, domain)
+    _, which = number_equal_rows(islands.group, domain)
     inside = np.bincount(which, weights=islands.gpus)[which]
     outside = ranks - inside
     apart = outside > 0
@@ -111,7 +111,7 @@ def _cross_all(
         slowest.against(islands.group, _per_byte(islands.gpus * outside / ranks, rate), code)
     if not tier.plain:
         leaving = islands.gpus * outside / ranks
-        _, uplink = alike(sharing[islands.group], domain)
+        _, uplink = number_equal_rows(sharing[islands.group], domain)
         load = np.bincount(uplink, weights=leaving)[uplink].astype(np.float64)
         rate = tier.uplink_GBps[domain] * tier.residual[domain]
         slowest.against(islands.group, _per_byte(load, rate), code)
@@ -176,7 +176,7 @@ class _Hops:
             _through_nics(traffic_index, at_once, there, peer, apart),
         )
         kind, to = traffic_index.kind_of_node[here], np.where(here == there, peer, -1)
-        first, which = alike(kind, gpu, to, apart.astype(np.int64))
+        first, which = number_equal_rows(kind, gpu, to, apart.astype(np.int64))
         rows = [
             _hop(traffic_index, int(kind[n]), int(gpu[n]), int(to[n]), bool(apart[n]))
             for n in first.tolist()
@@ -192,7 +192,7 @@ def _through_nics(
     """What each hop that leaves its island has of the NICs at one end of it, beside other hops there."""
     users, masks = _sets_of_users(sharing, node, gpu, apart)
     kind = traffic_index.kind_of_node[node]
-    first, which = alike(kind, gpu, users)
+    first, which = number_equal_rows(kind, gpu, users)
     rates = [
         traffic_index.out_GBps(
             int(kind[n]), 1 << int(gpu[n]), masks[int(users[n])] | 1 << int(gpu[n])
@@ -207,7 +207,7 @@ def _sets_of_users(
     sharing: IntArray, node: IntArray, gpu: IntArray, apart: BoolArray
 ) -> tuple[IntArray, list[int]]:
     """(number of each hop's set, the sets): GPUs whose hops leave the node, or reach it, at the same time, as masks."""
-    _, which = alike(sharing, node)
+    _, which = number_equal_rows(sharing, node)
     masks = [0] * (int(which.max()) + 1)
     for at, one in zip(which[apart].tolist(), gpu[apart].tolist(), strict=True):
         masks[at] |= 1 << one
@@ -249,7 +249,7 @@ def _cross_hops(
         whole = hops.GBps[leaves] if np.isnan(tier.GPU_GBps) else np.full(len(group), tier.GPU_GBps)
         slowest.against(group, _per_byte(np.ones(len(group)), whole * residual), code)
     if not tier.plain:
-        _, which = alike(hops.sharing[leaves], domain)
+        _, which = number_equal_rows(hops.sharing[leaves], domain)
         load = np.bincount(which)[which].astype(np.float64)
         rate = tier.uplink_GBps[domain] * tier.residual[domain]
         slowest.against(group, _per_byte(load, rate), code)

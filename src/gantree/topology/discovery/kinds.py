@@ -77,12 +77,12 @@ def _each(
     return lambda texts, wishes: [parse(text, source, wishes) for text, source in texts]
 
 
-def _looked_at(
+def _refusing_other_kinds(
     kind: str, read: Callable[[Sequence[Text], Wishes], list[FabricReading]]
 ) -> Callable[[Sequence[Text], Wishes], list[FabricReading]]:
     """Refuse a text that is of another kind in one line, not with a problem for each of its lines."""
 
-    def looked_at(texts: Sequence[Text], wishes: Wishes) -> list[FabricReading]:
+    def checked(texts: Sequence[Text], wishes: Wishes) -> list[FabricReading]:
         for text, source in texts:
             if not text.strip("\ufeff \t\r\n"):
                 raise BadInput(f"{source}: the text is empty")
@@ -92,10 +92,10 @@ def _looked_at(
             _refuse_other_kinds(kind, texts)
             raise
 
-    return looked_at
+    return checked
 
 
-def _machine_looked_at(kind: MachineKind) -> MachineKind:
+def _machine_refusing_other_kinds(kind: MachineKind) -> MachineKind:
     """Say of a text that is of another kind what it is; what a parser itself says of it is kept."""
 
     def parse(text: str, source: str) -> MachineReading:
@@ -148,10 +148,13 @@ _FABRICS = (
 )  # fmt: skip
 
 MACHINE_KINDS: Mapping[str, MachineKind] = MappingProxyType(
-    {kind.name: _machine_looked_at(kind) for kind in _MACHINES}
+    {kind.name: _machine_refusing_other_kinds(kind) for kind in _MACHINES}
 )
 FABRIC_KINDS: Mapping[str, FabricKind] = MappingProxyType(
-    {kind.name: replace(kind, read=_looked_at(kind.name, kind.read)) for kind in _FABRICS}
+    {
+        kind.name: replace(kind, read=_refusing_other_kinds(kind.name, kind.read))
+        for kind in _FABRICS
+    }
 )
 KINDS: Mapping[str, MachineKind | FabricKind] = MappingProxyType({**MACHINE_KINDS, **FABRIC_KINDS})
 

@@ -71,14 +71,14 @@ def machines_of_nodes(nodes: Sequence[SeenNode], choice: MachineChoice, source: 
             fits = _may_be(_facts(node), choice.default)
             (by_default if fits else others).append(node)
             machine = choice.default if fits else None
-        machine = _told(node) if machine is None else _filled(machine, _facts(node))
+        machine = _declared_machine(node) if machine is None else _filled(machine, _facts(node))
         if machine is not None:
             found[node.name] = _with_gpu(machine, choice.gpu)
     _check_gpu(found.values(), choice.gpu)
     said, odd = _of_default(choice.default, by_default, others, source)
     untold = [node.name for node in nodes if node.name not in found]
     if untold:
-        raise BadInput(_nothing_tells(untold, choice, source))
+        raise BadInput(_undeclared(untold, choice, source))
     warnings = (*odd, *_unused(nodes, choice))
     return Chosen(_named_apart(found), tuple(said), warnings)
 
@@ -171,7 +171,7 @@ def _check_gpu(machines: Iterable[Machine], gpu: str | None) -> None:
         raise BadInput(f"--gpu {gpu}: no node has GPUs of an unknown model; they have {others}")
 
 
-def _told(node: SeenNode) -> Machine | None:
+def _declared_machine(node: SeenNode) -> Machine | None:
     """Return the machine that the fabric's source names or describes. BadInput where it does both, and they differ."""
     if node.machine is None:
         return _described(node)
@@ -244,7 +244,7 @@ def _unused(nodes: Sequence[SeenNode], choice: MachineChoice) -> list[str]:
     return said
 
 
-def _nothing_tells(untold: Sequence[str], choice: MachineChoice, source: str) -> str:
+def _undeclared(untold: Sequence[str], choice: MachineChoice, source: str) -> str:
     hosts = f" (what was given is of host {some(choice.of_host)})" if choice.of_host else ""
     return (
         f"{source}: nothing tells what machine {counted(len(untold), 'node is', 'nodes are')} ({some(untold)}){hosts}; "

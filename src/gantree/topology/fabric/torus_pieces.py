@@ -32,9 +32,9 @@ KEPT_TABLES = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pieces:
-    """Like pieces: node_at[piece, host along each axis], torus_of_piece[piece] (index in tori), like: one of the tori.
+    """Equal pieces: node_at[piece, host along each axis], torus_of_piece[piece] (index in tori).
 
-    odd says that some node has more or fewer GPUs than its place on the grid; most_gpus is what the largest node has.
+    odd: some node has more or fewer GPUs than its place on the grid; most_gpus is the largest number of a node.
     """
 
     tori: tuple[TorusIndex, ...]
@@ -44,14 +44,14 @@ class Pieces:
     most_gpus: int
 
     @property
-    def like(self) -> TorusIndex:
-        """One torus, for what is the same of all."""
+    def any_torus(self) -> TorusIndex:
+        """Return one torus: all are of one kind."""
         return self.tori[0]
 
     @property
     def host(self) -> Shape:
         """GPUs of a node along each axis."""
-        return self.like.torus.host
+        return self.any_torus.torus.host
 
     @property
     def points(self) -> bool:
@@ -71,11 +71,11 @@ def pieces_of(fabric: Fabric) -> tuple[Pieces, ...]:
 
 
 def _pieces(fabric: Fabric, tori: tuple[TorusIndex, ...]) -> Pieces:
-    like = tori[0]
+    any_torus = tori[0]
     node_at = np.concatenate([_cut(index) for index in tori])
     torus_of_piece = np.repeat(np.arange(len(tori)), len(node_at) // len(tori))
     gpus_at = fabric.gpus_of_node[node_at]
-    odd = bool((gpus_at != prod(like.torus.host)).any())
+    odd = bool((gpus_at != prod(any_torus.torus.host)).any())
     return Pieces(tori, node_at, torus_of_piece, odd, int(gpus_at.max()))
 
 
@@ -108,8 +108,8 @@ def legal_starts(pieces: Pieces, shape: Shape, cell: Shape) -> BoolArray:
     """Where boxes of a shape may start, by cell; of shapes that are made of whole cells."""
     starts = np.ones((1,) * len(shape), dtype=np.bool_)
     for axis, size in enumerate(shape):
-        along = np.zeros(pieces.like.piece[axis] // cell[axis], dtype=np.bool_)
-        along[[at // cell[axis] for at in pieces.like.origins(axis, size)]] = True
+        along = np.zeros(pieces.any_torus.piece[axis] // cell[axis], dtype=np.bool_)
+        along[[at // cell[axis] for at in pieces.any_torus.origins(axis, size)]] = True
         starts = starts & along.reshape([-1 if a == axis else 1 for a in range(len(shape))])
     return starts
 

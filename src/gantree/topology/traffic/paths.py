@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from gantree.topology.fabric.fabric import BoolArray, FloatArray, IntArray
 from gantree.topology.hardware.constants import NVLINK_DOMAIN_EGRESS_GBps
-from gantree.topology.traffic.alike import alike, least_of_runs
+from gantree.topology.traffic.equal_rows import least_of_runs, number_equal_rows
 from gantree.topology.traffic.traffic_index import NIC, TrafficIndex
 
 MaskArray = NDArray[np.int64] | NDArray[np.object_]
@@ -201,7 +201,7 @@ def _busy(slots: Slots, sharing: IntArray, sends: BoolArray) -> MaskArray:
     """For each slot the GPUs of its node that send out at the same time: its own and those of groups beside it."""
     if np.array_equal(sharing, each_alone(len(sharing))):
         return slots.mask
-    _, which = alike(sharing[slots.group], slots.node)
+    _, which = number_equal_rows(sharing[slots.group], slots.node)
     busy: MaskArray = np.zeros_like(slots.mask)
     np.bitwise_or.at(busy, which[sends], slots.mask[sends])
     joined: MaskArray = np.bitwise_or(busy[which], slots.mask)
@@ -226,7 +226,7 @@ class _SlotFigures:
     def of(cls, traffic_index: TrafficIndex, slots: Slots, busy: MaskArray) -> "_SlotFigures":
         kind = traffic_index.kind_of_node[slots.node]
         keys = (kind, slots.mask) if busy is slots.mask else (kind, slots.mask, busy)
-        first, which = alike(*keys)
+        first, which = number_equal_rows(*keys)
         rows = [
             figures_of(traffic_index, int(kind[slot]), int(slots.mask[slot]), int(busy[slot]))
             for slot in first.tolist()
@@ -349,7 +349,7 @@ def _uplink_shares(
     """What each island's ring has of its domain's up-links: they are split evenly among the hops that leave."""
     tier = traffic_index.tiers[number]
     capacity = tier.uplink_GBps[domain] * tier.residual[domain]
-    _, which = alike(sharing, domain)
+    _, which = number_equal_rows(sharing, domain)
     hops = np.bincount(which, weights=leaves)[which].astype(np.float64)
     return np.where(leaves, capacity / np.maximum(hops, 1), inf)
 

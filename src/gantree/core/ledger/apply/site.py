@@ -85,13 +85,13 @@ def node_cordoned(ledger: Ledger, fact: NodeCordoned) -> None:
     before = ledger.site.asked.get(fact.node)
     since = fact.at if before is None else before.since
     ledger.site.asked[fact.node] = Cordon(fact.reason, since, fact.drain, fact.deadline_at)
-    _cordon_as_said(ledger, fact.node)
+    _update_cordon(ledger, fact.node)
 
 
 def node_uncordoned(ledger: Ledger, fact: NodeUncordoned) -> None:
     """A node may be used again, unless it is lost, or something is wrong with it."""
     del ledger.site.asked[fact.node]
-    _cordon_as_said(ledger, fact.node)
+    _update_cordon(ledger, fact.node)
 
 
 def node_health_noted(ledger: Ledger, fact: NodeHealthNoted) -> None:
@@ -103,10 +103,10 @@ def node_health_noted(ledger: Ledger, fact: NodeHealthNoted) -> None:
         told[fact.source] = Illness(fact.reason, since, fact.forgiven)
     if not told:
         del ledger.site.unwell[fact.node]
-    _cordon_as_said(ledger, fact.node)
+    _update_cordon(ledger, fact.node)
 
 
-def _cordon_as_said(ledger: Ledger, node: str) -> None:
+def _update_cordon(ledger: Ledger, node: str) -> None:
     """Cordon a node, or not, as everybody together says."""
     site = ledger.site
     asked = site.asked.get(node)

@@ -336,7 +336,7 @@ class Client:
     async def _once(self, method: str, path: str, body: bytes, kind: str) -> Answer:
         try:
             await self._renew()
-            return await self._wire.ask(method, path, self._headers(kind), body, self._within_s)
+            return await self._wire.request(method, path, self._headers(kind), body, self._within_s)
         except (Broken, TimeoutError) as error:
             raise self._unreachable(error) from error
 

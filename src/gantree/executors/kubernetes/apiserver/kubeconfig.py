@@ -124,7 +124,7 @@ def _plug_in(section: Section, path: Path) -> Callable[[], Token]:
     }
     environment = {**os.environ, **told, "KUBERNETES_EXEC_INFO": json.dumps(info)}
 
-    def ask() -> Token:
+    def fetch_token() -> Token:
         try:
             done = subprocess.run(
                 command, env=environment, capture_output=True, timeout=PLUG_IN_WITHIN_S, check=True
@@ -134,7 +134,7 @@ def _plug_in(section: Section, path: Path) -> Callable[[], Token]:
         except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
             raise BadInput(f"{path}: users: exec: {command[0]} gave no token: {error}") from error
 
-    return ask
+    return fetch_token
 
 
 def _good_s(ends: str | None) -> float:

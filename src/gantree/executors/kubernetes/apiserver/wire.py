@@ -111,7 +111,7 @@ class Wire:
         if waiting:
             self._look_later(within_s)
 
-    async def ask(
+    async def request(
         self, method: str, path: str, headers: str, body: bytes, within_s: float
     ) -> Answer:
         """One request and its whole answer. headers are lines that end with CRLF. Raises Broken, TimeoutError."""

@@ -185,7 +185,7 @@ class InterPodFeasibility:
 
     # ----- one after the other
 
-    def take_turn(self, gang: Gang) -> bool:
+    def acquire_turn(self, gang: Gang) -> bool:
         """Whether no other gang that its constraints match is to be placed first; from now on it is its turn."""
         names = list(self._selectors_of(gang))
         for name in names:

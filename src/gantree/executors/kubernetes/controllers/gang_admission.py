@@ -213,7 +213,7 @@ class GangAdmission:
         verdict, depends_on_others = ANYWHERE, self._feasibility.depends_on_others(gang)
         if depends_on_others:
             verdict = self._feasibility.evaluate(gang)
-        if verdict.waits or (depends_on_others and not self._feasibility.take_turn(gang)):
+        if verdict.waits or (depends_on_others and not self._feasibility.acquire_turn(gang)):
             why = verdict.waits or "pods that its constraints count are placed first"
             self._pod_status.report(gang.key, WaitReason(PENDING, f"Waiting: {why}."))
             return

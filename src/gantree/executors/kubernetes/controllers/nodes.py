@@ -27,7 +27,7 @@ from gantree.executors.kubernetes.nodes.site import (
 )
 from gantree.executors.kubernetes.nodes.stale_nodes import with_stale_nodes
 from gantree.executors.kubernetes.nodes.topologies import read_topologies
-from gantree.executors.kubernetes.nodes.zones import ZONES, is_alike
+from gantree.executors.kubernetes.nodes.zones import ZONES, has_equal_zones
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
@@ -93,7 +93,7 @@ class Nodes:
         before = self._topologies.pop((kind, name), None)
         if group is not None:
             self._topologies[kind, name] = group
-        if kind is not ZONES or not is_alike(before, group):
+        if kind is not ZONES or not has_equal_zones(before, group):
             self.mark_stale(now)
 
     def mark_stale(self, now: float) -> None:

@@ -48,7 +48,7 @@ def sockets_of(node: NodeZones) -> tuple[int, ...]:
     return kept["sockets"]
 
 
-def is_alike(before: Group | None, after: Group | None) -> bool:
+def has_equal_zones(before: Group | None, after: Group | None) -> bool:
     """Whether two states of such an object tell the same."""
     return _told(before) == _told(after)
 

@@ -221,15 +221,15 @@ class Shim:
 
     def run(self) -> None:
         """Start everything, stay until nothing is left, and say so."""
-        self._look_for_stop()
+        self._poll_stop()
         if self._kill_at_s is None:
             self._start()
         while self._reap() or self._unwritten:
             self._write_on()
             try:
-                self._look_for_stop()
-                self._look_for_turn()
-                self._look_for_signals()
+                self._poll_stop()
+                self._poll_time_slice()
+                self._poll_signals()
                 self._start_exec_sessions()
             except OSError as error:  # what cannot be read now is looked at again soon
                 if error.errno not in _PASSING:
@@ -307,7 +307,7 @@ class Shim:
             if os.getppid() != shim:  # it died before the line above could take effect
                 os._exit(code)
             os.setpgid(0, 0)
-            self._tell_cgroup("cgroup.procs", "0")
+            self._write_cgroup_file("cgroup.procs", "0")
             doing = f"open its log {process['log']}"
             log = os.open(process["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(log, 1)
@@ -336,7 +336,7 @@ class Shim:
         os.write(complaints, text.encode(errors="replace") + b"\n")
         os._exit(code)
 
-    def _tell_cgroup(self, name: str, text: str) -> None:
+    def _write_cgroup_file(self, name: str, text: str) -> None:
         """Where there is none, or a kernel before 5.14 has no such file, the subreaper and the mark must do."""
         try:
             with open(f"{self._cgroup}/{name}", "w", encoding="ascii") as file:
@@ -374,7 +374,7 @@ class Shim:
             self._stop_by(steady_s() + self._launch["failure_grace_s"])
         self._write(f"exit.{rank}.json", record)
 
-    def _look_for_stop(self) -> None:
+    def _poll_stop(self) -> None:
         stop = read_json(f"{self._folder}/stop.json")
         if stop is not None:
             self._stop_by(stop["kill_at_s"])
@@ -397,7 +397,7 @@ class Shim:
         strays = [pid for pid, group, _ in below if group not in self._rank_of_pid]
         return [-pid for pid in self._rank_of_pid] + strays
 
-    def _look_for_turn(self) -> None:
+    def _poll_time_slice(self) -> None:
         """Suspend everything or let it go on, as the newest turn says, unless it is told to stop."""
         turn = None if self._kill_at_s is not None else read_json(f"{self._folder}/turn.json")
         if turn is None:
@@ -426,11 +426,11 @@ class Shim:
         return all(state == "D" for _, state in awake)
 
     def _kill_all(self) -> None:
-        self._tell_cgroup("cgroup.kill", "1")
+        self._write_cgroup_file("cgroup.kill", "1")
         for pid, _, _ in _descendants(os.getpid()):
             _kill(pid, signal.SIGKILL)
 
-    def _look_for_signals(self) -> None:
+    def _poll_signals(self) -> None:
         """Signal the ranks for a checkpoint, and before their time limit, each as soon as it has a handler."""
         name, ranks = self._launch["checkpoint_signal"], set(self._rank_of_pid)
         if self._kill_at_s is not None:

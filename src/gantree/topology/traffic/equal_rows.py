@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from gantree.topology.fabric.fabric import FloatArray, IntArray
 
 
-def alike(*keys: NDArray[np.int64] | NDArray[np.object_]) -> tuple[IntArray, IntArray]:
+def number_equal_rows(*keys: NDArray[np.int64] | NDArray[np.object_]) -> tuple[IntArray, IntArray]:
     """Return (first entry of each number, number of each entry) for one-dimensional keys of one length, not empty.
 
     Numbers count from 0; among entries of one number the first is the one that stands first.
