@@ -1,6 +1,6 @@
 """Authorisation rules: powers, the roles that have them, and grants, which give a role on a queue and all below it.
 
-Who somebody is, and how he shows it, is not known here.
+Authentication is elsewhere.
 """
 
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from enum import Flag, auto
 
 
 class Power(Flag):
-    """What may be done to the jobs of a queue, his own and others' told apart, and to the site."""
+    """Permissions on the jobs of a queue, one's own and others', and on the site."""
 
     SEE_OWN = auto()
-    """Look at one's own jobs: state, place, why, when."""
+    """View one's own jobs: state, placement, why, when."""
     READ_OWN = auto()
-    """Read all of one's own jobs: environment, output, records."""
+    """Read one's own jobs in full: environment, output, records."""
     CHANGE_OWN = auto()
     """Cancel one's own jobs, hold them, scale them and so on."""
     SUBMIT = auto()
@@ -22,7 +22,7 @@ class Power(Flag):
     READ = auto()
     CHANGE = auto()
     SUBMIT_FOR = auto()
-    """Hand in jobs that are somebody else's."""
+    """Submit jobs for other users."""
     OPERATE = auto()
     """Change the site: nodes, policy, moves; read metrics and the audit log."""
 
@@ -48,11 +48,11 @@ class Grant:
     queue: str = ""
 
     def covers(self, queue: str) -> bool:
-        """Whether it speaks of a queue."""
+        """Return whether the grant covers a queue."""
         return not self.queue or is_within(queue, self.queue)
 
     def within(self, other: "Grant") -> "Grant | None":
-        """What of this one another grant allows, too; None where that is nothing.
+        """Return the intersection with another grant; None if it is empty.
 
         To operate the site is a power over all queues, so nothing is left of it below one.
         """
@@ -74,15 +74,15 @@ def grant_of(role: str, queue: str = "") -> Grant:
 
 
 def scope_of(role: str, queue: str = "") -> Grant:
-    """What a token of a role over a queue leaves of its user's grants; "": all, over that queue."""
+    """Return the grants of a token with a role on a queue; "": all roles, on that queue."""
     return Grant(POWERS_OF_ROLE[role or "operator"], queue)
 
 
 def narrowed(grants: Sequence[Grant], scope: Grant) -> tuple[Grant, ...]:
-    """What of grants a scope leaves."""
+    """Return the intersection of grants with a scope."""
     return tuple(found for each in grants if (found := each.within(scope)) is not None)
 
 
 def is_within(queue: str, above: str) -> bool:
-    """Whether a queue is another, or below it."""
+    """Return whether a queue is `other`, or below it."""
     return f"{queue}/".startswith(f"{above}/")

@@ -1,6 +1,6 @@
 """The description of a site: machines, nodes on a tree of tiers, links, and existing allocations.
 
-Plain words as a user writes them in cluster.yaml. The arrays that a search runs on are `topology.fabric.fabric`.
+Values as in cluster.yaml. The arrays of the search are in `topology.fabric.fabric`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,19 +19,19 @@ from gantree.model.node_rules import (
 from gantree.model.placements import MigPart, SharePart
 
 NO_LINK = ""
-"""Link class of a pair that the source did not name."""
+"""Link class of a pair that the source does not describe."""
 MARKET_LABEL = "gantree.market"
-"""A label that every node has and no file writes: its market."""
+"""The label for a node's market, which every node has implicitly."""
 ON_DEMAND, SPOT, ANY_MARKET = "on-demand", "spot", "any"
-"""Markets. Who asks for ANY_MARKET takes either; who asks for none is not placed on spot nodes."""
+"""Markets. ANY_MARKET admits both; jobs that name none are not placed on spot nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """A network card: its device name, the GPUs it is nearest to, and its rail.
+    """A NIC: its device name, the GPUs nearest to it, and its rail.
 
-    bandwidth_GBps is its rate in one direction, None where not told; path the link class between it and the GPUs
-    it is near to ("PIX" behind their switch, "NODE" on their CPU), NO_LINK where not told.
+    bandwidth_GBps is its rate in one direction, None if unknown; path the link class between it and the nearest GPUs
+    ("PIX" behind their switch, "NODE" on their CPU), NO_LINK if unknown.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Mig:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What crossing a tier costs: GB/s and us per GPU; up-link capacity of a domain in GB/s, None if unknown."""
+    """The link of a tier: GB/s and us per GPU that crosses it; up-link capacity of a domain in GB/s (None: unknown)."""
 
     bandwidth_GBps: float
     latency_us: float
@@ -89,12 +89,12 @@ class Node:
     """One node: its machine, its place (one name per outer tier, widest first), its labels.
 
     partitions name its domain in other divisions of the same nodes (("power", "feed-a"), ("maintenance", "week-2")).
-    launch is put before every command started on it (a virtual node may be `ip netns exec n0`), address is
-    where other nodes reach it. mig names its GPUs in MIG mode. mig_by is who cuts GPUs: "gpu" (each alone), "node" (a
-    manager that needs the whole node empty) or "nobody" (instances are as they are). shares are the ways in which its
-    GPUs may be shared (of ISOLATIONS; empty: none), at most `tenants` on a GPU (None: as many as fit). spot is how
-    often a day its owner takes it back, None for a node that is kept as long as one likes. taints keep members off it
-    that do not tolerate them.
+    launch is the prefix of every command on it (a virtual node may have `ip netns exec n0`), address is its
+    network address. mig names its GPUs in MIG mode. mig_by is how GPUs are repartitioned: "gpu" (each alone), "node"
+    (by a manager that needs the node empty) or "nobody" (never). shares are the ways in which its
+    GPUs may be shared (of ISOLATIONS; empty: none), at most `tenants` on a GPU (None: as many as fit). spot is the
+    number of interruptions per day of a spot node, None for an on-demand node. taints keep members off it that do not
+    tolerate them.
     """
 
     name: str
@@ -112,7 +112,7 @@ class Node:
     taints: tuple[Taint, ...] = ()
 
     def admits(self, labels: Iterable[tuple[str, str]]) -> bool:
-        """Tell whether it has all these labels, and is as rules among them ask (`model.node_rules`).
+        """Return whether the node has all these labels and satisfies the rules among them (`model.node_rules`).
 
         Spot nodes are for those alone who ask for them by MARKET_LABEL, tainted ones for those who tolerate that.
         """
@@ -141,11 +141,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class DomainFacts:
-    """What is particular of one domain of a tier, by its path ("s0/l0"; for the node tier the node's name).
+    """Exceptions of one domain of a tier, by its path ("s0/l0"; for the node tier the node's name).
 
     uplink_GBps is the capacity of all its up-links together, in one direction, where it differs from its tier's.
-    health is between 0 (broken) and 1 (whole), load between 0 (idle) and 1 (its up-links are full): two numbers,
-    never one. A node of health 0 takes no work.
+    health is between 0 (broken) and 1 (whole), load between 0 (idle) and 1 (its up-links are full). A node
+    of health 0 is not used.
     """
 
     tier: str
@@ -186,9 +186,9 @@ class Torus:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What a job that gantree did not start holds on one node. nics is a count; the nearest are taken.
+    """Resources of one node held by a job that gantree did not start. nics is a count; the nearest are taken.
 
-    gpus are whole ones; of others it holds MIG instances or shares.
+    gpus are whole GPUs; MIG instances and shares are listed separately.
     """
 
     job: str
@@ -204,7 +204,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A data set or checkpoint, and the domain whose nodes all have it at hand (for the node tier, a node)."""
+    """A data set or checkpoint, and a domain whose nodes all have a copy (for the node tier, a node)."""
 
     name: str
     tier: str
@@ -215,7 +215,7 @@ class DataSet:
 class Cluster:
     """A whole site. tiers run from wide to narrow and end with "node".
 
-    spares: tier -> how many wholly free nodes are held back in each of its domains, for those that fail.
+    spares: tier -> number of wholly free nodes that are held back in each of its domains to replace failed ones.
     """
 
     name: str

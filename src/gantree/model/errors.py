@@ -1,4 +1,4 @@
-"""The tree of errors that are the caller's or the world's fault.
+"""The tree of errors that the caller or the environment causes.
 
     GantreeError
     ├── BadInput          a file, a field or an argument is wrong; names where, what was found, what is allowed
@@ -30,7 +30,7 @@ class GantreeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong in a file: where, what was found, what is allowed, and the likely word."""
+    """One problem in a file: where, what was found, what is allowed, and a suggestion."""
 
     source: str
     line: int | None
@@ -50,7 +50,7 @@ class BadInput(GantreeError):
 
 
 class BadFields(BadInput):
-    """One or more fields of a file are wrong; nothing of it was loaded."""
+    """One or more fields of a file are invalid; nothing was loaded."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
@@ -58,19 +58,19 @@ class BadFields(BadInput):
 
 
 class TooLarge(BadInput):
-    """More than is taken in one request."""
+    """A request exceeds the size limit."""
 
 
 class Unsupported(GantreeError):
-    """A valid wish that this version cannot fulfil."""
+    """A valid request that this version does not support."""
 
 
 class Unauthenticated(GantreeError):
-    """Nobody says who asks, or nobody who is known."""
+    """The request has no valid credentials."""
 
 
 class Forbidden(GantreeError):
-    """Who asks is known, and may not do it."""
+    """The caller is not permitted to do it."""
 
 
 class NotFound(GantreeError):
@@ -78,15 +78,15 @@ class NotFound(GantreeError):
 
 
 class Conflict(GantreeError):
-    """The present state forbids it."""
+    """The current state forbids the request."""
 
 
 class Stale(Conflict):
-    """What is to be changed is not as the caller saw it last."""
+    """The object changed since the caller read it."""
 
 
 class TooOften(GantreeError):
-    """More requests than a caller may make in so short a time."""
+    """The caller exceeded its rate limit."""
 
 
 class Unreachable(GantreeError):
@@ -94,7 +94,7 @@ class Unreachable(GantreeError):
 
 
 class TooLong(GantreeError):
-    """No answer was found in the time that one may take."""
+    """The answer took longer than its time limit."""
 
 
 class JournalError(GantreeError):
@@ -102,7 +102,7 @@ class JournalError(GantreeError):
 
 
 class NotLeading(JournalError):
-    """Only the daemon that leads may do it. Nothing was done. leader is its name and url where it answers, if known."""
+    """Only the leader can do it. Nothing was done. leader is its name and URL, if known."""
 
     def __init__(self, sentence: str, leader: str | None = None, url: str | None = None) -> None:
         self.leader = leader

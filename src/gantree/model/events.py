@@ -1,8 +1,8 @@
-"""Events say what happened, in the past tense. They are the only way anything enters the core.
+"""Events say what happened, in the past tense. They are the only input of the core.
 
-Every event has an id (the same happening always carries the same id, so that telling it twice is telling it
-once), observed_at (seconds; monotone per journal; the only time the core decides by) and, where the source
-knows better, occurred_at (for accounts). `job` is a job id as `JobAccepted` gave it.
+Every event has an id (the same for the same occurrence, so that duplicates are ignored), observed_at (seconds; monotone
+per journal; the only time the core decides by) and, where the source knows it better, occurred_at (for accounting).
+`job` is a job id.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from gantree.model.values import quick
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What all events have."""
+    """Base of all events."""
 
     id: str
     observed_at: float
@@ -24,7 +24,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterObserved(Event):
-    """The site's description was read: at the first start, and whenever it changed."""
+    """The description of the site was read, at the first start and after each change."""
 
     cluster: Cluster
 
@@ -32,7 +32,7 @@ class ClusterObserved(Event):
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSubmitted(Event):
-    """A user handed in a job under an id that the control plane chose."""
+    """A user submitted a job; control chose its id."""
 
     job: str
     spec: Job
@@ -40,9 +40,9 @@ class JobSubmitted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionTaken(Event):
-    """A user handed in jobs under a key that may be used again to ask what became of them: (job, name) of each.
+    """A user submitted jobs with an idempotency key: (job, name) of each, and a digest of the submission.
 
-    digest stands for what was handed in. Nothing follows from it: the jobs have events of their own.
+    It records the key only: each job has its own `JobSubmitted`.
     """
 
     digest: str
@@ -52,16 +52,16 @@ class SubmissionTaken(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested(Event):
-    """A user wants a job gone."""
+    """A user requested to cancel a job."""
 
     job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldRequested(Event):
-    """A waiting job, or one that is about to leave its place, is not to be started until it is released.
+    """A pending or stopping job must not start until it is released.
 
-    reason is what it waits for, where that is not a user's word.
+    reason is what it waits for; "" for a user's request.
     """
 
     job: str
@@ -70,21 +70,21 @@ class HoldRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRequested(Event):
-    """A user releases a job that was held."""
+    """A user released a held job."""
 
     job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspendRequested(Event):
-    """A user wants a job to stop, if it runs, and not to be started until it is released."""
+    """A user requested to stop a job, if it runs, and to hold it until it is released."""
 
     job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleRequested(Event):
-    """A user wants an elastic gang to have so many members from now on."""
+    """A user requested another number of members for an elastic gang."""
 
     job: str
     members: int
@@ -92,9 +92,9 @@ class ScaleRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarsRequested(Event):
-    """Whoever runs the cluster wants a waiting job on nodes as these rules ask: (role, rule), and on any where none is.
+    """An executor set the node restrictions of a pending job: (role, rule); roles without a rule have none.
 
-    reason says why, as the end of a sentence. They replace those of before.
+    reason is the end of a sentence for people. They replace the earlier ones.
     """
 
     job: str
@@ -104,7 +104,7 @@ class BarsRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityRequested(Event):
-    """Somebody wants a job to have another priority: a class or a number, as in a job file."""
+    """A user or operator requested another priority: a class or a number, as in a job file."""
 
     job: str
     priority: str | int
@@ -112,16 +112,16 @@ class PriorityRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefragmentRequested(Event):
-    """An operator wants gangs moved so that a waiting job fits, if the plan still gains."""
+    """An operator requested moves of gangs that let a pending job start, if the plan still gains."""
 
     job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangFound(Event):
-    """An attempt runs in the cluster of a job that nobody may have on record; what is known of it is what runs there.
+    """The inventory has an attempt of a job that may not be on record.
 
-    placement is where it is and what its members hold.
+    placement is what its members hold.
     """
 
     job: str
@@ -133,7 +133,7 @@ class GangFound(Event):
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangStarted(Event):
-    """All processes of all members of an attempt have been started."""
+    """All processes of all members of an attempt were started."""
 
     job: str
     attempt: int
@@ -141,7 +141,7 @@ class GangStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangStartFailed(Event):
-    """Some member could not be started; what had been started is being stopped by the cluster.
+    """A member could not be started; the cluster stops the others.
 
     final: it would fail in the same way again, so there is no point in starting it again.
     """
@@ -154,7 +154,7 @@ class GangStartFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankExited(Event):
-    """One process ended. exit_code is as the shell counts: 128 + signal where a signal killed it.
+    """One process exited. exit_code is that of a shell: 128 + signal if a signal killed it.
 
     life as in `MemberStarted`.
     """
@@ -168,9 +168,9 @@ class RankExited(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberLost(Event):
-    """A member vanished without leaving exit codes (its shim was killed, its node went away).
+    """A member was lost without exit codes (its shim was killed, its node is gone).
 
-    rank is the first global rank that it had, where the source knows that; life as in `MemberStarted`.
+    rank is its first global rank, if the source knows it; life as in `MemberStarted`.
     """
 
     job: str
@@ -184,7 +184,7 @@ class MemberLost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberStarted(Event):
-    """A member that was replaced runs: by its number in the gang, and its life, 1 for its first replacement."""
+    """A replaced member (its number in the gang) is running; life counts its replacements from 1."""
 
     job: str
     attempt: int
@@ -195,7 +195,7 @@ class MemberStarted(Event):
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangEnded(Event):
-    """Nothing of an attempt is left anywhere. exit_code: 0 if every rank ended with 0, else the first other.
+    """No process of an attempt is left. exit_code: 0 if every rank exited with 0, else the first other code.
 
     unprompted: every rank had ended before any of them was told to stop, whatever was decided meanwhile.
     """
@@ -208,7 +208,7 @@ class GangEnded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSaved(Event):
-    """A checkpoint is durable, all shards of it. request is None where the job saved of its own accord."""
+    """A checkpoint is durable in all shards. request is None for a checkpoint that was not requested."""
 
     job: str
     attempt: int
@@ -218,7 +218,7 @@ class CheckpointSaved(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLost(Event):
-    """A node is gone: nothing may be placed there, and what ran there is lost."""
+    """A node was lost: nothing may be placed there, and its members are lost."""
 
     node: str
     reason: str = ""
@@ -226,14 +226,14 @@ class NodeLost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReturned(Event):
-    """A lost node can be used again, and is empty."""
+    """A lost node is usable again, and empty."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonRequested(Event):
-    """An operator wants nothing new to start on a node; what runs there stays.
+    """An operator cordoned a node: nothing new starts there; running members stay.
 
     drain: what runs there leaves, too: whoever has a place elsewhere at once, others at deadline_at (None: at once).
     """
@@ -246,7 +246,7 @@ class CordonRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncordonRequested(Event):
-    """A node is to be used again; nobody leaves it any more who was not told to.
+    """An operator uncordoned a node: gangs that were not stopped yet stay on it.
 
     forgives: an operator says so, of what is told to be wrong with it too (`HealthObserved`).
     """
@@ -257,9 +257,9 @@ class UncordonRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthObserved(Event):
-    """Something that watches a node says what is wrong with it, or, "", that it has been well for long enough.
+    """A health source reported a fault of a node, or "" once it has been healthy for long enough.
 
-    What runs there runs on, but may fail. source names who says so; each speaks for itself.
+    Members there keep running, but may fail. Reports of different sources are independent.
     """
 
     node: str
@@ -269,7 +269,7 @@ class HealthObserved(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelRequested(Event):
-    """An operator gives a node other labels: (key, value), None for a label that it is not to have."""
+    """An operator changed labels of a node: (key, value), None to remove one."""
 
     node: str
     labels: tuple[tuple[str, str | None], ...]
@@ -277,9 +277,9 @@ class LabelRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OthersHold(Event):
-    """Somebody whom gantree did not start holds this now, instead of what it held before; nothing: it is gone.
+    """A foreign holder holds these resources now, instead of its earlier ones; none: it is gone.
 
-    Where the source knows only how many GPUs it has, gpus are a guess.
+    If the source knows only the number of GPUs, gpus are a guess.
     """
 
     holder: str
@@ -288,7 +288,7 @@ class OthersHold(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySubmitted(Event):
-    """A policy is to rule from now on: the text of its file, the file's name in messages, and who handed it in.
+    """An operator submitted a policy: the text of its file, the name of the file in messages, and the user.
 
     The turn reads it and hands the event to a scheduler of that policy (`control.turn`).
     """
@@ -300,9 +300,9 @@ class PolicySubmitted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedJobsDue(Event):
-    """More jobs that have ended are known than are to be: the oldest may go, but for the newest `keep`.
+    """Ended jobs exceed the limit of the daemon's memory: all but the newest `keep` may be forgotten.
 
-    So may those that were rejected, but for as many. ended_before: none since this moment, in seconds since 1970.
+    The same holds for rejected jobs. ended_before: jobs that ended since then (seconds since 1970) stay.
     """
 
     keep: int
@@ -311,7 +311,7 @@ class EndedJobsDue(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimePassed(Event):
-    """The moment came that the last decision asked to be woken at."""
+    """The `wake_at` of the last decision passed."""
 
 
 EVENTS: dict[str, type[Event]] = {

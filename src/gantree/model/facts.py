@@ -1,8 +1,8 @@
-"""Facts are what was decided. The ledger changes only by applying them, one after the other.
+"""Facts record decisions. The ledger changes only by applying facts, in order.
 
-Facts carry names, never indices, and are kept for ever: a fact type may gain fields with defaults, and when its
-meaning changes its VERSION grows and an upcaster is added to `UPCASTERS`. OWNER says who is the authority after
-a restart: "journal" (folded from here) or "cluster" (checked against what really runs).
+Facts hold names, never indices, and are stored permanently. A fact type may gain fields with defaults; if its meaning
+changes, its VERSION is increased and an upcaster is added to `UPCASTERS`. OWNER is the authority after a restart:
+"journal" (facts are folded) or "cluster" (facts are reconciled with what runs).
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Owner = Literal["journal", "cluster"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """What all facts have: when it was decided, in seconds of `Event.observed_at`."""
+    """Base of all facts: the time of the decision, in seconds of `Event.observed_at`."""
 
     VERSION: ClassVar[int] = 1
     OWNER: ClassVar[Owner] = "journal"
@@ -29,14 +29,14 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FabricDefined(Fact):
-    """From now on the cluster looks like this; what runs is carried over by name."""
+    """The cluster has this description from now on; running gangs are carried over by name."""
 
     cluster: Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomOfOthers(Fact):
-    """Somebody whom gantree did not start is known to hold this, and nothing else; nothing: it is gone."""
+    """A foreign holder holds exactly these resources on these nodes; none: it is gone."""
 
     OWNER: ClassVar[Owner] = "cluster"
     holder: str
@@ -46,7 +46,7 @@ class RoomOfOthers(Fact):
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobAccepted(Fact):
-    """A job is in the queue. seq is its place in arrival order; priority is resolved by the policy."""
+    """A job was accepted. seq is its place in order of arrival; priority is its number under the policy."""
 
     job: str
     spec: Job
@@ -56,7 +56,7 @@ class JobAccepted(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRejected(Fact):
-    """A submission was not taken into the queue, and why."""
+    """A submission was rejected, and why."""
 
     job: str
     reason: str
@@ -65,7 +65,7 @@ class JobRejected(Fact):
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangPlaced(Fact):
-    """An attempt got its place and holds it until `AttemptEnded`. at_home: in a cell of its queue.
+    """An attempt was placed; it holds the placement until `AttemptEnded`. at_home: in a cell of its queue.
 
     found: it runs there already, started by somebody of whom there is no record; attempts may be before it.
     """
@@ -81,7 +81,7 @@ class GangPlaced(Fact):
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangRunning(Fact):
-    """All processes of the attempt run."""
+    """All processes of the attempt are running."""
 
     OWNER: ClassVar[Owner] = "cluster"
     job: str
@@ -90,7 +90,7 @@ class GangRunning(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomClaimed(Fact):
-    """A place is held for a gang while the attempts named in victims (job ids) leave it.
+    """A placement is held for a gang while the attempts of victims (job ids) stop.
 
     at_home: it is in a cell of the gang's queue.
     """
@@ -103,7 +103,7 @@ class RoomClaimed(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimDropped(Fact):
-    """The room held for a gang is no longer held."""
+    """A claim was dropped: its room is not held any more."""
 
     job: str
     reason: str
@@ -111,7 +111,7 @@ class ClaimDropped(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangPreempted(Fact):
-    """An attempt will be stopped for the sake of another job. cause: "priority", "order" or "reclaim"."""
+    """An attempt will be stopped for another job. cause: "priority", "order" or "reclaim"."""
 
     job: str
     attempt: int
@@ -121,10 +121,11 @@ class GangPreempted(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangMoving(Fact):
-    """An attempt will be stopped and started again at a place of its own, which is held for it.
+    """An attempt will be stopped and restarted at another placement, which is held for it.
 
     cause: RESIZED (elastic: it goes on with other members) or MOVED (defragmentation, or, at_home, to a cell of its
-    queue). by is the job for whose sake it happens; "" for its own. flees: what is wrong where it is, if that is why.
+    queue). by is the job that gains; "" if it is the gang itself. flees is the fault of its node, if that is the
+    reason.
     """
 
     job: str
@@ -138,7 +139,7 @@ class GangMoving(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangAtHome(Fact):
-    """A gang that ran as a guest is in a cell of its queue where it stands: the cell was bound around it."""
+    """A guest gang became a home gang in place: a cell of its queue was bound to its domain."""
 
     job: str
     attempt: int
@@ -146,7 +147,7 @@ class GangAtHome(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHeld(Fact):
-    """The job is not started until it is released. reason: what it waits for, "" for a user's word."""
+    """The job is held until it is released. reason: what it waits for; "" for a user's request."""
 
     job: str
     reason: str = ""
@@ -154,14 +155,14 @@ class JobHeld(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReleased(Fact):
-    """The job waits for nothing but its turn again."""
+    """The job is not held any more."""
 
     job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityChanged(Fact):
-    """The job's number from now on: a boost began or ended."""
+    """The number of the job's priority changed: a boost began or ended."""
 
     job: str
     priority: int
@@ -169,7 +170,7 @@ class PriorityChanged(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReprioritised(Fact):
-    """The job was given another priority by hand: as it was asked for, and the number that it means now."""
+    """An operator or user changed the job's priority: as requested, and as a number."""
 
     job: str
     asked: str | int
@@ -178,7 +179,7 @@ class JobReprioritised(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobScaled(Fact):
-    """From now on the elastic gang is as if it were written with so many members, and grows no further."""
+    """A user scaled the elastic gang: it counts as submitted with so many members, and does not grow further."""
 
     job: str
     members: int
@@ -186,7 +187,7 @@ class JobScaled(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobBarred(Fact):
-    """From now on members of the waiting job go to nodes as these rules ask: (role, rule). reason: why, in words."""
+    """The pending job has these node restrictions: (role, rule). reason is for people."""
 
     job: str
     bars: tuple[tuple[str, str], ...]
@@ -195,7 +196,7 @@ class JobBarred(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationMade(Fact):
-    """A gang that waits will start at starts_at at this place; replaces an earlier reservation of it.
+    """A pending gang is reserved this placement from starts_at on; replaces its earlier reservation.
 
     promised: it rests on enforced time limits alone; else on learned run times, and is an estimate. waits_for are the
     jobs that must end first. slips: how often its moment came and it could not start.
@@ -211,7 +212,7 @@ class ReservationMade(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationDropped(Fact):
-    """A reservation is no more, and why: it started, or a cause that is a fact itself."""
+    """A reservation ended: the gang started, or the fact that is its cause."""
 
     job: str
     reason: str
@@ -219,7 +220,7 @@ class ReservationDropped(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellBound(Fact):
-    """One of a queue's cells is at this domain from now on; number counts the queue's cells of that tier."""
+    """A cell of a queue was bound to this domain; number counts the queue's cells of that tier."""
 
     queue: str
     tier: str
@@ -229,7 +230,7 @@ class CellBound(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellReleased(Fact):
-    """A queue's cell is nowhere again."""
+    """A cell of a queue was released from its domain."""
 
     queue: str
     tier: str
@@ -238,7 +239,7 @@ class CellReleased(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangSuspended(Fact):
-    """The attempt keeps its place and computes nothing: its turn on a shared GPU is over."""
+    """The attempt is suspended in place: its time slice on a shared GPU ended."""
 
     job: str
     attempt: int
@@ -246,7 +247,7 @@ class GangSuspended(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangResumed(Fact):
-    """The attempt computes again: its turn has come, until turn_ends_at if others wait for theirs."""
+    """The attempt was resumed for a time slice, until turn_ends_at if others wait."""
 
     job: str
     attempt: int
@@ -255,7 +256,7 @@ class GangResumed(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberMissed(Fact):
-    """A member, by its number in the gang, is lost, and the others stay: until deadline_at, in which it is replaced.
+    """A member (its number in the gang) was lost; the others keep running until deadline_at, by which it is replaced.
 
     blamed: it counts as a failure of the job.
     """
@@ -270,7 +271,7 @@ class MemberMissed(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberReplaced(Fact):
-    """A member that is missing goes on at this place, in its life of this number; domain is the gang's from now on."""
+    """A lost member was placed again; life counts its replacements, domain is the gang's from now on."""
 
     OWNER: ClassVar[Owner] = "cluster"
     job: str
@@ -283,7 +284,7 @@ class MemberReplaced(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberBack(Fact):
-    """A member that was missing runs again."""
+    """A lost member is running again."""
 
     OWNER: ClassVar[Owner] = "cluster"
     job: str
@@ -293,7 +294,7 @@ class MemberBack(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRequested(Fact):
-    """The ranks were asked to save; at deadline_at the attempt is stopped with or without an answer."""
+    """A checkpoint was requested; at deadline_at the attempt is stopped, with or without an answer."""
 
     job: str
     attempt: int
@@ -304,7 +305,7 @@ class CheckpointRequested(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRecorded(Fact):
-    """A checkpoint of this attempt is durable."""
+    """A checkpoint of this attempt is durable in all shards."""
 
     job: str
     attempt: int
@@ -314,7 +315,7 @@ class CheckpointRecorded(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangWarned(Fact):
-    """The attempt gets the signal that its job wished for, because its time limit ends at ends_at."""
+    """The attempt is sent the warning signal of its job, because its time limit ends at ends_at."""
 
     job: str
     attempt: int
@@ -324,7 +325,7 @@ class GangWarned(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopDecided(Fact):
-    """The attempt is told to stop: SIGTERM now, SIGKILL after grace_s. reason is the cause in words, if known."""
+    """The attempt is stopped: SIGTERM now, SIGKILL after grace_s. reason is the cause for people, if known."""
 
     job: str
     attempt: int
@@ -336,9 +337,9 @@ class StopDecided(Fact):
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded(Fact):
-    """Nothing of the attempt is left; its place is free again.
+    """The attempt ended: no process is left, and its resources are free.
 
-    gpu_s_lost is work that must be done again, on GPUs that it held whole; lost_s are the seconds in which it was done.
+    gpu_s_lost are the GPU-seconds of work that must be redone, on whole GPUs; lost_s the seconds in which it was done.
     """
 
     OWNER: ClassVar[Owner] = "cluster"
@@ -351,10 +352,10 @@ class AttemptEnded(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequeued(Fact):
-    """The job waits again, not to be started before not_before.
+    """The job is pending again, and may not start before not_before.
 
-    cut_short counts its attempts, the last in a row, that were preempted sooner than a new start takes and in vain so
-    far; cut_short_for are the jobs for which they were.
+    cut_short counts its latest consecutive attempts that were preempted sooner than a restart takes, without a gain for
+    another job so far; cut_short_for are these jobs.
     """
 
     job: str
@@ -368,7 +369,7 @@ class JobRequeued(Fact):
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded(Fact):
-    """The job is over: succeeded, failed, cancelled or timed out."""
+    """The job ended: succeeded, failed, cancelled or timed out."""
 
     job: str
     outcome: Phase
@@ -378,7 +379,7 @@ class JobEnded(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeMarked(Fact):
-    """A node may or may not be used from now on."""
+    """A node became usable or unusable."""
 
     OWNER: ClassVar[Owner] = "cluster"
     node: str
@@ -388,7 +389,7 @@ class NodeMarked(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCordoned(Fact):
-    """Nothing new starts on a node from now on; replaces what was said of it before.
+    """A node was cordoned: nothing new starts there. Replaces an earlier cordon.
 
     drain: gangs leave it; those without a place elsewhere at deadline_at, None: at once.
     """
@@ -401,14 +402,14 @@ class NodeCordoned(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeUncordoned(Fact):
-    """A node that was cordoned may be used again."""
+    """A node was uncordoned."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHealthNoted(Fact):
-    """What a source says is wrong with a node, instead of what it said before; "": nothing. Nothing new starts there.
+    """A source reported a fault of a node, or "" for none; replaces its earlier report. Nothing new starts there.
 
     forgiven: an operator lets it be used all the same, until the source says something else.
     """
@@ -421,7 +422,7 @@ class NodeHealthNoted(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLabelled(Fact):
-    """A node has this label from now on, whatever the cluster file says; None: it has none of that key."""
+    """A label of a node was set, overriding the cluster file; None removes it."""
 
     node: str
     key: str
@@ -430,7 +431,7 @@ class NodeLabelled(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyAdopted(Fact):
-    """A version of the policy rules from now on; number counts from 1, text is the file as it was handed in."""
+    """A version of the policy is in force; number counts from 1, text is the file as submitted."""
 
     number: int
     text: str
@@ -440,10 +441,7 @@ class PolicyAdopted(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsForgotten(Fact):
-    """Jobs that have ended, and some that were rejected, are history: nothing is decided or told of them any more.
-
-    Their ids stay taken.
-    """
+    """Ended and rejected jobs were forgotten: they leave the ledger. Their ids are not used again."""
 
     jobs: tuple[str, ...]
     rejected: tuple[str, ...] = ()
@@ -463,4 +461,4 @@ FACTS: dict[str, type[Fact]] = {
 }  # fmt: skip
 
 UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""(kind, old version) -> plain data of that version made into plain data of the next."""
+"""(kind, old version) -> function from plain data of that version to plain data of the next."""

@@ -1,7 +1,7 @@
 """Node restrictions: rules on nodes that an executor currently imposes on a pending job, role by role.
 
-They are kept among the labels that members require of nodes, under a key of their own, so every search for room heeds
-them. What the job's author wrote does not change. "" as a rule is no rule. Events and facts call them `bars`.
+They are stored among the node labels that members require, under a key of their own, so every search applies them. The
+submitted job does not change. An empty rule is no restriction. Events and facts call them `bars`.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ NodeRestrictions = Mapping[str, str]
 
 
 def with_node_restrictions(job: Job, restrictions: NodeRestrictions) -> Job:
-    """The job with these restrictions and no others."""
+    """Return the job with exactly these restrictions."""
     return replace(
         job,
         roles=tuple(
@@ -25,7 +25,7 @@ def with_node_restrictions(job: Job, restrictions: NodeRestrictions) -> Job:
 
 
 def node_restrictions_of(job: Job) -> dict[str, str]:
-    """The restrictions of a job, by role."""
+    """Return the restrictions of a job, by role."""
     told = (
         (role.name, dict(role.shape.labels).get(NODE_RESTRICTIONS_LABEL, "")) for role in job.roles
     )
@@ -33,7 +33,7 @@ def node_restrictions_of(job: Job) -> dict[str, str]:
 
 
 def without_node_restrictions(shape: Shape) -> Shape:
-    """What a member asks for without any restriction."""
+    """Return the shape without restrictions."""
     labels = tuple(label for label in shape.labels if label[0] != NODE_RESTRICTIONS_LABEL)
     return shape if labels == shape.labels else replace(shape, labels=labels)
 

@@ -1,7 +1,7 @@
 """Rules on nodes beyond equal labels: label expressions, and tolerated taints.
 
-A shape asks for nodes by labels, (key, value) pairs that a node must have. Three keys are no labels of nodes but rules,
-written as text so that they go wherever labels go (job files, journals, refusals):
+A shape selects nodes by labels, (key, value) pairs that a node must have. Three keys are not labels but rules, written
+as text so that they are stored wherever labels are (job files, journals, refusals):
 
     gantree.nodes      "zone in (a,b) && !spot || pool in (c)"     alternatives of requirements on labels
     gantree.bars       "zone notin (a)"                            the same, by the cluster (`model.node_restrictions`)
@@ -37,7 +37,7 @@ _TOLERATION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """What keeps members off a node unless they tolerate it: a key, a value, an effect as Kubernetes names it."""
+    """A taint, which keeps members off a node unless they tolerate it: key, value, effect, as in Kubernetes."""
 
     key: str
     value: str = ""
@@ -46,7 +46,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What one label must be like. operator is one of "in", "notin", "exists", "absent", ">" and "<"."""
+    """A requirement on one label. operator is one of "in", "notin", "exists", "absent", ">" and "<"."""
 
     key: str
     operator: str
@@ -64,7 +64,7 @@ class Requirement:
                 return f"{self.key} {self.operator} ({','.join(self.values)})"
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether labels are like that; as in Kubernetes "notin" holds where there is no such label."""
+        """Return whether labels satisfy it; as in Kubernetes "notin" holds if the label is absent."""
         value = labels.get(self.key)
         match self.operator:
             case "in":
@@ -81,7 +81,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """Taints that a member puts up with: of a key ("*": any), of a value and an effect where they are named."""
+    """A toleration: taints of a key ("*": any), and of a value and an effect if given."""
 
     key: str
     value: str | None = None
@@ -93,7 +93,7 @@ class Toleration:
         return f"{self.key}{value}{effect}"
 
     def covers(self, taint: Taint) -> bool:
-        """Tell whether a taint is one of these."""
+        """Return whether it tolerates a taint."""
         return (
             self.key in ("*", taint.key)
             and self.value in (None, taint.value)
@@ -111,7 +111,7 @@ def rule_text(alternatives: Alternatives) -> str:
 
 @lru_cache(maxsize=_RULES_KEPT)
 def read_rule(text: str) -> Alternatives:
-    """The alternatives that a text stands for. Raises ValueError, saying what is wrong, for what is no rule."""
+    """Parse a rule into alternatives. Raises ValueError with the reason."""
     return tuple(
         tuple(_requirement(term.strip()) for term in terms.split("&&"))
         for terms in (text.split("||") if text.strip() else ())
@@ -120,18 +120,18 @@ def read_rule(text: str) -> Alternatives:
 
 @lru_cache(maxsize=_RULES_KEPT)
 def read_tolerations(text: str) -> tuple[Toleration, ...]:
-    """The tolerations that a text stands for. Raises ValueError, saying what is wrong, for what is none."""
+    """Parse tolerations. Raises ValueError with the reason."""
     return tuple(_toleration(word.strip()) for word in text.split(",") if word.strip())
 
 
 def satisfies(name: str, labels: Mapping[str, str], rule: str) -> bool:
-    """Tell whether a node of this name and these labels is as some alternative of a rule asks."""
+    """Return whether a node with this name and these labels satisfies an alternative of a rule."""
     told = {HOST_KEY: name, **labels, NAME_KEY: name}
     return any(all(each.holds(told) for each in terms) for terms in read_rule(rule))
 
 
 def tolerates(taints: tuple[Taint, ...], tolerations: str) -> bool:
-    """Tell whether nothing among taints keeps away who tolerates these."""
+    """Return whether these tolerations cover all taints that keep members away."""
     covered = read_tolerations(tolerations)
     return all(
         taint.effect not in KEEPS_AWAY or any(each.covers(taint) for each in covered)

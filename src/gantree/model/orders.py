@@ -1,7 +1,7 @@
-"""Orders are imperatives for a cluster. Carrying one out twice is the same as once.
+"""Orders are instructions to a cluster. They are idempotent.
 
-Each has its own id and the leader's epoch; an executor refuses an order of an older epoch. An order holds all
-that the executor needs: it never looks anything up in the core.
+Each has an id and the leader's epoch; an executor refuses an order of an older epoch. An order contains all that the
+executor needs: executors never query the core.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from gantree.model.values import quick
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What all orders have. The core leaves epoch 0; the turn stamps it."""
+    """Base of all orders. The core sets epoch 0; the turn sets the leader's."""
 
     id: str
     job: str
@@ -28,7 +28,7 @@ class MemberLaunch:
     rank is the member's number in its role, node_rank its number in the gang, by its lowest global rank; first_rank is
     the global rank of its first process, ranks those of all of them; () where they follow first_rank one by one. gpus
     are indices on the node in link order, nics device names. Instead of whole GPUs it may have MIG instances or a
-    share; devices are others, by name and count.
+    share; devices are (name, count) of devices other than GPUs and NICs.
     """
 
     role: str
@@ -59,10 +59,10 @@ class MemberLaunch:
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartGang(Order):
-    """Start all members of an attempt, or none. changes are made to GPUs before.
+    """Start all members of an attempt, or none. changes are applied to GPUs before.
 
     variables as in `Job`. domain is the narrowest that holds all members, step_s the predicted seconds of a step, if
-    any: both for the run's record alone. user is whose the job is; secrets are (variable, file), read at the start.
+    any: both only for the record of the run. user submitted the job; secrets are (variable, file), read at the start.
     """
 
     world_size: int
@@ -81,9 +81,9 @@ class StartGang(Order):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceMember(Order):
-    """Start one member of an attempt anew, and leave the others alone. What is left of it is in the way, and goes.
+    """Start one member of an attempt again; the others are not touched. Remains of the old member are removed.
 
-    member is its number in the gang, life counts its replacements; gang is how the whole gang is from now on.
+    member is its number in the gang, life counts its replacements; gang are all members from now on.
     """
 
     member: int
@@ -94,14 +94,14 @@ class ReplaceMember(Order):
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopGang(Order):
-    """Stop all processes of an attempt: SIGTERM, after grace_s SIGKILL. An attempt not yet started never starts."""
+    """Stop all processes of an attempt: SIGTERM, after grace_s SIGKILL. A pending start is cancelled."""
 
     grace_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveCheckpoint(Order):
-    """Ask the ranks to agree on a step and save; the answer is `CheckpointSaved` with this request."""
+    """Request a checkpoint at a step on which the ranks agree; `CheckpointSaved` answers with this request."""
 
     request: str
     deadline_at: float
@@ -109,22 +109,22 @@ class SaveCheckpoint(Order):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspendGang(Order):
-    """Stop all processes of an attempt where they are (SIGSTOP), until `ResumeGang`. turn counts, so that an old one
-    carried out late changes nothing."""
+    """Suspend all processes of an attempt (SIGSTOP), until `ResumeGang`. turn increases, so late duplicates of older
+    orders are ignored."""
 
     turn: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeGang(Order):
-    """Let all processes of an attempt go on (SIGCONT). turn as in `SuspendGang`."""
+    """Resume all processes of an attempt (SIGCONT). turn as in `SuspendGang`."""
 
     turn: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalGang(Order):
-    """Send a signal to every process of an attempt, each once, and none before it has a handler for it."""
+    """Send a signal once to every process of an attempt, after the process has installed a handler."""
 
     signal: str
 

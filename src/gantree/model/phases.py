@@ -1,18 +1,18 @@
 """The lifecycle of a job, as a table. Tests walk it, docs draw it, the ledger enforces it.
 
-PENDING   waits for room, for its backoff to pass, or for the jobs it comes after
-STARTING  holds its place; the cluster was told to start it
-RUNNING   all its processes have been started
-SAVING    was asked for a checkpoint before it is stopped; still runs and holds its place
-STOPPING  was told to stop; holds its place until nothing of it is left
-the rest  ended, and hold nothing
+PENDING   waits for room, for the end of its backoff, or for the jobs of its `after`
+STARTING  is placed; the order to start it was sent
+RUNNING   all its processes were started
+SAVING    saves a checkpoint before it stops; still runs and is placed
+STOPPING  the order to stop it was sent; is placed until no process is left
+others    ended; hold nothing
 """
 
 from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """Where a job is in its life."""
+    """The phase of a job's lifecycle."""
 
     PENDING = "pending"
     STARTING = "starting"
@@ -43,7 +43,7 @@ NEXT: dict[Phase, frozenset[Phase]] = {
 
 
 class StopCause(StrEnum):
-    """Why an attempt was told to stop."""
+    """Why an attempt is stopped."""
 
     PREEMPTED = "preempted"
     RESIZED = "resized"

@@ -29,7 +29,7 @@ class MigPart:
 class SharePart:
     """A share of one GPU: compute between 0 and 1, memory in GiB, and how it is shared (one of ISOLATIONS).
 
-    alone: nobody else may come onto this GPU while it is held (a rank of a gang that allows no neighbours).
+    alone: the GPU is exclusive while the share is held (a rank of a gang that allows no neighbours).
     """
 
     gpu: int
@@ -41,7 +41,7 @@ class SharePart:
 
 @dataclass(frozen=True, slots=True)
 class NumaPart:
-    """What a member holds on one NUMA node, by its number; None where the machine does not tell them apart."""
+    """What a member holds on one NUMA node, by its number; None if the machine description has no NUMA nodes."""
 
     numa: int | None
     cpus: float = 0.0
@@ -54,8 +54,8 @@ class NumaPart:
 class MemberPlacement:
     """One member: its role, its number in the role (topology order), its node and what it holds there.
 
-    gpus are whole GPUs, zero-based indices in link order; a part of a GPU stands in mig or share instead. nics are
-    device names; cpus and memory_GiB are what is held, of which numa says where on the node, if the machine tells.
+    gpus are whole GPUs, zero-based indices in link order; parts of GPUs are in mig or share. nics are
+    device names; cpus and memory_GiB are totals, of which numa has the part of each NUMA node, if known.
     """
 
     role: str
@@ -72,15 +72,15 @@ class MemberPlacement:
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """GPUs of which it holds a part."""
+        """GPUs of which the member holds a part."""
         return (*(part.gpu for part in self.mig), *((self.share.gpu,) if self.share else ()))
 
 
 @dataclass(frozen=True, slots=True)
 class GpuChange:
-    """How a GPU must be cut anew before the gang starts: MIG mode on, off or as it is; instances destroyed, then made.
+    """Repartitioning of a GPU before the gang starts: MIG mode on, off or unchanged; instances destroyed, then created.
 
-    Idle instances only are destroyed. seconds is what it takes.
+    Only idle instances are destroyed. seconds is the expected duration.
     """
 
     node: str
@@ -93,11 +93,11 @@ class GpuChange:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """The price of a placement.
+    """The predicted cost of a placement.
 
-    comm_s: seconds of one all-reduce of 1 GiB over all GPUs of the gang, the yardstick by which places are
-    compared. step_s: seconds of a training step, None while the job does not describe its traffic.
-    crossings: per tier, how many hops of the ring over consecutive ranks leave a domain of that tier.
+    comm_s: seconds of one all-reduce of 1 GiB over all GPUs of the gang, by which placements are compared. step_s:
+    seconds of a training step, None if the job does not declare its traffic. crossings: per tier, how many hops of the
+    ring over consecutive ranks leave a domain of that tier.
     """
 
     comm_s: float
@@ -108,9 +108,9 @@ class Predicted:
 @quick
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A whole gang's place. domain is the narrowest that holds all members; changes come before its start.
+    """The placement of a whole gang. domain is the narrowest that holds all members; changes come before its start.
 
-    fetch_s is how long its slowest node takes to fetch the data that the job names, at line rate. ranks is the global
+    fetch_s are the seconds that its slowest node needs to fetch the job's data at line rate. ranks is the global
     rank of each process, member by member; () where ranks follow the members.
     """
 
@@ -123,11 +123,11 @@ class Placement:
 
     @property
     def nodes(self) -> dict[str, None]:
-        """The nodes of its members, each once, in member order."""
+        """Return the nodes of the members, each once, in member order."""
         return dict.fromkeys(member.node for member in self.members)
 
     def gpus_of_node(self) -> dict[str, tuple[int, ...]]:
-        """All GPUs held on each node, in member order."""
+        """Return the GPUs held on each node, in member order."""
         held: dict[str, tuple[int, ...]] = {}
         for member in self.members:
             held[member.node] = held.get(member.node, ()) + member.gpus

@@ -7,7 +7,7 @@ from gantree.model.jobs import Apart, Slices, Spread
 
 
 class Gate(StrEnum):
-    """The first gate that said no."""
+    """The first check that refused a gang."""
 
     LIMIT = "LIMIT"
     """An admission limit or a budget."""
@@ -16,18 +16,18 @@ class Gate(StrEnum):
     SHAPE = "SHAPE"
     """A member is larger than every machine that its model and labels admit."""
     ROOM = "ROOM"
-    """Fewer of the scarcest resource are free than asked."""
+    """Less of the scarcest resource is free than requested."""
     CONTIGUITY = "CONTIGUITY"
     """The resources are free, but not together: not in one domain, in slices, or on one node."""
     HARM = "HARM"
-    """It would need an eviction that policy forbids."""
+    """The gang needs an eviction that the policy forbids."""
     RESERVATION = "RESERVATION"
-    """It would take room that is held for another gang."""
+    """The gang needs room that is held for another gang."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """How much more of which resource is needed."""
+    """The resource that is short, and by how much."""
 
     resource: str
     amount: float
@@ -39,11 +39,11 @@ Patch = tuple[tuple[str, PatchValue], ...]
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """A patch to the job (dotted field -> its whole new value) under which it fits now, and what it costs.
+    """A patch of the job (dotted field -> whole new value) under which it fits now, and its cost.
 
     None removes the field. `members` is that of the only role; the other fields are paths into the job file.
-    comm_ratio is predicted communication time over that of the best place the wish as written could have on
-    the empty fabric; None where there is nothing to compare with.
+    comm_ratio is its predicted communication time over that of the best placement of the unchanged job on the empty
+    fabric; None if that is not known.
     """
 
     patch: Patch
@@ -55,8 +55,8 @@ class Refused:
     """Why a gang does not start now.
 
     never: the empty, healthy fabric could not hold it either. nearest: the domain with the most room, with how
-    much it has: free GPUs where these are what is short, else members that would fit there. wakes_on: the resources
-    whose release could change the answer.
+    much it has: free GPUs if GPUs are short, else members that would fit there. wakes_on: the resources whose release
+    may change the answer.
     """
 
     gate: Gate
