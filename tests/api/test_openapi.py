@@ -88,7 +88,7 @@ def described(daemon: Daemon) -> dict[str, Any]:
 
 
 def methods_of(kind: type) -> set[str]:
-    own = {"ask", "stream", "close", "state_dir", "target"}
+    own = {"send", "stream", "close", "state_dir", "target"}
     return {name for name in vars(kind) if not name.startswith("_")} - own
 
 

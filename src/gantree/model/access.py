@@ -84,5 +84,5 @@ def narrowed(grants: Sequence[Grant], scope: Grant) -> tuple[Grant, ...]:
 
 
 def is_within(queue: str, above: str) -> bool:
-    """Return whether a queue is `other`, or below it."""
+    """Return whether a queue is `above`, or below it."""
     return f"{queue}/".startswith(f"{above}/")

@@ -1,4 +1,4 @@
-"""The answer of quotas to a job: owed, borrowed or refused, with the numbers and the words of a refusal."""
+"""The admission of a job by quotas: within the guarantee, borrowed, or refused with numbers and a sentence."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,13 +13,13 @@ _IN_WORDS = {"gpus": "GPUs", "cpus": "CPUs", "nics": "NICs", "memory_GiB": "GiB 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The answer of `Quota.room`. All but state is told of refusals only.
+    """The answer of `Quota.room`. state "owed" is within the guarantee; all other fields are set for refusals only.
 
-    gate is LIMIT or QUOTA. name is who may not have more, for people ("queue research", "cohort all", "ann in
-    research"); queue the path of that queue, "" for a cohort. So much of resource is used there, so much may be used at
-    most (now, where gate is QUOTA), so much was asked, and so much is too much (short_by). never: it would be refused
-    with nothing else running on the cluster as it is. reclaim: all of it is guaranteed, so jobs that borrow may have to
-    end for it. must_be_owed: it is refused because it may not borrow; used and most are not told then.
+    gate is LIMIT or QUOTA. name is the node that refuses, for people ("queue research", "cohort all", "ann in
+    research"); queue the path of that queue, "" for a cohort. used is the amount of resource in use there, most the
+    limit (what is available now, for gate QUOTA), asked the requested amount, short_by the excess. never: it is refused
+    even if nothing else runs. reclaim: all of it is guaranteed, so borrowing jobs may be preempted for it.
+    must_be_owed: it is refused because the job may not borrow; used and most are not set then.
     """
 
     state: Literal["owed", "borrowed", "refused"]
@@ -42,7 +42,7 @@ class Admission:
 
     @property
     def takes_back(self) -> bool:
-        """Whether the job may have what others borrow of its queue's guarantee."""
+        """Whether the job may reclaim what others borrow of its queue's guarantee."""
         return self.state == "owed" or self.reclaim
 
     @property

@@ -1,7 +1,7 @@
 """Which running jobs borrow, by rank, and which must end for a queue to get its guarantee.
 
-All jobs below one child of the root are taken by rank (smaller: more deserving): each that is guaranteed beside those
-taken before it is owed, the others borrow. What is owed this way never takes anything that another queue is guaranteed.
+The jobs below one child of the root are considered by rank (smaller first): a job that still fits the guarantee beside
+the earlier ones is within it, the others borrow. Jobs within a guarantee never use the guarantee of another queue.
 
 The same set comes out faster from the other end: the last ranks are dropped until the rest borrows nothing, then those
 dropped that are guaranteed beside the rest come back, the first ranks first. So it costs what the borrowers are many.
@@ -18,13 +18,13 @@ from gantree.policy.queues import ROOT, QueueTree
 from gantree.policy.quota.resource_quota import ResourceQuota
 
 Parts = tuple[tuple[ResourceQuota, int], ...]
-"""Amounts as quotas count them: ticks in each book that they concern."""
+"""Amounts by `ResourceQuota`, in ticks."""
 
 
 @quick
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one running job holds: the path of its node, its parts, and its rank (anything that sorts)."""
+    """The holding of one running job: the path of its node, its amounts, and its rank (any ordered value)."""
 
     path: tuple[int, ...]
     parts: Parts
@@ -32,7 +32,7 @@ class Holding:
 
 
 class Borrowing:
-    """The running jobs by rank, below each child of the root, and which of them borrow."""
+    """Running jobs by rank, below each child of the root, and which of them borrow."""
 
     def __init__(self, tree: QueueTree, quotas: Sequence[ResourceQuota]) -> None:
         self._tree = tree
@@ -48,12 +48,12 @@ class Borrowing:
         return owner in self._holdings
 
     def holding(self, owner: str) -> Holding:
-        """Return what a running job holds."""
+        """Return the holding of a running job."""
         assert owner in self._holdings, f"{owner} is not counted"
         return self._holdings[owner]
 
     def add(self, owner: str, holding: Holding) -> None:
-        """A job runs, and is in the books."""
+        """Add a running job that is counted already."""
         assert owner not in self._holdings, f"{owner} is counted already"
         self._holdings[owner] = holding
         top = holding.path[-2]
@@ -62,7 +62,7 @@ class Borrowing:
         self._came[owner] = None
 
     def remove(self, owner: str) -> Holding:
-        """A job ends, and leaves the books."""
+        """Remove a job; return its holding."""
         holding = self.holding(owner)
         del self._holdings[owner]
         self._came.pop(owner, None)
@@ -73,7 +73,7 @@ class Borrowing:
         return holding
 
     def rerank(self, owner: str, rank: Any) -> None:
-        """A running job has another rank."""
+        """Change the rank of a running job."""
         self.add(owner, replace(self.remove(owner), rank=rank))
 
     def under(self, top: int) -> dict[str, None]:
@@ -83,7 +83,7 @@ class Borrowing:
         return self._found_under[top]
 
     def pushed_out(self) -> int:
-        """Return a number that grows whenever a job is no longer owed what it held before, because another came."""
+        """Return a version that grows whenever a job starts to borrow because another was added."""
         for top in self._ranked_under:
             found = self.under(top)
             before = self._found_last.get(top, {})
@@ -106,7 +106,7 @@ class Borrowing:
                     yield owner
 
     def _tops(self, around: int) -> list[int]:
-        """Children of the root at or around a node; in the order of their names, which outlives their numbers."""
+        """Return the children of the root at or around a node, by name, because numbers are not stable."""
         if around != ROOT:
             return [self._tree.path(around)[-2]]
         return sorted(
@@ -117,7 +117,7 @@ class Borrowing:
         return any(quota.over(top) for quota in self._quotas)
 
     def _find(self, top: int) -> list[str]:
-        """The jobs that borrow, in the order of their ranks."""
+        """Return the borrowing jobs by rank."""
         dropped: list[str] = []
         quotas = list(self._quotas)
         for _, owner in reversed(self._ranked_under.get(top, [])):
@@ -132,7 +132,7 @@ class Borrowing:
         return borrowing
 
     def _come_back(self, owner: str) -> bool:
-        """Charge a job that is guaranteed what it holds beside all that is charged; say whether it is."""
+        """Charge a job if it fits the guarantee beside all that is charged; return whether it does."""
         holding = self._holdings[owner]
         if _borrows(holding):
             return False
@@ -151,5 +151,5 @@ class Borrowing:
 
 
 def _borrows(holding: Holding) -> bool:
-    """Whether some of what a job holds is above what is guaranteed beside all that is charged."""
+    """Return whether a holding exceeds the guarantee beside all that is charged."""
     return any(quota.borrowed(holding.path, amount) for quota, amount in holding.parts)

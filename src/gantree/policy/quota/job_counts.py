@@ -22,27 +22,27 @@ class JobCounts:
         return len(self._running)
 
     def grow(self) -> None:
-        """Count at nodes that the tree made since, too."""
+        """Extend the counts to nodes that the tree added."""
         for node in range(len(self._running), len(self._tree)):
             self._running.append(0)
             self._waiting.append(0)
             self._most_running.append(self._tree.most_running(node))
 
     def running(self, node: int) -> int:
-        """How many jobs run under a node."""
+        """Return the number of running jobs under a node."""
         return self._running[node]
 
     def waiting(self, node: int) -> int:
-        """How many jobs wait under a node."""
+        """Return the number of pending jobs under a node."""
         return self._waiting[node]
 
     def start(self, path: Path) -> None:
-        """A job runs from now on."""
+        """Add a running job."""
         for node in path:
             self._running[node] += 1
 
     def end(self, path: Path) -> int:
-        """A job runs no more; the place in the path of the topmost node with a limit on running jobs, 0 without one."""
+        """Remove a running job; return the index in the path of the topmost node with a limit, 0 without one."""
         top = 0
         for place, node in enumerate(path):
             self._running[node] -= 1
@@ -51,22 +51,22 @@ class JobCounts:
         return top
 
     def enqueue(self, path: Path) -> None:
-        """A job waits from now on."""
+        """Add a pending job."""
         for node in path:
             self._waiting[node] += 1
 
     def dequeue(self, path: Path) -> None:
-        """A job waits no more."""
+        """Remove a pending job."""
         for node in path:
             self._waiting[node] -= 1
             assert self._waiting[node] >= 0, f"more jobs left {self._tree.name[node]} than waited"
 
     def is_limited(self, path: Path) -> bool:
-        """Whether a rule limits how many jobs run at a node of a path."""
+        """Return whether a rule limits running jobs at a node of a path."""
         return any(self._most_running[node] is not None for node in path)
 
     def too_many_running(self, path: Path) -> Admission | None:
-        """The refusal of one more running job; None where it may run."""
+        """Return the refusal of one more running job, or None."""
         for node in path:
             most, runs = self._most_running[node], self._running[node]
             if most is not None and runs >= most:
@@ -74,7 +74,7 @@ class JobCounts:
         return None
 
     def too_many_waiting(self, path: Path) -> Admission | None:
-        """The refusal of one more waiting job; None where it may wait."""
+        """Return the refusal of one more pending job, or None."""
         for node in path:
             rule = self._tree.rule[node]
             most = rule.most_waiting if rule is not None else None

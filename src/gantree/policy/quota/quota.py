@@ -1,17 +1,17 @@
-"""What each queue is guaranteed, may borrow, and may use at most: admission by amounts, and which jobs borrow.
+"""Quota of queues: admission by guarantees, borrowing and limits, and which running jobs borrow.
 
 `Quota` counts running jobs under their nodes of the queue tree, in one `ResourceQuota` for each resource that a rule
-names; `policy.quota.resource_quota` says what is counted. Other resources are bounded by the cluster alone. Where a job
-runs does not matter here: shapes are guaranteed by `policy.cells`.
+names. Other resources are limited by the cluster alone. The placement of a job does not matter: `policy.cells`
+guarantees shapes.
 
-    room(node, amounts)   owed      all of it is guaranteed to the job's queues, or is of a kind that nobody is
-                                    guaranteed any of
-                          borrowed  some is above that, and idle elsewhere in the cohorts, or in the cluster
-                          refused   a limit or the quota says no; `Admission.words` says which
+    room(node, amounts)   owed      all of it is within the guarantees of the job's queues, or of a resource that no
+                                    rule guarantees
+                          borrowed  some of it is above them, and idle elsewhere in the cohorts or in the cluster
+                          refused   a limit or the quota refuses it; `Admission.words` says which
 
-What is owed is never refused because others have borrowed it: they give it back (`borrowers`, `admits_without`). It is
-refused by limits, and where a cohort or queue above may not borrow more; then `reclaim` says whether the end of jobs
-that borrowed would help.
+A job within its guarantee is never refused because others have borrowed: these give back (`borrowers`,
+`room_without`). It is refused by limits, and where a cohort or queue above may not borrow more; then `reclaim` says
+whether the end of borrowing jobs would help.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -35,11 +35,10 @@ __all__ = ["Admission", "Quota"]
 
 
 class Quota:
-    """Quotas of a tree and what is used of them. Owners are names of running jobs; ranks are anything that sorts.
+    """The quotas of a queue tree and their use. Owners are names of running jobs; ranks are any ordered values.
 
-    The same jobs give the same answers, in whatever order they came and whatever else came and went. It joins five
-    small objects: the quota of each resource, the jobs by rank (`Borrowing`), `counts`, `usage`, and the versions of
-    what was released.
+    Answers depend only on the set of counted jobs, not on their history. It joins five objects: the quota of each
+    resource, the jobs by rank (`Borrowing`), `counts`, `usage`, and the versions of releases.
     """
 
     def __init__(self, tree: QueueTree, capacity: Amounts) -> None:
@@ -58,7 +57,7 @@ class Quota:
 
     @property
     def capacity(self) -> Amounts:
-        """What the cluster has; may be set when it changed."""
+        """The capacity of the cluster; may be set when it changed."""
         return self._capacity
 
     @capacity.setter
@@ -72,18 +71,18 @@ class Quota:
 
     @property
     def usage(self) -> QuotaUsage:
-        """The figures of each node."""
+        """Return the figures of each node."""
         self.grow()
         return self._usage
 
     @property
     def counts(self) -> JobCounts:
-        """How many jobs run and wait at each node."""
+        """Return how many jobs run and wait at each node."""
         self.grow()
         return self._counts
 
     def is_unruled(self, node: int) -> bool:
-        """Return whether no rule counts anything of a node: whatever its jobs ask for is owed to them, whoever runs."""
+        """Return whether no rule counts anything at a node: its jobs are always within their guarantee."""
         known = self._unruled.get(node)
         if known is None:
             known = not self._quota_of_resource and not self._counts.is_limited(self._path(node))
@@ -109,7 +108,7 @@ class Quota:
         )
 
     def _guarantee_left(self, node: int) -> tuple[tuple[str, int], ...]:
-        """What a job of a node could have without borrowing, of what is rationed: (resource, ticks) of each."""
+        """Return (resource, ticks) that a job of a node could have without borrowing, of resources with guarantees."""
         path, quotas = self._path(node), self._quota_of_resource.items()
         return tuple(
             (resource, quota.guarantee_left(path)) for resource, quota in quotas if quota.rationed
@@ -118,9 +117,9 @@ class Quota:
     def guarantees_left_without(
         self, nodes: Iterable[int], owners: Iterable[str]
     ) -> list[tuple[tuple[str, int], ...]]:
-        """Return of each node what a job of it could have without borrowing, were these running jobs gone.
+        """Return, for each node, what a job of it could have without borrowing if these running jobs were gone.
 
-        (resource, ticks) of each resource that is rationed, in one order for all. Changes nothing.
+        (resource, ticks) of each resource with guarantees, in one order for all. Changes nothing.
         """
         with self._as_if(owners, ()):
             return [self._guarantee_left(node) for node in nodes]
@@ -133,9 +132,9 @@ class Quota:
         may_borrow: bool = True,
         beside: Iterable[tuple[int, Amounts]] = (),
     ) -> Admission:
-        """Return what `room` would say if these running jobs were gone. Changes nothing. O(owners).
+        """Return the answer of `room` if these running jobs were gone. Changes nothing. O(owners).
 
-        beside: (node, amounts) of jobs that do not run yet and count as if they did.
+        beside: (node, amounts) of pending jobs that count as running.
         """
         with self._as_if(owners, beside):
             return self.room(node, amounts, may_borrow)
@@ -147,7 +146,7 @@ class Quota:
         owners: Iterable[str],
         beside: Iterable[tuple[int, Amounts]] = (),
     ) -> Admission:
-        """As `room_without`, asking limits only: what the job is guaranteed, or would borrow, is no matter."""
+        """As `room_without`, with limits only, whatever the guarantees."""
         path, parts = self._path(node), self._parts(amounts)
         never = self._too_large(path, parts, owed=True, ever=True)
         with self._as_if(owners, beside):
@@ -158,7 +157,7 @@ class Quota:
 
     @contextmanager
     def _as_if(self, gone: Iterable[str], come: Iterable[tuple[int, Amounts]]) -> Iterator[None]:
-        """Count these running jobs out, and these in, for a while."""
+        """Remove these running jobs and add these temporarily."""
         out = [self._jobs.holding(owner) for owner in dict.fromkeys(gone)]
         for holding in out:
             self._count_out(holding)
@@ -169,7 +168,7 @@ class Quota:
 
     @contextmanager
     def beside(self, come: Iterable[tuple[int, Amounts]]) -> Iterator[None]:
-        """Count jobs, told as (node, amounts), for a while as if they ran; who borrows is not to be asked meanwhile."""
+        """Count jobs, (node, amounts), temporarily as running. Borrowers are not defined meanwhile."""
         holdings = [Holding(self._path(each), self._parts(has), ()) for each, has in come]
         for holding in holdings:
             self._count(holding)
@@ -180,38 +179,38 @@ class Quota:
                 self._count_out(holding)
 
     def take(self, node: int, owner: str, amounts: Amounts, rank: Any) -> None:
-        """Count a job of a node that holds these amounts from now on. It must not be counted yet."""
+        """Add a running job of a node with these amounts. It must not be counted yet."""
         holding = Holding(self._path(node), self._parts(amounts), rank)
         self._jobs.add(owner, holding)
         self._count(holding)
 
     def give_back(self, owner: str) -> int:
-        """Count a job no more; return the topmost node under which a refused job may be admitted now."""
+        """Remove a job; return the topmost node under which a refused job may be admitted now."""
         top = self._count_out(self._jobs.remove(owner))
         self._releases.release(top)
         return top
 
     def rerank(self, owner: str, rank: Any) -> None:
-        """Give a running job another rank."""
+        """Change the rank of a running job."""
         self._jobs.rerank(owner, rank)
 
     def holds(self, owner: str) -> bool:
-        """Whether a job is counted."""
+        """Return whether a job is counted."""
         return owner in self._jobs
 
     def owed(self, owner: str) -> bool:
-        """Whether what a running job holds is guaranteed, by rank among those that share the guarantee."""
+        """Return whether a running job is within the guarantee, by rank among the jobs that share it."""
         return owner not in self._jobs.under(self._jobs.holding(owner).path[-2])
 
     def borrow_in(self, node: int) -> Collection[str]:
-        """Return the running jobs that are not owed what they hold, of the child of the root that a node is below."""
+        """Return the running jobs that borrow, below the same child of the root as a node."""
         return self._jobs.under(self._path(node)[-2]).keys()
 
     def borrowers(self, node: int) -> Iterator[str]:
-        """Yield the jobs that borrow what the cohorts of a node lend, nearest cohort first, then the last rank first.
+        """Yield the jobs that borrow from the cohorts of a node, nearest cohort first, last rank first.
 
-        Those of its own queue are not among them. Where the cluster has become smaller than what it promised, or lent,
-        the jobs of other cohorts are, too.
+        Jobs of its own queue are left out. If the cluster is smaller than its guarantees or loans, jobs of other
+        cohorts are included.
         """
         path = self._path(node)
         if self.tree.user[node] is not None:
@@ -224,31 +223,31 @@ class Quota:
         return any(quota.lends(node) or quota.short for quota in self._quota_of_resource.values())
 
     def pushed_out(self) -> int:
-        """Return a number that grows whenever a running job is no longer owed what it holds, because another came."""
+        """Return a version that grows whenever a running job starts to borrow because another job was added."""
         return self._jobs.pushed_out()
 
     def free(self) -> None:
-        """Jobs that were refused may be admitted now for another cause than what runs."""
+        """Note that refused jobs may be admitted now for another reason than ended jobs."""
         self._releases.release(ROOT)
 
     def version(self) -> int:
-        """Return a number that grows whenever something was given back."""
+        """Return a version that grows whenever something is released."""
         return self._releases.version
 
     def version_of(self, node: int) -> int:
-        """Return a number that grows whenever something was given back that a job of this node may use."""
+        """Return a version that grows whenever something is released that a job of this node may use."""
         return self._releases.of(self._path(node))
 
     def may_wait(self, node: int) -> Admission:
-        """Return whether one more job of a node may wait."""
+        """Return the admission of one more pending job of a node."""
         return self._counts.too_many_waiting(self._path(node)) or OWED
 
     def enqueue(self, node: int) -> None:
-        """Count a job of a node that waits."""
+        """Add a pending job of a node."""
         self._counts.enqueue(self._path(node))
 
     def dequeue(self, node: int) -> None:
-        """Count a job of a node that waits no more."""
+        """Remove a pending job of a node."""
         self._counts.dequeue(self._path(node))
 
     def _room(self, path: tuple[int, ...], parts: Parts, may_borrow: bool) -> Admission:
@@ -261,7 +260,7 @@ class Quota:
     def _answer(
         self, path: tuple[int, ...], parts: Parts, may_borrow: bool, ever: bool
     ) -> Admission:
-        """The answer beside all that runs, or beside nothing where ever."""
+        """Return the answer beside all running jobs; ever: beside none."""
         borrowed_of_part = [quota.borrowed(path, amount, ever) for quota, amount in parts]
         owed = not any(borrowed_of_part)
         over_limit = self._too_large(path, parts, owed, ever)
@@ -293,7 +292,7 @@ class Quota:
             quota.take(holding.path, amount)
 
     def _count_out(self, holding: Holding) -> int:
-        """Count a job no more; return the topmost node whose subtree gains by that."""
+        """Remove a job; return the topmost node whose subtree gains."""
         self._left_of.clear()
         path = holding.path
         top = self._counts.end(path)
@@ -319,7 +318,7 @@ class Quota:
         return self.tree.path(node)
 
     def grow(self) -> None:
-        """Count at nodes that the tree made since, too."""
+        """Extend the counts to nodes that the tree added."""
         if len(self._counts) == len(self.tree):
             return
         self._counts.grow()

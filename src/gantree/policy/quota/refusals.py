@@ -17,10 +17,10 @@ def above_quota(
     owed: bool,
     ever: bool,
 ) -> Admission:
-    """The refusal of an amount by the quota, or the limit, of one node.
+    """Return the refusal of an amount by the quota or the limit of one node.
 
-    Reclaim helps only where another node than the job's own queue refuses. Where the whole cluster has nothing left to
-    borrow, the job's queue is named, not the cluster.
+    Reclaim helps only if a node other than the job's own queue refuses. If nothing is left to borrow in the whole
+    cluster, the refusal names the job's queue.
     """
     tree = quota.tree
     of_queue = path[1] if tree.user[path[0]] is not None else path[0]
@@ -44,7 +44,7 @@ def above_quota(
 def must_not_borrow(
     quota: ResourceQuota, amount: int, borrowed: int, path: tuple[int, ...], *, ever: bool
 ) -> Admission:
-    """The refusal of an amount that exceeds the guarantee by so much, to a job that may not borrow."""
+    """Return the refusal of an amount above the guarantee for a job that may not borrow."""
     tree = quota.tree
     return Admission(
         "refused",
@@ -62,7 +62,7 @@ def must_not_borrow(
 def too_many(
     tree: QueueTree, node: int, what: str, used: int, most: int, *, never: bool = False
 ) -> Admission:
-    """The refusal of one more job at a node that has so many, by a limit on their number."""
+    """Return the refusal of one more job by a limit on the number of jobs of a node."""
     return Admission(
         "refused",
         Gate.LIMIT,

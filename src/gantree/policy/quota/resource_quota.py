@@ -1,6 +1,6 @@
 """The quota of one resource: what each node of the tree is guaranteed, lends, may use, and uses. In whole ticks.
 
-Three accounts are kept side by side, each changed in one walk from a job's node up.
+It keeps three accounts; each is updated in one walk from a job's node up.
 
 *Used* is all that the jobs under a node hold; `limit` bounds it.
 
@@ -8,12 +8,12 @@ Three accounts are kept side by side, each changed in one walk from a job's node
 `pool` is its own guarantee and what its children lend; of it the node keeps `kept` = max(0, pool - lend) to its own
 subtree, and lends the rest to its parent's pool. What is used goes first against what the node keeps; what exceeds that
 is drawn from the parent's pool, and so on. A node may draw `pool + borrow` at most. The root's pool is the capacity, or
-what is guaranteed altogether where that is more; it contains what nobody is guaranteed.
+the sum of all guarantees if that is more; it contains what is not guaranteed to any node.
 
-*Charged* tells what is owed from what is borrowed, and lending has no part in it. A node's `own` is its guarantee less
-those of its children: what the children may use of it beyond their own guarantees without taking anything that somebody
-else is guaranteed. What is used is charged to the node's own, what exceeds that to the parent's own, and so on. What
-reaches the root is borrowed; the root owes nothing to anybody.
+*Charged* distinguishes guaranteed from borrowed amounts, without regard to lending. A node's `own` is its guarantee
+less those of its children: what the children may use beyond their own guarantees without using the guarantee of
+another node. Usage is charged to the node's own, the excess to the parent's own, and so on. What reaches the root is
+borrowed.
 
 A node without a guarantee of its own (a user's, a queue's in a guaranteed parent) thereby shares its parent's.
 """
@@ -27,7 +27,7 @@ from gantree.policy.rules import QueueRule
 
 
 class Over(NamedTuple):
-    """The node at which an amount is too much, and by how much."""
+    """The node whose limit an amount exceeds, and the excess in ticks."""
 
     node: int
     by: int
@@ -57,7 +57,7 @@ class ResourceQuota:
             self._set_pool(node)
 
     def grow(self) -> None:
-        """Make room for nodes that the tree made since: queues and users, which have no guarantee."""
+        """Extend the lists to nodes that the tree added: queues and users without a guarantee."""
         for node in range(len(self.used), len(self.tree)):
             for has in (self.guaranteed, self.own, self.pool, self.kept):
                 has.append(0)
@@ -67,13 +67,13 @@ class ResourceQuota:
             self.limit.append(self._limit(node))
 
     def set_capacity(self, capacity: float) -> None:
-        """The cluster has so much of it now. Only the root's pool depends on that."""
+        """Set the capacity of the cluster. Only the root's pool depends on it."""
         self._capacity = ticks(capacity)
         self._set_guarantee(ROOT)
         self._set_pool(ROOT)
 
     def take(self, path: Sequence[int], amount: int) -> None:
-        """Count an amount that a job at the beginning of a path holds from now on."""
+        """Add an amount held by a job at the beginning of a path."""
         for node in path:
             self.used[node] += amount
         if self.rationed:
@@ -81,7 +81,7 @@ class ResourceQuota:
             _add(path, self.charged, self.own, amount)
 
     def give_back(self, path: Sequence[int], amount: int) -> int:
-        """Count it no more; return how far up the path its going leaves more to use or to borrow."""
+        """Remove an amount; return how far up the path more can be used or borrowed."""
         reached = 0
         for at, node in enumerate(path):
             self.used[node] -= amount
@@ -93,7 +93,7 @@ class ResourceQuota:
         return max(reached, undrawn, _remove(path, self.charged, self.own, amount))
 
     def charge(self, path: Sequence[int], amount: int) -> None:
-        """Count an amount among what is owed and borrowed, and nowhere else."""
+        """Add an amount to the account `charged` only."""
         if self.rationed:
             _add(path, self.charged, self.own, amount)
 
@@ -103,7 +103,7 @@ class ResourceQuota:
             _remove(path, self.charged, self.own, amount)
 
     def over_limit(self, path: Sequence[int], amount: int, ever: bool = False) -> Over | None:
-        """Return the first node whose limit this amount would pass, even with nothing used where ever."""
+        """Return the first node whose limit the amount exceeds; ever: even with nothing in use."""
         used = self._nothing if ever else self.used
         for node in path:
             limit = self.limit[node]
@@ -112,11 +112,11 @@ class ResourceQuota:
         return None
 
     def borrowed(self, path: Sequence[int], amount: int, ever: bool = False) -> int:
-        """Return how much of an amount would be borrowed: 0 where all of it is guaranteed, or nothing is rationed."""
+        """Return the borrowed part of an amount: 0 if all of it is guaranteed, or the resource has no guarantees."""
         return max(0, amount - self.guarantee_left(path, ever)) if self.rationed else 0
 
     def guarantee_left(self, path: Sequence[int], ever: bool = False) -> int:
-        """Return how much a job at the beginning of a path could have without borrowing; of a rationed resource."""
+        """Return how much a job at the beginning of a path could have without borrowing, if rules guarantee any of it."""
         charged = self._nothing if ever else self.charged
         own, left = self.own, 0
         for node in path:
@@ -130,8 +130,8 @@ class ResourceQuota:
     ) -> Over | None:
         """Return the first node that would have to draw more than it may.
 
-        What is owed is not refused for want of anything in the root's pool: those who borrowed it give it back. For
-        others what a queue keeps makes up for what was drawn too much above it, as in `available`.
+        An amount within the guarantee is not refused because the root's pool is empty: borrowers give it back. For
+        other amounts, what a queue keeps offsets an overdraft above it, as in `available`.
         """
         if not self.rationed:
             return None
@@ -159,7 +159,7 @@ class ResourceQuota:
         return None
 
     def available(self, path: Sequence[int]) -> int:
-        """Return the most that a job at the beginning of a path could have now, limits aside; never below 0."""
+        """Return the most that a job at the beginning of a path could have now, without limits; at least 0."""
         room = 0
         for node in reversed(path):
             room += max(0, self.kept[node] - self.drawn[node])
@@ -175,7 +175,7 @@ class ResourceQuota:
         return max(0, self.charged[node] - self.own[node])
 
     def idle(self, node: int) -> int:
-        """Return how much of a node's guarantee nobody under it uses."""
+        """Return the unused part of a node's guarantee."""
         return max(0, self.guaranteed[node] - self.used[node])
 
     def lends(self, node: int) -> bool:
@@ -184,7 +184,7 @@ class ResourceQuota:
 
     @property
     def short(self) -> bool:
-        """Whether more is guaranteed, or drawn from the root's pool, than there is: the cluster became smaller."""
+        """Whether guarantees, or draws from the root's pool, exceed the capacity: the cluster became smaller."""
         return self.rationed and (
             self.guaranteed[ROOT] > self._capacity or self.drawn[ROOT] > self.pool[ROOT]
         )
@@ -220,7 +220,7 @@ class ResourceQuota:
 
 
 def resources_named(tree: QueueTree) -> tuple[str, ...]:
-    """Return the resources that any rule speaks of, in order of their first mention."""
+    """Return the resources that rules name, in order of first mention."""
     rules = [rule for rule in tree.rule if rule is not None]
     limited = [
         resource
@@ -232,7 +232,7 @@ def resources_named(tree: QueueTree) -> tuple[str, ...]:
 
 
 def rationed_resources(tree: QueueTree) -> tuple[str, ...]:
-    """Return the resources that any rule guarantees, lends or borrows of; of others, all may use what there is."""
+    """Return the resources that rules guarantee, lend or borrow; others are free for all queues."""
     return tuple(
         dict.fromkeys(
             resource
@@ -245,7 +245,7 @@ def rationed_resources(tree: QueueTree) -> tuple[str, ...]:
 
 
 def _ticks_of_rule(rule: QueueRule | None, resource: str) -> int:
-    """What a rule guarantees of a resource; what it guarantees of GPU models is guaranteed of GPUs, too."""
+    """Return the guarantee of a rule for a resource; guarantees of GPU models are guarantees of GPUs, too."""
     if rule is None:
         return 0
     told = ticks(rule.guarantee.get(resource, 0.0))

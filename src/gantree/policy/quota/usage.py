@@ -16,29 +16,29 @@ class QuotaUsage:
         self._quota_of_resource = quota_of_resource
 
     def used(self, node: int) -> Amounts:
-        """What jobs under a node hold."""
+        """Return what jobs under a node hold."""
         return self._amounts(lambda quota: quota.used[node])
 
     def guaranteed(self, node: int) -> Amounts:
-        """What a node is guaranteed: its own guarantee, at least that of its children together."""
+        """Return the guarantee of a node: its own, at least that of its children together."""
         return self._amounts(lambda quota: quota.guaranteed[node])
 
     def borrowed(self, node: int) -> Amounts:
-        """What jobs under a node hold above all that the node and those under it are guaranteed."""
+        """Return what jobs under a node hold above the guarantees of the node and of those under it."""
         return self._amounts(lambda quota: quota.over(node))
 
     def available(self, node: int) -> Amounts:
-        """What a job of a node could have now without reclaiming anything; limits aside."""
+        """Return what a job of a node could have now without a reclaim, limits aside."""
         path = self._tree.path(node)
         return self._amounts(lambda quota: quota.available(path))
 
     def lent(self, node: int) -> Amounts:
-        """How much of a node's guarantee it could not have now, because others borrow it."""
+        """Return the part of a node's guarantee that others borrow."""
         path = self._tree.path(node)
         return self._amounts(lambda quota: max(0, quota.idle(node) - quota.available(path)))
 
     def has_idle_guarantee(self, node: int) -> bool:
-        """Whether anything is unused of what is guaranteed to a node, or to one that it is in, but the root."""
+        """Return whether a guarantee of a node, or of one above it but the root, is partly unused."""
         path = self._tree.path(node)[:-1]
         return any(quota.idle(each) for quota in self._quota_of_resource.values() for each in path)
 
