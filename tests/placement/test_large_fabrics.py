@@ -1,4 +1,4 @@
-"""What is quick on large fabrics against what is exact on small ones: one node, descent, reach."""
+"""What is quick on large fabrics against what is exact on small ones: one node, descent, fewest children."""
 
 from random import Random
 
@@ -106,14 +106,14 @@ def test_gangs_of_the_mix_are_placed_rightly_on_a_large_fabric_and_seldom_in_mor
 
 @settings(deadline=None)
 @given(SEEDS)
-def test_reach_follows_what_is_taken_and_given_back(seed: int) -> None:
+def test_the_index_of_fewest_children_follows_what_is_taken_and_given_back(seed: int) -> None:
     rng = Random(seed)
     occupancy = uneven(rng)
     table = slots(occupancy, SlotShape.of(Shape(gpus=rng.choice([1, 2, 4])), ()))
     fabric = occupancy.fabric
     for step in range(8):
         for tier in range(fabric.node_tier):
-            table.reach(tier, fabric)
+            table.fewest_children(tier, fabric)
         job = Job(f"g{step}", (Role("w", rng.randint(1, 9), Shape(gpus=rng.choice([1, 2, 4]))),))
         answer = place(occupancy, job)
         if isinstance(answer, Placement):
@@ -122,13 +122,13 @@ def test_reach_follows_what_is_taken_and_given_back(seed: int) -> None:
             occupancy.give_back(rng.choice(list(occupancy.owners)))
         table.follow(occupancy)
         for tier in range(fabric.node_tier):
-            reach = table.reach(tier, fabric)
-            if reach is not None:
-                _check_reach(fabric, tier, table.in_domain[tier + 1], reach.reached)
+            index = table.fewest_children(tier, fabric)
+            if index is not None:
+                _check_slots_of_largest(fabric, tier, table.in_domain[tier + 1], index.slots_of_largest)
     occupancy.check()
 
 
-def _check_reach(fabric: Fabric, tier: int, slots_of_child: IntArray, reached: IntArray) -> None:
+def _check_slots_of_largest(fabric: Fabric, tier: int, slots_of_child: IntArray, reached: IntArray) -> None:
     first = fabric.first_child_of_domain[tier]
     for domain in range(fabric.domains(tier)):
         children = slots_of_child[first[domain] : first[domain + 1]]

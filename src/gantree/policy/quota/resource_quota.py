@@ -116,7 +116,7 @@ class ResourceQuota:
         return max(0, amount - self.guarantee_left(path, ever)) if self.rationed else 0
 
     def guarantee_left(self, path: Sequence[int], ever: bool = False) -> int:
-        """Return how much a job at the beginning of a path could have without borrowing, if rules guarantee any of it."""
+        """Return how much a job at the beginning of a path could have without borrowing, of a guaranteed resource."""
         charged = self._nothing if ever else self.charged
         own, left = self.own, 0
         for node in path:
