@@ -84,7 +84,7 @@ class Mimic(ThreadingHTTPServer):
             parts = urlsplit(path)
             query = dict(each.split("=", 1) for each in parts.query.split("&") if each)
             sent = json.loads(body) if body else None
-            self.known[key] = self.daemon.ask(Request(method, parts.path, query=query, body=sent))
+            self.known[key] = self.daemon.send(Request(method, parts.path, query=query, body=sent))
         return self.known[key]
 
 
@@ -150,7 +150,7 @@ def _with(value: Any, path: tuple[Any, ...], other: Any) -> Any:
 
 
 def test_what_answers_are_held_against_is_what_the_openapi_says(mimic: Mimic) -> None:
-    told: dict[str, Any] = mimic.daemon.ask(Request("GET", "/v1/openapi.json"))
+    told: dict[str, Any] = mimic.daemon.send(Request("GET", "/v1/openapi.json"))
     told_of = {
         f"{method.upper()} {WORD.sub('{}', path)}": _model_of(operation)
         for path, operations in told["paths"].items()
