@@ -28,7 +28,7 @@ from gantree.topology.occupancy.occupancy import Occupancy
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided: facts to record, orders to carry out after that, and when to ask again at the latest."""
+    """Facts to record, orders to carry out after that, and the latest time of the next call."""
 
     facts: tuple[Fact, ...]
     orders: tuple[Order, ...]
@@ -48,7 +48,7 @@ class Scheduler:
 
     @classmethod
     def of(cls, ledger: Ledger, now: float) -> "Scheduler":
-        """Go on from a ledger as it was at a moment."""
+        """Return a scheduler on a ledger at a given time."""
         scheduler = cls(ledger.policy)
         scheduler.ledger, scheduler._now = ledger, now
         scheduler.recover(())
@@ -56,11 +56,11 @@ class Scheduler:
 
     @property
     def now(self) -> float:
-        """The moment of the last decision, in seconds."""
+        """The time of the last decision, in seconds."""
         return self._now
 
     def recover(self, facts: Iterable[Fact]) -> None:
-        """Fold recorded facts into the ledger; nothing is decided again."""
+        """Fold recorded facts into the ledger, without deciding again."""
         for fact in facts:
             self.ledger.apply(fact)
             self._now = max(self._now, fact.at)
@@ -69,7 +69,7 @@ class Scheduler:
         self._turns = TimeSlicer(self.ledger, self.policy, self._now)
 
     def handle(self, events: Sequence[Event]) -> Decision:
-        """Decide what follows from a batch of events; the ledger is changed accordingly.
+        """Decide on a batch of events and update the ledger.
 
         observed_at must not decrease, within a batch and between batches. An AssertionError is a bug: then the
         scheduler must be thrown away and rebuilt from the recorded facts.
@@ -88,7 +88,7 @@ class Scheduler:
         return Decision(tuple(builder.facts), tuple(builder.orders), self.wake_at())
 
     def _watch(self, builder: DecisionBuilder) -> None:
-        """Set the timers of every job that a fact of this decision is about."""
+        """Set the timers of all jobs that this decision changed."""
         touched = dict.fromkeys(getattr(fact, "job", None) for fact in builder.facts)
         for job in touched:
             state = None if job is None else self.ledger.jobs.get(job)
@@ -96,7 +96,7 @@ class Scheduler:
                 self._timers.watch(state, builder.now)
 
     def wake_at(self) -> float | None:
-        """The next moment at which time alone could change an answer, in seconds."""
+        """The next time at which time alone may change a decision, in seconds; None if there is none."""
         moments = (
             self._timers.next_moment(),
             self._cycle.wake_at(self.ledger, self._now),
@@ -105,7 +105,7 @@ class Scheduler:
         return min((moment for moment in moments if moment is not None), default=None)
 
     def standing_orders(self) -> tuple[Order, ...]:
-        """The orders that must be in force for the present state; carrying one out again does no harm."""
+        """Return the orders that are in force now; repeating one has no effect."""
         return tuple(
             order for state in self.ledger.holding.values() for order in standing_orders(state)
         )
@@ -129,7 +129,7 @@ class Scheduler:
 
 
 def settled(scheduler: Scheduler, events: Sequence[Event], now: float) -> Decision:
-    """All that a scheduler decides at a moment: on a batch, and then for as long as it asks to be called again."""
+    """Return all decisions at one time: on a batch, and on the continuations that the scheduler requests."""
     decision = scheduler.handle(events)
     facts, orders = list(decision.facts), list(decision.orders)
     while decision.wake_at is not None and decision.wake_at <= now:

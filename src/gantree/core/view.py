@@ -23,11 +23,11 @@ from gantree.model.verdicts import Gate
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """One job as it was decided. spec is the job as written, present the job at the size of its placement.
+    """One job. spec is the job as submitted, present the job at the size of its placement.
 
-    missing are the members of the attempt, by number, that have no process; replacing those of them that have a place
-    to start anew. replacements counts how often each member was replaced, by number; one that never was is not in it.
-    scaled: somebody has said how many members it is to have.
+    missing are the members of the attempt, by number, that have no process; replacing those of them that have a
+    placement to restart on. replacements counts how often each member was replaced, by number; others are absent.
+    scaled: its number of members was set by a request.
     """
 
     job: str
@@ -54,7 +54,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class LedgerView:
-    """The decisions about jobs; `site` has those about nodes."""
+    """Decisions about jobs; `site` has those about nodes."""
 
     _ledger: Ledger
 
@@ -64,89 +64,89 @@ class LedgerView:
         return SiteView(self._ledger)
 
     def job(self, job: str) -> JobView | None:
-        """A job that was accepted; None for one that is unknown or was rejected."""
+        """Return an accepted job; None for an unknown or rejected one."""
         found = self._ledger.jobs.get(job)
         return None if found is None else _job(found)
 
     def open_jobs(self) -> Iterator[JobView]:
-        """All jobs that have not ended."""
+        """Yield all jobs that have not ended."""
         return (_job(each) for each in self._ledger.jobs.values() if each.phase not in ENDED)
 
     def placed_jobs(self) -> Iterator[JobView]:
-        """The jobs that hold a placement."""
+        """Yield the placed jobs."""
         return map(_job, self._ledger.holding.values())
 
     def rejection(self, job: str) -> str | None:
-        """Why a job was rejected; None if it was not."""
+        """Return why a job was rejected; None if it was not."""
         return self._ledger.rejected.get(job)
 
     def claimed_placement(self, job: str) -> Placement | None:
-        """The placement that is claimed for a job which waits until others have left it."""
+        """Return the claimed placement of a job that waits until others have left it."""
         claim = self._ledger.claims.get(job)
         return None if claim is None else claim.placement
 
     def claimed_placements(self) -> dict[str, Placement]:
-        """All placements that are claimed, by job."""
+        """Return all claimed placements, by job."""
         return {job: claim.placement for job, claim in self._ledger.claims.items()}
 
     def start_order(self, job: str) -> StartGang:
-        """The order that starts the current attempt of a placed job."""
+        """Return the order that starts the current attempt of a placed job."""
         return launch.start_order(self._ledger.jobs[job])
 
     def why_waiting(self, job: str, now: float) -> tuple[str, Gate | None] | None:
-        """Why a job waits: a sentence, and the gate that refuses it, if one does. None for one that does not wait."""
+        """Return why a job is pending: a sentence, and the gate that refuses it, if any. None for other jobs."""
         found = self._ledger.jobs.get(job)
         if found is None or found.placement is not None or found.ended_at is not None:
             return None
         return brief_reason(self._ledger, found, now)
 
     def why_not_drained(self, job: str, now: float) -> str:
-        """Why a placed job stays on an unhealthy node, to end a sentence; "" if it leaves as soon as it has a place."""
+        """Return why a placed job stays on an unhealthy node, as the end of a sentence; "" if it moves when it can."""
         return stays_because(self._ledger, self._ledger.jobs[job], now)
 
 
 @dataclass(frozen=True, slots=True)
 class SiteView:
-    """The decisions about nodes, and what others hold on them."""
+    """Decisions about nodes, and the holdings of foreign holders."""
 
     _ledger: Ledger
 
     @property
     def description(self) -> Cluster | None:
-        """The cluster as it was observed last; None before that."""
+        """The cluster as last observed; None before that."""
         return self._ledger.site.described
 
     @property
     def version(self) -> int:
-        """Grows with every change of a cordon, a label or a node's health."""
+        """A version that grows with every change of a cordon, a label or a node's health."""
         return self._ledger.site.version
 
     def has_node(self, node: str) -> bool:
-        """Whether a node is part of the cluster on record."""
+        """Return whether a node is part of the cluster."""
         fabric = self._ledger.fabric
         return fabric is not None and node in fabric.index_of_node
 
     def is_lost(self, node: str) -> bool:
-        """Whether a node is on record as lost."""
+        """Return whether a node is lost."""
         return node in self._ledger.unusable
 
     def cordon_reason(self, node: str) -> str | None:
-        """Why somebody cordoned a node; None if nobody did."""
+        """Return why a node is cordoned; None if it is not."""
         cordon = self._ledger.site.asked.get(node)
         return None if cordon is None else cordon.reason
 
     def health_reason(self, node: str, source: str) -> str:
-        """What a source has reported to be wrong with a node; "" for nothing."""
+        """Return the fault of a node that a source reported; "" for none."""
         illness = self._ledger.site.unwell.get(node, {}).get(source)
         return "" if illness is None else illness.reason
 
     def unhealthy_nodes(self) -> dict[str, str]:
-        """What is wrong with each node on which nothing new starts for that."""
+        """Return the fault of each node on which nothing new starts because of it."""
         cordons = self._ledger.site.cordoned.items()
         return {node: cordon.unwell for node, cordon in cordons if cordon.unwell}
 
     def foreign_holders(self) -> Mapping[str, tuple[MemberPlacement, ...]]:
-        """What is held by others than gangs of ours, by holder."""
+        """Return the holdings of foreign holders."""
         return self._ledger.site.others
 
 

@@ -26,8 +26,8 @@ from gantree.topology.fabric.fabric import Fabric
 class Accounts:
     """Queues, quotas, shares and run times of one policy.
 
-    It tells its parts what begins and ends to wait, to hold and to leave, and asks them together: a job is admitted
-    beside all that hold a place now, and beside all that will. elastic are the elastic gangs that hold a place.
+    It updates its parts when jobs become pending, placed or stopping. A job is admitted beside all gangs that are
+    placed now, and beside all that will be. elastic are the placed elastic gangs.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -45,7 +45,7 @@ class Accounts:
         self._claims_at_home: dict[str, None] = {}
 
     def use_fabric(self, fabric: Fabric) -> None:
-        """The cluster is this one from now on."""
+        """Set the cluster."""
         capacity = capacity_of(fabric)
         self.quota.capacity = self._projected.quota.capacity = capacity
         self._changed()
@@ -54,23 +54,23 @@ class Accounts:
         self.shares.capacity = capacity
 
     def grow(self) -> None:
-        """Make room for queues and users that came since."""
+        """Extend the accounts to added queues and users."""
         self.quota.grow()
         self._projected.quota.grow()
 
     def queue_of(self, spec: Job) -> int:
-        """The node of the queue tree that a job is counted at."""
+        """Return the node of the queue tree at which a job is counted."""
         return self.tree.leaf(spec.queue, spec.user)
 
     def is_full(self, spec: Job) -> str:
-        """Why a queue takes no more jobs in, in words; "" where it does."""
+        """Return why a queue accepts no more jobs, for people; "" if it does."""
         node = self.tree.queue_node(
             spec.queue
         )  # `leaf` would make one: a rejected job leaves no trace
         return "" if node is None else self.quota.may_wait(node).words
 
     def equivalence_class_of(self, state: JobState) -> EquivalenceClass:
-        """The class of all jobs that get the same answer as this one, as long as it waits."""
+        """Return the equivalence class of a pending job."""
         span_s, enforced = self.run_times.span_of(state)
         spec = state.spec
         return EquivalenceClass(
@@ -78,21 +78,21 @@ class Accounts:
         )
 
     def wait(self, state: JobState) -> None:
-        """A job begins to wait, or has another position."""
+        """Add a pending job, or change its position."""
         self.quota.enqueue(state.queue)
         self._projected.quota.grow()
         self._projected.has_moved(state.job)
 
     def wait_no_more(self, state: JobState) -> None:
-        """A job waits no more."""
+        """Remove a pending job."""
         self.quota.dequeue(state.queue)
 
     def start(self, state: JobState, placement: Placement, at: float) -> None:
-        """A gang holds a place from now on."""
+        """Add a placed gang."""
         self.count(state, self.amounts.held(placement), at)
 
     def count(self, state: JobState, amounts: Amounts, at: float) -> None:
-        """A gang holds these amounts from now on."""
+        """Set the amounts of a placed gang."""
         self.quota.take(state.queue, state.job, amounts, rank_of(state))
         if state.leaving:
             self._leaving.add(state.job)
@@ -104,12 +104,12 @@ class Accounts:
             self.elastic[state.job] = None
 
     def leave(self, state: JobState) -> None:
-        """A gang was told to leave: it holds its place now, and does not count in the projected quota."""
+        """Mark a gang as stopping: it is still placed, and does not count in the projected quota."""
         self._projected.leave(state.job)
         self._leaving.add(state.job)
 
     def stop(self, state: JobState, at: float) -> None:
-        """A gang holds its place no more."""
+        """Remove a placed gang."""
         self.quota.give_back(state.job)
         self._projected.leave(state.job)
         self._leaving.discard(state.job)
@@ -118,39 +118,39 @@ class Accounts:
         self.elastic.pop(state.job, None)
 
     def claim(self, state: JobState, placement: Placement, *, at_home: bool) -> None:
-        """Room is held for a gang from now on, and so is what it takes of its queue's quota."""
+        """Add a claim of a gang: its room, and its use of the queue's quota."""
         firm = at_home or state.moving is not None
         self._projected.claim(state, self.amounts.held(placement), firm=firm)
         if at_home:
             self._claims_at_home[state.job] = None
 
     def drop_claim(self, job: str) -> None:
-        """Nothing is held for a gang any more."""
+        """Remove the claim of a gang."""
         self._claims_at_home.pop(job, None)
         self._projected.drop(job)
         self.quota.free()
 
     def rank_again(self, state: JobState) -> None:
-        """The priority of a gang that holds a place has changed."""
+        """Update the rank of a placed gang after a change of its priority."""
         self.quota.rerank(state.job, rank_of(state))
 
     def admits_instead(self, state: JobState, amounts: Amounts) -> bool:
-        """Whether its queue lets a gang that holds a place hold these amounts instead."""
+        """Return whether its queue admits other amounts for a placed gang."""
         return not self.admission(state, amounts, [state.job]).refused
 
     def freed_anywhere(self) -> tuple[int, int]:
-        """Numbers of which one grows whenever a job that was refused may be admitted, now or later."""
+        """Return versions of which one grows whenever a refused job may be admitted, now or later."""
         return self.quota.version(), self._projected.quota.version()
 
     def pushed_out(self) -> int:
-        """A number that grows whenever a gang is no longer within its guarantee, because another one came."""
+        """Return a version that grows whenever a gang starts to borrow because another one was added."""
         return self.quota.pushed_out() if self.guarantees.anywhere else 0
 
     def admission(self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()) -> Admission:
-        """Whether the job's queue admits so much more at once, if these running jobs were gone.
+        """Return the admission of these amounts by the job's queue, if these running jobs were gone.
 
-        It is asked twice: beside all gangs that hold a place now, and beside all that will, once leaving gangs have
-        left and claimants have started. Claims that give way to the job do not count.
+        It is computed twice: beside all gangs that are placed now, and beside all that will be, once stopping gangs
+        have left and claimants have started. Claims that give way to the job do not count.
         """
         if self.quota.is_unruled(state.queue):
             return OWED
@@ -166,11 +166,11 @@ class Accounts:
     def projected_admission(
         self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()
     ) -> Admission:
-        """As `admission`, once all leaving gangs have left: whether room may be claimed."""
+        """As `admission`, once all stopping gangs have left: whether room may be claimed."""
         return self._projected.room(state, amounts, gone, self._rights_of(state))
 
     def may_be_within_projected_guarantee(self, state: JobState) -> bool:
-        """Whether a waiting job might be within its guarantee once all leaving gangs have left; never wrongly no."""
+        """Return whether a pending job may be within its guarantee once all stopping gangs have left (an upper bound)."""
         return self._projected.may_be_within_guarantee(
             state, self.amounts.asked(state), self._rights_of(state)
         )
@@ -178,14 +178,14 @@ class Accounts:
     def guarantees_left_to_come(
         self, queues: Iterable[int], gone: Iterable[str] = ()
     ) -> list[tuple[tuple[str, int], ...]]:
-        """What a job of each queue might be owed when all have left who leave, and these: (resource, ticks).
+        """Return, by queue, what its guarantee may leave once stopping gangs and these have left: (resource, ticks).
 
-        Never too little: what is claimed does not count, for it may give way.
+        An upper bound: claims do not count, because they may give way.
         """
         return self._projected.guarantees_left(queues, gone)
 
     def limits(self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()) -> Admission:
-        """As `admission`, asking limits only: a job in its cells is owed its place whatever else the queue has."""
+        """As `admission`, with limits only: a job in its queue's cells is always within the guarantee."""
         gone = list(gone)
         later = self._projected.limits(state, amounts, gone, self._rights_of(state))
         if later.refused or not self._leaving:
@@ -196,9 +196,9 @@ class Accounts:
     def _held_now(
         self, state: JobState, gone: Iterable[str]
     ) -> tuple[list[str], list[tuple[int, Amounts]]]:
-        """Who does not count for a job now, and who counts beside the gangs that hold a place: those with firm claims.
+        """Return the gangs that do not count for a job now, and further ones that do: those with firm claims.
 
-        A gang with a firm claim that still holds another place counts with the larger of both.
+        A gang with a firm claim that is still placed elsewhere counts with the larger amounts.
         """
         without, beside = list(gone), []
         for claimed in self._projected.firm:
@@ -212,7 +212,7 @@ class Accounts:
         return without, beside
 
     def _rights_of(self, state: JobState) -> Hashable:
-        """Equal for jobs to which the same claims of other queues give way."""
+        """Return a key that is equal for jobs to which the same claims of other queues give way."""
         if not self._projected.anybody_claims:
             return None
         key, shared = state.position.key, self.order.before_share
@@ -220,7 +220,7 @@ class Accounts:
         return *where, state.priority, self.guarantees.asks_within_on_any_model(state)
 
     def _changed(self) -> None:
-        """What runs, or the capacity, has changed: answers that depend on it are forgotten."""
+        """Drop cached answers after a change of running gangs or capacity."""
         self.guarantees.changed()
         self._projected.forget()
 
@@ -232,13 +232,13 @@ class Accounts:
         *,
         is_due: bool | None = None,
     ) -> bool:
-        """Whether what is claimed for another job gives way to a waiting one: only where none of its rights is less.
+        """Return whether the claim of another job gives way to a pending one, which must not rank lower in any respect.
 
-        claimed: what the other one would claim, by default what it has claimed. is_due: whether the first is taken to
-        be owed what it asks for; by default as it is.
+        claimed: what the other job would claim, by default its claim. is_due: whether the pending job is assumed to be
+        within its guarantee; by default its admission decides.
 
-        If one of the three decided alone, two jobs could stop each other for ever. Claims of gangs that move, or go to
-        their cells, give way to nobody: guests would take such a place in turns, and be told to leave again.
+        If one of the three criteria decided alone, two jobs could preempt each other endlessly. Claims of gangs that
+        move, or go to their queue's cells, never give way: guests would use the room in turns and be evicted again.
         """
         if other.moving is not None or other.job in self._claims_at_home:
             return False
@@ -250,18 +250,18 @@ class Accounts:
         return due or not self.claims_within_guarantee(other, claimed)
 
     def giving_way(self, state: JobState) -> tuple[str, ...]:
-        """The jobs whose claims give way to a waiting one, as `outranks` says."""
+        """Return the jobs whose claims give way to a pending one (`outranks`)."""
         return self._projected.giving_way(state, self._rights_of(state))
 
     def goes_before(self, state: JobState, other: JobState) -> bool:
-        """Whether a waiting job goes before another: between queues by what comes before shares, in one by it all."""
+        """Return whether a pending job goes before another; between queues only keys before shares count."""
         shared = self.order.before_share
         if state.spec.queue == other.spec.queue or shared is None:
             return state.position < other.position
         return state.position.key[:shared] < other.position.key[:shared]
 
     def claims_within_guarantee(self, state: JobState, claimed: Amounts | None = None) -> bool:
-        """As `Guarantees.asks_within`, for what a job claims or would claim: an elastic gang may claim less."""
+        """As `Guarantees.asks_within`, for the claim of a job: an elastic gang may claim less."""
         amounts = self._projected.claimed(state.job) if claimed is None else claimed
         if amounts is None or amounts == self.amounts.asked(state):
             return self.guarantees.asks_within(state)
@@ -269,11 +269,11 @@ class Accounts:
 
 
 def _larger(amounts: Amounts, others: Amounts) -> Amounts:
-    """Of each resource the larger amount."""
+    """Return the larger amount of each resource."""
     keys = dict.fromkeys((*amounts, *others))
     return {key: max(amounts.get(key, 0.0), others.get(key, 0.0)) for key in keys}
 
 
 def rank_of(state: JobState) -> tuple[float, ...]:
-    """Who of a queue is within its guarantee first: the higher priority, then who came first."""
+    """Return the rank of a job in its queue's guarantee: by priority, then arrival."""
     return (-state.priority, state.seq)

@@ -10,9 +10,9 @@ from gantree.policy.rules import Amounts, Policy, QueueRule
 
 
 class Guarantees:
-    """Answers about the guarantees of one policy, kept until what runs changes.
+    """Guarantees of one policy; answers are cached until the running gangs change.
 
-    anywhere: whether any queue has a guarantee. of_models: whether any rule speaks of one GPU model.
+    anywhere: whether any queue has a guarantee. of_models: whether any rule names a GPU model.
     """
 
     def __init__(self, policy: Policy, quota: Quota, amounts: JobAmounts) -> None:
@@ -24,12 +24,12 @@ class Guarantees:
         self._within_on_any_model: dict[tuple[int, int, bool], bool] = {}
 
     def changed(self) -> None:
-        """What runs, or the capacity, has changed."""
+        """Drop cached answers after a change of running gangs or capacity."""
         self._within.clear()
         self._within_on_any_model.clear()
 
     def is_guaranteed(self, queue: int) -> bool:
-        """Whether anything is guaranteed to a queue, or to one that it is in."""
+        """Return whether a queue, or one above it, has a guarantee."""
         known = self._guaranteed_queues.get(queue)
         if known is None:
             tree = self._quota.tree
@@ -39,7 +39,7 @@ class Guarantees:
         return known
 
     def is_unlimited(self, queue: int) -> bool:
-        """Whether no quota and no limit can keep a job of a queue from starting."""
+        """Return whether no quota and no limit applies to jobs of a queue."""
         if not self._policy.queues:
             return True
         tree = self._quota.tree
@@ -47,17 +47,17 @@ class Guarantees:
         return not self.anywhere and not any(_limits(rule) for rule in rules if rule)
 
     def may_reclaim(self, queue: int) -> bool:
-        """Whether a queue might have lent something that it could take back."""
+        """Return whether a queue may have lent something that it can reclaim."""
         return self.anywhere and self.is_guaranteed(queue)
 
     def holds_within(self, state: JobState) -> bool:
-        """Whether a gang that holds a place is within the guarantee of its queue, by rank."""
+        """Return whether a placed gang is within the guarantee of its queue, by rank."""
         if state.at_home:
             return True
         return self.is_guaranteed(state.queue) and self._quota.owed(state.job)
 
     def exceeding(self, gangs: Iterable[JobState]) -> list[JobState]:
-        """Those of some gangs that hold a place which are not within the guarantee of their queue."""
+        """Return those placed gangs that are not within the guarantee of their queue."""
         borrowers_of_queue: dict[int, Container[str] | None] = {}
         exceeding = []
         for state in gangs:
@@ -71,7 +71,7 @@ class Guarantees:
         return exceeding
 
     def asks_within(self, state: JobState) -> bool:
-        """Whether what a waiting job asks for is within the guarantee of its queue, beside those that run."""
+        """Return whether the request of a pending job is within the guarantee of its queue, beside running jobs."""
         if not self.is_guaranteed(state.queue):
             return False
         key = state.queue, state.signature, state.spec.preemptible
@@ -81,7 +81,7 @@ class Guarantees:
         return known
 
     def asks_within_on_any_model(self, state: JobState) -> bool:
-        """As `asks_within`, whichever GPU model it gets: another queue may be guaranteed that model."""
+        """As `asks_within`, on any GPU model that it may get: other queues may have guarantees of that model."""
         if not self.of_models or not self.asks_within(state):
             return self.asks_within(state)
         key = state.queue, state.signature, state.spec.preemptible
@@ -93,7 +93,7 @@ class Guarantees:
         return known
 
     def covers(self, state: JobState, amounts: Amounts) -> bool:
-        """Whether so much more would be within the guarantee of a job's queue, beside those that run."""
+        """Return whether these further amounts are within the guarantee of a job's queue, beside running jobs."""
         if not self.is_guaranteed(state.queue):
             return False
         if not self._quota.is_guaranteed(state.queue, amounts):
@@ -103,9 +103,9 @@ class Guarantees:
     def goes_before(
         self, state: JobState, other: JobState, asks_within: bool | None = None
     ) -> bool:
-        """Whether a waiting job asks within the guarantee of its queue, and one of another queue does not.
+        """Return whether a pending job is within the guarantee of its queue, and one of another queue is not.
 
-        asks_within: whether the first is taken to; by default as it is.
+        asks_within: the assumed answer for the first job; by default it is computed.
         """
         if state.spec.queue == other.spec.queue:
             return False
@@ -114,7 +114,7 @@ class Guarantees:
 
 
 def _limits_gpu_models(policy: Policy) -> bool:
-    """Whether any quota or limit speaks of one GPU model."""
+    """Return whether a quota or limit names a GPU model."""
     return any(
         resource.startswith(MODEL)
         for rule in policy.queues
@@ -124,6 +124,6 @@ def _limits_gpu_models(policy: Policy) -> bool:
 
 
 def _limits(rule: QueueRule) -> bool:
-    """Whether a rule may keep a job from starting."""
+    """Return whether a rule may refuse a job."""
     counts = (rule.most_running, rule.most_running_per_user)
     return bool(rule.limit or rule.borrow or rule.user_limit) or counts != (None, None)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TimeSlices:
-    """The turns of an attempt on GPUs that it shares with other gangs.
+    """The time slices of an attempt on GPUs that it shares with other gangs.
 
-    suspended: it is not its turn. turns counts suspensions and resumptions; turned_at is the last of them, and
-    turn_ends_at the end of the present turn. suspended_s are the seconds of all suspensions that are over.
+    suspended: another gang has the time slice. turns counts suspensions and resumptions; turned_at is the time of the
+    last one, turn_ends_at the end of the current time slice. suspended_s is the sum of completed suspensions.
     """
 
     suspended: bool = False
@@ -20,7 +20,7 @@ class TimeSlices:
 
 @dataclass(frozen=True, slots=True)
 class MeteredUse:
-    """What a job has used until metered_at is in the accounts of usage (`core.ledger.usage`).
+    """Metering of a job: its usage until metered_at is in the accounts (`core.ledger.usage`).
 
     gpus_of_model is what it holds, parts of GPUs as parts. spent is (GPU model, GPU-seconds held, GPU-seconds wasted),
     waited_s the seconds that it waited.

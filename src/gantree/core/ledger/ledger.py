@@ -1,4 +1,4 @@
-"""The ledger: what has been decided so far. The only mutable thing of the core.
+"""The ledger: the state that all facts so far lead to. The only mutable object of the core.
 
 It changes only by `apply(fact)`, so folding the recorded facts rebuilds it exactly; it never decides and never asks the
 time. What each fact does is in `core.ledger.apply`. Beside the jobs (`core.ledger.state`) it keeps what follows from
@@ -91,7 +91,7 @@ class Ledger:
         return None if self.occupancy is None else self.occupancy.fabric
 
     def apply(self, fact: Fact) -> None:
-        """Change the state as the fact says."""
+        """Apply a fact."""
         self.applied += 1
         if type(fact) in METERED:
             meter(self, fact)
@@ -99,7 +99,7 @@ class Ledger:
 
     @property
     def is_entangled(self) -> bool:
-        """Whether what becomes of one node may change what is open on others: by cells, or nodes kept as spares."""
+        """Whether a change of one node may change what is usable on others: through cells or spare nodes."""
         return self.rooms().spares.any_kept or any(rule.cells for rule in self.policy.queues)
 
     def rooms(self) -> Occupancy:
@@ -108,11 +108,11 @@ class Ledger:
         return self.occupancy
 
     def lowest_priority(self) -> float:
-        """The lowest priority among gangs that hold a place; infinity if none does."""
+        """Return the lowest priority of placed gangs; infinity without one."""
         return min(self._holders_of_priority, default=inf)
 
     def move(self, state: JobState, phase: Phase, at: float) -> None:
-        """Bring a job into another phase and keep the derived collections true."""
+        """Change the phase of a job and update derived collections."""
         assert phase in NEXT[state.phase], f"{state.job}: {state.phase} cannot become {phase}"
         if state.phase is Phase.PENDING:
             self.dequeue(state)
@@ -129,13 +129,13 @@ class Ledger:
             self.leaving.pop(state.job, None)
 
     def more_room(self, *, is_free: bool = True, to_come: bool = True) -> None:
-        """Room or quota came free: whether more is free for those who find none, and more than was to come."""
+        """Update versions after a release of room or quota."""
         self.room_version += 1
         self.free_version += is_free
         self.holders_version += to_come
 
     def enqueue(self, state: JobState, at: float) -> None:
-        """A job begins to wait: where it stands depends on what is known of it now, and stays until it leaves."""
+        """Add a pending job. Its position depends on its state now, and stays until it is removed."""
         state.equivalence_class = self.accounts.equivalence_class_of(state)
         state.position = Position(
             self.accounts.order.key(state.order_factors(at)), state.seq, state.job
@@ -143,7 +143,7 @@ class Ledger:
         self.add_waiting(state)
 
     def add_waiting(self, state: JobState) -> None:
-        """A job waits where it says that it stands."""
+        """Insert a pending job at its position."""
         assert state.equivalence_class is not None, f"{state.job} waits in no line"
         self.waiting.add(state.equivalence_class, state.position)
         if state.held or state.spec.after:
@@ -151,7 +151,7 @@ class Ledger:
         self.accounts.wait(state)
 
     def dequeue(self, state: JobState) -> None:
-        """A job waits no more, or is about to stand elsewhere."""
+        """Remove a pending job, or take it out to change its position."""
         assert state.equivalence_class is not None, f"{state.job} waits in no line"
         self.waiting.remove(state.equivalence_class, state.position)
         self.resting.pop(state.job, None)
@@ -159,7 +159,7 @@ class Ledger:
         self.accounts.wait_no_more(state)
 
     def count_holder(self, state: JobState, change: int) -> None:
-        """A gang begins to hold a place (1), or holds one no more (-1)."""
+        """Add (1) or remove (-1) a placed gang."""
         in_queue = self._holding_in_queue.setdefault(state.queue, {})
         if change > 0:
             self.holding[state.job] = in_queue[state.job] = state
@@ -171,11 +171,11 @@ class Ledger:
             del self._holders_of_priority[state.priority]
 
     def holding_in(self, queue: int) -> Mapping[str, JobState]:
-        """The gangs of a queue that hold a place, in the order in which they took it."""
+        """Return the placed gangs of a queue, in order of placement."""
         return self._holding_in_queue.get(queue, {})
 
     def held_places(self) -> Iterator[tuple[str, Placement]]:
-        """Who holds room for a gang that is not placed, and where: claims before reservations, the oldest first."""
+        """Return the holders of room for unplaced gangs, with placements: claims before reservations, oldest first."""
         return self._places_of(self.claims)
 
     def _places_of(self, claims: Iterable[str]) -> Iterator[tuple[str, Placement]]:
@@ -185,19 +185,19 @@ class Ledger:
             yield RESERVATION + job, reservation.placement
 
     def set_claim(self, job: str, claim: Claim) -> None:
-        """A job has this claim from now on."""
+        """Add the claim of a job."""
         self.claims[job] = claim
         self._claims_by_node.note(job, claim.placement)
 
     def end_claim(self, job: str) -> Claim:
-        """A job has no claim any more; it is returned."""
+        """Remove and return the claim of a job."""
         self._claims_by_node.forget(job)
         return self.claims.pop(job)
 
     def hold(
         self, nodes: Collection[str] | None = None, owners: Collection[str] | None = None
     ) -> None:
-        """Give every claim and reservation, or some, what is free of its room now, on all nodes or on some."""
+        """Let claims and reservations (all or some) hold what is free of their room, on all or some nodes."""
         claims: Iterable[str] = self.claims
         if nodes is not None:
             claims = self._claims_by_node.on(nodes)
@@ -216,6 +216,6 @@ class Ledger:
             rooms.take_free(owner, members)
 
     def let_go(self, owners: Iterable[str]) -> None:
-        """Free what these hold for gangs that are not placed."""
+        """Release what these owners hold for unplaced gangs."""
         for owner in owners:
             self.rooms().give_back(owner)

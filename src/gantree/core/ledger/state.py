@@ -16,14 +16,14 @@ from gantree.policy.waiting_jobs import EquivalenceClass
 
 NOWHERE = Position((), 0, "")
 CLAIM = "claim:"
-"""Prefix of the owner under which room is held for a gang that is not placed yet."""
+"""Prefix of owners of claims: room held for gangs that are not placed yet."""
 RESERVATION = "reserve:"
-"""Prefix of the owner under which a reservation holds what is free of its place."""
+"""Prefix of owners of reservations, which hold the free part of their placement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A member of a running gang, by its number in it, that is missing: until when, and why. placed: it has a place."""
+    """A lost member of a running gang (its number): the deadline, and why. placed: it is placed again."""
 
     member: int
     deadline_at: float
@@ -33,7 +33,7 @@ class Gap:
 
 @dataclass(slots=True)
 class JobState:
-    """All that is known of one job. Times are seconds of `Event.observed_at`; None: not yet.
+    """The state of one job. Times are seconds of `Event.observed_at`; None: not yet.
 
     queue is its node of the queue tree. equivalence_class and position are of a job that waits, made anew each time it
     begins to. placed_at, running_at, checkpoint_at, stop_*, request and answered belong to the current attempt;
@@ -102,58 +102,58 @@ class JobState:
 
     @property
     def suspended(self) -> bool:
-        """Whether the attempt rests while another gang has its turn on shared GPUs."""
+        """Whether the attempt is suspended while another gang has its time slice on shared GPUs."""
         return self.slices.suspended
 
     @property
     def leaving(self) -> bool:
-        """Whether the attempt has been asked to save or to stop."""
+        """Whether the attempt saves or stops."""
         return self.phase in (Phase.SAVING, Phase.STOPPING)
 
     @property
     def preemptions(self) -> int:
-        """How often the job was preempted so far."""
+        """How often the job was preempted."""
         return len(self.preempted_at)
 
     def gap(self, member: int) -> Gap | None:
-        """What is known of a member of the attempt that is missing; None for one that is there."""
+        """Return the entry of a lost member of the attempt; None for other members."""
         return next((gap for gap in self.missing if gap.member == member), None)
 
     def life_of(self, member: int) -> int:
-        """How often a member of the attempt was replaced."""
+        """Return how often a member of the attempt was replaced."""
         return dict(self.lives).get(member, 0)
 
     @property
     def present(self) -> Job:
-        """The job at the size that it runs at; as it is written while it holds no place."""
+        """The job at its current size; as submitted while it is not placed."""
         if self.placement is None or self.phase not in HOLDING:
             return self.spec
         return self.at_size(len(self.placement.members))
 
     def at_size(self, members: int) -> Job:
-        """The job with so many members; as it is written where it has several roles."""
+        """Return the job with so many members; as submitted if it has several roles."""
         return self.spec if len(self.spec.roles) != 1 else resized(self.spec, members)
 
     @property
     def gpus(self) -> int:
-        """GPUs that it holds, or that it is written with."""
+        """GPUs of the job at its current size."""
         if self.placement is None or self.phase not in HOLDING:
             return self.spec.gpus
         return self.held_gpus
 
     def at_stake_s(self, now: float) -> float:
-        """Seconds whose work would be lost if the attempt stopped now."""
+        """Return the seconds of work that are lost if the attempt stops now."""
         if self.running_at is None:
             return 0.0
         since = self.running_at if self.checkpoint_at is None else self.checkpoint_at
         return max(0.0, now - since)
 
     def gpu_s_at_stake(self, now: float) -> float:
-        """GPU-seconds of work that would be lost if the attempt stopped now."""
+        """Return the GPU-seconds of work that are lost if the attempt stops now."""
         return self.at_stake_s(now) * self.gpus
 
     def ran_s(self, now: float) -> float:
-        """Seconds for which the current attempt has run, without those for which it was suspended."""
+        """Return the seconds for which the current attempt has run, without suspensions."""
         if self.running_at is None:
             return 0.0
         slices, resting_s = self.slices, 0.0
@@ -162,12 +162,12 @@ class JobState:
         return max(0.0, now - self.running_at - slices.suspended_s - resting_s)
 
     def work_s(self, now: float) -> float:
-        """Seconds of its run, at the size it was written with, that are done at a moment, kept or not."""
+        """Return the completed seconds of its run time at the submitted size, checkpointed or not."""
         whole = self.spec.gpus or 1
         return self.done_s + self.ran_s(now) * (self.gpus or 1) / whole
 
     def order_factors(self, now: float) -> OrderFactors:
-        """What the order reads of it at a moment."""
+        """Return the input of the queue order at a time."""
         spec = self.spec
         return OrderFactors(
             priority=self.priority,
@@ -181,14 +181,14 @@ class JobState:
 
     @property
     def limit_at(self) -> float | None:
-        """When the time limit of the attempt ends; None where it has none, does not run, or its time stands still."""
+        """Return the end of the attempt's time limit; None without one, or while it does not run or is suspended."""
         limit_s = self.spec.time_limit_s
         if limit_s is None or self.running_at is None or self.suspended:
             return None
         return self.running_at + self.slices.suspended_s + limit_s
 
     def ends_at(self, grace_s: float) -> float:
-        """The latest moment at which the attempt is gone, by what is enforced; inf where nothing is."""
+        """Return the latest end of the attempt by enforced limits; inf without one."""
         if self.phase is Phase.STOPPING:
             assert self.stop_decided_at is not None
             return self.stop_decided_at + self.stop_grace_s
@@ -214,7 +214,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A start that a waiting gang was told, as `facts.ReservationMade` says."""
+    """A reservation of a pending gang, as in `facts.ReservationMade`."""
 
     starts_at: float
     promised: bool
