@@ -16,7 +16,7 @@ from gantree.placement.slots.problem import Counts, Problem, Spread
 
 @dataclass(frozen=True, slots=True)
 class EqualRoles:
-    """A problem with its like roles joined; group_of_role[role of the original] is a role of the joined problem."""
+    """A problem with its equal roles joined; group_of_role[role of the original] is a role of the joined problem."""
 
     joined: Problem
     members: Counts
@@ -24,7 +24,7 @@ class EqualRoles:
 
     @classmethod
     def of(cls, problem: Problem) -> "EqualRoles":
-        """Join what is alike."""
+        """Join equal roles."""
         number_of_key: dict[Hashable, int] = {}
         groups = tuple(
             number_of_key.setdefault(_key(problem, role), len(number_of_key))
@@ -42,7 +42,7 @@ class EqualRoles:
         return [(node, self._take(left, list(counts))) for node, counts in spread]
 
     def _take(self, left: list[int], here: list[int]) -> Counts:
-        """Members of each original role on a node that holds `here` of each joined one; takes them off `left`."""
+        """Return members of each original role on a node with `here` of each joined one; subtracts them from `left`."""
         taken = []
         for role, group in enumerate(self.group_of_role):
             count = min(left[role], here[group])
@@ -70,7 +70,7 @@ def _joined(problem: Problem, group_of_role: Sequence[int]) -> Problem:
 
 
 def _key(problem: Problem, role: int) -> Hashable:
-    """Equal for roles that are alike."""
+    """Return a key that is equal for equal roles."""
     request = problem.request.roles[role]
     bound = request.layers or request.is_limited or request.whole_at > problem.request.whole_at
     alone = role if bound else None

@@ -87,7 +87,7 @@ class _Tables:
         return int(cost.flat[-1]) if cost.shape == self._shape else int(INFINITE)
 
     def of_domain(self, tier: int, domain: int) -> _Table:
-        """The table of one domain, shared by all that are alike."""
+        """Return the table of one domain; equal domains share it."""
         if tier == self._problem.fabric.node_tier:
             return self._of_node(domain)
         table = self._of_domain.get((tier, domain))
@@ -215,7 +215,7 @@ def _is_bound_inside(problem: Problem) -> bool:
 
 
 def _profiles(problem: Problem, sums: Sequence[tuple[IntArray, IntArray]]) -> list[Hashable]:
-    """By node: what makes two nodes alike for this gang."""
+    """Return keys by node, equal for nodes that are equal for this gang."""
     columns: list[list[Any]] = [table.of_node.tolist() for table in problem.tables]
     if len(columns) > 1:
         columns += [(free % UNCOUNTED).tolist() for _, free in sums]
@@ -225,7 +225,7 @@ def _profiles(problem: Problem, sums: Sequence[tuple[IntArray, IntArray]]) -> li
 
 
 def _insides(problem: Problem) -> list[Hashable]:
-    """By node: its machine and what of its GPUs and NUMA nodes is free; None where nobody of the gang fits."""
+    """Return, by node, its machine and the free state of its GPUs and NUMA nodes; None if no member fits."""
     occupancy, fabric = problem.occupancy, problem.fabric
     parts = any(role.shape.part for role in problem.request.roles)
     some = np.logical_or.reduce([table.of_node > 0 for table in problem.tables])

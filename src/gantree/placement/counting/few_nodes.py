@@ -16,7 +16,7 @@ from gantree.topology.fabric.fabric import IntArray
 from gantree.topology.occupancy.occupancy import UNCOUNTED
 
 DOMAINS_COMPARED = 4
-"""Domains of equally few nodes that are compared, the fullest; up to the first that is even and leaves nothing."""
+"""Domains of equally few nodes that are compared, the fullest first, up to one that is even and leaves nothing."""
 
 Units = list[tuple[int, int]]
 """(node index, units there), in topology order."""
@@ -115,7 +115,7 @@ def _level(largest_first: Sequence[int], need: int) -> int:
 def _swapped_down(
     order: list[int], chosen: int, capacity: Sequence[int], free: Sequence[int], excess: int
 ) -> list[int]:
-    """Replace chosen places, last first, by those that leave least free while the capacity still suffices."""
+    """Replace chosen places, last first, by those that leave least free, as long as the capacity suffices."""
     taken, rest = order[:chosen], [place for place in order[chosen:] if capacity[place]]
     for position in range(chosen - 1, -1, -1):
         place = taken[position]

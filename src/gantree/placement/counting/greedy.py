@@ -28,7 +28,7 @@ COUNTS_TRIED = 8
 
 
 def is_too_large_for_tables(problem: Problem) -> bool:
-    """Whether tables over all counts of all roles would take seconds. Not asked of what is bound inside a node."""
+    """Return whether tables over all counts of all roles would take seconds; not for requests inside a node."""
     combinations = 1
     for members in problem.members:
         combinations *= members + 1

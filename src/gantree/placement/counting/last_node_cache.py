@@ -1,4 +1,4 @@
-"""The cached tightest node: the next equal gang goes there without a search over all nodes.
+"""The cached tightest node: the next equal gang is placed there without a search over all nodes.
 
 Equal gangs of one node come one after the other, and each takes from the tightest node. That node stays the tightest
 while it holds one more gang and nothing else has changed: no node with fewer free GPUs held a gang before, so none does

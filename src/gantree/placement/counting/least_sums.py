@@ -39,12 +39,12 @@ class Costs:
 
     @classmethod
     def nothing(cls, roles: int) -> Self:
-        """Of a place that holds nobody."""
+        """Return the costs of a place that holds no member."""
         return cls(np.zeros((1,) * roles, dtype=np.int64), closed=True)
 
     @property
     def nobody(self) -> bool:
-        """Whether nobody fits."""
+        """Return whether no member fits."""
         return self.of.size == 1
 
     @cached_property

@@ -63,7 +63,7 @@ def _has_place(problem: Problem) -> bool:
 def problems(
     occupancy: Occupancy, request: TopologyRequest, among: Hashable = None
 ) -> Iterator[Problem]:
-    """The problems that a request comes to, one for each choice of GPU models, the best first."""
+    """Yield the problems of a request, one for each choice of GPU models, best first."""
     if not request.contradiction:
         for models_of_role in _choices_of_models(occupancy.fabric, request):
             yield Problem.of(occupancy, request, models_of_role, among)

@@ -20,11 +20,11 @@ from gantree.placement.slots.problem import Problem
 from gantree.topology.fabric.fabric import IntArray
 
 MOST_NICS = 64
-"""NICs of a node that are told apart; more than any machine has, and than what is not counted counts."""
+"""The limit of distinguished NIC counts of a node: more than any machine has."""
 
 
 MOST_CUT = 4000
-"""Quarters of a second that cutting a node is told apart up to; a manager of whole nodes takes three minutes."""
+"""The limit of distinguished repartitioning times of a node, in quarters of a second (a whole node: 3 min)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Prices:
 
 
 def _servers(problem: Problem) -> tuple[int, ...]:
-    """Roles that ask for NICs and no GPU, beside others that ask for GPUs."""
+    """Return the roles with NICs and no GPU, if others have GPUs."""
     shapes = [role.shape for role in problem.request.roles]
     if not any(shape.gpus or shape.part for shape in shapes):
         return ()
@@ -81,7 +81,7 @@ def _servers(problem: Problem) -> tuple[int, ...]:
 
 
 def _cut_digit(problem: Problem, left: int) -> tuple[int, int]:
-    """(bits left below it, what a quarter of a second costs); 0 where nobody has an instance, or bits are few."""
+    """Return (bits below it, the price of a quarter of a second); 0 without MIG instances, or with too few bits."""
     instances = sum(
         members
         for role, members in zip(problem.request.roles, problem.members, strict=True)

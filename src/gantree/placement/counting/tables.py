@@ -244,7 +244,7 @@ def _least_sum(rest_without: IntArray, cost: IntArray) -> IntArray:
 
 
 def _part(child: IntArray, whole: IntArray, rest: IntArray, x: int) -> int:
-    """The largest part that a child takes of x in a cheapest split."""
+    """Return the largest part of x that a child gets in a cheapest split."""
     most = min(x, len(child) - 1)
     costs = child[: most + 1] + rest[x - most : x + 1][::-1]
     return int(np.flatnonzero(costs == whole[x])[-1])

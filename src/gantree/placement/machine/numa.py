@@ -45,7 +45,7 @@ from gantree.topology.hardware.numa import (
 )
 
 ANY_NUMBER = 1 << 20
-"""Members that the bandwidth admits where none is asked or counted."""
+"""The number of members where bandwidth is not requested or not counted."""
 MOST_CACHED = 1 << 16
 """Most plans cached; then the cache is cleared."""
 WHOLE_CPU = 1_000_000
@@ -76,7 +76,7 @@ def split_numa(
 
 
 def members_by_bandwidth(machine: Machine, use: NumaUse, shape: Shape) -> int:
-    """How many members the free memory bandwidth admits, whichever GPUs are free; ANY_NUMBER if none is asked.
+    """Return how many members the free memory bandwidth admits, on any GPUs; ANY_NUMBER if none is requested.
 
     With the GPUs that are free the answer is `gpus_within_bandwidth` over the GPUs of a member. A member without whole
     GPUs is served by one NUMA node, unless it asks for more than one has.
@@ -94,7 +94,7 @@ def members_by_bandwidth(machine: Machine, use: NumaUse, shape: Shape) -> int:
 
 
 def most_bandwidth(machine: Machine, shape: Shape) -> float:
-    """The most memory bandwidth, in GB/s, that a member with such GPUs can have on an empty machine; inf if not told.
+    """Return the most memory bandwidth, in GB/s, of a member with such GPUs on an empty machine; inf if unknown.
 
     On GPUs it has equal parts beside each, so the NUMA node with most of them decides.
     """
@@ -131,7 +131,7 @@ def gpus_within_bandwidth(machine: Machine, use: NumaUse, free: int, shape: Shap
 
 
 def numa_shortages(machine: Machine, use: NumaUse, free: int, shape: Shape) -> NumaShortages:
-    """NUMA nodes whose free cores and memory serve fewer GPUs of such members than are free there, and how many.
+    """Return NUMA nodes whose free cores and memory suffice for fewer GPUs than are free there, and how many.
 
     A member's GPUs beyond that would take their cores from another NUMA node: `choose_gpus` avoids them. () mostly.
     """
@@ -236,7 +236,7 @@ def _grain(microcpus: int) -> int:
 
 
 def _split(amount: int, weights: Sequence[int], grain: int) -> list[int]:
-    """Split an amount by weights in multiples of a grain that divides it; what is over goes where most was cut off."""
+    """Split an amount by weights in multiples of a grain that divides it, by largest remainder."""
     grains, total = amount // grain, sum(weights)
     shares = [grains * weight // total for weight in weights]
     cut_off = sorted(
@@ -319,7 +319,7 @@ def _weights_by_room(layout: NumaLayout, use: NumaUse, plan: _Plan) -> tuple[int
 
 
 def _room(layout: NumaLayout, use: NumaUse, asked: Amounts) -> list[float]:
-    """How many such members each NUMA node still holds, by the scarcest of what is asked."""
+    """Return how many such members each NUMA node still holds, by the scarcest requested resource."""
     return [
         min(
             (

@@ -51,7 +51,7 @@ VOLTA = 70
 """Its compute capability, times ten."""
 
 ANY_NUMBER = 1 << 20
-"""Tenants where nobody sets a limit."""
+"""The limit of tenants where none is configured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _most_tenants(told: int | None, model: GpuModel | None, way: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one member takes of a GPU: compute, memory, the ways of sharing that it admits, whether it must be alone."""
+    """The share of a GPU of one member: compute, memory, admitted isolations, whether it must be alone."""
 
     millionths: int
     memory_MiB: int
@@ -105,7 +105,7 @@ class Share:
 
     @classmethod
     def of(cls, sharing: Sharing, shape: Shape, apart: bool) -> Self | None:
-        """A shape's share of such GPUs; None where they cannot give it."""
+        """Return the share of such GPUs that a shape requests; None if they cannot provide it."""
         amounts = _amounts(shape, sharing.memory_MiB)
         ways = tuple(way for way, _ in sharing.most_of_way if shape.isolation in (None, way))
         if amounts is None or not ways:
@@ -113,7 +113,7 @@ class Share:
         return cls(*amounts, ways, apart and not shape.neighbours)
 
     def members_on(self, sharing: Sharing, gpu: GpuState) -> int:
-        """How many such members a GPU takes beside its tenants, but for being kept apart from each other."""
+        """Return how many such members fit on a GPU beside its tenants, if they may share it."""
         way, tenants = self.way_on(gpu), gpu.tenants
         if way is None or any(tenant.alone for tenant in tenants) or (self.alone and tenants):
             return 0
@@ -165,7 +165,7 @@ def _whole(millionths: float) -> int:
 
 
 def free_MiB(sharing: Sharing, gpu: GpuState) -> int | None:
-    """Memory that the tenants of a GPU leave; None where memory is not counted."""
+    """Return the free memory of a shared GPU; None if memory is not counted."""
     if sharing.memory_MiB is None:
         return None
     held_KiB = sum(round(tenant.memory_GiB * (1 << 20)) for tenant in gpu.tenants)
@@ -189,7 +189,7 @@ def count(state: NodeState, shape: Shape, apart: bool, within: int = -1) -> int:
 def choose(
     state: NodeState, shape: Shape, members: int, apart: bool, without: Collection[int] = ()
 ) -> tuple[SharePart, ...] | None:
-    """The part of each of so many members, each where it leaves least; None where they do not all fit.
+    """Return the part of each of so many members, each where it leaves least; None if not all fit.
 
     apart: each on a GPU of its own. without are GPUs that are not to be used: those of other ranks of the gang.
     """
@@ -233,7 +233,7 @@ def tightest(
 
 
 def milli_left(sharing: Sharing, gpu: GpuState) -> int:
-    """What is left of a GPU, of compute and memory the scarcer, in thousandths; 0 where nobody else may come."""
+    """Return the free part of a GPU in thousandths, of compute or memory the scarcer; 0 if it is exclusive."""
     tenants = gpu.tenants
     if gpu.whole or gpu.mig or any(tenant.alone for tenant in tenants):
         return 0
@@ -246,7 +246,7 @@ def milli_left(sharing: Sharing, gpu: GpuState) -> int:
 
 
 def milli_asked(sharing: Sharing, share: Share) -> int:
-    """What a share takes of a GPU, of compute and memory the larger part, in thousandths, at least one."""
+    """Return the size of a share in thousandths of a GPU, of compute or memory the larger; at least 1."""
     compute = round(share.millionths / 1000)
     if not sharing.memory_MiB:
         return max(1, compute)

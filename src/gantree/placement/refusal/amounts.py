@@ -28,7 +28,7 @@ FreeOfNode = Callable[[Occupancy], IntArray]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What a member asks of one resource, in counted units of which `unit` make one, and where is told what is free."""
+    """The request of a member for one resource, in counted units (`unit` of them make one), and where it is free."""
 
     name: str
     asked: int
@@ -37,7 +37,7 @@ class Resource:
 
 
 def resources_of(request: TopologyRequest, role: RoleRequest) -> tuple[Resource, ...]:
-    """What a member of a role asks of GPUs, of parts of them, and of the rest; what it does not ask is left out."""
+    """Return the requests of a member of a role: GPUs, parts of GPUs, and other resources; zeros are left out."""
     shape = role.shape
     resources = [
         Resource("gpus", shape.gpus, 1, lambda where: where.free_gpus_of_node),
@@ -59,7 +59,7 @@ def resources_of(request: TopologyRequest, role: RoleRequest) -> tuple[Resource,
 
 
 def _bandwidth(where: Occupancy) -> IntArray:
-    """Free memory bandwidth by node, in kB/s; where it is not told, more than anybody asks."""
+    """Return the free memory bandwidth by node, in kB/s; a very large number if it is unknown."""
     fabric = where.fabric
     free = [
         sum(free for _, _, free in where.numa_use(node).free(fabric.machine_of_node(node)))
@@ -73,7 +73,7 @@ def _devices(name: str) -> FreeOfNode:
 
 
 def _parts(shape: Shape, apart: bool) -> FreeOfNode:
-    """Members by node that find a part, whatever else they ask; apart: each on a GPU of its own."""
+    """Return members by node that get a part of a GPU, other requests aside; apart: each on a GPU of its own."""
     alone = Shape(
         mig=shape.mig,
         gpu_share=shape.gpu_share,
@@ -90,7 +90,7 @@ def _parts(shape: Shape, apart: bool) -> FreeOfNode:
 
 
 def share_refused(empty: Occupancy, shape: Shape, admitted: BoolArray) -> tuple[str, float] | None:
-    """Why no GPU of these nodes gives a share: in words, and by how many GiB each is too small (0: not by memory).
+    """Return why no GPU of these nodes provides a share, for people, and by how many GiB each is too small (0: other).
 
     None where it is neither the way of sharing nor the memory of a GPU.
     """
@@ -127,7 +127,7 @@ def _rules_among(empty: Occupancy, nodes: BoolArray) -> list[PartRules]:
 def largest_machine(
     empty: Occupancy, request: TopologyRequest, role: RoleRequest, admitted: BoolArray
 ) -> tuple[str, float, float] | None:
-    """(resource, asked, most there is) of the machine that lacks the fewest resources, the first it lacks.
+    """Return (resource, requested, available) of the first resource lacking on the machine that lacks the fewest.
 
     None where nothing is lacking that is counted so. All machines of a model are alike on the empty fabric.
     """
@@ -165,7 +165,7 @@ def _lacks_of(
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """Less of a resource is free, on the nodes that count, than some roles ask together; because: why it counts so."""
+    """Less of a resource is free on the eligible nodes than some roles request in total; because: the reason."""
 
     resource: str
     asked: float
@@ -250,7 +250,7 @@ def _is_held_up(where: Occupancy, node: int, profile: str) -> bool:
 
 
 def wanted(role: RoleRequest) -> str:
-    """Labels and GPU models that a role asks for, in words."""
+    """Return the labels and GPU models that a role requests, for people."""
     labels = ", ".join(f"{key}={value}" for key, value in role.shape.labels)
     models = " or ".join(role.shape.models)
     told = [f"label {labels}" if labels else "", f"GPUs of model {models}" if models else ""]
@@ -266,7 +266,7 @@ NAMES = {
     "nodes": "usable node",
     "gpu_share": "share",
 }
-"""Resources as people call one of them; a MIG profile or a device goes by its name."""
+"""Resources in the singular for people; MIG profiles and devices by name."""
 
 
 def for_people(resource: str, amount: float) -> str:

@@ -181,7 +181,7 @@ def _room_in_domain(
 
 
 def _free_in_domain(occupancy: Occupancy, request: TopologyRequest, tier: int) -> IntArray:
-    """free[domain] GPUs on nodes that count; of a node those of its roomiest inner domain, if such is asked."""
+    """Return free[domain] GPUs on eligible nodes; for a node those of its largest inner domain, if one is requested."""
     inner = _inner_tier(request)
     nodes = eligible_nodes(occupancy, request.roles)
     if inner is not None:

@@ -53,7 +53,7 @@ class OnEmpty:
         return kept
 
     def check(self, occupancy: Occupancy) -> None:
-        """AssertionError where an answer is not what asking again gives."""
+        """AssertionError if a cached answer differs from a recomputed one."""
         assert occupancy is self.empty, "kept beside another occupancy"
         for request, holds in self._holds.items():
             assert holds == solvable(occupancy, request), f"whether {request} fits is stale"

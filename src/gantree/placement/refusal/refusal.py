@@ -135,7 +135,7 @@ def _nodes(count: int) -> str:
 
 
 def _wakes_on(where: Occupancy, request: TopologyRequest) -> tuple[str, ...]:
-    """Resources whose release could change the answer, and "nodes" while some may not be used."""
+    """Return the resources whose release may change the answer, and "nodes" while some are unusable."""
     asked = tuple(
         dict.fromkeys(r.name for role in request.roles for r in resources_of(request, role))
     )
@@ -179,7 +179,7 @@ def _no_machine(role: RoleRequest, lack: tuple[str, float, float], that_admits: 
 
 
 def _no_part(empty: Occupancy, role: RoleRequest, nodes: BoolArray, that_admits: str) -> Told:
-    """No GPU of these nodes gives the part of a GPU that a member asks for."""
+    """No GPU of these nodes provides the part of a GPU that a member requests."""
     shape = role.shape
     why = share_refused(empty, shape, nodes) if shape.part and shape.mig is None else None
     if why is not None:
@@ -203,7 +203,7 @@ def _meant(fabric: Fabric, role: RoleRequest) -> str:
 
 
 def _none_usable(occupancy: Occupancy, where: Occupancy, request: TopologyRequest) -> Told:
-    """Every node is unsound, taken out, held back or too near others; the last two are told by `_left_out`."""
+    """Every node is unhealthy, unusable, held back or excluded by anti-affinity (`_left_out`)."""
     gpus = sum(role.members * role.shape.gpus for role in request.roles)
     short = Shortage("gpus", gpus) if gpus else Shortage("nodes", 1)
     left_out = _usable(occupancy) > 0
@@ -280,7 +280,7 @@ def _nearest_for_gang(where: Occupancy, request: TopologyRequest) -> Roomiest:
 
 
 def _short_on_every_node(where: Occupancy, request: TopologyRequest) -> Told | None:
-    """Nodes have room for all that a member asks but one resource, and none of them has enough of this one."""
+    """Nodes have room for all requests of a member but one resource, of which none has enough."""
     for role in request.roles:
         if table_of(where, request, role).in_domain[0][0]:
             continue
@@ -306,7 +306,7 @@ def _most_of(role: RoleRequest, rest: Shape, resource: Resource, most: int) -> T
 
 
 def _without(shape: Shape, resource: str) -> Shape | None:
-    """A shape that asks for all but one resource; None for GPUs and their parts."""
+    """Return the shape without one resource; None for GPUs and their parts."""
     match resource:
         case "cpus":
             return replace(shape, cpus=0)

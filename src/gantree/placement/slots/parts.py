@@ -25,7 +25,7 @@ from gantree.topology.occupancy.occupancy import Occupancy
 
 Part = MigPart | SharePart
 Asked = Sequence[tuple[Shape, int]]
-"""Per role the shape of a member that takes a part of a GPU, and how many members."""
+"""(shape of a member with a part of a GPU, number of members), per role."""
 Chosen = tuple[tuple[Part, ...], ...]
 """Per role the part of each member."""
 
@@ -46,7 +46,7 @@ def members_of_part(state: NodeState, shape: Shape, apart: bool, within: int = -
 
 
 def equivalence_key(occupancy: Occupancy, node: int, shape: Shape) -> Hashable:
-    """What makes nodes alike for a member with a part; quickly told for those of which nothing is cut or shared."""
+    """Return a key that is equal for nodes that hold equally many members with a part; cheap for whole nodes."""
     rules = occupancy.fabric.nodes[node]
     use = occupancy.host.numa_of_node.get(node) if shape.memory_GBps else None
     return (
@@ -98,7 +98,7 @@ def _chosen(
 
 
 def _size(rules: PartRules, shape: Shape) -> tuple[int, bool, float]:
-    """What comes first: instances by memory slices, then shares that admit one way only, by compute and memory.
+    """Return the order of placement: instances by memory slices, then shares of one isolation, by compute and memory.
 
     The larger first; who admits any way of sharing joins those who do not.
     """
@@ -199,7 +199,7 @@ def _tried(state: NodeState, members: Sequence[Shape], excluded: int) -> list[Pa
 
 
 def _alternatives(state: NodeState, shape: Shape, excluded: int) -> Iterator[Part]:
-    """The best part on each GPU, but one of GPUs in like states; of an instance every start."""
+    """Yield the best part on each GPU, one of GPUs in equal states; of MIG instances every start."""
     every, seen = (1 << len(state.gpus)) - 1, set()
     for gpu, here in enumerate(state.gpus):
         if here in seen or excluded >> gpu & 1:

@@ -18,7 +18,7 @@ Counts = tuple[int, ...]
 Spread = list[tuple[int, Counts]]
 """(node index, members of each role there), in topology order; only nodes that hold some."""
 Sum = tuple[IntArray, IntArray]
-"""A resource: (what a member of each role takes of it, free[node]), in counted units."""
+"""(amount per member of each role, free[node]) of a resource, in counted units."""
 
 
 @quick
@@ -54,7 +54,7 @@ class Problem:
 
     @cached_property
     def tables(self) -> tuple[SlotTable, ...]:
-        """The slot table of each role, as they were when they were first asked for."""
+        """The slot table of each role, at the time of first use."""
         return self.given or tuple(map(self._table, range(len(self.members))))
 
     def _table(self, number: int) -> SlotTable:
@@ -81,7 +81,7 @@ class Problem:
 
     @cached_property
     def sums(self) -> tuple[Sum, ...]:
-        """Resources that only add up on a node, of which some role asks."""
+        """Requested resources that are limited only by their sum on a node."""
         occupancy, shapes = self.occupancy, [table.shape for table in self.tables]
         devices = [dict(role.shape.scarce) for role in self.request.roles]
         names = dict.fromkeys(name for of_role in devices for name in of_role)
@@ -102,7 +102,7 @@ class Problem:
         return all(int(each @ counts) <= int(free[node]) for each, free in self.sums)
 
     def domains_with_room(self, tier: int) -> IntArray:
-        """Domains of a tier whose sums could hold the gang; the others cannot."""
+        """Return the domains of a tier whose sums may hold the gang; the others cannot."""
         enough: BoolArray = self.tables[0].in_domain[tier] >= self.members[0]
         for table, members in zip(self.tables[1:], self.members[1:], strict=True):
             enough &= table.in_domain[tier] >= members

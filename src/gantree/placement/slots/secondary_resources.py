@@ -34,14 +34,14 @@ def slots_by_secondary_resources(
 
 
 def is_sequential(shape: Shape) -> bool:
-    """Whether it takes more than free GPUs to tell how many members a node holds under layers."""
+    """Return whether slots under layers depend on more than free GPUs."""
     return shape.part or shape.memory_GBps > 0
 
 
 def _slots(
     occupancy: Occupancy, nodes: IntArray, shape: Shape, apart: bool, layers: Layers
 ) -> IntArray:
-    """Nodes whose GPUs and NUMA nodes are in like states are counted once."""
+    """Count slots once for nodes with equal states of GPUs and NUMA nodes."""
     of_state: dict[Hashable, int] = {}
     slots = np.zeros(len(nodes), dtype=np.int64)
     for position, node in enumerate(nodes.tolist()):

@@ -72,7 +72,7 @@ class _Left:
 
 
 def members_in_sequence(occupancy: Occupancy, node: int, of: RoleMembers, *, apart: bool) -> int:
-    """How many members of a role, up to those asked, a node serves; only whole runs of its layers."""
+    """Return how many members of a role, up to the requested number, fit on a node; whole runs of its layers only."""
     run = max((run for run, _ in of.layers), default=1) or 1
     low, high = 0, of.members // run
     while low < high:
@@ -154,7 +154,7 @@ class SequentialMembers:
             yield from self._in_domains(left, of, layers, self._domains(layers[0][1], left, within))
 
     def _choices(self, shape: Shape, within: int) -> Iterator[int]:
-        """Any of the GPUs; then, to leave the bandwidth of others to others, those of one NUMA node."""
+        """Yield all GPUs, then the GPUs of each NUMA node, which spares the memory bandwidth of the others."""
         yield within
         if shape.memory_GBps and (shape.gpus or shape.part):
             yield from (within & gpus for gpus in numa_layout(self._machine).gpus)
@@ -162,7 +162,7 @@ class SequentialMembers:
     def _in_domains(
         self, left: _Left, of: RoleMembers, layers: Layers, domains: Sequence[int]
     ) -> Iterator[tuple[tuple[MemberDevices, ...], _Left]]:
-        """The same; runs are alike, so those to come go to the domain of this one or to later ones."""
+        """As above; runs are equal, so later ones go to the same domain or to later ones."""
         if not of.members:
             yield (), left
             return
@@ -257,7 +257,7 @@ def nics_of_member(
 
 
 def _constraint_order(of: RoleMembers) -> tuple[bool, bool, int, float]:
-    """What is bound to few GPUs comes first; among members without, the largest."""
+    """Members that are limited to few GPUs first; of the others the largest."""
     shape = of.shape
     beside_bandwidth = shape.memory_GBps > 0 and (shape.part or shape.gpus > 0)
     bound_to = 0 if shape.part else 1 if shape.gpus else 2

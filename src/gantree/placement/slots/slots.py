@@ -1,4 +1,4 @@
-"""The shape index: how many members of one shape each node, and so each domain, can still take.
+"""The shape index: slots for members of one shape, by node and by domain of each tier.
 
 A table is built once per distinct shape and then follows the occupancy's change log: only nodes that were touched
 since it was last read are counted again. Slots count members of this one shape alone; members of different
@@ -19,15 +19,15 @@ from gantree.topology.fabric.fabric import Fabric, IntArray, Labels
 from gantree.topology.occupancy.occupancy import Occupancy, memory_KiB, microcpus
 
 MOST_TABLES = 256
-"""Shape indexes kept per occupancy; the oldest goes first. A site has some dozens of distinct shapes."""
+"""Shape indexes cached per occupancy; the oldest is dropped. A site has some dozens of distinct shapes."""
 
 MOST_SLOTS = 1 << 20
-"""Slots of a node for a shape that asks for nothing countable."""
+"""Slots of a node for a shape without countable requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotShape:
-    """What one member takes of a node, in whole numbers, and which nodes admit it.
+    """The requests of one member in integers, and the nodes that admit it.
 
     among is the name of a set of nodes (`Fabric.nodes_named`), None for all. secondary is the shape of a member that
     also requests parts of GPUs, other devices or memory bandwidth (`secondary_resources`); apart is for parts alone.
@@ -197,7 +197,7 @@ def slots_of(
     among: Hashable = None,
     apart: bool = False,
 ) -> SlotTable:
-    """As `slots`, asked for by what the job says: found again without reading the shape anew."""
+    """As `slots`, by shape and models of a job: cached without converting the shape again."""
     asked = (shape, models, layers, among, apart)
     table = occupancy.indexes.get(asked)
     if table is not None:
@@ -209,7 +209,7 @@ def slots_of(
 
 
 def slots(occupancy: Occupancy, shape: SlotShape) -> SlotTable:
-    """The current index of a shape, kept secondary the occupancy."""
+    """The current index of a shape, cached beside the occupancy."""
     table = occupancy.indexes.get(shape)
     if table is not None:
         assert isinstance(table, SlotTable)
@@ -220,7 +220,7 @@ def slots(occupancy: Occupancy, shape: SlotShape) -> SlotTable:
 
 
 def _keep(occupancy: Occupancy, key: Hashable, table: SlotTable) -> None:
-    """Keep a table secondary the occupancy; where there are too many, the oldest goes. Other indexes stay."""
+    """Cache a table beside the occupancy; of too many, the oldest is dropped. Other indexes stay."""
     if len(occupancy.indexes) >= MOST_TABLES:
         tables = (key for key, kept in occupancy.indexes.items() if isinstance(kept, SlotTable))
         oldest = next(tables, None)
