@@ -43,11 +43,11 @@ class InboxWriter:
 
     @property
     def unflushed(self) -> int:
-        """Events that were told and are not in the inbox yet; safe from any thread."""
+        """Events that were emitted and are not in the inbox yet; safe from any thread."""
         return len(self._queued)
 
     def flush(self) -> bool:
-        """Append what was told; say whether there was anything."""
+        """Append emitted events; return whether there were any."""
         queued = tuple(self._queued)
         if queued:
             self._append(queued, self._journal.append_emitted)

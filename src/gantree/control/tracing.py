@@ -33,7 +33,7 @@ class Causes:
         self._lock = Lock()
 
     def remember(self, events: Sequence[Event]) -> None:
-        """The span of whoever runs this now is the cause of these events."""
+        """Record the current span as the cause of these events."""
         context = trace.get_current_span().get_span_context()
         if not context.is_valid:
             return

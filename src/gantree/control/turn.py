@@ -87,7 +87,7 @@ class TurnRunner:
     def send(
         self, orders: Sequence[Order], cause_of: Callable[[Order], str] = lambda order: STANDING
     ) -> None:
-        """Tell the cluster, in the name of this epoch. A cluster that raises has a bug; the others are still told.
+        """Send the orders with this epoch to the cluster. If one raises, which is a bug, the others are still sent.
 
         cause_of gives the id of the event that an order follows from, for the log.
         """

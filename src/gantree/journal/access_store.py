@@ -113,7 +113,7 @@ class AccessStore:
                 ids = [row.id for row in connection.execute(select(tokens.c.id).where(below))]
 
     def forget_sessions(self, ended_before: float) -> None:
-        """Delete sessions that have expired: unlike tokens nobody asks for them any more."""
+        """Delete expired sessions; unlike tokens they are never listed."""
         old = (tokens.c.kind != "token") & (tokens.c.expires_at < ended_before)
         with self._database.writing() as connection:
             connection.execute(tokens.delete().where(old))

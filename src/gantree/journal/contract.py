@@ -72,10 +72,10 @@ class Compacted:
 
 
 class Election(Protocol):
-    """Who leads. All methods raise JournalError when nobody can be asked."""
+    """Leadership. All methods raise JournalError if the database does not answer."""
 
     def lead(self, holder: str, for_s: float) -> int | None:
-        """Begin an epoch, larger than every one before; None if somebody leads and the lease has not run out.
+        """Begin a new, larger epoch; None if another daemon leads and its lease is valid.
 
         holder is who leads, for people. The lease runs by the database's clock. A journal that only one process can
         have open is led by whoever has: there it never runs out, and never keeps anybody away.
@@ -91,7 +91,7 @@ class Election(Protocol):
         ...
 
     def leader(self) -> tuple[int, str | None]:
-        """The newest epoch (0 before the first), and who holds it; None if it was resigned.
+        """Return the newest epoch (0 before the first) and its leader; None if it resigned.
 
         Whether its lease has run out is not said: until another begins, that leader may go on.
         """
@@ -112,7 +112,7 @@ class Journal(Election, Protocol):
         ...
 
     def append_emitted(self, events: Sequence[Event], epoch: int) -> None:
-        """The same for events that their source tells again: until a turn is committed they may go with the machine.
+        """As above, for events that their source repeats: they may be lost in a crash until a turn is committed.
 
         So a turn waits for the disk once.
         """
@@ -194,7 +194,7 @@ class Journal(Election, Protocol):
         ...
 
     def orders(self, after: int = 0) -> Iterator[tuple[int, Order]]:
-        """All orders after a seq with their seq, oldest first: what the cluster was told, for audits."""
+        """Yield (seq, order) after a seq, oldest first, for audits."""
         ...
 
     def set_aside(self, seq: int, error: str, epoch: int) -> None:

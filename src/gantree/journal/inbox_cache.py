@@ -24,7 +24,7 @@ class InboxCache:
 
     @contextmanager
     def appending(self) -> Iterator[None]:
-        """Events are appended within this, or perhaps not: nobody hears of it before the end."""
+        """Cache events that are appended in this block, if it succeeds."""
         try:
             yield
         finally:
@@ -41,5 +41,5 @@ class InboxCache:
             self._event_of.popitem(last=False)
 
     def take(self, code: Encoded) -> Event:
-        """The event that a row tells of. Raises JournalError."""
+        """Return the event of a row. Raises JournalError."""
         return self._event_of.pop(code, None) or EVENT_CODEC.decode(code)

@@ -28,7 +28,7 @@ from gantree.model.errors import JournalError
 FILE = "journal.sqlite3"
 LOCK = "journal.lock"
 LEFT_BY_THE_DEAD_S = 1.0
-"""For so long a lock may be held by nobody who is a daemon."""
+"""Seconds to wait for a lock that another program than a daemon holds."""
 APPLICATION_ID = 0x67616E74
 """SQLite's application_id of our files: "gant" in ASCII."""
 NOW = literal_column("((julianday('now') - 2440587.5) * 86400.0)", Double)

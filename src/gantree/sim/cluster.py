@@ -43,7 +43,7 @@ TERMINATED = 143
 
 @dataclass(frozen=True, slots=True)
 class Overheads:
-    """Seconds that a cluster takes for what it is told to do; all 0 where not said.
+    """Seconds that a cluster needs for each kind of order; 0 by default.
 
     The default of 0 keeps replays of public traces comparable, whose run times include start-up. start_s is from
     the order to the moment all ranks work, stop_s from the order until nothing is left, save_s from a request for

@@ -28,7 +28,7 @@ MOST_DECISIONS = 10_000
 """Of one moment; every one answers what the one before began, and none of these chains is that long."""
 
 PROGRESS_STEPS = 200
-"""How often progress is told over a whole run, at most."""
+"""Progress reports over a whole run, at most."""
 
 
 def simulate(

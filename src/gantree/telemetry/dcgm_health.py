@@ -115,7 +115,7 @@ def _samples(text: str) -> Iterator[tuple[str, int, str | None, float]]:
 
 @dataclass(slots=True)
 class GpuWatch:
-    """What one GPU told last, and how often in a row it told that it was slowed."""
+    """The last reading of one GPU, and how many readings in a row were slowed."""
 
     before: Signs = field(default_factory=dict)
     looked_at: float = -math.inf
@@ -162,5 +162,5 @@ def _at_once(now: Signs) -> Iterator[str]:
 
 
 def has_xid(now: Signs) -> bool:
-    """Whether a GPU tells any XID, a harmless one too."""
+    """Return whether a GPU reports any XID, even a harmless one."""
     return any(value and sign.startswith((*XID_NAMES, XID_COUNT)) for sign, value in now.items())

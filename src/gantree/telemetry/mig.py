@@ -38,7 +38,7 @@ def mig_instances() -> Mapping[MigPart, str]:
 
 
 def instances_of(readings: Iterable[MigReading]) -> dict[MigPart, str]:
-    """UUID of each instance whose profile and place are told."""
+    """Return the UUID of each instance with known profile and position."""
     found = {}
     for reading in readings:
         profile = _WHOLE_PROFILE.search(reading.name)

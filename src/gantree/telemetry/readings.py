@@ -110,7 +110,7 @@ def topology_of(readings: Readings) -> GpuTopology:
 
 
 def _are_peers(gpus: tuple[GpuReading, ...], a: int, b: int) -> bool | None:
-    """Tell whether two GPUs reach each other's memory both ways; None where that is not told."""
+    """Return whether two GPUs can access each other's memory in both directions; None if unknown."""
     if a == b:
         return True
     told = {status for x, y in ((a, b), (b, a)) for status in gpus[x].p2p[y : y + 1]}

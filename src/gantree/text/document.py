@@ -25,7 +25,7 @@ from gantree.text.words import shortened
 MAX_FILE_BYTES = 32 * 1024 * 1024
 MAX_DEPTH = 32
 MAX_DOUBLES = 100
-"""So many fields that are there twice are told; then the file is not read on."""
+"""Duplicate fields that are reported before reading stops."""
 MAX_PATH_CHARS = 300
 """Paths are for people, who are shown less. Each list and mapping keeps its own: long field names must not add up."""
 

@@ -72,7 +72,7 @@ class Caller:
 
     @property
     def is_person(self) -> bool:
-        """Whether name is somebody's; the daemon's own token is nobody's."""
+        """Whether the caller is a user; the daemon's own token belongs to none."""
         return self.credential != DAEMON_TOKEN
 
 
@@ -86,7 +86,7 @@ class Transport:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Decides who a caller is. token is the daemon's own; None: nobody comes over TCP by that.
+    """Authenticates callers. token is the daemon's own token; None: there is none.
 
     file says who may do what; without one, peers of the socket are operators, and there are no users to give tokens.
     tokens are those that were made here, providers gives the OIDC provider that the file names. runs_as_submitter: jobs
@@ -153,12 +153,12 @@ class Access:
             self.rates.consume(f"{STRANGER}{at}")
 
     def check_unix_user(self, user: str) -> None:
-        """Raise BadInput where the jobs of a user could run as nobody."""
+        """Raise BadInput if there is no Unix user for the jobs of a user."""
         if self.runs_as_submitter and self.file is not None:
             unix_user(user, self.file.rules.unix_of_user.get(user))
 
     def check_acts_as(self, caller: Caller, user: str) -> None:
-        """Raise Forbidden where a caller would run commands as a user who may do more than he may.
+        """Raise Forbidden if a caller would run commands as a user with more permissions.
 
         Where jobs run as Unix users of their own, whoever runs a command in a job of somebody is that one to the
         socket, and has his files.

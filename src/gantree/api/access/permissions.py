@@ -33,7 +33,7 @@ KEY = "x-needs"
 
 
 class Need(StrEnum):
-    """What a route needs. SEE, READ and CHANGE are about one job, and whose it is."""
+    """The permission that a route needs. SEE, READ and CHANGE concern one job and its owner."""
 
     OPEN = "open"
     """Anybody at all; such a route stands behind no `permitted`."""
@@ -123,7 +123,7 @@ def sees(caller: Caller, state: JobState) -> bool:
 
 
 def job_visibility(caller: Caller) -> Callable[[JobState], bool] | None:
-    """As `sees`, for many jobs: whose they are is looked up once for all of one user in one queue. None: all."""
+    """As `sees`, for many jobs, evaluated once for each user and queue. None: all jobs."""
     if caller.sees_all:
         return None
     known = cache(partial(has, caller, Need.SEE))
@@ -154,7 +154,7 @@ def job_for(lookup: JobLookup, caller: Caller, word: str, need: Need) -> str:
 
 
 def _submitted_spec(lookup: JobLookup, word: str) -> Job | None:
-    """What was handed in under an id, if the journal knows it: of a job that is in no ledger, or was rejected."""
+    """Return the submission of an id from the journal, for jobs that are not in the ledger or were rejected."""
     event = lookup.journal.event(submitted_event_id(word))
     return event.spec if isinstance(event, JobSubmitted) else None
 
@@ -171,7 +171,7 @@ def _state_for(ledger: Ledger, caller: Caller, word: str) -> JobState | None:
 def check_submission(
     caller: Caller, jobs: Iterable[Job], overrides: Mapping[str, Any], user: str, login: str
 ) -> str:
-    """Whose jobs are that do not say: user, else the caller; login where the caller is nobody.
+    """Return the owner of jobs that name none: user, else the caller; login for the daemon's own token.
 
     Raises Forbidden where he may not hand them in so.
     """
@@ -191,12 +191,12 @@ def queue_of(job: Job, overrides: Mapping[str, Any]) -> str:
 
 
 def sees_queue(caller: Caller, queue: str) -> bool:
-    """Whether a caller is told of a queue: it is in a grant of his, or one of his is below it."""
+    """Return whether a caller may see a queue: a grant covers it, or a queue below it."""
     return any(each.covers(queue) or is_within(each.queue, queue) for each in caller.grants)
 
 
 def redacted_for(caller: Caller, ledger: Ledger, value: Any) -> Any:
-    """Plain values as a caller is told them: jobs that he may not see have no name, in fields and in sentences."""
+    """Return plain values for a caller: names of jobs that he may not see are removed from fields and sentences."""
     if caller.sees_all:
         return value
     return _redacted(
@@ -215,7 +215,7 @@ def _is_hidden(caller: Caller, ledger: Ledger, word: str) -> bool:
 def _redacted(
     value: Any, name: str, hidden: Callable[[str], bool], forgotten: Callable[[str], bool]
 ) -> Any:
-    """forgotten says of a job's name that nobody knows any more whose that job was."""
+    """forgotten: whether a job name belongs to a forgotten job, whose owner is unknown."""
     if isinstance(value, str):
         if name in _NAMES:
             return ANOTHER if hidden(value) or (name in _OTHERS and forgotten(value)) else value

@@ -8,7 +8,7 @@ from time import monotonic
 from gantree.model.errors import TooOften
 
 MOST_CALLERS = 10_000
-"""So many buckets are kept; that of who was longest away is forgotten, and full when that one returns."""
+"""Buckets that are kept; the least recently used is dropped, and full if its caller returns."""
 
 
 @dataclass(slots=True)

@@ -84,7 +84,7 @@ class Tokens:
         self._book.add(row)
 
     async def find(self, secret: str) -> TokenRow | None:
-        """What is known of a secret that somebody shows; None where it is good for nothing. Raises JournalError."""
+        """Return the row of a secret; None if it is invalid. Raises JournalError."""
         if len(secret) > LONGEST_SECRET:
             return None
         digest, now = _digest(secret), self._clock()

@@ -35,7 +35,7 @@ def _owner(caller: Caller, ledger: Ledger, owner: str) -> str:
 
 
 def queues_visible_to(caller: Caller, rows: Iterable[Json]) -> list[Json]:
-    """The queues that a grant speaks of with what they are in; of users himself, and those whose jobs he may see."""
+    """Return the queues of a grant with those above them; of users the caller, and those whose jobs he may see."""
     if caller.sees_all:
         return list(rows)
     return [row for row in rows if _is_visible(caller, row)]
@@ -55,7 +55,7 @@ def facts_visible_to(caller: Caller, ledger: Ledger, facts: list[Json]) -> list[
 
 
 def _fact(caller: Caller, ledger: Ledger, fact: Json) -> Json | None:
-    """A fact about no job is told to whoever may see all."""
+    """Facts that concern no job are visible to callers who may see all jobs."""
     data = fact["data"]
     state = ledger.jobs.get(data.get("job", ""))
     spec = data.get("spec")
@@ -67,7 +67,7 @@ def _fact(caller: Caller, ledger: Ledger, fact: Json) -> Json | None:
 
 
 def detail_visible_to(caller: Caller, ledger: Ledger, detail: Json) -> Json:
-    """A job's detail; whoever may see the job, and not read all of it, is not told what it runs with."""
+    """Return a job's detail; without command and environment if the caller may see but not read the job."""
     spec = detail["spec"]
     if spec is not None and not has(caller, Need.READ, spec["user"], spec["queue"]):
         detail = {**detail, "spec": without_environment(spec)}

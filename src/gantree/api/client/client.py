@@ -86,7 +86,7 @@ class Client:
     """Talks to a daemon; every call is a connection of its own, so threads may share one Client."""
 
     def __init__(self, where: Path | str, token: str | None = None) -> None:
-        """where is the daemon's state directory, or its URL; then token says who asks. Raises BadInput.
+        """where is the daemon's state directory or its URL; token authenticates at a URL. Raises BadInput.
 
         Several URLs, with commas between them, are those of daemons that share a journal: see `failover`.
         """
@@ -187,7 +187,7 @@ class Client:
             return answer
 
     def _look(self, at: Target, timeout_s: float) -> None:
-        """Whether anybody is there, whatever it says. Raises as `_answer`, but for what a daemon raised."""
+        """Check whether a daemon answers, with any status. Raises as `_answer`, but no errors of the daemon."""
         try:
             self._answer(at, ALIVE, timeout_s)
         except (JournalError, Unreachable):

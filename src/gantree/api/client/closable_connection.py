@@ -12,7 +12,7 @@ from websockets.sync.client import ClientConnection
 
 
 class ClosableConnection(ClientConnection):
-    """Ends both directions before the socket is closed, which wakes whoever reads from it."""
+    """Ends both directions before the socket is closed, which wakes a thread that reads from it."""
 
     def close_socket(self) -> None:
         """As the library's, and its reader ends in any case."""

@@ -61,7 +61,7 @@ class Failover:
         return self._targets[self.place]
 
     def timeout_s(self, patience_s: float) -> float:
-        """How long to wait for the answer; patience_s where nobody else may answer, and for streams, which pause."""
+        """Return the timeout of a request; patience_s without other daemons, and for streams, which pause."""
         longest_s = patience_s + self._wait_s
         if self._is_stream or not self._is_harmless or not self._has_others():
             return longest_s
@@ -69,7 +69,7 @@ class Failover:
 
     @property
     def probes_first(self) -> bool:
-        """Whether it is asked first if anybody is there: who hangs would be waited for in full, while others answer."""
+        """Return whether the daemon is probed first, because a hanging daemon would use the whole timeout."""
         return self._is_harmless and (self._is_stream or self._wait_s > 0) and self._has_others()
 
     @property

@@ -82,7 +82,7 @@ class Request(_Sent, Generic[T]):
 
 @dataclass(frozen=True)
 class Stream(_Sent, Generic[T]):
-    """A request whose answer comes bit by bit."""
+    """A request with a streamed answer."""
 
     decoder: Callable[[], Decoder[T]] = field(kw_only=True)
 

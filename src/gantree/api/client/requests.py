@@ -201,7 +201,7 @@ def uncordon(node: str) -> Request[Json]:
 
 
 def drain(node: str, *, deadline_s: float | None = None, reason: str = "") -> Request[Json]:
-    """Let everybody leave a node who may be told to; who has no place elsewhere within deadline_s, None: at once."""
+    """Drain a node: gangs move elsewhere, or stop after deadline_s seconds (None: at once)."""
     body = {"deadline_s": deadline_s, "reason": reason}
     return Request("POST", "/v1/nodes/{node}/drain", node_path(node), body=body)
 
@@ -213,7 +213,7 @@ def label(node: str, labels: Mapping[str, str | None]) -> Request[Json]:
 
 
 def policy() -> Request[Json]:
-    """The policy in force: its number, when, who, from which file, its text."""
+    """Get the policy in force: number, time, user, file name, text."""
     return Request("GET", "/v1/policy")
 
 
@@ -272,7 +272,7 @@ def rerun(
 
 
 def cluster() -> Request[Json]:
-    """The site and who holds which GPU."""
+    """Get the site and the holder of each GPU."""
     return Request("GET", "/v1/cluster")
 
 
@@ -319,7 +319,7 @@ def session() -> Request[Json]:
 def make_token(
     user: str = "", *, role: str = "", queue: str = "", expires_s: float | None = None
 ) -> Request[Json]:
-    """A new token of a user ("": of who asks), with its secret, which is told this once.
+    """Create a token of a user ("": the caller). Its secret is returned only here.
 
     It allows what the user may do, and of that what role over queue allows; "": all of it.
     """
@@ -355,7 +355,7 @@ def login_name() -> str:
 
 
 def _owner(user: str | None) -> Json:
-    """Whose jobs are that do not say: somebody who is named, else who asks."""
+    """Return the owner of jobs that name none: a named user, else the caller."""
     return {"login": login_name()} if user is None else {"user": user}
 
 

@@ -17,7 +17,7 @@ TOKEN_FILE_VARIABLE = "GANTREE_TOKEN_FILE"  # noqa: S105 - the same
 
 
 class NotSent(Exception):
-    """A request reached nobody, because of error."""
+    """A request reached no daemon, because of error."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error

@@ -18,7 +18,7 @@ NODE = "{node}"
 
 T = TypeVar("T")
 Told = Mapping[str, Mapping[int, T]]
-"""What is told of GPUs, by node and index."""
+"""Readings of GPUs, by node and index."""
 log = logging.getLogger(__name__)
 
 
@@ -40,7 +40,7 @@ def checked(address: str) -> str:
 def questions(
     exporters: Sequence[str], nodes: Sequence[str], read: Callable[[str], Told[T]]
 ) -> dict[str, Callable[[], Told[T]]]:
-    """By address, what tells of these nodes; read makes sense of a text."""
+    """Return the exporters of these nodes by address; read parses their text."""
     return {
         address if node is None else address.replace(NODE, node): partial(
             _exported, address, node, read
@@ -53,7 +53,7 @@ def questions(
 def answers(
     asked: Mapping[str, Callable[[], Told[T]]], nodes: Sequence[str]
 ) -> tuple[dict[str, Mapping[int, T]], dict[str, str]]:
-    """What all of them tell of these nodes, some asked at once; and why those are silent who are, by address."""
+    """Return the readings of all exporters, polled concurrently, and errors by address."""
     with ThreadPoolExecutor(AT_ONCE) as several:
         told = list(several.map(_answered, asked.values()))
     found: dict[str, Mapping[int, T]] = {}
@@ -68,7 +68,7 @@ def answers(
 
 
 class SilenceLog:
-    """Says in the log who is silent, once, until he speaks again."""
+    """Logs failing exporters once, until they answer again."""
 
     def __init__(self, what: str) -> None:
         """what is not known for it."""
@@ -90,7 +90,7 @@ def _answered(ask: Callable[[], Told[T]]) -> Told[T] | Exception:
 
 
 def _exported(address: str, node: str | None, read: Callable[[str], Told[T]]) -> Told[T]:
-    """What an exporter tells: of one node, or of all that it names."""
+    """Return the readings of one exporter: of one node, or of all nodes that it names."""
     url = address if node is None else address.replace(NODE, node)
     with urllib.request.urlopen(url, timeout=ANSWER_WITHIN_S) as answer:  # noqa: S310 - see `checked`
         raw = answer.read(MOST_BYTES + 1)

@@ -18,7 +18,7 @@ from gantree.telemetry.nvml_use import use_here
 
 FRESH_S = 5.0
 FRESH_WITHIN_S = 10.0
-"""So long somebody waits for exporters who asks for figures once; pages do not wait."""
+"""Seconds that a single query waits for exporters; pages do not wait."""
 
 UseOfNode = Mapping[str, UseOfGpu]
 
@@ -31,7 +31,7 @@ class GpuCounters:
         exporters: Sequence[str] = (),
         here: tuple[str, Callable[[], UseOfGpu]] | None = None,
     ) -> None:
-        """exporters are addresses as `checked` lets through; here is this machine's node and who reads its GPUs."""
+        """exporters are addresses accepted by `checked`; here is this machine's node and the reader of its GPUs."""
         self.use_of_node: UseOfNode = {}
         self.version = 0
         self._exporters = tuple(exporters)
@@ -41,7 +41,7 @@ class GpuCounters:
         self._silence = SilenceLog("the use of GPUs")
 
     def covers(self, nodes: Sequence[str]) -> bool:
-        """Whether anybody is asked about any of these nodes."""
+        """Return whether there is a source for any of these nodes."""
         return bool(self._exporters) or (self._here is not None and self._here[0] in nodes)
 
     def refresh(self, nodes: Sequence[str]) -> None:
@@ -70,7 +70,7 @@ class GpuCounters:
         self.use_of_node, self.version = use, self.version + 1
 
     def _questions(self, nodes: Sequence[str]) -> dict[str, Callable[[], UseOfNode]]:
-        """By the name in messages, what tells the use of nodes."""
+        """Return the sources of utilisation, by their name in messages."""
         asked = questions(self._exporters, nodes, use_in)
         if self._here is not None and self._here[0] in nodes:
             asked[f"the driver of {self._here[0]}"] = partial(_driven, *self._here)

@@ -16,7 +16,7 @@ EVERY_S = 15.0
 
 
 async def watch_health(exporters: Sequence[str], loop: Loop, controller: Controller) -> None:
-    """For as long as nobody cancels it; without exporters there is nobody to ask. Raises what is a bug."""
+    """Poll until cancelled; returns at once without exporters. Raises AssertionError for bugs."""
     watch, silence = HealthWatch(), SilenceLog("the health of GPUs")
     while True:
         if exporters:

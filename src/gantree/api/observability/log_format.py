@@ -104,7 +104,7 @@ def _blotted(key: str, value: Any) -> Any:
 
 
 def redacted(text: str) -> str:
-    """A text without the secrets in it that can be told by their looks."""
+    """Return a text with recognisable secrets redacted."""
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
     return text

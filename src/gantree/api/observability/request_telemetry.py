@@ -69,7 +69,7 @@ class _Answer:
         return UNKNOWN if pattern is None or method not in METHODS else f"{method} {pattern}"
 
     async def send(self, message: Message) -> None:
-        """Pass a part on; the head tells what the answer is."""
+        """Pass on a message; the head has the status of the response."""
         if message["type"] == "http.response.start":
             self.status = int(message["status"])
             self._tell()

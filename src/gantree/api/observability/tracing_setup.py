@@ -30,7 +30,7 @@ def exported(environment: Mapping[str, str] = os.environ) -> Iterator[None]:
 
 
 def _provider(environment: Mapping[str, str]) -> Any:
-    """What exports the spans of this process; None where nobody asked for it."""
+    """Return the tracer provider with an exporter; None if no collector is configured."""
     asked = next((name for name in ENDPOINT if environment.get(name)), None)
     if asked is None or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None

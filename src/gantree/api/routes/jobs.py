@@ -66,7 +66,7 @@ Json = dict[str, Any]
 MOST_JOBS = 1000
 """Jobs of one request, and of one page."""
 ROWS_AT_ONCE = 500
-"""Of a list without a limit; so many keep nobody waiting while they are decoded and written down."""
+"""Default limit of a list, which can be encoded without a delay for other requests."""
 SHORT_BYTES = 8192
 """Jobs of a request up to so long are read at once; of a longer one on another thread, while others are answered."""
 _KEY = re.compile(r"[!-~]{1,128}")

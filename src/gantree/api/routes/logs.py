@@ -95,7 +95,7 @@ class _JobLog:
 
     @property
     def first(self) -> int:
-        """The first attempt that is told."""
+        """Return the first attempt in the output."""
         return min((attempt for attempt, _ in self._starts), default=1)
 
     def begin_at_tail(self, attempts: Sequence[int], lines: int) -> None:
@@ -115,7 +115,7 @@ class _JobLog:
         return self.backend.log_path(self.job, attempt, rank)
 
     async def state(self) -> LogState:
-        """As it was after the last change; asked so often that nobody is asked where nothing has changed."""
+        """Return the state after the last change; cached, because it is polled often."""
         await self.stream.revalidate()
         if self._known is not None and self.backend.stopping:
             return replace(self._known, is_last=True)

@@ -35,7 +35,7 @@ def router(backend: Backend) -> APIRouter:
 
 
 def probes(backend: Backend) -> APIRouter:
-    """The two questions that anybody may ask: they tell nothing of anybody's job."""
+    """Return the probes, which need no authentication: they reveal nothing about jobs."""
     routes = APIRouter(tags=["watching"])
     readiness = Readiness(backend)
 

@@ -54,7 +54,7 @@ class SessionResponse(OpenModel):
 
 
 def login_router(backend: Backend) -> APIRouter:
-    """The routes that lead in: whoever comes is not known yet."""
+    """Return the login routes, which need no authentication."""
     routes = APIRouter(prefix="/v1/session", tags=["access"])
     _add_token_login(routes)
     _add_provider_login(routes)
@@ -62,7 +62,7 @@ def login_router(backend: Backend) -> APIRouter:
 
 
 def router(backend: Backend) -> APIRouter:
-    """The routes of who is in."""
+    """Return the routes of the current session."""
     routes = APIRouter(prefix="/v1/session", tags=["access"])
 
     @routes.get("", **documented(SessionResponse, "Who asks."), **needs(Need.KNOWN))
@@ -177,7 +177,7 @@ async def _came_back(request: Request, code: str, state: str) -> tuple[IssuedTok
 
 
 def _kept(request: Request) -> dict[str, str]:
-    """What the browser was told to keep when its log-in began; {} for what is none of ours."""
+    """Return the login state in the browser's cookie; {} for a foreign cookie."""
     text = cookie_of(request, LOG_IN)
     try:
         kept = json.loads(urlsafe_b64decode(text[:8192]))
@@ -199,7 +199,7 @@ def _is_here(path: str) -> bool:
 
 
 def _callback(request: Request) -> str:
-    """The address of `finish`, as the provider knows it."""
+    """Return the redirect URI of `finish` that is registered at the provider."""
     url = request.app.state.access.url
     base = url or f"{request.url.scheme}://{request.headers.get('host', '')}"
     root = "" if url is not None else request.scope.get("root_path", "")

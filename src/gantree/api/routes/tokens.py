@@ -115,7 +115,7 @@ def _tokens(access: Access) -> Tokens:
 
 
 def _spec_of(access: Access, caller: Caller, body: TokenRequest) -> TokenSpec:
-    """Raises Forbidden for somebody else's, and for one that allows what the caller's own token does not."""
+    """Raises Forbidden for tokens of other users, and for more permissions than the caller's token has."""
     tokens, user = _tokens(access), body.user or caller.name
     if not caller.is_operator:
         if user != caller.name:

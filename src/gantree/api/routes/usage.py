@@ -73,7 +73,7 @@ class GpuUseRow(BaseModel):
 
 
 class GpuUseResponse(BaseModel):
-    """The least busy first, those whose GPUs tell nothing last."""
+    """GPU utilisation by job: the least busy first, unknown ones last."""
 
     is_told: bool = Field(description="Whether anybody is asked: an exporter, or a driver.")
     rows: list[GpuUseRow]

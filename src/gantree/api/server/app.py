@@ -63,7 +63,7 @@ def build_app(
     root_path: str = "",
     audit: Audit | None = None,
 ) -> FastAPI:
-    """The application around one running control loop; access decides who its callers are, audit keeps what they did.
+    """The application around one running control loop; access authenticates callers, audit records their changes.
 
     root_path is the prefix that a proxy serves it under; it answers with the prefix and without.
     """

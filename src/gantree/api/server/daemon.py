@@ -72,7 +72,7 @@ log = logging.getLogger(__name__)
 
 
 def run_daemon(settings: Settings, pages: Pages = ()) -> None:
-    """Run until told to stop. pages are routers of floors above, served beside the API.
+    """Run until stopped. pages are routers of floors above, served beside the API.
 
     Prints one line when requests are answered, and one at the end. Raises BadInput for the cluster file or for
     a missing one, Conflict for a cluster that contradicts what runs, JournalError for a state directory that
@@ -97,7 +97,7 @@ def run_daemon(settings: Settings, pages: Pages = ()) -> None:
 
 
 async def _run(daemon: DaemonParts) -> None:
-    """Lead or stand by until told to stop."""
+    """Lead or stand by until stopped."""
     settings, leadership = daemon.settings, daemon.location.leadership
     with ExitStack() as opened:
         tcp = None if settings.listen is None else opened.enter_context(bind(settings.listen))
@@ -153,7 +153,7 @@ class _Lifecycle:
         self._said: str | None = None
 
     async def run(self) -> None:
-        """Until told to stop."""
+        """Run until stopped."""
         is_start = True
         self._signals.obey()
         while not self._stop.is_set():
@@ -210,7 +210,7 @@ class _Lifecycle:
         await wait_until_set(self._stop, CAMPAIGN_EVERY_S)
 
     async def _lead(self, term: Term, *, is_start: bool) -> None:
-        """Until told to stop, or until the term is over. What recovery raises goes through at the start alone."""
+        """Run until stopped, or until the term ends. Errors of recovery are raised at the first start only."""
         loop = Loop()
         with Watchdog(loop.pulse, term, self._daemon.settings.stall_s):
             await self._lead_by(loop, term, is_start=is_start)
@@ -326,7 +326,7 @@ class _Lifecycle:
             await asking
 
     async def _until_over(self, term: Term) -> None:
-        """Until told to stop, or until the term is over."""
+        """Run until stopped, or until the term ends."""
         while term.is_on and not await wait_until_set(self._stop, LOOK_EVERY_S):
             set_survivors_apart()
 

@@ -28,7 +28,7 @@ _SHOWN = Repr()
 """Shows the start of a value, without writing out all of one that is large."""
 _SHOWN.maxstring = _SHOWN.maxlong = _SHOWN.maxother = LONGEST_FOUND
 MOST_PROBLEMS = 100
-"""So many are told of one request."""
+"""The number of problems that are reported for one request."""
 _MORE_HEADERS: dict[type[GantreeError], dict[str, str]] = {
     Unauthenticated: {"WWW-Authenticate": "Bearer"},
     TooOften: {"Retry-After": "1"},

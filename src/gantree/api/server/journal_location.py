@@ -51,7 +51,7 @@ def journal_location_of(settings: Settings, opened: ExitStack) -> JournalLocatio
 
 
 def _alone(settings: Settings, journal: Journal, opened: ExitStack) -> Leadership:
-    """The leadership of who has its journal for itself: on Kubernetes by a Lease, if one is asked for."""
+    """Return the leadership of a daemon with an exclusive journal: on Kubernetes by a Lease, if configured."""
     told = settings.kubernetes
     if told is None or not told.lease:
         return Leadership(journal, settings.name, lease_s=None)

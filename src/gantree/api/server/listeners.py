@@ -26,7 +26,7 @@ from gantree.api.streams.exec_relay import MOST_BYTES
 from gantree.model.errors import BadInput
 
 LAST_ANSWERS_S = 1
-"""How long requests that are being answered may take once the daemon was told to stop."""
+"""Seconds that pending requests may take once the daemon stops."""
 BACKLOG = 256
 MOST_HEAD_BYTES = 64 * 1024
 """The line and the headers of a request; what comes with the last part of them is not counted."""
@@ -102,7 +102,7 @@ def _check_certificate(cert: Path, key: Path | None) -> None:
 
 
 def bind(listen: Listen) -> socket.socket:
-    """A socket that listens there. Raises BadInput where nobody can."""
+    """Return a listening socket. Raises BadInput for an address that cannot be used."""
     try:
         family, kind, proto, _, where = socket.getaddrinfo(
             listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

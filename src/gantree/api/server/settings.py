@@ -20,7 +20,7 @@ from gantree.policy.rules import Policy
 
 
 def own_name() -> str:
-    """What a daemon is called that nobody gave a name."""
+    """The default name of a daemon."""
     return f"{gethostname()}-{os.getpid()}"
 
 

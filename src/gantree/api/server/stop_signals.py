@@ -27,7 +27,7 @@ class StopSignals:
 
     @contextmanager
     def end_at_once(self) -> Iterator[None]:
-        """Meanwhile they end the process as if nobody obeyed them."""
+        """Within this block the signals end the process at once."""
         self._ends_at_once = True
         try:
             yield

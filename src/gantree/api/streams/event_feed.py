@@ -25,7 +25,7 @@ from gantree.model.errors import Conflict, GantreeError
 
 Json = dict[str, Any]
 KEPT = 4096
-"""Frames that are kept for those who listen."""
+"""Frames that are kept for listeners."""
 AT_ONCE = 500
 HEARTBEAT_S = AGAIN_EVERY_S
 HEARTBEAT = b": nothing new\n\n"
@@ -43,7 +43,7 @@ class Frame:
 
 
 class EventFeed:
-    """Reads new facts as long as anybody listens."""
+    """Reads new facts as long as there are listeners."""
 
     def __init__(self, backend: QueryBackend) -> None:
         self._backend = backend
@@ -93,7 +93,7 @@ class EventFeed:
             self._listeners -= 1
 
     async def _text(self, frames: list[Frame], job: str | None, caller: Caller) -> bytes:
-        """What a caller is told of frames."""
+        """Return the frames that a caller may read."""
         wanted = [each for each in frames if job in (None, each.job)]
         if wanted and not caller.reads_all:
             wanted = await self._backend.read_inline(visible_facts, caller, wanted)
@@ -151,7 +151,7 @@ def _frame(told: Json) -> Frame:
 
 
 def visible_facts(view: ReadView, caller: Caller, frames: list[Frame]) -> list[Frame]:
-    """The frames as a caller is told them."""
+    """Yield the frames that a caller may read."""
     facts = [json.loads(frame.text.partition(b"\ndata: ")[2]) for frame in frames]
     return [_frame(fact) for fact in facts_visible_to(caller, view.ledger, facts)]
 

@@ -72,7 +72,7 @@ def _row(ledger: Ledger, index: int, name: str, jobs: dict[str, Json], *, sound:
 
 
 def _staying(ledger: Ledger, jobs: Iterable[str]) -> list[str]:
-    """Jobs that can never be told to leave a node."""
+    """Return jobs that never leave a node on request."""
     return [job for job in jobs if not ledger.jobs[job].spec.preemptible]
 
 

@@ -13,10 +13,10 @@ Json = dict[str, Any]
 
 
 class KnowsProgress(Protocol):
-    """A cluster, or whoever else can look at its files."""
+    """A source of progress: an executor, or another reader of its files."""
 
     def progress(self, job: str, attempt: int) -> Progress | None:
-        """How far an attempt says that it is."""
+        """Return the reported progress of an attempt, or None."""
         ...
 
 

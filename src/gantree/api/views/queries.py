@@ -80,7 +80,7 @@ def detail(lookup: JobLookup, caller: Caller, word: str) -> Json:
 
 
 def facts(view: ReadView, caller: Caller, after: int, limit: int) -> tuple[int | None, list[Json]]:
-    """The seq of the last of the next facts, None where there are none, and those that the caller is told."""
+    """Return (seq of the last of the next facts, or None; those facts that the caller may read)."""
     page = list(islice(view.journal.facts(after), limit))
     redacted = facts_visible_to(caller, view.ledger, [job_view.fact(recorded) for recorded in page])
     return page[-1].seq if page else None, redacted
@@ -101,7 +101,7 @@ def log_of(view: ReadView, caller: Caller, word: str) -> tuple[str, int, int]:
 
 
 def log_state(view: ReadView, job: str) -> LogState:
-    """How far a job is whose output is read."""
+    """Return the state of a job whose output is read."""
     state = view.ledger.jobs.get(job)
     if state is None:  # it ended so long ago that it is forgotten
         return LogState(0, attempt_over=True, job_over=True)
@@ -114,7 +114,7 @@ def queues(view: ReadView, caller: Caller) -> list[Json]:
 
 
 def cluster(view: ReadView, caller: Caller) -> Json:
-    """The site as it is now, and who holds which GPU."""
+    """Return the current site, and the holder of each GPU."""
     return cluster_visible_to(caller, view.ledger, job_view.cluster(view.ledger))
 
 

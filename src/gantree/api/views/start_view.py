@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 def start_json(start: Start) -> Json:
-    """A start as it is told; starts_at in seconds since 1970."""
+    """Return a reservation as JSON; starts_at in seconds since 1970."""
     return {
         "starts_at": start.starts_at,
         "promised": start.promised,
@@ -29,7 +29,7 @@ def start_json(start: Start) -> Json:
 
 
 def when_json(ledger: Ledger, job: str, now: float) -> Json:
-    """When a job starts, and what that hangs on; start is null where nobody can say, or where it does not wait.
+    """Return when a job starts, and what that depends on; start is null if unknown, or if the job is not pending.
 
     Raises NotFound for a job that was never handed in.
     """
@@ -107,7 +107,7 @@ def place_json(placement: Placement) -> Json:
 
 
 def defragmentation_json(job: str, plan: Defragmentation | None, reason: str) -> Json:
-    """Who would move for a job; plan is null, and reason says why, where nobody is to move."""
+    """Return the moves that let a job start; plan is null, with a reason, if there are none."""
     if plan is None:
         return {"job": job, "plan": None, "reason": reason}
     moves = [

@@ -19,7 +19,7 @@ By = Literal["user", "queue", "model", "job"]
 Json = dict[str, Any]
 HOUR_S = 3600.0
 DAYS_SHOWN = 7
-"""Today and the days before it, where nobody said since when."""
+"""The default number of days, with today."""
 
 
 @dataclass(frozen=True, slots=True)

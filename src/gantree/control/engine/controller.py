@@ -288,7 +288,7 @@ class Controller:
         )
 
     def _drain(self) -> bool:
-        """Turn until neither the inbox nor what the cluster tells has anything left."""
+        """Run turns until the inbox and the events of the cluster are processed."""
         progressed = False
         while self.inbox.flush() | self.turn_runner.run():
             progressed = True

@@ -154,7 +154,7 @@ class Leadership:
         return None if epoch is None else self._begin(epoch, sent_s)
 
     def leader(self) -> Leader | None:
-        """Who leads, as the journal has it now; None where nobody does. Raises JournalError."""
+        """Return the leader from the journal; None without one. Raises JournalError."""
         self.known = self._leader()
         return self.known
 
@@ -171,13 +171,13 @@ class Leadership:
 
     @property
     def other(self) -> Leader | None:
-        """Who leads, if that is somebody else."""
+        """Return the leader, if it is another daemon."""
         known = self.known
         is_own = known is not None and (known.name, known.url) == (self.name, self.url)
         return None if is_own else known
 
     def not_leading(self) -> NotLeading:
-        """What to tell somebody who asks for what only a leader does."""
+        """Return the error for requests that only the leader serves."""
         known = self.other
         if known is None:
             return NotLeading(f"{self.name} does not lead now, and nobody else does yet: try again")

@@ -61,7 +61,7 @@ class Loop:
         self._bug: Exception | None = None
 
     async def call(self, work: Callable[[], T]) -> T:
-        """Run something on the controller's thread, in the context (span, log fields) of whoever asks."""
+        """Run a function on the controller's thread, in the context (span, log fields) of the caller."""
         context = copy_context()
 
         def at_work() -> T:
@@ -103,7 +103,7 @@ class Loop:
         return POLL_S if alarm_s is None else min(POLL_S, alarm_s)
 
     async def run(self, controller: Controller) -> None:
-        """Step until `stop`. Raises the bug that a step has met, whoever asked for it."""
+        """Step until `stop`. Raises the AssertionError of a failed step."""
         while not self.stopping:
             self._woken.clear()
             if self._bug is not None:
@@ -112,7 +112,7 @@ class Loop:
             await wait_until_set(self._woken, pause_s)
 
     def stop(self) -> None:
-        """End `run` and everybody's waiting."""
+        """End `run` and all waits."""
         self.stopping = True
         self.pulse.is_stepping = False
         self.wake()

@@ -50,7 +50,7 @@ class Pulse:
     def __init__(
         self, steady: Callable[[], float] = boot_time, cpu: Callable[[], float] | None = None
     ) -> None:
-        """cpu tells the processor time of the engine's thread in seconds; None: as the system counts it."""
+        """cpu returns the CPU time of the engine's thread in seconds; None: that of the system."""
         self.silent_s = self.counted_s = 0.0
         self.is_stepping, self.is_recovering = True, False
         self._steady, self._cpu = steady, cpu or self._cpu_of_engine

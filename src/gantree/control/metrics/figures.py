@@ -19,7 +19,7 @@ from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.topology.occupancy.site import OWNER_PREFIX
 
 QUEUES_BY_NAME = 100
-"""So many queues that the policy does not name are told apart."""
+"""Queues that the policy does not name and that have series of their own, at most."""
 OTHER_QUEUES = "(other)"
 
 USES = ("job", "reserved", "site", "free", "unusable")
@@ -48,7 +48,7 @@ class TierFigures:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """All that is told of a ledger. gpus counts each GPU once, by use; starts are those told to jobs that wait."""
+    """The figures of a ledger. gpus counts each GPU once, by use; starts are the reservations of pending jobs."""
 
     queues: dict[str, QueueFigures]
     gpus: dict[str, int]
@@ -115,7 +115,7 @@ def _gpus_of(ledger: Ledger, state: JobState) -> float:
 
 
 def _gpus(rooms: Occupancy) -> dict[str, int]:
-    """Each GPU once: by who holds of it (a job before reserved room), else by whether its node is usable."""
+    """Count each GPU once: by its holder (jobs before reserved room), else by whether its node is usable."""
     held: dict[str, int] = {"job": 0, "site": 0, "reserved": 0}
     held_of_node = np.zeros(len(rooms.fabric.nodes), dtype=np.int64)
     cut: set[tuple[str, int]] = set()

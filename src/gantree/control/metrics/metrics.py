@@ -186,7 +186,7 @@ class Metrics:
 
 
 def slip_cause(reason: str) -> str:
-    """The cause that a reason of `ReservationDropped` tells of."""
+    """Return the cause in a reason of `ReservationDropped`."""
     for cause, pattern in SLIPS.items():
         if re.fullmatch(pattern, reason):
             return cause

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class HealthWatch:
-    """What was told of each GPU before, and since when nodes are clean."""
+    """The last readings of each GPU, and since when nodes are without faults."""
 
     def __init__(self, clean_s: float = CLEAN_S) -> None:
         self._clean_s = clean_s

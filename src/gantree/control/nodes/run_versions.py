@@ -20,7 +20,7 @@ def policy_version(policy: Policy) -> str:
 
 
 def versions_of(hostname: str, read_versions: Callable[[], dict[str, str]]) -> VersionsOfNode:
-    """Driver versions of a node: those that the driver tells, where the node has this machine's name."""
+    """Return the driver versions of a node, if it is this machine by name."""
 
     def versions(node: str) -> Mapping[str, str]:
         if node != hostname:

@@ -50,7 +50,7 @@ class StandbyFold:
         return None if following is None else following.ended()
 
     def close(self) -> None:
-        """Keep none any more; nobody waits."""
+        """Drop the ledger, without waiting."""
         following, self._following = self._following, None
         if following is not None:
             following.stop.set()

@@ -53,7 +53,7 @@ class ProjectedQuota:
         self._ranked: dict[Hashable, _RankedClaims] = {}
 
     def take(self, state: JobState, amounts: Amounts) -> None:
-        """A gang holds these amounts, and was not told to leave. What no rule counts is left out."""
+        """Add a placed gang that is not stopping. Amounts that no rule counts are left out."""
         if self.quota.is_unruled(state.queue):
             return
         self.quota.take(state.queue, state.job, amounts, UNRANKED)
@@ -79,7 +79,7 @@ class ProjectedQuota:
         self.forget()
 
     def forget(self) -> None:
-        """What gives way to whom may be another matter now."""
+        """Drop cached answers on which claims give way."""
         self._ranked.clear()
 
     def has_moved(self, job: str) -> None:
@@ -102,7 +102,7 @@ class ProjectedQuota:
 
     @property
     def firm(self) -> Iterator[ClaimedQuota]:
-        """Claims whose gangs start without asking their queues again."""
+        """Return the claims whose gangs start without another admission."""
         return (claimed for claimed in self._claims.values() if claimed.firm)
 
     def room(

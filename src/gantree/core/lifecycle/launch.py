@@ -154,7 +154,7 @@ def turn_order(state: JobState) -> SuspendGang | ResumeGang:
 
 
 def signal_order(state: JobState) -> SignalGang:
-    """The order that tells the current attempt that its time limit is near."""
+    """Return the order that signals the current attempt that its time limit is near."""
     assert state.spec.warn is not None
     return SignalGang(
         id=f"{state.job}/{state.attempt}/warn",

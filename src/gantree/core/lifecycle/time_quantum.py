@@ -61,14 +61,14 @@ class TimeSlicedGang:
 
 @dataclass(frozen=True, slots=True)
 class TurnChange:
-    """Job ids whose turn is over, and whose begins."""
+    """Job ids whose time slice ends, and whose begins."""
 
     suspend: tuple[str, ...]
     resume: tuple[str, ...]
 
 
 def next_turns(gangs: Sequence[TimeSlicedGang], now: float) -> TurnChange:
-    """Who is to be suspended and who resumed at a moment in seconds, given all that take turns."""
+    """Return which gangs to suspend and to resume at a time in seconds, given all that share GPUs."""
     leaving = [each for each in gangs if each.leaving]
     staying = [each for each in gangs if not each.leaving and not each.waits]
     in_turn = sorted((each for each in staying if each.turn_ends_at > now), key=_by_end)
@@ -89,7 +89,7 @@ def next_turns(gangs: Sequence[TimeSlicedGang], now: float) -> TurnChange:
 
 
 def next_end(gangs: Sequence[TimeSlicedGang], now: float) -> float | None:
-    """The first moment after now at which the turn of somebody with a waiting rival ends, in seconds."""
+    """Return the first end of a time slice after now for which a rival waits, in seconds."""
     wanted = {gpu for each in gangs if each.suspended for gpu in each.gpus}
     ends = [
         each.turn_ends_at
@@ -109,7 +109,7 @@ def _by_waiting(gang: TimeSlicedGang) -> tuple[float, int]:
 
 
 def _first_come(gangs: Iterable[TimeSlicedGang], taken: set[Gpu]) -> list[TimeSlicedGang]:
-    """Those whose GPUs nobody took before them; takes them."""
+    """Select the gangs whose GPUs are not taken by earlier ones."""
     chosen = []
     for gang in gangs:
         if taken.isdisjoint(gang.gpus):

@@ -45,11 +45,11 @@ class TimeSlicer:
         )
 
     def wake_at(self) -> float | None:
-        """When a turn ends for which somebody waits, in seconds; None where nobody does."""
+        """The end of the next time slice for which another gang waits, in seconds; None without one."""
         return self._wake_at
 
     def update(self, builder: DecisionBuilder) -> None:
-        """Decide who computes from now on. Comes after everything else in a decision."""
+        """Decide which gangs compute from now on; the last step of a decision."""
         jobs = dict.fromkeys(getattr(fact, "job", None) for fact in builder.facts)
         touched = [self._note(job) for job in jobs if job is not None]
         due = self._wake_at is not None and self._wake_at <= builder.now

@@ -241,7 +241,7 @@ class LocalCluster:
             del self._gangs[job, attempt]
 
     def inventory(self) -> Inventory:
-        """What is there now, without telling anybody."""
+        """Return the current state without emitting events."""
         self._poll()
         return Inventory({key: gang.status() for key, gang in sorted(self._gangs.items())})
 

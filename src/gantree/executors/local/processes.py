@@ -107,7 +107,7 @@ def sweep(cgroup_of_folder: Mapping[str, str | None]) -> frozenset[str]:
 
 
 def _clear_cgroup(cgroup: Path) -> bool:
-    """Kill all in a cgroup and remove it if that has been done; True if there still was somebody."""
+    """Kill all processes of a cgroup and remove it once it is empty; return whether there were any."""
     try:
         had_somebody = "populated 1" in (cgroup / "cgroup.events").read_text(encoding="ascii")
         if had_somebody:

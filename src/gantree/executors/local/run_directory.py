@@ -69,7 +69,7 @@ class RunDirectory:
         return self.path / "log" / f"rank-{rank}.log"
 
     def make(self, node_ranks: range, unix: UnixUser | None = None) -> None:
-        """Make all folders, readable by nobody else, their names durable.
+        """Create all folders, private to this user and durable.
 
         unix is whom the processes run as, where that is another: what they write in is his, and he may pass through to
         it. All else stays the daemon's, so that nothing that it writes or believes can be put in its place.

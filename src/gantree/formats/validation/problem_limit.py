@@ -22,7 +22,7 @@ _left: ContextVar[int | None] = ContextVar("mistakes that may still be found", d
 
 
 class Flood(Exception):
-    """More is wrong than anybody wants to read. It ends a validation; `forms` makes problems of it."""
+    """Too many problems: ends the validation; `forms` reports those found."""
 
 
 @contextmanager

@@ -18,7 +18,7 @@ KEPT = 2
 
 
 def digest_of(text: str) -> str:
-    """What a text is told by."""
+    """Return the checksum of a text."""
     return sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 

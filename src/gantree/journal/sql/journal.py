@@ -84,7 +84,7 @@ class SqlJournal:
         self.database.close()
 
     def lead(self, holder: str, for_s: float) -> int | None:
-        """Begin an epoch, if nobody leads or the lease has run out.
+        """Begin an epoch, if there is no leader or its lease has expired.
 
         One that runs for longer than any is taken for was taken before the database's clock was set back.
         """
@@ -148,7 +148,7 @@ class SqlJournal:
             self._unread.keep(code, event)
 
     def append_emitted(self, events: Sequence[Event], epoch: int) -> None:
-        """The same, of events that their source tells again after a crash of the machine."""
+        """As above, for events that their source repeats after a crash."""
         with self.database.without_waiting():
             self.append_inbox(events, epoch)
 

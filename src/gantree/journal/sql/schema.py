@@ -74,7 +74,7 @@ def check_today(connection: Connection, name: str) -> None:
 
 
 def depose(connection: Connection, now: ColumnElement[Any]) -> None:
-    """End the epoch of whoever leads, once its open transaction is over: it writes for tables that go."""
+    """End the epoch of the leader after its open transaction, because it writes to old tables."""
     found = connection.execute(
         select(leadership.c.epoch, leadership.c.holder).with_for_update()
     ).one()

@@ -220,7 +220,7 @@ class _Life:
         return measured
 
     def _next(self, number: int) -> tuple[str, Event]:
-        """The kind of an event, and it; whoever was told to leave has left by the next one."""
+        """Yield (kind, event); preempted gangs have stopped by the next event."""
         leaving = next(iter(self.scheduler.ledger.leaving), None)
         if leaving is not None:
             return "left", self._ended(leaving)

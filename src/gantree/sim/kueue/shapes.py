@@ -55,7 +55,7 @@ class Shape:
 
     @property
     def cohort_cpus(self) -> float:
-        """The quota of a cohort: nobody lends to it."""
+        """The quota of a cohort, to which no other cohort lends."""
         return self.queues_of_cohort * NOMINAL_CPUS
 
     @property

@@ -20,7 +20,7 @@ REST = "rest"
 
 
 def gang_of(row: TraceJob) -> Job:
-    """The job of a row whose run time nobody knows before."""
+    """Return the job of a row, with unknown run time."""
     whole, rest = divmod(row.members * row.gpus_per_member, GPUS_OF_HOST)
     roles = [Role(ROLE, whole, Shape(gpus=GPUS_OF_HOST))] if whole else []
     if rest:
@@ -29,7 +29,7 @@ def gang_of(row: TraceJob) -> Job:
 
 
 def known_gang_of(row: TraceJob) -> Job:
-    """The same, handed in by a user who knows how long it runs."""
+    """Return the same job with its exact run time as expected_s."""
     return replace(gang_of(row), expected_s=row.duration_s)
 
 

@@ -54,7 +54,7 @@ def _row(job: MuriJob) -> TraceJob:
 
 
 def known_job_of(row: TraceJob) -> Job:
-    """The job of a row, by a user who knows how long it runs."""
+    """Return the job of a row, with its exact run time as expected_s."""
     return replace(job_of(row), expected_s=row.duration_s)
 
 

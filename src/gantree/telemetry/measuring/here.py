@@ -14,7 +14,7 @@ from gantree.text.words import plural
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """GPUs of this node that may be used. uuids and links (classes between them) are empty where nothing tells."""
+    """Usable GPUs of this node. uuids and links (classes between them) are empty if unknown."""
 
     count: int
     uuids: tuple[str, ...] = ()

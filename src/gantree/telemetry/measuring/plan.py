@@ -13,7 +13,7 @@ from gantree.model.cluster import NO_LINK
 from gantree.topology.hardware.catalog import weakness
 
 UNKNOWN = "unknown"
-"""What a path between GPUs is called whose class is not known."""
+"""The name of paths between GPUs of unknown link class."""
 HOST = "host"
 """What joins processes of one machine that have no GPU: its memory, by way of the loopback network."""
 NODE = "node"

@@ -13,7 +13,7 @@ from gantree.model.errors import Unreachable
 POLL_S = 0.05
 GRACE_S = 2.0
 TOLD_CHARS = 600
-"""How much of what a failed program wrote is told."""
+"""Characters of a failed program's output that are reported."""
 
 
 @contextmanager

@@ -27,7 +27,7 @@ NEEDS_TORCH = (
     "Python; or give the programs of nccl-tests with --binary-dir"
 )
 LATE_S = 5.0
-"""Ranks end themselves so much later than they are stopped from here: only if nobody is here any more."""
+"""Seconds after the deadline of this process at which ranks end themselves, in case it is gone."""
 
 
 def time_with_torch(

@@ -11,7 +11,7 @@ connection of another rank takes the port between this check and the bind of the
 
 
 def free_port(job: str, attempt: int, taken: Collection[int]) -> int:
-    """A port nobody listens on, looked for from a place that differs between attempts. Raises OSError."""
+    """Return a free port; the search starts at a number that differs between attempts. Raises OSError."""
     first = zlib.crc32(f"{job}/{attempt}".encode())
     for offset in range(len(_PORTS)):
         port = _PORTS[(first + offset) % len(_PORTS)]
