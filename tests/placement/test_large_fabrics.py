@@ -124,11 +124,15 @@ def test_the_index_of_fewest_children_follows_what_is_taken_and_given_back(seed:
         for tier in range(fabric.node_tier):
             index = table.fewest_children(tier, fabric)
             if index is not None:
-                _check_slots_of_largest(fabric, tier, table.in_domain[tier + 1], index.slots_of_largest)
+                _check_slots_of_largest(
+                    fabric, tier, table.in_domain[tier + 1], index.slots_of_largest
+                )
     occupancy.check()
 
 
-def _check_slots_of_largest(fabric: Fabric, tier: int, slots_of_child: IntArray, reached: IntArray) -> None:
+def _check_slots_of_largest(
+    fabric: Fabric, tier: int, slots_of_child: IntArray, reached: IntArray
+) -> None:
     first = fabric.first_child_of_domain[tier]
     for domain in range(fabric.domains(tier)):
         children = slots_of_child[first[domain] : first[domain + 1]]
