@@ -69,7 +69,7 @@ class Connection:
 
 
 def token_in_file(path: Path) -> Callable[[], Token]:
-    """A token that somebody else keeps fresh in a file."""
+    """A token in a file that another program refreshes."""
 
     def read() -> Token:
         try:

@@ -15,7 +15,7 @@ GROUP_VERSION = "resource.k8s.io/v1"
 
 
 class Attribute(Object, frozen=True):
-    """One fact about a device; exactly one field is told."""
+    """One attribute of a device; exactly one field is set."""
 
     bool_: bool | None = msgspec.field(default=None, name="bool")
     int_: int | None = msgspec.field(default=None, name="int")
@@ -46,7 +46,7 @@ class DeviceTaint(Object, frozen=True):
 
 
 class SliceDevice(Object, frozen=True):
-    """One device as its driver tells of it. node_name where devices of one slice are of several nodes."""
+    """One device as its driver describes it. node_name is set if the devices of a slice are on several nodes."""
 
     name: str
     attributes: dict[str, Attribute] = msgspec.field(default_factory=dict)
@@ -207,7 +207,7 @@ class ClaimStatus(Object, frozen=True):
 
 
 class ResourceClaim(Object, frozen=True):
-    """Devices that somebody wants, or has."""
+    """A ResourceClaim: requested and allocated devices."""
 
     metadata: Metadata
     spec: ClaimSpec = ClaimSpec()

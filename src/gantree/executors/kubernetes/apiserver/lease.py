@@ -26,14 +26,14 @@ from gantree.model.errors import JournalError, Unreachable
 LEASE_S = 15.0
 """As client-go has it."""
 LOOK_EVERY_S = 2.0
-"""How often who stands by looks at the Lease."""
+"""Seconds between two reads of the Lease by a standby."""
 ANSWER_WITHIN_S = 4.0
 
 T = TypeVar("T")
 
 
 class LeaseSpec(Object, frozen=True):
-    """Who leads, and for how long after the last change of it nobody else may."""
+    """The holder of the Lease, and the seconds after its last renewal in which no other may take it."""
 
     holder_identity: str = ""
     lease_duration_seconds: int = 0
@@ -85,7 +85,7 @@ class LeaseElection:
         self._ask(self._give_back())
 
     def leader(self) -> tuple[int, str | None]:
-        """The newest epoch of this journal, and who holds the Lease as last seen."""
+        """Return the newest epoch of this journal, and the last seen holder of the Lease."""
         known = self._known
         return self._journal.leader()[0], (known and known.spec.holder_identity) or None
 
@@ -164,7 +164,7 @@ class LeaseElection:
         return await self._write("PATCH", path, {"metadata": version, "spec": spec}, MERGE)
 
     async def _write(self, method: str, path: str, body: object, kind: str) -> Lease | None:
-        """The Lease as written; None where somebody else was first."""
+        """Return the written Lease; None on a conflict."""
         try:
             written = await self._client.write(method, path, body, kind)
         except ApiError as error:

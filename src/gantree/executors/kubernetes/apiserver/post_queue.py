@@ -23,7 +23,7 @@ OnDone = Callable[[Error | None], None]
 
 
 class PostQueue:
-    """The line. keep looks after a task; broken is told of a bug in whoever is told."""
+    """The queue. keep holds a reference to a task; broken is called with errors of callbacks."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class PostQueue:
         self._keep(asyncio.get_running_loop().create_task(work))
 
     def _send_next(self) -> None:
-        """Not within itself: what is refused before it was sent is told of at once."""
+        """Send the next objects; not reentrant, because refusals before sending call back at once."""
         if self._is_sending:
             return
         self._is_sending = True

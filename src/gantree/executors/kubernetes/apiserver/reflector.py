@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class HasMetadata(Protocol):
-    """An object that can be told apart."""
+    """An object with an identity."""
 
     @property
     def metadata(self) -> Metadata: ...
@@ -47,7 +47,7 @@ OnChange = Callable[[Key, T | None, T | None], None]
 
 
 class Reflector(Generic[T]):
-    """A copy of the objects of one resource, and whoever is told what changes in it."""
+    """A copy of the objects of one resource, and the listener to its changes."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Reflector(Generic[T]):
         told: OnChange[T],
         copy: dict[Key, T] | None = None,
     ) -> None:
-        """copy is what whoever is told knows already."""
+        """copy holds the objects that the listener has already."""
         self.copy = {} if copy is None else copy
         self.synced = asyncio.Event()
         self.lists = 0
@@ -66,10 +66,10 @@ class Reflector(Generic[T]):
         self._client, self._resource, self._told = client, resource, told
         self._version = ""
         self._is_told = False
-        """Whether the last watch told anything."""
+        """Whether the last watch delivered anything."""
 
     async def run(self) -> None:
-        """Until cancelled. Whatever ends a watch, one that told nothing is followed by a pause."""
+        """Run until cancelled. A watch that delivered nothing is followed by a pause."""
         pause_s = FIRST_PAUSE_S
         while True:
             self._is_told = False
@@ -85,7 +85,7 @@ class Reflector(Generic[T]):
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def forget(self) -> None:
-        """All objects are gone; nobody may run it any more."""
+        """Remove all objects; it must not run again."""
         for key in list(self.copy):
             self._put(key, None)
 
@@ -106,7 +106,7 @@ class Reflector(Generic[T]):
             self._version = change.resource_version
 
     async def _is_set_back(self) -> bool:
-        """Whether the server is at an older revision than what it told us."""
+        """Return whether the server is at an older revision than it was."""
         newest = await self._client.revision(self._resource)
         return order_of(newest) < order_of(self._version)
 

@@ -63,7 +63,7 @@ class Capacity(Object, frozen=True):
 
 
 class VolumeSpec(Object, frozen=True):
-    """Where a volume is, what it has, and whose it is."""
+    """The location, capacity and claim of a volume."""
 
     node_affinity: VolumeAffinity | None = None
     capacity: Capacity = Capacity()

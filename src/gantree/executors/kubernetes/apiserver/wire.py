@@ -22,7 +22,7 @@ import httptools
 
 CONNECT_WITHIN_S = 5.0
 KEEP = 64
-"""Connections that are kept when nobody needs them."""
+"""Idle connections that are kept."""
 MUCH = 2**20
 """Bytes of a stream that may wait for their reader; the server has to wait then."""
 LOOKS = 8
@@ -64,7 +64,7 @@ class Wire:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a connection is there that nobody uses."""
+        """Return whether there is an idle connection."""
         return bool(self._idle)
 
     def send(
@@ -133,7 +133,7 @@ class Wire:
     async def stream(
         self, path: str, headers: str, silent_s: float
     ) -> AsyncIterator[tuple[Answer, AsyncIterator[bytes]]]:
-        """A GET whose answer is read as it comes; one that says nothing for so long is broken. Raises Broken."""
+        """Send a GET and stream its answer; it fails if nothing arrives within the timeout. Raises Broken."""
         connection = await self._connect()
         try:
             begun = _future_of(connection, self._request("GET", path, headers, b""), is_stream=True)
@@ -144,7 +144,7 @@ class Wire:
             connection.close()
 
     def close(self) -> None:
-        """Let go of all connections; who waits for an answer is told that it broke."""
+        """Close all connections; pending requests fail."""
         if self._looking is not None:
             self._looking.cancel()
         for connection in tuple(self._open):
@@ -210,7 +210,7 @@ class _Connection(asyncio.Protocol):
         is_stream: bool = False,
         within_s: float | None = None,
     ) -> None:
-        """Send a request; told when its answer is whole, or, of a stream, when its status is known."""
+        """Send a request; the callback runs when its answer is complete, or, for a stream, when its status is known."""
         self.answer, self._is_stream, self._told = Answer(), is_stream, told
         self._is_whole = self._is_kept_open = False
         self._head = b""
@@ -273,7 +273,7 @@ class _Connection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over; whoever waits hears of it."""
+        """Close the connection and fail its pending request."""
         self._is_lost = True
         self._break(str(exc) if exc else "the server closed the connection")
         self._node_events.set()
@@ -282,7 +282,7 @@ class _Connection(asyncio.Protocol):
     # ----- what the parser says
 
     def on_headers_complete(self) -> None:
-        """The status is known. Of the headers one counts, of refusals: nobody is called for each of all others."""
+        """Handle the status line. Only one header is read, for refusals; there is no callback per header."""
         status = self._parser.get_status_code()
         if status < 200:
             return

@@ -72,7 +72,7 @@ def unmarked(node: Node | None) -> Node | None:
 
 
 def is_led_by_domain(pod: Pod) -> bool:
-    """Whether a pod selects the nodes of a ComputeDomain, as its daemons do; gantree may be who places them."""
+    """Return whether a pod selects the nodes of a ComputeDomain, as its daemons do, which gantree may schedule."""
     return any(key in pod.spec.node_selector for key in OF_COMPUTE_DOMAINS)
 
 

@@ -34,7 +34,7 @@ from gantree.model.node_rules import (
 
 NO_VOLUMES = "volumes that are free and suit its claims are on other nodes"
 MOST_ALTERNATIVES = 64
-"""Alternatives in one rule; claims whose volumes have more wait until one of them is bound."""
+"""Alternatives in one rule, at most; claims with more possible volumes wait until one is bound."""
 NODE = "node"
 NOWHERE = Requirement(NAME_KEY, "in", ())
 """No node is like that."""
@@ -53,7 +53,7 @@ class Verdict:
     at_most: tuple[tuple[str, int], ...] = ()
 
     def restrictions_for(self, job: Job) -> dict[str, str]:
-        """The bars of a job that is this gang, whose roles may have been cut in two (`gang_constraints`)."""
+        """Return the node restrictions of the gang's job, whose roles may have been split (`gang_constraints`)."""
         told = dict(self.restrictions)
         names = (role.name for role in job.roles)
         return {name: told[role_of(name)] for name in names if role_of(name) in told}

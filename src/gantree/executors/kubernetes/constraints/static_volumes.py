@@ -39,7 +39,7 @@ class Limit:
 
 
 class FreeVolumes:
-    """Volumes that nobody has, by class, and claims that some are kept for."""
+    """Available volumes by class, and the claims for which some are reserved."""
 
     def __init__(self) -> None:
         self._of_class: dict[str, dict[str, Volume]] = {}

@@ -94,7 +94,7 @@ async def _select(client: Client, wanted: Provision, node: str | None) -> str:
 
 
 async def _give(client: Client, wanted: Provision) -> str:
-    """Write into a volume that it is for a claim, as schedulers do; whoever controls volumes binds the claim to it."""
+    """Set the claimRef of a volume, as kube-scheduler does; the volume controller then binds the claim."""
     path = VOLUMES.of_object("", wanted.volume)
     try:
         claim = await client.get(CLAIMS.of_object(wanted.namespace, wanted.claim), Claim)

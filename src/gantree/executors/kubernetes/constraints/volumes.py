@@ -194,7 +194,7 @@ def claims_of(pod: Pod) -> list[Key]:
 
 
 def _room(node: Node, amounts: Amounts) -> int:
-    """How many pods of these amounts an empty node holds, by what it tells of."""
+    """Return how many pods with these amounts an empty node holds, by its declared limits."""
     told = node.status.allocatable
     there = {name: quantity(str(told[name])) or 0.0 for name in amounts if name in told}
     return min((int(there[name] // amounts[name]) for name in there if amounts[name]), default=MANY)

@@ -275,7 +275,7 @@ class Allocator:
     def strays(
         self, verdict: Callable[[str, ResourceClaim], "Verdict"]
     ) -> list[tuple[ResourceClaim, str]]:
-        """Claims whose allocation is to be removed, with their pods. verdict decides, by the uid of the only user."""
+        """Return claims whose allocation must be removed, with their pods; verdict decides by the uid of the user."""
         found = []
         for key in list(self._to_check):
             claim = self.book.claims.get(key)

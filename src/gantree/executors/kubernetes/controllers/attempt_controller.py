@@ -158,7 +158,7 @@ class AttemptController:
         return self._members.pods_of((job, attempt))
 
     def emit_events(self, decided: LedgerView, now: float) -> list[str]:
-        """Emit what became of attempts; gives the jobs whose attempts have ended."""
+        """Emit the events of attempts; return the jobs whose attempts have ended."""
         attempts = self._members.attempts
         changed = [attempts[name] for name in self._members.changed if name in attempts]
         ended = self._events.emit(changed, decided, now)
@@ -265,7 +265,7 @@ class AttemptController:
         self._replacement.step(decided)
 
     def _give_up(self, order: StartGang) -> None:
-        """A start fails whose pods were not made in time."""
+        """Fail starts whose pods were not created in time."""
         attempt = self._members.attempts[order.job, order.attempt]
         if attempt.is_leaving:
             return

@@ -23,7 +23,7 @@ class AttemptEvents:
         self._emitted.pop(name, None)
 
     def emit(self, attempts: Iterable[Attempt], decided: LedgerView, now: float) -> list[str]:
-        """Emit what is new of attempts; gives the jobs whose attempts have ended."""
+        """Emit new events of attempts; return the jobs whose attempts have ended."""
         events = [
             (attempt.key, event)
             for attempt in attempts

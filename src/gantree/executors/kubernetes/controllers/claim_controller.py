@@ -40,9 +40,9 @@ class ClaimController:
         self._stale: dict[str, None] = {}
         self._site: SiteReading | None = None
         self._missing: dict[str, float] = {}
-        """Pods whose claims are not all there, and since when."""
+        """Pods with missing claims, and since when."""
         self._late: dict[str, None] = {}
-        """Those of them for whom that is too long."""
+        """Pods whose claims have been missing for too long."""
         self._warned: set[tuple[str, str]] = set()
 
     def update(self, noun: str, key: Key, after: Any, now: float) -> None:

@@ -57,7 +57,7 @@ class Nodes:
         allocator: Allocator | None = None,
         file: Cluster | None = None,
     ) -> None:
-        """allocator knows the devices that nodes have beside what they say themselves.
+        """allocator has the devices of nodes that their Node objects do not list.
 
         file describes the site, where its nodes' labels do not.
         """

@@ -211,7 +211,7 @@ class _Search:
         )
 
     def _key(self, device: Device) -> object:
-        """What tells a device from others for this wish: where it failed, those that look the same fail too."""
+        """Return a key that is equal for devices that are interchangeable for this request."""
         values = tuple(
             device.attribute(constraint.attribute) for constraint in self.claim_requests.constraints
         )

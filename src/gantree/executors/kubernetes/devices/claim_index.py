@@ -78,11 +78,11 @@ class ClaimIndex:
         return self._holders.get(device, {})
 
     def held(self, devices: Iterable[DeviceKey]) -> dict[DeviceKey, None]:
-        """Those among devices that somebody has, or is to have."""
+        """Return those of the devices that are allocated or about to be."""
         return {device: None for device in devices if self._holders.get(device)}
 
     def consumers(self, uid: str) -> tuple[str, ...]:
-        """The uids of those who may use a claim, or are to."""
+        """Return the uids of pods for which a claim is reserved, or about to be."""
         plan = self.plans.get(uid)
         return self._consumers.get(uid, ()) if plan is None else (plan.pod,)
 
@@ -135,12 +135,12 @@ class ClaimIndex:
 
 
 def devices_in(allocation: Allocation | None) -> Iterator[DeviceKey]:
-    """The devices of an allocation; those of an administrator's claim stay whose they are."""
+    """Return the devices of an allocation; admin access does not take devices."""
     for each in allocation.devices.results if allocation else ():
         if not each.admin_access:
             yield each.driver, each.pool, each.device
 
 
 def is_for_pod_alone(claim: ResourceClaim, uid: str) -> bool:
-    """Whether a claim is allocated for one pod and nobody else: to be given back, where that pod does not start."""
+    """Return whether a claim is allocated for one pod alone, so it is deallocated if that pod does not start."""
     return tuple(each.uid for each in claim.status.reserved_for) == (uid,)

@@ -174,7 +174,7 @@ async def _write(client: Client, grant: Grant, claim: ResourceClaim) -> None:
 
 
 async def take_back(client: Client, claim: ResourceClaim, pod: str) -> str:
-    """A claim is not a pod's any more, and nobody's if it was for that pod alone; "" or why that was not written."""
+    """Remove a pod from a claim, and the allocation if it was the only user; return "" or the error."""
     path, trouble = path_of(claim), ""
     deadline = asyncio.get_running_loop().time() + GIVE_UP_S
     while asyncio.get_running_loop().time() < deadline:
@@ -227,7 +227,7 @@ def _unfit(grant: Grant, claim: ResourceClaim) -> str:
 
 
 def _is_written(grant: Grant, claim: ResourceClaim) -> bool:
-    """Whether a claim is the pod's already, by a write of ours whose answer was lost, or that of an earlier process."""
+    """Return whether a claim is allocated for the pod already, by a write whose answer was lost."""
     is_allocated = claim.status.allocation is not None
     return is_allocated and any(each.uid == grant.pod for each in claim.status.reserved_for)
 

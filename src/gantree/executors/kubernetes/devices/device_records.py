@@ -57,7 +57,7 @@ class Wanted:
 
 
 async def record(client: Client, home: str, wanted: Sequence[Wanted]) -> str:
-    """Write down who is to have these devices; "" once that stands, else why it cannot be. home: a namespace."""
+    """Record the claims of these devices; return "" once it is written, else the error. home: a namespace."""
     of_node: dict[str, list[Wanted]] = {}
     for each in wanted:
         of_node.setdefault(each.node, []).append(each)
@@ -149,14 +149,14 @@ async def _fenced(client: Client, path: str, claim: ResourceClaim, wanted: Wante
 
 
 def name_of(node: str) -> str:
-    """The name of a node's record; of one whose name is too long for that a digest."""
+    """Return the name of a node's record; a digest for names that are too long."""
     if len(PREFIX + node) <= _LONGEST_NAME:
         return PREFIX + node
     return PREFIX + hashlib.sha256(node.encode()).hexdigest()
 
 
 def holders_in(record: DeviceRecord) -> dict[str, Holder]:
-    """The last claim of each device; of a record that somebody has spoilt, none."""
+    """Return the last claim of each device; none for an invalid record."""
     try:
         return msgspec.json.decode(record.data.get(DATA, "{}"), type=dict[str, Holder])
     except msgspec.DecodeError:

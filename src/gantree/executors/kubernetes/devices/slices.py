@@ -56,7 +56,7 @@ class Device:
         return self.key[0].startswith("gpu.") and (selector is None or selector in WHOLE_GPUS)
 
     def attribute(self, name: str) -> Value | Version | None:
-        """A fact by its qualified name; None where it is not told."""
+        """Return an attribute by its qualified name; None if it is not set."""
         return next((value for key, value in self.facts.attributes if key == name), None)
 
     @property
@@ -155,7 +155,7 @@ def devices_of(node: str, slices: Iterable[ResourceSlice]) -> NodeDevices:
 
 
 def with_devices(node: Node, devices: NodeDevices) -> Node:
-    """A node object that tells of its GPUs as one with a device plugin does: how many there are, and of which model.
+    """Return a Node object with the number and model of its GPUs, as a device plugin sets them.
 
     Where a device plugin tells of GPUs already, that stays: then claims are no business of the core's count of GPUs.
     """
@@ -207,7 +207,7 @@ def qualified(name: str, driver: str) -> str:
 
 
 def numa_of(device: Device) -> int | None:
-    """The NUMA node of a device, where its driver tells it."""
+    """Return the NUMA node of a device; None if the driver does not publish it."""
     for name in _NUMA:
         for domain in (device.key[0] + "/", STANDARD):
             value = device.attribute(domain + name)
@@ -261,7 +261,7 @@ def _counters(told: CounterSet) -> Counters:
 
 
 def _place(device: Device) -> tuple[object, ...]:
-    """Where a device sits; what is not told counts as less."""
+    """Return the sort key of a device by position; unknown values sort first."""
     index = device.attribute(f"{device.key[0]}/index")
     numa = numa_of(device)
     return (

@@ -36,7 +36,7 @@ def why_cordoned(node: Node) -> str | None:
 
 
 def what_is_wrong(node: Node, before: str) -> str:
-    """The first condition by which a node is unwell, "" for none; as it was told before where it is still so."""
+    """Return the first condition that reports a fault, "" for none; the previous one if it still holds."""
     wrong = [each for each in node.status.conditions if _is_wrong(each)]
     if before and any(before.partition(" (")[0] == each.type for each in wrong):
         return before

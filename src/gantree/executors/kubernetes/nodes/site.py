@@ -178,7 +178,7 @@ def _with_kind(node: Node) -> dict[str, object]:
 
 
 def _with_counts(reading: FabricReading) -> tuple[FabricReading, list[str]]:
-    """Nodes of which nobody tells how many GPUs they have take none, and that is said."""
+    """Nodes with an unknown number of GPUs get none, with a warning."""
     odd = [
         f"node {node.name}: how many GPUs it has is not told"
         for node in reading.nodes
@@ -211,7 +211,7 @@ def _with_devices(cluster: Cluster, told: Mapping[str, Node]) -> Cluster:
 
 
 def _wired(machine: Machine, wiring: Wiring) -> Machine:
-    """A machine with what slices tell of its inside, as far as nobody else does."""
+    """Return a machine with details from ResourceSlices that other sources lack."""
     numa = machine.numa or (wiring.numa if len(wiring.numa) == machine.gpus else ())
     links = machine.links or (wiring.links if len(wiring.links) == machine.gpus else ())
     return replace(machine, numa=numa, links=links)

@@ -40,7 +40,7 @@ def _without_room(seen: Cluster, decided: LedgerView) -> Iterator[str]:
 
 
 def _kept(node: Node, old: Cluster, seen: Cluster, machines: dict[str, Machine]) -> Node:
-    """A node as it was, on a site whose tiers may be others by now."""
+    """Return an old node on a site whose tiers may have changed."""
     machine = old.machines[node.machine]
     name = node.machine
     while name in machines and machines[name] != replace(machine, name=name):

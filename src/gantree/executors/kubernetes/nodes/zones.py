@@ -71,7 +71,7 @@ def _sockets_of(told: Sequence[Spec]) -> tuple[int, ...]:
 
 
 def _place(zone: Spec) -> int:
-    """The number in the name of a zone; those without come first, as they are told."""
+    """Return the number in the name of a zone; zones without one sort first, in their order."""
     found = _NUMBER.search(text(zone, "name") or "")
     return int(found[1]) if found else -1
 

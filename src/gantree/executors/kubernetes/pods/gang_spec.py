@@ -37,7 +37,7 @@ class GroupKind:
 
     @property
     def key_word(self) -> str:
-        """What tells its gangs from those of other kinds."""
+        """The part of a gang's key that distinguishes kinds of groups."""
         return self.word or self.group
 
 

@@ -85,7 +85,7 @@ def amounts_of(pod: PodSpec) -> Amounts:
 
 
 def held_by(pod: Pod) -> Amounts:
-    """What a pod takes of its node, with what it must be the only one to have there, and what tells its kind."""
+    """Return the resources that a pod requests of its node, with exclusive and counter devices."""
     alone, kin = exclusive_devices(pod), self_affinity_devices(pod)
     return {**amounts_of(pod.spec), **dict.fromkeys((*alone, *kin), 1.0)}
 
@@ -230,6 +230,6 @@ def matches_labels(asked: Mapping[str, str], node: Node) -> bool:
 
 
 def tolerates_taints(asked: Mapping[str, str], node: Node) -> bool:
-    """Whether who asks for these labels and rules tolerates all taints of a node that keep pods away."""
+    """Return whether these labels and rules tolerate all taints of a node that keep pods away."""
     taints = (node_rules.Taint(t.key, t.value, t.effect) for t in node.spec.taints)
     return node_rules.tolerates(tuple(taints), asked.get(node_rules.TOLERATES_LABEL, ""))

@@ -36,7 +36,7 @@ def once_per_template(work_out: Callable[[Pod], T]) -> Callable[[Pod], T]:
 
 @once_per_pod
 def kept_of(pod: Pod) -> dict[str, Any]:
-    """What was worked out about the template of a pod; whoever works something out adds it."""
+    """Cached values of a pod's template, added by the functions that compute them."""
     meta = pod.metadata
     said = (meta.namespace, meta.labels, meta.annotations, _shared(pod.spec), pod.claimed)
     return _kept(_encode(said))

@@ -40,7 +40,7 @@ ENVIRONMENT, RDMA = "gantree.io/environment", "gantree.io/rdma"
 NONE, ASKED = "none", "true"
 IPC_LOCK = "IPC_LOCK"
 RANKS = frozenset({"RANK", "WORLD_SIZE", "MASTER_ADDR", "NODE_RANK", "PET_NNODES", "PET_NODE_RANK"})
-"""A container that sets one of these has its ranks from somebody else."""
+"""A container that sets one of these gets its ranks from another controller."""
 _OF_RDMA = "rdma/"
 _GPUS, _PARTS_OF_GPUS = frozenset({"nvidia.com/gpu", "amd.com/gpu"}), "nvidia.com/mig-"
 _SHARED = "nvidia.com/gpu.shared"
@@ -114,7 +114,7 @@ def _container(
 
 
 def _asked(container: Spec) -> Iterator[str]:
-    """The resources that a container asks for; of one with claims nobody can tell."""
+    """Return the resources that a container requests; those of its claims are unknown."""
     resources = table(container, "resources")
     for kind in ("requests", "limits"):
         yield from table(resources, kind)

@@ -121,7 +121,7 @@ class ShadowClient(Client):
                 await pump
 
     async def _pump(self, resource: Resource[Any], version: str) -> None:
-        """Put what the server tells into the one line; its end, or what ended it, too."""
+        """Put the events of the server into one queue, and the end of the watch or its error."""
         try:
             async for change in Client.watch(self, resource, version):
                 self._version = change.resource_version
@@ -133,7 +133,7 @@ class ShadowClient(Client):
             self._made.put_nowait(None)
 
     def _translated(self, change: Changed) -> Sequence[Changed]:
-        """A change of a pod as it is shown; none where what it tells is ours to decide."""
+        """Return a change of a pod for the dry run; None if it only concerns what gantree decides."""
         pod = change.object
         if change.type == "BOOKMARK" or pod is None:
             return [change]
@@ -170,7 +170,7 @@ class ShadowClient(Client):
         return shadow_pod
 
     def _make_way(self, pod: Pod, now: float) -> None:
-        """One of its name that is gone in truth, and ran on here, is over: nobody sees two pods of one name."""
+        """End a simulated pod whose real pod is gone before another pod of its name is shown."""
         uid = self._uid_of_name.get((pod.metadata.namespace, pod.metadata.name))
         if uid is not None:
             self.tally.release(self._pods[uid], now)

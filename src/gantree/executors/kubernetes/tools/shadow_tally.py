@@ -13,7 +13,7 @@ from gantree.executors.kubernetes.workloads.keys import Key, key_of
 from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES
 
 MOST_GANGS = 1_000
-"""Gangs of which the tally knows; of those that are over the oldest are forgotten first."""
+"""Gangs that the tally keeps; the oldest ended ones are dropped first."""
 _MARKS = frozenset({
     marks.JOB, marks.ATTEMPT, marks.MEMBER, marks.MEMBERS, marks.RANK, marks.WORLD_SIZE, marks.ROLE, marks.GPUS,
     marks.NICS, marks.DOMAIN, marks.FIRST_NODE, marks.NEIGHBOURS,

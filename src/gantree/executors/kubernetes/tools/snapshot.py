@@ -161,7 +161,7 @@ def _by_gang(pods: Iterable[Pod], keys: Keys) -> dict[Key, list[Pod]]:
 
 
 Lost = Callable[[str], MemberPlacement | None]
-"""What of a node's devices is taken, whoever has it."""
+"""Devices of a node that are in use, by any holder."""
 
 
 def _with_held(cluster: Cluster, pods: Sequence[Pod], told: Seen, lost: Lost) -> Cluster:

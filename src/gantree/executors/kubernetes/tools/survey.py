@@ -57,7 +57,7 @@ class SeenStatus(Object, frozen=True):
 
 
 class SeenPod(Object, frozen=True):
-    """A pod of anybody."""
+    """A pod of any scheduler."""
 
     metadata: Metadata
     spec: SeenSpec = SeenSpec()

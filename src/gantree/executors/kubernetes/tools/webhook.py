@@ -115,7 +115,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 async def serve(site: Site, host: str, port: int, cert: Path, key: Path | None) -> None:
-    """Answer until the process is told to end."""
+    """Serve until the process is terminated."""
     config = uvicorn.Config(
         Webhook(site),
         host=host,

@@ -26,7 +26,7 @@ from gantree.executors.kubernetes.writes.writes import (
 from gantree.model.errors import Unreachable
 
 STATUS_WRITES_AT_ONCE = 4
-"""Gangs whose status is written at the same time, so that bindings are not held up."""
+"""Gangs whose status is written concurrently, so that bindings are not delayed."""
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, Any]) -> "Future[Any]":
-        """Run a coroutine whose result is waited for. Safe from any thread."""
+        """Run a coroutine and return its future. Safe from any thread."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def call(self, work: Callable[[], None]) -> None:
@@ -40,7 +40,7 @@ class LoopThread:
             self.loop.call_soon_threadsafe(self._call_all)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine that nobody waits for. Safe from any thread."""
+        """Run a coroutine in the background. Safe from any thread."""
         self.call(lambda: self.keep(self.loop.create_task(work)))
 
     def keep(self, task: "asyncio.Task[Any]") -> None:

@@ -19,7 +19,7 @@ from gantree.model.orders import StartGang
 from gantree.model.phases import HOLDING
 
 COME_WITHIN_S = 60.0
-"""A start whose pods are not made within so long has failed."""
+"""Seconds within which the pods of a start must exist."""
 
 
 def pods_needed(spec: Spec, state: JobView | None, decided: LedgerView) -> int | None:

@@ -195,7 +195,7 @@ _NOT_HONOURED = (
     "volcano.sh/revocable-zone", "volcano.sh/sla-waiting-time", "yunikorn.apache.org/task-groups",
     "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology",
 )  # fmt: skip
-"""Labels and annotations of other schedulers that mean something and are not acted upon: users are told."""
+"""Labels and annotations of other schedulers that have no effect here; users get a warning."""
 
 
 def _unknown_keys(told: Mapping[str, str]) -> Iterator[str]:

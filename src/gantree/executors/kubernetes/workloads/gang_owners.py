@@ -106,7 +106,7 @@ def job_of_pod(pod: Pod) -> str:
 
 
 def role_of(pod: Pod) -> str:
-    """What a pod is in its gang, in the words of whoever made it; "" where nobody says."""
+    """Return the role of a pod in its gang by its controller's labels; "" without one."""
     meta = pod.metadata
     if _HAS_ROLE.isdisjoint(meta.labels) and _HAS_ROLE.isdisjoint(meta.annotations):
         return ""

@@ -98,7 +98,7 @@ def elastic_of(spec: Spec) -> Elastic | None:
 
 
 def size_asked(spec: Spec) -> int | None:
-    """How many members somebody has asked for since, as `kubectl scale` does; None for nobody. Raises InvalidObject."""
+    """Return the number of members set later, as by `kubectl scale`; None if unset. Raises InvalidObject."""
     return None if elastic_of(spec) is None else count(table(spec, "elastic"), "members")
 
 

@@ -249,7 +249,7 @@ def _roles(
 
 
 def _names(words: Sequence[str]) -> list[str]:
-    """A name for each role: that of whoever made the pods, with a number where several shapes have one name."""
+    """Return a name for each role: that of the pods' controller, with a number if several shapes have one name."""
     if len(words) == 1:
         return [words[0] or "worker"]
     often = Counter(words)

@@ -106,7 +106,7 @@ async def _hindered(client: Client, pods: Sequence[Pod]) -> str:
 
 
 async def _one(client: Client, pod: Pod, grace_s: float, deadline: float) -> str:
-    """Evict one pod; delete it where nobody evicts, or a budget refuses to the last."""
+    """Evict one pod; delete it if evictions are not served, or a budget refuses until the deadline."""
     meta = pod.metadata
     options = {"gracePeriodSeconds": max(0, round(grace_s)), "preconditions": {"uid": meta.uid}}
     path = f"{PODS.of_object(meta.namespace, meta.name)}/eviction"

@@ -28,7 +28,7 @@ class Nominations:
     _is_stale: bool = False
 
     def update(self, pod: Pod, *, waits: bool) -> None:
-        """A pod was added or has changed: its status counts, whoever wrote it."""
+        """Read the status of an added or changed pod, which any scheduler may have written."""
         uid, said = pod.metadata.uid, pod.status.nominated_node_name
         if waits and said:
             self._nominated[uid] = said

@@ -34,7 +34,7 @@ GIVE_UP_S = 30.0
 @quick
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A pod, told apart by its uid, to be bound to a node with these annotations, and what its claims are given."""
+    """The binding of a pod (by uid) to a node, with annotations, and the allocations of its claims."""
 
     namespace: str
     name: str
@@ -253,7 +253,7 @@ async def _insist(client: Client, binding: Binding, error: Error) -> str:
 
 
 async def _unless_bound(client: Client, binding: Binding, why: str) -> str:
-    """ "" if the pod is bound as it should be, by a write whose answer was lost; else why it is not."""
+    """Return "" if the pod is bound as intended, by a write whose answer was lost; else why it is not."""
     try:
         path = PODS.of_object(binding.namespace, binding.name)
         pod = await client.get(path, Pod)
