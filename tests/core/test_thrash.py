@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
+from math import log2
 from typing import Literal
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import Phase as Stages
 from hypothesis import strategies as st
 
 from gantree.core.explain.explain import why
-from gantree.core.queue.preemption_backoff import BY_CHANCE
+from gantree.core.queue.preemption_backoff import AT_ANY_TIME
 from gantree.model.facts import (
     AttemptEnded,
     ClaimDropped,
@@ -257,8 +258,10 @@ def test_a_job_that_must_be_owed_is_not_kept_from_its_claim_by_one_of_its_queue_
     assert stops == ["first"]
 
 
-UNTIL_IT_RESTS = BY_CHANCE + 1
-"""So often a job may be stopped in vain at one moment where rights go round; then it backs off."""
+UNTIL_IT_RESTS = AT_ANY_TIME + 1
+"""So often a job may be stopped at one moment where rights go round: each time another one may preempt, and by a
+reclaim before the first of these."""
+DAY_S = 86_400.0
 
 
 def come(
@@ -298,6 +301,23 @@ def test_three_that_may_stop_each_other_come_to_rest(order: Sequence[str], rules
     life = in_turn(order, rules)
     assert most_stops(life.stage.facts) <= UNTIL_IT_RESTS
     assert "running" in life.stage.phases().values()
+
+
+@pytest.mark.parametrize("order", [each for each in permutations("wvy") if each != tuple("vyw")])
+@pytest.mark.parametrize("by", ["priority", "order"])
+def test_three_that_may_stop_each_other_do_so_less_and_less_often(
+    order: Sequence[str], by: Literal["priority", "order"]
+) -> None:
+    """y takes back its GPU from w; v stops y of its queue; w starts on what y leaves, as it goes before v; and so on.
+    If v and y come before w, v runs.
+    """
+    rules = Policy(backfill=Backfill("any"), preemption=Preemption(by=by))
+    life = in_turn(order, rules)
+    life.until(life.now + DAY_S)
+    preempting = [one for one in life.stage.facts if isinstance(one, RoomClaimed) and one.preempts]
+    times = Counter(one.job for one in preempting)["v"]
+    assert AT_ANY_TIME < times <= AT_ANY_TIME + log2(DAY_S / rules.restart_s + 1)
+    assert most_stops(life.stage.facts) <= times + 1
 
 
 def test_who_would_stop_in_vain_is_told_so_and_starts_when_the_spoiler_is_gone() -> None:

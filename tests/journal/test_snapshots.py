@@ -141,6 +141,23 @@ def test_a_snapshot_of_an_older_version_is_brought_up_to_today(
     assert codec.sections == [], "what was packed by an older version is packed anew"
 
 
+def test_what_version_1_counted_of_preempted_jobs_is_passed_over() -> None:
+    lives = lived()
+    plain = json.loads(text_of(lives.scheduler))
+
+    def as_version_1(section: str) -> str:
+        packed = json.loads(decompress(b64decode(section)))
+        packed["columns"]["cut_short"] = [3] * packed["count"]
+        packed["columns"]["cut_short_for"] = [["a", "b", "a"]] * packed["count"]
+        return b64encode(compress(json.dumps(packed).encode())).decode()
+
+    old = {"version": 1, "live": as_version_1(plain["live"])}
+    old["ended"] = [as_version_1(each) for each in plain["ended"]]
+    snapshot = SnapshotCodec().decode(json.dumps({**plain, **old}))
+    today = snapshot_of(lives.scheduler)
+    assert (snapshot.live, snapshot.ended) == (today.live, today.ended)
+
+
 def test_columns_give_back_what_was_packed_and_leave_out_what_is_the_default() -> None:
     role = Role("w", 2, Shape(gpus=8), run=("a", "b"), env=(("K", "v"),))
     jobs = [Job("a", (role,)), Job("b", (role, replace(role, name="x")), time_limit_s=float("inf"))]

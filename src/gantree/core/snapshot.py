@@ -126,7 +126,7 @@ class Books:
 class LedgerSnapshot:
     """A ledger at a moment. live and ended are jobs as columns; the first `ended_before` that ended are not in it."""
 
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
     books: Books
     live: JobColumns
     lines: tuple[QueueEntrySnapshot, ...]

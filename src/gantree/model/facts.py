@@ -92,13 +92,15 @@ class GangRunning(Fact):
 class RoomClaimed(Fact):
     """A placement is held for a gang while the attempts of victims (job ids) stop.
 
-    at_home: it is in a cell of the gang's queue.
+    at_home: it is in a cell of the gang's queue. preempts: gangs are stopped for it by priority or order, which counts
+    towards the back-off of its job.
     """
 
     job: str
     placement: Placement
     victims: tuple[str, ...]
     at_home: bool = False
+    preempts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,18 +354,13 @@ class AttemptEnded(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequeued(Fact):
-    """The job is pending again, and may not start before not_before.
+    """The job is pending again, and may not start before not_before."""
 
-    cut_short counts its latest consecutive attempts that were preempted sooner than a restart takes, without a gain for
-    another job so far; cut_short_for are these jobs.
-    """
-
+    VERSION: ClassVar[int] = 2
     job: str
     cause: StopCause
     not_before: float
     failures: int
-    cut_short: int = 0
-    cut_short_for: tuple[str, ...] = ()
 
 
 @quick
@@ -460,5 +457,13 @@ FACTS: dict[str, type[Fact]] = {
     )
 }  # fmt: skip
 
-UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+def _without_cut_short(data: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 counted the attempts of the job that preemption cut short, for a back-off of preempted jobs."""
+    return {name: value for name, value in data.items() if not name.startswith("cut_short")}
+
+
+UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
+    ("JobRequeued", 1): _without_cut_short,
+}
 """(kind, old version) -> function from plain data of that version to plain data of the next."""

@@ -162,9 +162,7 @@ class Homes:
         ]
         claims, are_guests = frozenset(ledger.claims), {position.job for position in guests}
         for _, _, job in merge(*waiting, sorted(guests)):
-            if job in are_guests or (
-                job not in claims and eligible(ledger, ledger.jobs[job], now, at_home=True)
-            ):
+            if job in are_guests or (job not in claims and eligible(ledger, ledger.jobs[job], now)):
                 yield job
 
     def _send(self, builder: DecisionBuilder, queue: str, state: JobState) -> bool:

@@ -5,7 +5,8 @@ for the rest of the pass, for all that ask alike:
 
     no place       for a signature that may use the same reserved room
     no quota       for those of a queue and a priority that ask for the same, in every way of theirs
-    no room made   for those of an equivalence class that come later; for a job that was told a start, for it alone
+    no room made   for those of an equivalence class that come later; for a job that was told a start, or backs off, for
+                   it alone
 
 Before that, two bounds are asked that cost no search: whether there may be a place (`core.queue.start_test`), and
 whether there might be one with all gone that could ever be stopped (`core.preemption.preemptible_capacity`).
@@ -26,6 +27,7 @@ from gantree.core.queue.heads import EverFits, head_rows
 from gantree.core.queue.held_capacity import Passing
 from gantree.core.queue.needs import Needs
 from gantree.core.queue.owed_rows import OwedTest
+from gantree.core.queue.preemption_backoff import backs_off_until
 from gantree.core.queue.start_test import StartTest
 from gantree.core.queue.waiting_rows import WaitingRows
 from gantree.model.phases import Phase
@@ -61,7 +63,7 @@ class Prefilter:
         self._without_place: set[Hashable] = set()
         self._without_quota: set[Hashable] = set()
         self._without_room: set[EquivalenceClass] = set()
-        self._told_without_room: set[str] = set()
+        self._alone_without_room: set[str] = set()
 
     def _last_heads(self) -> dict[int, Position]:
         """The last head of each queue that has any."""
@@ -167,7 +169,7 @@ class Prefilter:
     def may_make_room(self, state: JobState) -> bool:
         """Whether others might give up enough room for a job, as things are now: for heads alone."""
         eq_class = _class_of(state)
-        if eq_class in self._without_room or state.job in self._told_without_room:
+        if eq_class in self._without_room or state.job in self._alone_without_room:
             return False
         if not self._is_head(state):
             return False
@@ -196,10 +198,12 @@ class Prefilter:
     def no_room(self, state: JobState) -> None:
         """Nobody makes room for a job in any of its ways, nor for those behind it in its line.
 
-        A job that was told a start may use its reserved room, so what is refused to it is refused to nobody else.
+        A job that was told a start may use its reserved room, and one that backs off may preempt nobody, so what is
+        refused to these is refused to nobody else.
         """
-        if state.job in self._ledger.reservations:
-            self._told_without_room.add(state.job)
+        backs_off = backs_off_until(self._ledger, state) > self._now
+        if backs_off or state.job in self._ledger.reservations:
+            self._alone_without_room.add(state.job)
         else:
             self._without_room.add(_class_of(state))
 
@@ -210,7 +214,7 @@ class Prefilter:
             len(self._without_place)
             + len(self._without_quota)
             + len(self._without_room)
-            + len(self._told_without_room)
+            + len(self._alone_without_room)
         )
 
     def _key(self, state: JobState) -> Hashable:

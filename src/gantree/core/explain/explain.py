@@ -14,7 +14,7 @@ from gantree.core.explain.nodes import cordoned_for, staying_on
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.replacing import missing_in_words
-from gantree.core.preemption.candidates import Wanted, room_to_come, whom_to_ask
+from gantree.core.preemption.candidates import Wanted, may_preempt_at, room_to_come, whom_to_ask
 from gantree.core.preemption.free_capacity import owed_instead
 from gantree.core.queue.cell_usage import only_at_home
 from gantree.core.queue.eligibility import ahead_of, eligible, how_many_ahead
@@ -212,7 +212,8 @@ def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> s
     if before is not None:
         return f"Waiting: comes after {before.job}, which is {before.phase}."
     if state.not_before > now:
-        return f"Waiting: starts again in {state.not_before - now:.0f} s ({_why_it_rests(state)})."
+        failed = f"{state.reason}; failure {state.failures}"
+        return f"Waiting: starts again in {state.not_before - now:.0f} s ({failed})."
     if state.job in ledger.claims:
         leaving = [job for job in ledger.claims[state.job].victims if job in ledger.holding]
         are = "is" if len(leaving) == 1 else "are"
@@ -226,12 +227,6 @@ def _comes_after(ledger: Ledger, state: JobState) -> JobState | None:
     """The first job that must succeed before it and has not; None where all have."""
     before = (ledger.jobs[name] for name in state.spec.after)
     return next((each for each in before if each.phase is not Phase.SUCCEEDED), None)
-
-
-def _why_it_rests(state: JobState) -> str:
-    if state.cut_short:
-        return f"preempted {state.cut_short} times in a row, sooner than a new start takes"
-    return f"{state.reason}; failure {state.failures}"
 
 
 def _held(state: JobState) -> str:
@@ -316,8 +311,10 @@ def _refusal(
         refused, in_the_way = _beyond_quota(ledger, state, no.admission, now)
     else:
         refused, in_the_way = _beyond_room(ledger, state, no.admission, no.refused, now)
-    in_vain = "" if in_the_way or refused.never else _in_vain(ledger, state, no.admission, now)
-    return replace(refused, sentence=f"{refused.sentence}{in_vain}"), in_the_way
+    more = "" if refused.never else _back_off(ledger, state, no.admission, now)
+    if not more and not in_the_way and not refused.never:
+        more = _in_vain(ledger, state, no.admission, now)
+    return replace(refused, sentence=f"{refused.sentence}{more}"), in_the_way
 
 
 def _beyond_quota(
@@ -438,6 +435,14 @@ def _in_the_way(
     asked = whom_to_ask(ledger, wanted, now, everybody=True)
     forbidden = why_not(room_to_come(ledger, state), state.spec, asked.victims, asked.forbidden)
     return tuple((each.victim.owner, each.because) for each in forbidden)
+
+
+def _back_off(ledger: Ledger, state: JobState, admission: Admission, now: float) -> str:
+    """A further sentence for a gang that may preempt no other until its back-off ends; "" for others."""
+    wait_s = may_preempt_at(ledger, Wanted(state, state.spec, admission)) - now
+    if wait_s <= 0 or not _would_be_stopped(ledger, state):
+        return ""
+    return f" It preempted others {state.preempting_claims} times and may do so again in {wait_s:.0f} s."
 
 
 def _in_vain(ledger: Ledger, state: JobState, admission: Admission, now: float) -> str:

@@ -42,10 +42,12 @@ class JobState:
     numbers of those that were, each with how often (`core.lifecycle.replacing`). held_gpus counts GPUs that it holds
     whole, touched_gpus those that it holds whole or in part (1 where none: it may hold something else). checkpoint_step
     is the newest over all attempts. attained_gpu_s and done_s are of attempts that are over: GPU-seconds that it was
-    served, and seconds of its run (at the size it was written with) whose work was kept. cut_short counts attempts, for
-    jobs cut_short_for, as `facts.JobRequeued` says. moving says why the attempt will go on at the place that is held
-    for it. at_home: it runs in a cell of its queue. warned: the attempt got its signal before its time limit. found:
-    the attempt was adopted, without a record of its start. scaled: a user has set the number of its members.
+    served, and seconds of its run (at the size it was written with) whose work was kept. preempting_claims are claims
+    by which it preempted others, as far as they count (`core.ledger.apply.preempting_claims`), the last one made at
+    preempting_claim_at; yielded_to is the job that preempted it last. moving says why the attempt will go on at the
+    place that is held for it. at_home: it runs in a cell of its queue. warned: the attempt got its signal before its
+    time limit. found: the attempt was adopted, without a record of its start. scaled: a user has set the number of its
+    members.
     """
 
     job: str
@@ -83,8 +85,9 @@ class JobState:
     found: bool = False
     not_before: float = 0.0
     failures: int = 0
-    cut_short: int = 0
-    cut_short_for: tuple[str, ...] = ()
+    preempting_claims: int = 0
+    preempting_claim_at: float = 0.0
+    yielded_to: str | None = None
     preempted_at: tuple[float, ...] = ()
     fled_at: tuple[float, ...] = ()
     resized_at: float | None = None

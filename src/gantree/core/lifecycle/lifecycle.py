@@ -22,7 +22,6 @@ from gantree.core.lifecycle.launch import save_order, signal_order, start_order,
 from gantree.core.lifecycle.numbering import numbered
 from gantree.core.lifecycle.replacing import can_live_without, member_of_rank, member_started, miss
 from gantree.core.lifecycle.timers import gap_over_at
-from gantree.core.queue.preemption_backoff import backoff_s, cut_short_for
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.events import (
     CheckpointSaved,
@@ -365,10 +364,6 @@ def _after_attempt(
         end_job(builder, state, Phase.TIMED_OUT, code, limit)
     elif cause is StopCause.CANNOT_START:
         end_job(builder, state, Phase.FAILED, code, state.reason)
-    elif cause is StopCause.PREEMPTED:
-        cut_for = cut_short_for(builder.ledger, state, builder.now)
-        rested_at = builder.now + backoff_s(len(cut_for), builder.ledger.policy)
-        _requeue(builder, state, cause, rested_at, state.failures, cut_for)
     elif cause in GOES_ON:
         _requeue(builder, state, cause, builder.now, state.failures)
     else:
@@ -400,7 +395,6 @@ def _requeue(
     cause: StopCause,
     not_before: float,
     failures: int,
-    cut_for: tuple[str, ...] = (),
 ) -> None:
     """Let it wait again; who failed while it moved has no place held for it any more, and waits as it is written."""
     if cause not in GOES_ON and state.job in builder.ledger.claims:
@@ -414,8 +408,6 @@ def _requeue(
             cause=cause,
             not_before=not_before,
             failures=failures,
-            cut_short=len(cut_for),
-            cut_short_for=cut_for,
         )
     )
 

@@ -12,6 +12,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.core.queue.held_capacity import outranks
 from gantree.core.queue.node_gpus import free_gpus
+from gantree.core.queue.preemption_backoff import BACK_OFF, backs_off_until
 from gantree.core.queue.preemption_rules import (
     borrowers,
     harm_of,
@@ -53,14 +54,14 @@ class Asked:
 def whom_to_ask(ledger: Ledger, wanted: Wanted, now: float, *, everybody: bool = False) -> Asked:
     """The gangs that may be stopped for this one; where everybody, also all others, and why each may not."""
     victims, forbidden, later = [], [], inf
-    reclaimed = borrowers_for(ledger, wanted)
+    reclaimed, again_at = borrowers_for(ledger, wanted), may_preempt_at(ledger, wanted)
     gangs = ledger.holding.values() if everybody else _in_question(ledger, wanted, reclaimed)
     for other in gangs:
         if other.leaving or other.moving is not None or other.job == wanted.state.job:
             continue
         if not everybody and not _concerns(ledger, wanted, other, reclaimed):
             continue
-        because, moment = _objection(ledger, wanted, other, reclaimed, now)
+        because, moment = _objection(ledger, wanted, other, reclaimed, again_at, now)
         if not because:
             victims.append(_victim(ledger, wanted, other, reclaimed, now))
         elif everybody:
@@ -70,11 +71,20 @@ def whom_to_ask(ledger: Ledger, wanted: Wanted, now: float, *, everybody: bool =
     return Asked(tuple(victims), tuple(forbidden), None if later == inf else later)
 
 
+def is_entitled(ledger: Ledger, wanted: Wanted) -> bool:
+    """Whether the gang is within its queue's guarantee, which it may take back from gangs that borrow."""
+    is_guaranteed = ledger.accounts.guarantees.is_guaranteed
+    return wanted.admission.takes_back and is_guaranteed(wanted.state.queue)
+
+
+def may_preempt_at(ledger: Ledger, wanted: Wanted) -> float:
+    """The moment, in seconds, from which on the gang may stop others by priority or order; 0 for any moment."""
+    return 0.0 if is_entitled(ledger, wanted) else backs_off_until(ledger, wanted.state)
+
+
 def borrowers_for(ledger: Ledger, wanted: Wanted) -> Mapping[str, JobState]:
     """Jobs that run on what the gang's queue is guaranteed."""
-    if not wanted.admission.takes_back or not ledger.accounts.guarantees.is_guaranteed(
-        wanted.state.queue
-    ):
+    if not is_entitled(ledger, wanted):
         return {}
     return {job: ledger.jobs[job] for job in borrowers(ledger, wanted.state.queue)}
 
@@ -100,14 +110,25 @@ def _concerns(ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: Contai
 
 
 def _objection(
-    ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: Container[str], now: float
+    ledger: Ledger,
+    wanted: Wanted,
+    other: JobState,
+    reclaimed: Container[str],
+    again_at: float,
+    now: float,
 ) -> tuple[str, float]:
-    """Why a gang may not be stopped ("" if it may), and from when on it may be (inf: never)."""
+    """Why a gang may not be stopped ("" if it may), and from when on it may be (inf: never).
+
+    again_at: when the wanted gang may stop any by priority or order.
+    """
     if not other.spec.preemptible:
         return "non-preemptible", inf
     if other.job in reclaimed:
         return "", now
-    return objection(ledger, wanted.state, other, now)
+    because, moment = objection(ledger, wanted.state, other, now)
+    if again_at <= now:
+        return because, moment
+    return because or BACK_OFF, max(moment, again_at)
 
 
 def _victim(

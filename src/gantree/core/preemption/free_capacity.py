@@ -36,6 +36,7 @@ from gantree.core.preemption.candidates import (
     RoomToCome,
     Wanted,
     borrowers_for,
+    is_entitled,
     is_on_reserved,
     whom_to_ask,
 )
@@ -427,7 +428,9 @@ def _stop_for(
                 return
     victims = tuple(victim.owner for victim in plan.victims)
     reclaimed = borrowers_for(ledger, wanted)
-    _claim(builder, wanted, plan.placement, victims)
+    preempts = any(owner not in reclaimed for owner in victims)
+    counts = preempts and not is_entitled(ledger, wanted)
+    _claim(builder, wanted, plan.placement, victims, preempts=counts)
     by_order = ledger.policy.preemption.by == "order"
     for owner in victims:
         other = ledger.jobs[owner]
@@ -454,7 +457,12 @@ def _free_place(
 
 
 def _claim(
-    builder: DecisionBuilder, wanted: Wanted, placement: Placement, victims: Sequence[str]
+    builder: DecisionBuilder,
+    wanted: Wanted,
+    placement: Placement,
+    victims: Sequence[str],
+    *,
+    preempts: bool = False,
 ) -> None:
     """Record the claim, on those who are asked and on those who leave the place anyway."""
     ledger = builder.ledger
@@ -466,6 +474,7 @@ def _claim(
             job=wanted.state.job,
             placement=placement,
             victims=(*victims, *leaving),
+            preempts=preempts,
         )
     )
 

@@ -41,14 +41,9 @@ def _shares(ledger: Ledger, now: float) -> tuple[ShareOfQueue | None, int]:
     return lambda queue: accounts.shares.share(queue, now), before
 
 
-def eligible(ledger: Ledger, state: JobState, now: float, *, at_home: bool = False) -> bool:
-    """Whether a waiting job waits for nothing but its turn and room. A claimant has its room.
-
-    at_home: in a cell of its own queue, where nobody cuts its attempts short; so it need not rest from that first.
-    """
-    if state.held or state.job in ledger.claims:
-        return False
-    if state.not_before > now and not (at_home and state.cut_short):
+def eligible(ledger: Ledger, state: JobState, now: float) -> bool:
+    """Whether a waiting job waits for nothing but its turn and room. A claimant has its room."""
+    if state.held or state.job in ledger.claims or state.not_before > now:
         return False
     return all(ledger.jobs[name].phase is Phase.SUCCEEDED for name in state.spec.after)
 

@@ -1,62 +1,35 @@
-"""The back-off of preempted jobs: how long a job waits after preemption cut several attempts short in a row.
+"""The back-off of jobs that preempt: how long a job waits before it stops others by priority or order once more.
 
 A gang is preempted only for a job with the right to do so (`core.queue.preemption_rules`). Even so, jobs can preempt
-each other in a cycle, because guarantees, order and sizes are compared between different pairs. The sign of a cycle is
-an attempt that ran shorter than a restart takes, stopped for a job that gained nothing by it: that job was preempted in
-turn, or lost the room. Two such attempts in a row may be chance. From the third on the job backs off for one restart,
-then twice that, and so on up to an hour.
+each other in a cycle, because guarantees, order and sizes are compared between different pairs. Reclaims alone end:
+each replaces borrowed room by guaranteed room. So a cycle needs preemption by priority or order again and again, and
+each job does that less and less often: three times at any moment, the fourth time no sooner than a restart takes after
+the third, then twice that, four times, and so on without limit. In a cycle of any period their number grows with the
+logarithm of time.
 
-A stop does not count if the job it was for has ended, or has held its place for as long as a restart takes: a job that
-yields to a burst of urgent jobs starts again as soon as there is room. An attempt that lasts longer, or ends for
-another cause, resets the count. In a cell of its own queue no job is preempted, so there a job need not wait
-(`core.queue.eligibility`).
+A job that backs off still starts on free room. A job within its queue's guarantee does not back off, and what it stops
+does not count; nor does a gang that goes home to its cell. Where every GPU-second counts ("attained" without levels),
+jobs take turns, and the cost of a restart bounds how often.
+
+The count ends with what no cycle can cause (`core.ledger.apply.preempting_claims`): the job failed, lost a node, was
+drained or suspended, or outlived the job that preempted it. Without that, a large gang that loses a node every few
+hours could preempt nobody any more after some days.
 """
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.model.phases import ENDED, HOLDING
-from gantree.policy.rules import Policy
 
-BY_CHANCE = 2
-"""Attempts cut short in a row after which a job does not back off yet."""
-SHORTEST_S, MOST_S = 1.0, 3600.0
-"""Bounds of a back-off, in seconds: the lower one also if the policy says that a restart takes no time."""
-MOST_DOUBLINGS = 12
-"""The longest back-off is reached by then, whatever a restart takes."""
-MOST_COUNTED = BY_CHANCE + 1 + MOST_DOUBLINGS
+AT_ANY_TIME = 3
+"""Preemptions of one job before it backs off."""
+SHORTEST_S = 1.0
+"""The shortest back-off, in seconds, also if the policy says that a restart takes no time."""
+BACK_OFF = "back-off"
+"""Why a job may not stop a gang that it may stop later."""
 
 
-def cut_short_for(ledger: Ledger, state: JobState, now: float) -> tuple[str, ...]:
-    """Of a preempted job: the jobs for which its attempts in a row were cut short in vain so far.
-
-    The last one preempted this attempt; whether it gains by that is not known yet. Empty if the attempt lasted.
-    """
-    assert state.placed_at is not None, f"{state.job} has no place"
-    if state.preempted_at[-1] - state.placed_at >= _new_start_s(ledger.policy):
-        return ()
-    before = (job for job in state.cut_short_for if _in_vain(ledger, job, now))
-    assert state.preempted_by is not None, f"{state.job}: preempted by nobody"
-    return (*before, state.preempted_by)[-MOST_COUNTED:]
-
-
-def _in_vain(ledger: Ledger, job: str, now: float) -> bool:
-    """Whether a job for which another was preempted has neither ended nor held its place for as long as a restart."""
-    other = ledger.jobs.get(job)
-    if other is None or other.phase in ENDED:
-        return False
-    if other.phase not in HOLDING:
-        return True
-    assert other.placed_at is not None
-    return now - other.placed_at < _new_start_s(ledger.policy)
-
-
-def backoff_s(cut_short: int, policy: Policy) -> float:
-    """Seconds for which a job backs off after so many attempts in a row that were cut short in vain."""
-    doublings = cut_short - BY_CHANCE - 1
-    if doublings < 0:
+def backs_off_until(ledger: Ledger, state: JobState) -> float:
+    """The moment, in seconds, from which on a job may stop others by priority or order; 0 for any moment."""
+    doublings = state.preempting_claims - AT_ANY_TIME
+    if doublings < 0 or ledger.policy.falls_ever_back:
         return 0.0
-    return float(min(MOST_S, _new_start_s(policy) * 2 ** min(doublings, MOST_DOUBLINGS)))
-
-
-def _new_start_s(policy: Policy) -> float:
-    return max(SHORTEST_S, policy.restart_s)
+    return state.preempting_claim_at + max(SHORTEST_S, ledger.policy.restart_s) * 2.0**doublings

@@ -31,7 +31,27 @@ from gantree.journal.encoding.columns import Packed, pack, pack_columns, unpack,
 from gantree.model.errors import BadInput, JournalError
 
 JOBS_OF_A_SECTION = 1000
-UPCASTERS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+
+def _without_cut_short(sections: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 had, of each job, the attempts that preemption cut short."""
+    told = dict(sections)
+    if "live" in told:
+        told["live"] = _without_columns(told["live"], "cut_short")
+    if "ended" in told:
+        told["ended"] = [_without_columns(each, "cut_short") for each in told["ended"]]
+    return told
+
+
+def _without_columns(section: bytes, prefix: str) -> bytes:
+    packed = from_json(section)
+    columns = {
+        name: each for name, each in packed["columns"].items() if not name.startswith(prefix)
+    }
+    return to_json({**packed, "columns": columns}, inf_nan_mode="constants")
+
+
+UPCASTERS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _without_cut_short}
 """Old version -> sections of that version, as JSON, made into sections of the next."""
 QUICK = 1
 """Level of zlib: half as small again at the best costs eight times as long."""

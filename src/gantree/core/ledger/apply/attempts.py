@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gantree.core.ledger.apply.foreign_holders import count_foreign_holders, release_foreign_holders
 from gantree.core.ledger.apply.held_room import take_place
+from gantree.core.ledger.apply.preempting_claims import end_count_if_outlived
 from gantree.core.ledger.job_parts import NO_SLICES, TimeSlices
 from gantree.core.ledger.usage import gpus_of_model
 from gantree.model.facts import (
@@ -68,6 +69,7 @@ def gang_running(ledger: Ledger, fact: GangRunning) -> None:
 def gang_preempted(ledger: Ledger, fact: GangPreempted) -> None:
     """A gang was chosen as a victim."""
     state = ledger.jobs[fact.job]
+    end_count_if_outlived(ledger, state, fact)
     state.preempted_by = fact.by
     state.preempted_at = (*state.preempted_at, fact.at)
 

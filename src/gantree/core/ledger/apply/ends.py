@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from gantree.core.ledger.apply.foreign_holders import foreign_holders_first
 from gantree.core.ledger.apply.members import forget_members
+from gantree.core.ledger.apply.preempting_claims import end_count_if_not_for_others
 from gantree.core.ledger.state import CLAIM, NOWHERE, JobState
 from gantree.model.facts import AttemptEnded, JobEnded, JobRequeued
 from gantree.model.phases import ENDED, Phase, StopCause
@@ -95,7 +96,7 @@ def job_requeued(ledger: Ledger, fact: JobRequeued) -> None:
     if fact.cause is StopCause.RESIZED:
         state.resized_at = fact.at
     state.not_before, state.failures = fact.not_before, fact.failures
-    state.cut_short, state.cut_short_for = fact.cut_short, fact.cut_short_for
+    end_count_if_not_for_others(state, fact)
     if fact.not_before > fact.at:
         ledger.resting[fact.job] = fact.not_before
     state.reason = f"requeued: {fact.cause}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gantree.core.ledger.apply.preempting_claims import count_claim
 from gantree.core.ledger.state import CLAIM, RESERVATION, Claim, Reservation
 from gantree.model.facts import (
     ClaimDropped,
@@ -98,6 +99,7 @@ def _claim(ledger: Ledger, job: str, claim: Claim) -> None:
 def room_claimed(ledger: Ledger, fact: RoomClaimed) -> None:
     """Room is to come free for a gang that stands nowhere yet."""
     _claim(ledger, fact.job, Claim(fact.placement, fact.victims, fact.at_home))
+    count_claim(ledger.jobs[fact.job], fact)
 
 
 def claim_dropped(ledger: Ledger, fact: ClaimDropped) -> None:

@@ -35,7 +35,10 @@ def job_held(ledger: Ledger, fact: JobHeld) -> None:
 
 def job_released(ledger: Ledger, fact: JobReleased) -> None:
     """A job may be started again."""
-    ledger.jobs[fact.job].held, ledger.jobs[fact.job].held_for = False, ""
+    state = ledger.jobs[fact.job]
+    state.held, state.held_for = False, ""
+    if not state.spec.after:
+        ledger.gated.pop(fact.job, None)
     ledger.more_room()
 
 
