@@ -15,7 +15,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.replacing import missing_in_words
 from gantree.core.preemption.candidates import Wanted, may_preempt_at, room_to_come, whom_to_ask
-from gantree.core.preemption.free_capacity import owed_instead
+from gantree.core.preemption.reclaimers import owed_instead
 from gantree.core.queue.cell_usage import only_at_home
 from gantree.core.queue.eligibility import ahead_of, eligible, how_many_ahead
 from gantree.core.queue.held_capacity import lifted, outranks, passed_by

@@ -153,7 +153,7 @@ class ProjectedQuota:
         """The owners that do not count for a job."""
         own = (CLAIM + state.job,) if state.job in self._claims else ()
         giving_way = (CLAIM + job for job in ranked.giving_way)
-        return [*filter(self.quota.holds, gone), *giving_way, *own]
+        return [*dict.fromkeys((*filter(self.quota.holds, gone), *giving_way, *own))]
 
     def _is_in_the_way(
         self, state: JobState, amounts: Amounts, without: list[str], claimed: ClaimedQuota

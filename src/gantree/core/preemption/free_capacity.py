@@ -40,6 +40,7 @@ from gantree.core.preemption.candidates import (
     is_on_reserved,
     whom_to_ask,
 )
+from gantree.core.preemption.reclaimers import owed_instead
 from gantree.core.queue.cell_usage import (
     any_cells,
     cell_domains_of,
@@ -47,15 +48,11 @@ from gantree.core.queue.cell_usage import (
     seen,
     spares_cells,
 )
-from gantree.core.queue.eligibility import eligible
 from gantree.core.queue.held_capacity import lifted, passed_by
 from gantree.core.queue.job_variants import as_it_runs
 from gantree.core.queue.needs import Needs
-from gantree.core.queue.node_gpus import NodeGpus, add_gpus, free_gpus
-from gantree.core.queue.owed_rows import OwedTest
 from gantree.core.queue.preemption_rules import claims_overtaken, no_right, stoppable_at
 from gantree.core.queue.scaling import stands_on_cordoned
-from gantree.core.queue.waiting_rows import WaitingRows
 from gantree.model.facts import ClaimDropped, GangMoving, GangPreempted, RoomClaimed
 from gantree.model.phases import StopCause
 from gantree.model.placements import Placement
@@ -66,7 +63,6 @@ from gantree.planning.defragmentation import Movable, MovePlan, plan_defragment
 from gantree.planning.elastic.shrink import ElasticGang, plan_shrink
 from gantree.planning.preemption.plan import Plan, Victim, plan_preemption
 from gantree.planning.preemption.trial import Admits
-from gantree.topology.fabric.fabric import BoolArray
 from gantree.topology.occupancy.occupancy import Occupancy
 
 ASK_AGAIN_S, ASK_AGAIN_SHARE = 60.0, 0.125
@@ -125,62 +121,6 @@ def _stop_others(
         return NoRoom(ledger.reservations[wanted.state.job].starts_at)
     _stop_for(builder, wanted, plan, preferences)
     return None
-
-
-def owed_instead(
-    ledger: Ledger, wanted: Wanted, plan: Plan, later: Occupancy, needs: Needs, now: float
-) -> JobState | None:
-    """A waiting job that would be owed what it asks for with the victims of a plan gone, and may fit there then, but
-    not beside the gang of the plan: a gang that would borrow stops nobody while there is one. None for a gang that is
-    owed its place, or that stops nobody.
-    """
-    if not plan.victims:
-        return None
-    accounts, gone = ledger.accounts, [victim.owner for victim in plan.victims]
-    held = accounts.amounts.held(plan.placement)
-    if accounts.projected_admission(wanted.state, held, gone).state != "borrowed":
-        return None
-    gpus = free_gpus(later)
-    for owner in gone:
-        add_gpus(gpus, later.fabric, later.owners.get(owner, ()))
-    taken = np.zeros_like(gpus)
-    add_gpus(taken, later.fabric, plan.placement.members)
-    room, beside = NodeGpus(later.fabric, gpus), NodeGpus(later.fabric, gpus - taken)
-    table = needs.table(ledger)
-    fits = room.most_slots(table)[table.where] >= table.slots
-    fits &= beside.most_slots(table)[table.where] < table.slots
-    fits &= table.is_counted
-    for state in _first_that_might_be_owed(ledger, fits, gone, now):
-        if state is not wanted.state:
-            owed = (
-                accounts.projected_admission(state, accounts.amounts.asked(state), gone).state
-                == "owed"
-            )
-            if owed:
-                return state
-    return None
-
-
-def _first_that_might_be_owed(
-    ledger: Ledger, fits: BoolArray, gone: Sequence[str], now: float
-) -> Iterator[JobState]:
-    """Of each queue that is guaranteed anything, the first of all that ask alike, of signatures that fit."""
-    if not fits.any():
-        return
-    rows = WaitingRows.of(
-        ledger.waiting, filter(ledger.accounts.guarantees.may_reclaim, ledger.waiting.queues)
-    )
-    owed = OwedTest(ledger, rows.queues, gone).may_be_owed(rows.queue_index, rows.signature)
-    kinds: set[tuple[int, int, bool]] = set()
-    for row in np.flatnonzero(owed & fits[rows.signature]).tolist():
-        eq_class = rows.entry[row].equivalence_class
-        kind = eq_class.queue, eq_class.signature, eq_class.preemptible
-        if kind in kinds:
-            continue
-        state = ledger.jobs[rows.entry[row].position.job]
-        if eligible(ledger, state, now):
-            kinds.add(kind)
-            yield state
 
 
 def _planned(

@@ -1,0 +1,97 @@
+"""Which job would reclaim the room of a preemption at once: a gang that would borrow stops nobody for that.
+
+The test is coarse: it counts whole GPUs by node, so a job that would not fit in the end keeps the gang waiting, too.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import numpy as np
+
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import CLAIM, JobState
+from gantree.core.preemption.candidates import Wanted
+from gantree.core.queue.eligibility import eligible
+from gantree.core.queue.needs import Need, Needs
+from gantree.core.queue.node_gpus import NodeGpus, add_gpus, free_gpus
+from gantree.core.queue.owed_rows import OwedTest
+from gantree.core.queue.preemption_rules import claims_overtaken
+from gantree.core.queue.waiting_rows import WaitingRows
+from gantree.model.phases import StopCause
+from gantree.planning.preemption.plan import Plan
+from gantree.topology.fabric.fabric import BoolArray
+from gantree.topology.occupancy.occupancy import Occupancy
+
+
+def owed_instead(
+    ledger: Ledger, wanted: Wanted, plan: Plan, later: Occupancy, needs: Needs, now: float
+) -> JobState | None:
+    """A job that waits, or is preempted and will wait again, and would be owed what it asks for with the victims of a
+    plan and the claims that give way to it gone, and may fit there then, but not beside the gang of the plan: it would
+    reclaim that room. So a gang that would borrow stops nobody and takes over no claim while there is one. None for a
+    gang that is owed its place, or that takes free room.
+    """
+    claims = [CLAIM + job for job in claims_overtaken(ledger, wanted.state, plan.placement)]
+    if not plan.victims and not claims:
+        return None
+    accounts, gone = ledger.accounts, [victim.owner for victim in plan.victims]
+    held = accounts.amounts.held(plan.placement)
+    if accounts.projected_admission(wanted.state, held, gone).state != "borrowed":
+        return None
+    gpus = free_gpus(later)
+    for owner in gone:
+        add_gpus(gpus, later.fabric, later.owners.get(owner, ()))
+    taken = np.zeros_like(gpus)
+    add_gpus(taken, later.fabric, plan.placement.members)
+    room, beside = NodeGpus(later.fabric, gpus), NodeGpus(later.fabric, gpus - taken)
+    waiting = _first_that_might_be_owed(
+        ledger, _fits_instead(ledger, needs, room, beside), gone, now
+    )
+    for state in chain(waiting, _leavers_that_fit_instead(ledger, room, beside)):
+        if state is not wanted.state:
+            amounts = accounts.amounts.asked(state)
+            if accounts.projected_admission(state, amounts, (*gone, *claims)).state == "owed":
+                return state
+    return None
+
+
+def _fits_instead(ledger: Ledger, needs: Needs, room: NodeGpus, beside: NodeGpus) -> BoolArray:
+    """Mask of the signatures of which a gang may fit this room, but not what another gang leaves of it."""
+    table = needs.table(ledger)
+    fits: BoolArray = room.most_slots(table)[table.where] >= table.slots
+    fits &= beside.most_slots(table)[table.where] < table.slots
+    return fits & table.is_counted
+
+
+def _leavers_that_fit_instead(
+    ledger: Ledger, room: NodeGpus, beside: NodeGpus
+) -> Iterator[JobState]:
+    """As `_fits_instead`, the gangs that leave, as they were preempted, and will wait again."""
+    for state in ledger.leaving.values():
+        may_reclaim = ledger.accounts.guarantees.may_reclaim(state.queue)
+        if may_reclaim and state.stop_cause is StopCause.PREEMPTED:
+            need = Need.of(ledger.rooms(), state.spec)
+            if room.may_hold(need) and not beside.may_hold(need):
+                yield state
+
+
+def _first_that_might_be_owed(
+    ledger: Ledger, fits: BoolArray, gone: Sequence[str], now: float
+) -> Iterator[JobState]:
+    """Of each queue that is guaranteed anything, the first of all that ask alike, of signatures that fit."""
+    if not fits.any():
+        return
+    rows = WaitingRows.of(
+        ledger.waiting, filter(ledger.accounts.guarantees.may_reclaim, ledger.waiting.queues)
+    )
+    owed = OwedTest(ledger, rows.queues, gone).may_be_owed(rows.queue_index, rows.signature)
+    kinds: set[tuple[int, int, bool]] = set()
+    for row in np.flatnonzero(owed & fits[rows.signature]).tolist():
+        eq_class = rows.entry[row].equivalence_class
+        kind = eq_class.queue, eq_class.signature, eq_class.preemptible
+        if kind in kinds:
+            continue
+        state = ledger.jobs[rows.entry[row].position.job]
+        if eligible(ledger, state, now):
+            kinds.add(kind)
+            yield state
