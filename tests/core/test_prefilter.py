@@ -64,7 +64,7 @@ class PlainPrefilter(Prefilter):
         return self._key(state) not in self._without_place
 
     def may_make_room(self, state: JobState) -> bool:
-        refused = _class_of(state) in self._without_room or state.job in self._told_without_room
+        refused = _class_of(state) in self._without_room or state.job in self._alone_without_room
         return not refused and self._is_head(state)
 
 

@@ -421,3 +421,13 @@ def test_nobody_is_stopped_for_cpus_that_are_promised_to_another() -> None:
     assert stage.phase("holder") is Phase.RUNNING
     stage.ended("holder")
     assert (stage.phase("told"), stage.phase("urgent")) == (Phase.STARTING, Phase.PENDING)
+
+
+def test_a_newcomer_that_ends_before_a_start_reserved_in_the_same_moment_starts_at_once() -> None:
+    """It was told a start behind that, and started in the next pass; a scheduler that was recovered started it first."""
+    stage = Stage(cluster(leaves=1, nodes=1, gpus=4))
+    stage.submit(job("old", gpus=2, time_limit_s=100))
+    stage.started("old")
+    stage.submit(job("large", gpus=4, time_limit_s=100), job("short", gpus=1, time_limit_s=10))
+    assert stage.phase("short") == "starting"
+    assert [one.job for one in stage.facts if isinstance(one, ReservationMade)] == ["large"]
