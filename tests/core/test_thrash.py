@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gantree.core.explain.explain import why
 from gantree.core.queue.preemption_backoff import AT_ANY_TIME
+from gantree.model.events import CancelRequested, CordonRequested
 from gantree.model.facts import (
     AttemptEnded,
     ClaimDropped,
@@ -313,6 +314,22 @@ def test_nobody_takes_over_a_claim_who_would_be_stopped_at_once(
     life.until(life.now + DAY_S)
     assert most_stops(life.stage.facts) <= 1
     assert life.stage.phases() == {"w": "pending", "v": "running", "y": "pending"}
+
+
+def test_what_is_claimed_within_a_guarantee_that_another_one_still_uses_gives_way_to_nobody_who_borrows() -> (
+    None
+):
+    """x took over the claim of y as long as z had not left, and y took it back, again and again in one moment."""
+    queues = (QueueRule("a", guarantee={"gpus": 4}), QueueRule("b"))
+    policy = Policy(queues=queues, preemption=Preemption(by="none"))
+    life = Life(cluster(leaves=1, nodes=2, gpus=4), policy)
+    life.submit(replace(job("x", gpus=3, priority="serving"), queue="b"))
+    life.submit(replace(job("z", gpus=4), queue="a"), leaves_s=10.0)
+    life.stage.tell(CordonRequested, node=life.stage.nodes("z")[0])
+    life.stage.tell(CancelRequested, job="z")
+    life.submit(replace(job("y", gpus=4, priority="research"), queue="a"))
+    assert life.quiet() == 2
+    assert life.stage.phases() == {"x": "pending", "z": "cancelled", "y": "running"}
 
 
 def test_who_would_stop_in_vain_is_told_so_and_starts_when_the_spoiler_is_gone() -> None:

@@ -209,11 +209,11 @@ class Cycle:
             return False
         return not parked.waits_for_quota or parked.freed == _freed(ledger)
 
-    def _settles(self, builder: DecisionBuilder) -> bool:
+    def _settles(self, builder: DecisionBuilder, *, all_were_asked: bool = False) -> bool:
         """Whether a claim was settled, now that a gang has left."""
         facts = len(builder.facts)
         if any(isinstance(fact, AttemptEnded) for fact in builder.facts):
-            self._claims.settle(builder)
+            self._claims.settle(builder, all_were_asked=all_were_asked)
         return len(builder.facts) > facts
 
     def _are_harmless(self, ledger: Ledger, facts: Iterable[Fact]) -> bool:
@@ -251,6 +251,7 @@ class Cycle:
         run.waits_for_quota = waits_for_quota
         if not self._walk(builder, run):
             return
+        self._settles(builder, all_were_asked=True)
         new = builder.facts[facts:]
         tells = self._policy.spares_for_a_time or self._policy.backfill.overtake == "promised"
         if not new or (not tells and all(isinstance(fact, GangPlaced) for fact in new)):

@@ -3,7 +3,7 @@
 The test is coarse: it counts whole GPUs by node, so a job that would not fit in the end keeps the gang waiting, too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -19,7 +19,8 @@ from gantree.core.queue.preemption_rules import claims_overtaken
 from gantree.core.queue.waiting_rows import WaitingRows
 from gantree.model.phases import StopCause
 from gantree.planning.preemption.plan import Plan
-from gantree.topology.fabric.fabric import BoolArray
+from gantree.policy.rules import Amounts
+from gantree.topology.fabric.fabric import BoolArray, IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
 
 
@@ -28,11 +29,11 @@ def owed_instead(
 ) -> JobState | None:
     """A job that waits, or is preempted and will wait again, and would be owed what it asks for with the victims of a
     plan and the claims that give way to it gone, and may fit there then, but not beside the gang of the plan: it would
-    reclaim that room. So a gang that would borrow stops nobody and takes over no claim while there is one. None for a
-    gang that is owed its place, or that takes free room.
+    reclaim that room. It may be a claimant itself. So a gang that would borrow stops nobody and takes over no claim
+    while there is one. None for a gang that is owed its place, or that takes free room.
     """
-    claims = [CLAIM + job for job in claims_overtaken(ledger, wanted.state, plan.placement)]
-    if not plan.victims and not claims:
+    overtaken = claims_overtaken(ledger, wanted.state, plan.placement)
+    if not plan.victims and not overtaken:
         return None
     accounts, gone = ledger.accounts, [victim.owner for victim in plan.victims]
     held = accounts.amounts.held(plan.placement)
@@ -47,12 +48,21 @@ def owed_instead(
     waiting = _first_that_might_be_owed(
         ledger, _fits_instead(ledger, needs, room, beside), gone, now
     )
-    for state in chain(waiting, _leavers_that_fit_instead(ledger, room, beside)):
+    claimants = _claimants_without_room(ledger, overtaken, gpus - taken)
+    leavers = _leavers_that_fit_instead(ledger, room, beside)
+    without = (*gone, *(CLAIM + job for job in overtaken))
+    for state in chain(claimants, leavers, waiting):
         if state is not wanted.state:
-            amounts = accounts.amounts.asked(state)
-            if accounts.projected_admission(state, amounts, (*gone, *claims)).state == "owed":
+            amounts = _amounts_wanted(ledger, state)
+            if accounts.projected_admission(state, amounts, without).state == "owed":
                 return state
     return None
+
+
+def _amounts_wanted(ledger: Ledger, state: JobState) -> Amounts:
+    """What a job asks for, or has claimed: an elastic one may claim less."""
+    claim, amounts = ledger.claims.get(state.job), ledger.accounts.amounts
+    return amounts.asked(state) if claim is None else amounts.held(claim.placement)
 
 
 def _fits_instead(ledger: Ledger, needs: Needs, room: NodeGpus, beside: NodeGpus) -> BoolArray:
@@ -63,10 +73,21 @@ def _fits_instead(ledger: Ledger, needs: Needs, room: NodeGpus, beside: NodeGpus
     return fits & table.is_counted
 
 
+def _claimants_without_room(
+    ledger: Ledger, overtaken: Iterable[str], gpus: IntArray
+) -> Iterator[JobState]:
+    """Those of some claimants whose claimed GPUs, by node, are not all left."""
+    for job in overtaken:
+        claimed = np.zeros_like(gpus)
+        add_gpus(claimed, ledger.rooms().fabric, ledger.claims[job].placement.members)
+        if (claimed > gpus).any():
+            yield ledger.jobs[job]
+
+
 def _leavers_that_fit_instead(
     ledger: Ledger, room: NodeGpus, beside: NodeGpus
 ) -> Iterator[JobState]:
-    """As `_fits_instead`, the gangs that leave, as they were preempted, and will wait again."""
+    """As `_fits_instead`, the gangs that are being preempted and will wait again."""
     for state in ledger.leaving.values():
         may_reclaim = ledger.accounts.guarantees.may_reclaim(state.queue)
         if may_reclaim and state.stop_cause is StopCause.PREEMPTED:
