@@ -6,12 +6,17 @@ and priorities change a lot, most of all of gangs that leave.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gantree.model.events import Event, HoldRequested, PriorityRequested
+from gantree.core.scheduler import Scheduler, settled
+from gantree.model.events import Event, HoldRequested, JobSubmitted, PriorityRequested
 from gantree.model.phases import Phase
+from gantree.policy.rules import Policy, QueueRule
+from gantree.testing.builders import cluster, job
+from gantree.testing.stage import Stage
 from support.examples import seeds
 from support.random_lives import EVERY_KIND, WAYS, Lives
 
@@ -25,10 +30,13 @@ SEEDS = (
     ("shortest", 710137, 100),
     ("as it comes", 9008, 50),
     ("quotas", 9039, 50),
+    ("as it comes", 9021, 50),
+    ("shares", 9005, 50),
 )
 """In these lives, in order: a claimant is admitted only as another one leaves its queue's quota; a gang that goes home
 leaves its cell to another one; a spare node is opened for a reservation; a gang that begins to run lets another get a
-reservation; such a gang grows."""
+reservation; such a gang grows; a short job starts before a reservation of the same pass; a gang that starts in a pass
+is no victim of it."""
 
 
 def any_priority(lives: Lives) -> None:
@@ -80,3 +88,21 @@ def test_nobody_sleeps_through_what_a_recovered_scheduler_would_see(
 def test_recovered_before_each_event_a_scheduler_decides_the_same(policy: str) -> None:
     for seed in seeds(2):
         live(policy, seed, STEPS)
+
+
+def test_a_gang_that_starts_in_a_pass_counts_as_a_victim_from_the_next_one_on() -> None:
+    """It is within the guarantee of its queue; the other goes before it there, and needs what a third one leaves."""
+    policy = Policy(queues=(QueueRule("a", guarantee={"gpus": 2}), QueueRule("b")))
+    stage = Stage(cluster(leaves=1, nodes=1, gpus=4), policy)
+    stage.submit(replace(job("old", gpus=1, priority="serving", time_limit_s=100), queue="b"))
+    stage.started("old")
+    stage.cancel("old")
+    recovered = Scheduler(policy)
+    recovered.recover(stage.facts)
+    large = replace(job("large", gpus=4, priority="production"), queue="a")
+    small = replace(job("small", gpus=1, priority="batch"), queue="a")
+    events = [
+        JobSubmitted(id=spec.name, observed_at=stage.now, job=spec.name, spec=spec)
+        for spec in (large, small)
+    ]
+    assert stage.handle(events).facts == settled(recovered, events, stage.now).facts

@@ -424,7 +424,7 @@ def test_nobody_is_stopped_for_cpus_that_are_promised_to_another() -> None:
 
 
 def test_a_newcomer_that_ends_before_a_start_reserved_in_the_same_moment_starts_at_once() -> None:
-    """It was told a start behind that, and started in the next pass; a scheduler that was recovered started it first."""
+    """It got a reservation behind that, and started in the next pass; a recovered scheduler started it first."""
     stage = Stage(cluster(leaves=1, nodes=1, gpus=4))
     stage.submit(job("old", gpus=2, time_limit_s=100))
     stage.started("old")

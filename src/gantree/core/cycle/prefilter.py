@@ -59,6 +59,7 @@ class Prefilter:
         self._starts = StartTest(ledger, self._needs, self._passing, now)
         self.rooms = RoomToCome()
         self._told = last_of_classes(ledger.jobs[job] for job in ledger.reservations)
+        self._holders = len(ledger.holding)
         self._may_suffice: dict[EquivalenceClass, tuple[int, bool]] = {}
         self._without_place: set[Hashable] = set()
         self._without_quota: set[Hashable] = set()
@@ -113,7 +114,7 @@ class Prefilter:
     @cached_property
     def _capacity(self) -> PreemptibleCapacity:
         """The bound as of the start of the pass: what starts meanwhile only takes, what is stopped counted already."""
-        return PreemptibleCapacity(self._ledger, self.rooms, self._now)
+        return PreemptibleCapacity(self._ledger, self.rooms, self._now, self._holders)
 
     def _only_in(self, queue: int) -> list[QueueEntry]:
         """Those of a queue that the pass is about and who still wait, in order."""

@@ -16,6 +16,7 @@ GPUs are not bounded at all.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable
+from itertools import islice
 
 import numpy as np
 
@@ -35,16 +36,19 @@ Key = tuple[float, ...]
 
 
 class PreemptibleCapacity:
-    """Bounds as things are in one pass: who runs and may be stopped counts as when it began."""
+    """Bounds as things are in one pass: who runs and may be stopped counts as when it began.
 
-    def __init__(self, ledger: Ledger, rooms: RoomToCome, now: float) -> None:
+    holders: how many gangs held a place then, the first of those that do.
+    """
+
+    def __init__(self, ledger: Ledger, rooms: RoomToCome, now: float, holders: int) -> None:
         self._ledger, self._rooms, self._now = ledger, rooms, now
         self._rules = ledger.policy.preemption
         self._fabric = ledger.rooms().fabric
         self._moves = ledger.policy.defragment == "apply"
         preemptible = [
             one
-            for one in ledger.holding.values()
+            for one in islice(ledger.holding.values(), holders)
             if not one.leaving and one.moving is None and one.spec.preemptible
         ]
         self._elastic = np.zeros(len(self._fabric.nodes), dtype=np.int64)
