@@ -4,7 +4,7 @@ The test is coarse: it counts whole GPUs by node, so a job that would not fit in
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, compress
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, JobState
 from gantree.core.preemption.candidates import Wanted
 from gantree.core.queue.eligibility import eligible
-from gantree.core.queue.needs import Need, Needs
+from gantree.core.queue.needs import Need, Needs, NeedTable
 from gantree.core.queue.node_gpus import NodeGpus, add_gpus, free_gpus
 from gantree.core.queue.owed_rows import OwedTest
 from gantree.core.queue.preemption_rules import claims_overtaken
@@ -45,9 +45,8 @@ def owed_instead(
     taken = np.zeros_like(gpus)
     add_gpus(taken, later.fabric, plan.placement.members)
     room, beside = NodeGpus(later.fabric, gpus), NodeGpus(later.fabric, gpus - taken)
-    waiting = _first_that_might_be_owed(
-        ledger, _fits_instead(ledger, needs, room, beside), gone, now
-    )
+    fits = _fits_instead(needs.table(ledger), room, beside)
+    waiting = _first_that_might_be_owed(ledger, fits, gone, now)
     claimants = _claimants_without_room(ledger, overtaken, gpus - taken)
     leavers = _leavers_that_fit_instead(ledger, room, beside)
     without = (*gone, *(CLAIM + job for job in overtaken))
@@ -65,9 +64,8 @@ def _amounts_wanted(ledger: Ledger, state: JobState) -> Amounts:
     return amounts.asked(state) if claim is None else amounts.held(claim.placement)
 
 
-def _fits_instead(ledger: Ledger, needs: Needs, room: NodeGpus, beside: NodeGpus) -> BoolArray:
-    """Mask of the signatures of which a gang may fit this room, but not what another gang leaves of it."""
-    table = needs.table(ledger)
+def _fits_instead(table: NeedTable, room: NodeGpus, beside: NodeGpus) -> BoolArray:
+    """Mask by signature: whether a gang may fit this room, but not what another gang leaves of it."""
     fits: BoolArray = room.most_slots(table)[table.where] >= table.slots
     fits &= beside.most_slots(table)[table.where] < table.slots
     return fits & table.is_counted
@@ -88,12 +86,16 @@ def _leavers_that_fit_instead(
     ledger: Ledger, room: NodeGpus, beside: NodeGpus
 ) -> Iterator[JobState]:
     """As `_fits_instead`, the gangs that are being preempted and will wait again."""
-    for state in ledger.leaving.values():
-        may_reclaim = ledger.accounts.guarantees.may_reclaim(state.queue)
-        if may_reclaim and state.stop_cause is StopCause.PREEMPTED:
-            need = Need.of(ledger.rooms(), state.spec)
-            if room.may_hold(need) and not beside.may_hold(need):
-                yield state
+    rooms, may_reclaim = ledger.rooms(), ledger.accounts.guarantees.may_reclaim
+    leavers = [
+        state
+        for state in ledger.leaving.values()
+        if may_reclaim(state.queue) and state.stop_cause is StopCause.PREEMPTED
+    ]
+    if leavers:
+        needs = {at: Need.of(rooms, state.spec, where=at) for at, state in enumerate(leavers)}
+        table = NeedTable.of(rooms.fabric, needs, len(leavers))
+        yield from compress(leavers, _fits_instead(table, room, beside).tolist())
 
 
 def _first_that_might_be_owed(

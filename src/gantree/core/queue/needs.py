@@ -33,18 +33,18 @@ class Need:
     where: int = 0
 
     @classmethod
-    def of(cls, occupancy: Occupancy, job: Job) -> "Need":
+    def of(cls, occupancy: Occupancy, job: Job, where: int = 0) -> "Need":
         """What a job needs at its smallest size."""
         members = min((job.members, *sizes_of(job))) if job.elastic else job.members
         gpus = job.gpus // job.members * members if len(job.roles) == 1 else job.gpus
         if len(job.roles) > 1 or job.topology.box is not None or job.spot:
-            return cls(None, 0, gpus, gpus)
+            return cls(None, 0, gpus, gpus, where)
         role, tiers = job.roles[0], occupancy.fabric.tiers
         required = role.topology.required or job.topology.required
         tier = 0 if required is None else len(tiers) - 1
         if required in tiers:
             tier = tiers.index(required)
-        return cls(role.shape, tier, members, role.shape.gpus)
+        return cls(role.shape, tier, members, role.shape.gpus, where)
 
     @property
     def is_counted(self) -> bool:
