@@ -1,4 +1,4 @@
-"""Jobs that may run in several ways: which GPU model and market they get, by their choice, their queue and the room."""
+"""Jobs that may run in several variants: which GPU model and market they get, by their choice, their queue and the room."""
 
 from dataclasses import replace
 from typing import Any
@@ -58,18 +58,18 @@ def test_the_soonest_end_is_on_the_fastest_model_and_the_order_is_as_listed(
     assert nodes_of(BOTH, asks(speeds=SPEEDS, choose=choose)) == [[node]]
 
 
-def test_the_cheapest_way_is_not_always_the_soonest() -> None:
+def test_the_cheapest_variant_is_not_always_the_soonest() -> None:
     cheap = nodes_of(BOTH, asks(speeds=((A, 0.9), (H, 1.0)), choose="cost"))
     soon = nodes_of(BOTH, asks(speeds=((A, 0.9), (H, 1.0)), choose="time"))
     assert (cheap, soon) == ([["a0"]], [["h0"]])
 
 
-def test_where_the_best_way_has_no_room_the_next_one_is_taken() -> None:
+def test_where_the_best_variant_has_no_room_the_next_one_is_taken() -> None:
     first, second = (asks(name, speeds=SPEEDS, choose="time") for name in ("first", "second"))
     assert nodes_of(BOTH, first, second) == [["h0"], ["a0"]]
 
 
-def test_no_way_within_the_budget_is_a_limit_told_in_words() -> None:
+def test_no_variant_within_the_budget_is_a_limit_told_in_words() -> None:
     stage = Stage(BOTH, BY_ARRIVAL)
     stage.submit(asks(speeds=SPEEDS, choose="cost", budget_USD=0.5))
     told = why(stage.scheduler.ledger, "j", stage.now)
@@ -93,7 +93,7 @@ def test_a_model_that_fits_nowhere_never_fits() -> None:
         {"trains": replace(MODEL, parameters=400e9)},
     ],
 )
-def test_no_room_is_kept_for_a_job_to_which_no_way_is_open(closed: dict[str, Any]) -> None:
+def test_no_room_is_kept_for_a_job_to_which_no_variant_is_open(closed: dict[str, Any]) -> None:
     stage = Stage(site(("h0", H, None)), BY_ARRIVAL)
     stage.submit(asks("runs", models=(H,), time_limit_s=HOUR_S))
     stage.started("runs")
@@ -116,14 +116,14 @@ def test_a_start_is_told_on_a_model_that_is_open_and_not_on_one_that_is_free_soo
 
 
 def test_a_model_goes_only_where_it_fits_also_beside_a_job_that_looks_alike() -> None:
-    """Two jobs of one shape that train models of different size have different ways."""
+    """Two jobs of one shape that train models of different size have different variants."""
     cluster = site(("t0", T, None), ("t1", T, None), ("h0", H, None))
     small = asks("small", models=(T, H), trains=replace(MODEL, parameters=1e8))
     large = asks("large", models=(T, H), trains=MODEL)
     assert nodes_of(cluster, small, large) == [["t0"], ["h0"]]
 
 
-def test_room_made_for_a_job_that_chose_is_taken_in_the_way_that_it_chose() -> None:
+def test_room_made_for_a_job_that_chose_is_taken_in_the_variant_that_it_chose() -> None:
     cluster = site(("h0", H, None), ("t0", T, None))
     stage = Stage(cluster, BY_ARRIVAL)
     stage.submit(asks("low", models=(H,), priority="research"))
@@ -198,7 +198,7 @@ def test_a_gang_is_on_several_models_only_where_its_queue_admits_all_of_it_on_ea
         assert nodes_of(BOTH, asks(members=2, models=()), policy=policy) == [nodes]
 
 
-def test_two_ways_over_their_quota_are_refused_until_something_is_given_back() -> None:
+def test_two_variants_over_their_quota_are_refused_until_something_is_given_back() -> None:
     policy = queues(default={f"gpus/{A}": 8, f"gpus/{H}": 8})
     cluster = site(("a0", A, None), ("a1", A, None), ("h0", H, None), ("h1", H, None))
     stage = Stage(cluster, policy)
@@ -224,7 +224,7 @@ def test_a_gang_that_chose_grows_on_its_own_model_only() -> None:
     assert stage.phase("j") is Phase.RUNNING
 
 
-def test_a_way_is_compared_with_the_best_place_of_the_first_way_not_of_any_model() -> None:
+def test_a_variant_is_compared_with_the_best_place_of_the_first_variant_not_of_any_model() -> None:
     """The job would have the H100s: it communicates as fast there as at its best place, not faster."""
     stage = Stage(site(("a0", A, None), ("h0", H, None)), BY_ARRIVAL)
     stage.submit(asks("j", speeds=SPEEDS, choose="time", held=True))

@@ -18,7 +18,7 @@ from gantree.core.explain.explain import why
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.ledger_copy import copy_of
 from gantree.core.ledger.state import JobState
-from gantree.core.queue.job_variants import open_ways
+from gantree.core.queue.job_variants import open_variants
 from gantree.core.reservations.reservations import reserved
 from gantree.core.reservations.start_estimates import Start, domain_in_words, told_start
 from gantree.core.scheduler import Scheduler, settled
@@ -116,8 +116,8 @@ def alternatives(
     state = _known(ledger, job)
     asked = [((), state.spec), *((each, changed(ledger, state.spec, each)) for each in changes)]
     preferences = placement_preferences_of(ledger.policy)
-    way = next(iter(open_ways(ledger, state.spec)), state.spec)
-    reference = find(ledger.rooms().emptied(), way, preferences)
+    variant = next(iter(open_variants(ledger, state.spec)), state.spec)
+    reference = find(ledger.rooms().emptied(), variant, preferences)
     found = []
     for change, spec in asked:
         alternative, priced = _tried(ledger, state, change, spec, now)

@@ -22,7 +22,7 @@ from gantree.core.lifecycle.lifecycle import start
 from gantree.core.queue.cell_usage import any_cells
 from gantree.core.queue.eligibility import eligible
 from gantree.core.queue.held_capacity import lifted, passed_by
-from gantree.core.queue.job_variants import answers
+from gantree.core.queue.job_variants import variant_admissions
 from gantree.core.queue.preemption_rules import outranked_by, outranks
 from gantree.core.reservations.selection import CAME
 from gantree.model.facts import ClaimDropped, JobEnded, JobRequeued
@@ -151,8 +151,10 @@ def _might_start(builder: DecisionBuilder, state: JobState) -> bool:
     ledger = builder.ledger
     owners = [CLAIM + job for job in outranked_by(ledger, state)]
     with lifted(ledger, (*owners, *passed_by(ledger, state, builder.now))) as rooms:
-        ways = answers(ledger, state)
-        return any(not admission.refused and fits(rooms, way) for way, admission in ways)
+        variants = variant_admissions(ledger, state)
+        return any(
+            not admission.refused and fits(rooms, variant) for variant, admission in variants
+        )
 
 
 def _drop(builder: DecisionBuilder, job: str, reason: str) -> None:

@@ -49,7 +49,7 @@ from gantree.core.queue.cell_usage import any_cells
 from gantree.core.queue.eligibility import eligible, in_order
 from gantree.core.queue.heads import EverFits
 from gantree.core.queue.held_capacity import lifted, passed_by
-from gantree.core.queue.job_variants import Answer, Ways
+from gantree.core.queue.job_variants import JobVariants, VariantAdmission
 from gantree.core.queue.needs import Needs
 from gantree.core.queue.preemption_rules import next_fall
 from gantree.core.reservations.reservations import review
@@ -121,8 +121,9 @@ class _Parked:
 
 
 class Cycle:
-    """The passes of one scheduler. _needs, _ever_fits and _ways are derived from jobs and the fabric alone. _asks_all:
-    whether who comes may change what others are told, as in a queue that goes in turn, or one that owns cells.
+    """The passes of one scheduler. _needs, _ever_fits and _variants are caches over jobs and the fabric.
+
+    _asks_all: whether an arrival may change what happens to other jobs: in queues in strict order, and with cells.
     """
 
     def __init__(self, policy: Policy, preferences: PlacementPreferences) -> None:
@@ -132,7 +133,7 @@ class Cycle:
         self._asks_all = self._in_turn or any(rule.cells for rule in policy.queues)
         self._homes = Homes(policy, preferences)
         self._claims = ClaimAdmission(self._homes, preferences)
-        self._needs, self._ever_fits, self._ways = Needs(), EverFits(), Ways()
+        self._needs, self._ever_fits, self._variants = Needs(), EverFits(), JobVariants()
         self._closed: set[str] = set()
         self._cursor: _Cursor | None = None
         self._parked: _Parked | None = None
@@ -369,39 +370,48 @@ class Cycle:
             return
         if not run.prefilter.ever_fits(state):
             return
-        if not all(admission.never for _, admission in self._ways.answers(builder.ledger, state)):
+        if not all(
+            admission.never for _, admission in self._variants.admissions(builder.ledger, state)
+        ):
             self._closed.add(state.spec.queue)
 
     # ----- one job
 
     def _ask(self, builder: DecisionBuilder, run: _Pass, state: JobState) -> None:
-        """Start a job in the first way that has a place, or make room for it in the first that others give up."""
+        """Start a job in the first variant that has a place, or make room for it in the first that others give up."""
         ledger, prefilter = builder.ledger, run.prefilter
-        ways = self._ways.answers(ledger, state)
+        variants = self._variants.admissions(ledger, state)
         if prefilter.may_start(state):
-            if any(not one.refused and self._place(builder, run, state, way) for way, one in ways):
+            if any(
+                not one.refused and self._place(builder, run, state, variant)
+                for variant, one in variants
+            ):
                 return
-            run.waits_for_quota |= any(one.refused for _, one in ways)
-            if not any(one.refused for _, one in ways):
+            run.waits_for_quota |= any(one.refused for _, one in variants)
+            if not any(one.refused for _, one in variants):
                 prefilter.no_place(state)
-            elif all(one.refused for _, one in ways):
+            elif all(one.refused for _, one in variants):
                 prefilter.no_quota(state)
         if prefilter.may_make_room(state):
             if ledger.leaving:
-                ways = self._ways.answers(ledger, state, to_come=True)
-            self._make_room(builder, run, state, ways)
+                variants = self._variants.admissions(ledger, state, projected=True)
+            self._make_room(builder, run, state, variants)
 
     def _make_room(
-        self, builder: DecisionBuilder, run: _Pass, state: JobState, ways: Iterable[Answer]
+        self,
+        builder: DecisionBuilder,
+        run: _Pass,
+        state: JobState,
+        variants: Iterable[VariantAdmission],
     ) -> None:
-        """Let others give up room for a job, in the first way in which they do."""
-        for way, admission in ways:
+        """Let others give up room for a job, in the first variant in which they do."""
+        for variant, admission in variants:
             if admission.never:
                 continue
             run.plans += 1
             refusal = make_room(
                 builder,
-                Wanted(state, way, admission),
+                Wanted(state, variant, admission),
                 self._preferences,
                 run.prefilter.rooms,
                 self._needs,
@@ -412,19 +422,21 @@ class Cycle:
                 run.moments.append(refusal.later)
         run.prefilter.no_room(state)
 
-    def _place(self, builder: DecisionBuilder, run: _Pass, state: JobState, way: Job) -> bool:
+    def _place(self, builder: DecisionBuilder, run: _Pass, state: JobState, variant: Job) -> bool:
         """Start a job if it has a place now that its queue admits."""
         owners = passed_by(builder.ledger, state, builder.now)
         if not owners:
-            return self._place_there(builder, run, state, way)
+            return self._place_there(builder, run, state, variant)
         with lifted(builder.ledger, owners):
-            return self._place_there(builder, run, state, way)
+            return self._place_there(builder, run, state, variant)
 
-    def _place_there(self, builder: DecisionBuilder, run: _Pass, state: JobState, way: Job) -> bool:
+    def _place_there(
+        self, builder: DecisionBuilder, run: _Pass, state: JobState, variant: Job
+    ) -> bool:
         """Start a job if it has a place on what is free, as it is, that its queue admits."""
         ledger = builder.ledger
-        placement = self._find(ledger, way)
-        admitted = ledger.accounts.amounts.asked_on(state, way)
+        placement = self._find(ledger, variant)
+        admitted = ledger.accounts.amounts.asked_on(state, variant)
         if placement is None:
             return False
         if not self._claims.admits(ledger, state, placement, admitted):

@@ -14,7 +14,7 @@ from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.preemption.free_capacity import move
-from gantree.core.queue.job_variants import as_it_runs
+from gantree.core.queue.job_variants import running_variant
 from gantree.core.queue.scaling import stands_on_cordoned
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase, StopCause
@@ -74,7 +74,7 @@ def _largest(state: JobState) -> int:
 def _grow(builder: DecisionBuilder, state: JobState, preferences: PlacementPreferences) -> None:
     ledger, placement = builder.ledger, state.placement
     assert placement is not None
-    gang = as_it_runs(ledger, state)
+    gang = running_variant(ledger, state)
     growth = plan_growth(
         ledger.rooms(),
         gang,

@@ -14,7 +14,7 @@ from gantree.core.ledger.state import JobState
 from gantree.core.preemption.candidates import Wanted, room_to_come
 from gantree.core.preemption.free_capacity import claim_and_move, defragmentation
 from gantree.core.queue.eligibility import eligible
-from gantree.core.queue.job_variants import answers
+from gantree.core.queue.job_variants import variant_admissions
 from gantree.model.errors import NotFound
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
@@ -84,7 +84,7 @@ def move_as_requested(builder: DecisionBuilder, preferences: PlacementPreference
 def _planned(
     ledger: Ledger, state: JobState, now: float, preferences: PlacementPreferences
 ) -> tuple[Wanted, MovePlan] | None:
-    """The first way of a waiting job for which moves gain, as it asks for room, with the plan."""
+    """The first variant of a waiting job for which moves gain, as it asks for room, with the plan."""
     if (
         ledger.policy.defragment == "off"
         or ledger.occupancy is None
@@ -94,9 +94,9 @@ def _planned(
     if not eligible(ledger, state, now):
         return None
     later = room_to_come(ledger, state)
-    for way, admission in answers(ledger, state, to_come=True):
+    for variant, admission in variant_admissions(ledger, state, projected=True):
         if not admission.refused:
-            wanted = Wanted(state, way, admission)
+            wanted = Wanted(state, variant, admission)
             plan = defragmentation(ledger, wanted, later, now, preferences)
             if plan is not None:
                 return wanted, plan

@@ -4,7 +4,7 @@ Within a pass room and quota only shrink: what is freed in it goes to nobody in 
 for the rest of the pass, for all that ask alike:
 
     no place       for a signature that may use the same reserved room
-    no quota       for those of a queue and a priority that ask for the same, in every way of theirs
+    no quota       for those of a queue and a priority that ask for the same, in every variant of theirs
     no room made   for those of an equivalence class that come later; for a job that was told a start, or backs off, for
                    it alone
 
@@ -190,14 +190,14 @@ class Prefilter:
             self._starting.no_place(state.signature, mask)
 
     def no_quota(self, state: JobState) -> None:
-        """The quota has said no to every way of a job, and of all of its queue and priority that ask for the same."""
+        """The queue refused every variant of a job, and so of all jobs with the same request (`_asked`)."""
         self._without_quota.add(_asked(state))
         if self._only is None:
             index = self._index_of_queue[state.queue]
             self._starting.no_quota(index, _class_of(state))
 
     def no_room(self, state: JobState) -> None:
-        """Nobody makes room for a job in any of its ways, nor for those behind it in its line.
+        """Nobody makes room for a job in any of its variants, nor for those behind it in its line.
 
         A job that was told a start may use its reserved room, and one that backs off may preempt nobody, so what is
         refused to these is refused to nobody else.

@@ -19,7 +19,7 @@ from gantree.core.preemption.reclaimers import owed_instead
 from gantree.core.queue.cell_usage import only_at_home
 from gantree.core.queue.eligibility import ahead_of, eligible, how_many_ahead
 from gantree.core.queue.held_capacity import lifted, outranks, passed_by
-from gantree.core.queue.job_variants import answers, no_way, open_ways
+from gantree.core.queue.job_variants import open_variants, variant_admissions, why_no_variant
 from gantree.core.queue.needs import Needs
 from gantree.core.queue.preemption_rules import MIN_RUN, stoppable_at
 from gantree.core.reservations.reservations import reserved
@@ -155,14 +155,14 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
 
 
 def _never_starts(ledger: Ledger, state: JobState) -> bool:
-    """Whether a waiting job starts in none of its ways, whichever jobs end."""
+    """Whether a waiting job starts in none of its variants, whichever jobs end."""
     if only_at_home(ledger, state):
         limits = ledger.accounts.limits(state, ledger.accounts.amounts.asked(state))
         return limits.never or never_at_home(ledger, state)
-    if no_way(ledger, state.spec) is not None:
+    if why_no_variant(ledger, state.spec) is not None:
         return True
-    for way, admission in answers(ledger, state):
-        verdict = None if admission.never else _verdict(ledger, state, ledger.rooms(), way)
+    for variant, admission in variant_admissions(ledger, state):
+        verdict = None if admission.never else _verdict(ledger, state, ledger.rooms(), variant)
         if not admission.never and (verdict is None or not verdict.never):
             return False
     return True
@@ -280,17 +280,19 @@ def _first_refusal(ledger: Ledger, state: JobState, now: float) -> _FirstRefusal
             return _FirstRefusal(_refused_by_queue(limits))
         refused = refused_at_home(ledger, state, now)
         return None if refused is None else _FirstRefusal(refused)
-    closed = no_way(ledger, state.spec)
+    closed = why_no_variant(ledger, state.spec)
     if closed is not None:
         return _FirstRefusal(closed)
-    ways = answers(ledger, state)
-    admitted = [each for each in ways if not each[1].refused]
+    variants = variant_admissions(ledger, state)
+    admitted = [each for each in variants if not each[1].refused]
     if not admitted:
-        no = next((said for _, said in ways if not said.never), ways[0][1])
-        never = None if no.never else _never_fits(ledger, state, [way for way, _ in ways])
+        no = next((said for _, said in variants if not said.never), variants[0][1])
+        never = (
+            None if no.never else _never_fits(ledger, state, [variant for variant, _ in variants])
+        )
         return _FirstRefusal(_refused_by_queue(no), no) if never is None else _FirstRefusal(never)
     with lifted(ledger, passed_by(ledger, state, now)) as rooms:
-        verdicts = [_verdict(ledger, state, rooms, way) for way, _ in admitted]
+        verdicts = [_verdict(ledger, state, rooms, variant) for variant, _ in admitted]
     if None in verdicts:
         return None
     (_, admission), verdict = admitted[0], verdicts[0]
@@ -380,19 +382,19 @@ def _beyond_room(
     return verdict, in_the_way
 
 
-def _verdict(ledger: Ledger, state: JobState, rooms: Occupancy, way: Job) -> Refused | None:
-    """Why a job does not start in one of its ways, at its smallest size; None where it would."""
-    elastic = way.elastic is not None and ledger.policy.elastic
-    found = placed_elastically(rooms, way)[1] if elastic else place(rooms, way)
+def _verdict(ledger: Ledger, state: JobState, rooms: Occupancy, variant: Job) -> Refused | None:
+    """Why a job does not start in one of its variants, at its smallest size; None where it would."""
+    elastic = variant.elastic is not None and ledger.policy.elastic
+    found = placed_elastically(rooms, variant)[1] if elastic else place(rooms, variant)
     if isinstance(found, Refused):
         return found
     admission = ledger.accounts.admission(state, ledger.accounts.amounts.held(found))
     return _refused_by_queue(admission) if admission.refused else None
 
 
-def _never_fits(ledger: Ledger, state: JobState, ways: Iterable[Job]) -> Refused | None:
-    """Why a job fits the empty cluster in none of these ways; None where it does in one."""
-    verdicts = [_verdict(ledger, state, ledger.rooms(), way) for way in ways]
+def _never_fits(ledger: Ledger, state: JobState, variants: Iterable[Job]) -> Refused | None:
+    """Why a job fits the empty cluster in none of these variants; None where it does in one."""
+    verdicts = [_verdict(ledger, state, ledger.rooms(), variant) for variant in variants]
     found = [verdict for verdict in verdicts if verdict is not None and verdict.never]
     return found[0] if len(found) == len(verdicts) else None
 
@@ -418,7 +420,7 @@ def _held_for_others(ledger: Ledger, state: JobState) -> str:
     unheld = ledger.rooms().copy()
     for owner in owners:
         unheld.give_back(owner)
-    if not any(fits(unheld, way) for way in open_ways(ledger, state.spec)):
+    if not any(fits(unheld, variant) for variant in open_variants(ledger, state.spec)):
         return ""
     claims = ", ".join(job for job in ledger.claims if job != state.job)
     if claims:

@@ -24,7 +24,7 @@ from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import Gap, JobState
 from gantree.core.lifecycle.launch import replace_order, start_order
-from gantree.core.queue.job_variants import as_it_runs
+from gantree.core.queue.job_variants import running_variant
 from gantree.model.events import MemberStarted
 from gantree.model.facts import MemberBack, MemberMissed, MemberReplaced
 from gantree.model.orders import MemberLaunch
@@ -76,7 +76,7 @@ def _place_for(
         for each in state.placement.members
         if (each.role, each.rank) == (launch.role, launch.rank)
     )
-    place = replaced(ledger.rooms(), state.job, as_it_runs(ledger, state), before, preferences)
+    place = replaced(ledger.rooms(), state.job, running_variant(ledger, state), before, preferences)
     if place is None:
         return None
     held = ledger.accounts.amounts.held

@@ -35,7 +35,7 @@ BORROWS, OWED = 0.0, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A gang that does not fit, as it asks for room in one of its ways, and what its queue says to that."""
+    """A gang that does not fit, as it asks for room in one of its variants, and what its queue says to that."""
 
     state: JobState
     spec: Job
@@ -208,7 +208,7 @@ class RoomToCome:
         return right
 
     def may_fit(self, ledger: Ledger, state: JobState) -> bool:
-        """Whether a gang of several ways, or as written, may have a place there without anybody stopped for it."""
+        """Whether a gang of several variants, or as written, may have a place there without anybody stopped for it."""
         spec = state.spec
         if spec.elastic is not None or chooses(spec) or ledger.accounts.guarantees.of_models:
             return True

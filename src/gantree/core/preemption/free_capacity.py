@@ -49,7 +49,7 @@ from gantree.core.queue.cell_usage import (
     spares_cells,
 )
 from gantree.core.queue.held_capacity import lifted, passed_by
-from gantree.core.queue.job_variants import as_it_runs
+from gantree.core.queue.job_variants import running_variant
 from gantree.core.queue.needs import Needs
 from gantree.core.queue.preemption_rules import claims_overtaken, no_right, stoppable_at
 from gantree.core.queue.scaling import stands_on_cordoned
@@ -228,7 +228,7 @@ def _elastic(ledger: Ledger, wanted: Wanted, later: Occupancy, now: float) -> It
         if is_on_reserved(later, other) or stands_on_cordoned(ledger, other):
             continue  # it would start anew there
         superior = other.job in reclaimed or not no_right(ledger, wanted.state, other, now)[0]
-        gang = as_it_runs(ledger, other)
+        gang = running_variant(ledger, other)
         fewest = elastic.min if gang.elastic is None else gang.elastic.min
         least = fewest if superior else max(fewest, other.spec.members)
         if len(other.placement.members) > least:
@@ -302,7 +302,7 @@ def _moves(
     movable = [
         Movable(
             other.job,
-            as_it_runs(ledger, other),
+            running_variant(ledger, other),
             other.gpu_s_at_stake(now) + ledger.policy.restart_s * other.gpus,
         )
         for other in ledger.holding.values()

@@ -110,7 +110,7 @@ class PreemptibleCapacity:
         return most
 
     def _may_be_owed(self, state: JobState) -> bool:
-        """Whether a job may take back what its queue is guaranteed; taken for granted where it has several ways."""
+        """Whether a job may take back what its queue is guaranteed; taken for granted where it has several variants."""
         accounts, spec = self._ledger.accounts, state.spec
         if not accounts.guarantees.may_reclaim(state.queue):
             return False

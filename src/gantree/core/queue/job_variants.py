@@ -1,15 +1,15 @@
-"""The ways to run a job: each a job of its own, held to one GPU model and market, or to a size that its queue admits.
+"""The variants of a job: copies of it that are restricted to one GPU model and market, or to a smaller size.
 
-Most jobs have one way: they run as they are written. More have
+A job has one variant, the job as written, unless it
 
-    those that choose         one way for each model and market that is open to them (`planning.rightsizing.ranking`)
-    those of several models   where quotas are told by model: one for each, then the job as it is written
-    elastic ones              the largest size that the queue admits, else the least that it ever would, beside the
-                              refused size as written
+    chooses its model or market   one variant for each that is open to it (`planning.rightsizing.ranking`)
+    accepts several models        where quotas differ by model: one variant for each model, then the job as written
+    is elastic                    beside a variant that the queue refuses: the largest size that the queue admits, else
+                                  the smallest that it may admit later
 
-Ways keep their order, that of the job's choice. Of ways that are equally good those come first which are owed to the
-queue. Ways depend on the job, the fabric and the policy alone, so they are kept by signature. What is held, requeued
-and shown is always the job as it was written.
+Variants are tried in the order of the job's choice; among equally good ones, those within the queue's guarantee come
+first. They depend on the job, the fabric and the policy only, so they are cached by signature. Placements and
+refusals always name the job as written.
 """
 
 from collections.abc import Callable
@@ -27,24 +27,26 @@ from gantree.policy.quota.admission import BORROWED, OWED, Admission
 from gantree.policy.rules import Amounts
 from gantree.topology.traffic.footprint import least_members
 
-Answer = tuple[Job, Admission]
-"""A way, and what the job's queue says to it."""
-Ask = Callable[[JobState, Amounts], Admission]
+VariantAdmission = tuple[Job, Admission]
+"""A variant, and its admission by the job's queue."""
+Admit = Callable[[JobState, Amounts], Admission]
 
 
-class Ways:
-    """Ways by signature, on the fabric of the moment."""
+class JobVariants:
+    """A cache of variants by signature; it is emptied when the fabric changes."""
 
     def __init__(self) -> None:
         self._fabric: object = None
         self._of_signature: dict[int, tuple[Ranked, ...]] = {}
 
-    def answers(self, ledger: Ledger, state: JobState, *, to_come: bool = False) -> list[Answer]:
-        """The ways to try for a job that waits, in order, with what its queue says; [] where no way is open to it.
+    def admissions(
+        self, ledger: Ledger, state: JobState, *, projected: bool = False
+    ) -> list[VariantAdmission]:
+        """The variants of a pending job in the order to try them, each with its admission; [] where none is open.
 
-        to_come: what it says of the time when all have left who leave, to a job that claims room.
+        projected: the admission once all stopping gangs have left, for a job that claims room.
         """
-        return _answers(ledger, state, self._ranked(ledger, state), to_come=to_come)
+        return _admissions(ledger, state, self._ranked(ledger, state), projected=projected)
 
     def _ranked(self, ledger: Ledger, state: JobState) -> tuple[Ranked, ...]:
         if not chooses(state.spec) and not ledger.accounts.guarantees.of_models:
@@ -53,96 +55,101 @@ class Ways:
         if self._fabric is not fabric:
             self._fabric = fabric
             self._of_signature.clear()
-        ways = self._of_signature.get(state.signature)
-        if ways is None:
-            ways = _ranked(ledger, state.spec)
-            self._of_signature[state.signature] = ways
-        if ways == ((0, state.spec),):
+        variants = self._of_signature.get(state.signature)
+        if variants is None:
+            variants = _ranked(ledger, state.spec)
+            self._of_signature[state.signature] = variants
+        if variants == ((0, state.spec),):
             return ((0, state.spec),)
-        return tuple((rank, _as_named(way, state.spec)) for rank, way in ways)
+        return tuple((rank, _variant_of(state.spec, variant)) for rank, variant in variants)
 
 
-def answers(ledger: Ledger, state: JobState, *, to_come: bool = False) -> list[Answer]:
-    """As `Ways.answers`, worked out anew."""
-    return _answers(ledger, state, _ranked(ledger, state.spec), to_come=to_come)
+def variant_admissions(
+    ledger: Ledger, state: JobState, *, projected: bool = False
+) -> list[VariantAdmission]:
+    """As `JobVariants.admissions`, without the cache."""
+    return _admissions(ledger, state, _ranked(ledger, state.spec), projected=projected)
 
 
-def open_ways(ledger: Ledger, spec: Job) -> list[Job]:
-    """A job held to each model and market that is open to it, in order; the job itself if it does not choose."""
+def open_variants(ledger: Ledger, spec: Job) -> list[Job]:
+    """A job restricted to each model and market that is open to it, in order; the job itself if it does not choose."""
     if not chooses(spec):
         return [spec]
-    return [way for _, way in _ranked(ledger, spec)]
+    return [variant for _, variant in _ranked(ledger, spec)]
 
 
-def no_way(ledger: Ledger, spec: Job) -> Refused | None:
-    """Why no way is open to a job; None where one is."""
+def why_no_variant(ledger: Ledger, spec: Job) -> Refused | None:
+    """Why no model and market is open to a job; None where one is."""
     if not chooses(spec):
         return None
     return refused(spec, options(spec, ledger.rooms().fabric, restart_s=ledger.policy.restart_s))
 
 
-def _as_named(way: Job, spec: Job) -> Job:
-    """A way of a job that is alike, as one of this job."""
+def _variant_of(spec: Job, cached: Job) -> Job:
+    """The variant of a job that equals the cached variant of another job of its signature."""
     return replace(
         spec, roles=tuple(
             replace(mine, shape=theirs.shape)
-            for mine, theirs in zip(spec.roles, way.roles, strict=True)
-        ), elastic=way.elastic,
+            for mine, theirs in zip(spec.roles, cached.roles, strict=True)
+        ), elastic=cached.elastic,
     )  # fmt: skip
 
 
 def _ranked(ledger: Ledger, spec: Job) -> tuple[Ranked, ...]:
-    """The open ways of a job with their ranks, in order."""
+    """The open variants of a job with their ranks, in order."""
     fabric = ledger.rooms().fabric
     if chooses(spec):
-        all_ways = options(spec, fabric, restart_s=ledger.policy.restart_s)
-        return tuple((way.rank, way.job) for way in all_ways if way.open)
+        every_option = options(spec, fabric, restart_s=ledger.policy.restart_s)
+        return tuple((option.rank, option.job) for option in every_option if option.open)
     return by_model(spec, fabric) if ledger.accounts.guarantees.of_models else ((0, spec),)
 
 
-def _answers(
-    ledger: Ledger, state: JobState, ranked: tuple[Ranked, ...], *, to_come: bool
-) -> list[Answer]:
+def _admissions(
+    ledger: Ledger, state: JobState, ranked: tuple[Ranked, ...], *, projected: bool
+) -> list[VariantAdmission]:
     accounts = ledger.accounts
-    ask = accounts.projected_admission if to_come else accounts.admission
-    told = [(rank, way, ask(state, accounts.amounts.asked_on(state, way))) for rank, way in ranked]
-    if len(told) > 1 and not chooses(state.spec):
-        told = _whole_as_its_models(told)
-    told.sort(key=lambda each: (each[0], each[2].state != "owed"))
-    found: list[Answer] = []
-    for _, way, admission in told:
-        found.append((way, admission))
+    admit = accounts.projected_admission if projected else accounts.admission
+    admissions = [
+        (rank, variant, admit(state, accounts.amounts.asked_on(state, variant)))
+        for rank, variant in ranked
+    ]
+    if len(admissions) > 1 and not chooses(state.spec):
+        admissions = _as_written_like_models(admissions)
+    admissions.sort(key=lambda each: (each[0], each[2].state != "owed"))
+    found: list[VariantAdmission] = []
+    for _, variant, admission in admissions:
+        found.append((variant, admission))
         if admission.refused and ledger.policy.elastic:
-            found += _smaller(ledger, state, way, ask)
+            found += _smaller(ledger, state, variant, admit)
     return found
 
 
-def _whole_as_its_models(
-    told: list[tuple[int, Job, Admission]],
+def _as_written_like_models(
+    admissions: list[tuple[int, Job, Admission]],
 ) -> list[tuple[int, Job, Admission]]:
-    """Ways by model, and the job as written with the least that its queue says to any model; without it if that is no.
+    """Give the job as written the worst admission of its variants by model; drop it where one of these is refused.
 
-    Counted in GPUs of any model it might be owed, or admitted, what it is not on the models that it would get.
+    Its own admission counts GPUs of any model, so it may be better than on the models that the job would get.
     """
-    *of_model, (rank, written, _) = told
+    *of_model, (rank, written, _) = admissions
     states = {admission.state for _, _, admission in of_model}
     if "refused" in states:
         return of_model
     return [*of_model, (rank, written, BORROWED if "borrowed" in states else OWED)]
 
 
-def _smaller(ledger: Ledger, state: JobState, way: Job, ask: Ask) -> list[Answer]:
-    """The largest size of an elastic gang below the one it is written with that its queue admits.
+def _smaller(ledger: Ledger, state: JobState, variant: Job, admit: Admit) -> list[VariantAdmission]:
+    """The largest size of an elastic variant, below the written one, that the queue admits.
 
-    If there is none, the least that it would admit if others were gone, who may be told to leave for that.
+    Otherwise the smallest size that the queue would admit if other gangs were gone: they may be preempted for it.
     """
-    found: list[Answer] = []
-    if way.elastic is None:
+    found: list[VariantAdmission] = []
+    if variant.elastic is None:
         return found
-    for size in reversed(sizes_of(way)):
-        if size < way.members:
-            smaller = replace(resized(way, size), elastic=Elastic(way.elastic.min, size))
-            admission = ask(state, ledger.accounts.amounts.asked_on(state, smaller))
+    for size in reversed(sizes_of(variant)):
+        if size < variant.members:
+            smaller = replace(resized(variant, size), elastic=Elastic(variant.elastic.min, size))
+            admission = admit(state, ledger.accounts.amounts.asked_on(state, smaller))
             if not admission.refused:
                 return [(smaller, admission)]
             if not admission.never:
@@ -150,23 +157,23 @@ def _smaller(ledger: Ledger, state: JobState, way: Job, ask: Ask) -> list[Answer
     return found
 
 
-# ----- a gang that runs
+# ----- placed gangs
 
 
-def as_it_runs(ledger: Ledger, state: JobState) -> Job:
-    """The job of a gang that holds a place, at its size; held to the model and market that it runs on if it chose."""
+def running_variant(ledger: Ledger, state: JobState) -> Job:
+    """The variant that a placed gang runs: at its present size and, if it chose, on its present model and market."""
     present, placement = state.present, state.placement
     if placement is None or not chooses(state.spec):
         return present
-    model, on_spot = _where(ledger, placement)
-    roles = tuple(_held(role, model, on_spot=on_spot) for role in present.roles)
+    model, on_spot = _model_and_market(ledger, placement)
+    roles = tuple(_restricted(role, model, on_spot=on_spot) for role in present.roles)
     elastic = present.elastic
     if elastic is not None and len(roles) == 1:
         elastic = Elastic(least_members(present, model), elastic.max)
     return replace(present, roles=roles, elastic=elastic)
 
 
-def _where(ledger: Ledger, placement: Placement) -> tuple[str | None, bool]:
+def _model_and_market(ledger: Ledger, placement: Placement) -> tuple[str | None, bool]:
     """The one model that a gang runs on (None: none or several), and whether all of it is on spot nodes."""
     fabric = ledger.rooms().fabric
     nodes = [fabric.index_of_node[node] for node in placement.nodes]
@@ -175,7 +182,7 @@ def _where(ledger: Ledger, placement: Placement) -> tuple[str | None, bool]:
     return next(iter(models)) if len(models) == 1 else None, on_spot
 
 
-def _held(role: Role, model: str | None, *, on_spot: bool) -> Role:
+def _restricted(role: Role, model: str | None, *, on_spot: bool) -> Role:
     shape = role.shape
     if model is not None and (shape.gpus or shape.part):
         shape = replace(shape, models=(model,))

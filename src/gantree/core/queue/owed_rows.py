@@ -1,6 +1,6 @@
 """Which jobs might be owed what they ask for: what is left of each queue's guarantee against what each signature asks.
 
-A coarse test, never wrongly no: what is claimed counts as free, and who has several ways is taken for owed.
+A coarse test, never wrongly no: what is claimed counts as free, and who has several variants is taken for owed.
 """
 
 from collections.abc import Iterable, Sequence

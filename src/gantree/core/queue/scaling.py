@@ -7,7 +7,7 @@ changes anything.
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.cell_usage import spares_cells
-from gantree.core.queue.job_variants import as_it_runs
+from gantree.core.queue.job_variants import running_variant
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import find
 from gantree.placement.request.preferences import PlacementPreferences
@@ -23,7 +23,7 @@ def place_at_size(
     It stays where it is as far as it may; from a node on which nothing new may start it goes.
     """
     assert state.placement is not None
-    gang = as_it_runs(ledger, state)
+    gang = running_variant(ledger, state)
     if stands_on_cordoned(ledger, state):
         if state.at_home:
             return None
@@ -41,7 +41,7 @@ def place_elsewhere(
     ledger: Ledger, state: JobState, preferences: PlacementPreferences
 ) -> Placement | None:
     """Where a running gang would go on if it left where it is: at its size, else at the best that has room."""
-    rooms, gang = without(ledger, state), as_it_runs(ledger, state)
+    rooms, gang = without(ledger, state), running_variant(ledger, state)
     placement = find(rooms, gang, preferences)
     if placement is None and gang.elastic is not None and ledger.policy.elastic:
         sized = best_size(rooms, gang, preferences)

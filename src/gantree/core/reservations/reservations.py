@@ -22,7 +22,7 @@ from gantree.core.ledger.apply.held_room import behind_in_row
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState, Reservation
-from gantree.core.queue.job_variants import open_ways
+from gantree.core.queue.job_variants import open_variants
 from gantree.model.facts import (
     AttemptEnded,
     JobEnded,
@@ -88,10 +88,10 @@ def reserved(
     """
     gone = (RESERVATION + job for job in without)
     rooms, own = ledger.rooms(), (RESERVATION + state.job, CLAIM + state.job, *gone)
-    ways = open_ways(ledger, state.spec)
+    variants = open_variants(ledger, state.spec)
     if can_promise:
         enforced = _others(ledger, now, own, limits_only=True)
-        promise = _earliest(Timeline(rooms, enforced, now, own), ways, preferences)
+        promise = _earliest(Timeline(rooms, enforced, now, own), variants, preferences)
         if promise is not None and promise.promised:
             return replace(promise, waits_for=_jobs(promise.waits_for))
     probable = _others(ledger, now, own, limits_only=False)
@@ -99,17 +99,17 @@ def reserved(
     if admitted is None:
         return None
     admitted_at, freed_by = admitted
-    found = _earliest(Timeline(rooms, probable, admitted_at, own), ways, preferences)
+    found = _earliest(Timeline(rooms, probable, admitted_at, own), variants, preferences)
     return found and replace(found, promised=False, waits_for=_jobs((*found.waits_for, *freed_by)))
 
 
 def _earliest(
-    timeline: Timeline, ways: Iterable[Job], preferences: PlacementPreferences
+    timeline: Timeline, variants: Iterable[Job], preferences: PlacementPreferences
 ) -> PlannedStart | None:
-    """The earliest start of a job in any of its ways, the first of them where several are as early."""
+    """The earliest start of a job in any of its variants, the first of them where several are as early."""
     found: PlannedStart | None = None
-    for way in ways:
-        found = better(found, timeline.reserve(way, preferences))
+    for variant in variants:
+        found = better(found, timeline.reserve(variant, preferences))
     return found
 
 

@@ -11,7 +11,7 @@ from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.cell_usage import only_at_home
-from gantree.core.queue.job_variants import answers, open_ways
+from gantree.core.queue.job_variants import open_variants, variant_admissions
 from gantree.core.reservations.reservations import (
     LATE_S,
     Outcome,
@@ -112,7 +112,9 @@ class Desk:
             self._at_last = _room_at_last(ledger, builder.now)
         known = self._fits_at_last.get(state.signature)
         if known is None:
-            known = any(fits(self._at_last, way) for way in open_ways(ledger, state.spec))
+            known = any(
+                fits(self._at_last, variant) for variant in open_variants(ledger, state.spec)
+            )
             self._fits_at_last[state.signature] = known
         return not known
 
@@ -159,7 +161,7 @@ def waits_for_room(ledger: Ledger, state: JobState) -> bool:
         return False
     if not chooses(state.spec) and not ledger.accounts.guarantees.of_models:
         return True
-    return any(_lacks_room(admission) for _, admission in answers(ledger, state))
+    return any(_lacks_room(admission) for _, admission in variant_admissions(ledger, state))
 
 
 def _lacks_room(admission: Admission) -> bool:
