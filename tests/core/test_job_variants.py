@@ -1,4 +1,4 @@
-"""Jobs that may run in several variants: which GPU model and market they get, by their choice, their queue and the room."""
+"""Jobs with several variants: which GPU model and market they get, by their choice, their queue and the free room."""
 
 from dataclasses import replace
 from typing import Any

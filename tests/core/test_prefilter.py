@@ -19,7 +19,7 @@ from gantree.core.cycle.cycle import Cycle, _Pass
 from gantree.core.cycle.prefilter import Prefilter, _asked, _class_of
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.state import JobState
-from gantree.core.reservations.selection import Desk
+from gantree.core.reservations.selection import ReservationSelector
 from gantree.core.scheduler import Scheduler, settled
 from gantree.model.events import Event
 from gantree.model.facts import ClaimDropped, Fact, GangMoving, GangPlaced, GangPreempted
@@ -74,7 +74,7 @@ class PlainCycle(Cycle):
     def _new_pass(self, builder: DecisionBuilder, only: frozenset[str] | None = None) -> _Pass:
         ledger = builder.ledger
         prefilter = PlainPrefilter(ledger, builder.now, self._needs, self._ever_fits, only)
-        return _Pass(prefilter, Desk(ledger, self._preferences))
+        return _Pass(prefilter, ReservationSelector(ledger, self._preferences))
 
 
 class WithPlainTwin(Lives):

@@ -19,8 +19,8 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.ledger_copy import copy_of
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.job_variants import open_variants
-from gantree.core.reservations.reservations import reserved
-from gantree.core.reservations.start_estimates import Start, domain_in_words, told_start
+from gantree.core.reservations.reservations import planned_start
+from gantree.core.reservations.start_estimates import Start, domain_in_words, known_start
 from gantree.core.scheduler import Scheduler, settled
 from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.events import TimePassed
@@ -288,10 +288,10 @@ def _later(
     """When and where a job starts that does not now: when those have left who leave for it, as told, or forecast."""
     held = twin.claims.get(state.job) or twin.reservations.get(state.job)
     if held is not None:
-        return told_start(twin, state), held.placement
+        return known_start(twin, state), held.placement
     found = None
     if not is_beyond_forecast(refused):
-        found = reserved(twin, state, now, placement_preferences_of(twin.policy))
+        found = planned_start(twin, state, now, placement_preferences_of(twin.policy))
     if found is None:
         return None, None
     where = domain_in_words(found.placement)

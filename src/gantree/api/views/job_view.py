@@ -8,7 +8,7 @@ from gantree.api.views.start_view import start_json
 from gantree.core.explain.explain import Explanation
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.core.reservations.start_estimates import told_start
+from gantree.core.reservations.start_estimates import known_start
 from gantree.formats.refusals import refusal_json
 from gantree.journal.contract import RecordedFact
 from gantree.model.phases import HOLDING, Phase
@@ -25,7 +25,7 @@ def plain(value: object) -> Any:
 
 def job_row(ledger: Ledger, state: JobState) -> Json:
     """One job in a list: all that a table shows. Times in seconds since 1970."""
-    start = told_start(ledger, state) if state.phase is Phase.PENDING else None
+    start = known_start(ledger, state) if state.phase is Phase.PENDING else None
     return {
         "job": state.job,
         "name": state.spec.name,

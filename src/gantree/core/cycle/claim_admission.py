@@ -24,7 +24,7 @@ from gantree.core.queue.eligibility import eligible
 from gantree.core.queue.held_capacity import lifted, passed_by
 from gantree.core.queue.job_variants import variant_admissions
 from gantree.core.queue.preemption_rules import outranked_by, outranks
-from gantree.core.reservations.selection import CAME
+from gantree.core.reservations.selection import ADVANCING_FACTS
 from gantree.model.facts import ClaimDropped, JobEnded, JobRequeued
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
@@ -125,7 +125,7 @@ def _who_may_go_first(builder: DecisionBuilder, state: JobState) -> Iterable[Job
     ledger = builder.ledger
     jobs = [*ledger.claims[state.job].victims]
     for fact in builder.facts:
-        if isinstance(fact, CAME) and not isinstance(fact, JobRequeued):
+        if isinstance(fact, ADVANCING_FACTS) and not isinstance(fact, JobRequeued):
             jobs.append(fact.job)
         elif isinstance(fact, JobEnded):
             jobs += ledger.dependents.get(fact.job, ())

@@ -53,7 +53,11 @@ from gantree.core.queue.job_variants import JobVariants, VariantAdmission
 from gantree.core.queue.needs import Needs
 from gantree.core.queue.preemption_rules import next_fall
 from gantree.core.reservations.reservations import review
-from gantree.core.reservations.selection import Desk, next_late, withdraw
+from gantree.core.reservations.selection import (
+    ReservationSelector,
+    drop_unfounded_promises,
+    next_overdue,
+)
 from gantree.model.facts import (
     AttemptEnded,
     CheckpointRecorded,
@@ -79,9 +83,9 @@ from gantree.policy.rules import Policy
 from gantree.policy.waiting_jobs import EquivalenceClass, QueueEntry
 from gantree.policy.walk import Walk
 
-NEWCOMERS = (JobAccepted, JobRequeued)
+ARRIVAL_FACTS = (JobAccepted, JobRequeued)
 """Facts by which a job begins to wait."""
-HARMLESS = (JobAccepted, JobRejected, GangWarned, JobsForgotten)
+NEUTRAL_FACTS = (JobAccepted, JobRejected, GangWarned, JobsForgotten)
 """Facts that give nobody who waits another answer, but for what the versions of the ledger tell."""
 
 
@@ -91,7 +95,7 @@ class _Pass:
     change a refusal."""
 
     prefilter: Prefilter
-    desk: Desk
+    selector: ReservationSelector
     plans: int = 0
     waits_for_quota: bool = False
     moments: list[float] = field(default_factory=list)
@@ -179,14 +183,14 @@ class Cycle:
         self._claims.settle(builder, all_were_asked=True)
         moved = move_as_requested(builder, self._preferences)
         grow(builder, self._preferences)
-        retells = ledger.placings > placings and run.desk.found_none(ledger)
-        if not moved and not retells and before == (_versions(ledger), _freed(ledger)):
+        retries_reservations = ledger.placings > placings and run.selector.should_retry(ledger)
+        if not moved and not retries_reservations and before == (_versions(ledger), _freed(ledger)):
             self._park(builder, run)
 
     def _prepare(self, builder: DecisionBuilder) -> None:
         """All that comes before anybody who waits for room is asked."""
         _end_boosts(builder)
-        withdraw(builder)
+        drop_unfounded_promises(builder)
         self._claims.settle(builder)
         replace_missing(builder, self._preferences)
         send_away(builder, self._preferences)
@@ -197,14 +201,14 @@ class Cycle:
         """A pass over all that waits, or only over these jobs."""
         ledger = builder.ledger
         prefilter = Prefilter(ledger, builder.now, self._needs, self._ever_fits, only)
-        return _Pass(prefilter, Desk(ledger, self._preferences))
+        return _Pass(prefilter, ReservationSelector(ledger, self._preferences))
 
     def _is_parked(self, builder: DecisionBuilder) -> bool:
         """Whether only those need be asked who have just come."""
         parked, ledger = self._parked, builder.ledger
         if parked is None or builder.now >= parked.until or builder.moves_for:
             return False
-        if self._asks_all and any(isinstance(fact, NEWCOMERS) for fact in builder.facts):
+        if self._asks_all and any(isinstance(fact, ARRIVAL_FACTS) for fact in builder.facts):
             return False
         if not self._are_harmless(ledger, builder.facts) or parked.versions != _versions(ledger):
             return False
@@ -224,12 +228,12 @@ class Cycle:
         end of a gang that runs is known better, so a job may get a reservation; in some orders the gang falls back.
         """
         weighs = self._policy.defragment == "apply" or bool(ledger.accounts.elastic)
-        harmless = [*HARMLESS]
+        harmless = [*NEUTRAL_FACTS]
         if not weighs:
             harmless.append(CheckpointRecorded)
-            if not self._policy.falls_back and not Desk(ledger, self._preferences).wants_more(
-                ledger
-            ):
+            if not self._policy.falls_back and not ReservationSelector(
+                ledger, self._preferences
+            ).may_reserve_more(ledger):
                 harmless.append(GangRunning)
         awaited = {
             job for reservation in ledger.reservations.values() for job in reservation.waits_for
@@ -245,7 +249,7 @@ class Cycle:
         assert self._parked is not None
         until, waits_for_quota = self._parked.until, self._parked.waits_for_quota
         facts = len(builder.facts)
-        jobs = [fact.job for fact in builder.facts if isinstance(fact, NEWCOMERS)]
+        jobs = [fact.job for fact in builder.facts if isinstance(fact, ARRIVAL_FACTS)]
         if not jobs:
             return
         run, self._parked = self._new_pass(builder, frozenset(jobs)), None
@@ -264,7 +268,7 @@ class Cycle:
         later = [
             moment for moment in (until, *run.moments, *ledger.resting.values()) if moment > now
         ]
-        later += [next_fall(ledger, now), next_late(ledger, now), next_expiry(self._policy, now)]
+        later += [next_fall(ledger, now), next_overdue(ledger, now), next_expiry(self._policy, now)]
         later += [next_growth(ledger, now), next_leaving(ledger, now)]
         self._parked = _Parked(_versions(ledger), _freed(ledger), run.waits_for_quota, min(later))
 
@@ -295,7 +299,7 @@ class Cycle:
                 self._ask(builder, run, state)
             self._close_behind(builder, run, state)
             if not due and state.phase is Phase.PENDING and run.prefilter.may_be_told(state):
-                run.desk.consider(builder, state)
+                run.selector.consider(builder, state)
         return True
 
     def _in_order(self, builder: DecisionBuilder, run: _Pass, *, due: bool) -> Walk:
@@ -312,7 +316,7 @@ class Cycle:
             return in_order(ledger, builder.now, goes_on, queues=queues, is_closed=is_closed)
 
         def with_heads() -> bool:
-            return not due and run.desk.wants_more(ledger)
+            return not due and run.selector.may_reserve_more(ledger)
 
         def choose(queue: int) -> Iterable[QueueEntry]:
             return run.prefilter.visits(queue, due=due, with_heads=with_heads)
@@ -340,7 +344,7 @@ class Cycle:
             return False
         if run.prefilter.may_start(state) or run.prefilter.may_make_room(state):
             return True
-        if not due and run.desk.wants_more(ledger):
+        if not due and run.selector.may_reserve_more(ledger):
             return True
         return run.prefilter.is_told_behind(eq_class, position)
 

@@ -22,8 +22,8 @@ from gantree.core.queue.held_capacity import lifted, outranks, passed_by
 from gantree.core.queue.job_variants import open_variants, variant_admissions, why_no_variant
 from gantree.core.queue.needs import Needs
 from gantree.core.queue.preemption_rules import MIN_RUN, stoppable_at
-from gantree.core.reservations.reservations import reserved
-from gantree.core.reservations.start_estimates import Start, domain_in_words, told_start
+from gantree.core.reservations.reservations import planned_start
+from gantree.core.reservations.start_estimates import Start, domain_in_words, known_start
 from gantree.model.errors import NotFound
 from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, Phase, StopCause
@@ -82,7 +82,7 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
             sentence = refused.sentence
             sentence += _lost_cells(ledger, state.spec.queue) + cordoned_for(ledger, state)
     first = tuple(islice(ahead_of(ledger, state, now), AHEAD_SHOWN))
-    count, start = how_many_ahead(ledger, state, now), told_start(ledger, state)
+    count, start = how_many_ahead(ledger, state, now), known_start(ledger, state)
     return Explanation(job, state.phase, sentence, refused, first, count, start, in_the_way)
 
 
@@ -139,14 +139,14 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
         raise NotFound(f"there is no job {job}")
     if state.phase is not Phase.PENDING or ledger.occupancy is None:
         return None
-    told = told_start(ledger, state)
+    told = known_start(ledger, state)
     if told is not None:
         return told
     if only_at_home(ledger, state) or _comes_after(ledger, state):
         return None  # an estimate reads the ends of running gangs, and it waits for something else
     if _never_starts(ledger, state) or _in_turn(ledger, state, now):
         return None
-    found = reserved(ledger, state, now, DEFAULT_PREFERENCES, can_promise=False)
+    found = planned_start(ledger, state, now, DEFAULT_PREFERENCES, can_promise=False)
     if found is None:
         return None
     return Start(

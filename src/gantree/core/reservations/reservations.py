@@ -1,14 +1,14 @@
-"""Starts that waiting gangs are told: when and where, what becomes of them, and what breaks them.
+"""Reservations of pending gangs: their start and place, and what improves or breaks them.
 
-A start (`planning.reservations.reserve`) is a promise where all that must end first has enforced limits and no quota is
-in between, else an estimate, by learned run times, where that is earlier than anything promised. A promise stays as it
-is until the gang starts, or until its moment has come in vain, or its place is lost; the cause is recorded. It becomes
-better when what it waits for ends early, and so do those behind it. An estimate may also give way to a gang that goes
-before it.
+A start (`planning.reservations.reserve`) is a promise if every gang that must end first has an enforced end and no
+quota applies. Otherwise it is an estimate by probable run times; an estimate is also made where it is earlier than any
+promise. A promise stands until its gang starts, its start is overdue, or its place is lost; the cause is recorded. A
+reservation moves earlier when a gang that it waits for ends early, and with it the reservations that wait for its gang.
+An estimate may also be replaced by one of a job that goes first.
 
-A gang that fits is started whatever it was told: reservations hold room, they do not delay.
+A gang that fits starts at any time: a reservation holds room, it never delays its own gang.
 
-Who is told one is `core.reservations.selection`.
+Which jobs get a reservation is in `core.reservations.selection`.
 """
 
 from bisect import bisect_left
@@ -37,11 +37,11 @@ from gantree.policy.runtimes import estimated_end
 from gantree.policy.waiting_jobs import EquivalenceClass
 
 LATE_S = 5.0
-"""Seconds by which a start may be late and has not slipped: who is killed in time is reported gone a bit later."""
+"""Seconds after its start at which a reservation is overdue: the end of a killed gang is reported a little late."""
 
 
 def running(ledger: Ledger, now: float, *, limits_only: bool) -> Iterator[Running]:
-    """Everyone who holds room, with the end that is enforced, or, where not limits_only, the one that is probable."""
+    """Every gang, claim and reservation with its end: the enforced one, or the probable one unless limits_only."""
     for state in ledger.holding.values():
         latest = _ends_at(ledger, state)
         ends_at = latest if limits_only or state.leaving else _probable_end(ledger, state, now)
@@ -57,14 +57,14 @@ def running(ledger: Ledger, now: float, *, limits_only: bool) -> Iterator[Runnin
 
 
 def _ends_at(ledger: Ledger, state: JobState) -> float:
-    """When a gang that holds a place is gone, by what is enforced; inf where that is nothing."""
+    """The enforced end of a placed gang; inf where it has none."""
     if not state.leaving and ledger.accounts.run_times.may_suspend(state.spec):
         return inf
     return state.ends_at(ledger.policy.grace_s)
 
 
 def _probable_end(ledger: Ledger, state: JobState, now: float) -> float:
-    """When a gang that holds a place will be gone, by what is learned, guessed or enforced."""
+    """The probable end of a placed gang, by its time limit and its expected or learned run time."""
     since = state.placed_at if state.running_at is None else state.running_at
     assert since is not None, f"{state.job} holds no place"
     policy, spec = ledger.policy, state.spec
@@ -73,7 +73,7 @@ def _probable_end(ledger: Ledger, state: JobState, now: float) -> float:
     return estimated_end(since, now, spec.time_limit_s, policy.grace_s, guess_s).ends_at
 
 
-def reserved(
+def planned_start(
     ledger: Ledger,
     state: JobState,
     now: float,
@@ -82,9 +82,9 @@ def reserved(
     can_promise: bool = True,
     without: Iterable[str] = (),
 ) -> PlannedStart | None:
-    """When and where a waiting job starts, as far as can be said now: promised, else estimated; None if neither.
+    """The start and the place of a pending job: promised, else estimated; None if neither is known.
 
-    without: the jobs whose reservations do not count.
+    without: jobs whose reservations are ignored.
     """
     gone = (RESERVATION + job for job in without)
     rooms, own = ledger.rooms(), (RESERVATION + state.job, CLAIM + state.job, *gone)
@@ -95,7 +95,7 @@ def reserved(
         if promise is not None and promise.promised:
             return replace(promise, waits_for=_jobs(promise.waits_for))
     probable = _others(ledger, now, own, limits_only=False)
-    admitted = _admitted_at(ledger, state, probable, now)
+    admitted = _admitted_from(ledger, state, probable, now)
     if admitted is None:
         return None
     admitted_at, freed_by = admitted
@@ -106,7 +106,7 @@ def reserved(
 def _earliest(
     timeline: Timeline, variants: Iterable[Job], preferences: PlacementPreferences
 ) -> PlannedStart | None:
-    """The earliest start of a job in any of its variants, the first of them where several are as early."""
+    """The earliest start of any variant of a job; of equally early ones, that of the first variant."""
     found: PlannedStart | None = None
     for variant in variants:
         found = better(found, timeline.reserve(variant, preferences))
@@ -114,17 +114,17 @@ def _earliest(
 
 
 def _jobs(owners: Iterable[str]) -> tuple[str, ...]:
-    """The jobs that hold room under these names, each once."""
+    """The jobs behind these owners of room, each once."""
     return tuple(dict.fromkeys(map(job_of, owners)))
 
 
 def job_of(owner: str) -> str:
-    """The job that holds room under a name: its own, that of its claim or that of its reservation."""
+    """The job behind an owner of room: a gang, a claim or a reservation."""
     return owner.removeprefix(CLAIM).removeprefix(RESERVATION)
 
 
-def _as_held(reservation: Reservation) -> PlannedStart:
-    """A reservation that stands, with all names under which those that it waits for may hold room."""
+def _as_planned(reservation: Reservation) -> PlannedStart:
+    """A reservation as a planned start that waits for the gangs, claims and reservations of the jobs it waits for."""
     names = ("", CLAIM, RESERVATION)
     waits_for = tuple(name + job for job in reservation.waits_for for name in names)
     return PlannedStart(
@@ -132,12 +132,10 @@ def _as_held(reservation: Reservation) -> PlannedStart:
     )
 
 
-def _admitted_at(
+def _admitted_from(
     ledger: Ledger, state: JobState, others: Iterable[Running], now: float
 ) -> tuple[float, tuple[str, ...]] | None:
-    """From when on a job's queue admits it, if all leave at their ends and nobody comes, and at whose end; None where
-    nobody knows.
-    """
+    """When a job's queue admits it if gangs end as expected and none starts, and whose end that is; None if unknown."""
     accounts, amounts = ledger.accounts, ledger.accounts.amounts.asked(state)
     admission = accounts.admission(state, amounts)
     if not admission.refused or admission.reclaim:
@@ -163,34 +161,32 @@ def _others(
     return tuple(one for one in everyone if one.owner not in own)
 
 
-OUT_OF_THE_WAY = (AttemptEnded, JobEnded, JobHeld)
-"""Facts by which a job needs no room any more, or none it was to have."""
+RELEASING_FACTS = (AttemptEnded, JobEnded, JobHeld)
+"""Facts by which a job gives up its room or its reservation."""
 
 
 def review(builder: DecisionBuilder, preferences: PlacementPreferences) -> None:
-    """Make those anew that do not stand any more, and those better for whom somebody in the way is gone by now, or
-    starts earlier.
-    """
+    """Replace broken reservations, and improve those that wait for a gang that has ended or starts earlier."""
     ledger = builder.ledger
-    ended = frozenset(fact.job for fact in builder.facts if isinstance(fact, OUT_OF_THE_WAY))
+    ended = frozenset(fact.job for fact in builder.facts if isinstance(fact, RELEASING_FACTS))
     for job, reservation in list(ledger.reservations.items()):
         state = ledger.jobs[job]
-        cause = _broken(ledger, job, reservation, builder.now)
+        cause = _cause_of_slip(ledger, job, reservation, builder.now)
         if cause:
             builder.record(ReservationDropped(at=builder.now, job=job, reason=cause))
             slips = reservation.slips + (reservation.starts_at <= builder.now)
-            book(builder, state, preferences, slips)
+            make_reservation(builder, state, preferences, slips)
         elif not ended.isdisjoint(reservation.waits_for):
             facts = len(builder.facts)
             _improve(builder, state, reservation, preferences)
             ended |= {job} if len(builder.facts) > facts else set()
 
 
-def _broken(ledger: Ledger, job: str, reservation: Reservation, now: float) -> str:
-    """What happened so that a reservation does not stand; "" where it does."""
-    due = reservation.starts_at + LATE_S <= now
+def _cause_of_slip(ledger: Ledger, job: str, reservation: Reservation, now: float) -> str:
+    """What broke a reservation, for people; "" while it stands."""
+    overdue = reservation.starts_at + LATE_S <= now
     lost = any(node in ledger.unusable for node in reservation.placement.nodes)
-    if not due and not lost:
+    if not overdue and not lost:
         return ""
     claimed_from = ledger.claims[job].victims if job in ledger.claims else ()
     leaving = [
@@ -201,12 +197,12 @@ def _broken(ledger: Ledger, job: str, reservation: Reservation, now: float) -> s
     slip = slip_of(
         ledger.rooms(),
         RESERVATION + job,
-        _as_held(reservation),
+        _as_planned(reservation),
         running(ledger, now, limits_only=reservation.promised),
         now,
     )
     if slip is None:
-        return "its queue does not admit it" if due else ""
+        return "its queue does not admit it" if overdue else ""
     by = job_of(slip.by)
     if slip.kind == "taken" and _began_late(ledger, by, reservation):
         return f"{by} began later than it was to"
@@ -214,7 +210,7 @@ def _broken(ledger: Ledger, job: str, reservation: Reservation, now: float) -> s
 
 
 def _began_late(ledger: Ledger, job: str, reservation: Reservation) -> bool:
-    """Whether a gang would be gone by the start of another, did its time limit count from when it was placed."""
+    """Whether a gang would end before a reservation if its time limit had counted from its placement."""
     state = ledger.holding.get(job)
     if state is None or state.placed_at is None or state.spec.time_limit_s is None:
         return False
@@ -228,14 +224,19 @@ def _improve(
     reservation: Reservation,
     preferences: PlacementPreferences,
 ) -> None:
-    """An earlier start, now that a gang has ended; never a later one.
+    """Move a reservation earlier after a gang has ended; never later.
 
-    Those who wait for it are not in its way: they start when it would have left anyway, and so when it leaves earlier.
+    Reservations that wait for this gang are ignored: they move with it (`review`).
     """
-    ledger, old = builder.ledger, _as_held(reservation)
-    behind = behind_in_row(ledger, state.job)
-    new = reserved(
-        ledger, state, builder.now, preferences, can_promise=reservation.promised, without=behind
+    ledger, old = builder.ledger, _as_planned(reservation)
+    dependants = behind_in_row(ledger, state.job)
+    new = planned_start(
+        ledger,
+        state,
+        builder.now,
+        preferences,
+        can_promise=reservation.promised,
+        without=dependants,
     )
     if new is None or new.starts_at <= builder.now or new.promised < old.promised:
         return
@@ -244,39 +245,38 @@ def _improve(
 
 
 class Outcome(Enum):
-    """What came of looking for a start: it was told, the gang fits already, or nobody can say."""
+    """The outcome of `make_reservation`. FITS_NOW: the gang needs none. NO_START: no start is known."""
 
-    TOLD = auto()
+    RESERVED = auto()
     FITS_NOW = auto()
-    UNKNOWN = auto()
+    NO_START = auto()
 
 
-def book(
+def make_reservation(
     builder: DecisionBuilder,
     state: JobState,
     preferences: PlacementPreferences,
     slips: int = 0,
-    instead: str | None = None,
+    replaced: str | None = None,
 ) -> Outcome:
-    """Tell a gang that waits for room when it starts, if anybody can say. instead: whose estimate it takes."""
-    sure = is_sure_of_quota(builder.ledger, state)
-    found = reserved(
+    """Reserve the earliest start of a pending gang, if known. replaced: the job that loses its estimate for it."""
+    found = planned_start(
         builder.ledger,
         state,
         builder.now,
         preferences,
-        can_promise=sure,
-        without=() if instead is None else (instead,),
+        can_promise=is_independent_of_quota(builder.ledger, state),
+        without=() if replaced is None else (replaced,),
     )
     if found is None:
-        return Outcome.UNKNOWN
+        return Outcome.NO_START
     if found.starts_at <= builder.now:
         return Outcome.FITS_NOW
-    if instead is not None:
+    if replaced is not None:
         reason = f"{state.job} goes first"
-        builder.record(ReservationDropped(at=builder.now, job=instead, reason=reason))
+        builder.record(ReservationDropped(at=builder.now, job=replaced, reason=reason))
     _record(builder, state, found, slips)
-    return Outcome.TOLD
+    return Outcome.RESERVED
 
 
 def _record(builder: DecisionBuilder, state: JobState, found: PlannedStart, slips: int) -> None:
@@ -293,17 +293,17 @@ def _record(builder: DecisionBuilder, state: JobState, found: PlannedStart, slip
     )
 
 
-def is_sure_of_quota(ledger: Ledger, state: JobState) -> bool:
-    """Whether no quota can stand between the job and its start.
+def is_independent_of_quota(ledger: Ledger, state: JobState) -> bool:
+    """Whether no quota, limit or cell can delay a job.
 
-    What a queue is owed now it may have used up by then, for jobs that came later; so there are estimates only.
+    A guarantee is not enough for a promise: later jobs of the queue may have used it up by then.
     """
     unbound = not any(rule.cells for rule in ledger.policy.queues)
     return unbound and ledger.accounts.guarantees.is_unlimited(state.queue)
 
 
-def first_in_the_way(ledger: Ledger, state: JobState) -> str | None:
-    """The last of the estimates that comes after a job: what gives way to it where there are enough."""
+def last_later_estimate(ledger: Ledger, state: JobState) -> str | None:
+    """The job with the last estimate behind this one in the order: its reservation may be replaced."""
     later = [
         job
         for job in ledger.reservations
@@ -314,6 +314,6 @@ def first_in_the_way(ledger: Ledger, state: JobState) -> str | None:
 
 
 def equivalence_class_of(state: JobState) -> EquivalenceClass:
-    """Where a job waits."""
+    """The equivalence class of a pending job."""
     assert state.equivalence_class is not None, f"{state.job} does not wait"
     return state.equivalence_class

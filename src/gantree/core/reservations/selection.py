@@ -1,8 +1,11 @@
-"""Who is told a start: the first gangs in the order that wait for room, or for quota that others use now, as many as
-`Policy.backfill.reservations` says. Which start that is, and what becomes of it, is `core.reservations.reservations`.
+"""Selects the jobs that get a reservation: the first in policy order that wait for room, or for quota in use elsewhere.
 
-A gang to which nobody can tell a start keeps nobody from one: who would not fit if all had left who leave at any time
-(it never fits, or nodes are out of use) is left out. For other causes a walk looks in vain a few times at most.
+`Policy.backfill.reservations` limits their number. The start and the place of a reservation, and what breaks it, are in
+`core.reservations.reservations`.
+
+A job without any possible start does not use up a reservation: it never fits, or it would not fit even when all gangs
+with a known end have ended (nodes are out of use). If the search finds no start for another cause, it is repeated for
+as many jobs as there may be reservations, and no more.
 """
 
 from math import inf
@@ -15,9 +18,9 @@ from gantree.core.queue.job_variants import open_variants, variant_admissions
 from gantree.core.reservations.reservations import (
     LATE_S,
     Outcome,
-    book,
-    first_in_the_way,
-    is_sure_of_quota,
+    is_independent_of_quota,
+    last_later_estimate,
+    make_reservation,
     running,
 )
 from gantree.model.facts import (
@@ -36,9 +39,96 @@ from gantree.planning.rightsizing.ranking import chooses
 from gantree.policy.quota.admission import Admission
 from gantree.topology.occupancy.occupancy import Occupancy
 
+ADVANCING_FACTS = (JobAccepted, JobRequeued, JobReleased, JobReprioritised, PriorityChanged)
+"""Facts by which a job begins to wait, or may move forward in its queue."""
 
-def _room_at_last(ledger: Ledger, now: float) -> Occupancy:
-    """What is free when all have left who leave at any time; others have their claims and reservations whole."""
+
+class ReservationSelector:
+    """Makes the reservations of one pass, in policy order, up to the limit of the policy.
+
+    _reserved counts the jobs with a reservation that the walk has passed, _failures the jobs without one for which no
+    start was found although they might fit. _eventual is the occupancy when all gangs with a known end have ended;
+    _fits_eventually caches by signature which gangs fit there.
+    """
+
+    def __init__(self, ledger: Ledger, preferences: PlacementPreferences) -> None:
+        rules = ledger.policy.backfill
+        self._limit = rules.reservations if rules.overtake == "promised" else 0
+        self._preferences = preferences
+        self._reserved = self._failures = 0
+        self._eventual: Occupancy | None = None
+        self._fits_eventually: dict[int, bool] = {}
+
+    def may_reserve_more(self, ledger: Ledger) -> bool:
+        """Whether the next job that waits for room may get a reservation."""
+        done = self._reserved >= self._limit or self._failures >= self._limit
+        return len(ledger.reservations) < self._limit and not done
+
+    def should_retry(self, ledger: Ledger) -> bool:
+        """Whether a search failed that may succeed once other jobs have been placed.
+
+        A gang that its quota refuses, but that fits on free room now, has no later start until that room is taken.
+        """
+        return self._failures > 0 and len(ledger.reservations) < self._limit
+
+    def consider(self, builder: DecisionBuilder, state: JobState) -> None:
+        """Reserve a start for the next job in policy order, if it is among the first that wait for room."""
+        ledger = builder.ledger
+        if self._reserved >= self._limit or state.job in ledger.claims or not ledger.holding:
+            return
+        if state.job in ledger.reservations:
+            self._reserved += 1
+        elif self._failures < self._limit and self._may_reserve(builder, state):
+            replaced = last_later_estimate(ledger, state) if self._is_full(ledger) else None
+            self._reserve(builder, state, replaced)
+
+    def _reserve(
+        self, builder: DecisionBuilder, state: JobState, replaced: str | None = None
+    ) -> None:
+        """Make a reservation, if a start is found. A job that cannot fit does not count as a failure."""
+        if replaced is None and self._fits_eventually.get(state.signature) is False:
+            return
+        outcome = make_reservation(builder, state, self._preferences, replaced=replaced)
+        if outcome is Outcome.RESERVED:
+            self._reserved += 1
+        elif replaced is not None or self._may_fit_eventually(builder, state):
+            self._failures += 1
+
+    def _may_fit_eventually(self, builder: DecisionBuilder, state: JobState) -> bool:
+        """Whether a gang fits when all gangs with a known end have ended.
+
+        Not tested where nodes are kept as spares: there, more free nodes may mean less room.
+        """
+        ledger = builder.ledger
+        if ledger.rooms().spares.any_kept:
+            return True
+        if self._eventual is None:
+            self._eventual = _eventual_occupancy(ledger, builder.now)
+        known = self._fits_eventually.get(state.signature)
+        if known is None:
+            variants = open_variants(ledger, state.spec)
+            known = any(fits(self._eventual, variant) for variant in variants)
+            self._fits_eventually[state.signature] = known
+        return known
+
+    def _is_full(self, ledger: Ledger) -> bool:
+        return len(ledger.reservations) >= self._limit
+
+    def _may_reserve(self, builder: DecisionBuilder, state: JobState) -> bool:
+        """Whether a job may get a reservation. At the limit, one that has just advanced may replace an estimate."""
+        ledger = builder.ledger
+        if self._is_full(ledger):
+            has_advanced = any(
+                isinstance(fact, ADVANCING_FACTS) and fact.job == state.job
+                for fact in builder.facts
+            )
+            if not has_advanced or last_later_estimate(ledger, state) is None:
+                return False
+        return waits_for_room(ledger, state)
+
+
+def _eventual_occupancy(ledger: Ledger, now: float) -> Occupancy:
+    """The occupancy when all gangs with a known end have ended; the others have their whole claims and reservations."""
     room, stay = ledger.rooms().copy(), list[Running]()
     for one in running(ledger, now, limits_only=False):
         if one.ends_at < inf or one.place:
@@ -50,120 +140,37 @@ def _room_at_last(ledger: Ledger, now: float) -> Occupancy:
     return room
 
 
-CAME = (JobAccepted, JobRequeued, JobReleased, JobReprioritised, PriorityChanged)
-"""Facts by which a job begins to wait, or to wait further ahead."""
-
-
-class Desk:
-    """Where starts are told, in one pass: to the first that wait for room, as many as the policy says.
-
-    _heads counts how many of them the walk has met, _in_vain for how many more it has found no start that might have
-    one. _at_last is the room when all have left who leave at any time, _fits_at_last who would fit there, by signature.
-    """
-
-    def __init__(self, ledger: Ledger, preferences: PlacementPreferences) -> None:
-        rules = ledger.policy.backfill
-        self._most = rules.reservations if rules.overtake == "promised" else 0
-        self._preferences = preferences
-        self._heads = self._in_vain = 0
-        self._at_last: Occupancy | None = None
-        self._fits_at_last: dict[int, bool] = {}
-
-    def wants_more(self, ledger: Ledger) -> bool:
-        """Whether the next that waits for room is to be told a start, if anybody can say."""
-        enough = self._heads >= self._most or self._in_vain >= self._most
-        return len(ledger.reservations) < self._most and not enough
-
-    def found_none(self, ledger: Ledger) -> bool:
-        """Whether no start was found for somebody: who fits where nobody is may yet be told when, once others have
-        taken that room whom the quota admits.
-        """
-        return self._in_vain > 0 and len(ledger.reservations) < self._most
-
-    def consider(self, builder: DecisionBuilder, state: JobState) -> None:
-        """The next in the order still waits: tell it when it starts, if it is one of the first that wait for room."""
-        ledger = builder.ledger
-        if self._heads >= self._most or state.job in ledger.claims or not ledger.holding:
-            return
-        if state.job in ledger.reservations:
-            self._heads += 1
-        elif self._in_vain < self._most and self._has_turn(builder, state):
-            self._tell(
-                builder, state, first_in_the_way(ledger, state) if self._is_full(ledger) else None
-            )
-
-    def _tell(self, builder: DecisionBuilder, state: JobState, instead: str | None = None) -> None:
-        """Tell a gang a start, if anybody can say. Whom no time makes room for keeps nobody from one."""
-        if instead is None and self._fits_at_last.get(state.signature) is False:
-            return
-        if book(builder, state, self._preferences, instead=instead) is Outcome.TOLD:
-            self._heads += 1
-        elif instead is not None or not self._is_too_large(builder, state):
-            self._in_vain += 1
-
-    def _is_too_large(self, builder: DecisionBuilder, state: JobState) -> bool:
-        """Whether a gang would not fit when all have left who leave at any time; not told where nodes are kept as
-        spares: there more free nodes are not always more room.
-        """
-        ledger = builder.ledger
-        if ledger.rooms().spares.any_kept:
-            return False
-        if self._at_last is None:
-            self._at_last = _room_at_last(ledger, builder.now)
-        known = self._fits_at_last.get(state.signature)
-        if known is None:
-            known = any(
-                fits(self._at_last, variant) for variant in open_variants(ledger, state.spec)
-            )
-            self._fits_at_last[state.signature] = known
-        return not known
-
-    def _is_full(self, ledger: Ledger) -> bool:
-        return len(ledger.reservations) >= self._most
-
-    def _has_turn(self, builder: DecisionBuilder, state: JobState) -> bool:
-        """Whether there is a start to be told; where all are, one that has just come may take an estimate's place."""
-        ledger = builder.ledger
-        if self._is_full(ledger):
-            has_come = any(
-                isinstance(fact, CAME) and fact.job == state.job for fact in builder.facts
-            )
-            if not has_come or first_in_the_way(ledger, state) is None:
-                return False
-        return waits_for_room(ledger, state)
-
-
-def withdraw(builder: DecisionBuilder) -> None:
-    """Take back what was promised by another policy and would not be by this one."""
+def drop_unfounded_promises(builder: DecisionBuilder) -> None:
+    """Drop the promises of an earlier policy that this one would not make."""
     ledger, reason = builder.ledger, "its queue's quota may stand before it by another policy"
     for job, reservation in list(ledger.reservations.items()):
-        if reservation.promised and not is_sure_of_quota(ledger, ledger.jobs[job]):
+        if reservation.promised and not is_independent_of_quota(ledger, ledger.jobs[job]):
             builder.record(ReservationDropped(at=builder.now, job=job, reason=reason))
 
 
-def next_late(ledger: Ledger, now: float) -> float:
-    """The next moment after now at which a reserved start is late, in seconds; inf if there is none."""
-    late = (reservation.starts_at + LATE_S for reservation in ledger.reservations.values())
-    return min((moment for moment in late if moment > now), default=inf)
+def next_overdue(ledger: Ledger, now: float) -> float:
+    """The next moment after now at which a reserved start is overdue, in seconds; inf if there is none."""
+    overdue = (reservation.starts_at + LATE_S for reservation in ledger.reservations.values())
+    return min((moment for moment in overdue if moment > now), default=inf)
 
 
 def waits_for_room(ledger: Ledger, state: JobState) -> bool:
-    """Whether a waiting job would start if only some that run were gone: for want of room, or of quota that they use.
+    """Whether a pending job waits for room or quota that running gangs hold.
 
-    A limit of its own is no such thing: while its queue uses that up, room that were held for it would be idle; so it
-    would where no model is open to it. Nor is room that a gang may not take: one that can never be told to leave stays
-    in the cells of its queue.
+    Not if a limit of its own queue refuses it, or no GPU model is open to it: reserved room would be idle. Nor if it
+    may run in the cells of its queue only.
     """
     if only_at_home(ledger, state):
         return False
     as_written = ledger.accounts.admission(state, ledger.accounts.amounts.asked(state))
-    if not _lacks_room(as_written):
+    if not _may_be_admitted(as_written):
         return False
     if not chooses(state.spec) and not ledger.accounts.guarantees.of_models:
         return True
-    return any(_lacks_room(admission) for _, admission in variant_admissions(ledger, state))
+    return any(_may_be_admitted(admission) for _, admission in variant_admissions(ledger, state))
 
 
-def _lacks_room(admission: Admission) -> bool:
+def _may_be_admitted(admission: Admission) -> bool:
+    """Whether a queue admits a job, or would if other gangs were gone."""
     used_by_others = admission.gate is Gate.QUOTA and not admission.never
     return not admission.refused or admission.reclaim or used_by_others

@@ -1,4 +1,4 @@
-"""Starts that waiting jobs are told: by the room that others are leaving for them, else by their reservations."""
+"""The starts that pending jobs may expect: by the claim that stopping gangs leave room for, or by a reservation."""
 
 from dataclasses import dataclass
 from math import inf, isfinite
@@ -12,10 +12,9 @@ from gantree.model.placements import Placement
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When a waiting job starts: at starts_at seconds, promised or estimated, when the jobs in waits_for have ended.
+    """When a pending job starts: at starts_at, in seconds, when the jobs in waits_for have ended; promised or not.
 
-    reserved: the room is held for it; else it is a forecast that nothing holds to. slips: how often it was later than
-    it was told.
+    reserved: room is held for it; otherwise it is a forecast. slips: how often the reservation moved later.
     """
 
     starts_at: float
@@ -26,22 +25,22 @@ class Start:
     domain: str = ""
 
 
-def told_start(ledger: Ledger, state: JobState) -> Start | None:
-    """The start that a waiting job was told; None where it was told none.
+def known_start(ledger: Ledger, state: JobState) -> Start | None:
+    """The start of a pending job by its reservation or its claim, the earlier one; None where it has neither.
 
-    A claim is no promise, though those who leave for it must be gone in time: who goes before it may have that room.
+    A claim is no promise: a job that goes first may take the room over.
     """
-    told = (_by_reservation(ledger, state), _by_claim(ledger, state))
-    return min((each for each in told if each), key=attrgetter("starts_at"), default=None)
+    starts = (_by_reservation(ledger, state), _by_claim(ledger, state))
+    return min((each for each in starts if each), key=attrgetter("starts_at"), default=None)
 
 
 def domain_in_words(placement: Placement) -> str:
-    """The domain of a place, such as "leaf l0"."""
+    """The domain of a placement, such as "leaf l0"."""
     return f"{placement.domain.tier} {placement.domain.name}".strip()
 
 
 def _by_claim(ledger: Ledger, state: JobState) -> Start | None:
-    """When all have left who leave for it, at the latest; None where nothing makes one of them."""
+    """When all its victims have left, at the latest; None where one of them has no enforced end."""
     claim, grace_s = ledger.claims.get(state.job), ledger.policy.grace_s
     if claim is None:
         return None
@@ -53,7 +52,7 @@ def _by_claim(ledger: Ledger, state: JobState) -> Start | None:
 
 
 def _by_reservation(ledger: Ledger, state: JobState) -> Start | None:
-    """As it stands; who has ended meanwhile is waited for no more."""
+    """The reservation as it stands, without jobs that have ended meanwhile."""
     reservation = ledger.reservations.get(state.job)
     if reservation is None:
         return None
