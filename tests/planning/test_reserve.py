@@ -17,7 +17,7 @@ from gantree.planning.reservations.reserve import (
     PlannedStart,
     Running,
     Timeline,
-    may_pass,
+    may_backfill,
     passable,
     promise_and_estimate,
     reserve,
@@ -336,13 +336,13 @@ def test_a_gang_that_must_be_apart_waits_for_those_it_must_be_apart_from() -> No
 
 def test_who_may_use_reserved_room() -> None:
     by_limit, by_estimate = {"enforced": True}, {"enforced": False}
-    assert may_pass(100, 100, **by_limit)
-    assert not may_pass(100, 101, **by_limit)
-    assert not may_pass(100, 50, **by_estimate)
-    assert may_pass(100, 50, **by_estimate, promised=False)
-    assert not may_pass(100, 101, **by_estimate, promised=False)
-    assert not may_pass(100, 50, **by_estimate, promised=False, slips=1)
-    assert may_pass(100, 50, **by_limit, promised=False, slips=1)
+    assert may_backfill(100, 100, **by_limit)
+    assert not may_backfill(100, 101, **by_limit)
+    assert not may_backfill(100, 50, **by_estimate)
+    assert may_backfill(100, 50, **by_estimate, promised=False)
+    assert not may_backfill(100, 101, **by_estimate, promised=False)
+    assert not may_backfill(100, 50, **by_estimate, promised=False, slips=1)
+    assert may_backfill(100, 50, **by_limit, promised=False, slips=1)
 
 
 def test_a_slip_names_its_cause() -> None:

@@ -23,11 +23,11 @@ from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.core.lifecycle.lifecycle import save_then_stop, start
-from gantree.core.preemption.free_capacity import leaving_there, move
+from gantree.core.preemption.free_capacity import gangs_leaving, move
 from gantree.core.queue.cell_usage import any_cells, cell_domains_of, seen, spares_cells
 from gantree.core.queue.eligibility import eligible
-from gantree.core.queue.held_capacity import lifted
-from gantree.core.queue.preemption_rules import no_right
+from gantree.core.queue.held_capacity import without_holds
+from gantree.core.queue.preemption_rules import rank_blocker
 from gantree.model.facts import (
     CellBound,
     CellReleased,
@@ -214,7 +214,7 @@ class Homes:
                 continue
             its = _as_if_it_waited(ledger, other, now)
             first = owner.startswith(CLAIM) and self._goes_home_first(ledger, state, its, now)
-            if first or not no_right(ledger, its, state, now)[0]:
+            if first or not rank_blocker(ledger, its, state, now)[0]:
                 kept.append(owner)
         return frozenset(kept)
 
@@ -241,7 +241,7 @@ class Homes:
             start(builder, state, plan.placement, at_home=True)
         else:
             place = plan.placement
-            victims = (*guests, *leaving_there(ledger, place))
+            victims = (*guests, *gangs_leaving(ledger, place))
             builder.record(
                 RoomClaimed(
                     at=builder.now, job=state.job, placement=place, victims=victims, at_home=True
@@ -316,12 +316,12 @@ def never_at_home(ledger: Ledger, state: JobState) -> bool:
 
 def _is_free(ledger: Ledger, placement: Placement) -> bool:
     """Whether a place is free but for room that is reserved: a home job has that at once."""
-    with lifted(ledger, [RESERVATION + job for job in ledger.reservations]) as rooms:
+    with without_holds(ledger, [RESERVATION + job for job in ledger.reservations]) as rooms:
         return not rooms.missing(placement.members)
 
 
 def _as_if_it_waited(ledger: Ledger, other: JobState, now: float) -> JobState:
-    """A job, standing where it would if it were a gang that had to wait again."""
+    """A job, order_key_of where it would if it were a gang that had to wait again."""
     if other.phase is Phase.PENDING:
         return other
     key = ledger.accounts.order.key(other.order_factors(now))

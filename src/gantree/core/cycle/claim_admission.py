@@ -21,9 +21,9 @@ from gantree.core.ledger.state import CLAIM, Claim, JobState
 from gantree.core.lifecycle.lifecycle import start
 from gantree.core.queue.cell_usage import any_cells
 from gantree.core.queue.eligibility import eligible
-from gantree.core.queue.held_capacity import lifted, passed_by
+from gantree.core.queue.held_capacity import usable_holds, without_holds
 from gantree.core.queue.job_variants import variant_admissions
-from gantree.core.queue.preemption_rules import outranked_by, outranks
+from gantree.core.queue.preemption_rules import outranked_claims, outranks_claim
 from gantree.core.reservations.selection import ADVANCING_FACTS
 from gantree.model.facts import ClaimDropped, JobEnded, JobRequeued
 from gantree.model.phases import Phase
@@ -73,7 +73,7 @@ class ClaimAdmission:
     def _claimed(self, ledger: Ledger, state: JobState) -> Placement | None:
         """The place of a claimant, if its room is free: the very one where it was decided, else the best."""
         claim = ledger.claims[state.job]
-        with lifted(ledger, (CLAIM + state.job,)) as rooms:
+        with without_holds(ledger, (CLAIM + state.job,)) as rooms:
             if self._is_exact(ledger, state) or len(claim.placement.members) != state.spec.members:
                 lost = any(not rooms.usable(node) for node in claim.placement.nodes)
                 return None if lost or rooms.missing(claim.placement.members) else claim.placement
@@ -111,7 +111,7 @@ def _is_overtaken(builder: DecisionBuilder, state: JobState) -> bool:
     """Whether what a job claims gives way to one of a higher priority that waits for nothing but that."""
     return any(
         other.priority > state.priority
-        and outranks(builder.ledger, other, state)
+        and outranks_claim(builder.ledger, other, state)
         and _might_start(builder, other)
         for other in _who_may_go_first(builder, state)
     )
@@ -149,8 +149,8 @@ def _who_may_go_first(builder: DecisionBuilder, state: JobState) -> Iterable[Job
 def _might_start(builder: DecisionBuilder, state: JobState) -> bool:
     """Whether a waiting job has a place if it takes over what is claimed for those that go after it."""
     ledger = builder.ledger
-    owners = [CLAIM + job for job in outranked_by(ledger, state)]
-    with lifted(ledger, (*owners, *passed_by(ledger, state, builder.now))) as rooms:
+    owners = [CLAIM + job for job in outranked_claims(ledger, state)]
+    with without_holds(ledger, (*owners, *usable_holds(ledger, state, builder.now))) as rooms:
         variants = variant_admissions(ledger, state)
         return any(
             not admission.refused and fits(rooms, variant) for variant, admission in variants

@@ -43,15 +43,15 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import RESERVATION, JobState
 from gantree.core.lifecycle.lifecycle import start
 from gantree.core.lifecycle.replacing import replace_missing
-from gantree.core.preemption.candidates import Wanted
-from gantree.core.preemption.free_capacity import make_room
+from gantree.core.preemption.candidates import PreemptionRequest
+from gantree.core.preemption.free_capacity import free_capacity_for
 from gantree.core.queue.cell_usage import any_cells
 from gantree.core.queue.eligibility import eligible, in_order
 from gantree.core.queue.heads import EverFits
-from gantree.core.queue.held_capacity import lifted, passed_by
+from gantree.core.queue.held_capacity import usable_holds, without_holds
 from gantree.core.queue.job_variants import JobVariants, VariantAdmission
 from gantree.core.queue.needs import Needs
-from gantree.core.queue.preemption_rules import next_fall
+from gantree.core.queue.preemption_rules import next_demotion
 from gantree.core.reservations.reservations import review
 from gantree.core.reservations.selection import (
     ReservationSelector,
@@ -225,7 +225,7 @@ class Cycle:
         """Whether facts change no job's answer.
 
         Where gangs may grow or move, a checkpoint changes what that costs, and a gang that runs may do so itself. The
-        end of a gang that runs is known better, so a job may get a reservation; in some orders the gang falls back.
+        end of a gang that runs is known better, so a job may get a reservation; in some orders the gang demotions back.
         """
         weighs = self._policy.defragment == "apply" or bool(ledger.accounts.elastic)
         harmless = [*NEUTRAL_FACTS]
@@ -268,7 +268,11 @@ class Cycle:
         later = [
             moment for moment in (until, *run.moments, *ledger.resting.values()) if moment > now
         ]
-        later += [next_fall(ledger, now), next_overdue(ledger, now), next_expiry(self._policy, now)]
+        later += [
+            next_demotion(ledger, now),
+            next_overdue(ledger, now),
+            next_expiry(self._policy, now),
+        ]
         later += [next_growth(ledger, now), next_leaving(ledger, now)]
         self._parked = _Parked(_versions(ledger), _freed(ledger), run.waits_for_quota, min(later))
 
@@ -413,25 +417,25 @@ class Cycle:
             if admission.never:
                 continue
             run.plans += 1
-            refusal = make_room(
+            refusal = free_capacity_for(
                 builder,
-                Wanted(state, variant, admission),
+                PreemptionRequest(state, variant, admission),
                 self._preferences,
                 run.prefilter.rooms,
                 self._needs,
             )
             if refusal is None:
                 return
-            if refusal.later is not None:
-                run.moments.append(refusal.later)
+            if refusal.retry_at is not None:
+                run.moments.append(refusal.retry_at)
         run.prefilter.no_room(state)
 
     def _place(self, builder: DecisionBuilder, run: _Pass, state: JobState, variant: Job) -> bool:
         """Start a job if it has a place now that its queue admits."""
-        owners = passed_by(builder.ledger, state, builder.now)
+        owners = usable_holds(builder.ledger, state, builder.now)
         if not owners:
             return self._place_there(builder, run, state, variant)
-        with lifted(builder.ledger, owners):
+        with without_holds(builder.ledger, owners):
             return self._place_there(builder, run, state, variant)
 
     def _place_there(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.core.preemption.candidates import Wanted, room_to_come
+from gantree.core.preemption.candidates import PreemptionRequest, projected_occupancy
 from gantree.core.preemption.free_capacity import claim_and_move, defragmentation
 from gantree.core.queue.eligibility import eligible
 from gantree.core.queue.job_variants import variant_admissions
@@ -58,7 +58,7 @@ def defragmentation_plan(
     state = ledger.jobs.get(job)
     if state is None:
         raise NotFound(f"there is no job {job}")
-    found = _planned(ledger, state, now, preferences)
+    found = _move_plan(ledger, state, now, preferences)
     if found is None:
         return None
     _, plan = found
@@ -75,15 +75,15 @@ def move_as_requested(builder: DecisionBuilder, preferences: PlacementPreference
     asked, builder.moves_for = builder.moves_for, []
     carried_out = False
     for job in asked:
-        found = _planned(builder.ledger, builder.ledger.jobs[job], builder.now, preferences)
+        found = _move_plan(builder.ledger, builder.ledger.jobs[job], builder.now, preferences)
         if found is not None:
             carried_out = claim_and_move(builder, *found) or carried_out
     return carried_out
 
 
-def _planned(
+def _move_plan(
     ledger: Ledger, state: JobState, now: float, preferences: PlacementPreferences
-) -> tuple[Wanted, MovePlan] | None:
+) -> tuple[PreemptionRequest, MovePlan] | None:
     """The first variant of a waiting job for which moves gain, as it asks for room, with the plan."""
     if (
         ledger.policy.defragment == "off"
@@ -93,13 +93,13 @@ def _planned(
         return None
     if not eligible(ledger, state, now):
         return None
-    later = room_to_come(ledger, state)
+    later = projected_occupancy(ledger, state)
     for variant, admission in variant_admissions(ledger, state, projected=True):
         if not admission.refused:
-            wanted = Wanted(state, variant, admission)
-            plan = defragmentation(ledger, wanted, later, now, preferences)
+            request = PreemptionRequest(state, variant, admission)
+            plan = defragmentation(ledger, request, later, now, preferences)
             if plan is not None:
-                return wanted, plan
+                return request, plan
     return None
 
 

@@ -20,11 +20,11 @@ import numpy as np
 from gantree.core.cycle.rows_to_visit import PreemptingRows, RowsToVisit, StartingRows
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.core.preemption.candidates import RoomToCome
+from gantree.core.preemption.candidates import ProjectedOccupancies
 from gantree.core.preemption.preemptible_capacity import PreemptibleCapacity
 from gantree.core.queue.cell_usage import any_cells, only_at_home
 from gantree.core.queue.heads import EverFits, head_rows
-from gantree.core.queue.held_capacity import Passing
+from gantree.core.queue.held_capacity import UsableReservations
 from gantree.core.queue.needs import Needs
 from gantree.core.queue.owed_rows import OwedTest
 from gantree.core.queue.preemption_backoff import backs_off_until
@@ -55,9 +55,9 @@ class Prefilter:
         self._rows = WaitingRows.of(ledger.waiting, self.queues)
         self._heads = head_rows(ledger, self._rows, now, ever_fits, ledger.policy.backfill.depth)
         self._last_head = self._last_heads()
-        self._passing = Passing()
-        self._starts = StartTest(ledger, self._needs, self._passing, now)
-        self.rooms = RoomToCome()
+        self._usable = UsableReservations()
+        self._starts = StartTest(ledger, self._needs, self._usable, now)
+        self.rooms = ProjectedOccupancies()
         self._told = last_of_classes(ledger.jobs[job] for job in ledger.reservations)
         self._holders = len(ledger.holding)
         self._may_suffice: dict[EquivalenceClass, tuple[int, bool]] = {}
@@ -186,7 +186,7 @@ class Prefilter:
         """A job and all that are alike have no place."""
         self._without_place.add(self._key(state))
         if self._only is None and not any_cells(self._ledger):
-            mask = self._passing.mask(self._ledger, state, self._now)
+            mask = self._usable.mask(self._ledger, state, self._now)
             self._starting.no_place(state.signature, mask)
 
     def no_quota(self, state: JobState) -> None:
@@ -224,7 +224,7 @@ class Prefilter:
         kept_to = ""
         if not state.spec.preemptible and any_cells(ledger):
             kept_to = "its cells" if only_at_home(ledger, state) else "what no cell needs"
-        return state.signature, self._passing.mask(ledger, state, self._now), kept_to
+        return state.signature, self._usable.mask(ledger, state, self._now), kept_to
 
 
 def last_of_classes(waiting: Iterable[JobState]) -> dict[EquivalenceClass, Position]:

@@ -14,11 +14,16 @@ from gantree.core.explain.nodes import cordoned_for, staying_on
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.replacing import missing_in_words
-from gantree.core.preemption.candidates import Wanted, may_preempt_at, room_to_come, whom_to_ask
-from gantree.core.preemption.reclaimers import owed_instead
+from gantree.core.preemption.candidates import (
+    PreemptionRequest,
+    find_candidates,
+    may_preempt_at,
+    projected_occupancy,
+)
+from gantree.core.preemption.reclaimers import find_reclaimer
 from gantree.core.queue.cell_usage import only_at_home
 from gantree.core.queue.eligibility import ahead_of, eligible, how_many_ahead
-from gantree.core.queue.held_capacity import lifted, outranks, passed_by
+from gantree.core.queue.held_capacity import outranks_reservation, usable_holds, without_holds
 from gantree.core.queue.job_variants import open_variants, variant_admissions, why_no_variant
 from gantree.core.queue.needs import Needs
 from gantree.core.queue.preemption_rules import MIN_RUN, stoppable_at
@@ -291,7 +296,7 @@ def _first_refusal(ledger: Ledger, state: JobState, now: float) -> _FirstRefusal
             None if no.never else _never_fits(ledger, state, [variant for variant, _ in variants])
         )
         return _FirstRefusal(_refused_by_queue(no), no) if never is None else _FirstRefusal(never)
-    with lifted(ledger, passed_by(ledger, state, now)) as rooms:
+    with without_holds(ledger, usable_holds(ledger, state, now)) as rooms:
         verdicts = [_verdict(ledger, state, rooms, variant) for variant, _ in admitted]
     if None in verdicts:
         return None
@@ -343,7 +348,9 @@ def _too_young(
     The one with the least time left comes first; () where the gang would not start even then.
     """
     accounts = ledger.accounts
-    asked = whom_to_ask(ledger, Wanted(state, state.spec, admission), now, everybody=True)
+    asked = find_candidates(
+        ledger, PreemptionRequest(state, state.spec, admission), now, with_forbidden=True
+    )
     gone = [victim.owner for victim in asked.victims]
     young = [each.victim.owner for each in asked.forbidden if each.because == MIN_RUN]
     young.sort(key=lambda job: stoppable_at(ledger.jobs[job], ledger.policy))
@@ -351,14 +358,14 @@ def _too_young(
         without = [*gone, *young[:count]]
         if accounts.projected_admission(state, accounts.amounts.asked(state), without).refused:
             continue
-        if fits(_room_without(ledger, state, without), state.spec):
+        if fits(_occupancy_without(ledger, state, without), state.spec):
             return tuple(young[:count])
     return ()
 
 
-def _room_without(ledger: Ledger, state: JobState, owners: Iterable[str]) -> Occupancy:
+def _occupancy_without(ledger: Ledger, state: JobState, owners: Iterable[str]) -> Occupancy:
     """The room for a gang once leaving gangs have left, if these were gone, too."""
-    room = room_to_come(ledger, state).copy()
+    room = projected_occupancy(ledger, state).copy()
     for owner in owners:
         room.give_back(owner)
     return room
@@ -402,7 +409,7 @@ def _never_fits(ledger: Ledger, state: JobState, variants: Iterable[Job]) -> Ref
 def _refused_by_queue(admission: Admission) -> Refused:
     """A refusal by limit or quota, in words and numbers."""
     assert admission.gate is not None, "a refusal without a gate"
-    back = "; what others borrow of it is being reclaimed" if admission.reclaim else ""
+    back = "; what others borrow of it is being reclaimable" if admission.reclaim else ""
     return Refused(
         admission.gate,
         f"Waiting: {admission.words}{back}.",
@@ -433,15 +440,17 @@ def _in_the_way(
     ledger: Ledger, state: JobState, admission: Admission, now: float
 ) -> tuple[tuple[str, str], ...]:
     """The fewest jobs that would have to end for the gang, and why each may not be preempted for it."""
-    wanted = Wanted(state, state.spec, admission)
-    asked = whom_to_ask(ledger, wanted, now, everybody=True)
-    forbidden = why_not(room_to_come(ledger, state), state.spec, asked.victims, asked.forbidden)
+    request = PreemptionRequest(state, state.spec, admission)
+    asked = find_candidates(ledger, request, now, with_forbidden=True)
+    forbidden = why_not(
+        projected_occupancy(ledger, state), state.spec, asked.victims, asked.forbidden
+    )
     return tuple((each.victim.owner, each.because) for each in forbidden)
 
 
 def _back_off(ledger: Ledger, state: JobState, admission: Admission, now: float) -> str:
     """A further sentence for a gang that may preempt no other until its back-off ends; "" for others."""
-    wait_s = may_preempt_at(ledger, Wanted(state, state.spec, admission)) - now
+    wait_s = may_preempt_at(ledger, PreemptionRequest(state, state.spec, admission)) - now
     if wait_s <= 0 or not _would_be_stopped(ledger, state):
         return ""
     return f" It preempted others {state.preempting_claims} times and may do so again in {wait_s:.0f} s."
@@ -449,11 +458,14 @@ def _back_off(ledger: Ledger, state: JobState, admission: Admission, now: float)
 
 def _in_vain(ledger: Ledger, state: JobState, admission: Admission, now: float) -> str:
     """A further sentence for a gang that could claim room but would not get it, or not keep it; "" otherwise."""
-    wanted, later = Wanted(state, state.spec, admission), room_to_come(ledger, state)
-    victims = whom_to_ask(ledger, wanted, now).victims
+    request, later = (
+        PreemptionRequest(state, state.spec, admission),
+        projected_occupancy(ledger, state),
+    )
+    victims = find_candidates(ledger, request, now).victims
     plan = plan_preemption(later, state.spec, victims) if victims or ledger.leaving else None
     if plan is not None:
-        owed = owed_instead(ledger, wanted, plan, later, Needs(), now)
+        owed = find_reclaimer(ledger, request, plan, later, Needs(), now)
         because = (
             "" if owed is None else f"{owed.job} gets that room, within the guarantee of its queue"
         )
@@ -472,14 +484,17 @@ def _plan_on_promised(
     """The preemption that would help if no room were reserved, and the reservations that it meets."""
     if not victims or not ledger.reservations:
         return None, ""
-    plan = plan_preemption(room_to_come(ledger, state, puts_off=True), state.spec, victims)
+    plan = plan_preemption(
+        projected_occupancy(ledger, state, ignoring_reservations=True), state.spec, victims
+    )
     if plan is None:
         return None, ""
     nodes = plan.placement.nodes.keys()
     told = [
         job
         for job, reservation in ledger.reservations.items()
-        if not outranks(ledger, state, job) and not nodes.isdisjoint(reservation.placement.nodes)
+        if not outranks_reservation(ledger, state, job)
+        and not nodes.isdisjoint(reservation.placement.nodes)
     ]
     return plan, f"that room is reserved for {', '.join(told)}" if told else ""
 

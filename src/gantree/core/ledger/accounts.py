@@ -230,12 +230,12 @@ class Accounts:
         other: JobState,
         claimed: Amounts | None = None,
         *,
-        is_due: bool | None = None,
+        within_guarantee: bool | None = None,
     ) -> bool:
         """Return whether the claim of another job gives way to a pending one, which must not rank lower in any respect.
 
-        claimed: what the other job would claim, by default its claim. is_due: whether the pending job is assumed to be
-        within its guarantee; by default its admission decides.
+        claimed: what the other job would claim, by default its claim. within_guarantee: whether the pending job is
+        assumed to be within its guarantee; by default its admission decides.
 
         If one of the three criteria decided alone, two jobs could preempt each other endlessly. Claims of gangs that
         move, or go to their queue's cells, never give way: guests would use the room in turns and be evicted again.
@@ -246,8 +246,12 @@ class Accounts:
             return False
         if self.policy.preemption.by == "priority" and state.priority < other.priority:
             return False
-        due = self.guarantees.asks_within_on_any_model(state) if is_due is None else is_due
-        return due or not self.claims_within_guarantee(other, claimed)
+        within = (
+            self.guarantees.asks_within_on_any_model(state)
+            if within_guarantee is None
+            else within_guarantee
+        )
+        return within or not self.claims_within_guarantee(other, claimed)
 
     def giving_way(self, state: JobState) -> tuple[str, ...]:
         """Return the jobs whose claims give way to a pending one (`outranks`)."""

@@ -1,7 +1,6 @@
-"""Who could give up room for a gang that wants it, by what right, and what would be free when they have left.
+"""The gangs that may be stopped for a pending one, and the occupancy once stopping gangs have left.
 
-What is done with that, from least harm to most, is `core.preemption.free_capacity`; the rights themselves are in
-`core.queue.preemption_rules`.
+`core.preemption.free_capacity` uses both to free capacity; `core.queue.preemption_rules` holds the rules.
 """
 
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -10,15 +9,15 @@ from math import inf
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
-from gantree.core.queue.held_capacity import outranks
+from gantree.core.queue.held_capacity import outranks_reservation
 from gantree.core.queue.node_gpus import free_gpus
 from gantree.core.queue.preemption_backoff import BACK_OFF, backs_off_until
 from gantree.core.queue.preemption_rules import (
     borrowers,
     harm_of,
-    objection,
-    outranked_by,
-    standing,
+    order_key_of,
+    outranked_claims,
+    preemption_blocker,
 )
 from gantree.model.jobs import Job
 from gantree.placement.choice.search import fits
@@ -29,13 +28,16 @@ from gantree.topology.fabric.fabric import IntArray
 from gantree.topology.occupancy.node_room import mask_of_gpus
 from gantree.topology.occupancy.occupancy import Occupancy
 
-BORROWS, OWED = 0.0, 1.0
-"""By what right a gang stays, first of all: above what its queue is guaranteed, or within it."""
+BORROWING, WITHIN_GUARANTEE = 0.0, 1.0
+"""The first key of a victim's rank: gangs that borrow are stopped before gangs within their guarantee."""
+
+_Holds = tuple[tuple[str, ...], tuple[str, ...]]
+"""(jobs with reservations, jobs with claims)"""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A gang that does not fit, as it asks for room in one of its variants, and what its queue says to that."""
+class PreemptionRequest:
+    """A pending gang that does not fit, in one of its variants, and the admission of that variant by its queue."""
 
     state: JobState
     spec: Job
@@ -43,65 +45,79 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Who may be stopped for a gang, who not and why, and when the next one may be (None: no such moment)."""
+class Candidates:
+    """The gangs that may be stopped for a pending one, and those that may not, with the reason.
+
+    retry_at: the next moment, in seconds, at which one more gang may be stopped; None: no such moment.
+    """
 
     victims: tuple[Victim, ...]
     forbidden: tuple[Forbidden, ...]
-    later: float | None
+    retry_at: float | None
 
 
-def whom_to_ask(ledger: Ledger, wanted: Wanted, now: float, *, everybody: bool = False) -> Asked:
-    """The gangs that may be stopped for this one; where everybody, also all others, and why each may not."""
-    victims, forbidden, later = [], [], inf
-    reclaimed, again_at = borrowers_for(ledger, wanted), may_preempt_at(ledger, wanted)
-    gangs = ledger.holding.values() if everybody else _in_question(ledger, wanted, reclaimed)
+def find_candidates(
+    ledger: Ledger, request: PreemptionRequest, now: float, *, with_forbidden: bool = False
+) -> Candidates:
+    """The gangs that may be stopped for this one. with_forbidden: all others too, each with what forbids it."""
+    victims, forbidden, retry_at = [], [], inf
+    reclaimable, may_preempt_from = (
+        reclaimable_gangs(ledger, request),
+        may_preempt_at(ledger, request),
+    )
+    gangs = (
+        ledger.holding.values()
+        if with_forbidden
+        else _possible_victims(ledger, request, reclaimable)
+    )
     for other in gangs:
-        if other.leaving or other.moving is not None or other.job == wanted.state.job:
+        if other.leaving or other.moving is not None or other.job == request.state.job:
             continue
-        if not everybody and not _concerns(ledger, wanted, other, reclaimed):
+        if not with_forbidden and not _may_be_victim(ledger, request, other, reclaimable):
             continue
-        because, moment = _objection(ledger, wanted, other, reclaimed, again_at, now)
-        if not because:
-            victims.append(_victim(ledger, wanted, other, reclaimed, now))
-        elif everybody:
-            victim = _victim(ledger, wanted, other, reclaimed, now)
-            forbidden.append(Forbidden(victim, because))
-        later = min(later, moment) if because else later
-    return Asked(tuple(victims), tuple(forbidden), None if later == inf else later)
+        blocker, moment = _blocker(ledger, request, other, reclaimable, may_preempt_from, now)
+        if not blocker:
+            victims.append(_victim(ledger, request, other, reclaimable, now))
+        elif with_forbidden:
+            victim = _victim(ledger, request, other, reclaimable, now)
+            forbidden.append(Forbidden(victim, blocker))
+        retry_at = min(retry_at, moment) if blocker else retry_at
+    return Candidates(tuple(victims), tuple(forbidden), None if retry_at == inf else retry_at)
 
 
-def is_entitled(ledger: Ledger, wanted: Wanted) -> bool:
-    """Whether the gang is within its queue's guarantee, which it may take back from gangs that borrow."""
+def may_reclaim(ledger: Ledger, request: PreemptionRequest) -> bool:
+    """Whether the gang is within its queue's guarantee, so that it may reclaim it from gangs that borrow."""
     is_guaranteed = ledger.accounts.guarantees.is_guaranteed
-    return wanted.admission.takes_back and is_guaranteed(wanted.state.queue)
+    return request.admission.takes_back and is_guaranteed(request.state.queue)
 
 
-def may_preempt_at(ledger: Ledger, wanted: Wanted) -> float:
-    """The moment, in seconds, from which on the gang may stop others by priority or order; 0 for any moment."""
-    return 0.0 if is_entitled(ledger, wanted) else backs_off_until(ledger, wanted.state)
+def may_preempt_at(ledger: Ledger, request: PreemptionRequest) -> float:
+    """The moment, in seconds, from which the gang may stop others by priority or order; 0 for any moment."""
+    return 0.0 if may_reclaim(ledger, request) else backs_off_until(ledger, request.state)
 
 
-def borrowers_for(ledger: Ledger, wanted: Wanted) -> Mapping[str, JobState]:
-    """Jobs that run on what the gang's queue is guaranteed."""
-    if not is_entitled(ledger, wanted):
+def reclaimable_gangs(ledger: Ledger, request: PreemptionRequest) -> Mapping[str, JobState]:
+    """The gangs that borrow the guarantee of this gang's queue; none if it may not reclaim."""
+    if not may_reclaim(ledger, request):
         return {}
-    return {job: ledger.jobs[job] for job in borrowers(ledger, wanted.state.queue)}
+    return {job: ledger.jobs[job] for job in borrowers(ledger, request.state.queue)}
 
 
-def _in_question(
-    ledger: Ledger, wanted: Wanted, reclaimed: Mapping[str, JobState]
+def _possible_victims(
+    ledger: Ledger, request: PreemptionRequest, reclaimable: Mapping[str, JobState]
 ) -> Iterable[JobState]:
-    """Gangs of which none is left out that might ever be stopped for this one."""
+    """A superset of the gangs that may ever be stopped for this one."""
     if ledger.policy.preemption.across:
         return ledger.holding.values()
-    return {**ledger.holding_in(wanted.state.queue), **reclaimed}.values()
+    return {**ledger.holding_in(request.state.queue), **reclaimable}.values()
 
 
-def _concerns(ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: Container[str]) -> bool:
-    """Whether a gang might ever be stopped for this one, as far as that is quickly told."""
-    rules, state = ledger.policy.preemption, wanted.state
-    if other.job in reclaimed or rules.by == "order":
+def _may_be_victim(
+    ledger: Ledger, request: PreemptionRequest, other: JobState, reclaimable: Container[str]
+) -> bool:
+    """Whether a gang may ever be stopped for this one, by the rules that are cheap to test."""
+    rules, state = ledger.policy.preemption, request.state
+    if other.job in reclaimable or rules.by == "order":
         return True
     if rules.by == "none":
         return False
@@ -109,165 +125,194 @@ def _concerns(ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: Contai
     return other.priority < state.priority or (alike and rules.gain > 0)
 
 
-def _objection(
+def _blocker(
     ledger: Ledger,
-    wanted: Wanted,
+    request: PreemptionRequest,
     other: JobState,
-    reclaimed: Container[str],
-    again_at: float,
+    reclaimable: Container[str],
+    may_preempt_from: float,
     now: float,
 ) -> tuple[str, float]:
-    """Why a gang may not be stopped ("" if it may), and from when on it may be (inf: never).
+    """What forbids to stop a gang ("" if nothing), and when that ends (inf: never).
 
-    again_at: when the wanted gang may stop any by priority or order.
+    may_preempt_from: when the pending gang may stop any gang by priority or order.
     """
     if not other.spec.preemptible:
         return "non-preemptible", inf
-    if other.job in reclaimed:
+    if other.job in reclaimable:
         return "", now
-    because, moment = objection(ledger, wanted.state, other, now)
-    if again_at <= now:
-        return because, moment
-    return because or BACK_OFF, max(moment, again_at)
+    blocker, moment = preemption_blocker(ledger, request.state, other, now)
+    if may_preempt_from <= now:
+        return blocker, moment
+    return blocker or BACK_OFF, max(moment, may_preempt_from)
 
 
 def _victim(
-    ledger: Ledger, wanted: Wanted, other: JobState, reclaimed: Container[str], now: float
+    ledger: Ledger,
+    request: PreemptionRequest,
+    other: JobState,
+    reclaimable: Container[str],
+    now: float,
 ) -> Victim:
-    owed = (
-        BORROWS if other.job in reclaimed else OWED * ledger.accounts.guarantees.holds_within(other)
-    )
+    within = other.job not in reclaimable and ledger.accounts.guarantees.holds_within(other)
+    standing = WITHIN_GUARANTEE if within else BORROWING
     if ledger.policy.preemption.by == "order":
-        right: tuple[float, ...] = (owed, *(-number for number in standing(ledger, other, now)))
+        right: tuple[float, ...] = (
+            standing,
+            *(-number for number in order_key_of(ledger, other, now)),
+        )
     else:
-        right = (owed, other.priority)
+        right = (standing, other.priority)
     harm_gpu_s = harm_of(ledger, other, now)
     return Victim(other.job, other.priority, harm_gpu_s, other.seq, right)
 
 
-def room_to_come(ledger: Ledger, state: JobState, *, puts_off: bool = False) -> Occupancy:
-    """The occupancy when everyone who leaves has left, with the claims whole that do not give way to the job.
+def projected_occupancy(
+    ledger: Ledger, state: JobState, *, ignoring_reservations: bool = False
+) -> Occupancy:
+    """The occupancy for a job once all stopping gangs have left.
 
-    The other claims do not count: they were made before it arrived. What it may pass itself is free. Where a start is
-    reserved that it may not put off, nothing ever is: whoever stands there holds no more than the rest of its place.
-    puts_off: as if it might put off all of them.
+    Claims and reservations that give way to the job are free, as its own are. The others have their whole placements. A
+    gang that runs on reserved room keeps only the part that is not reserved.
+    ignoring_reservations: every reservation gives way.
     """
-    passed, outranked = giving_way(ledger, state)
-    return _room_without(ledger, tuple(ledger.reservations) if puts_off else passed, outranked)
+    reservations, claims = outranked_holds(ledger, state)
+    ignored = tuple(ledger.reservations) if ignoring_reservations else reservations
+    return _occupancy_without(ledger, ignored, claims)
 
 
-class RoomToCome:
-    """`room_to_come`, kept for whoever asks next with the same right, until anything is decided.
+class ProjectedOccupancies:
+    """A cache of `projected_occupancy`, emptied when a fact is applied.
 
-    Jobs of one rank share it: between queues what comes before shares decides, and whether a job is within its queue's
-    guarantee; beside a claim or a told start of its own queue, its very position does. _fits is what a search found in
-    such a room, by signature; _gpus are free GPUs by node.
+    Jobs to which the same claims and reservations give way share an entry. _holds_of_rank caches these: jobs of one
+    rank (`_rank`) outrank the same holds. _fits caches by signature which gangs fit an occupancy, _gpus its free GPUs
+    by node.
     """
 
     def __init__(self) -> None:
         self._applied = -1
         self._queues: frozenset[str] = frozenset()
-        self._kept: dict[tuple[tuple[str, ...], tuple[str, ...]], Occupancy] = {}
+        self._occupancies: dict[_Holds, Occupancy] = {}
         self._fits: dict[tuple[int, int], bool] = {}
-        self._gpus: dict[tuple[tuple[str, ...], tuple[str, ...]], IntArray] = {}
-        self._right_of_rank: dict[Hashable, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._gpus: dict[_Holds, IntArray] = {}
+        self._holds_of_rank: dict[Hashable, _Holds] = {}
 
     def of(self, ledger: Ledger, state: JobState) -> Occupancy:
-        """The occupancy for a job. It is others' too: do not change it."""
-        right = self._right(ledger, state)
-        room = self._kept.get(right)
-        if room is None:
-            room = self._kept[right] = _room_without(ledger, *right)
-        return room
+        """The occupancy for a job. It is shared: do not change it."""
+        holds = self._outranked_holds(ledger, state)
+        occupancy = self._occupancies.get(holds)
+        if occupancy is None:
+            occupancy = self._occupancies[holds] = _occupancy_without(ledger, *holds)
+        return occupancy
 
-    def gpus(self, ledger: Ledger, state: JobState, *, is_due: bool | None = None) -> IntArray:
-        """GPUs of each node that are free in `of`, or a few more, without making it. Not to be changed.
+    def gpus(
+        self, ledger: Ledger, state: JobState, *, within_guarantee: bool | None = None
+    ) -> IntArray:
+        """The free GPUs of each node in `of`, or a few more, without building it. Shared: do not change it.
 
-        is_due: whether the job is taken to be owed what it asks for; by default as it is.
+        within_guarantee: whether the job is assumed to be within its guarantee; by default its admission decides.
         """
-        right = self._right(ledger, state, is_due)
-        gpus = self._gpus.get(right)
+        holds = self._outranked_holds(ledger, state, within_guarantee)
+        gpus = self._gpus.get(holds)
         if gpus is None:
-            gpus = self._gpus[right] = gpus_to_come(ledger, *right)
+            gpus = self._gpus[holds] = projected_free_gpus(ledger, *holds)
         return gpus
 
-    def _right(
-        self, ledger: Ledger, state: JobState, is_due: bool | None = None
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """`giving_way`, worked out once a rank."""
+    def may_fit(self, ledger: Ledger, state: JobState) -> bool:
+        """Whether a gang may fit without a preemption. Always true for a job with several variants."""
+        spec = state.spec
+        if spec.elastic is not None or chooses(spec) or ledger.accounts.guarantees.of_models:
+            return True
+        occupancy = self.of(ledger, state)
+        key = id(occupancy), state.signature
+        if key not in self._fits:
+            self._fits[key] = fits(occupancy, spec)
+        return self._fits[key]
+
+    def _outranked_holds(
+        self, ledger: Ledger, state: JobState, within_guarantee: bool | None = None
+    ) -> _Holds:
+        """`outranked_holds`, computed once for each rank."""
         if self._applied != ledger.applied:
             self._applied = ledger.applied
             names = (*ledger.reservations, *ledger.claims)
             self._queues = frozenset(ledger.jobs[job].spec.queue for job in names)
-            for kept in (self._right_of_rank, self._kept, self._fits, self._gpus):
-                kept.clear()
-        rank = self._rank(ledger, state, is_due)
-        right = self._right_of_rank.get(rank)
-        if right is None:
-            right = self._right_of_rank[rank] = giving_way(ledger, state, is_due)
-        return right
+            for cache in (self._holds_of_rank, self._occupancies, self._fits, self._gpus):
+                cache.clear()
+        rank = self._rank(ledger, state, within_guarantee)
+        holds = self._holds_of_rank.get(rank)
+        if holds is None:
+            holds = self._holds_of_rank[rank] = outranked_holds(ledger, state, within_guarantee)
+        return holds
 
-    def may_fit(self, ledger: Ledger, state: JobState) -> bool:
-        """Whether a gang of several variants, or as written, may have a place there without anybody stopped for it."""
-        spec = state.spec
-        if spec.elastic is not None or chooses(spec) or ledger.accounts.guarantees.of_models:
-            return True
-        room = self.of(ledger, state)
-        where = id(room), state.signature
-        if where not in self._fits:
-            self._fits[where] = fits(room, spec)
-        return self._fits[where]
+    def _rank(self, ledger: Ledger, state: JobState, within_guarantee: bool | None) -> Hashable:
+        """A key that is equal for jobs to which the same claims and reservations give way.
 
-    def _rank(self, ledger: Ledger, state: JobState, is_due: bool | None) -> Hashable:
-        """The same for jobs to which the same claims and told starts give way."""
+        Between queues only the keys before shares count, and whether the job is within its guarantee. If its own queue
+        has a claim or a reservation, its position counts.
+        """
         shared = ledger.accounts.order.before_share
         if shared is None or state.spec.queue in self._queues:
-            return (state.position, is_due) if self._queues else None
-        due: Hashable = is_due
-        if is_due is None and self._queues:
+            return (state.position, within_guarantee) if self._queues else None
+        within: Hashable = within_guarantee
+        if within_guarantee is None and self._queues:
             guarantees = ledger.accounts.guarantees
-            due = guarantees.asks_within(state), guarantees.asks_within_on_any_model(state)
-        return state.position.key[:shared], state.priority, due
+            within = guarantees.asks_within(state), guarantees.asks_within_on_any_model(state)
+        return state.position.key[:shared], state.priority, within
 
 
-def giving_way(
-    ledger: Ledger, state: JobState, is_due: bool | None = None
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The jobs whose reserved starts, and those whose claims, give way to a waiting one.
+def outranked_holds(
+    ledger: Ledger, state: JobState, within_guarantee: bool | None = None
+) -> _Holds:
+    """The jobs whose reservations, and those whose claims, give way to a pending one.
 
-    is_due: whether it is taken to be owed what it asks for; by default as it is.
+    within_guarantee: whether the job is assumed to be within its guarantee; by default its admission decides.
     """
-    passed = (job for job in ledger.reservations if outranks(ledger, state, job, is_due=is_due))
-    return tuple(passed), outranked_by(ledger, state, is_due)
+    reservations = (
+        job
+        for job in ledger.reservations
+        if outranks_reservation(ledger, state, job, within_guarantee=within_guarantee)
+    )
+    return tuple(reservations), outranked_claims(ledger, state, within_guarantee)
 
 
-def _room_without(ledger: Ledger, passed: Sequence[str], outranked: Sequence[str]) -> Occupancy:
-    """The occupancy without those who leave, these reserved starts and these claims; all other claims are whole."""
-    later = ledger.rooms().copy()
-    claims = (CLAIM + job for job in ledger.claims)
-    for owner in (*ledger.leaving, *claims, *(RESERVATION + job for job in passed)):
-        later.give_back(owner)
-    without = frozenset(outranked)
+def _occupancy_without(
+    ledger: Ledger, reservations: Sequence[str], claims: Sequence[str]
+) -> Occupancy:
+    """The occupancy without stopping gangs, these reservations and these claims; the other ones have all their room."""
+    projected = ledger.rooms().copy()
+    every_claim = (CLAIM + job for job in ledger.claims)
+    for owner in (*ledger.leaving, *every_claim, *(RESERVATION + job for job in reservations)):
+        projected.give_back(owner)
+    without = frozenset(claims)
     for job, claim in ledger.claims.items():
         if job not in without:
-            later.take_free(CLAIM + job, claim.placement.members)
-    stay = {
-        job: reservation for job, reservation in ledger.reservations.items() if job not in passed
+            projected.take_free(CLAIM + job, claim.placement.members)
+    kept = {
+        job: reservation
+        for job, reservation in ledger.reservations.items()
+        if job not in reservations
     }
-    there = {owner: later.owners[owner] for owner in _beside(ledger, stay) if owner in later.owners}
-    for owner in there:
-        later.give_back(owner)
-    for job, reservation in stay.items():
-        later.take_free(RESERVATION + job, reservation.placement.members)
-    for owner, members in there.items():
-        later.take_free(owner, members)
-    return later
+    beside = {
+        owner: projected.owners[owner]
+        for owner in _gangs_beside(ledger, kept)
+        if owner in projected.owners
+    }
+    for owner in beside:
+        projected.give_back(owner)
+    for job, reservation in kept.items():
+        projected.take_free(RESERVATION + job, reservation.placement.members)
+    for owner, members in beside.items():
+        projected.take_free(owner, members)
+    return projected
 
 
-def gpus_to_come(ledger: Ledger, passed: Sequence[str], outranked: Sequence[str]) -> IntArray:
-    """GPUs of each node that would be free, as `room_to_come` says, at least: counted on the nodes that differ.
+def projected_free_gpus(
+    ledger: Ledger, reservations: Sequence[str], claims: Sequence[str]
+) -> IntArray:
+    """The free GPUs of each node in `_occupancy_without`, or a few more; only nodes that differ from now are counted.
 
-    Who stays beside what is reserved holds no more than the rest of its place; so of that only what is free counts out.
+    A GPU that is reserved for another gang, or claimed by one, is not free, whoever uses it now.
     """
     rooms = ledger.rooms()
     gpus, mask_of_node = free_gpus(rooms), dict[int, int]()
@@ -279,9 +324,11 @@ def gpus_to_come(ledger: Ledger, passed: Sequence[str], outranked: Sequence[str]
             mask = mask_of_node.get(node, free_mask[node])
             gpus_of_member = {*member.gpus, *member.parts}  # it may hold several parts of one GPU
             mask_of_node[node] = mask | mask_of_gpus(tuple(sorted(gpus_of_member)))
-    places = [claim.placement for job, claim in ledger.claims.items() if job not in outranked]
-    places += [each.placement for job, each in ledger.reservations.items() if job not in passed]
-    for member in (member for place in places for member in place.members):
+    placements = [claim.placement for job, claim in ledger.claims.items() if job not in claims]
+    placements += [
+        each.placement for job, each in ledger.reservations.items() if job not in reservations
+    ]
+    for member in (member for placement in placements for member in placement.members):
         if member.node in index_of_node:
             node = index_of_node[member.node]
             mask = mask_of_node.get(node, free_mask[node])
@@ -292,15 +339,15 @@ def gpus_to_come(ledger: Ledger, passed: Sequence[str], outranked: Sequence[str]
     return gpus
 
 
-def is_on_reserved(later: Occupancy, state: JobState) -> bool:
-    """Whether a start that is reserved needs something of what a gang holds: it lacks that in this room to come."""
+def overlaps_reservation(projected: Occupancy, state: JobState) -> bool:
+    """Whether a gang runs on room that a reservation needs: the projected occupancy does not leave it all its room."""
     assert state.placement is not None, f"{state.job} holds no place"
-    return set(later.owners.get(state.job, ())) != set(state.placement.members)
+    return set(projected.owners.get(state.job, ())) != set(state.placement.members)
 
 
-def _beside(ledger: Ledger, jobs: Iterable[str]) -> Iterator[str]:
-    """The gangs that hold anything on nodes where starts of these jobs are reserved, be it what these need or not."""
+def _gangs_beside(ledger: Ledger, jobs: Iterable[str]) -> Iterator[str]:
+    """The gangs on the nodes of these jobs' reservations, on the reserved room or beside it."""
     rooms = ledger.rooms()
     nodes = dict.fromkeys(node for job in jobs for node in ledger.reservations[job].placement.nodes)
-    there = dict.fromkeys(owner for node in nodes for owner in rooms.holders(node))
-    return (owner for owner in there if owner in ledger.holding)
+    holders = dict.fromkeys(owner for node in nodes for owner in rooms.holders(node))
+    return (owner for owner in holders if owner in ledger.holding)

@@ -1,25 +1,25 @@
-"""Making room for a gang that does not fit: who must give some up, and the claim that holds it meanwhile.
+"""Frees capacity for a pending gang that does not fit: which gangs shrink, move or stop, and the claim on their room.
 
-From least harm to most, as the first that suffices:
+The first means that suffices is used, from least harm to most:
 
-    shrink        elastic gangs give members back, above the size they were written with for anybody, below it for those
-                  that may stop them
-    defragment    gangs move to places of their own, where the policy applies such plans and the sum gains
-    reclaim       gangs that run on what another queue is guaranteed, for a gang that is within its queue's guarantee
-    preempt       gangs that the waiting one may stop by priority or by order
+    shrink        elastic gangs give members back: above their written size for any gang, below it for one that may
+                  preempt them
+    defragment    gangs move to other placements, if the policy applies such plans and the gain exceeds the cost
+    reclaim       gangs stop that borrow the guarantee of the pending gang's queue, if it is within that guarantee
+    preempt       gangs stop that the pending gang may preempt by priority or by order
 
-The last two are one plan, in which those that are reclaimed count as of less right. Nobody is asked before a proof
-that the gang then fits and its queue admits it, and that at its very place. Room that is given up is held for its
-claimant from the moment it is free (`Ledger.hold`), so nothing slips in between. Room that somebody leaves anyway can
-be claimed too: otherwise a job further down the queue would take what is free now, and be preempted for it a moment
-later. Room of a promised start is nobody's to claim but its own gang's.
+Reclaim and preempt are one plan, in which gangs that borrow have the lowest rank. No gang is stopped before a proof
+that the pending gang then fits at a certain placement and is admitted there. From then on a claim holds the room
+(`Ledger.hold`), as its victims leave, so that no other job takes it. Room of gangs that stop anyway can be claimed,
+too: otherwise a job further back would start on the part that is free now, and be preempted a moment later. Room of a
+promise can be claimed by its own gang only.
 
-A gang that can never be told to leave takes nothing that cells of queues need (`core.queue.cell_usage`): where the plan
-would, it gets a place on nodes of which no cell needs anything, or waits. Where its own queue owns cells it runs in
-these only (`core.cycle.cell_scheduling`), and nobody is asked.
+A gang with `preemptible: false` may not hold nodes that cells of queues need (`core.queue.cell_usage`): it gets another
+placement, or waits. If its own queue owns cells, it runs in these only (`core.cycle.cell_scheduling`), and frees
+nothing here.
 
-Which victims do least harm is `planning.preemption.plan`; who may be asked at all is `core.preemption.candidates`, and
-whose claims give way to whom, `core.queue.preemption_rules`.
+`planning.preemption.plan` chooses the victims, `core.preemption.candidates` finds the gangs that may be stopped, and
+`core.queue.preemption_rules` holds the rules, also for claims.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,14 +33,14 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.lifecycle import save_then_stop, start
 from gantree.core.preemption.candidates import (
-    RoomToCome,
-    Wanted,
-    borrowers_for,
-    is_entitled,
-    is_on_reserved,
-    whom_to_ask,
+    PreemptionRequest,
+    ProjectedOccupancies,
+    find_candidates,
+    may_reclaim,
+    overlaps_reservation,
+    reclaimable_gangs,
 )
-from gantree.core.preemption.reclaimers import owed_instead
+from gantree.core.preemption.reclaimers import find_reclaimer
 from gantree.core.queue.cell_usage import (
     any_cells,
     cell_domains_of,
@@ -48,10 +48,10 @@ from gantree.core.queue.cell_usage import (
     seen,
     spares_cells,
 )
-from gantree.core.queue.held_capacity import lifted, passed_by
+from gantree.core.queue.held_capacity import usable_holds, without_holds
 from gantree.core.queue.job_variants import running_variant
 from gantree.core.queue.needs import Needs
-from gantree.core.queue.preemption_rules import claims_overtaken, no_right, stoppable_at
+from gantree.core.queue.preemption_rules import claims_taken_over, rank_blocker, stoppable_at
 from gantree.core.queue.scaling import stands_on_cordoned
 from gantree.model.facts import ClaimDropped, GangMoving, GangPreempted, RoomClaimed
 from gantree.model.phases import StopCause
@@ -65,239 +65,270 @@ from gantree.planning.preemption.plan import Plan, Victim, plan_preemption
 from gantree.planning.preemption.trial import Admits
 from gantree.topology.occupancy.occupancy import Occupancy
 
-ASK_AGAIN_S, ASK_AGAIN_SHARE = 60.0, 0.125
-"""Moves that do not gain yet are planned again after so many seconds, or so much of the wait so far, at the soonest."""
+REPLAN_S, REPLAN_SHARE = 60.0, 0.125
+"""Moves that do not pay yet are planned again after so many seconds, or this share of the wait so far, if longer."""
 
 
 @dataclass(frozen=True, slots=True)
-class NoRoom:
-    """Nobody makes room for a gang now. later is the next moment, in seconds, at which one more gang may be stopped, or
-    moving some may gain; None: no such moment.
+class NoCapacity:
+    """No capacity can be freed for a gang now.
+
+    retry_at: the next moment, in seconds, at which one more gang may be stopped, or moves may pay; None: never.
     """
 
-    later: float | None = None
+    retry_at: float | None = None
 
 
-def make_room(
+def free_capacity_for(
     builder: DecisionBuilder,
-    wanted: Wanted,
+    request: PreemptionRequest,
     preferences: PlacementPreferences,
-    rooms: RoomToCome,
+    occupancies: ProjectedOccupancies,
     needs: Needs,
-) -> NoRoom | None:
-    """Claim room for a gang and ask those who hold it to give it up; start at once where nobody must be asked.
+) -> NoCapacity | None:
+    """Claim room for a gang and let the gangs there shrink, move or stop. It starts at once if none has to.
 
     Returns None where that was possible.
     """
     ledger, moves_at = builder.ledger, inf
-    if only_at_home(ledger, wanted.state):
-        return NoRoom()
-    later = rooms.of(ledger, wanted.state)
-    if _admitted(wanted):
-        if _shrink(builder, wanted, later, preferences):
+    if only_at_home(ledger, request.state):
+        return NoCapacity()
+    projected = occupancies.of(ledger, request.state)
+    if _admitted(request):
+        if _shrink(builder, request, projected, preferences):
             return None
-        moves_at = _move(builder, wanted, later, preferences)
+        moves_at = _defragment(builder, request, projected, preferences)
         if moves_at <= builder.now:
             return None
-    return _stop_others(builder, wanted, later, needs, moves_at, preferences)
+    return _preempt(builder, request, projected, needs, moves_at, preferences)
 
 
-def _stop_others(
+def _preempt(
     builder: DecisionBuilder,
-    wanted: Wanted,
-    later: Occupancy,
+    request: PreemptionRequest,
+    projected: Occupancy,
     needs: Needs,
     moves_at: float,
     preferences: PlacementPreferences,
-) -> NoRoom | None:
-    """Stop gangs for one, and claim their room; moves_at is when moving some may gain."""
+) -> NoCapacity | None:
+    """Stop gangs and claim their room. moves_at: when moves may pay."""
     ledger = builder.ledger
-    asked = whom_to_ask(ledger, wanted, builder.now)
-    plan = _planned(ledger, wanted, later, asked.victims, preferences)
-    if plan is None or owed_instead(ledger, wanted, plan, later, needs, builder.now) is not None:
-        moment = min(inf if asked.later is None else asked.later, moves_at)
-        return NoRoom(None if moment == inf else moment)
-    if not _is_in_time(builder, wanted, plan.placement, [victim.owner for victim in plan.victims]):
-        return NoRoom(ledger.reservations[wanted.state.job].starts_at)
-    _stop_for(builder, wanted, plan, preferences)
+    candidates = find_candidates(ledger, request, builder.now)
+    plan = _preemption_plan(ledger, request, projected, candidates.victims, preferences)
+    if (
+        plan is None
+        or find_reclaimer(ledger, request, plan, projected, needs, builder.now) is not None
+    ):
+        moment = min(inf if candidates.retry_at is None else candidates.retry_at, moves_at)
+        return NoCapacity(None if moment == inf else moment)
+    if not _is_before_promise(
+        builder, request, plan.placement, [victim.owner for victim in plan.victims]
+    ):
+        return NoCapacity(ledger.reservations[request.state.job].starts_at)
+    _carry_out(builder, request, plan, preferences)
     return None
 
 
-def _planned(
+def _preemption_plan(
     ledger: Ledger,
-    wanted: Wanted,
-    later: Occupancy,
+    request: PreemptionRequest,
+    projected: Occupancy,
     victims: Sequence[Victim],
     preferences: PlacementPreferences,
 ) -> Plan | None:
-    """Whom to stop, such that the gang is admitted at its place; where it breaks up what cells need, another place."""
-    admits = _admits(ledger, wanted)
-    plan = plan_preemption(later, wanted.spec, victims, preferences, admits)
-    if plan is None or _admitted_with(ledger, wanted, plan):
+    """The cheapest preemption at whose placement the gang is admitted, off the nodes that cells need if necessary."""
+    admits = _admits(ledger, request)
+    plan = plan_preemption(projected, request.spec, victims, preferences, admits)
+    if plan is None or _admitted_with(ledger, request, plan):
         return plan
-    if wanted.state.spec.preemptible or not any_cells(ledger):
+    if request.state.spec.preemptible or not any_cells(ledger):
         return None
-    plan = plan_preemption(_off_cells(ledger, later), wanted.spec, victims, preferences, admits)
-    return plan if plan is not None and _admitted_with(ledger, wanted, plan) else None
+    plan = plan_preemption(
+        _without_cells(ledger, projected), request.spec, victims, preferences, admits
+    )
+    return plan if plan is not None and _admitted_with(ledger, request, plan) else None
 
 
-def _off_cells(ledger: Ledger, later: Occupancy) -> Occupancy:
-    """The same room, in which nodes that a cell needs something of are out of use."""
-    left, fabric = later.copy(), later.fabric
+def _without_cells(ledger: Ledger, projected: Occupancy) -> Occupancy:
+    """The occupancy with the nodes that a cell needs out of use."""
+    without, fabric = projected.copy(), projected.fabric
     open_to_all = preferred_for_guests(seen(ledger, cell_domains_of(ledger), 0.0))
-    for node in np.flatnonzero(~open_to_all & left.usable_node).tolist():
-        left.mark(fabric.nodes[node].name, usable=False, same_spares=True)
-    return left
+    for node in np.flatnonzero(~open_to_all & without.usable_node).tolist():
+        without.mark(fabric.nodes[node].name, usable=False, same_spares=True)
+    return without
 
 
-def _admitted_with(ledger: Ledger, wanted: Wanted, plan: Plan) -> bool:
+def _admitted_with(ledger: Ledger, request: PreemptionRequest, plan: Plan) -> bool:
     gone = [victim.owner for victim in plan.victims]
-    return _admitted_at(ledger, wanted, plan.placement, gone)
+    return _admitted_at(ledger, request, plan.placement, gone)
 
 
 def _admitted_at(
-    ledger: Ledger, wanted: Wanted, placement: Placement, gone: Sequence[str] = ()
+    ledger: Ledger, request: PreemptionRequest, placement: Placement, gone: Sequence[str] = ()
 ) -> bool:
-    """Whether a gang may claim a place that these owners leave: what it really holds is known only now."""
-    accounts, state = ledger.accounts, wanted.state
+    """Whether a gang is admitted at a placement once these owners have left. Only a placement tells its GPU models."""
+    accounts, state = ledger.accounts, request.state
     admission = accounts.projected_admission(state, accounts.amounts.held(placement), gone)
     return not admission.refused and spares_cells(ledger, state, placement)
 
 
-def _may_start_at(ledger: Ledger, wanted: Wanted, placement: Placement) -> bool:
-    """Whether a gang may hold a place at once."""
-    accounts, state = ledger.accounts, wanted.state
+def _may_start_at(ledger: Ledger, request: PreemptionRequest, placement: Placement) -> bool:
+    """Whether a gang is admitted at a placement now."""
+    accounts, state = ledger.accounts, request.state
     admission = accounts.admission(state, accounts.amounts.held(placement))
     return not admission.refused and spares_cells(ledger, state, placement)
 
 
-def _is_in_time(
-    builder: DecisionBuilder, wanted: Wanted, placement: Placement, owners: Sequence[str]
+def _is_before_promise(
+    builder: DecisionBuilder,
+    request: PreemptionRequest,
+    placement: Placement,
+    owners: Sequence[str],
 ) -> bool:
-    """Whether the room is free before the start that the gang was promised, however long it takes those to leave."""
+    """Whether the room is free before the promised start of the gang, even if these gangs leave as late as they may."""
     ledger = builder.ledger
-    reservation, grace_s = ledger.reservations.get(wanted.state.job), ledger.policy.grace_s
+    reservation, grace_s = ledger.reservations.get(request.state.job), ledger.policy.grace_s
     if reservation is None or not reservation.promised or reservation.starts_at <= builder.now:
         return True
-    latest = [ledger.jobs[job].ends_at(grace_s) for job in leaving_there(ledger, placement)]
+    latest = [ledger.jobs[job].ends_at(grace_s) for job in gangs_leaving(ledger, placement)]
     for owner in owners:
         saves = ledger.jobs[owner].spec.checkpoint
         latest.append(builder.now + grace_s + (saves.grace_s if saves else 0.0))
     return max(latest, default=0.0) <= reservation.starts_at
 
 
-def _admitted(wanted: Wanted) -> bool:
-    return wanted.admission.state != "refused"
+def _admitted(request: PreemptionRequest) -> bool:
+    return request.admission.state != "refused"
 
 
-def _admits(ledger: Ledger, wanted: Wanted) -> Admits | None:
-    """Whether the gang's queue lets it claim room when these owners are gone; None where it does anyway."""
-    if _admitted(wanted):
+def _admits(ledger: Ledger, request: PreemptionRequest) -> Admits | None:
+    """A test whether the gang's queue admits it without these owners; None where it is admitted beside them."""
+    if _admitted(request):
         return None
-    accounts, state = ledger.accounts, wanted.state
-    amounts = accounts.amounts.asked_on(state, wanted.spec)
+    accounts, state = ledger.accounts, request.state
+    amounts = accounts.amounts.asked_on(state, request.spec)
     return lambda owners: not accounts.projected_admission(state, amounts, owners).refused
 
 
 def _shrink(
-    builder: DecisionBuilder, wanted: Wanted, later: Occupancy, preferences: PlacementPreferences
+    builder: DecisionBuilder,
+    request: PreemptionRequest,
+    projected: Occupancy,
+    preferences: PlacementPreferences,
 ) -> bool:
-    """Let elastic gangs give members back, if that is enough."""
+    """Shrink elastic gangs, if that is enough."""
     ledger, policy = builder.ledger, builder.ledger.policy
-    gangs = list(_elastic(ledger, wanted, later, builder.now)) if policy.elastic else []
-    plan = plan_shrink(later, wanted.spec, gangs, preferences) if gangs else None
-    if plan is None or not plan.shrunk or not _admitted_at(ledger, wanted, plan.placement):
+    gangs = (
+        list(_shrinkable_gangs(ledger, request, projected, builder.now)) if policy.elastic else []
+    )
+    plan = plan_shrink(projected, request.spec, gangs, preferences) if gangs else None
+    if plan is None or not plan.shrunk or not _admitted_at(ledger, request, plan.placement):
         return False
-    if not _is_in_time(builder, wanted, plan.placement, [each.owner for each in plan.shrunk]):
+    if not _is_before_promise(
+        builder, request, plan.placement, [each.owner for each in plan.shrunk]
+    ):
         return False
-    _claim(builder, wanted, plan.placement, tuple(each.owner for each in plan.shrunk))
+    _claim(builder, request, plan.placement, tuple(each.owner for each in plan.shrunk))
     for each in plan.shrunk:
-        move(builder, ledger.jobs[each.owner], each.placement, StopCause.RESIZED, wanted.state.job)
+        move(builder, ledger.jobs[each.owner], each.placement, StopCause.RESIZED, request.state.job)
     return True
 
 
-def _elastic(ledger: Ledger, wanted: Wanted, later: Occupancy, now: float) -> Iterator[ElasticGang]:
-    """Gangs that may give members back for this one, each down to the size that it keeps against it."""
-    reclaimed = borrowers_for(ledger, wanted)
+def _shrinkable_gangs(
+    ledger: Ledger, request: PreemptionRequest, projected: Occupancy, now: float
+) -> Iterator[ElasticGang]:
+    """The elastic gangs that may give members back for this one, each with the smallest size to which it may shrink."""
+    reclaimable = reclaimable_gangs(ledger, request)
     for other in ledger.holding.values():
         elastic = other.spec.elastic
         if elastic is None or other.leaving or other.moving is not None or other.placement is None:
             continue
         if not other.spec.preemptible:
             continue
-        if is_on_reserved(later, other) or stands_on_cordoned(ledger, other):
-            continue  # it would start anew there
-        superior = other.job in reclaimed or not no_right(ledger, wanted.state, other, now)[0]
+        if overlaps_reservation(projected, other) or stands_on_cordoned(ledger, other):
+            continue  # it would restart there
+        may_stop = (
+            other.job in reclaimable or not rank_blocker(ledger, request.state, other, now)[0]
+        )
         gang = running_variant(ledger, other)
-        fewest = elastic.min if gang.elastic is None else gang.elastic.min
-        least = fewest if superior else max(fewest, other.spec.members)
+        smallest = elastic.min if gang.elastic is None else gang.elastic.min
+        least = smallest if may_stop else max(smallest, other.spec.members)
         if len(other.placement.members) > least:
             restart_gpu_s = other.gpu_s_at_stake(now) + ledger.policy.restart_s * other.gpus
-            right = (float(superior), other.priority)
+            right = (float(may_stop), other.priority)
             yield ElasticGang(other.job, gang, other.placement, right, restart_gpu_s, least)
 
 
-def _move(
-    builder: DecisionBuilder, wanted: Wanted, later: Occupancy, preferences: PlacementPreferences
+def _defragment(
+    builder: DecisionBuilder,
+    request: PreemptionRequest,
+    projected: Occupancy,
+    preferences: PlacementPreferences,
 ) -> float:
-    """Move gangs to places of their own, where the policy says so and the sum gains.
+    """Move gangs to other placements, if the policy applies such plans and the gain exceeds the cost.
 
-    Returns from when on that gains, as far as can be said now: the present moment where they move.
+    Returns when moves pay, as far as is known: now if gangs move.
     """
     ledger, now = builder.ledger, builder.now
     if ledger.policy.defragment != "apply":
         return inf
-    plan = defragmentation(ledger, wanted, later, now, preferences)
+    plan = defragmentation(ledger, request, projected, now, preferences)
     if plan is not None:
-        return now if claim_and_move(builder, wanted, plan) else inf
-    if wanted.state.job in ledger.reservations:  # the nearer its start, the less there is to gain
+        return now if claim_and_move(builder, request, plan) else inf
+    if request.state.job in ledger.reservations:  # the nearer its start, the less there is to gain
         return inf
-    plan = _moves(ledger, wanted, later, now, preferences, inf)
+    plan = _cheapest_moves(ledger, request, projected, now, preferences, inf)
     if plan is None:
         return inf
-    worth_s = plan.cost_gpu_s / max(1, wanted.spec.gpus)
-    again_s = max(ASK_AGAIN_S, (now - wanted.state.submitted_at) * ASK_AGAIN_SHARE)
-    return max(wanted.state.submitted_at + worth_s, now + again_s)
+    pays_after_s = plan.cost_gpu_s / max(1, request.spec.gpus)
+    replan_s = max(REPLAN_S, (now - request.state.submitted_at) * REPLAN_SHARE)
+    return max(request.state.submitted_at + pays_after_s, now + replan_s)
 
 
-def claim_and_move(builder: DecisionBuilder, wanted: Wanted, plan: MovePlan) -> bool:
-    """The wanted gang claims its place, everybody who moves gets one of its own.
+def claim_and_move(builder: DecisionBuilder, request: PreemptionRequest, plan: MovePlan) -> bool:
+    """Claim a placement for a gang, and another one for each gang that moves.
 
     False where that would be too late, or its queue does not admit it there.
     """
-    if not _admitted_at(builder.ledger, wanted, plan.placement):
+    if not _admitted_at(builder.ledger, request, plan.placement):
         return False
-    if not _is_in_time(builder, wanted, plan.placement, [each.owner for each in plan.moves]):
+    if not _is_before_promise(
+        builder, request, plan.placement, [each.owner for each in plan.moves]
+    ):
         return False
-    _claim(builder, wanted, plan.placement, tuple(each.owner for each in plan.moves))
+    _claim(builder, request, plan.placement, tuple(each.owner for each in plan.moves))
     for each in plan.moves:
         other = builder.ledger.jobs[each.owner]
-        move(builder, other, each.placement, StopCause.MOVED, wanted.state.job)
+        move(builder, other, each.placement, StopCause.MOVED, request.state.job)
     return True
 
 
 def defragmentation(
-    ledger: Ledger, wanted: Wanted, later: Occupancy, now: float, preferences: PlacementPreferences
-) -> MovePlan | None:
-    """The plan that moves gangs for a waiting one, or None where none gains.
-
-    It gains the time until the start that it was told; else as long as it has waited already, for want of better.
-    """
-    reservation = ledger.reservations.get(wanted.state.job)
-    waits_s = (reservation.starts_at - now) if reservation else now - wanted.state.submitted_at
-    gain_gpu_s = max(0.0, waits_s) * max(1, wanted.spec.gpus)
-    return _moves(ledger, wanted, later, now, preferences, gain_gpu_s)
-
-
-def _moves(
     ledger: Ledger,
-    wanted: Wanted,
-    later: Occupancy,
+    request: PreemptionRequest,
+    projected: Occupancy,
+    now: float,
+    preferences: PlacementPreferences,
+) -> MovePlan | None:
+    """The plan that moves gangs for a pending one; None where none pays.
+
+    The gain is the time until the reserved start of the gang; without a reservation, the time it has waited so far.
+    """
+    reservation = ledger.reservations.get(request.state.job)
+    waits_s = (reservation.starts_at - now) if reservation else now - request.state.submitted_at
+    gain_gpu_s = max(0.0, waits_s) * max(1, request.spec.gpus)
+    return _cheapest_moves(ledger, request, projected, now, preferences, gain_gpu_s)
+
+
+def _cheapest_moves(
+    ledger: Ledger,
+    request: PreemptionRequest,
+    projected: Occupancy,
     now: float,
     preferences: PlacementPreferences,
     gain_gpu_s: float,
 ) -> MovePlan | None:
-    if only_at_home(ledger, wanted.state):
+    if only_at_home(ledger, request.state):
         return None
     movable = [
         Movable(
@@ -314,14 +345,14 @@ def _moves(
         and stoppable_at(other, ledger.policy) <= now
     ]
     plan = plan_defragment(
-        later,
-        wanted.spec,
+        projected,
+        request.spec,
         movable,
         preferences,
         gain_gpu_s=gain_gpu_s,
         exact_s=ledger.policy.exact_s,
     )
-    return plan if plan is not None and plan.moves else None  # nobody need move: it is no plan
+    return plan if plan is not None and plan.moves else None  # without a move it is no plan
 
 
 def move(
@@ -334,10 +365,10 @@ def move(
     at_home: bool = False,
     flees: str = "",
 ) -> None:
-    """Let a gang go on at another place of its own: that is held for it, and it saves and stops.
+    """Move a gang: hold another placement for it, save a checkpoint and stop it.
 
-    at_home: in a cell of its queue; one that is there and changes its size stays there. flees: what is wrong where it
-    is, if that is why.
+    at_home: the placement is in a cell of its queue; a gang that is resized in a cell stays in it. flees: what is wrong
+    with its present nodes, if it moves for that.
     """
     builder.record(
         GangMoving(
@@ -354,27 +385,30 @@ def move(
     save_then_stop(builder, state, cause, builder.ledger.policy)
 
 
-def _stop_for(
-    builder: DecisionBuilder, wanted: Wanted, plan: Plan, preferences: PlacementPreferences
+def _carry_out(
+    builder: DecisionBuilder,
+    request: PreemptionRequest,
+    plan: Plan,
+    preferences: PlacementPreferences,
 ) -> None:
-    """Claim the room and ask its holders to leave; start at once if only claims of others were in the way."""
-    ledger, state = builder.ledger, wanted.state
-    _drop_later_claims(builder, state, plan.placement)
+    """Claim the room and stop the victims; start at once if only claims of other jobs were in the way."""
+    ledger, state = builder.ledger, request.state
+    _drop_outranked_claims(builder, state, plan.placement)
     if not plan.victims:
-        with lifted(ledger, passed_by(ledger, state, builder.now)):
-            placement = _free_place(ledger, wanted, plan, preferences)
+        with without_holds(ledger, usable_holds(ledger, state, builder.now)):
+            placement = _free_place(ledger, request, plan, preferences)
             if placement is not None:
                 start(builder, state, placement)
                 return
     victims = tuple(victim.owner for victim in plan.victims)
-    reclaimed = borrowers_for(ledger, wanted)
-    preempts = any(owner not in reclaimed for owner in victims)
-    counts = preempts and not is_entitled(ledger, wanted)
-    _claim(builder, wanted, plan.placement, victims, preempts=counts)
+    reclaimable = reclaimable_gangs(ledger, request)
+    preempts = any(owner not in reclaimable for owner in victims)
+    counts = preempts and not may_reclaim(ledger, request)
+    _claim(builder, request, plan.placement, victims, preempts=counts)
     by_order = ledger.policy.preemption.by == "order"
     for owner in victims:
         other = ledger.jobs[owner]
-        cause = "reclaim" if owner in reclaimed else "order" if by_order else "priority"
+        cause = "reclaim" if owner in reclaimable else "order" if by_order else "priority"
         builder.record(
             GangPreempted(
                 at=builder.now, job=owner, attempt=other.attempt, by=state.job, cause=cause
@@ -384,34 +418,34 @@ def _stop_for(
 
 
 def _free_place(
-    ledger: Ledger, wanted: Wanted, plan: Plan, preferences: PlacementPreferences
+    ledger: Ledger, request: PreemptionRequest, plan: Plan, preferences: PlacementPreferences
 ) -> Placement | None:
-    """A place that is free now and at which the gang is admitted: the best, else the planned one."""
+    """A free placement at which the gang is admitted: the best one, else the planned one."""
     rooms = ledger.rooms()
-    placement = find(rooms, wanted.spec, preferences)
-    if placement is not None and _may_start_at(ledger, wanted, placement):
+    placement = find(rooms, request.spec, preferences)
+    if placement is not None and _may_start_at(ledger, request, placement):
         return placement
     if rooms.missing(plan.placement.members):
         return None
-    return plan.placement if _may_start_at(ledger, wanted, plan.placement) else None
+    return plan.placement if _may_start_at(ledger, request, plan.placement) else None
 
 
 def _claim(
     builder: DecisionBuilder,
-    wanted: Wanted,
+    request: PreemptionRequest,
     placement: Placement,
     victims: Sequence[str],
     *,
     preempts: bool = False,
 ) -> None:
-    """Record the claim, on those who are asked and on those who leave the place anyway."""
+    """Record the claim. Its victims are these, and the gangs that leave the placement anyway."""
     ledger = builder.ledger
-    _drop_later_claims(builder, wanted.state, placement)
-    leaving = leaving_there(ledger, placement)
+    _drop_outranked_claims(builder, request.state, placement)
+    leaving = gangs_leaving(ledger, placement)
     builder.record(
         RoomClaimed(
             at=builder.now,
-            job=wanted.state.job,
+            job=request.state.job,
             placement=placement,
             victims=(*victims, *leaving),
             preempts=preempts,
@@ -419,14 +453,14 @@ def _claim(
     )
 
 
-def _drop_later_claims(builder: DecisionBuilder, state: JobState, placement: Placement) -> None:
-    """Let go of room that is held, on nodes of the place, for gangs whose claims give way to this one."""
-    for job in claims_overtaken(builder.ledger, state, placement):
+def _drop_outranked_claims(builder: DecisionBuilder, state: JobState, placement: Placement) -> None:
+    """Drop the claims on nodes of the placement that give way to this job."""
+    for job in claims_taken_over(builder.ledger, state, placement):
         builder.record(ClaimDropped(at=builder.now, job=job, reason=f"{state.job} goes first"))
 
 
-def leaving_there(ledger: Ledger, placement: Placement) -> tuple[str, ...]:
-    """Jobs that leave and hold something on a node of the place, in the order in which they took theirs."""
+def gangs_leaving(ledger: Ledger, placement: Placement) -> tuple[str, ...]:
+    """The stopping gangs on the nodes of a placement, oldest placement first."""
     nodes = placement.nodes
     there = {
         state.job

@@ -5,7 +5,7 @@ gone that it could ever stop, and all that is claimed or told to others, there w
 one domain of its tier. The bound counts by node, for whole GPUs:
 
     for everybody            what is free, and what gangs hold that leave, but for what is claimed or told to others
-                             (`core.preemption.candidates.room_to_come`); what elastic gangs hold
+                             (`core.preemption.candidates.projected_occupancy`); what elastic gangs hold
     by priority              gangs of a lower one; of other queues only such as are not owed what they hold
     by order                 gangs behind the waiting one in the order, by `QUANTILES` of it
     within the guarantee     every gang that is not owed what it holds
@@ -22,10 +22,10 @@ import numpy as np
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.core.preemption.candidates import RoomToCome
+from gantree.core.preemption.candidates import ProjectedOccupancies
 from gantree.core.queue.needs import NeedTable
 from gantree.core.queue.node_gpus import NodeGpus, add_gpus
-from gantree.core.queue.preemption_rules import furthest_back
+from gantree.core.queue.preemption_rules import lowest_order_key
 from gantree.planning.rightsizing.ranking import chooses
 from gantree.topology.fabric.fabric import BoolArray, IntArray
 
@@ -41,22 +41,24 @@ class PreemptibleCapacity:
     holders: how many gangs held a place then, the first of those that do.
     """
 
-    def __init__(self, ledger: Ledger, rooms: RoomToCome, now: float, holders: int) -> None:
+    def __init__(
+        self, ledger: Ledger, rooms: ProjectedOccupancies, now: float, holders: int
+    ) -> None:
         self._ledger, self._rooms, self._now = ledger, rooms, now
         self._rules = ledger.policy.preemption
         self._fabric = ledger.rooms().fabric
-        self._moves = ledger.policy.defragment == "apply"
+        self._may_move = ledger.policy.defragment == "apply"
         preemptible = [
             one
             for one in islice(ledger.holding.values(), holders)
             if not one.leaving and one.moving is None and one.spec.preemptible
         ]
-        self._elastic = np.zeros(len(self._fabric.nodes), dtype=np.int64)
+        self._elastic_gpus = np.zeros(len(self._fabric.nodes), dtype=np.int64)
         self._any_elastic = False
         for one in preemptible if ledger.policy.elastic else ():
             if one.spec.elastic is not None and one.placement is not None:
                 self._any_elastic = True
-                add_gpus(self._elastic, self._fabric, one.placement.members)
+                add_gpus(self._elastic_gpus, self._fabric, one.placement.members)
         self._of_queue: dict[str, _Ranked] = {}
         self._preemptible_in_queue: dict[str, list[JobState]] = {}
         for one in preemptible:
@@ -79,13 +81,15 @@ class PreemptibleCapacity:
             return False
         mine, others = self._groups(state, is_owed=is_owed)
         could = mine < len(self._mine(state).gangs) or others < len(self._not_owed.gangs)
-        return could or self._any_elastic or self._moves or self._rooms.may_fit(self._ledger, state)
+        return (
+            could or self._any_elastic or self._may_move or self._rooms.may_fit(self._ledger, state)
+        )
 
     def enough(
         self, signature: IntArray, kind: IntArray, most: IntArray, needs: NeedTable
     ) -> BoolArray:
         """Mask of rows, told by signature and kind, that have room enough; most[kind] is of `most_if_stopped`."""
-        if self._moves:
+        if self._may_move:
             may = needs.all_gpus[signature] <= most[kind, 0]
         else:
             may = needs.slots[signature] <= most[kind, needs.where[signature]]
@@ -99,13 +103,13 @@ class PreemptibleCapacity:
             self._most_of_group.clear()
         mine, others = self._groups(state, is_owed=is_owed)
         nobody = mine == len(self._mine(state).gangs)
-        room = self._rooms.gpus(self._ledger, state, is_due=is_owed)
+        room = self._rooms.gpus(self._ledger, state, within_guarantee=is_owed)
         group = (id(room), "" if nobody else state.spec.queue, mine, others)
         most = self._most_of_group.get(group)
         if most is None:
             stoppable = self._mine(state).from_on(mine) + self._not_owed.from_on(others)
-            bound = NodeGpus(self._fabric, room + self._elastic + stoppable)
-            most = np.array([bound.all_gpus()]) if self._moves else bound.most_slots(needs)
+            bound = NodeGpus(self._fabric, room + self._elastic_gpus + stoppable)
+            most = np.array([bound.all_gpus()]) if self._may_move else bound.most_slots(needs)
             self._most_of_group[group] = most
         return most
 
@@ -146,7 +150,7 @@ class _Ranked:
     ) -> None:
         self._fabric, self._compared = ledger.rooms().fabric, compared
         by_order = ledger.policy.preemption.by == "order"
-        rank = (lambda one: furthest_back(ledger, one, now)[:compared]) if by_order else _falling
+        rank = (lambda one: lowest_order_key(ledger, one, now)[:compared]) if by_order else _falling
         keyed = sorted(((rank(one), one.seq, one) for one in gangs), key=lambda each: each[:2])
         self.gangs = [one for _, _, one in keyed]
         self._keys: list[Key] = [key for key, _, _ in keyed]

@@ -10,12 +10,12 @@ import numpy as np
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, JobState
-from gantree.core.preemption.candidates import Wanted
+from gantree.core.preemption.candidates import PreemptionRequest
 from gantree.core.queue.eligibility import eligible
 from gantree.core.queue.needs import Need, Needs, NeedTable
 from gantree.core.queue.node_gpus import NodeGpus, add_gpus, free_gpus
 from gantree.core.queue.owed_rows import OwedTest
-from gantree.core.queue.preemption_rules import claims_overtaken
+from gantree.core.queue.preemption_rules import claims_taken_over
 from gantree.core.queue.waiting_rows import WaitingRows
 from gantree.model.phases import StopCause
 from gantree.planning.preemption.plan import Plan
@@ -24,20 +24,25 @@ from gantree.topology.fabric.fabric import BoolArray, IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
 
 
-def owed_instead(
-    ledger: Ledger, wanted: Wanted, plan: Plan, later: Occupancy, needs: Needs, now: float
+def find_reclaimer(
+    ledger: Ledger,
+    request: PreemptionRequest,
+    plan: Plan,
+    later: Occupancy,
+    needs: Needs,
+    now: float,
 ) -> JobState | None:
     """A job that waits, or is preempted and will wait again, and would be owed what it asks for with the victims of a
     plan and the claims that give way to it gone, and may fit there then, but not beside the gang of the plan: it would
     reclaim that room. It may be a claimant itself. So a gang that would borrow stops nobody and takes over no claim
     while there is one. None for a gang that is owed its place, or that takes free room.
     """
-    overtaken = claims_overtaken(ledger, wanted.state, plan.placement)
+    overtaken = claims_taken_over(ledger, request.state, plan.placement)
     if not plan.victims and not overtaken:
         return None
     accounts, gone = ledger.accounts, [victim.owner for victim in plan.victims]
     held = accounts.amounts.held(plan.placement)
-    if accounts.projected_admission(wanted.state, held, gone).state != "borrowed":
+    if accounts.projected_admission(request.state, held, gone).state != "borrowed":
         return None
     gpus = free_gpus(later)
     for owner in gone:
@@ -51,7 +56,7 @@ def owed_instead(
     leavers = _leavers_that_fit_instead(ledger, room, beside)
     without = (*gone, *(CLAIM + job for job in overtaken))
     for state in chain(claimants, leavers, waiting):
-        if state is not wanted.state:
+        if state is not request.state:
             amounts = _amounts_wanted(ledger, state)
             if accounts.projected_admission(state, amounts, without).state == "owed":
                 return state

@@ -25,12 +25,14 @@ SETTLED_S = 1e-3
 """Seconds after a crossing at which it is certainly seen, whatever was lost in rounding."""
 
 
-def objection(ledger: Ledger, state: JobState, other: JobState, now: float) -> tuple[str, float]:
+def preemption_blocker(
+    ledger: Ledger, state: JobState, other: JobState, now: float
+) -> tuple[str, float]:
     """Why a gang may not be stopped for a waiting job by priority or order, and from when on it may be.
 
     ("", now) if it may; the moment is inf where time alone changes nothing.
     """
-    because, moment = no_right(ledger, state, other, now)
+    because, moment = rank_blocker(ledger, state, other, now)
     if moment == inf:
         return because, inf
     stoppable = stoppable_at(other, ledger.policy)
@@ -43,7 +45,7 @@ def objection(ledger: Ledger, state: JobState, other: JobState, now: float) -> t
     return (MIN_RUN if stoppable <= ran_long_enough_at else "budget"), stoppable
 
 
-def no_right(ledger: Ledger, state: JobState, other: JobState, now: float) -> tuple[str, float]:
+def rank_blocker(ledger: Ledger, state: JobState, other: JobState, now: float) -> tuple[str, float]:
     """Why a waiting job has no right to stop another one, and from when on it has; ("", now) if it has now."""
     rules = ledger.policy.preemption
     same_queue = state.spec.queue == other.spec.queue
@@ -54,13 +56,13 @@ def no_right(ledger: Ledger, state: JobState, other: JobState, now: float) -> tu
     if rules.by == "none":
         return "policy", inf
     if rules.by == "order":
-        moment = overtaken_at(ledger, state, other, now)
+        moment = outranked_at(ledger, state, other, now)
         return ("" if moment <= now else "order"), moment
-    because = _no_priority(ledger, state, other, now)
+    because = _priority_blocker(ledger, state, other, now)
     return because, inf if because else now
 
 
-def _no_priority(ledger: Ledger, state: JobState, other: JobState, now: float) -> str:
+def _priority_blocker(ledger: Ledger, state: JobState, other: JobState, now: float) -> str:
     if other.priority == state.priority and state.queue == other.queue:
         return "" if _gains(ledger, state, other, now) else "priority"
     if other.priority >= state.priority:
@@ -115,7 +117,7 @@ def stoppable_at(state: JobState, policy: Policy) -> float:
     return max(ran_long_enough_at, state.preempted_at[-budget] + DAY_S)
 
 
-def outranks(
+def outranks_claim(
     ledger: Ledger, state: JobState, other: JobState, claimed: Amounts | None = None
 ) -> bool:
     """Whether a waiting job may have the room that is claimed for another one: never if that was promised a start.
@@ -128,35 +130,41 @@ def outranks(
     return ledger.accounts.outranks(state, other, claimed)
 
 
-def outranked_by(ledger: Ledger, state: JobState, is_due: bool | None = None) -> tuple[str, ...]:
-    """The jobs whose claims a waiting one may have, as `outranks` says of each.
+def outranked_claims(
+    ledger: Ledger, state: JobState, within_guarantee: bool | None = None
+) -> tuple[str, ...]:
+    """The jobs whose claims a waiting one may have, as `outranks_claim` says of each.
 
-    is_due: whether it is taken to be owed what it asks for; by default as it is.
+    within_guarantee: whether it is taken to be owed what it asks for; by default as it is.
     """
     told, accounts = ledger.reservations, ledger.accounts
     found: Iterable[str] = accounts.giving_way(state)
-    if is_due is not None:
+    if within_guarantee is not None:
         others = (ledger.jobs[job] for job in ledger.claims if job != state.job)
-        found = [each.job for each in others if accounts.outranks(state, each, is_due=is_due)]
+        found = [
+            each.job
+            for each in others
+            if accounts.outranks(state, each, within_guarantee=within_guarantee)
+        ]
     return tuple(job for job in found if job not in told or not told[job].promised)
 
 
-def claims_overtaken(ledger: Ledger, state: JobState, placement: Placement) -> list[str]:
+def claims_taken_over(ledger: Ledger, state: JobState, placement: Placement) -> list[str]:
     """The jobs that lose their claims when a waiting one claims a place: what is held on its nodes and gives way."""
     nodes, claims = placement.nodes.keys(), ledger.claims
-    outranked = outranked_by(ledger, state)
+    outranked = outranked_claims(ledger, state)
     return [job for job in outranked if not nodes.isdisjoint(claims[job].placement.nodes)]
 
 
 # ----- the order, as time goes by
 
 
-def standing(ledger: Ledger, state: JobState, now: float) -> tuple[float, ...]:
+def order_key_of(ledger: Ledger, state: JobState, now: float) -> tuple[float, ...]:
     """Where a gang that holds a place stands in the order: what it is compared with by those who wait."""
-    return ledger.accounts.order.key(_merits(ledger.policy, state, now))
+    return ledger.accounts.order.key(_order_factors(ledger.policy, state, now))
 
 
-def _merits(policy: Policy, state: JobState, now: float) -> OrderFactors:
+def _order_factors(policy: Policy, state: JobState, now: float) -> OrderFactors:
     """What the order reads of a running gang; where each second counts, a new start's worth of them is taken off."""
     order_factors = state.order_factors(now)
     if "attained" not in policy.order or policy.attained_levels:
@@ -167,8 +175,8 @@ def _merits(policy: Policy, state: JobState, now: float) -> OrderFactors:
     )
 
 
-def furthest_back(ledger: Ledger, state: JobState, now: float) -> tuple[float, ...]:
-    """Where a gang that holds a place stands in the order at the furthest, from now on until it falls back a level;
+def lowest_order_key(ledger: Ledger, state: JobState, now: float) -> tuple[float, ...]:
+    """Where a gang that holds a place stands in the order at the furthest, from now on until it demotions back a level;
     where each second counts, wherever it will ever stand."""
     order_factors = state.order_factors(now)
     if not ledger.policy.attained_levels:
@@ -176,16 +184,16 @@ def furthest_back(ledger: Ledger, state: JobState, now: float) -> tuple[float, .
     return ledger.accounts.order.key(order_factors)
 
 
-def next_fall(ledger: Ledger, now: float) -> float:
-    """The next moment after now, in seconds, at which a gang falls back a level in the order; inf if none does."""
+def next_demotion(ledger: Ledger, now: float) -> float:
+    """The next moment after now, in seconds, at which a gang demotions back a level in the order; inf if none does."""
     policy = ledger.policy
     if not policy.falls_back or not policy.attained_levels:
         return inf
-    moments = (falls(state, policy.attained_levels, now) for state in ledger.holding.values())
+    moments = (demotions(state, policy.attained_levels, now) for state in ledger.holding.values())
     return min((each[0] for each in moments if each), default=inf)
 
 
-def overtaken_at(ledger: Ledger, state: JobState, other: JobState, now: float) -> float:
+def outranked_at(ledger: Ledger, state: JobState, other: JobState, now: float) -> float:
     """The moment from which on a waiting job goes before one that holds a place: now, later, or inf.
 
     Between queues only what comes before "share" is compared: shares are no right to stop anybody.
@@ -194,23 +202,25 @@ def overtaken_at(ledger: Ledger, state: JobState, other: JobState, now: float) -
     same_queue = state.spec.queue == other.spec.queue
     compared = None if same_queue else order.before_share
     mine = state.position.key[:compared]
-    for moment in (now, *_crossings(ledger.policy, state, other, now)):
-        if mine < standing(ledger, other, moment)[:compared]:
+    for moment in (now, *_overtaking_moments(ledger.policy, state, other, now)):
+        if mine < order_key_of(ledger, other, moment)[:compared]:
             return moment
     return inf
 
 
-def _crossings(policy: Policy, state: JobState, other: JobState, now: float) -> list[float]:
-    """Later moments at which a running gang falls back behind a waiting one, or down a level, by being served."""
+def _overtaking_moments(
+    policy: Policy, state: JobState, other: JobState, now: float
+) -> list[float]:
+    """Later moments at which a running gang demotions back behind a waiting one, or down a level, by being served."""
     if "attained" not in policy.order:
         return []
     levels = policy.attained_levels
     if not levels:
         levels = (state.order_factors(now).attained_gpu_s + policy.restart_s * other.gpus,)
-    return falls(other, levels, now)
+    return demotions(other, levels, now)
 
 
-def falls(other: JobState, levels: Iterable[float], now: float) -> list[float]:
+def demotions(other: JobState, levels: Iterable[float], now: float) -> list[float]:
     """Later moments at which it will be seen that a running gang was served so many GPU-seconds."""
     if other.running_at is None or other.suspended:
         return []

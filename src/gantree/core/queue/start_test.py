@@ -11,7 +11,7 @@ import numpy as np
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import RESERVATION, JobState
-from gantree.core.queue.held_capacity import Passing
+from gantree.core.queue.held_capacity import UsableReservations
 from gantree.core.queue.needs import Need, NeedTable
 from gantree.core.queue.node_gpus import NodeGpus, add_gpus, free_gpus
 from gantree.core.queue.waiting_rows import WaitingRows
@@ -31,8 +31,10 @@ class StartTest:
     needs: of all that waited when the pass began.
     """
 
-    def __init__(self, ledger: Ledger, needs: NeedTable, passing: Passing, now: float) -> None:
-        self._ledger, self._needs, self._passing, self._now = ledger, needs, passing, now
+    def __init__(
+        self, ledger: Ledger, needs: NeedTable, usable: UsableReservations, now: float
+    ) -> None:
+        self._ledger, self._needs, self._usable, self._now = ledger, needs, usable, now
         self._counted_at = ledger.applied
         self._most_free: dict[int, int] = {}
         self._most_with: dict[int, IntArray] = {}
@@ -44,7 +46,7 @@ class StartTest:
         slots, where = int(table.slots[state.signature]), int(table.where[state.signature])
         if self._free(where) >= slots:
             return True
-        mask = self._passing.mask(self._ledger, state, self._now)
+        mask = self._usable.mask(self._ledger, state, self._now)
         return mask > 0 and int(self._with_reserved(mask)[where]) >= slots
 
     def rows_that_may_start(self, signature: IntArray, reserved: IntArray) -> BoolArray:
@@ -66,27 +68,27 @@ class StartTest:
 
         owed, of all rows: who might be owed what it asks for.
         """
-        ledger, passing = self._ledger, self._passing
+        ledger, usable = self._ledger, self._usable
         if not ledger.reservations or not len(row):
             return self.no_rooms(len(row))
         first, kind = rows.kinds(row, owed[row])
-        by_right = [
-            passing.by_right(
+        by_rank = [
+            usable.by_rank(
                 ledger,
                 ledger.jobs[rows.entry[each].position.job],
                 self._now,
-                is_due=bool(owed[each]),
+                within_guarantee=bool(owed[each]),
             )
             for each in first.tolist()
         ]
         signed = np.where(rows.enforced[row], rows.span_s[row], -rows.span_s[row])
         spans, span_index = np.unique(signed, return_inverse=True)
         by_time = [
-            passing.by_time(ledger, self._now, abs(span), enforced=span > 0)
+            usable.by_time(ledger, self._now, abs(span), enforced=span > 0)
             for span in spans.tolist()
         ]
         masks = self.no_rooms(len(row))
-        masks |= np.array(by_right, masks.dtype)[kind] | np.array(by_time, masks.dtype)[span_index]
+        masks |= np.array(by_rank, masks.dtype)[kind] | np.array(by_time, masks.dtype)[span_index]
         for number, job in enumerate(ledger.reservations):
             masks[row == rows.row_of(ledger.jobs[job])] |= 1 << number
         return masks

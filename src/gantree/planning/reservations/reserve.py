@@ -2,7 +2,7 @@
 
 A reservation is a place and a moment. The moment is the earliest at which the gang fits when every gang leaves at the
 end that is given for it; `planning.reservations.timeline` finds it. It is a promise where all gangs whose room the
-place uses have an enforced end, else an estimate. What may run in the reserved room meanwhile is `may_pass`; what
+place uses have an enforced end, else an estimate. What may run in the reserved room meanwhile is `may_backfill`; what
 breaks a reservation is `slip_of`, and it is always something that happened: a node that was lost, a holder that stays
 longer than was known.
 
@@ -27,7 +27,7 @@ __all__ = [
     "Slip",
     "Timeline",
     "better",
-    "may_pass",
+    "may_backfill",
     "passable",
     "promise_and_estimate",
     "reserve",
@@ -95,7 +95,7 @@ class Held:
     slips: int = 0
 
 
-def may_pass(
+def may_backfill(
     starts_at: float, ends_at: float, enforced: bool, *, promised: bool = True, slips: int = 0
 ) -> bool:
     """Whether a gang that would end at ends_at if it started now may use room reserved from starts_at on.
@@ -111,7 +111,7 @@ def passable(held: Sequence[Held], ends_at: float, enforced: bool) -> tuple[str,
     return tuple(
         one.owner
         for one in held
-        if may_pass(
+        if may_backfill(
             one.reservation.starts_at,
             ends_at,
             enforced,
