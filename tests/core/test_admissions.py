@@ -191,7 +191,7 @@ def _agree(ledger: Ledger) -> None:
         for gone in ([], running[:1], running):
             plain = to_come(ledger, state, gone).room(state.queue, amounts)
             told = accounts.projected_admission(state, amounts, gone)
-            assert (told.state, told.takes_back) == (plain.state, plain.takes_back)
+            assert (told.state, told.may_reclaim) == (plain.state, plain.may_reclaim)
             now = accounts.admission(state, amounts, gone)
             held_now = accounts.quota.room_without(state.queue, amounts, gone)
             assert now.refused == (told.refused or held_now.refused)

@@ -73,7 +73,7 @@ class PlainCycle(Cycle):
 
     def _new_pass(self, builder: DecisionBuilder, only: frozenset[str] | None = None) -> _Pass:
         ledger = builder.ledger
-        prefilter = PlainPrefilter(ledger, builder.now, self._needs, self._ever_fits, only)
+        prefilter = PlainPrefilter(ledger, builder.now, self._demands, self._feasibility, only)
         return _Pass(prefilter, ReservationSelector(ledger, self._preferences))
 
 

@@ -208,7 +208,7 @@ def test_a_job_that_is_never_preempted_stays_within_the_guarantee() -> None:
     assert accounts.room(a, gpus(10), may_borrow=False).state == "owed"
     take(accounts, "a", "a1", 4)
     refused = accounts.room(a, gpus(8), may_borrow=False)
-    assert refused.gate is Gate.QUOTA and refused.must_be_owed and not refused.never
+    assert refused.gate is Gate.QUOTA and refused.may_not_borrow and not refused.never
     assert refused.words == (
         "queue a would borrow 2 of 8 GPUs, and a job that is never preempted must stay within the guarantee"
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gantree.control.requests.read_view import ReadView
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.core.queue.scaling import place_at_size, stands_on_cordoned
+from gantree.core.queue.scaling import place_at_size, is_on_cordoned_node
 from gantree.formats.job.form import MAX_PRIORITY
 from gantree.model.errors import BadInput, Conflict, GantreeError
 from gantree.model.events import (
@@ -175,7 +175,7 @@ def scale_refused(ledger: Ledger, state: JobState, members: int) -> GantreeError
 
 def _why_not(ledger: Ledger, state: JobState) -> str:
     where = (
-        "elsewhere: it is on a cordoned node" if stands_on_cordoned(ledger, state) else "beside it"
+        "elsewhere: it is on a cordoned node" if is_on_cordoned_node(ledger, state) else "beside it"
     )
     if state.at_home:
         where = "for it to stay in its queue's cells"

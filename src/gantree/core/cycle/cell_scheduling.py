@@ -1,6 +1,6 @@
 """Queues that own cells: their jobs go home first, and run as guests elsewhere where they cannot.
 
-A job of such a queue that is at home is owed its place; as a guest it may be told to leave at any time, like everybody
+A job of such a queue that is at home is guaranteed its place; as a guest it may be told to leave at any time, like everybody
 who borrows. Before the walk, every queue's jobs that are not at home, waiting ones and guests alike, are sent home in
 the order of the queue: what a private cluster of its cells would start now is started now. Where guests of others are
 in the way they are told to leave, whatever they have run and however often they were told before: the guarantee

@@ -1,6 +1,6 @@
 """One scheduling cycle: one pass over the heads of what waits, in the order of the policy.
 
-A pass goes in the order of the policy, over what is owed to queues first and then over everybody: what is borrowed may
+A pass goes in the order of the policy, over what is guaranteed to queues first and then over everybody: what is borrowed may
 be taken back at once. Every job is either placed, or given a claim on room that others are told to give up, or told a
 start, or left waiting, before anybody behind it is asked. Placing and making room happen in one walk, or a small job
 would be started on GPUs that the next step takes away again. The gates of each job, in their order:
@@ -47,11 +47,11 @@ from gantree.core.preemption.candidates import PreemptionRequest
 from gantree.core.preemption.free_capacity import free_capacity_for
 from gantree.core.queue.cell_usage import any_cells
 from gantree.core.queue.eligibility import eligible, in_order
-from gantree.core.queue.heads import EverFits
+from gantree.core.queue.heads import FeasibilityCache
 from gantree.core.queue.held_capacity import usable_holds, without_holds
 from gantree.core.queue.job_variants import JobVariants, VariantAdmission
-from gantree.core.queue.needs import Needs
 from gantree.core.queue.preemption_rules import next_demotion
+from gantree.core.queue.slot_demands import SlotDemands
 from gantree.core.reservations.reservations import review
 from gantree.core.reservations.selection import (
     ReservationSelector,
@@ -84,7 +84,7 @@ from gantree.policy.waiting_jobs import EquivalenceClass, QueueEntry
 from gantree.policy.walk import Walk
 
 ARRIVAL_FACTS = (JobAccepted, JobRequeued)
-"""Facts by which a job begins to wait."""
+"""Facts by which a job first_stoppable to wait."""
 NEUTRAL_FACTS = (JobAccepted, JobRejected, GangWarned, JobsForgotten)
 """Facts that give nobody who waits another answer, but for what the versions of the ledger tell."""
 
@@ -125,7 +125,7 @@ class _Parked:
 
 
 class Cycle:
-    """The passes of one scheduler. _needs, _ever_fits and _variants are caches over jobs and the fabric.
+    """The passes of one scheduler. _demands, _feasibility and _variants are caches over jobs and the fabric.
 
     _asks_all: whether an arrival may change what happens to other jobs: in queues in strict order, and with cells.
     """
@@ -137,7 +137,11 @@ class Cycle:
         self._asks_all = self._in_turn or any(rule.cells for rule in policy.queues)
         self._homes = Homes(policy, preferences)
         self._claims = ClaimAdmission(self._homes, preferences)
-        self._needs, self._ever_fits, self._variants = Needs(), EverFits(), JobVariants()
+        self._demands, self._feasibility, self._variants = (
+            SlotDemands(),
+            FeasibilityCache(),
+            JobVariants(),
+        )
         self._closed: set[str] = set()
         self._cursor: _Cursor | None = None
         self._parked: _Parked | None = None
@@ -200,7 +204,7 @@ class Cycle:
     def _new_pass(self, builder: DecisionBuilder, only: frozenset[str] | None = None) -> _Pass:
         """A pass over all that waits, or only over these jobs."""
         ledger = builder.ledger
-        prefilter = Prefilter(ledger, builder.now, self._needs, self._ever_fits, only)
+        prefilter = Prefilter(ledger, builder.now, self._demands, self._feasibility, only)
         return _Pass(prefilter, ReservationSelector(ledger, self._preferences))
 
     def _is_parked(self, builder: DecisionBuilder) -> bool:
@@ -281,7 +285,7 @@ class Cycle:
     def _walk(self, builder: DecisionBuilder, run: _Pass) -> bool:
         """Ask every head that might start or make room, and tell the first that wait; False at the limit.
 
-        What is owed comes first: who asks for it could take it back, and a gang that is started now would be told to
+        What is guaranteed comes first: who asks for it could take it back, and a gang that is started now would be told to
         leave at once.
         """
         may_reclaim = builder.ledger.accounts.guarantees.may_reclaim
@@ -290,7 +294,7 @@ class Cycle:
         return goes_on and self._ask_in_order(builder, run, due=False)
 
     def _ask_in_order(self, builder: DecisionBuilder, run: _Pass, *, due: bool) -> bool:
-        """Ask those who wait in the order of the policy; due: such as are owed what they ask for."""
+        """Ask those who wait in the order of the policy; due: such as are guaranteed what they ask for."""
         ledger = builder.ledger
         self._closed.clear()
         for _, position in self._in_order(builder, run, due=due):
@@ -353,7 +357,7 @@ class Cycle:
         return run.prefilter.is_told_behind(eq_class, position)
 
     def _goes_first(self, builder: DecisionBuilder, run: _Pass, state: JobState) -> bool:
-        """Whether a job is owed what it wants, and nobody who goes before it in its queue might start now.
+        """Whether a job is guaranteed what it wants, and nobody who goes before it in its queue might start now.
 
         Who does might stop it again: between the jobs of one queue its own order decides.
         """
@@ -376,7 +380,7 @@ class Cycle:
             or state.job in builder.ledger.claims
         ):
             return
-        if not run.prefilter.ever_fits(state):
+        if not run.prefilter.is_feasible(state):
             return
         if not all(
             admission.never for _, admission in self._variants.admissions(builder.ledger, state)
@@ -422,7 +426,7 @@ class Cycle:
                 PreemptionRequest(state, variant, admission),
                 self._preferences,
                 run.prefilter.rooms,
-                self._needs,
+                self._demands,
             )
             if refusal is None:
                 return

@@ -15,7 +15,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.preemption.free_capacity import move
 from gantree.core.queue.job_variants import running_variant
-from gantree.core.queue.scaling import stands_on_cordoned
+from gantree.core.queue.scaling import is_on_cordoned_node
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase, StopCause
 from gantree.placement.request.preferences import PlacementPreferences
@@ -38,7 +38,7 @@ def grow(builder: DecisionBuilder, preferences: PlacementPreferences) -> None:
     )
     for job in list(ledger.accounts.elastic):
         state = ledger.jobs[job]
-        stays = job in awaited or stands_on_cordoned(ledger, state)
+        stays = job in awaited or is_on_cordoned_node(ledger, state)
         if may_grow_at(state) <= builder.now and not stays:
             _grow(builder, state, preferences)
 

@@ -23,11 +23,11 @@ from gantree.core.ledger.state import JobState
 from gantree.core.preemption.candidates import ProjectedOccupancies
 from gantree.core.preemption.preemptible_capacity import PreemptibleCapacity
 from gantree.core.queue.cell_usage import any_cells, only_at_home
-from gantree.core.queue.heads import EverFits, head_rows
+from gantree.core.queue.guarantee_test import GuaranteeTest
+from gantree.core.queue.heads import FeasibilityCache, head_rows
 from gantree.core.queue.held_capacity import UsableReservations
-from gantree.core.queue.needs import Needs
-from gantree.core.queue.owed_rows import OwedTest
 from gantree.core.queue.preemption_backoff import backs_off_until
+from gantree.core.queue.slot_demands import SlotDemands
 from gantree.core.queue.start_test import StartTest
 from gantree.core.queue.waiting_rows import WaitingRows
 from gantree.model.phases import Phase
@@ -43,20 +43,20 @@ class Prefilter:
         self,
         ledger: Ledger,
         now: float,
-        needs: Needs,
-        ever_fits: EverFits,
+        demands: SlotDemands,
+        feasibility: FeasibilityCache,
         only: frozenset[str] | None = None,
     ) -> None:
         self._ledger, self._now = ledger, now
         self._only = None if only is None else [ledger.jobs[job] for job in only]
-        self._needs, self._ever_fits = needs.table(ledger), ever_fits
+        self._demands, self._feasibility = demands.table(ledger), feasibility
         self.queues = _queues(ledger, self._only)
         self._index_of_queue = {queue: index for index, queue in enumerate(self.queues)}
         self._rows = WaitingRows.of(ledger.waiting, self.queues)
-        self._heads = head_rows(ledger, self._rows, now, ever_fits, ledger.policy.backfill.depth)
+        self._heads = head_rows(ledger, self._rows, now, feasibility, ledger.policy.backfill.depth)
         self._last_head = self._last_heads()
         self._usable = UsableReservations()
-        self._starts = StartTest(ledger, self._needs, self._usable, now)
+        self._starts = StartTest(ledger, self._demands, self._usable, now)
         self.rooms = ProjectedOccupancies()
         self._told = last_of_classes(ledger.jobs[job] for job in ledger.reservations)
         self._holders = len(ledger.holding)
@@ -87,7 +87,7 @@ class Prefilter:
     def visits(
         self, queue: int, *, due: bool, with_heads: Callable[[], bool]
     ) -> Iterable[QueueEntry]:
-        """Those of a queue who might start or have room made; due: of those who might be owed what they ask for.
+        """Those of a queue who might start or have room made; due: of those who might be guaranteed what they ask for.
 
         with_heads: whether all heads are visited by now, as long as starts are to be told.
         """
@@ -96,20 +96,22 @@ class Prefilter:
         return self._to_visit.visits(self._index_of_queue[queue], due=due, with_heads=with_heads)
 
     @cached_property
-    def _owed(self) -> BoolArray:
-        """Mask of the rows that might be owed what they ask for."""
+    def _guaranteed(self) -> BoolArray:
+        """Mask of the rows that might be guaranteed what they ask for."""
         rows = self._rows
-        return OwedTest(self._ledger, rows.queues).may_be_owed(rows.queue_index, rows.signature)
+        return GuaranteeTest(self._ledger, rows.queues).may_be_within(
+            rows.queue_index, rows.signature
+        )
 
     @cached_property
     def _starting(self) -> StartingRows:
-        return StartingRows(self._ledger, self._rows, self._owed, self._starts)
+        return StartingRows(self._ledger, self._rows, self._guaranteed, self._starts)
 
     @cached_property
     def _to_visit(self) -> RowsToVisit:
-        ledger, rows, heads, owed = self._ledger, self._rows, self._heads, self._owed
-        preempting = PreemptingRows(ledger, rows, heads, owed, self._capacity, self._needs)
-        return RowsToVisit(ledger, rows, heads, owed, self._starting, preempting)
+        ledger, rows, heads, guaranteed = self._ledger, self._rows, self._heads, self._guaranteed
+        preempting = PreemptingRows(ledger, rows, heads, guaranteed, self._capacity, self._demands)
+        return RowsToVisit(ledger, rows, heads, guaranteed, self._starting, preempting)
 
     @cached_property
     def _capacity(self) -> PreemptibleCapacity:
@@ -131,7 +133,7 @@ class Prefilter:
     def _is_head(self, state: JobState) -> bool:
         """Whether a job was one of the first of its queue when the pass began."""
         last = self._last_head.get(state.queue)
-        return last is not None and state.position <= last and self.ever_fits(state)
+        return last is not None and state.position <= last and self.is_feasible(state)
 
     def heads_of(self, queue: int) -> Iterator[JobState]:
         """The heads of a queue, as they were when the pass began, in order."""
@@ -145,9 +147,9 @@ class Prefilter:
         last = self._told.get(eq_class)
         return last is not None and position <= last
 
-    def ever_fits(self, state: JobState) -> bool:
+    def is_feasible(self, state: JobState) -> bool:
         """Whether the empty, healthy fabric holds a gang."""
-        return self._ever_fits.holds(self._ledger, state)
+        return self._feasibility.is_feasible(self._ledger, state)
 
     # ----- one job
 
@@ -158,7 +160,7 @@ class Prefilter:
         return not self._without_place or self._key(state) not in self._without_place
 
     def may_borrow_now(self, state: JobState) -> bool:
-        """Whether a job might start now on more than its queue is owed."""
+        """Whether a job might start now on more than its queue is guaranteed."""
         accounts = self._ledger.accounts
         if accounts.guarantees.asks_within(state) or not self._may_fit(state):
             return False
@@ -176,7 +178,7 @@ class Prefilter:
             return False
         applied, may = self._may_suffice.get(eq_class, (-1, False))
         if applied != self._ledger.applied:
-            may = self._capacity.may_suffice(state, self._needs)
+            may = self._capacity.may_suffice(state, self._demands)
             self._may_suffice[eq_class] = self._ledger.applied, may
         return may
 

@@ -1,8 +1,8 @@
-"""The rows that a pass visits: those that might find a place, or have others give up room, as things are by now.
+"""The rows that a pass visits: pending jobs that may fit, or may preempt, after what the pass has decided so far.
 
-Within a pass room and quota only shrink, so a row that is ruled out stays so. Who may start is tested anew for all rows
-that are left whenever anything was decided; who may preempt is tested anew for a kind of rows when the walk comes to
-one of it.
+Within a pass free room and quota only shrink, so an excluded row stays excluded. After each decision all remaining rows
+are tested again for a start (`StartingRows`), and for preemption those of a kind when the walk comes to one of them
+(`PreemptingRows`).
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ import numpy as np
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.preemption.preemptible_capacity import PreemptibleCapacity
-from gantree.core.queue.needs import NeedTable
+from gantree.core.queue.slot_demands import SlotDemandTable
 from gantree.core.queue.start_test import StartTest
 from gantree.core.queue.waiting_rows import WaitingRows
 from gantree.model.phases import Phase
@@ -20,56 +20,61 @@ from gantree.topology.fabric.fabric import BoolArray, IntArray
 
 
 class RowsToVisit:
-    """Masks by row of all that wait. heads: who may preempt. owed: who might be owed what it asks for."""
+    """Selects rows. heads and guaranteed are masks by row: jobs that may preempt, and jobs that may be within their
+    guarantee.
+    """
 
     def __init__(
         self,
         ledger: Ledger,
         rows: WaitingRows,
         heads: BoolArray,
-        owed: BoolArray,
+        guaranteed: BoolArray,
         starting: "StartingRows",
         preempting: "PreemptingRows",
     ) -> None:
-        self._ledger, self._rows, self._heads, self._owed = ledger, rows, heads, owed
+        self._ledger, self._rows, self._heads, self._guaranteed = ledger, rows, heads, guaranteed
         self._starting, self._preempting = starting, preempting
 
-    def any_in_queue(self, *, due: bool, with_heads: bool) -> BoolArray:
-        """Mask by queue index of those with a row to visit."""
-        self._starting.follow()
+    def queues_with_rows(self, *, guaranteed_only: bool, with_heads: bool) -> BoolArray:
+        """A mask by queue index: the queues with a row to visit."""
+        self._starting.refresh()
         visited = self._starting.may | self._preempting.may
         if with_heads:
             visited |= self._heads
-        if due:
-            visited &= self._owed
+        if guaranteed_only:
+            visited &= self._guaranteed
         found: BoolArray = np.logical_or.reduceat(visited, self._rows.first_row[:-1])
         return found
 
     def visits(
-        self, index: int, *, due: bool, with_heads: Callable[[], bool]
+        self, index: int, *, guaranteed_only: bool, with_heads: Callable[[], bool]
     ) -> Iterator[QueueEntry]:
-        """The rows of a queue to visit, as the walk goes on; due: of those that might be owed what they ask for.
+        """The rows of a queue to visit, in order, as the walk goes on. guaranteed_only: those that may be within their
+        guarantee.
 
-        with_heads: whether heads are visited by now whatever the tests say.
+        with_heads: whether all heads are visited at the moment.
         """
         row, end = int(self._rows.first_row[index]), int(self._rows.first_row[index + 1])
-        while (row := self._next(row, end, due=due, with_heads=with_heads())) < end:
+        while (
+            row := self._next(row, end, guaranteed_only=guaranteed_only, with_heads=with_heads())
+        ) < end:
             entry = self._rows.entry[row]
             if self._ledger.jobs[entry.position.job].phase is Phase.PENDING:
                 yield entry
             row += 1
 
-    def _next(self, row: int, end: int, *, due: bool, with_heads: bool) -> int:
-        """The first row to visit from one on; the end, if there is none."""
-        self._starting.follow()
+    def _next(self, row: int, end: int, *, guaranteed_only: bool, with_heads: bool) -> int:
+        """The first row to visit at or after one; the end, if there is none."""
+        self._starting.refresh()
         while row < end:
             part = slice(row, end)
             certain = self._starting.may[part]
             if with_heads:
                 certain = certain | self._heads[part]
             visited = certain | self._preempting.may[part]
-            if due:
-                visited &= self._owed[part]
+            if guaranteed_only:
+                visited &= self._guaranteed[part]
             ahead = int(visited.argmax())
             if not visited[ahead]:
                 return end
@@ -80,43 +85,45 @@ class RowsToVisit:
 
 
 class StartingRows:
-    """The rows that might find a place: `may`, a mask by row."""
+    """The jobs that may fit: `may`, a mask by row."""
 
     def __init__(
-        self, ledger: Ledger, rows: WaitingRows, owed: BoolArray, starts: StartTest
+        self, ledger: Ledger, rows: WaitingRows, guaranteed: BoolArray, starts: StartTest
     ) -> None:
-        self._ledger, self._rows, self._owed, self._starts = ledger, rows, owed, starts
+        self._ledger, self._rows, self._guaranteed, self._starts = ledger, rows, guaranteed, starts
         self.may = np.ones(len(rows.entry), dtype=np.bool_)
-        self._reserved = starts.no_rooms(len(rows.entry))
+        self._masks = starts.no_masks(len(rows.entry))
         self._reservations: object = None
         self._tested_at = -1
 
-    def follow(self) -> None:
-        """Test those that are left as things are now."""
+    def refresh(self) -> None:
+        """Test the remaining rows again, if a fact has been applied since the last test."""
         if self._tested_at == self._ledger.applied:
             return
         self._tested_at = self._ledger.applied
         reservations = tuple(self._ledger.reservations.items())
         if reservations != self._reservations:
             self._reservations = reservations
-            self._reserved[:] = (1 << len(reservations)) - 1
+            self._masks[:] = (1 << len(reservations)) - 1
             left = self._test()
-            self._reserved[left] = self._starts.reserved_of(self._rows, left, self._owed)
+            self._masks[left] = self._starts.reservation_masks(self._rows, left, self._guaranteed)
         self._test()
 
     def _test(self) -> IntArray:
-        """The rows that are left, by the reserved room that each may use at most."""
+        """Test the remaining rows, and return those that still remain."""
         row = np.flatnonzero(self.may)
-        may = self._starts.rows_that_may_start(self._rows.signature[row], self._reserved[row])
+        may = self._starts.rows_that_may_start(self._rows.signature[row], self._masks[row])
         self.may[row[~may]] = False
         return row[may]
 
-    def no_place(self, signature: int, reserved: int) -> None:
-        """A search found no place for a signature with the reserved room of a mask: nor for those with no more."""
-        self.may[(self._rows.signature == signature) & (self._reserved & ~reserved == 0)] = False
+    def exclude_signature(self, signature: int, mask: int) -> None:
+        """Exclude a signature that did not fit with the reservations of a mask, for all jobs that may use no others."""
+        self.may[(self._rows.signature == signature) & (self._masks & ~mask == 0)] = False
 
-    def no_quota(self, index: int, eq_class: EquivalenceClass) -> None:
-        """The quota refuses all of a queue and a priority that ask for the same."""
+    def exclude_class(self, index: int, eq_class: EquivalenceClass) -> None:
+        """Exclude the jobs of a queue with the signature, priority and preemptibility of an equivalence class: quota
+        refused it.
+        """
         part = slice(int(self._rows.first_row[index]), int(self._rows.first_row[index + 1]))
         alike = self._rows.signature[part] == eq_class.signature
         alike &= self._rows.priority[part] == eq_class.priority
@@ -125,9 +132,9 @@ class StartingRows:
 
 
 class PreemptingRows:
-    """Heads that might have a place if all left that they could ever stop: `may`, a mask by row.
+    """The heads that may fit if all gangs left that they could ever stop: `may`, a mask by row.
 
-    Heads of a queue and a priority that are alike owed are a kind: they may stop what the first of them may, or less.
+    All heads of a kind (`WaitingRows.kinds`) may stop at most what the first of them may.
     """
 
     def __init__(
@@ -135,14 +142,14 @@ class PreemptingRows:
         ledger: Ledger,
         rows: WaitingRows,
         heads: BoolArray,
-        owed: BoolArray,
+        guaranteed: BoolArray,
         capacity: PreemptibleCapacity,
-        needs: NeedTable,
+        demands: SlotDemandTable,
     ) -> None:
-        self._ledger, self._rows, self._owed = ledger, rows, owed
-        self._capacity, self._needs = capacity, needs
+        self._ledger, self._rows, self._guaranteed = ledger, rows, guaranteed
+        self._capacity, self._demands = capacity, demands
         head = np.flatnonzero(heads)
-        first, kind = rows.kinds(head, owed[head])
+        first, kind = rows.kinds(head, guaranteed[head])
         self._first_of_kind = first.tolist()
         self._rows_of_kind = np.split(
             head[np.argsort(kind, kind="stable")], np.cumsum(np.bincount(kind))[:-1]
@@ -152,21 +159,23 @@ class PreemptingRows:
         self.may = np.zeros(len(rows.entry), dtype=np.bool_)
         if len(head):
             most = np.array([self._most(each) for each in range(len(first))])
-            self.may[head] = capacity.enough(rows.signature[head], kind, most, needs)
+            self.may[head] = capacity.enough(rows.signature[head], kind, most, demands)
 
     def _most(self, kind: int) -> IntArray:
         first = self._first_of_kind[kind]
         state = self._ledger.jobs[self._rows.entry[first].position.job]
-        is_owed = bool(self._owed[first])
-        return self._capacity.most_if_stopped(state, self._needs, is_owed=is_owed)
+        within_guarantee = bool(self._guaranteed[first])
+        return self._capacity.most_if_stopped(
+            state, self._demands, within_guarantee=within_guarantee
+        )
 
     def still_may(self, row: int) -> bool:
-        """Whether a row that might is so as things are now; with it all of its kind are tested."""
+        """Whether a row that remained may still preempt; if a fact has been applied, its whole kind is tested again."""
         kind = self._kind_of_row[row]
         if self._tested_at[kind] != self._ledger.applied:
             self._tested_at[kind] = self._ledger.applied
             alike = self._rows_of_kind[kind]
             signature, only = self._rows.signature[alike], np.zeros(len(alike), dtype=np.int64)
             most = self._most(kind)[np.newaxis]
-            self.may[alike] &= self._capacity.enough(signature, only, most, self._needs)
+            self.may[alike] &= self._capacity.enough(signature, only, most, self._demands)
         return bool(self.may[row])

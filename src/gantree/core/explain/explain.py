@@ -25,8 +25,8 @@ from gantree.core.queue.cell_usage import only_at_home
 from gantree.core.queue.eligibility import ahead_of, eligible, how_many_ahead
 from gantree.core.queue.held_capacity import outranks_reservation, usable_holds, without_holds
 from gantree.core.queue.job_variants import open_variants, variant_admissions, why_no_variant
-from gantree.core.queue.needs import Needs
 from gantree.core.queue.preemption_rules import MIN_RUN, stoppable_at
+from gantree.core.queue.slot_demands import SlotDemands
 from gantree.core.reservations.reservations import planned_start
 from gantree.core.reservations.start_estimates import Start, domain_in_words, known_start
 from gantree.model.errors import NotFound
@@ -465,7 +465,7 @@ def _in_vain(ledger: Ledger, state: JobState, admission: Admission, now: float) 
     victims = find_candidates(ledger, request, now).victims
     plan = plan_preemption(later, state.spec, victims) if victims or ledger.leaving else None
     if plan is not None:
-        owed = find_reclaimer(ledger, request, plan, later, Needs(), now)
+        owed = find_reclaimer(ledger, request, plan, later, SlotDemands(), now)
         because = (
             "" if owed is None else f"{owed.job} gets that room, within the guarantee of its queue"
         )

@@ -15,7 +15,7 @@ from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.policy.order import Order
 from gantree.policy.queues import QueueTree
-from gantree.policy.quota.admission import OWED, Admission
+from gantree.policy.quota.admission import WITHIN_GUARANTEE, Admission
 from gantree.policy.quota.quota import Quota
 from gantree.policy.rules import Amounts, Policy
 from gantree.policy.share import Shares
@@ -153,7 +153,7 @@ class Accounts:
         have left and claimants have started. Claims that give way to the job do not count.
         """
         if self.quota.is_unruled(state.queue):
-            return OWED
+            return WITHIN_GUARANTEE
         gone = list(gone)
         later = self.projected_admission(state, amounts, gone)
         if later.refused or not self._leaving:
@@ -161,7 +161,7 @@ class Accounts:
         without, beside = self._held_now(state, gone)
         may_borrow = state.spec.preemptible
         now = self.quota.room_without(state.queue, amounts, without, may_borrow, beside)
-        return now if now.refused or later.state == "owed" else later
+        return now if now.refused or later.within_guarantee else later
 
     def projected_admission(
         self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()

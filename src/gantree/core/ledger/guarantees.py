@@ -98,7 +98,7 @@ class Guarantees:
             return False
         if not self._quota.is_guaranteed(state.queue, amounts):
             return False
-        return self._quota.room(state.queue, amounts, state.spec.preemptible).takes_back
+        return self._quota.room(state.queue, amounts, state.spec.preemptible).may_reclaim
 
     def goes_before(
         self, state: JobState, other: JobState, asks_within: bool | None = None

@@ -168,7 +168,7 @@ class ProjectedQuota:
         """The refusal of a job that would borrow while a claim that may not borrow stands."""
         answer = self.quota.room_without(state.queue, amounts, without, False)
         used = self.quota.usage.used(state.queue).get(answer.resource, 0.0)
-        return replace(answer, never=False, must_be_owed=False, used=used)
+        return replace(answer, never=False, may_not_borrow=False, used=used)
 
     def _ranked_for(self, state: JobState, rights: Hashable) -> _RankedClaims:
         """The claims beside a job. rights: equal for jobs to which the same claims of other queues give way.

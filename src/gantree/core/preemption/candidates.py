@@ -88,7 +88,7 @@ def find_candidates(
 def may_reclaim(ledger: Ledger, request: PreemptionRequest) -> bool:
     """Whether the gang is within its queue's guarantee, so that it may reclaim it from gangs that borrow."""
     is_guaranteed = ledger.accounts.guarantees.is_guaranteed
-    return request.admission.takes_back and is_guaranteed(request.state.queue)
+    return request.admission.may_reclaim and is_guaranteed(request.state.queue)
 
 
 def may_preempt_at(ledger: Ledger, request: PreemptionRequest) -> float:

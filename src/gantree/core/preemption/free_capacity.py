@@ -50,9 +50,9 @@ from gantree.core.queue.cell_usage import (
 )
 from gantree.core.queue.held_capacity import usable_holds, without_holds
 from gantree.core.queue.job_variants import running_variant
-from gantree.core.queue.needs import Needs
 from gantree.core.queue.preemption_rules import claims_taken_over, rank_blocker, stoppable_at
-from gantree.core.queue.scaling import stands_on_cordoned
+from gantree.core.queue.scaling import is_on_cordoned_node
+from gantree.core.queue.slot_demands import SlotDemands
 from gantree.model.facts import ClaimDropped, GangMoving, GangPreempted, RoomClaimed
 from gantree.model.phases import StopCause
 from gantree.model.placements import Placement
@@ -84,7 +84,7 @@ def free_capacity_for(
     request: PreemptionRequest,
     preferences: PlacementPreferences,
     occupancies: ProjectedOccupancies,
-    needs: Needs,
+    demands: SlotDemands,
 ) -> NoCapacity | None:
     """Claim room for a gang and let the gangs there shrink, move or stop. It starts at once if none has to.
 
@@ -100,14 +100,14 @@ def free_capacity_for(
         moves_at = _defragment(builder, request, projected, preferences)
         if moves_at <= builder.now:
             return None
-    return _preempt(builder, request, projected, needs, moves_at, preferences)
+    return _preempt(builder, request, projected, demands, moves_at, preferences)
 
 
 def _preempt(
     builder: DecisionBuilder,
     request: PreemptionRequest,
     projected: Occupancy,
-    needs: Needs,
+    demands: SlotDemands,
     moves_at: float,
     preferences: PlacementPreferences,
 ) -> NoCapacity | None:
@@ -117,7 +117,7 @@ def _preempt(
     plan = _preemption_plan(ledger, request, projected, candidates.victims, preferences)
     if (
         plan is None
-        or find_reclaimer(ledger, request, plan, projected, needs, builder.now) is not None
+        or find_reclaimer(ledger, request, plan, projected, demands, builder.now) is not None
     ):
         moment = min(inf if candidates.retry_at is None else candidates.retry_at, moves_at)
         return NoCapacity(None if moment == inf else moment)
@@ -245,7 +245,7 @@ def _shrinkable_gangs(
             continue
         if not other.spec.preemptible:
             continue
-        if overlaps_reservation(projected, other) or stands_on_cordoned(ledger, other):
+        if overlaps_reservation(projected, other) or is_on_cordoned_node(ledger, other):
             continue  # it would restart there
         may_stop = (
             other.job in reclaimable or not rank_blocker(ledger, request.state, other, now)[0]

@@ -1,17 +1,16 @@
-"""The most room that others could ever give up for a waiting gang: a coarse bound over whole GPUs, for one pass.
+"""The most capacity that preemption could ever free for a pending gang: a bound over whole GPUs, for one pass.
 
-Whom a gang may stop, and what that frees, takes milliseconds to say. Most gangs that wait need not be asked: with all
-gone that it could ever stop, and all that is claimed or told to others, there would still be too few slots for it in
-one domain of its tier. The bound counts by node, for whole GPUs:
+Finding and planning a preemption takes milliseconds. Most pending gangs need no plan: even without all gangs that they
+may_stop_any ever stop, no domain of their tier would have enough slots. The bound counts GPUs by node:
 
-    for everybody            what is free, and what gangs hold that leave, but for what is claimed or told to others
-                             (`core.preemption.candidates.projected_occupancy`); what elastic gangs hold
-    by priority              gangs of a lower one; of other queues only such as are not owed what they hold
-    by order                 gangs behind the waiting one in the order, by `QUANTILES` of it
-    within the guarantee     every gang that is not owed what it holds
+    for every gang           free GPUs once stopping gangs have left, without claims and reservations of others
+                             (`core.preemption.candidates.projected_occupancy`); all GPUs of elastic gangs
+    by priority              gangs of lower priority; of other queues only those that borrow
+    by order                 gangs that come later in the order, in `QUANTILES`
+    within the guarantee     all gangs that borrow
 
-It is never too low: minimum run times, budgets and classes are left to whoever asks more closely. Members without whole
-GPUs are not bounded at all.
+The bound is never too low: minimum run times, eviction budgets and classes are left to the plan. Members that use no
+whole GPUs are not bounded.
 """
 
 from bisect import bisect_left, bisect_right
@@ -23,28 +22,28 @@ import numpy as np
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.preemption.candidates import ProjectedOccupancies
-from gantree.core.queue.needs import NeedTable
 from gantree.core.queue.node_gpus import NodeGpus, add_gpus
 from gantree.core.queue.preemption_rules import lowest_order_key
+from gantree.core.queue.slot_demands import SlotDemandTable
 from gantree.planning.rightsizing.ranking import chooses
 from gantree.topology.fabric.fabric import BoolArray, IntArray
 
 QUANTILES = 32
-"""Into so many parts the gangs that run are divided by their order; a part counts as a whole."""
+"""The running gangs are divided into so many parts by their order; a part counts as a whole."""
 
 Key = tuple[float, ...]
 
 
 class PreemptibleCapacity:
-    """Bounds as things are in one pass: who runs and may be stopped counts as when it began.
+    """The bounds of one pass. Gangs that could be stopped are those that were placed when the pass began.
 
-    holders: how many gangs held a place then, the first of those that do.
+    holders: the number of gangs that were placed then, the oldest in the ledger.
     """
 
     def __init__(
-        self, ledger: Ledger, rooms: ProjectedOccupancies, now: float, holders: int
+        self, ledger: Ledger, projected: ProjectedOccupancies, now: float, holders: int
     ) -> None:
-        self._ledger, self._rooms, self._now = ledger, rooms, now
+        self._ledger, self._projected, self._now = ledger, projected, now
         self._rules = ledger.policy.preemption
         self._fabric = ledger.rooms().fabric
         self._may_move = ledger.policy.defragment == "apply"
@@ -59,116 +58,137 @@ class PreemptibleCapacity:
             if one.spec.elastic is not None and one.placement is not None:
                 self._any_elastic = True
                 add_gpus(self._elastic_gpus, self._fabric, one.placement.members)
-        self._of_queue: dict[str, _Ranked] = {}
+        self._of_queue: dict[str, _StopOrder] = {}
         self._preemptible_in_queue: dict[str, list[JobState]] = {}
         for one in preemptible:
             self._preemptible_in_queue.setdefault(one.spec.queue, []).append(one)
-        not_owed = ledger.accounts.guarantees.exceeding(preemptible)
-        self._not_owed = self._ranked(not_owed, ledger.accounts.order.before_share)
+        borrowing = ledger.accounts.guarantees.exceeding(preemptible)
+        self._borrowing = self._stop_order(borrowing, ledger.accounts.order.before_share)
         self._most_of_group: dict[Hashable, IntArray] = {}
         self._counted_at = ledger.applied
 
-    def may_suffice(self, state: JobState, needs: NeedTable) -> bool:
-        """Whether a waiting job might have a place if all left that it could ever stop, beside what it may not pass.
+    def may_suffice(self, state: JobState, demands: SlotDemandTable) -> bool:
+        """Whether a pending job may fit if all gangs left that it could ever stop.
 
-        Where it could stop nobody, a search tells whether it has one when all have left who leave.
+        If it could stop none, a search decides whether it fits once stopping gangs have left.
         """
-        if not needs.is_counted[state.signature]:
+        if not demands.is_bounded[state.signature]:
             return True
-        is_owed = self._may_be_owed(state)
-        most = self.most_if_stopped(state, needs, is_owed=is_owed)[np.newaxis]
-        if not self.enough(np.array([state.signature]), np.array([0]), most, needs)[0]:
+        within_guarantee = self._may_reclaim(state)
+        most = self.most_if_stopped(state, demands, within_guarantee=within_guarantee)[np.newaxis]
+        if not self.enough(np.array([state.signature]), np.array([0]), most, demands)[0]:
             return False
-        mine, others = self._groups(state, is_owed=is_owed)
-        could = mine < len(self._mine(state).gangs) or others < len(self._not_owed.gangs)
+        mine, others = self._groups(state, within_guarantee=within_guarantee)
+        may_stop_any = mine < len(self._own_queue(state).gangs) or others < len(
+            self._borrowing.gangs
+        )
         return (
-            could or self._any_elastic or self._may_move or self._rooms.may_fit(self._ledger, state)
+            may_stop_any
+            or self._any_elastic
+            or self._may_move
+            or self._projected.may_fit(self._ledger, state)
         )
 
     def enough(
-        self, signature: IntArray, kind: IntArray, most: IntArray, needs: NeedTable
+        self, signature: IntArray, kind: IntArray, most: IntArray, demands: SlotDemandTable
     ) -> BoolArray:
-        """Mask of rows, told by signature and kind, that have room enough; most[kind] is of `most_if_stopped`."""
+        """A mask of rows, given by signature and kind, for which there may be enough slots; most[kind]: by
+        `most_if_stopped`.
+        """
         if self._may_move:
-            may = needs.all_gpus[signature] <= most[kind, 0]
+            may = demands.all_gpus[signature] <= most[kind, 0]
         else:
-            may = needs.slots[signature] <= most[kind, needs.where[signature]]
-        enough: BoolArray = may | ~needs.is_counted[signature]
+            may = demands.slots[signature] <= most[kind, demands.shape_tier[signature]]
+        enough: BoolArray = may | ~demands.is_bounded[signature]
         return enough
 
-    def most_if_stopped(self, state: JobState, needs: NeedTable, *, is_owed: bool) -> IntArray:
-        """The most slots for each shape and tier with all gone that a job could stop; GPUs, where gangs are moved."""
+    def most_if_stopped(
+        self, state: JobState, demands: SlotDemandTable, *, within_guarantee: bool
+    ) -> IntArray:
+        """By shape and tier, the most slots without all gangs that a job could stop; where gangs may move, all GPUs."""
         if self._counted_at != self._ledger.applied:
             self._counted_at = self._ledger.applied
             self._most_of_group.clear()
-        mine, others = self._groups(state, is_owed=is_owed)
-        nobody = mine == len(self._mine(state).gangs)
-        room = self._rooms.gpus(self._ledger, state, within_guarantee=is_owed)
-        group = (id(room), "" if nobody else state.spec.queue, mine, others)
+        mine, others = self._groups(state, within_guarantee=within_guarantee)
+        none_of_mine = mine == len(self._own_queue(state).gangs)
+        free = self._projected.gpus(self._ledger, state, within_guarantee=within_guarantee)
+        group = (id(free), "" if none_of_mine else state.spec.queue, mine, others)
         most = self._most_of_group.get(group)
         if most is None:
-            stoppable = self._mine(state).from_on(mine) + self._not_owed.from_on(others)
-            bound = NodeGpus(self._fabric, room + self._elastic_gpus + stoppable)
-            most = np.array([bound.all_gpus()]) if self._may_move else bound.most_slots(needs)
+            stoppable = self._own_queue(state).gpus_from(mine) + self._borrowing.gpus_from(others)
+            bound = NodeGpus(self._fabric, free + self._elastic_gpus + stoppable)
+            most = np.array([bound.all_gpus()]) if self._may_move else bound.most_slots(demands)
             self._most_of_group[group] = most
         return most
 
-    def _may_be_owed(self, state: JobState) -> bool:
-        """Whether a job may take back what its queue is guaranteed; taken for granted where it has several variants."""
+    def _may_reclaim(self, state: JobState) -> bool:
+        """Whether a job may be within its queue's guarantee; always true with several variants."""
         accounts, spec = self._ledger.accounts, state.spec
         if not accounts.guarantees.may_reclaim(state.queue):
             return False
         several = spec.elastic is not None or chooses(spec) or accounts.guarantees.of_models
         return several or accounts.may_be_within_projected_guarantee(state)
 
-    def _groups(self, state: JobState, *, is_owed: bool) -> tuple[int, int]:
-        """Which gangs of its own queue count for a job, and which others, by where these begin in their orders."""
-        mine = self._mine(state).begins(state, self._rules.by, gains=self._rules.gain > 0)
-        if is_owed:
+    def _groups(self, state: JobState, *, within_guarantee: bool) -> tuple[int, int]:
+        """The indices from which on a job could stop all gangs: in the stop order of its own queue, and in that of
+        gangs that borrow.
+        """
+        mine = self._own_queue(state).first_stoppable(
+            state, self._rules.by, gains=self._rules.gain > 0
+        )
+        if within_guarantee:
             return mine, 0
         if not self._rules.across:
-            return mine, len(self._not_owed.gangs)
-        return mine, self._not_owed.begins(state, self._rules.by, gains=False)
+            return mine, len(self._borrowing.gangs)
+        return mine, self._borrowing.first_stoppable(state, self._rules.by, gains=False)
 
-    def _mine(self, state: JobState) -> "_Ranked":
-        """The gangs of a job's own queue, of all of its users."""
+    def _own_queue(self, state: JobState) -> "_StopOrder":
+        """The stop order of a job's own queue."""
         found = self._of_queue.get(state.spec.queue)
         if found is None:
             gangs = self._preemptible_in_queue.get(state.spec.queue, ())
-            found = self._of_queue[state.spec.queue] = self._ranked(gangs, None)
+            found = self._of_queue[state.spec.queue] = self._stop_order(gangs, None)
         return found
 
-    def _ranked(self, gangs: Iterable[JobState], compared: int | None) -> "_Ranked":
-        return _Ranked(self._ledger, gangs, compared, self._now)
+    def _stop_order(self, gangs: Iterable[JobState], compared: int | None) -> "_StopOrder":
+        return _StopOrder(self._ledger, gangs, compared, self._now)
 
 
-class _Ranked:
-    """Gangs in the order in which they are stopped last to first, and what those from one on hold of each node."""
+class _StopOrder:
+    """Gangs in the reverse of the order in which they are stopped, and the GPUs by node from each index on."""
 
     def __init__(
         self, ledger: Ledger, gangs: Iterable[JobState], compared: int | None, now: float
     ) -> None:
         self._fabric, self._compared = ledger.rooms().fabric, compared
         by_order = ledger.policy.preemption.by == "order"
-        rank = (lambda one: lowest_order_key(ledger, one, now)[:compared]) if by_order else _falling
+        rank = (
+            (lambda one: lowest_order_key(ledger, one, now)[:compared])
+            if by_order
+            else _priority_key
+        )
         keyed = sorted(((rank(one), one.seq, one) for one in gangs), key=lambda each: each[:2])
         self.gangs = [one for _, _, one in keyed]
         self._keys: list[Key] = [key for key, _, _ in keyed]
         self._sums: dict[int, IntArray] = {}
 
-    def begins(self, state: JobState, by: str, *, gains: bool) -> int:
-        """Where those begin that a waiting job could stop, rounded down to a quantile of the order."""
+    def first_stoppable(self, state: JobState, by: str, *, gains: bool) -> int:
+        """The index from which on a pending job could stop all gangs, rounded down to a quantile of the order."""
         if by == "none":
             return len(self.gangs)
         if by == "priority":
             key = (-float(state.priority),)
             return bisect_left(self._keys, key) if gains else bisect_right(self._keys, key)
-        begins = bisect_right(self._keys, state.position.key[: self._compared])
+        first_stoppable = bisect_right(self._keys, state.position.key[: self._compared])
         step = max(1, len(self.gangs) // QUANTILES)
-        return begins if begins == len(self.gangs) else begins // step * step
+        return (
+            first_stoppable
+            if first_stoppable == len(self.gangs)
+            else first_stoppable // step * step
+        )
 
-    def from_on(self, first: int) -> IntArray:
-        """GPUs of each node that the gangs hold from one on."""
+    def gpus_from(self, first: int) -> IntArray:
+        """The GPUs by node of the gangs from an index on."""
         gpus = self._sums.get(first)
         if gpus is None:
             gpus = np.zeros(len(self._fabric.nodes), dtype=np.int64)
@@ -179,6 +199,6 @@ class _Ranked:
         return gpus
 
 
-def _falling(state: JobState) -> Key:
-    """The highest priority first."""
+def _priority_key(state: JobState) -> Key:
+    """A key that sorts the highest priority first."""
     return (-float(state.priority),)

@@ -1,4 +1,4 @@
-"""Who waits, in which order, and for what other than room."""
+"""Which pending jobs are eligible, and their order."""
 
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
@@ -20,7 +20,7 @@ def in_order(
     choose: Choose | None = None,
     is_closed: IsClosed | None = None,
 ) -> Walk:
-    """The waiting jobs, or those of some queues, in the order of the policy at a moment."""
+    """The pending jobs, or those of some queues, in policy order."""
     return Walk(
         ledger.waiting,
         ask or (lambda line, position: True),
@@ -33,7 +33,7 @@ def in_order(
 
 
 def _shares(ledger: Ledger, now: float) -> tuple[ShareOfQueue | None, int]:
-    """What decides between queues at a moment, None where nothing does, and how many numbers of a key come before."""
+    """The shares of queues at a moment, None if the order has none, and the number of keys that come before shares."""
     accounts = ledger.accounts
     before = accounts.order.before_share
     if before is None:
@@ -42,7 +42,7 @@ def _shares(ledger: Ledger, now: float) -> tuple[ShareOfQueue | None, int]:
 
 
 def eligible(ledger: Ledger, state: JobState, now: float) -> bool:
-    """Whether a waiting job waits for nothing but its turn and room. A claimant has its room."""
+    """Whether a pending job waits for room and quota only. A job with a claim has its room."""
     if state.held or state.job in ledger.claims or state.not_before > now:
         return False
     return all(ledger.jobs[name].phase is Phase.SUCCEEDED for name in state.spec.after)
@@ -51,13 +51,13 @@ def eligible(ledger: Ledger, state: JobState, now: float) -> bool:
 def ahead_of(
     ledger: Ledger, state: JobState, now: float, queues: Iterable[int] | None = None
 ) -> Iterator[str]:
-    """The waiting jobs that the next walk asks before this one, in order; queues: of these alone, its own too."""
+    """The pending jobs before this one in policy order; queues: of these only, with its own queue."""
     jobs = (position.job for _, position in in_order(ledger, now, queues=queues))
     return takewhile(lambda job: job != state.job, jobs)
 
 
 def how_many_ahead(ledger: Ledger, state: JobState, now: float) -> int:
-    """How many these are, of all queues, without going through them."""
+    """The number of pending jobs of all queues before this one, without a walk."""
     assert state.equivalence_class is not None, f"{state.job} does not wait"
     entry = QueueEntry(state.position, state.equivalence_class)
     return count_ahead(ledger.waiting, entry, ledger.accounts.tree.parent, *_shares(ledger, now))

@@ -1,7 +1,7 @@
-"""How many jobs of a queue may preempt: the heads of a queue, its first jobs that wait for room and could ever have it.
+"""The heads of a queue: its first jobs that wait for room only and fit the empty fabric.
 
-Only heads may preempt other jobs or get a reservation; their number is `depth` of `policy.rules.Backfill`. Jobs behind
-them still start on free room. Jobs that are held, come after other jobs or can never fit do not count.
+Only heads may preempt or get a reservation; their number is `depth` of `policy.rules.Backfill`. Jobs behind them start
+on free room.
 """
 
 import numpy as np
@@ -19,15 +19,15 @@ from gantree.planning.rightsizing.ranking import chooses
 from gantree.topology.fabric.fabric import BoolArray
 
 
-class EverFits:
-    """Whether the empty, healthy fabric holds a gang, by signature; kept while the fabric stays."""
+class FeasibilityCache:
+    """Which gangs are feasible: the empty, healthy fabric holds them. By signature; emptied when the fabric changes."""
 
     def __init__(self) -> None:
         self._fabric: object = None
         self._known: dict[int, bool] = {}
 
-    def holds(self, ledger: Ledger, state: JobState) -> bool:
-        """Of one with a choice of sizes or models that is not asked."""
+    def is_feasible(self, ledger: Ledger, state: JobState) -> bool:
+        """Return whether a gang fits. Always true for a job with several variants."""
         if self._fabric is not ledger.rooms().fabric:
             self._fabric = ledger.rooms().fabric
             self._known.clear()
@@ -43,14 +43,17 @@ class EverFits:
 
 
 def head_rows(
-    ledger: Ledger, rows: WaitingRows, now: float, ever_fits: EverFits, depth: int
+    ledger: Ledger, rows: WaitingRows, now: float, feasibility: FeasibilityCache, depth: int
 ) -> BoolArray:
-    """Mask of the rows of heads, by row; with jobs before the last of a queue that have claimed room: a claim may be
-    lost within the pass.
+    """A mask of the rows of heads.
+
+    It has the jobs with claims among them too: a claim may be lost within the pass.
     """
     of_signature = np.zeros(ledger.signatures.given, dtype=np.bool_)
     for signature in ledger.waiting.signatures:
-        of_signature[signature] = ever_fits.holds(ledger, first_of_signature(ledger, signature))
+        of_signature[signature] = feasibility.is_feasible(
+            ledger, first_of_signature(ledger, signature)
+        )
     waits: BoolArray = of_signature[rows.signature]
     waits[ineligible_rows(ledger, rows, now)] = False
     heads = rows.first_of_each(waits, depth)

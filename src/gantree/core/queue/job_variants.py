@@ -23,7 +23,7 @@ from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.request.sizes import resized, sizes_of
 from gantree.planning.rightsizing.ranking import Ranked, by_model, chooses, options, refused
-from gantree.policy.quota.admission import BORROWED, OWED, Admission
+from gantree.policy.quota.admission import BORROWED, WITHIN_GUARANTEE, Admission
 from gantree.policy.rules import Amounts
 from gantree.topology.traffic.footprint import least_members
 
@@ -115,7 +115,7 @@ def _admissions(
     ]
     if len(admissions) > 1 and not chooses(state.spec):
         admissions = _as_written_like_models(admissions)
-    admissions.sort(key=lambda each: (each[0], each[2].state != "owed"))
+    admissions.sort(key=lambda each: (each[0], not each[2].within_guarantee))
     found: list[VariantAdmission] = []
     for _, variant, admission in admissions:
         found.append((variant, admission))
@@ -135,7 +135,7 @@ def _as_written_like_models(
     states = {admission.state for _, _, admission in of_model}
     if "refused" in states:
         return of_model
-    return [*of_model, (rank, written, BORROWED if "borrowed" in states else OWED)]
+    return [*of_model, (rank, written, BORROWED if "borrowed" in states else WITHIN_GUARANTEE)]
 
 
 def _smaller(ledger: Ledger, state: JobState, variant: Job, admit: Admit) -> list[VariantAdmission]:

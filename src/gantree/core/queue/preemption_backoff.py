@@ -20,15 +20,15 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 
 AT_ANY_TIME = 3
-"""Preemptions of one job before it backs off."""
+"""Preemptions by one job before it backs off."""
 SHORTEST_S = 1.0
 """The shortest back-off, in seconds, also if the policy says that a restart takes no time."""
 BACK_OFF = "back-off"
-"""Why a job may not stop a gang that it may stop later."""
+"""The blocker of gangs that a job may stop once its back-off ends."""
 
 
 def backs_off_until(ledger: Ledger, state: JobState) -> float:
-    """The moment, in seconds, from which on a job may stop others by priority or order; 0 for any moment."""
+    """The moment, in seconds, from which a job may preempt by priority or order; 0 for any moment."""
     doublings = state.preempting_claims - AT_ANY_TIME
     if doublings < 0 or ledger.policy.falls_ever_back:
         return 0.0

@@ -1,12 +1,12 @@
-"""By what right one job has another one's room: whom it may stop, from when on, and whose claims give way to it.
+"""The rules of preemption: which gangs a pending job may stop, from when on, and which claims give way to it.
 
-The rights of a policy, from the strongest: what a queue is guaranteed, then priority or order (`Preemption.by`), then
-who waited first. Whoever has the lesser right never has the room of the greater one, be it held or only claimed, and
-what is claimed gives way to nobody whom the claimant could stop in turn. So rights only grow along a chain of stops,
-and no two jobs stop each other for ever.
+A job ranks by guarantee first (within it or borrowing), then by priority or order (`Preemption.by`), then by arrival. A
+job of lower rank never takes the room of a higher one, whether held or claimed; and a claim never gives way to a job
+that its claimant could stop in turn. So rank rises along every chain of preemptions, and no two jobs stop each other
+endlessly.
 
-Where every GPU-second counts ("attained" without levels), a gang is stopped for one that was served less only when the
-difference is worth a new start: else two of them would stop each other all the time.
+Where the order counts every GPU-second ("attained" without levels), a gang is stopped for one that was served less only
+if the difference is worth a restart; otherwise two gangs would stop each other all the time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,33 +20,33 @@ from gantree.policy.order import DAY_S, OrderFactors
 from gantree.policy.rules import Amounts, Policy
 
 MIN_RUN = "min_run"
-"""Why a gang may not be stopped that has not run for the minimum time yet."""
-SETTLED_S = 1e-3
-"""Seconds after a crossing at which it is certainly seen, whatever was lost in rounding."""
+"""The blocker of a gang that has not run for the minimum time yet."""
+CROSSING_MARGIN_S = 1e-3
+"""Seconds after a gang is overtaken in the order until it counts: more than any rounding error."""
 
 
 def preemption_blocker(
     ledger: Ledger, state: JobState, other: JobState, now: float
 ) -> tuple[str, float]:
-    """Why a gang may not be stopped for a waiting job by priority or order, and from when on it may be.
+    """What forbids a pending job to stop a gang by priority or order, and when that ends.
 
-    ("", now) if it may; the moment is inf where time alone changes nothing.
+    ("", now) if nothing does; the moment is inf where it does not end by itself.
     """
-    because, moment = rank_blocker(ledger, state, other, now)
+    blocker, moment = rank_blocker(ledger, state, other, now)
     if moment == inf:
-        return because, inf
+        return blocker, inf
     stoppable = stoppable_at(other, ledger.policy)
     if max(moment, stoppable) <= now:
         return "", now
-    if because:
-        return because, max(moment, stoppable)
+    if blocker:
+        return blocker, max(moment, stoppable)
     assert other.placed_at is not None
     ran_long_enough_at = other.placed_at + ledger.policy.min_run_s
     return (MIN_RUN if stoppable <= ran_long_enough_at else "budget"), stoppable
 
 
 def rank_blocker(ledger: Ledger, state: JobState, other: JobState, now: float) -> tuple[str, float]:
-    """Why a waiting job has no right to stop another one, and from when on it has; ("", now) if it has now."""
+    """As `preemption_blocker`, by rank alone: without minimum run times and eviction budgets."""
     rules = ledger.policy.preemption
     same_queue = state.spec.queue == other.spec.queue
     if not same_queue and not rules.across:
@@ -58,21 +58,21 @@ def rank_blocker(ledger: Ledger, state: JobState, other: JobState, now: float) -
     if rules.by == "order":
         moment = outranked_at(ledger, state, other, now)
         return ("" if moment <= now else "order"), moment
-    because = _priority_blocker(ledger, state, other, now)
-    return because, inf if because else now
+    blocker = _priority_blocker(ledger, state, other, now)
+    return blocker, inf if blocker else now
 
 
 def _priority_blocker(ledger: Ledger, state: JobState, other: JobState, now: float) -> str:
     if other.priority == state.priority and state.queue == other.queue:
-        return "" if _gains(ledger, state, other, now) else "priority"
+        return "" if _is_worth_stopping(ledger, state, other, now) else "priority"
     if other.priority >= state.priority:
         return "priority"
     allowed = ledger.policy.preemption.who.get(str(state.spec.priority))
     return "" if allowed is None or other.spec.priority in allowed else "class"
 
 
-def _gains(ledger: Ledger, state: JobState, other: JobState, now: float) -> bool:
-    """Whether a job of the same queue and priority that goes later has so much more to do that stopping it pays."""
+def _is_worth_stopping(ledger: Ledger, state: JobState, other: JobState, now: float) -> bool:
+    """Whether a job of the same queue and priority, but later, has so much more work left that stopping it pays."""
     gain, mine_s, its_s = (
         ledger.policy.preemption.gain,
         state.spec.expected_s,
@@ -88,16 +88,16 @@ def _gains(ledger: Ledger, state: JobState, other: JobState, now: float) -> bool
 
 
 def borrowers(ledger: Ledger, queue: int) -> Iterator[str]:
-    """The gangs that run on what a queue is guaranteed; who is at home in cells of its own borrows nothing."""
+    """The gangs that borrow a queue's guarantee. A gang in a cell of its own queue does not borrow."""
     for job in ledger.accounts.quota.borrowers(queue):
         if not ledger.jobs[job].at_home:
             yield job
 
 
 def harm_of(ledger: Ledger, other: JobState, now: float) -> float:
-    """GPU-seconds that stopping a gang throws away: work since its last checkpoint, and a new start.
+    """The GPU-seconds that stopping a gang loses: work since its last checkpoint, and a restart.
 
-    A gang that can be asked to save loses what it takes to save: its grace at most.
+    A gang that saves a checkpoint first loses at most its grace.
     """
     lost_gpu_s = other.gpu_s_at_stake(now)
     if other.spec.checkpoint is not None:
@@ -106,7 +106,7 @@ def harm_of(ledger: Ledger, other: JobState, now: float) -> float:
 
 
 def stoppable_at(state: JobState, policy: Policy) -> float:
-    """The moment from which on policy lets the running attempt be preempted, in seconds."""
+    """The moment from which the policy lets the present attempt be preempted, in seconds."""
     assert state.placed_at is not None
     ran_long_enough_at = state.placed_at + policy.min_run_s
     budget = policy.evictions_per_day
@@ -120,12 +120,12 @@ def stoppable_at(state: JobState, policy: Policy) -> float:
 def outranks_claim(
     ledger: Ledger, state: JobState, other: JobState, claimed: Amounts | None = None
 ) -> bool:
-    """Whether a waiting job may have the room that is claimed for another one: never if that was promised a start.
+    """Whether the claim of another job gives way to a pending one; a claim with a promise never does.
 
-    claimed: what the other one would claim, by default what it has claimed.
+    claimed: what the other job would claim, by default its claim.
     """
-    told = ledger.reservations.get(other.job)
-    if told is not None and told.promised:
+    reservation = ledger.reservations.get(other.job)
+    if reservation is not None and reservation.promised:
         return False
     return ledger.accounts.outranks(state, other, claimed)
 
@@ -133,11 +133,11 @@ def outranks_claim(
 def outranked_claims(
     ledger: Ledger, state: JobState, within_guarantee: bool | None = None
 ) -> tuple[str, ...]:
-    """The jobs whose claims a waiting one may have, as `outranks_claim` says of each.
+    """The jobs whose claims give way to a pending one (`outranks_claim`).
 
-    within_guarantee: whether it is taken to be owed what it asks for; by default as it is.
+    within_guarantee: whether the job is assumed to be within its guarantee; by default its admission decides.
     """
-    told, accounts = ledger.reservations, ledger.accounts
+    reservations, accounts = ledger.reservations, ledger.accounts
     found: Iterable[str] = accounts.giving_way(state)
     if within_guarantee is not None:
         others = (ledger.jobs[job] for job in ledger.claims if job != state.job)
@@ -146,11 +146,11 @@ def outranked_claims(
             for each in others
             if accounts.outranks(state, each, within_guarantee=within_guarantee)
         ]
-    return tuple(job for job in found if job not in told or not told[job].promised)
+    return tuple(job for job in found if job not in reservations or not reservations[job].promised)
 
 
 def claims_taken_over(ledger: Ledger, state: JobState, placement: Placement) -> list[str]:
-    """The jobs that lose their claims when a waiting one claims a place: what is held on its nodes and gives way."""
+    """The jobs that lose their claims if a pending one claims a placement: those on its nodes that give way."""
     nodes, claims = placement.nodes.keys(), ledger.claims
     outranked = outranked_claims(ledger, state)
     return [job for job in outranked if not nodes.isdisjoint(claims[job].placement.nodes)]
@@ -160,24 +160,23 @@ def claims_taken_over(ledger: Ledger, state: JobState, placement: Placement) -> 
 
 
 def order_key_of(ledger: Ledger, state: JobState, now: float) -> tuple[float, ...]:
-    """Where a gang that holds a place stands in the order: what it is compared with by those who wait."""
+    """The order key of a placed gang, as pending jobs are compared with it."""
     return ledger.accounts.order.key(_order_factors(ledger.policy, state, now))
 
 
 def _order_factors(policy: Policy, state: JobState, now: float) -> OrderFactors:
-    """What the order reads of a running gang; where each second counts, a new start's worth of them is taken off."""
+    """The order factors of a placed gang; where every GPU-second counts, less those of a restart."""
     order_factors = state.order_factors(now)
     if "attained" not in policy.order or policy.attained_levels:
         return order_factors
-    spared_gpu_s = policy.restart_s * state.gpus
+    margin_gpu_s = policy.restart_s * state.gpus
     return replace(
-        order_factors, attained_gpu_s=max(0.0, order_factors.attained_gpu_s - spared_gpu_s)
+        order_factors, attained_gpu_s=max(0.0, order_factors.attained_gpu_s - margin_gpu_s)
     )
 
 
 def lowest_order_key(ledger: Ledger, state: JobState, now: float) -> tuple[float, ...]:
-    """Where a gang that holds a place stands in the order at the furthest, from now on until it demotions back a level;
-    where each second counts, wherever it will ever stand."""
+    """The last order key that a placed gang can have before its next demotion; where every GPU-second counts, ever."""
     order_factors = state.order_factors(now)
     if not ledger.policy.attained_levels:
         order_factors = replace(order_factors, attained_gpu_s=inf)
@@ -185,7 +184,7 @@ def lowest_order_key(ledger: Ledger, state: JobState, now: float) -> tuple[float
 
 
 def next_demotion(ledger: Ledger, now: float) -> float:
-    """The next moment after now, in seconds, at which a gang demotions back a level in the order; inf if none does."""
+    """The next moment after now, in seconds, at which a gang is demoted a level; inf if there is none."""
     policy = ledger.policy
     if not policy.falls_back or not policy.attained_levels:
         return inf
@@ -194,9 +193,9 @@ def next_demotion(ledger: Ledger, now: float) -> float:
 
 
 def outranked_at(ledger: Ledger, state: JobState, other: JobState, now: float) -> float:
-    """The moment from which on a waiting job goes before one that holds a place: now, later, or inf.
+    """The moment from which a pending job goes before a placed gang: now, later, or inf.
 
-    Between queues only what comes before "share" is compared: shares are no right to stop anybody.
+    Between queues only keys before "share" are compared: shares give no right to preempt.
     """
     order = ledger.accounts.order
     same_queue = state.spec.queue == other.spec.queue
@@ -211,7 +210,7 @@ def outranked_at(ledger: Ledger, state: JobState, other: JobState, now: float) -
 def _overtaking_moments(
     policy: Policy, state: JobState, other: JobState, now: float
 ) -> list[float]:
-    """Later moments at which a running gang demotions back behind a waiting one, or down a level, by being served."""
+    """Later moments at which a running gang falls behind a pending one, or is demoted, as it is served."""
     if "attained" not in policy.order:
         return []
     levels = policy.attained_levels
@@ -221,12 +220,13 @@ def _overtaking_moments(
 
 
 def demotions(other: JobState, levels: Iterable[float], now: float) -> list[float]:
-    """Later moments at which it will be seen that a running gang was served so many GPU-seconds."""
+    """Later moments at which a running gang will have been served so many GPU-seconds."""
     if other.running_at is None or other.suspended:
         return []
     since = other.running_at + other.slices.suspended_s
     gpus = max(1, other.gpus)
     moments = (
-        (level - other.attained_gpu_s) / gpus + since + SETTLED_S for level in sorted(levels)
+        (level - other.attained_gpu_s) / gpus + since + CROSSING_MARGIN_S
+        for level in sorted(levels)
     )
     return [moment for moment in moments if moment > now]

@@ -1,7 +1,6 @@
-"""Another size for a gang that runs: the place that it would go on at, as somebody asks for it or a node is drained.
+"""Another size or placement for a placed gang, on request or because its node is drained. Nothing is changed here.
 
-Who may shrink for whom is `core.preemption.free_capacity`, who grows into idle room `core.cycle.growth`. Nothing here
-changes anything.
+Shrinking for other gangs is in `core.preemption.free_capacity`, growth into idle room in `core.cycle.growth`.
 """
 
 from gantree.core.ledger.ledger import Ledger
@@ -18,13 +17,13 @@ from gantree.topology.occupancy.occupancy import Occupancy
 def place_at_size(
     ledger: Ledger, state: JobState, members: int, preferences: PlacementPreferences
 ) -> Placement | None:
-    """Where a running gang would go on with so many members; None where there is no room, or its queue says no.
+    """The placement of a placed gang at another size; None where there is no room, or its queue refuses it.
 
-    It stays where it is as far as it may; from a node on which nothing new may start it goes.
+    It keeps as much of its placement as it may; a gang on a cordoned node moves.
     """
     assert state.placement is not None
     gang = running_variant(ledger, state)
-    if stands_on_cordoned(ledger, state):
+    if is_on_cordoned_node(ledger, state):
         if state.at_home:
             return None
         placement = find(without(ledger, state), resized(gang, members), preferences)
@@ -40,7 +39,7 @@ def place_at_size(
 def place_elsewhere(
     ledger: Ledger, state: JobState, preferences: PlacementPreferences
 ) -> Placement | None:
-    """Where a running gang would go on if it left where it is: at its size, else at the best that has room."""
+    """Another placement for a placed gang: at its present size, else at the best size that fits."""
     rooms, gang = without(ledger, state), running_variant(ledger, state)
     placement = find(rooms, gang, preferences)
     if placement is None and gang.elastic is not None and ledger.policy.elastic:
@@ -50,19 +49,19 @@ def place_elsewhere(
 
 
 def without(ledger: Ledger, state: JobState) -> Occupancy:
-    """The rooms as they are but for what the gang holds itself."""
+    """The occupancy without a gang."""
     rooms = ledger.rooms().copy()
     rooms.give_back(state.job)
     return rooms
 
 
 def may_hold(ledger: Ledger, state: JobState, placement: Placement) -> bool:
-    """Whether a gang that holds a place may hold this one instead, by its queue and by what cells need."""
+    """Whether a gang may hold a placement in exchange for its present one, by its queue and by the needs of cells."""
     amounts = ledger.accounts.amounts.held(placement)
     return ledger.accounts.admits_instead(state, amounts) and spares_cells(ledger, state, placement)
 
 
-def stands_on_cordoned(ledger: Ledger, state: JobState) -> bool:
-    """Whether a gang holds something on a node on which nothing new may start."""
+def is_on_cordoned_node(ledger: Ledger, state: JobState) -> bool:
+    """Whether a gang is on a cordoned node."""
     cordoned = ledger.site.cordoned.keys()
     return state.placement is not None and not cordoned.isdisjoint(state.placement.nodes)

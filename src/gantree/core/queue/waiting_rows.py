@@ -1,15 +1,15 @@
-"""The jobs that wait, as arrays with a row for each: what the coarse tests of a pass compare at once.
+"""The pending jobs as arrays with a row for each, for the bounds by which a pass skips most of them.
 
-Ten thousand jobs wait; a pass asks a few dozen. Which, arrays say in some hundred microseconds:
+    rows        jobs, queue by queue, in each queue in policy order (`policy.order.Columns`, concatenated; the ledger
+                updates them as jobs come and go)
+    signatures  numbers of requests: jobs with the same request share one. What depends on the request only is computed
+                once for each signature: its slot demand (`core.queue.slot_demands`), whether the empty fabric holds it
+                (`core.queue.heads`)
+    kinds       rows that are alike in queue, priority and guarantee
+    heads       the first `depth` jobs of each queue that wait for room only and fit the empty fabric
 
-    rows        one a job, queue by queue, in each in the order of the policy (`policy.order.Columns`, which the ledger
-                keeps as jobs come and go, put end to end)
-    signatures  jobs that ask for the same share a number; what depends on that alone is worked out once a signature and
-                looked up by row: the slots that a gang needs and of what (`core.queue.needs`), whether the
-                empty fabric holds it (`core.queue.heads`), whether it may find a place (`core.queue.start_test`)
-    heads       the first `depth` of a queue that wait for nothing but room and may ever have it
-
-Python looks only at the rows that no test rules out. A test rules out only jobs that a search would refuse.
+A pass considers one by one only the jobs whose rows no bound excludes. A bound excludes only jobs that the exact search
+would refuse.
 """
 
 from bisect import bisect_left
@@ -29,8 +29,9 @@ from gantree.topology.fabric.fabric import BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True)
 class WaitingRows:
-    """The jobs that wait in some queues, when a pass begins. Arrays by row, but for first_row[queue index], which has
-    one number more than there are queues.
+    """The pending jobs of some queues when a pass begins, as arrays by row.
+
+    first_row is by queue index, with the number of rows as its last entry.
     """
 
     queues: tuple[int, ...]
@@ -45,7 +46,7 @@ class WaitingRows:
 
     @classmethod
     def of(cls, waiting: WaitingJobs, queues: Iterable[int]) -> "WaitingRows":
-        """All that wait in these queues."""
+        """The pending jobs of these queues."""
         queues = tuple(queues)
         columns = [waiting.columns_of(queue) for queue in queues]
         counts = np.array([len(each.signature) for each in columns], dtype=np.int64)
@@ -62,7 +63,7 @@ class WaitingRows:
         )
 
     def row_of(self, state: JobState) -> int:
-        """The row of a job that waited when the pass began."""
+        """The row of a job that was pending when the pass began."""
         assert state.equivalence_class is not None, f"{state.job} does not wait"
         first = self.queues.index(state.queue)
         entry = QueueEntry(state.position, state.equivalence_class)
@@ -70,18 +71,18 @@ class WaitingRows:
             self.entry, entry, int(self.first_row[first]), int(self.first_row[first + 1])
         )
 
-    def kinds(self, row: IntArray, owed: BoolArray) -> tuple[IntArray, IntArray]:
-        """Rows that are alike in queue, priority and in whether they might be owed what they ask for.
+    def kinds(self, row: IntArray, guaranteed: BoolArray) -> tuple[IntArray, IntArray]:
+        """Group rows by queue, priority and `guaranteed`, whether the job may be within its guarantee.
 
-        Returns the first row of each kind, which has the most rights of it, and the kind of each of the rows.
+        Returns the first row of each kind, which outranks the others of it, and the kind of each of the rows.
         """
         priorities, priority_index = np.unique(self.priority[row], return_inverse=True)
-        kind = (self.queue_index[row] * len(priorities) + priority_index) * 2 + owed
+        kind = (self.queue_index[row] * len(priorities) + priority_index) * 2 + guaranteed
         _, first, kind_of_row = np.unique(kind, return_index=True, return_inverse=True)
         return row[first], kind_of_row
 
     def first_of_each(self, eligible_row: BoolArray, depth: int) -> BoolArray:
-        """Mask of the first so many eligible rows of each queue."""
+        """A mask of the first `depth` eligible rows of each queue."""
         count = np.cumsum(eligible_row)
         before_queue = np.concatenate([[0], count])[self.first_row[:-1]]
         first: BoolArray = eligible_row & (count - before_queue[self.queue_index] <= depth)
@@ -93,7 +94,7 @@ def _joined(arrays: list[np.ndarray]) -> np.ndarray:
 
 
 def ineligible_rows(ledger: Ledger, rows: WaitingRows, now: float) -> list[int]:
-    """Rows of the jobs that wait for something other than their turn and room."""
+    """The rows of jobs that are not eligible."""
     queues, found = frozenset(rows.queues), []
     for job in dict.fromkeys((*ledger.claims, *ledger.resting, *ledger.gated)):
         state = ledger.jobs[job]
@@ -109,7 +110,7 @@ def ineligible_rows(ledger: Ledger, rows: WaitingRows, now: float) -> list[int]:
 
 
 def claimant_rows(ledger: Ledger, rows: WaitingRows) -> list[int]:
-    """Rows of the jobs that wait and have claimed room."""
+    """The rows of pending jobs with a claim."""
     return [
         rows.row_of(state)
         for state in map(ledger.jobs.__getitem__, ledger.claims)
@@ -118,6 +119,6 @@ def claimant_rows(ledger: Ledger, rows: WaitingRows) -> list[int]:
 
 
 def first_of_signature(ledger: Ledger, signature: int) -> JobState:
-    """A job that waits and asks for what a signature stands for."""
+    """A pending job with a signature."""
     eq_class = next(iter(ledger.waiting.classes_of_signature(signature)))
     return ledger.jobs[ledger.waiting[eq_class][0].job]

@@ -40,7 +40,7 @@ from gantree.policy.quota.admission import Admission
 from gantree.topology.occupancy.occupancy import Occupancy
 
 ADVANCING_FACTS = (JobAccepted, JobRequeued, JobReleased, JobReprioritised, PriorityChanged)
-"""Facts by which a job begins to wait, or may move forward in its queue."""
+"""Facts by which a job first_stoppable to wait, or may move forward in its queue."""
 
 
 class ReservationSelector:

@@ -19,7 +19,7 @@ class Admission:
     research"); queue the path of that queue, "" for a cohort. used is the amount of resource in use there, most the
     limit (what is available now, for gate QUOTA), asked the requested amount, short_by the excess. never: it is refused
     even if nothing else runs. reclaim: all of it is guaranteed, so borrowing jobs may be preempted for it.
-    must_be_owed: it is refused because the job may not borrow; used and most are not set then.
+    may_not_borrow: it is refused because the job may not borrow; used and most are not set then.
     """
 
     state: Literal["owed", "borrowed", "refused"]
@@ -33,7 +33,7 @@ class Admission:
     short_by: float = 0.0
     never: bool = False
     reclaim: bool = False
-    must_be_owed: bool = False
+    may_not_borrow: bool = False
 
     @property
     def refused(self) -> bool:
@@ -41,16 +41,21 @@ class Admission:
         return self.state == "refused"
 
     @property
-    def takes_back(self) -> bool:
+    def within_guarantee(self) -> bool:
+        """Whether all of the request is within the guarantee."""
+        return self.state == "owed"
+
+    @property
+    def may_reclaim(self) -> bool:
         """Whether the job may reclaim what others borrow of its queue's guarantee."""
-        return self.state == "owed" or self.reclaim
+        return self.within_guarantee or self.reclaim
 
     @property
     def words(self) -> str:
         """A part of a sentence for people, without a full stop; "" where it is not refused."""
         if not self.refused:
             return ""
-        if self.must_be_owed:
+        if self.may_not_borrow:
             return (
                 f"{self.name} would borrow {_figure(self.short_by)} of {self._much(self.asked)}, "
                 "and a job that is never preempted must stay within the guarantee"
@@ -69,7 +74,7 @@ class Admission:
         return f"{_figure(amount)} {what.removesuffix('s') if one else what}"
 
 
-OWED = Admission("owed")
+WITHIN_GUARANTEE = Admission("owed")
 BORROWED = Admission("borrowed")
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from gantree.model.verdicts import Gate
 from gantree.policy.amounts import ticks
 from gantree.policy.queues import ROOT, QueueTree
-from gantree.policy.quota.admission import BORROWED, OWED, Admission
+from gantree.policy.quota.admission import BORROWED, WITHIN_GUARANTEE, Admission
 from gantree.policy.quota.borrowing import Borrowing, Holding, Parts
 from gantree.policy.quota.job_counts import JobCounts
 from gantree.policy.quota.refusals import above_quota, must_not_borrow
@@ -153,7 +153,7 @@ class Quota:
             now = self._counts.too_many_running(path) or self._too_large(
                 path, parts, owed=True, ever=False
             )
-        return never or now or OWED
+        return never or now or WITHIN_GUARANTEE
 
     @contextmanager
     def _as_if(self, gone: Iterable[str], come: Iterable[tuple[int, Amounts]]) -> Iterator[None]:
@@ -240,7 +240,7 @@ class Quota:
 
     def may_wait(self, node: int) -> Admission:
         """Return the admission of one more pending job of a node."""
-        return self._counts.too_many_waiting(self._path(node)) or OWED
+        return self._counts.too_many_waiting(self._path(node)) or WITHIN_GUARANTEE
 
     def enqueue(self, node: int) -> None:
         """Add a pending job of a node."""
@@ -274,7 +274,7 @@ class Quota:
             drawn = quota.overdrawn(path, amount, owed, ever)
             if drawn is not None:
                 return above_quota(Gate.QUOTA, quota, drawn, amount, path, owed=owed, ever=ever)
-        return OWED if owed else BORROWED
+        return WITHIN_GUARANTEE if owed else BORROWED
 
     def _too_large(
         self, path: tuple[int, ...], parts: Parts, owed: bool, ever: bool

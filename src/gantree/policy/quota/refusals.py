@@ -55,7 +55,7 @@ def must_not_borrow(
         asked=amount / TICKS,
         short_by=borrowed / TICKS,
         never=ever,
-        must_be_owed=True,
+        may_not_borrow=True,
     )
 
 
