@@ -135,7 +135,7 @@ def test_a_gang_that_ended_well_before_it_was_told_to_stop_has_succeeded(stage: 
 
 
 def test_a_script_that_ends_with_0_after_answering_the_request_is_requeued(stage: Stage) -> None:
-    """Both are seen in one look, so the end lies before the moment at which the stop was decided."""
+    """Both are cell_view in one look, so the end lies before the moment at which the stop was decided."""
     save = Checkpoint()
     stage.submit(job("low", members=2, gpus=8, priority="research", checkpoint=save))
     stage.started("low")

@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from gantree.core.cycle.cycle import Cycle, _Pass
-from gantree.core.cycle.prefilter import Prefilter, _asked, _class_of
+from gantree.core.cycle.cycle import Cycle
+from gantree.core.cycle.prefilter import Prefilter
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.state import JobState
-from gantree.core.reservations.selection import ReservationSelector
 from gantree.core.scheduler import Scheduler, settled
 from gantree.model.events import Event
 from gantree.model.facts import ClaimDropped, Fact, GangMoving, GangPlaced, GangPreempted
@@ -43,11 +42,11 @@ MANY_PLANS = 10**6
 class PlainPrefilter(Prefilter):
     """A pass in which only its own refusals rule anybody out."""
 
-    def queues_to_visit(self, *, due: bool, with_heads: bool) -> list[int]:
+    def queues_to_visit(self, *, guaranteed_only: bool, with_heads: bool) -> list[int]:
         return list(self.queues)
 
     def visits(
-        self, queue: int, *, due: bool, with_heads: Callable[[], bool]
+        self, queue: int, *, guaranteed_only: bool, with_heads: Callable[[], bool]
     ) -> Iterable[QueueEntry]:
         if self._only is not None:
             return self._only_in(queue)
@@ -59,22 +58,17 @@ class PlainPrefilter(Prefilter):
                 yield entry
 
     def may_start(self, state: JobState) -> bool:
-        if _asked(state) in self._without_quota:
-            return False
-        return self._key(state) not in self._without_place
+        return not self._refusals.of_quota(state) and not self._refusals.of_placement(state)
 
-    def may_make_room(self, state: JobState) -> bool:
-        refused = _class_of(state) in self._without_room or state.job in self._alone_without_room
-        return not refused and self._is_head(state)
+    def may_preempt(self, state: JobState) -> bool:
+        return not self._refusals.of_preemption(state) and self.is_head(state)
 
 
 class PlainCycle(Cycle):
     """A cycle of such passes."""
 
-    def _new_pass(self, builder: DecisionBuilder, only: frozenset[str] | None = None) -> _Pass:
-        ledger = builder.ledger
-        prefilter = PlainPrefilter(ledger, builder.now, self._demands, self._feasibility, only)
-        return _Pass(prefilter, ReservationSelector(ledger, self._preferences))
+    def _prefilter(self, builder: DecisionBuilder, only: frozenset[str] | None) -> Prefilter:
+        return PlainPrefilter(builder.ledger, builder.now, self._demands, self._feasibility, only)
 
 
 class WithPlainTwin(Lives):

@@ -124,19 +124,19 @@ class Witness:
 
     policy: Policy
     ledger: Ledger = field(init=False)
-    seen: int = 0
+    cell_view: int = 0
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.policy)
 
     def look(self, facts: list[Fact]) -> None:
-        for fact in facts[self.seen :]:
+        for fact in facts[self.cell_view :]:
             if isinstance(fact, GangPreempted) and fact.cause == "reclaim":
                 self._may_reclaim(fact)
             self.ledger.apply(fact)
             if isinstance(fact, GangPlaced):
                 self._within(fact)
-        self.seen = len(facts)
+        self.cell_view = len(facts)
 
     def _may_reclaim(self, fact: GangPreempted) -> None:
         quota = recounted(self.ledger)

@@ -52,13 +52,13 @@ def told(stage: Stage, kind: type[Fact]) -> list[str]:
 
 def test_three_notebooks_on_one_gpu_take_turns_of_a_quantum_each() -> None:
     stage = started(stage_of(), notebook("a"), notebook("b"), notebook("c"))
-    seen = []
+    cell_view = []
     for _ in range(6):
-        seen.append("".join(sorted({"a", "b", "c"} - set(suspended(stage)))))
+        cell_view.append("".join(sorted({"a", "b", "c"} - set(suspended(stage)))))
         wake_at = stage.scheduler.wake_at()
         assert wake_at == stage.now + 60.0
         stage.wait(60.0)
-    assert seen == ["a", "b", "c", "a", "b", "c"]
+    assert cell_view == ["a", "b", "c", "a", "b", "c"]
 
 
 def test_orders_count_up_so_that_a_late_one_is_known_as_old() -> None:

@@ -26,7 +26,7 @@ class Base:
 class Plain(Base):
     job: str
     amounts: tuple[int, ...] = (1, 2)
-    seen: int = field(default=3, kw_only=True)
+    cell_view: int = field(default=3, kw_only=True)
 
     def __post_init__(self) -> None:
         assert self.epoch >= 0, "before the big bang"
@@ -35,8 +35,8 @@ class Plain(Base):
 def told(kind: type[Any]) -> list[Any]:
     return [
         kind("a", id="x"),
-        kind(job="a", amounts=(), id="y", epoch=2, seen=4),
-        replace(kind("a", id="x"), seen=9),
+        kind(job="a", amounts=(), id="y", epoch=2, cell_view=4),
+        replace(kind("a", id="x"), cell_view=9),
         copy.copy(kind("b", (7,), id="z")),
     ]
 
@@ -48,9 +48,9 @@ def swift() -> type[Any]:
 
 
 _NAMESPACE = {
-    "__annotations__": {"job": str, "amounts": tuple[int, ...], "seen": int},
+    "__annotations__": {"job": str, "amounts": tuple[int, ...], "cell_view": int},
     "amounts": (1, 2),
-    "seen": field(default=3, kw_only=True),
+    "cell_view": field(default=3, kw_only=True),
     "__post_init__": Plain.__post_init__,
 }
 

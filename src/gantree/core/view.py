@@ -8,7 +8,7 @@ writes nothing. A view is of one ledger: control makes a new one for each call, 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gantree.core.cycle.drain import stays_because
+from gantree.core.cycle.drain import why_staying
 from gantree.core.explain.explain import brief_reason
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
@@ -102,7 +102,7 @@ class LedgerView:
 
     def why_not_drained(self, job: str, now: float) -> str:
         """Return why a placed job stays on an unhealthy node, as the end of a sentence; "" if it moves when it can."""
-        return stays_because(self._ledger, self._ledger.jobs[job], now)
+        return why_staying(self._ledger, self._ledger.jobs[job], now)
 
 
 @dataclass(frozen=True, slots=True)

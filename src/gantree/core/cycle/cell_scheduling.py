@@ -1,17 +1,17 @@
-"""Queues that own cells: their jobs go home first, and run as guests elsewhere where they cannot.
+"""Queues that own cells: before the walk of a pass, their jobs are placed in the cells, as in a private cluster.
 
-A job of such a queue that is at home is guaranteed its place; as a guest it may be told to leave at any time, like everybody
-who borrows. Before the walk, every queue's jobs that are not at home, waiting ones and guests alike, are sent home in
-the order of the queue: what a private cluster of its cells would start now is started now. Where guests of others are
-in the way they are told to leave, whatever they have run and however often they were told before: the guarantee
-outranks both. A guest whose place can be a cell of its own queue stays; another one moves.
+A gang in a cell of its queue ("at home") is within the guarantee. Any other gang, a guest, may be stopped at any time,
+like gangs that borrow. Before the walk, the jobs of each such queue that are not in its cells, pending ones and guests
+alike, are placed there in the order of the queue. A guest whose placement can become a cell of its own queue stays;
+another one moves. Guests of other queues that are in the way stop, whatever their minimum run time and eviction budget:
+the guarantee outranks both.
 
-A guest of the job's own queue leaves, too, and so does a claim, but not for a job that it could stop in turn: between
-the jobs of one queue its own order decides, and the two would stop each other for ever. Nor does the claim of one that
-goes before it and may be at home, too.
+Guests and claims of the job's own queue stop or drop, too, but not for a job that they could preempt in turn: within
+one queue its order decides, and the two would stop each other endlessly. Nor does the claim of an earlier job that may
+run in the cells.
 
-Which cells, and what keeps them safe, is `planning.cells.home`; how they stand in the ledger is
-`core.queue.cell_usage`.
+Which domains become cells, and what keeps them safe, is in `planning.cells.home`; how the cells stand in the ledger is
+in `core.queue.cell_usage`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.core.lifecycle.lifecycle import save_then_stop, start
 from gantree.core.preemption.free_capacity import gangs_leaving, move
-from gantree.core.queue.cell_usage import any_cells, cell_domains_of, seen, spares_cells
+from gantree.core.queue.cell_usage import any_cells, cell_domains_of, cell_view, keeps_cells_free
 from gantree.core.queue.eligibility import eligible
 from gantree.core.queue.held_capacity import without_holds
 from gantree.core.queue.preemption_rules import rank_blocker
@@ -55,16 +55,15 @@ from gantree.policy.order import Position
 from gantree.policy.rules import Policy
 from gantree.topology.fabric.fabric import Fabric
 
-_WAIT_AGAIN = (StopCause.PREEMPTED, StopCause.DRAINED)
-"""Causes after which a gang that leaves will want to go home."""
+_REQUEUED_CAUSES = (StopCause.PREEMPTED, StopCause.DRAINED)
+"""Stop causes after which a gang is pending again."""
 
 
-class Homes:
-    """The cells of a policy on the fabric of the moment.
+class CellScheduler:
+    """The cells of a policy on the present fabric.
 
-    _ever_home tells of jobs, by queue, signature and size, whether the empty private cluster would hold them. _plain
-    is the view of the moment _plain_at, which is asked about every job until something is decided. One without a guest
-    is of use to that guest alone, and as large: none is kept.
+    _fits_empty_cells caches, by queue, signature and size, whether the empty cells would hold a job. _cached_view is
+    the view of all cells, valid at _view_at. Views without some gang are not cached: they serve one job.
     """
 
     def __init__(self, policy: Policy, preferences: PlacementPreferences) -> None:
@@ -73,81 +72,86 @@ class Homes:
         self._fabric: Fabric | None = None
         self._cell_domains: CellDomains | None = None
         self._queues = tuple(rule.path for rule in policy.queues if rule.cells)
-        self._ever_home: dict[tuple[str, int, int], bool] = {}
-        self._plain: CellView | None = None
-        self._plain_at = (-1, 0.0)
+        self._fits_empty_cells: dict[tuple[str, int, int], bool] = {}
+        self._cached_view: CellView | None = None
+        self._view_at = (-1, 0.0)
 
-    def send(self, builder: DecisionBuilder) -> None:
-        """Release cells that nobody uses; send home who can go, in the order of each queue."""
+    def run(self, builder: DecisionBuilder) -> None:
+        """Release idle cells, then place the jobs of each queue in its cells."""
         if not self._queues:
             return
         self._release(builder)
         facts = -1
-        while len(builder.facts) != facts:  # who is at home now may have left room to one before it
+        while len(builder.facts) != facts:  # a gang that has moved may leave room to an earlier one
             facts = len(builder.facts)
             for queue in self._queues:
-                self._send_of(builder, queue)
+                self._schedule_queue(builder, queue)
 
-    def _send_of(self, builder: DecisionBuilder, queue: str) -> None:
-        """Send home who of a queue can go, in its order."""
+    def _schedule_queue(self, builder: DecisionBuilder, queue: str) -> None:
+        """Place the jobs of a queue in its cells, in its order."""
         ledger = builder.ledger
-        for job in self._away(ledger, queue, builder.now):
+        for job in self._outside_cells(ledger, queue, builder.now):
             state = ledger.jobs[job]
-            if not self._send(builder, queue, state) and self._closes(ledger, queue, state):
+            if not self._schedule(builder, queue, state) and self._closes_queue(
+                ledger, queue, state
+            ):
                 break
 
-    def spares_cells(self, ledger: Ledger, state: JobState, placement: Placement) -> bool:
-        """As `guests.spares_cells`, with the cells at hand."""
-        return spares_cells(ledger, state, placement, self._cell_domains_of(ledger))
+    def keeps_cells_free(self, ledger: Ledger, state: JobState, placement: Placement) -> bool:
+        """As `cell_usage.keeps_cells_free`, with the cached domains of cells."""
+        return keeps_cells_free(ledger, state, placement, self._cell_domains_of(ledger))
 
-    # ----- what is remembered
+    # ----- caches
 
     def _cell_domains_of(self, ledger: Ledger) -> CellDomains:
-        """The cells on the fabric of the moment."""
-        rooms = ledger.rooms()
-        if self._cell_domains is None or self._fabric is not rooms.fabric:
-            self._fabric = rooms.fabric
+        """The domains of cells on the present fabric."""
+        fabric = ledger.rooms().fabric
+        if self._cell_domains is None or self._fabric is not fabric:
+            self._fabric = fabric
             self._cell_domains = cell_domains_of(ledger)
-            self._ever_home.clear()
-            self._plain = None
+            self._fits_empty_cells.clear()
+            self._cached_view = None
         return self._cell_domains
 
-    def _closes(self, ledger: Ledger, queue: str, state: JobState) -> bool:
-        """Whether nobody of the queue passes a job that cannot go home now: not where it never can."""
-        if self._policy.backfill.overtake != "none" or not self.may_ever(ledger, queue, state):
+    def _closes_queue(self, ledger: Ledger, queue: str, state: JobState) -> bool:
+        """Whether a job that does not fit its cells now closes its queue: in strict order, unless it can never fit."""
+        if self._policy.backfill.overtake != "none" or not self.may_ever_fit(ledger, queue, state):
             return False
         return not ledger.accounts.limits(state, ledger.accounts.amounts.asked(state)).never
 
-    def may_ever(self, ledger: Ledger, queue: str, state: JobState) -> bool:
-        """Whether the empty private cluster of a queue would hold a job."""
+    def may_ever_fit(self, ledger: Ledger, queue: str, state: JobState) -> bool:
+        """Whether the empty cells of a queue would hold a job."""
         cell_domains, spec = self._cell_domains_of(ledger), state.present
         key = queue, state.signature, spec.members
-        if key not in self._ever_home:
+        if key not in self._fits_empty_cells:
             empty = view_of(ledger.rooms().emptied(), cell_domains, {}, {}, {})
-            self._ever_home[key] = home(empty, queue, spec, self._preferences) is not None
-        return self._ever_home[key]
+            self._fits_empty_cells[key] = home(empty, queue, spec, self._preferences) is not None
+        return self._fits_empty_cells[key]
 
-    # ----- one view, one job
+    # ----- one job
 
     def _view(
         self,
         ledger: Ledger,
         now: float,
         without: tuple[str, ...] = (),
-        kept: frozenset[str] = frozenset(),
+        protected: frozenset[str] = frozenset(),
     ) -> CellView:
-        """How the cells stand when everybody has left who leaves, and these; claims and reservations are guests."""
+        """The cells once stopping gangs and these have left. Claims and reservations count as guests."""
         cell_domains = self._cell_domains_of(ledger)
-        if without or kept:
-            return seen(ledger, cell_domains, now, without, kept)
-        if self._plain is None or self._plain_at != (ledger.applied, now):
-            self._plain, self._plain_at = seen(ledger, cell_domains, now), (ledger.applied, now)
-        return self._plain
+        if without or protected:
+            return cell_view(ledger, cell_domains, now, without, protected)
+        if self._cached_view is None or self._view_at != (ledger.applied, now):
+            self._cached_view, self._view_at = (
+                cell_view(ledger, cell_domains, now),
+                (ledger.applied, now),
+            )
+        return self._cached_view
 
-    def _away(self, ledger: Ledger, queue: str, now: float) -> Iterator[str]:
-        """Jobs of a queue that are not at home, in the order of the queue: those that wait, and its guests.
+    def _outside_cells(self, ledger: Ledger, queue: str, now: float) -> Iterator[str]:
+        """The jobs of a queue that are not in its cells, in its order: guests, and eligible pending jobs.
 
-        Whoever waits, is a guest or claims now; those who wait are looked at one by one, as most often few are sent.
+        Whether a pending job is eligible is tested one by one, as most often only the first few are placed.
         """
         order, tree = ledger.accounts.order, ledger.accounts.tree
         nodes = [node for node in ledger.waiting.queues if tree.queue[node] == queue]
@@ -158,17 +162,17 @@ class Homes:
             if state.spec.queue == queue
             and not state.at_home
             and state.moving is None
-            and (not state.leaving or state.stop_cause in _WAIT_AGAIN)
+            and (not state.leaving or state.stop_cause in _REQUEUED_CAUSES)
         ]
         claims, are_guests = frozenset(ledger.claims), {position.job for position in guests}
         for _, _, job in merge(*waiting, sorted(guests)):
             if job in are_guests or (job not in claims and eligible(ledger, ledger.jobs[job], now)):
                 yield job
 
-    def _send(self, builder: DecisionBuilder, queue: str, state: JobState) -> bool:
-        """Send one job home; False where its queue's cells have no room for it."""
+    def _schedule(self, builder: DecisionBuilder, queue: str, state: JobState) -> bool:
+        """Place one job in the cells of its queue; False where these have no room for it."""
         ledger = builder.ledger
-        if state.leaving:  # evicted, and soon to wait again: nobody overtakes it on the way home
+        if state.leaving:  # it will be pending again: no later job goes before it
             return False
         if state.phase is not Phase.PENDING:
             stays = at_home_in_place(self._view(ledger, builder.now), queue, state.job)
@@ -178,79 +182,82 @@ class Homes:
                 return True
         plan = self.plan(ledger, queue, state, builder.now)
         if plan is not None:
-            self._take_home(builder, queue, state, plan)
+            self._place_in_cells(builder, queue, state, plan)
         return plan is not None
 
     def plan(self, ledger: Ledger, queue: str, state: JobState, now: float) -> HomePlan | None:
-        """A place at home for a job; None where there is none, or none without somebody who could stop it in turn.
+        """A placement of a job in the cells of its queue; None where there is none without stopping a gang that is
+        protected.
 
-        The limits of its queue hold at home, too.
+        The limits of its queue apply here, too.
         """
-        plan = self._place(ledger, queue, state, now)
+        plan = self._find(ledger, queue, state, now)
         if plan is None:
             return None
         gone = [owner for owner in (state.job, *plan.evict) if owner in ledger.holding]
         amounts = ledger.accounts.amounts.held(plan.placement)
         return None if ledger.accounts.limits(state, amounts, gone).refused else plan
 
-    def _place(self, ledger: Ledger, queue: str, state: JobState, now: float) -> HomePlan | None:
+    def _find(self, ledger: Ledger, queue: str, state: JobState, now: float) -> HomePlan | None:
         without = () if state.phase is Phase.PENDING else (state.job,)
         plan = home(self._view(ledger, now, without), queue, state.present, self._preferences)
-        if plan is None or not self._kept(ledger, state, plan.evict, now):
+        if plan is None or not self._protected(ledger, state, plan.evict, now):
             return plan
         claims = (CLAIM + job for job in ledger.claims)
-        kept = self._kept(ledger, state, (*claims, *ledger.holding), now)
-        plan = home(self._view(ledger, now, without, kept), queue, state.present, self._preferences)
-        return plan if plan is not None and kept.isdisjoint(plan.evict) else None
+        protected = self._protected(ledger, state, (*claims, *ledger.holding), now)
+        plan = home(
+            self._view(ledger, now, without, protected), queue, state.present, self._preferences
+        )
+        return plan if plan is not None and protected.isdisjoint(plan.evict) else None
 
-    def _kept(
+    def _protected(
         self, ledger: Ledger, state: JobState, owners: Iterable[str], now: float
     ) -> frozenset[str]:
-        """Those of some gangs and claims of its own queue that a job does not send away."""
-        kept: list[str] = []
+        """The gangs and claims, among these, of a job's own queue that do not stop for it."""
+        protected: list[str] = []
         for owner in owners:
             other = ledger.jobs.get(owner.removeprefix(CLAIM))
             if other is None or other is state or other.spec.queue != state.spec.queue:
                 continue
-            its = _as_if_it_waited(ledger, other, now)
-            first = owner.startswith(CLAIM) and self._goes_home_first(ledger, state, its, now)
-            if first or not rank_blocker(ledger, its, state, now)[0]:
-                kept.append(owner)
-        return frozenset(kept)
+            pending = _as_pending(ledger, other, now)
+            keeps = owner.startswith(CLAIM) and self._keeps_its_claim(ledger, state, pending, now)
+            if keeps or not rank_blocker(ledger, pending, state, now)[0]:
+                protected.append(owner)
+        return frozenset(protected)
 
-    def _goes_home_first(
+    def _keeps_its_claim(
         self, ledger: Ledger, state: JobState, other: JobState, now: float
     ) -> bool:
-        """Whether another job of the queue goes before one, and may go home as soon as it holds what it has claimed."""
-        before = ledger.accounts.goes_before(other, _as_if_it_waited(ledger, state, now))
-        return before and self.may_ever(ledger, state.spec.queue, other)
+        """Whether another job of the queue is earlier, and may run in the cells as soon as it has what it claims."""
+        before = ledger.accounts.goes_before(other, _as_pending(ledger, state, now))
+        return before and self.may_ever_fit(ledger, state.spec.queue, other)
 
-    def _take_home(
+    def _place_in_cells(
         self, builder: DecisionBuilder, queue: str, state: JobState, plan: HomePlan
     ) -> None:
-        """Bind the cells of a plan and start its job there; or claim the place, if guests have to leave it first."""
+        """Bind the cells of a plan, and start its job there, or claim the placement if guests have to stop first."""
         ledger = builder.ledger
         self._bind(builder, queue, plan.bind)
-        guests = [owner for owner in plan.evict if owner in ledger.holding]
+        evicted = [owner for owner in plan.evict if owner in ledger.holding]
         for owner in plan.evict:
             if owner.startswith(CLAIM):
                 self._drop_claim(builder, owner.removeprefix(CLAIM), state)
         if state.phase is not Phase.PENDING:
             move(builder, state, plan.placement, StopCause.MOVED, at_home=True)
-        elif not guests and _is_free(ledger, plan.placement):
+        elif not evicted and _is_free(ledger, plan.placement):
             start(builder, state, plan.placement, at_home=True)
         else:
             place = plan.placement
-            victims = (*guests, *gangs_leaving(ledger, place))
+            victims = (*evicted, *gangs_leaving(ledger, place))
             builder.record(
                 RoomClaimed(
                     at=builder.now, job=state.job, placement=place, victims=victims, at_home=True
                 )
             )
-        for owner in guests:
-            self._tell_to_leave(builder, ledger.jobs[owner], state)
+        for owner in evicted:
+            self._preempt_guest(builder, ledger.jobs[owner], state)
 
-    def _tell_to_leave(self, builder: DecisionBuilder, guest: JobState, state: JobState) -> None:
+    def _preempt_guest(self, builder: DecisionBuilder, guest: JobState, state: JobState) -> None:
         builder.record(
             GangPreempted(
                 at=builder.now,
@@ -275,13 +282,15 @@ class Homes:
             )
 
     def _release(self, builder: DecisionBuilder) -> None:
-        """Let go of cells in which nobody is at home any more, not even to stop, nor has a claim."""
+        """Release cells without a gang, not even a stopping one, and without a claim."""
         ledger = builder.ledger
         if not ledger.bound:
             return
         idle = releasable(self._view(ledger, builder.now))
         if idle and ledger.leaving:
-            now = releasable(seen(ledger, self._cell_domains_of(ledger), builder.now, left=False))
+            now = releasable(
+                cell_view(ledger, self._cell_domains_of(ledger), builder.now, leaving_gone=False)
+            )
             idle = tuple(cell for cell in idle if cell in now)
         for cell in idle:
             builder.record(
@@ -290,38 +299,40 @@ class Homes:
 
 
 def lost_cells(ledger: Ledger) -> tuple[Cell, ...]:
-    """The cells of all queues that have no place now: nodes are out of use, or who may not be stopped is there."""
+    """The cells of all queues without a domain now: nodes are out of use, or hold gangs that are never preempted."""
     if ledger.occupancy is None or not any_cells(ledger):
         return ()
-    return seen(ledger, cell_domains_of(ledger), 0.0).lost
+    return cell_view(ledger, cell_domains_of(ledger), 0.0).lost
 
 
-def refused_at_home(ledger: Ledger, state: JobState, now: float) -> Refused | None:
-    """Why a gang that runs at home only does not start there; None where it would."""
-    queue, homes = state.spec.queue, Homes(ledger.policy, DEFAULT_PREFERENCES)
-    if homes.plan(ledger, queue, state, now) is not None:
+def refused_in_cells(ledger: Ledger, state: JobState, now: float) -> Refused | None:
+    """Why a gang that runs in cells only does not start there; None where it would."""
+    queue, cells = state.spec.queue, CellScheduler(ledger.policy, DEFAULT_PREFERENCES)
+    if cells.plan(ledger, queue, state, now) is not None:
         return None
     owned = next(rule.cells for rule in ledger.policy.queues if rule.path == queue)
-    cells = ", ".join(f"{tier}: {count}" for tier, count in owned)
-    never = not homes.may_ever(ledger, queue, state)
+    in_words = ", ".join(f"{tier}: {count}" for tier, count in owned)
+    never = not cells.may_ever_fit(ledger, queue, state)
     why = "would not hold it if they were empty" if never else "have no room for it now"
-    told = f"is never preempted, so it runs in the cells of its queue only ({cells}), and these"
-    return Refused(Gate.QUOTA, f"Waiting: {told} {why}.", never=never)
+    rule = f"is never preempted, so it runs in the cells of its queue only ({in_words}), and these"
+    return Refused(Gate.QUOTA, f"Waiting: {rule} {why}.", never=never)
 
 
-def never_at_home(ledger: Ledger, state: JobState) -> bool:
-    """Whether the cells of its queue would not hold a job if they were empty."""
-    return not Homes(ledger.policy, DEFAULT_PREFERENCES).may_ever(ledger, state.spec.queue, state)
+def never_fits_cells(ledger: Ledger, state: JobState) -> bool:
+    """Whether the empty cells of its queue would not hold a job."""
+    return not CellScheduler(ledger.policy, DEFAULT_PREFERENCES).may_ever_fit(
+        ledger, state.spec.queue, state
+    )
 
 
 def _is_free(ledger: Ledger, placement: Placement) -> bool:
-    """Whether a place is free but for room that is reserved: a home job has that at once."""
+    """Whether a placement is free apart from reservations: a job in its cells may use these."""
     with without_holds(ledger, [RESERVATION + job for job in ledger.reservations]) as rooms:
         return not rooms.missing(placement.members)
 
 
-def _as_if_it_waited(ledger: Ledger, other: JobState, now: float) -> JobState:
-    """A job, order_key_of where it would if it were a gang that had to wait again."""
+def _as_pending(ledger: Ledger, other: JobState, now: float) -> JobState:
+    """A job with the position that it would have if it were pending again."""
     if other.phase is Phase.PENDING:
         return other
     key = ledger.accounts.order.key(other.order_factors(now))

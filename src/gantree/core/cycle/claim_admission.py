@@ -1,20 +1,19 @@
-"""Claims that are settled: a claimant starts as soon as its room is free, and lets go of what it cannot have any more.
+"""Claims at the beginning and at the end of a pass: met as soon as their room is free, dropped if they cannot be met.
 
-Who claims room was told so by `core.preemption.free_capacity` or `core.cycle.cell_scheduling`. It starts unless its
-queue does not admit it any more.
+Claims are made by `core.preemption.free_capacity` and `core.cycle.cell_scheduling`. A claimant starts unless its queue
+no longer admits it.
 
-Since it claimed somebody of a higher priority may have come to wait: who was stopped for it and has that now, or who
-came in the same moment in which the last of its victims left; or its own has fallen. Were it started
-first, it would be stopped again at once. So where one of these has a place now if it takes over claims, the claimant is
-put off until the walk is over, in which the other one is asked; what that does not take it has. Nobody is put off
-for what else the order reads: what is left to run, or was served, changes by itself, and a gang that was stopped for it
-would have been stopped in vain.
+Since the claim was made, a job of higher priority may have begun to wait: a victim of the claim that has it now, or a
+job that arrived as the last victim left; or the priority of the claimant has fallen. If the claimant started first, it
+would be preempted at once. So a claimant whose claim such a job could take over is deferred until after the walk, which
+considers that job first. Only priority counts here. Other keys of the order (work left, GPU time) change by themselves,
+and would make preemptions useless.
 """
 
 from collections.abc import Iterable
 from operator import attrgetter
 
-from gantree.core.cycle.cell_scheduling import Homes
+from gantree.core.cycle.cell_scheduling import CellScheduler
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, Claim, JobState
@@ -36,42 +35,42 @@ from gantree.policy.waiting_jobs import EquivalenceClass
 
 
 class ClaimAdmission:
-    """Settles claims."""
+    """Starts claimants and drops claims."""
 
-    def __init__(self, homes: Homes, preferences: PlacementPreferences) -> None:
-        self._homes = homes
+    def __init__(self, cells: CellScheduler, preferences: PlacementPreferences) -> None:
+        self._cells = cells
         self._preferences = preferences
 
-    def settle(self, builder: DecisionBuilder, *, all_were_asked: bool = False) -> None:
-        """Start claimants whose room is free; drop claims whose victims have left in vain: the room is no more, or
-        somebody of a greater right has taken the quota meanwhile.
+    def admit(self, builder: DecisionBuilder, *, after_walk: bool = False) -> None:
+        """Start claimants whose room is free. Drop claims that cannot be met: the room is lost, or others have the
+        quota.
 
-        all_were_asked: everybody has been who may go before a claimant, so nobody is put off.
+        after_walk: every job has been considered, so no claimant is deferred.
         """
         ledger = builder.ledger
-        while True:  # whoever starts lets go of what else was held for it; each round ends a claim
+        while True:  # a start frees the rest of a claim; each round ends one
             facts = len(builder.facts)
             waiting = [ledger.jobs[job] for job in ledger.claims]
             for state in sorted(waiting, key=attrgetter("position")):
                 if state.phase is Phase.PENDING and state.job in ledger.claims:
-                    self._settle(builder, state, all_were_asked=all_were_asked)
+                    self._admit(builder, state, after_walk=after_walk)
             if len(builder.facts) == facts:
                 return
 
-    def _settle(self, builder: DecisionBuilder, state: JobState, *, all_were_asked: bool) -> None:
+    def _admit(self, builder: DecisionBuilder, state: JobState, *, after_walk: bool) -> None:
         ledger, job, claim = builder.ledger, state.job, builder.ledger.claims[state.job]
-        placement = self._claimed(ledger, state)
+        placement = self._free_placement(ledger, state)
         if placement is not None and self._may_start(ledger, state, placement):
-            if not all_were_asked and _is_overtaken(builder, state):
+            if not after_walk and _is_outranked(builder, state):
                 return
             _drop(builder, job, "its room is free")
             start(builder, state, placement, at_home=claim.at_home)
-        elif not (ledger.leaving if placement else _awaited(ledger, state, claim)):
+        elif not (ledger.leaving if placement else _awaited_gangs(ledger, state, claim)):
             lost = "the room was lost" if placement is None else "others have its quota"
             _drop(builder, job, lost)
 
-    def _claimed(self, ledger: Ledger, state: JobState) -> Placement | None:
-        """The place of a claimant, if its room is free: the very one where it was decided, else the best."""
+    def _free_placement(self, ledger: Ledger, state: JobState) -> Placement | None:
+        """The free placement of a claimant: the one that it claimed if it must be that one, else the best."""
         claim = ledger.claims[state.job]
         with without_holds(ledger, (CLAIM + state.job,)) as rooms:
             if self._is_exact(ledger, state) or len(claim.placement.members) != state.spec.members:
@@ -82,45 +81,51 @@ class ClaimAdmission:
             return find(rooms, state.spec, self._preferences)
 
     def _is_exact(self, ledger: Ledger, state: JobState) -> bool:
-        """Whether a claimant may have the very place that it claims only: another one might not be admitted."""
+        """Whether a claimant may only start at the placement that it claimed: its queue might not admit another one."""
         if state.moving is not None or ledger.claims[state.job].at_home:
             return True
         keeps_clear = not state.spec.preemptible and any_cells(ledger)
         return keeps_clear or chooses(state.spec) or ledger.accounts.guarantees.of_models
 
     def _may_start(self, ledger: Ledger, state: JobState, placement: Placement) -> bool:
-        """Whether nothing but room kept a claimant waiting: some who leave may do so for its quota."""
+        """Whether the queue admits a claimant: it may have waited for the quota of its victims, too."""
         if state.moving is not None or ledger.claims[state.job].at_home:
             return True
-        return self.admits(ledger, state, placement)
+        return self.is_admitted_at(ledger, state, placement)
 
-    def admits(
-        self, ledger: Ledger, state: JobState, placement: Placement, admitted: Amounts | None = None
+    def is_admitted_at(
+        self,
+        ledger: Ledger,
+        state: JobState,
+        placement: Placement,
+        requested: Amounts | None = None,
     ) -> bool:
-        """Whether its queue admits what the place really holds: models are known only now.
+        """Whether the queue of a job admits a placement. Only a placement tells its GPU models.
 
-        admitted: amounts that it has admitted just now.
+        requested: amounts that the queue has just admitted.
         """
         held = ledger.accounts.amounts.held(placement)
-        if held != admitted and ledger.accounts.admission(state, held).refused:
+        if held != requested and ledger.accounts.admission(state, held).refused:
             return False
-        return self._homes.spares_cells(ledger, state, placement)
+        return self._cells.keeps_cells_free(ledger, state, placement)
 
 
-def _is_overtaken(builder: DecisionBuilder, state: JobState) -> bool:
-    """Whether what a job claims gives way to one of a higher priority that waits for nothing but that."""
+def _is_outranked(builder: DecisionBuilder, state: JobState) -> bool:
+    """Whether a claim gives way to an eligible job of higher priority that would start with it."""
     return any(
         other.priority > state.priority
         and outranks_claim(builder.ledger, other, state)
-        and _might_start(builder, other)
-        for other in _who_may_go_first(builder, state)
+        and _may_start_over_claims(builder, other)
+        for other in _possible_rivals(builder, state)
     )
 
 
-def _who_may_go_first(builder: DecisionBuilder, state: JobState) -> Iterable[JobState]:
-    """Those who wait and may go before a claimant now though they did not when it claimed, the first of each line: who
-    was stopped for it, who came just now or has waited for a job that ended just now; anybody, if its own priority has
-    changed. Who was stopped for another one has lost to that, whatever its priority.
+def _possible_rivals(builder: DecisionBuilder, state: JobState) -> Iterable[JobState]:
+    """The eligible jobs that may outrank a claimant now but did not when it claimed, the first of each equivalence
+    class.
+
+    These are its victims, jobs that have just arrived, and jobs whose predecessor (`after`) has just ended; all jobs if
+    its own priority has changed. Victims of other claims lost to those, whatever their priority.
     """
     ledger = builder.ledger
     jobs = [*ledger.claims[state.job].victims]
@@ -131,23 +136,23 @@ def _who_may_go_first(builder: DecisionBuilder, state: JobState) -> Iterable[Job
             jobs += ledger.dependents.get(fact.job, ())
     if state.job in jobs:
         jobs += [each.job for eq_class in ledger.waiting for each in ledger.waiting[eq_class]]
-    firsts: dict[EquivalenceClass, JobState] = {}
+    first_of_class: dict[EquivalenceClass, JobState] = {}
     for job in dict.fromkeys(jobs):
-        other = ledger.jobs.get(job)  # some are forgotten
+        other = ledger.jobs.get(job)  # some have been forgotten
         if other is None or other.phase is not Phase.PENDING or other.equivalence_class is None:
             continue
         if not eligible(ledger, other, builder.now):
             continue
         if (
-            other.equivalence_class not in firsts
-            or other.position < firsts[other.equivalence_class].position
+            other.equivalence_class not in first_of_class
+            or other.position < first_of_class[other.equivalence_class].position
         ):
-            firsts[other.equivalence_class] = other
-    return firsts.values()
+            first_of_class[other.equivalence_class] = other
+    return first_of_class.values()
 
 
-def _might_start(builder: DecisionBuilder, state: JobState) -> bool:
-    """Whether a waiting job has a place if it takes over what is claimed for those that go after it."""
+def _may_start_over_claims(builder: DecisionBuilder, state: JobState) -> bool:
+    """Whether a pending job fits if it takes over the claims that give way to it."""
     ledger = builder.ledger
     owners = [CLAIM + job for job in outranked_claims(ledger, state)]
     with without_holds(ledger, (*owners, *usable_holds(ledger, state, builder.now))) as rooms:
@@ -161,8 +166,8 @@ def _drop(builder: DecisionBuilder, job: str, reason: str) -> None:
     builder.record(ClaimDropped(at=builder.now, job=job, reason=reason))
 
 
-def _awaited(ledger: Ledger, state: JobState, claim: Claim) -> list[str]:
-    """Who leaves the room of a claim; for a gang that moves also those of whom its claim does not tell."""
+def _awaited_gangs(ledger: Ledger, state: JobState, claim: Claim) -> list[str]:
+    """The stopping gangs that a claim waits for; for a gang that moves, also others on its nodes."""
     leaving = [job for job in claim.victims if job in ledger.leaving]
     if leaving or state.moving is None:
         return leaving

@@ -1,19 +1,16 @@
-"""Draining nodes, and fleeing from such as are unwell: who stands on one leaves it, with as little harm as can be.
+"""Gangs leave drained nodes and unhealthy nodes, with as little harm as possible. They use no eviction budget for it.
 
-    has a place elsewhere         it saves, stops and goes on there (elastic gangs at another size, if need be)
-    has none, no deadline         it saves, stops and waits in its place in the order of arrival
-    has none, there is one        it runs on until then; a place that comes free before is taken
-    can never be told to leave    it is waited for
-    is at home in its cells       it saves, stops and goes home again as soon as its cells have room
+A gang on a drained node
 
-It uses up no eviction.
+    fits elsewhere               saves, stops and restarts there, at another size if it is elastic
+    fits nowhere, no deadline    saves, stops and waits at its old position in the order
+    fits nowhere, a deadline     runs on until then; it moves earlier if room becomes free
+    is never preempted           runs to its end
+    is in a cell of its queue    saves, stops and returns to its cells as soon as they have room
 
-Of a node that is unwell (`Cordon.unwell`) nobody knows whether what runs there will fail. So only who loses nothing by
-it leaves: a gang that can save, has a place elsewhere, and was not stopped for others or moved for this cause as often
-as its eviction budget allows within 24 hours. Others stay, and are told why (`core.explain.nodes`).
-
-Nothing is asked anew before room, the gang or the deadline has changed; that memory may be
-forgotten at any time.
+A gang on an unhealthy node (`Cordon.unwell`) may run on without a failure. So it leaves only if it loses nothing: it
+can save a checkpoint, fits elsewhere, and has not been preempted, or moved for this cause, as often as its eviction
+budget allows in 24 hours. The others stay, with a reason that users see (`core.explain.nodes`).
 """
 
 from collections.abc import Callable, Iterator
@@ -32,21 +29,22 @@ from gantree.placement.request.preferences import PlacementPreferences
 from gantree.policy.order import DAY_S
 
 
-def send_away(builder: DecisionBuilder, preferences: PlacementPreferences) -> None:
-    """Send away who can leave now, those that came first before others."""
-    for state, deadline_at in list(to_leave(builder.ledger, builder.now)):
-        _send(builder, state, deadline_at, preferences)
+def drain(builder: DecisionBuilder, preferences: PlacementPreferences) -> None:
+    """Move or stop the gangs that can leave now, the oldest first."""
+    for state, deadline_at in list(leaving_gangs(builder.ledger, builder.now)):
+        _drain(builder, state, deadline_at, preferences)
 
 
 def next_leaving(ledger: Ledger, now: float) -> float:
-    """The next deadline after now of a node on which somebody waits for a place, or end of a day in which somebody
-    may not flee, in seconds; inf if none."""
-    moments = [deadline_at for _, deadline_at in to_leave(ledger, now)]
-    moments += [_may_flee_at(ledger, state) for state, _ in _standing_where(ledger, _is_unwell)]
+    """The next deadline after now of a node with gangs, or the next moment at which an eviction budget lets a gang
+    leave, in seconds; inf if there is none.
+    """
+    moments = [deadline_at for _, deadline_at in leaving_gangs(ledger, now)]
+    moments += [_may_leave_from(ledger, state) for state, _ in _gangs_on(ledger, _is_unwell)]
     return min((moment for moment in moments if moment > now), default=inf)
 
 
-def _send(
+def _drain(
     builder: DecisionBuilder, state: JobState, deadline_at: float, preferences: PlacementPreferences
 ) -> None:
     ledger = builder.ledger
@@ -54,26 +52,26 @@ def _send(
     if placement is not None:
         resized = len(placement.members) != len(state.placement.members if state.placement else ())
         cause = StopCause.RESIZED if resized else StopCause.MOVED
-        move(builder, state, placement, cause, flees=what_is_wrong(ledger, state))
+        move(builder, state, placement, cause, flees=why_unwell(ledger, state))
     elif deadline_at <= builder.now:
         save_then_stop(builder, state, StopCause.DRAINED, ledger.policy)
 
 
-def to_leave(ledger: Ledger, now: float) -> Iterator[tuple[JobState, float]]:
-    """Gangs that are to leave nodes and were not told to yet, each with the moment, in seconds, by which it must.
+def leaving_gangs(ledger: Ledger, now: float) -> Iterator[tuple[JobState, float]]:
+    """The gangs that are to leave their nodes and have not been stopped yet, each with its deadline in seconds.
 
-    Who flees must at no moment: inf.
+    The deadline is inf on unhealthy nodes.
     """
-    for state, here in _standing_where(ledger, lambda one: one.drain or _is_unwell(one)):
+    for state, here in _gangs_on(ledger, lambda one: one.drain or _is_unwell(one)):
         deadlines = [_deadline(one) for one in here if one.drain]
-        if deadlines or not stays_because(ledger, state, now):
+        if deadlines or not why_staying(ledger, state, now):
             yield state, min(deadlines, default=inf)
 
 
-def _standing_where(
+def _gangs_on(
     ledger: Ledger, is_meant: Callable[[Cordon], bool]
 ) -> Iterator[tuple[JobState, list[Cordon]]]:
-    """Gangs that may be told to leave and were not yet, each with such cordons of the nodes that it stands on."""
+    """The running gangs that may be stopped, on nodes with such a cordon; each with these cordons."""
     if ledger.occupancy is None or not ledger.site.cordoned:
         return
     rooms = ledger.occupancy
@@ -97,8 +95,8 @@ def _is_unwell(cordon: Cordon) -> bool:
     return bool(cordon.unwell)
 
 
-def stays_because(ledger: Ledger, state: JobState, now: float) -> str:
-    """Why a gang does not flee from a node that is unwell, whatever room there is, to end a sentence; "": it does."""
+def why_staying(ledger: Ledger, state: JobState, now: float) -> str:
+    """Why a gang stays on an unhealthy node, to end a sentence; "" if it leaves as soon as it fits elsewhere."""
     if not ledger.policy.leave_unwell:
         return "the policy lets nobody leave for that"
     if not state.spec.preemptible:
@@ -107,11 +105,11 @@ def stays_because(ledger: Ledger, state: JobState, now: float) -> str:
         return "it does not say how it saves"
     if state.phase is not Phase.RUNNING:
         return "it does not run yet"
-    return "its eviction budget is used up" if now < _may_flee_at(ledger, state) else ""
+    return "its eviction budget is used up" if now < _may_leave_from(ledger, state) else ""
 
 
-def _may_flee_at(ledger: Ledger, state: JobState) -> float:
-    """The moment from which on its eviction budget lets a gang flee, in seconds."""
+def _may_leave_from(ledger: Ledger, state: JobState) -> float:
+    """The moment from which the eviction budget lets a gang leave an unhealthy node, in seconds."""
     budget = ledger.policy.evictions_per_day
     left_at = sorted((*state.preempted_at, *state.fled_at))
     if budget is None or len(left_at) < budget:
@@ -119,8 +117,8 @@ def _may_flee_at(ledger: Ledger, state: JobState) -> float:
     return inf if budget == 0 else left_at[-budget] + DAY_S
 
 
-def what_is_wrong(ledger: Ledger, state: JobState) -> str:
-    """What is wrong with the nodes that a gang stands on, "" for nothing."""
+def why_unwell(ledger: Ledger, state: JobState) -> str:
+    """What is wrong with the nodes of a gang; "" for nothing."""
     cordons = ((node, ledger.site.cordoned.get(node)) for node in _nodes(state))
     wrong = (f"node {node}: {one.unwell}" for node, one in cordons if one and one.unwell)
     return "; ".join(wrong)

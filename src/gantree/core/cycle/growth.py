@@ -1,11 +1,10 @@
-"""Elastic gangs grow into room that nobody waits for, where that pays.
+"""Elastic gangs grow into room that no pending job can use, if that pays.
 
-A gang grows by starting anew with more members: it saves, stops, and goes on at a place that contains its old one. So
-it is asked only when it has run for a while since it last changed, and only where the goodput it wins as long as it is
-expected to keep the room is more than what the new start costs. It gives members back as soon as somebody needs them
-(`core.preemption.free_capacity`); one that is never stopped for another could not, and does not grow. A gang whose end
-somebody was told a start by does not grow: its next attempt would end later. One that is at home in its queue's cells
-does not either: larger, it would be a guest.
+A gang grows by a restart with more members: it saves, stops, and restarts at a placement that contains its old one. So
+it grows only some time after its last change of size, and only if the goodput that it gains while it is expected to
+keep the room exceeds the cost of the restart. It gives members back as soon as a job needs them
+(`core.preemption.free_capacity`); so a gang that is never preempted does not grow. Nor does a gang that a reservation
+waits for, since its next attempt would end later; nor one in a cell of its queue, which it would leave.
 """
 
 from math import inf
@@ -23,13 +22,13 @@ from gantree.placement.resize.elastic import resized, sizes_of
 from gantree.planning.elastic.grow import plan_growth
 
 HORIZON_S = 3600.0
-"""Seconds for which idle room is expected to stay idle. An assumption; a gang that is told sooner loses one start."""
+"""Seconds for which idle room is assumed to stay idle. A gang that must shrink earlier loses one restart."""
 SETTLED_S = 600.0
-"""Seconds that a gang has run before it grows: room that has just become free is often wanted a moment later."""
+"""Seconds that a gang has run before it grows: room that has just become free is often needed a moment later."""
 
 
 def grow(builder: DecisionBuilder, preferences: PlacementPreferences) -> None:
-    """Let gangs grow, those that came first before others."""
+    """Let gangs grow, the oldest first."""
     ledger = builder.ledger
     if not ledger.policy.elastic or not ledger.accounts.elastic:
         return
@@ -44,7 +43,7 @@ def grow(builder: DecisionBuilder, preferences: PlacementPreferences) -> None:
 
 
 def next_growth(ledger: Ledger, now: float) -> float:
-    """The next moment, in seconds, at which a gang has settled and may grow; inf if there is none."""
+    """The next moment, in seconds, at which a gang may grow; inf if there is none."""
     if not ledger.policy.elastic:
         return inf
     moments = (may_grow_at(ledger.jobs[job]) for job in ledger.accounts.elastic)
@@ -52,7 +51,7 @@ def next_growth(ledger: Ledger, now: float) -> float:
 
 
 def may_grow_at(state: JobState) -> float:
-    """The moment from which on a gang may grow, in seconds; inf while it may not at all."""
+    """The moment from which a gang may grow, in seconds; inf if it may not."""
     elastic, placement = state.spec.elastic, state.placement
     if elastic is None or placement is None or state.phase is not Phase.RUNNING:
         return inf
@@ -65,7 +64,7 @@ def may_grow_at(state: JobState) -> float:
 
 
 def _largest(state: JobState) -> int:
-    """The most members that a gang may grow to: as it is written, or as somebody said."""
+    """The most members to which a gang may grow: by its file, or by an operator."""
     elastic = state.spec.elastic
     assert elastic is not None, f"{state.job} is not elastic"
     return state.spec.members if state.scaled else elastic.max
@@ -91,7 +90,7 @@ def _grow(builder: DecisionBuilder, state: JobState, preferences: PlacementPrefe
 
 
 def _most_members(ledger: Ledger, state: JobState, gang: Job) -> int:
-    """The most members that the gang's queue admits, as far as that is known before there is a place."""
+    """The largest size that the queue of a gang admits, as far as that is known without a placement."""
     now, largest = gang.members, _largest(state)
     for size in reversed(sizes_of(gang)):
         if size <= now:
@@ -104,7 +103,7 @@ def _most_members(ledger: Ledger, state: JobState, gang: Job) -> int:
 
 
 def _horizon_s(state: JobState, now: float) -> float:
-    """Seconds for which the gang is expected to keep what it gets: at its present size, as long as its user says."""
+    """Seconds for which a gang is expected to keep more members: at most its expected time left at its present size."""
     if state.spec.expected_s is None:
         return HORIZON_S
     left_s = state.spec.expected_s - state.work_s(now)

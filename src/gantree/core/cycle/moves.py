@@ -1,9 +1,8 @@
-"""Moving gangs so that a waiting one fits: the plan for whoever asks, carried out when an operator says so.
+"""Moves of gangs so that a pending one fits: plans on request, carried out when an operator says so.
 
-The policy says whether plans are made at all ("off"), told when asked for ("plan"), or also applied by the walk itself
-("apply", `core.preemption.free_capacity`). What an operator asked for is planned anew when it is applied: if it no
-longer gains, nothing happens. Everybody who moves saves and stops, and goes on at a place that is held for it; it uses
-up no eviction.
+The policy makes no plans ("off"), shows them on request ("plan"), or applies them in the walk too ("apply",
+`core.preemption.free_capacity`). A plan that an operator applies is made again first; if it no longer gains, nothing
+happens. Gangs that move save, stop, and restart at a placement that is held for them; they use no eviction budget.
 """
 
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from gantree.planning.defragmentation import MovePlan
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One gang that would move: from where to where, and what it loses by that, in GPU-seconds."""
+    """A gang that would move: from where to where, and its loss in GPU-seconds."""
 
     job: str
     gpus: int
@@ -35,7 +34,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Defragmentation:
-    """Where the waiting gang would go, who moves for it, and the sum, in GPU-seconds: it gains more than it costs.
+    """The placement of the pending gang, the moves for it, and their cost and gain in GPU-seconds: the gain is larger.
 
     proven: no plan costs less.
     """
@@ -51,9 +50,9 @@ class Defragmentation:
 def defragmentation_plan(
     ledger: Ledger, job: str, now: float, preferences: PlacementPreferences = DEFAULT_PREFERENCES
 ) -> Defragmentation | None:
-    """The moves that would let a waiting job start now; None where there are none that gain, or policy makes no plans.
+    """The moves by which a pending job could start now; None where none pay, or the policy makes no plans.
 
-    Nothing is changed. Raises NotFound for a job that was never taken in.
+    Nothing is changed. Raises NotFound for a job that was never accepted.
     """
     state = ledger.jobs.get(job)
     if state is None:
@@ -71,10 +70,10 @@ def defragmentation_plan(
 
 
 def move_as_requested(builder: DecisionBuilder, preferences: PlacementPreferences) -> bool:
-    """Carry out the plans that operators asked for in this batch, where they still gain; whether anything was."""
-    asked, builder.moves_for = builder.moves_for, []
+    """Apply the plans that operators requested in this batch, if they still pay. Returns whether any was applied."""
+    requested, builder.moves_for = builder.moves_for, []
     carried_out = False
-    for job in asked:
+    for job in requested:
         found = _move_plan(builder.ledger, builder.ledger.jobs[job], builder.now, preferences)
         if found is not None:
             carried_out = claim_and_move(builder, *found) or carried_out
@@ -84,7 +83,7 @@ def move_as_requested(builder: DecisionBuilder, preferences: PlacementPreference
 def _move_plan(
     ledger: Ledger, state: JobState, now: float, preferences: PlacementPreferences
 ) -> tuple[PreemptionRequest, MovePlan] | None:
-    """The first variant of a waiting job for which moves gain, as it asks for room, with the plan."""
+    """The request for the first variant of a pending job for which moves pay, with their plan."""
     if (
         ledger.policy.defragment == "off"
         or ledger.occupancy is None

@@ -1,32 +1,27 @@
-"""Whom a pass looks at: coarse tests that say no to most of those that wait, and what the pass itself has refused.
+"""The jobs that a pass considers one by one: no bound excludes them, and the pass has not refused the same request.
 
-Within a pass room and quota only shrink: what is freed in it goes to nobody in it. So what was refused stays refused
-for the rest of the pass, for all that ask alike:
-
-    no place       for a signature that may use the same reserved room
-    no quota       for those of a queue and a priority that ask for the same, in every variant of theirs
-    no room made   for those of an equivalence class that come later; for a job that was told a start, or backs off, for
-                   it alone
-
-Before that, two bounds are asked that cost no search: whether there may be a place (`core.queue.start_test`), and
-whether there might be one with all gone that could ever be stopped (`core.preemption.preemptible_capacity`).
+Two bounds take no search: whether a gang may fit on free room (`core.queue.start_test`), and whether it may fit without
+all gangs that it could ever stop (`core.preemption.preemptible_capacity`). They are compared as arrays for all pending
+jobs (`core.cycle.rows_to_visit`), and again for each job that the walk comes to. What the pass itself has refused is in
+`core.cycle.pass_refusals`.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 import numpy as np
 
+from gantree.core.cycle.pass_refusals import PassRefusals
 from gantree.core.cycle.rows_to_visit import PreemptingRows, RowsToVisit, StartingRows
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.preemption.candidates import ProjectedOccupancies
 from gantree.core.preemption.preemptible_capacity import PreemptibleCapacity
-from gantree.core.queue.cell_usage import any_cells, only_at_home
+from gantree.core.queue.cell_usage import any_cells
+from gantree.core.queue.eligibility import equivalence_class_of
 from gantree.core.queue.guarantee_test import GuaranteeTest
 from gantree.core.queue.heads import FeasibilityCache, head_rows
 from gantree.core.queue.held_capacity import UsableReservations
-from gantree.core.queue.preemption_backoff import backs_off_until
 from gantree.core.queue.slot_demands import SlotDemands
 from gantree.core.queue.start_test import StartTest
 from gantree.core.queue.waiting_rows import WaitingRows
@@ -37,7 +32,7 @@ from gantree.topology.fabric.fabric import BoolArray
 
 
 class Prefilter:
-    """One pass: its bounds and its refusals. only: the jobs that it is about; None for all that wait."""
+    """The bounds of one pass. only: the jobs that it considers; None for all pending jobs."""
 
     def __init__(
         self,
@@ -57,14 +52,11 @@ class Prefilter:
         self._last_head = self._last_heads()
         self._usable = UsableReservations()
         self._starts = StartTest(ledger, self._demands, self._usable, now)
-        self.rooms = ProjectedOccupancies()
-        self._told = last_of_classes(ledger.jobs[job] for job in ledger.reservations)
+        self._refusals = PassRefusals(ledger, self._usable, now)
+        self.projected = ProjectedOccupancies()
+        self._last_reserved = last_of_classes(ledger.jobs[job] for job in ledger.reservations)
         self._holders = len(ledger.holding)
         self._may_suffice: dict[EquivalenceClass, tuple[int, bool]] = {}
-        self._without_place: set[Hashable] = set()
-        self._without_quota: set[Hashable] = set()
-        self._without_room: set[EquivalenceClass] = set()
-        self._alone_without_room: set[str] = set()
 
     def _last_heads(self) -> dict[int, Position]:
         """The last head of each queue that has any."""
@@ -73,35 +65,37 @@ class Prefilter:
         entries = [self._rows.entry[row] for row in head[is_last].tolist()]
         return {entry.equivalence_class.queue: entry.position for entry in entries}
 
-    # ----- whom to visit
+    # ----- which jobs to visit
 
-    def queues_to_visit(self, *, due: bool, with_heads: bool) -> list[int]:
-        """The queues with jobs to visit now; due, with_heads: as of `visits`."""
+    def queues_to_visit(self, *, guaranteed_only: bool, with_heads: bool) -> list[int]:
+        """The queues with jobs to visit now; for the arguments see `visits`."""
         if self._only is not None or not self.queues:
             return list(self.queues)
-        found = self._to_visit.any_in_queue(due=due, with_heads=with_heads)
+        found = self._to_visit.queues_with_rows(
+            guaranteed_only=guaranteed_only, with_heads=with_heads
+        )
         return [
             queue for queue, any_there in zip(self.queues, found.tolist(), strict=True) if any_there
         ]
 
     def visits(
-        self, queue: int, *, due: bool, with_heads: Callable[[], bool]
+        self, queue: int, *, guaranteed_only: bool, with_heads: Callable[[], bool]
     ) -> Iterable[QueueEntry]:
-        """Those of a queue who might start or have room made; due: of those who might be guaranteed what they ask for.
+        """The jobs of a queue to visit, in order. guaranteed_only: those that may be within their guarantee.
 
-        with_heads: whether all heads are visited by now, as long as starts are to be told.
+        with_heads: whether all heads are visited at the moment, because more reservations may be made.
         """
         if self._only is not None:
             return self._only_in(queue)
-        return self._to_visit.visits(self._index_of_queue[queue], due=due, with_heads=with_heads)
+        index = self._index_of_queue[queue]
+        return self._to_visit.visits(index, guaranteed_only=guaranteed_only, with_heads=with_heads)
 
     @cached_property
     def _guaranteed(self) -> BoolArray:
-        """Mask of the rows that might be guaranteed what they ask for."""
+        """A mask of the rows that may be within their guarantee."""
         rows = self._rows
-        return GuaranteeTest(self._ledger, rows.queues).may_be_within(
-            rows.queue_index, rows.signature
-        )
+        test = GuaranteeTest(self._ledger, rows.queues)
+        return test.may_be_within(rows.queue_index, rows.signature)
 
     @cached_property
     def _starting(self) -> StartingRows:
@@ -115,36 +109,34 @@ class Prefilter:
 
     @cached_property
     def _capacity(self) -> PreemptibleCapacity:
-        """The bound as of the start of the pass: what starts meanwhile only takes, what is stopped counted already."""
-        return PreemptibleCapacity(self._ledger, self.rooms, self._now, self._holders)
+        """The bound at the start of the pass. It stays valid: gangs that start only take room, and gangs that stop were
+        counted as preemptible.
+        """
+        return PreemptibleCapacity(self._ledger, self.projected, self._now, self._holders)
 
     def _only_in(self, queue: int) -> list[QueueEntry]:
-        """Those of a queue that the pass is about and who still wait, in order."""
+        """The jobs of a queue that the pass considers and that are still pending, in order."""
         return sorted(
-            QueueEntry(state.position, _class_of(state))
+            QueueEntry(state.position, equivalence_class_of(state))
             for state in self._only or ()
             if state.queue == queue and state.phase is Phase.PENDING
         )
 
-    def may_be_told(self, state: JobState) -> bool:
-        """Whether a job that was visited may be told a start: only the heads of their queues."""
-        return self._is_head(state)
-
-    def _is_head(self, state: JobState) -> bool:
-        """Whether a job was one of the first of its queue when the pass began."""
+    def is_head(self, state: JobState) -> bool:
+        """Whether a job was a head of its queue when the pass began."""
         last = self._last_head.get(state.queue)
         return last is not None and state.position <= last and self.is_feasible(state)
 
     def heads_of(self, queue: int) -> Iterator[JobState]:
-        """The heads of a queue, as they were when the pass began, in order."""
+        """The heads of a queue when the pass began, in order."""
         index, rows = self._index_of_queue[queue], self._rows
         first, end = int(rows.first_row[index]), int(rows.first_row[index + 1])
         for at in np.flatnonzero(self._heads[first:end]).tolist():
             yield self._ledger.jobs[rows.entry[first + at].position.job]
 
-    def is_told_behind(self, eq_class: EquivalenceClass, position: Position) -> bool:
-        """Whether a job of a line at a position or behind it was told a start: it may use what the first may not."""
-        last = self._told.get(eq_class)
+    def has_reservation_from(self, eq_class: EquivalenceClass, position: Position) -> bool:
+        """Whether a job of an equivalence class, from a position on, has a reservation: it may use that room."""
+        last = self._last_reserved.get(eq_class)
         return last is not None and position <= last
 
     def is_feasible(self, state: JobState) -> bool:
@@ -154,28 +146,24 @@ class Prefilter:
     # ----- one job
 
     def may_start(self, state: JobState) -> bool:
-        """Whether a job might find a place that its queue admits."""
-        if not self._may_fit(state):
-            return False
-        return not self._without_place or self._key(state) not in self._without_place
+        """Whether a job may find a placement that its queue admits."""
+        return self._may_fit(state) and not self._refusals.of_placement(state)
 
     def may_borrow_now(self, state: JobState) -> bool:
-        """Whether a job might start now on more than its queue is guaranteed."""
+        """Whether a job may start now beyond its guarantee."""
         accounts = self._ledger.accounts
         if accounts.guarantees.asks_within(state) or not self._may_fit(state):
             return False
         return not accounts.admission(state, accounts.amounts.asked(state)).refused
 
     def _may_fit(self, state: JobState) -> bool:
-        return _asked(state) not in self._without_quota and self._starts.may_start(state)
+        return not self._refusals.of_quota(state) and self._starts.may_start(state)
 
-    def may_make_room(self, state: JobState) -> bool:
-        """Whether others might give up enough room for a job, as things are now: for heads alone."""
-        eq_class = _class_of(state)
-        if eq_class in self._without_room or state.job in self._alone_without_room:
+    def may_preempt(self, state: JobState) -> bool:
+        """Whether enough capacity may be freed for a job now; heads only."""
+        if self._refusals.of_preemption(state) or not self.is_head(state):
             return False
-        if not self._is_head(state):
-            return False
+        eq_class = equivalence_class_of(state)
         applied, may = self._may_suffice.get(eq_class, (-1, False))
         if applied != self._ledger.applied:
             may = self._capacity.may_suffice(state, self._demands)
@@ -184,72 +172,41 @@ class Prefilter:
 
     # ----- what was refused
 
-    def no_place(self, state: JobState) -> None:
-        """A job and all that are alike have no place."""
-        self._without_place.add(self._key(state))
+    def refuse_placement(self, state: JobState) -> None:
+        """No placement was found for a job: it is refused to all jobs with the same request."""
+        self._refusals.add_placement(state)
         if self._only is None and not any_cells(self._ledger):
             mask = self._usable.mask(self._ledger, state, self._now)
-            self._starting.no_place(state.signature, mask)
+            self._starting.exclude_signature(state.signature, mask)
 
-    def no_quota(self, state: JobState) -> None:
-        """The queue refused every variant of a job, and so of all jobs with the same request (`_asked`)."""
-        self._without_quota.add(_asked(state))
+    def refuse_quota(self, state: JobState) -> None:
+        """Its queue refused every variant of a job, and so of all jobs with the same request."""
+        self._refusals.add_quota(state)
         if self._only is None:
             index = self._index_of_queue[state.queue]
-            self._starting.no_quota(index, _class_of(state))
+            self._starting.exclude_class(index, equivalence_class_of(state))
 
-    def no_room(self, state: JobState) -> None:
-        """Nobody makes room for a job in any of its variants, nor for those behind it in its line.
-
-        A job that was told a start may use its reserved room, and one that backs off may preempt nobody, so what is
-        refused to these is refused to nobody else.
-        """
-        backs_off = backs_off_until(self._ledger, state) > self._now
-        if backs_off or state.job in self._ledger.reservations:
-            self._alone_without_room.add(state.job)
-        else:
-            self._without_room.add(_class_of(state))
+    def refuse_preemption(self, state: JobState) -> None:
+        """No capacity can be freed for any variant of a job, nor for later jobs of its equivalence class."""
+        self._refusals.add_preemption(state)
 
     @property
     def refusals(self) -> int:
-        """How many refusals stand. A pass that goes on where one stopped adds to them, or records facts."""
-        return (
-            len(self._without_place)
-            + len(self._without_quota)
-            + len(self._without_room)
-            + len(self._alone_without_room)
-        )
-
-    def _key(self, state: JobState) -> Hashable:
-        """What the answer of a search depends on beside the occupancy: who may never leave keeps clear of cells."""
-        ledger = self._ledger
-        kept_to = ""
-        if not state.spec.preemptible and any_cells(ledger):
-            kept_to = "its cells" if only_at_home(ledger, state) else "what no cell needs"
-        return state.signature, self._usable.mask(ledger, state, self._now), kept_to
+        """The number of refusals."""
+        return self._refusals.count
 
 
-def last_of_classes(waiting: Iterable[JobState]) -> dict[EquivalenceClass, Position]:
-    """Of some jobs that wait, the last of each class."""
+def last_of_classes(jobs: Iterable[JobState]) -> dict[EquivalenceClass, Position]:
+    """The last position of each equivalence class among some pending jobs."""
     last: dict[EquivalenceClass, Position] = {}
-    for state in waiting:
-        eq_class = _class_of(state)
+    for state in jobs:
+        eq_class = equivalence_class_of(state)
         last[eq_class] = max(last.get(eq_class, state.position), state.position)
     return last
 
 
-def _asked(state: JobState) -> Hashable:
-    """What the answer of the quota depends on: the queue, what is asked of it, and which claims give way."""
-    return state.queue, state.signature, state.priority, state.spec.preemptible
-
-
-def _class_of(state: JobState) -> EquivalenceClass:
-    assert state.equivalence_class is not None, f"{state.job} does not wait"
-    return state.equivalence_class
-
-
 def _queues(ledger: Ledger, only: Iterable[JobState] | None) -> tuple[int, ...]:
-    """The queues in which anybody waits, or those of some jobs."""
+    """The queues with pending jobs, or those of some jobs."""
     if only is None:
         return tuple(ledger.waiting.queues)
     return tuple(dict.fromkeys(state.queue for state in only if state.phase is Phase.PENDING))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from gantree.core.cycle.cell_scheduling import lost_cells, never_at_home, refused_at_home
+from gantree.core.cycle.cell_scheduling import lost_cells, never_fits_cells, refused_in_cells
 from gantree.core.explain.nodes import cordoned_for, staying_on
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
@@ -21,7 +21,7 @@ from gantree.core.preemption.candidates import (
     projected_occupancy,
 )
 from gantree.core.preemption.reclaimers import find_reclaimer
-from gantree.core.queue.cell_usage import only_at_home
+from gantree.core.queue.cell_usage import runs_in_cells_only
 from gantree.core.queue.eligibility import ahead_of, eligible, how_many_ahead
 from gantree.core.queue.held_capacity import outranks_reservation, usable_holds, without_holds
 from gantree.core.queue.job_variants import open_variants, variant_admissions, why_no_variant
@@ -147,7 +147,7 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
     told = known_start(ledger, state)
     if told is not None:
         return told
-    if only_at_home(ledger, state) or _comes_after(ledger, state):
+    if runs_in_cells_only(ledger, state) or _comes_after(ledger, state):
         return None  # an estimate reads the ends of running gangs, and it waits for something else
     if _never_starts(ledger, state) or _in_turn(ledger, state, now):
         return None
@@ -161,9 +161,9 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
 
 def _never_starts(ledger: Ledger, state: JobState) -> bool:
     """Whether a waiting job starts in none of its variants, whichever jobs end."""
-    if only_at_home(ledger, state):
+    if runs_in_cells_only(ledger, state):
         limits = ledger.accounts.limits(state, ledger.accounts.amounts.asked(state))
-        return limits.never or never_at_home(ledger, state)
+        return limits.never or never_fits_cells(ledger, state)
     if why_no_variant(ledger, state.spec) is not None:
         return True
     for variant, admission in variant_admissions(ledger, state):
@@ -279,11 +279,11 @@ class _FirstRefusal:
 
 def _first_refusal(ledger: Ledger, state: JobState, now: float) -> _FirstRefusal | None:
     """The first refusal of a gang, before preemption is considered; None if it would start."""
-    if only_at_home(ledger, state):
+    if runs_in_cells_only(ledger, state):
         limits = ledger.accounts.limits(state, ledger.accounts.amounts.asked(state))
         if limits.refused:
             return _FirstRefusal(_refused_by_queue(limits))
-        refused = refused_at_home(ledger, state, now)
+        refused = refused_in_cells(ledger, state, now)
         return None if refused is None else _FirstRefusal(refused)
     closed = why_no_variant(ledger, state.spec)
     if closed is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gantree.core.cycle.drain import stays_because, what_is_wrong
+from gantree.core.cycle.drain import why_staying, why_unwell
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.site import Cordon
 from gantree.core.ledger.state import JobState
@@ -46,14 +46,14 @@ def staying_on(ledger: Ledger, state: JobState, now: float) -> str:
     placement = state.placement
     if placement is None or state.phase in ENDED or state.leaving:
         return ""
-    wrong = what_is_wrong(ledger, state)
+    wrong = why_unwell(ledger, state)
     return _on_unwell(ledger, state, wrong, now) + _on_drained(ledger, state, placement)
 
 
 def _on_unwell(ledger: Ledger, state: JobState, wrong: str, now: float) -> str:
     if not wrong:
         return ""
-    stays = stays_because(ledger, state, now)
+    stays = why_staying(ledger, state, now)
     then = f"it stays, for {stays}" if stays else "it leaves when it has a place elsewhere"
     return f" It may fail ({wrong}); {then}."
 

@@ -44,9 +44,9 @@ from gantree.core.preemption.reclaimers import find_reclaimer
 from gantree.core.queue.cell_usage import (
     any_cells,
     cell_domains_of,
-    only_at_home,
-    seen,
-    spares_cells,
+    cell_view,
+    keeps_cells_free,
+    runs_in_cells_only,
 )
 from gantree.core.queue.held_capacity import usable_holds, without_holds
 from gantree.core.queue.job_variants import running_variant
@@ -91,7 +91,7 @@ def free_capacity_for(
     Returns None where that was possible.
     """
     ledger, moves_at = builder.ledger, inf
-    if only_at_home(ledger, request.state):
+    if runs_in_cells_only(ledger, request.state):
         return NoCapacity()
     projected = occupancies.of(ledger, request.state)
     if _admitted(request):
@@ -152,7 +152,7 @@ def _preemption_plan(
 def _without_cells(ledger: Ledger, projected: Occupancy) -> Occupancy:
     """The occupancy with the nodes that a cell needs out of use."""
     without, fabric = projected.copy(), projected.fabric
-    open_to_all = preferred_for_guests(seen(ledger, cell_domains_of(ledger), 0.0))
+    open_to_all = preferred_for_guests(cell_view(ledger, cell_domains_of(ledger), 0.0))
     for node in np.flatnonzero(~open_to_all & without.usable_node).tolist():
         without.mark(fabric.nodes[node].name, usable=False, same_spares=True)
     return without
@@ -169,14 +169,14 @@ def _admitted_at(
     """Whether a gang is admitted at a placement once these owners have left. Only a placement tells its GPU models."""
     accounts, state = ledger.accounts, request.state
     admission = accounts.projected_admission(state, accounts.amounts.held(placement), gone)
-    return not admission.refused and spares_cells(ledger, state, placement)
+    return not admission.refused and keeps_cells_free(ledger, state, placement)
 
 
 def _may_start_at(ledger: Ledger, request: PreemptionRequest, placement: Placement) -> bool:
     """Whether a gang is admitted at a placement now."""
     accounts, state = ledger.accounts, request.state
     admission = accounts.admission(state, accounts.amounts.held(placement))
-    return not admission.refused and spares_cells(ledger, state, placement)
+    return not admission.refused and keeps_cells_free(ledger, state, placement)
 
 
 def _is_before_promise(
@@ -328,7 +328,7 @@ def _cheapest_moves(
     preferences: PlacementPreferences,
     gain_gpu_s: float,
 ) -> MovePlan | None:
-    if only_at_home(ledger, request.state):
+    if runs_in_cells_only(ledger, request.state):
         return None
     movable = [
         Movable(

@@ -1,7 +1,7 @@
 """The most capacity that preemption could ever free for a pending gang: a bound over whole GPUs, for one pass.
 
 Finding and planning a preemption takes milliseconds. Most pending gangs need no plan: even without all gangs that they
-may_stop_any ever stop, no domain of their tier would have enough slots. The bound counts GPUs by node:
+could ever stop, no domain of their tier would have enough slots. The bound counts GPUs by node:
 
     for every gang           free GPUs once stopping gangs have left, without claims and reservations of others
                              (`core.preemption.candidates.projected_occupancy`); all GPUs of elastic gangs

@@ -1,6 +1,6 @@
-"""How the cells of a policy stand in the ledger: who is at home, who is a guest, and what guests would lose.
+"""How the cells of queues stand in the ledger: which gangs run in them, which are guests, and what guests would lose.
 
-Claims and reserved starts are guests like those that run: a home job that needs their room has it.
+Claims and reservations count as guests: a job gets their room in its own cells.
 """
 
 from collections.abc import Container
@@ -10,8 +10,8 @@ from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.model.placements import Placement
 from gantree.planning.cells.home import CellDomains, CellView, keeps_cells, view_of
 
-KEPT_GPU_S = 1e15
-"""Harm of sending somebody away who is to stay: more than of everybody else together, so that they are sent instead."""
+PROTECTED_GPU_S = 1e15
+"""The harm of stopping a protected gang: more than of all others together, so that these are stopped instead."""
 
 
 def owns_cells(ledger: Ledger, queue: str) -> bool:
@@ -19,10 +19,11 @@ def owns_cells(ledger: Ledger, queue: str) -> bool:
     return any(rule.cells for rule in ledger.policy.queues if rule.path == queue)
 
 
-def only_at_home(ledger: Ledger, state: JobState) -> bool:
-    """Whether a gang runs in the cells of its queue or not at all: elsewhere it might have to leave, and never does.
+def runs_in_cells_only(ledger: Ledger, state: JobState) -> bool:
+    """Whether a gang may run in the cells of its queue only: it is never preempted, and elsewhere it might have to
+    stop.
 
-    Cells are of GPUs, so a gang without any runs anywhere.
+    Cells are of GPUs, so a gang without GPUs may run anywhere.
     """
     spec = state.spec
     return not spec.preemptible and spec.on_gpus and owns_cells(ledger, spec.queue)
@@ -34,51 +35,51 @@ def any_cells(ledger: Ledger) -> bool:
 
 
 def cell_domains_of(ledger: Ledger) -> CellDomains:
-    """The cells of the policy on the fabric of the moment."""
+    """The domains of all cells on the present fabric."""
     return CellDomains.of(ledger.policy.queues, ledger.rooms().fabric, check=False)
 
 
-def seen(
+def cell_view(
     ledger: Ledger,
     cell_domains: CellDomains,
     now: float,
     without: tuple[str, ...] = (),
-    kept: Container[str] = (),
+    protected: Container[str] = (),
     *,
-    left: bool = True,
+    leaving_gone: bool = True,
 ) -> CellView:
-    """How the cells of a book stand when everybody has left who leaves, and these; kept are sent away last.
+    """A view of the cells once stopping gangs and these have left; protected gangs would be stopped last.
 
-    left: False for how they stand now, while those still hold what they leave.
+    leaving_gone: whether stopping gangs count as gone.
     """
-    later = ledger.rooms().copy()
-    for owner in (*(ledger.leaving if left else ()), *without):
-        later.give_back(owner)
+    projected = ledger.rooms().copy()
+    for owner in (*(ledger.leaving if leaving_gone else ()), *without):
+        projected.give_back(owner)
     for job, claim in ledger.claims.items():
         if CLAIM + job not in without:
-            later.take_free(CLAIM + job, claim.placement.members)
-    homes, harm = _by_right(ledger, now)
+            projected.take_free(CLAIM + job, claim.placement.members)
+    homes, harm = _homes_and_harm(ledger, now)
     for owner in harm:
-        if owner in kept:
-            harm[owner] = KEPT_GPU_S
-    return view_of(later, cell_domains, ledger.bound, homes, harm)
+        if owner in protected:
+            harm[owner] = PROTECTED_GPU_S
+    return view_of(projected, cell_domains, ledger.bound, homes, harm)
 
 
-def spares_cells(
+def keeps_cells_free(
     ledger: Ledger, state: JobState, placement: Placement, cell_domains: CellDomains | None = None
 ) -> bool:
-    """Whether a gang may be placed where it is nobody's guest: one that can never be told to leave keeps clear."""
+    """Whether a gang may have a placement: one that is never preempted keeps off nodes that cells may need."""
     if state.spec.preemptible or not state.spec.on_gpus or not any_cells(ledger):
         return True
-    if only_at_home(ledger, state):
+    if runs_in_cells_only(ledger, state):
         return False
     return keeps_cells(
-        seen(ledger, cell_domains or cell_domains_of(ledger), 0.0), placement.members
+        cell_view(ledger, cell_domains or cell_domains_of(ledger), 0.0), placement.members
     )
 
 
-def _by_right(ledger: Ledger, now: float) -> tuple[dict[str, str], dict[str, float]]:
-    """owner -> queue of those at home, and owner -> harm in GPU-seconds of those who may be told to leave."""
+def _homes_and_harm(ledger: Ledger, now: float) -> tuple[dict[str, str], dict[str, float]]:
+    """(owner -> queue, of gangs in cells), and (owner -> harm in GPU-seconds, of gangs that may be stopped)."""
     homes: dict[str, str] = {}
     harm: dict[str, float] = {}
     for state in ledger.holding.values():

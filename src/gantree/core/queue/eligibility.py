@@ -7,7 +7,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.model.phases import Phase
 from gantree.policy.queue_position import count_ahead
-from gantree.policy.waiting_jobs import QueueEntry
+from gantree.policy.waiting_jobs import EquivalenceClass, QueueEntry
 from gantree.policy.walk import Ask, Choose, IsClosed, ShareOfQueue, Walk
 
 
@@ -48,6 +48,12 @@ def eligible(ledger: Ledger, state: JobState, now: float) -> bool:
     return all(ledger.jobs[name].phase is Phase.SUCCEEDED for name in state.spec.after)
 
 
+def equivalence_class_of(state: JobState) -> EquivalenceClass:
+    """The equivalence class of a pending job."""
+    assert state.equivalence_class is not None, f"{state.job} does not wait"
+    return state.equivalence_class
+
+
 def ahead_of(
     ledger: Ledger, state: JobState, now: float, queues: Iterable[int] | None = None
 ) -> Iterator[str]:
@@ -58,6 +64,5 @@ def ahead_of(
 
 def how_many_ahead(ledger: Ledger, state: JobState, now: float) -> int:
     """The number of pending jobs of all queues before this one, without a walk."""
-    assert state.equivalence_class is not None, f"{state.job} does not wait"
-    entry = QueueEntry(state.position, state.equivalence_class)
+    entry = QueueEntry(state.position, equivalence_class_of(state))
     return count_ahead(ledger.waiting, entry, ledger.accounts.tree.parent, *_shares(ledger, now))

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState, Reservation
+from gantree.core.queue.eligibility import equivalence_class_of
 from gantree.planning.reservations.reserve import may_backfill
 from gantree.topology.occupancy.occupancy import Occupancy
 
@@ -19,8 +20,7 @@ def usable_holds(ledger: Ledger, state: JobState, now: float) -> tuple[str, ...]
     own = (CLAIM + state.job,) if state.job in ledger.claims else ()
     if not ledger.reservations:
         return own
-    eq_class = state.equivalence_class
-    assert eq_class is not None, f"{state.job} does not wait"
+    eq_class = equivalence_class_of(state)
     ends_at = now + eq_class.span_s
     usable = tuple(
         RESERVATION + job
@@ -71,8 +71,7 @@ class UsableReservations:
         """A mask of the reservations whose room a pending job may use."""
         if not ledger.reservations:
             return 0
-        eq_class = state.equivalence_class
-        assert eq_class is not None, f"{state.job} does not wait"
+        eq_class = equivalence_class_of(state)
         by_time = self.by_time(ledger, now, eq_class.span_s, enforced=eq_class.enforced)
         return by_time | self.by_rank(
             ledger, state, now, within_guarantee=ledger.accounts.guarantees.asks_within(state)

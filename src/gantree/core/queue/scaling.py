@@ -5,7 +5,7 @@ Shrinking for other gangs is in `core.preemption.free_capacity`, growth into idl
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.core.queue.cell_usage import spares_cells
+from gantree.core.queue.cell_usage import keeps_cells_free
 from gantree.core.queue.job_variants import running_variant
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import find
@@ -58,7 +58,9 @@ def without(ledger: Ledger, state: JobState) -> Occupancy:
 def may_hold(ledger: Ledger, state: JobState, placement: Placement) -> bool:
     """Whether a gang may hold a placement in exchange for its present one, by its queue and by the needs of cells."""
     amounts = ledger.accounts.amounts.held(placement)
-    return ledger.accounts.admits_instead(state, amounts) and spares_cells(ledger, state, placement)
+    return ledger.accounts.admits_instead(state, amounts) and keeps_cells_free(
+        ledger, state, placement
+    )
 
 
 def is_on_cordoned_node(ledger: Ledger, state: JobState) -> bool:

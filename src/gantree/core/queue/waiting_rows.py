@@ -21,7 +21,7 @@ import numpy as np
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.core.queue.eligibility import eligible
+from gantree.core.queue.eligibility import eligible, equivalence_class_of
 from gantree.model.phases import Phase
 from gantree.policy.waiting_jobs import QueueEntry, WaitingJobs
 from gantree.topology.fabric.fabric import BoolArray, FloatArray, IntArray
@@ -64,9 +64,8 @@ class WaitingRows:
 
     def row_of(self, state: JobState) -> int:
         """The row of a job that was pending when the pass began."""
-        assert state.equivalence_class is not None, f"{state.job} does not wait"
         first = self.queues.index(state.queue)
-        entry = QueueEntry(state.position, state.equivalence_class)
+        entry = QueueEntry(state.position, equivalence_class_of(state))
         return bisect_left(
             self.entry, entry, int(self.first_row[first]), int(self.first_row[first + 1])
         )

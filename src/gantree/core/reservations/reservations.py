@@ -22,6 +22,7 @@ from gantree.core.ledger.apply.held_room import behind_in_row
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState, Reservation
+from gantree.core.queue.eligibility import equivalence_class_of
 from gantree.core.queue.job_variants import open_variants
 from gantree.model.facts import (
     AttemptEnded,
@@ -34,7 +35,6 @@ from gantree.model.jobs import Job
 from gantree.placement.request.preferences import PlacementPreferences
 from gantree.planning.reservations.reserve import PlannedStart, Running, Timeline, better, slip_of
 from gantree.policy.runtimes import estimated_end
-from gantree.policy.waiting_jobs import EquivalenceClass
 
 LATE_S = 5.0
 """Seconds after its start at which a reservation is overdue: the end of a killed gang is reported a little late."""
@@ -311,9 +311,3 @@ def last_later_estimate(ledger: Ledger, state: JobState) -> str | None:
         and ledger.jobs[job].position.key > state.position.key
     ]
     return max(later, key=lambda job: ledger.jobs[job].position, default=None)
-
-
-def equivalence_class_of(state: JobState) -> EquivalenceClass:
-    """The equivalence class of a pending job."""
-    assert state.equivalence_class is not None, f"{state.job} does not wait"
-    return state.equivalence_class

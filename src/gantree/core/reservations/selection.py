@@ -13,7 +13,7 @@ from math import inf
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.core.queue.cell_usage import only_at_home
+from gantree.core.queue.cell_usage import runs_in_cells_only
 from gantree.core.queue.job_variants import open_variants, variant_admissions
 from gantree.core.reservations.reservations import (
     LATE_S,
@@ -160,7 +160,7 @@ def waits_for_room(ledger: Ledger, state: JobState) -> bool:
     Not if a limit of its own queue refuses it, or no GPU model is open to it: reserved room would be idle. Nor if it
     may run in the cells of its queue only.
     """
-    if only_at_home(ledger, state):
+    if runs_in_cells_only(ledger, state):
         return False
     as_written = ledger.accounts.admission(state, ledger.accounts.amounts.asked(state))
     if not _may_be_admitted(as_written):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.cycle.cell_scheduling import Homes
+from gantree.core.cycle.cell_scheduling import CellScheduler
 from gantree.placement.request.preferences import DEFAULT_PREFERENCES
 from gantree.planning.cells.home import CellView
 from gantree.policy.rules import Backfill, Policy, QueueRule
@@ -25,40 +25,40 @@ def stage() -> Stage:
     return stage
 
 
-def view(homes: Homes, stage: Stage, now: float, without: tuple[str, ...] = ()) -> CellView:
-    return homes._view(stage.scheduler.ledger, now, without)
+def view(cells: CellScheduler, stage: Stage, now: float, without: tuple[str, ...] = ()) -> CellView:
+    return cells._view(stage.scheduler.ledger, now, without)
 
 
 def test_one_view_serves_all_who_ask_at_a_moment(stage: Stage) -> None:
-    homes = Homes(POLICY, DEFAULT_PREFERENCES)
-    first = view(homes, stage, 1.0)
-    assert view(homes, stage, 1.0) is first
-    left = view(homes, stage, 1.0, ("guest",))
+    cells = CellScheduler(POLICY, DEFAULT_PREFERENCES)
+    first = view(cells, stage, 1.0)
+    assert view(cells, stage, 1.0) is first
+    left = view(cells, stage, 1.0, ("guest",))
     assert (first.cost_of_gpu > 0).sum() == 4
     assert (left.cost_of_gpu > 0).sum() == 0
-    assert view(homes, stage, 1.0) is first
+    assert view(cells, stage, 1.0) is first
 
 
 def test_what_a_guest_would_lose_grows_with_time(stage: Stage) -> None:
-    homes = Homes(POLICY, DEFAULT_PREFERENCES)
-    assert view(homes, stage, 1.0).cost_of_gpu.max() < view(homes, stage, 100.0).cost_of_gpu.max()
+    cells = CellScheduler(POLICY, DEFAULT_PREFERENCES)
+    assert view(cells, stage, 1.0).cost_of_gpu.max() < view(cells, stage, 100.0).cost_of_gpu.max()
 
 
 def test_what_is_decided_is_seen(stage: Stage) -> None:
-    homes = Homes(POLICY, DEFAULT_PREFERENCES)
-    assert view(homes, stage, 1.0).bound == ()
+    cells = CellScheduler(POLICY, DEFAULT_PREFERENCES)
+    assert view(cells, stage, 1.0).bound == ()
     stage.submit(replace(job("home", gpus=4), queue="a"))
-    after = view(homes, stage, 1.0)
+    after = view(cells, stage, 1.0)
     assert [one.cell.queue for one in after.bound] == ["a"]
     assert after.homes == {"home": "a"}
 
 
 def test_another_fabric_is_seen(stage: Stage) -> None:
     """Nothing need be decided for that: cells are read off the fabric of the moment."""
-    homes, ledger = Homes(POLICY, DEFAULT_PREFERENCES), stage.scheduler.ledger
-    first = view(homes, stage, 1.0)
-    assert first.cell_domains is homes._cell_domains_of(ledger)
-    homes._fabric = None
-    second = view(homes, stage, 1.0)
-    assert second.cell_domains is homes._cell_domains_of(ledger)
+    cells, ledger = CellScheduler(POLICY, DEFAULT_PREFERENCES), stage.scheduler.ledger
+    first = view(cells, stage, 1.0)
+    assert first.cell_domains is cells._cell_domains_of(ledger)
+    cells._fabric = None
+    second = view(cells, stage, 1.0)
+    assert second.cell_domains is cells._cell_domains_of(ledger)
     assert second.cell_domains is not first.cell_domains

@@ -1,0 +1,112 @@
+"""When the cycle is parked: while nothing changes that matters to pending jobs, a pass considers arrivals only.
+
+A pass that is complete and freed nothing leaves the cycle parked, with the versions of all that its refusals depend on
+and the next moment at which time alone may change one. It is the only thing that the cycle remembers from one decision
+to the next, and it may be forgotten at any time: the next pass then considers every job.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gantree.core.cycle.drain import next_leaving
+from gantree.core.cycle.growth import next_growth
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import RESERVATION
+from gantree.core.queue.cell_usage import any_cells
+from gantree.core.queue.preemption_rules import next_demotion
+from gantree.core.reservations.selection import next_overdue
+from gantree.model.facts import (
+    AttemptEnded,
+    CheckpointRecorded,
+    Fact,
+    GangRunning,
+    GangWarned,
+    JobAccepted,
+    JobRejected,
+    JobRequeued,
+    JobsForgotten,
+)
+from gantree.policy.boosts import next_expiry
+
+ARRIVAL_FACTS = (JobAccepted, JobRequeued)
+"""Facts by which a job begins to wait."""
+NEUTRAL_FACTS = (JobAccepted, JobRejected, GangWarned, JobsForgotten)
+"""Facts that change no refusal of another job, except through the versions of the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """No pending job can start before `until`, in seconds, while the ledger keeps these versions.
+
+    freed: the version of all that is given back. Room that a stopping gang gives back may be claimed by others at once;
+    then it matters only to jobs that fit and were refused by their quota. waits_for_quota: whether there are any.
+    """
+
+    versions: object
+    freed: object
+    waits_for_quota: bool
+    until: float
+
+    def is_valid(self, ledger: Ledger, now: float) -> bool:
+        """Whether nothing has changed, and the moment has not come."""
+        if now >= self.until or self.versions != refusal_versions(ledger):
+            return False
+        return not self.waits_for_quota or self.freed == freed_versions(ledger)
+
+
+def refusal_versions(ledger: Ledger) -> object:
+    """A value that differs whenever room, quota, a claim or a reservation has changed in favour of a pending job.
+
+    Room that a reservation gains counts, too: its job may start on it, or claim the rest.
+    """
+    accounts, policy, owners = ledger.accounts, ledger.policy, ledger.rooms().owners
+    return (
+        ledger.free_version,
+        ledger.holders_version,
+        ledger.placings if policy.spares_for_a_time or any_cells(ledger) else 0,
+        accounts.freed_anywhere()[1],
+        accounts.pushed_out(),
+        tuple(ledger.claims),
+        tuple(
+            (job, reservation.starts_at, owners.get(RESERVATION + job))
+            for job, reservation in ledger.reservations.items()
+        ),
+        len(ledger.unusable),
+        ledger.site.version,
+        len(ledger.gapped),
+    )
+
+
+def freed_versions(ledger: Ledger) -> object:
+    """A value that differs whenever room or quota has been given back, even if it is claimed already."""
+    return ledger.room_version, ledger.accounts.freed_anywhere()[0]
+
+
+def are_neutral(ledger: Ledger, facts: Iterable[Fact], *, may_reserve_more: bool) -> bool:
+    """Whether facts change no refusal, except through the versions of the ledger.
+
+    If gangs may grow or move, a checkpoint changes the cost of that, and so does the start of a gang. Once a gang runs,
+    its end is known better, so that another reservation may be made; in some orders the gang is demoted in time.
+    """
+    policy, neutral = ledger.policy, [*NEUTRAL_FACTS]
+    if policy.defragment != "apply" and not ledger.accounts.elastic:
+        neutral.append(CheckpointRecorded)
+        if not policy.falls_back and not may_reserve_more:
+            neutral.append(GangRunning)
+    awaited = {job for reservation in ledger.reservations.values() for job in reservation.waits_for}
+    return all(
+        isinstance(fact, tuple(neutral))
+        or (isinstance(fact, AttemptEnded | JobRequeued) and fact.job not in awaited)
+        for fact in facts
+    )
+
+
+def next_moment(ledger: Ledger, now: float, moments: Iterable[float]) -> float:
+    """The next moment after now, in seconds, at which time alone may change a refusal; inf if there is none.
+
+    moments: those that the refusals of the pass gave.
+    """
+    later = [moment for moment in (*moments, *ledger.resting.values()) if moment > now]
+    later += [next_demotion(ledger, now), next_overdue(ledger, now)]
+    later += [next_expiry(ledger.policy, now), next_growth(ledger, now), next_leaving(ledger, now)]
+    return min(later)
