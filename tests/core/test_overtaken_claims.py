@@ -152,7 +152,7 @@ def test_nobody_is_looked_for_a_place_before_the_claimed_room_is_free(
         asked.append(state.job)
         return False
 
-    monkeypatch.setattr("gantree.core.cycle.claim_admission._might_start", looks)
+    monkeypatch.setattr("gantree.core.cycle.claim_admission._may_start_over_claims", looks)
     stage = claimed()
     large = [job(f"large{number}", 2, 4, priority="serving") for number in range(6)]
     stage.submit(*large[:3])

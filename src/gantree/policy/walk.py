@@ -1,11 +1,11 @@
-"""A walk over pending jobs in the order of the policy; with fair share, shares decide between queues.
+"""A walk over pending jobs in policy order; with fair share, shares decide between queues.
 
-Between two children of a queue goes first the one whose best job has the better keys before "share"; among equals the
-one with the smaller share; among equals the one whose next job goes first. Inside a queue jobs go by position. What is
-placed while the walk goes on changes shares, but only on the path of the queue it was placed in; so each queue keeps a
-heap of its children, and after every job that was looked at only its path is put in order again.
+Of two children of a queue the one goes first whose first job has the better keys before "share"; among equals, the one
+with the smaller share; among equals, the one whose first job is earlier. Within a queue jobs go by position. Placements
+during the walk change shares, but only on the path from the root to their queue. So each queue keeps a heap of its
+children, and after every visited job only its path is sorted again.
 
-Most jobs of a long queue need not be looked at: `choose` says which, job by job as the walk goes on.
+Most jobs of a long queue need not be visited: `choose` selects them, one by one as the walk goes on.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,30 +16,31 @@ from gantree.policy.waiting_jobs import EquivalenceClass, QueueEntry, WaitingJob
 
 ShareOfQueue = Callable[[int], float]
 IsClosed = Callable[[int], bool]
-Ask = Callable[[EquivalenceClass, Position], bool]
+IsCandidate = Callable[[EquivalenceClass, Position], bool]
 
 ROOT = 0
 
 Entry = tuple[tuple[float, ...], float, Position, int, int]
-"""(best keys before "share", share, best position, whether it stands for the queue's own jobs, node) of a child."""
+"""(best keys before "share", share, first position, whether it stands for the queue's own jobs, queue) of a child."""
 
 
 Choose = Callable[[int], Iterable[QueueEntry]]
-"""Whom to visit in a queue, in order; it is read as the walk goes on."""
+"""The jobs to visit in a queue, in order; it is read as the walk goes on."""
 
 
 class Walk:
-    """One walk: iterating it gives (line, position) in order; a line ends where `ask`, asked before each, says no.
+    """One walk: it iterates over (equivalence class, position), in order.
 
-    The job that was given last may be removed from its eq_class before the walk goes on. share(queue) is asked as the
-    walk goes; without it all jobs are compared by position alone. queues: of these alone. choose: whom of each; all, if
-    omitted. is_closed: whether nobody else of a queue is visited; asked after each of its jobs.
+    is_candidate is called before each job; where it returns False, the job and all later ones of its class are skipped.
+    The job that was yielded last may be removed from its class before the walk goes on. share(queue) is called as the
+    walk goes on; without it all jobs are compared by position. queues: of these only. choose: the jobs to visit in a
+    queue; by default all. is_closed: whether no other job of a queue is visited; called after each of its jobs.
     """
 
     def __init__(
         self,
         waiting: WaitingJobs,
-        ask: Ask,
+        is_candidate: IsCandidate,
         parent_of_queue: Sequence[int] = (),
         share: ShareOfQueue | None = None,
         before_share: int = 0,
@@ -48,7 +49,7 @@ class Walk:
         choose: Choose | None = None,
         is_closed: IsClosed | None = None,
     ) -> None:
-        self._waiting, self._ask, self._parent = waiting, ask, parent_of_queue
+        self._waiting, self._is_candidate, self._parent = waiting, is_candidate, parent_of_queue
         self._share, self._before = share, before_share
         self._queues = tuple(waiting.queues if queues is None else queues)
         self._choose, self._is_closed = choose or self._all_of, is_closed
@@ -73,14 +74,14 @@ class Walk:
             assert head is not None, "a queue without jobs is next"
             if head.equivalence_class in closed:
                 continue
-            if self._ask(head.equivalence_class, head.position):
+            if self._is_candidate(head.equivalence_class, head.position):
                 yield head.equivalence_class, head.position
             else:
                 closed.add(head.equivalence_class)
 
 
 class _Row:
-    """The chosen jobs of one queue, one after the other; head is the next to visit, None at the end."""
+    """The chosen jobs of one queue; head is the next one to visit, None at the end."""
 
     def __init__(
         self,
@@ -92,10 +93,10 @@ class _Row:
         self.queue, self._closed = queue, closed
         self._rest, self._is_closed = iter(chosen), is_closed
         self.head: QueueEntry | None = None
-        self.go_on()
+        self.advance()
 
-    def go_on(self) -> None:
-        """Go to the next."""
+    def advance(self) -> None:
+        """Move to the next job."""
         last, self.head = self.head, None
         if last is not None and self._is_closed is not None and self._is_closed(self.queue):
             return
@@ -106,7 +107,7 @@ class _Row:
 
 
 def _by_position(rows: dict[int, _Row]) -> Iterator[_Row]:
-    """By position alone: a heap of the heads of all queues."""
+    """All queues by the position of their first jobs."""
     heads = [
         (row.head.position, number, row) for number, row in enumerate(rows.values()) if row.head
     ]
@@ -114,13 +115,13 @@ def _by_position(rows: dict[int, _Row]) -> Iterator[_Row]:
     while heads:
         _, number, row = heappop(heads)
         yield row
-        row.go_on()
+        row.advance()
         if row.head is not None:
             heappush(heads, (row.head.position, number, row))
 
 
 class _Fair:
-    """The walk by shares: for each queue above others a heap of its children; own jobs stand beside them."""
+    """The walk by shares: a heap of children for each queue above others, with an entry for its own jobs."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class _Fair:
         self._fill()
 
     def _fill(self) -> None:
-        """Put every queue with jobs below its parent; children have larger numbers than their parents."""
+        """Put every queue with jobs into the heap of its parent; children have larger numbers than their parents."""
         found = dict.fromkeys(self._rows)
         for queue in self._rows:
             above = queue
@@ -146,10 +147,10 @@ class _Fair:
                 found.setdefault(above)
         for queue in sorted(found, reverse=True):
             self._put(queue)
-        self._is_full = True  # from now on who is alone stays alone
+        self._is_full = True  # from now on an only child stays one
 
     def _put(self, queue: int) -> None:
-        """Put a queue's own jobs beside its children, and the queue, if it has anything, beside its siblings."""
+        """Put a queue's own jobs into its heap, and the queue, if it has any job, into the heap of its parent."""
         heap = self._children.setdefault(queue, [])
         row = self._rows.get(queue)
         if row is not None and row.head is not None and queue not in self._own_is_in:
@@ -167,12 +168,12 @@ class _Fair:
             path = self._descend()
             row = self._rows[path[-1]]
             yield row
-            row.go_on()
+            row.advance()
             for queue in reversed(path):
                 self._put(queue)
 
     def _descend(self) -> list[int]:
-        """Take the first child from the top down to the queue whose own job is next; returns the way."""
+        """Take the first child from the root down to the queue whose own job is next. Returns the path."""
         path, queue = [ROOT], ROOT
         while True:
             *_, own, child = heappop(self._children[queue])

@@ -85,7 +85,7 @@ class GateCounts:
 
 
 def _eligible(ledger: Ledger, eq_class: EquivalenceClass, now: float) -> list[JobState]:
-    """Those of a line who wait for their turn, room and quota alone, as `core.queue.eligibility.eligible` has it."""
+    """The jobs of an equivalence class that are eligible (`core.queue.eligibility.eligible`)."""
     states = [ledger.jobs[position.job] for position in ledger.waiting[eq_class]]
     claims = ledger.claims
     return [

@@ -1,1 +1,1 @@
-"""One scheduling cycle: who starts, who waits and who gives up room."""
+"""The scheduling cycle: which jobs start, wait or claim room, and which gangs stop, move or grow for that."""

@@ -1,1 +1,1 @@
-"""Room that running gangs give up: for whom, and whose."""
+"""Preemption: which running gangs shrink, move or stop for a pending one."""

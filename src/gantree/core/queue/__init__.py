@@ -1,1 +1,1 @@
-"""Who is eligible to start, and how urgent that is."""
+"""Pending jobs: which are eligible and may fit, their variants, and the rules of preemption."""

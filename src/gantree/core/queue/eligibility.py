@@ -8,13 +8,13 @@ from gantree.core.ledger.state import JobState
 from gantree.model.phases import Phase
 from gantree.policy.queue_position import count_ahead
 from gantree.policy.waiting_jobs import EquivalenceClass, QueueEntry
-from gantree.policy.walk import Ask, Choose, IsClosed, ShareOfQueue, Walk
+from gantree.policy.walk import Choose, IsCandidate, IsClosed, ShareOfQueue, Walk
 
 
 def in_order(
     ledger: Ledger,
     now: float,
-    ask: Ask | None = None,
+    is_candidate: IsCandidate | None = None,
     *,
     queues: Iterable[int] | None = None,
     choose: Choose | None = None,
@@ -23,7 +23,7 @@ def in_order(
     """The pending jobs, or those of some queues, in policy order."""
     return Walk(
         ledger.waiting,
-        ask or (lambda line, position: True),
+        is_candidate or (lambda eq_class, position: True),
         ledger.accounts.tree.parent,
         *_shares(ledger, now),
         queues=queues,

@@ -1,4 +1,4 @@
-"""The back-off of jobs that preempt: how long a job waits before it stops others by priority or order once more.
+"""The back-off of jobs that preempt: how long a job waits until it may preempt by priority or order again.
 
 A gang is preempted only for a job with the right to do so (`core.queue.preemption_rules`). Even so, jobs can preempt
 each other in a cycle, because guarantees, order and sizes are compared between different pairs. Reclaims alone end:
@@ -8,12 +8,12 @@ the third, then twice that, four times, and so on without limit. In a cycle of a
 logarithm of time.
 
 A job that backs off still starts on free room. A job within its queue's guarantee does not back off, and what it stops
-does not count; nor does a gang that goes home to its cell. Where every GPU-second counts ("attained" without levels),
+does not count; nor does a gang that is placed in its cells. Where every GPU-second counts ("attained" without levels),
 jobs take turns, and the cost of a restart bounds how often.
 
 The count ends with what no cycle can cause (`core.ledger.apply.preempting_claims`): the job failed, lost a node, was
 drained or suspended, or outlived the job that preempted it. Without that, a large gang that loses a node every few
-hours could preempt nobody any more after some days.
+hours could not preempt any gang after some days.
 """
 
 from gantree.core.ledger.ledger import Ledger

@@ -1,1 +1,1 @@
-"""Starts that are promised: which gangs get one, what they hold, and when they come."""
+"""Reservations: which jobs get one, with which start and place, and what breaks it."""

@@ -149,7 +149,7 @@ def drop_unfounded_promises(builder: DecisionBuilder) -> None:
 
 
 def next_overdue(ledger: Ledger, now: float) -> float:
-    """The next moment after now at which a reserved start is overdue, in seconds; inf if there is none."""
+    """The next moment after now at which a reserved start becomes overdue, in seconds; inf if there is none."""
     overdue = (reservation.starts_at + LATE_S for reservation in ledger.reservations.values())
     return min((moment for moment in overdue if moment > now), default=inf)
 
