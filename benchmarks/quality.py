@@ -33,7 +33,7 @@ from gantree.placement.members.members import placement_of
 from gantree.placement.optimum.gang_constraints import domains_spanned
 from gantree.placement.optimum.optimum import fewest_domains, optimum
 from gantree.placement.optimum.step_search import seconds_of
-from gantree.placement.request.preferences import (
+from gantree.placement.request.placement_preferences import (
     DEFAULT_FRAGMENTATION_WEIGHT,
     DEFAULT_PREFERENCES,
     PlacementPreferences,

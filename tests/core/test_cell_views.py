@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gantree.core.cycle.cell_scheduling import CellScheduler
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES
+from gantree.placement.request.placement_preferences import DEFAULT_PREFERENCES
 from gantree.planning.cells.home import CellView
 from gantree.policy.rules import Backfill, Policy, QueueRule
 from gantree.testing.builders import cluster, job

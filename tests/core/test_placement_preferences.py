@@ -5,7 +5,7 @@ import pytest
 from gantree.formats.policy.reader import PRESETS
 from gantree.model.cluster import Cluster, Node
 from gantree.model.jobs import Shape
-from gantree.placement.request.preferences import (
+from gantree.placement.request.placement_preferences import (
     DEFAULT_PREFERENCES,
     PlacementPreferences,
     TypicalMember,

@@ -9,7 +9,7 @@ from gantree.model.jobs import AxisTraffic, DataNeed, Job, Role, Shape, Topology
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import place
 from gantree.placement.request.locality import fetch_s_of_node
-from gantree.placement.request.preferences import PlacementPreferences
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.occupancy.occupancy import Occupancy

@@ -14,7 +14,7 @@ from gantree.model.jobs import ISOLATIONS, Job, Role, Shape
 from gantree.model.placements import MemberPlacement, MigPart, Placement, SharePart
 from gantree.placement.choice.search import place
 from gantree.placement.machine.shares import count, milli_left, share_on, sharing_of
-from gantree.placement.request.preferences import PlacementPreferences, TypicalMember
+from gantree.placement.request.placement_preferences import PlacementPreferences, TypicalMember
 from gantree.placement.scoring import fragmentation_state
 from gantree.placement.scoring.demand_classes import demand_of
 from gantree.placement.scoring.fragmentation import DemandClass

@@ -19,7 +19,10 @@ from gantree.model.jobs import (
 )
 from gantree.model.placements import MemberPlacement
 from gantree.placement.choice.search import find
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
+from gantree.placement.request.placement_preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
 from support.examples import examples

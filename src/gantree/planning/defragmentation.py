@@ -19,7 +19,10 @@ from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import find
 from gantree.placement.optimum.moves import Movable, Move, defragmented
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
+from gantree.placement.request.placement_preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.planning.preemption.plan import Plan, Victim, plan_preemption
 from gantree.topology.occupancy.occupancy import Occupancy
 

@@ -1,6 +1,6 @@
 """The placement preferences of a policy, as a search reads them (`policy` and `placement` do not import each other)."""
 
-from gantree.placement.request.preferences import PlacementPreferences, TypicalMember
+from gantree.placement.request.placement_preferences import PlacementPreferences, TypicalMember
 from gantree.policy.rules import Policy
 
 

@@ -158,7 +158,7 @@ class Policy:
     for) or "apply". topology: False places gangs on the first GPUs that are free, whatever links them.
     fragmentation_weight: what whole domains left behind are worth against a gang's own speed. exact_s: seconds for
     which the optimum of a placement may be searched, 0 for none. demand: what a member that usually comes asks for,
-    and how often such ones come, in any unit. (What a search makes of these is in `placement.request.preferences`.)
+    and how often such ones come, in any unit. (Used by searches: `placement.request.placement_preferences`.)
     """
 
     priorities: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_PRIORITIES))

@@ -13,7 +13,7 @@ from gantree.formats import read_cluster, read_job, read_policy
 from gantree.formats.policy.reader import PRESETS
 from gantree.model.jobs import Shape
 from gantree.model.placements import Domain, Placement, Predicted
-from gantree.placement.request.preferences import (
+from gantree.placement.request.placement_preferences import (
     DEFAULT_PREFERENCES,
     PlacementPreferences,
     TypicalMember,

@@ -7,7 +7,7 @@ from gantree.cli.input.policies import policy_of
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.request.preferences import PlacementPreferences
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.placement.resize.elastic import placed_elastically, resized, sizes_of
 from gantree.placement.resize.what_if import WhatIf
 from gantree.planning.policy_preferences import placement_preferences_of

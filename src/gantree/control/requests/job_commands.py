@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gantree.control.requests.read_view import ReadView
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.core.queue.scaling import place_at_size, is_on_cordoned_node
+from gantree.core.queue.scaling import is_on_cordoned_node, place_at_size
 from gantree.formats.job.form import MAX_PRIORITY
 from gantree.model.errors import BadInput, Conflict, GantreeError
 from gantree.model.events import (

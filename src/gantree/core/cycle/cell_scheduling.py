@@ -39,7 +39,10 @@ from gantree.model.facts import (
 from gantree.model.phases import Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
+from gantree.placement.request.placement_preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.planning.cells.home import (
     CellDomains,
     CellView,

@@ -28,7 +28,7 @@ from gantree.model.facts import ClaimDropped, JobEnded, JobRequeued
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import find, fits
-from gantree.placement.request.preferences import PlacementPreferences
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.planning.rightsizing.ranking import chooses
 from gantree.policy.rules import Amounts
 from gantree.policy.waiting_jobs import EquivalenceClass

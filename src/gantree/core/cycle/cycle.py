@@ -43,7 +43,7 @@ from gantree.core.queue.slot_demands import SlotDemands
 from gantree.core.reservations.reservations import review
 from gantree.core.reservations.selection import ReservationSelector, drop_unfounded_promises
 from gantree.model.facts import AttemptEnded, GangPlaced
-from gantree.placement.request.preferences import PlacementPreferences
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.policy.rules import Policy
 
 

@@ -25,7 +25,7 @@ from gantree.core.lifecycle.lifecycle import save_then_stop
 from gantree.core.preemption.free_capacity import move
 from gantree.core.queue.scaling import place_elsewhere
 from gantree.model.phases import Phase, StopCause
-from gantree.placement.request.preferences import PlacementPreferences
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.policy.order import DAY_S
 
 

@@ -17,7 +17,7 @@ from gantree.core.queue.job_variants import running_variant
 from gantree.core.queue.scaling import is_on_cordoned_node
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase, StopCause
-from gantree.placement.request.preferences import PlacementPreferences
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.placement.resize.elastic import resized, sizes_of
 from gantree.planning.elastic.grow import plan_growth
 

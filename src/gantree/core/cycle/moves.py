@@ -17,7 +17,10 @@ from gantree.core.queue.job_variants import variant_admissions
 from gantree.model.errors import NotFound
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
+from gantree.placement.request.placement_preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.planning.defragmentation import MovePlan
 
 

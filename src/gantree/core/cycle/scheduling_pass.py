@@ -35,7 +35,7 @@ from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import find
-from gantree.placement.request.preferences import PlacementPreferences
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.placement.resize.elastic import best_size
 from gantree.policy.order import Position
 from gantree.policy.rules import Policy

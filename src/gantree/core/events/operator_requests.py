@@ -36,7 +36,7 @@ from gantree.model.facts import (
     ReservationDropped,
 )
 from gantree.model.phases import ENDED, Phase, StopCause
-from gantree.placement.request.preferences import PlacementPreferences
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.placement.request.sizes import sizes_of
 from gantree.planning.policy_preferences import placement_preferences_of
 from gantree.policy.boosts import boost_of

@@ -35,7 +35,7 @@ from gantree.model.phases import ENDED, Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused, Shortage
 from gantree.placement.choice.search import fits, place
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES
+from gantree.placement.request.placement_preferences import DEFAULT_PREFERENCES
 from gantree.placement.resize.elastic import placed_elastically
 from gantree.planning.preemption.plan import Plan, Victim, plan_preemption, why_not
 from gantree.policy.quota.admission import Admission

@@ -30,7 +30,7 @@ from gantree.model.facts import MemberBack, MemberMissed, MemberReplaced
 from gantree.model.orders import MemberLaunch
 from gantree.model.phases import Phase, StopCause
 from gantree.model.placements import MemberPlacement
-from gantree.placement.request.preferences import PlacementPreferences
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.placement.resize.replaced import domain_of, replaced, with_member
 from gantree.policy.rules import Policy
 

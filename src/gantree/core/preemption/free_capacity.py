@@ -57,7 +57,7 @@ from gantree.model.facts import ClaimDropped, GangMoving, GangPreempted, RoomCla
 from gantree.model.phases import StopCause
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import find
-from gantree.placement.request.preferences import PlacementPreferences
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.planning.cells.home import preferred_for_guests
 from gantree.planning.defragmentation import Movable, MovePlan, plan_defragment
 from gantree.planning.elastic.shrink import ElasticGang, plan_shrink

@@ -9,7 +9,7 @@ from gantree.core.queue.cell_usage import keeps_cells_free
 from gantree.core.queue.job_variants import running_variant
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import find
-from gantree.placement.request.preferences import PlacementPreferences
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.placement.resize.elastic import best_size, grown, resized, shrunk
 from gantree.topology.occupancy.occupancy import Occupancy
 

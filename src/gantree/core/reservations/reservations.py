@@ -32,7 +32,7 @@ from gantree.model.facts import (
     ReservationMade,
 )
 from gantree.model.jobs import Job
-from gantree.placement.request.preferences import PlacementPreferences
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.planning.reservations.reserve import PlannedStart, Running, Timeline, better, slip_of
 from gantree.policy.runtimes import estimated_end
 

@@ -33,7 +33,7 @@ from gantree.model.facts import (
 )
 from gantree.model.verdicts import Gate
 from gantree.placement.choice.search import fits
-from gantree.placement.request.preferences import PlacementPreferences
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.planning.reservations.reserve import Running
 from gantree.planning.rightsizing.ranking import chooses
 from gantree.policy.quota.admission import Admission

@@ -21,7 +21,7 @@ from gantree.placement.choice.linked import well_linked
 from gantree.placement.counting.one_role import one_role_spread
 from gantree.placement.counting.solve import Solution, solve
 from gantree.placement.request.locality import nodes_with_data
-from gantree.placement.request.preferences import PlacementPreferences
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.scoring.traffic_classes import has_uneven_machines, node_sets
 from gantree.placement.slots.problem import Problem, Spread

@@ -25,7 +25,7 @@ from gantree.placement.choice.repeat_placement import remember_placement
 from gantree.placement.counting.solve import Solution, problems, solve
 from gantree.placement.members.members import placement_of
 from gantree.placement.request.locality import fetch_s_of_node
-from gantree.placement.request.preferences import PlacementPreferences, TypicalMember
+from gantree.placement.request.placement_preferences import PlacementPreferences, TypicalMember
 from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.scoring.packing import best_node
 from gantree.placement.scoring.traffic_classes import has_uneven_machines, node_sets

@@ -14,7 +14,7 @@ from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.affinity_tiebreak import has_affinity
 from gantree.placement.counting.one_node import is_plain_inside, tightest_node
 from gantree.placement.members.members import placement_of
-from gantree.placement.request.preferences import PlacementPreferences
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.placement.request.preferred_topology import has_preferred_topology
 from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.slots.problem import Problem

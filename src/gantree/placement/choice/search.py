@@ -25,7 +25,10 @@ from gantree.placement.choice.choice import best_place
 from gantree.placement.choice.repeat_placement import repeat_placement
 from gantree.placement.counting.preferred_topology_fallback import has_place, place_with_fallback
 from gantree.placement.refusal.refusal import explain
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
+from gantree.placement.request.placement_preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.placement.request.topology_request import topology_request_of
 from gantree.placement.torus.torus import find_on_torus, fits_on_torus, place_on_torus
 from gantree.topology.occupancy.occupancy import Occupancy

@@ -20,7 +20,10 @@ from gantree.model.placements import Placement
 from gantree.model.verdicts import Gate, Refused
 from gantree.placement.choice.search import find, fits, place
 from gantree.placement.request.placed_gang import kept_ranks
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
+from gantree.placement.request.placement_preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.placement.request.sizes import Priced, best_of, resized, sizes_of
 from gantree.placement.resize.grown import grown
 from gantree.placement.resize.shrunk import shrunk

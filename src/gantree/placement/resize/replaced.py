@@ -19,7 +19,10 @@ from gantree.model.jobs import Job, TopologySpec
 from gantree.model.placements import Domain, MemberPlacement, Placement
 from gantree.placement.choice.search import find
 from gantree.placement.request.anti_affinity import excluded_nodes
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
+from gantree.placement.request.placement_preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.placement.request.topology_request import (
     RoleRequest,
     TopologyRequest,

@@ -22,7 +22,10 @@ from gantree.model.errors import NotFound
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Refused
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
+from gantree.placement.request.placement_preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.placement.resize.elastic import placed_elastically
 from gantree.topology.occupancy.occupancy import Occupancy
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from gantree.model.jobs import Shape
 from gantree.placement.machine.shares import Share, milli_asked, sharing_of
-from gantree.placement.request.preferences import TypicalMember
+from gantree.placement.request.placement_preferences import TypicalMember
 from gantree.placement.scoring.fragmentation import Demand, DemandClass
 from gantree.placement.scoring.fragmentation_state import MemberDemand
 from gantree.placement.scoring.share_prices import WHOLE_MILLI

@@ -3,7 +3,7 @@
 The score is that of `placement.scoring.fragmentation`. Here it is put to work: `LeastLoss` chooses among nodes by their
 states, wherever these come from; `Packing` is the index that keeps the states of an occupancy, following its change
 log; and `best_node` is what a search asks. Whether a node has room for the member is the search's to know: it names the
-nodes that do. How members that usually come are named is `placement.request.preferences`.
+nodes that do. How members that usually come are named is `placement.request.placement_preferences`.
 
 How a cluster looks to the score:
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from gantree.model.jobs import Shape
 from gantree.placement.machine.shares import Share, milli_left, share_on, sharing_of, tightest
-from gantree.placement.request.preferences import TypicalMember
+from gantree.placement.request.placement_preferences import TypicalMember
 from gantree.placement.scoring.demand_classes import Kinds, demand_of
 from gantree.placement.scoring.fragmentation import Demand, Loss, NodeStates
 from gantree.placement.scoring.fragmentation_state import FragmentationState, MemberDemand

@@ -28,7 +28,10 @@ import numpy as np
 
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
+from gantree.placement.request.placement_preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.planning.cells.domains import Bound, CellDomains
 from gantree.planning.cells.private_cluster import PrivateCluster, orders
 from gantree.planning.cells.view import Binding, CellView, view_of

@@ -16,7 +16,10 @@ import numpy as np
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import find, fits
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
+from gantree.placement.request.placement_preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.planning.cells.view import Binding, CellView
 from gantree.topology.fabric.fabric import BoolArray, FloatArray
 from gantree.topology.occupancy.occupancy import Occupancy

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
+from gantree.placement.request.placement_preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.placement.request.sizes import goodputs
 from gantree.placement.resize.elastic import grown, sizes_of
 from gantree.topology.occupancy.occupancy import Occupancy

@@ -16,7 +16,10 @@ from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import find, fits
 from gantree.placement.request.placed_gang import PlacedGang
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
+from gantree.placement.request.placement_preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.placement.request.sizes import goodputs, resized
 from gantree.placement.request.topology_request import topology_request_of
 from gantree.placement.resize.elastic import shrunk, sizes_of

@@ -18,7 +18,10 @@ from operator import attrgetter
 
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
+from gantree.placement.request.placement_preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.planning.preemption.prices import levels, price
 from gantree.planning.preemption.search import chosen_owners
 from gantree.planning.preemption.trial import Admits, Trial

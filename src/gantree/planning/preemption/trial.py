@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import find, fits
-from gantree.placement.request.preferences import PlacementPreferences
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.topology.occupancy.occupancy import Occupancy
 
 Admits = Callable[[Sequence[str]], bool]

@@ -16,7 +16,10 @@ from typing import Literal
 
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
+from gantree.placement.request.placement_preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.planning.reservations.timeline import PlannedStart, Running, Timeline
 from gantree.topology.occupancy.occupancy import Occupancy
 

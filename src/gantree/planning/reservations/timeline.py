@@ -26,7 +26,10 @@ from gantree.model.placements import MemberPlacement, Placement
 from gantree.placement.choice.search import find, fits
 from gantree.placement.refusal.on_empty import OnEmpty
 from gantree.placement.request.anti_affinity import job_of
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES, PlacementPreferences
+from gantree.placement.request.placement_preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.placement.request.topology_request import topology_request_of
 from gantree.topology.occupancy.gpus.gpu_state import REMAINDER
 from gantree.topology.occupancy.node_room import NodeRoom, mask_of_gpus

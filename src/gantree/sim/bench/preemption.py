@@ -10,7 +10,7 @@ from typing import Any
 
 from gantree.model.cluster import Allocation, Cluster, Node
 from gantree.model.jobs import Job, Role, Shape, TopologySpec
-from gantree.placement.request.preferences import DEFAULT_PREFERENCES
+from gantree.placement.request.placement_preferences import DEFAULT_PREFERENCES
 from gantree.planning.preemption.plan import Victim, plan_preemption
 from gantree.sim.bench.mix import GPUS_OF_NODE, MACHINE
 from gantree.sim.bench.timing import timed_us
