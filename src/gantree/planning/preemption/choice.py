@@ -1,14 +1,14 @@
 """Chooses victims for a gang of one role by counting, domain by domain and node by node.
 
-A gang that must be in one domain of a tier is counted for each such domain; one that need not, for the fabric. In a
-domain what is free holds some members already. For the rest, again and again, that node is cleared for one or more
-members which is cheapest for each of them (`preempt_nodes`); a gang of whole slices is cleared slice by slice in the
-same way, each in one domain of their tier.
+A gang that must be in one domain of a tier is counted for each such domain, any other gang for the fabric. The free
+GPUs of a domain hold some members already. For the rest, the node that is cheapest for each further member is cleared,
+again and again (`nodes`). A gang of whole slices is cleared slice by slice in the same way, each in one domain of their
+tier.
 
-A victim on several nodes leaves all of them at once, but the first node that needs it would bear its whole price; so
-everything is counted a second time with prices shared out over nodes, and both sets are kept.
+A victim on several nodes frees all of them at once, but the first node that needs it would bear its whole price. So
+everything is counted a second time with prices divided over nodes, and both sets are kept.
 
-Sets come cheapest first. They are not proven: counts know no NVLink islands, no MIG positions, no spares.
+Sets are sorted by price. They are not proven: counts ignore NVLink islands, MIG positions and spares.
 """
 
 from bisect import bisect_left
@@ -23,43 +23,45 @@ Chosen = tuple[int, tuple[int, ...], Range]
 
 
 def counted_sets(counted: Counted, prices: Sequence[int], domains: Sequence[Range]) -> list[Chosen]:
-    """Sets of victims that are enough by count, one or two for each domain, the cheapest first."""
-    ways = [prices]
+    """Sets of victims that suffice by count, one or two for each domain, the cheapest first."""
+    price_lists = [prices]
     if any(len(nodes) > 1 for nodes in counted.nodes_of_victim):
         pairs = zip(prices, counted.nodes_of_victim, strict=True)
-        ways.append([max(1, price // max(1, len(nodes))) for price, nodes in pairs])
+        price_lists.append([max(1, price // max(1, len(nodes))) for price, nodes in pairs])
     sets: dict[tuple[Range, tuple[int, ...]], int] = {}
     for domain in domains:
-        for way in ways:
-            gone = _cleared(counted, way, domain)
+        for price_list in price_lists:
+            gone = _cleared(counted, price_list, domain)
             if gone is not None:
-                who = tuple(sorted(gone))
-                sets[domain, who] = sum([prices[number] for number in who])
-    return sorted((price, who, domain) for (domain, who), price in sets.items())
+                victims = tuple(sorted(gone))
+                sets[domain, victims] = sum([prices[number] for number in victims])
+    return sorted((price, victims, domain) for (domain, victims), price in sets.items())
 
 
 def _cleared(counted: Counted, prices: Sequence[int], domain: Range) -> Iterable[int] | None:
-    """Who leaves so that a domain holds the gang; None where it never does."""
+    """The victims to stop so that a domain holds the gang; None where it never does."""
     first, stop = domain
     if stop - first == 1:
         found = (
-            counted.books[first].price(counted.need, prices, {}) if first in counted.books else None
+            counted.victims_of_node[first].price(counted.need, prices, {})
+            if first in counted.victims_of_node
+            else None
         )
         return None if found is None else found[1]
-    walk = _Walk(counted, prices)
-    return walk.gone if walk.clear(domain) else None
+    clearing = _Clearing(counted, prices)
+    return clearing.gone if clearing.clear(domain) else None
 
 
 _Step = tuple[int, int, int, int, tuple[int, ...]]
-"""(price of each member, minus how many, node, stamp, who leaves): the least step is the one to take."""
+"""(price for each member, minus the number of members, node, stamp, victims): the smallest step is taken."""
 
 
 @dataclass(slots=True, eq=False)
-class _Walk:
-    """One way to clear a domain, in the making: who is gone, and the slots that nodes have beyond those they had.
+class _Clearing:
+    """The clearing of one domain: the victims so far (`gone`), and the slots that nodes have gained (`more`).
 
-    spent is the price of those gone. ends is the cheapest way seen to have all of it at once from one more node, with
-    its price: a node that is dear for its first member may be cheap for all.
+    spent: the price of `gone`. ends: the cheapest alternative so far that gets all missing slots from one more node,
+    with its price: a node that is expensive for its first member may be cheap for all.
     """
 
     counted: Counted
@@ -70,7 +72,7 @@ class _Walk:
     ends: tuple[int, dict[int, None]] | None = None
 
     def clear(self, domain: Range) -> bool:
-        """Let victims go until the gang has room in the domain; False where it never has."""
+        """Stop victims until the gang fits into the domain; False where it never does."""
         counted = self.counted
         if counted.run == counted.unit:
             filled = self._fill(domain, counted.need)
@@ -81,7 +83,7 @@ class _Walk:
         return self._fill_slices(list(counted.domains_of_slices(domain)))
 
     def _fill_slices(self, parts: Sequence[Range]) -> bool:
-        """Slice by slice: each time in that domain which is cheapest for one more."""
+        """Clear slice by slice, each in the domain that is cheapest for one more."""
         run = self.counted.run
         missing = self.counted.need // run - sum(self._slots(part) // run for part in parts)
         offers = [offer for n, part in enumerate(parts) if (offer := self._offer(part, n))]
@@ -100,40 +102,40 @@ class _Walk:
         return missing <= 0
 
     def _offer(self, part: Range, number: int) -> tuple[int, int] | None:
-        """(what one more slice in a domain costs, its number); None where it has no room for one."""
-        quote = _Walk(self.counted, self.prices, self.gone.copy(), self.more.copy())
+        """(price of one more slice in a domain, number of the domain); None where it has no room for one."""
+        quote = _Clearing(self.counted, self.prices, self.gone.copy(), self.more.copy())
         run = self.counted.run
         if not quote._fill(part, (self._slots(part) // run + 1) * run):
             return None
-        return sum(self.prices[who] for who in quote.gone if who not in self.gone), number
+        return sum(self.prices[victim] for victim in quote.gone if victim not in self.gone), number
 
     def _fill(self, domain: Range, need: int) -> bool:
         """Clear nodes of a domain, the cheapest for each member first, until it has so many slots."""
         missing = need - self._slots(domain)
-        nodes = self.counted.book_nodes
+        nodes = self.counted.victim_nodes
         here = nodes[bisect_left(nodes, domain[0]) : bisect_left(nodes, domain[1])]
         stamps = dict.fromkeys(here, 0)
         steps: list[_Step] = []
         self._push(steps, here, stamps, missing)
         while steps and missing > 0:
-            _, minus_members, node, stamp, who = heappop(steps)
+            _, minus_members, node, stamp, victims = heappop(steps)
             if stamp != stamps[node]:
                 continue
             if -minus_members > missing:
                 self._push(steps, (node,), stamps, missing)
                 continue
-            self.gone.update(dict.fromkeys(who))
-            self.spent += sum([self.prices[number] for number in who])
+            self.gone.update(dict.fromkeys(victims))
+            self.spent += sum([self.prices[number] for number in victims])
             self.more[node] = self.more.get(node, 0) - minus_members
             missing += minus_members
-            also = (other for number in who for other in self.counted.nodes_of_victim[number])
+            also = (other for number in victims for other in self.counted.nodes_of_victim[number])
             self._push(steps, dict.fromkeys((node, *also)), stamps, missing)
         return missing <= 0
 
     def _push(
         self, steps: list[_Step], nodes: Iterable[int], stamps: dict[int, int], missing: int
     ) -> None:
-        """Work out the next step of these nodes anew; older ones of them no longer count."""
+        """Compute the next step of these nodes again; their older steps no longer count."""
         for node in nodes:
             if node in stamps and missing > 0:
                 stamps[node] += 1
@@ -142,14 +144,14 @@ class _Walk:
                     heappush(steps, step)
 
     def _step(self, node: int, missing: int, stamp: int) -> _Step | None:
-        """The next members that a node had better hold: the least price for each of them, then the most members."""
+        """The number of further members for a node: the least price for each, then the most members."""
         counted = self.counted
-        book, unit = counted.books[node], counted.unit
+        node_victims, unit = counted.victims_of_node[node], counted.unit
         held = counted.slots[node] + self.more.get(node, 0)
         best: _Step | None = None
         most = min(missing, int(counted.most_slots[node]) - held)
         for members in range(unit, most + 1, unit):
-            found = book.price(held + members, self.prices, self.gone)
+            found = node_victims.price(held + members, self.prices, self.gone)
             if found is None:
                 break
             step = (found[0] // members, -members, node, stamp, found[1])

@@ -20,7 +20,7 @@ from gantree.placement.request.topology_request import (
     topology_request_of,
 )
 from gantree.placement.slots.problem import Problem
-from gantree.planning.preemption.nodes import NodeBook, asked_of, node_books
+from gantree.planning.preemption.nodes import NodeVictims, request_of, victims_of_nodes
 from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
 
@@ -30,10 +30,11 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """`need` members in one domain of tier whole_at, in slices of `run` in one of tier run_at each (1: no slices).
+    """`need` members in one domain of tier whole_at, in slices of `run` in one domain of tier run_at each (1: no
+    slices).
 
-    slots[node] are the members that it holds now, most_slots[node] if all victims leave; a node on which slices must
-    stay whole holds whole ones. books are those of nodes on which victims are, in node order.
+    slots[node]: members that fit now; most_slots[node]: without all victims; a node on which slices must stay whole
+    holds whole ones. victims_of_node has the nodes with victims, in node order.
     """
 
     fabric: Fabric
@@ -43,7 +44,7 @@ class Counted:
     run_at: int
     slots: list[int]
     most_slots: IntArray
-    books: Mapping[int, NodeBook]
+    victims_of_node: Mapping[int, NodeVictims]
     nodes_of_victim: Sequence[Sequence[int]]
 
     @classmethod
@@ -60,15 +61,15 @@ class Counted:
         table = Problem.of(occupancy, alone, (role.shape.models,)).tables[0]
         most = role.most_in_domain[-1] if role.most_in_domain else role.members
         slots = np.minimum(table.of_node, most) // unit * unit
-        found = node_books(occupancy, asked_of(role.shape), owners, most)
+        found = victims_of_nodes(occupancy, request_of(role.shape), owners, most)
         if role.layers or request.together:
-            _keep_what_is_linked(found, slots)
+            _limit_to_linked_gpus(found, slots)
         admits = _admitting(occupancy, role)
-        books = {node: found[node] for node in sorted(found) if admits[node]}
+        victims_of_node = {node: found[node] for node in sorted(found) if admits[node]}
         most_slots = slots.copy()
-        for node, book in books.items():
-            most_slots[node] = book.most_slots() // unit * unit
-        nodes = _nodes_of_victim(books, len(owners))
+        for node, node_victims in victims_of_node.items():
+            most_slots[node] = node_victims.most_slots() // unit * unit
+        nodes = _nodes_of_victim(victims_of_node, len(owners))
         return cls(
             occupancy.fabric,
             need,
@@ -77,19 +78,19 @@ class Counted:
             run_at,
             slots.tolist(),
             most_slots,
-            books,
+            victims_of_node,
             nodes,
         )
 
     @property
     def unit(self) -> int:
-        """Members that only come together on a node."""
+        """The members that must be together on a node."""
         return self.run if self.run_at == self.fabric.node_tier else 1
 
     @cached_property
-    def book_nodes(self) -> list[int]:
-        """Nodes on which victims are."""
-        return list(self.books)
+    def victim_nodes(self) -> list[int]:
+        """The nodes with victims."""
+        return list(self.victims_of_node)
 
     @cached_property
     def sums(self) -> list[int]:
@@ -117,7 +118,7 @@ class Counted:
 
 
 def _is_countable(fabric: Fabric, job: Job, request: TopologyRequest) -> bool:
-    """Whether the slots of nodes say all there is to say, but for what is inside a node."""
+    """Whether the slots of nodes describe the problem, except inside a node."""
     if job.topology.box is not None or request.apart or request.contradiction:
         return False
     if len(request.roles) > 1 and not all(map(_is_plain, request.roles)):
@@ -133,7 +134,7 @@ def _is_countable(fabric: Fabric, job: Job, request: TopologyRequest) -> bool:
 
 
 def _is_plain(role: RoleRequest) -> bool:
-    """Whether a role has nothing of its own that binds it."""
+    """Whether a role has no constraint of its own."""
     own = role.whole_at or role.layers or role.is_limited or role.shape.part
     return not own and role.multiple_in_domain[0] == 1
 
@@ -155,20 +156,22 @@ def _slices(role: RoleRequest, whole_at: int) -> tuple[int, int]:
 
 
 def _admitting(occupancy: Occupancy, role: RoleRequest) -> BoolArray:
-    """Nodes that may take a member once there is room."""
+    """A mask of nodes that may take a member once there is room."""
     mask: BoolArray = occupancy.fabric.nodes_with(role.shape.labels, role.shape.models)
     return mask & occupancy.usable_node & ~occupancy.held_back_node
 
 
-def _keep_what_is_linked(books: Mapping[int, NodeBook], slots: IntArray) -> None:
-    """Where members must be inside one domain of a node, GPUs that are free in several do not count."""
-    for node, book in books.items():
-        book.free[0] = min(book.free[0], int(slots[node]) * book.ask[0])
+def _limit_to_linked_gpus(victims_of_node: Mapping[int, NodeVictims], slots: IntArray) -> None:
+    """Count free GPUs of one linked domain only, where members must be inside one domain of a node."""
+    for node, node_victims in victims_of_node.items():
+        node_victims.free[0] = min(node_victims.free[0], int(slots[node]) * node_victims.request[0])
 
 
-def _nodes_of_victim(books: Mapping[int, NodeBook], victims: int) -> list[list[int]]:
+def _nodes_of_victim(victims_of_node: Mapping[int, NodeVictims], victims: int) -> list[list[int]]:
     nodes: list[list[int]] = [[] for _ in range(victims)]
-    for node, book in books.items():
-        for number in dict.fromkeys([number for who, _ in book.leaving for number in who]):
+    for node, node_victims in victims_of_node.items():
+        for number in dict.fromkeys(
+            [number for victims, _ in node_victims.groups for number in victims]
+        ):
             nodes[number].append(node)
     return nodes

@@ -1,14 +1,13 @@
-"""The cost of freeing room on one node: which victims leave for how many members.
+"""The price of freeing room on one node: which victims to stop for so many members.
 
-A node with its free amounts and what each gang on it would free is a small covering problem: free at least what is
-missing, at the least price. GPUs are few and whole, so they are covered exactly (`_least_gpus`); where other resources
-are still missing then, more leave, the cheapest first, and those who turned out not to be needed stay.
+A node with its free amounts, and the amounts that each victim on it would free, is a small covering problem: free at
+least the missing amounts at the least price. GPUs are few and whole, so they are covered exactly (`_least_gpus`). If
+other resources are still missing, more victims are added, the cheapest first, and then the unneeded ones removed.
 
-A GPU of which several gangs hold parts is free when all of them are gone: they leave as one. Prices are whole numbers
-(`preempt_prices`). Counts know no MIG positions, no tiers inside a node and no NUMA: what is chosen here is proven
-elsewhere.
+A GPU of which several gangs hold parts is free when all of them are gone: they are one group. Prices are integers
+(`prices`). Counts ignore MIG positions, tiers inside the node and NUMA; the proof is made elsewhere.
 
-There are as many leaving as gangs on the cluster, so they are plain tuples.
+There are as many groups as gangs in the cluster, so they are plain tuples.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,46 +18,48 @@ from gantree.model.placements import MemberPlacement
 from gantree.topology.occupancy.occupancy import Occupancy, memory_KiB, microcpus
 
 Amounts = tuple[int, ...]
-"""GPUs first, then what else a member asks for: microcpus, KiB of memory, NICs."""
+"""GPUs first, then the other resources of a member: microcpus, KiB of memory, NICs."""
 
-Leaving = tuple[tuple[int, ...], Amounts]
-"""Who leaves together (numbers of victims), and what that frees on a node."""
+VictimGroup = tuple[tuple[int, ...], Amounts]
+"""(numbers of victims that are stopped together, the amounts that this frees on a node)"""
 
-Option = tuple[int, Leaving]
-"""(price, who leaves)."""
+Option = tuple[int, VictimGroup]
+"""(price, group)"""
 
 
 @dataclass(slots=True)
-class NodeBook:
-    """One node: what each member takes, how many it may hold at most, what is free, and who could leave."""
+class NodeVictims:
+    """One node: the request of a member, the most members that it may hold, its free amounts, and the groups of
+    victims.
+    """
 
-    ask: Amounts
+    request: Amounts
     most: int
     free: list[int]
-    leaving: list[Leaving] = field(default_factory=list)
+    groups: list[VictimGroup] = field(default_factory=list)
 
     def most_slots(self) -> int:
-        """Slots when all have left."""
-        ask, free = self.ask, self.free
-        if len(ask) == 1:
+        """Slots without all victims."""
+        request, free = self.request, self.free
+        if len(request) == 1:
             return min(
-                self.most, (free[0] + sum([frees[0] for _, frees in self.leaving])) // ask[0]
+                self.most, (free[0] + sum([frees[0] for _, frees in self.groups])) // request[0]
             )
-        freed = [f + sum([frees[n] for _, frees in self.leaving]) for n, f in enumerate(free)]
-        return min(self.most, *(f // a for a, f in zip(ask, freed, strict=True) if a))
+        freed = [f + sum([frees[n] for _, frees in self.groups]) for n, f in enumerate(free)]
+        return min(self.most, *(f // a for a, f in zip(request, freed, strict=True) if a))
 
     def price(
         self, members: int, prices: Sequence[int], gone: Mapping[int, None]
     ) -> tuple[int, tuple[int, ...]] | None:
-        """The least price found at which the node holds so many members when the gone are gone, and who leaves then."""
-        short = [a * members - free for a, free in zip(self.ask, self.free, strict=True)]
+        """The least price found for so many members, without the victims already gone, and the further victims."""
+        short = [a * members - free for a, free in zip(self.request, self.free, strict=True)]
         options: list[Option] = []
-        for each in self.leaving:
-            who, frees = each
-            if len(who) == 1:
-                price = 0 if who[0] in gone else prices[who[0]]
+        for each in self.groups:
+            victims, frees = each
+            if len(victims) == 1:
+                price = 0 if victims[0] in gone else prices[victims[0]]
             else:
-                price = sum([prices[number] for number in who if number not in gone])
+                price = sum([prices[number] for number in victims if number not in gone])
             if price:
                 options.append((price, each))
             else:
@@ -68,12 +69,12 @@ class NodeBook:
         chosen = _cover(short, options)
         if chosen is None:
             return None
-        leave = dict.fromkeys(n for who, _ in chosen for n in who if n not in gone)
+        leave = dict.fromkeys(n for victims, _ in chosen for n in victims if n not in gone)
         return sum([prices[number] for number in leave]), tuple(leave)
 
 
-def _cover(short: Sequence[int], options: Sequence[Option]) -> list[Leaving] | None:
-    """Who leaves so that nothing is short any more; None where not even all are enough."""
+def _cover(short: Sequence[int], options: Sequence[Option]) -> list[VictimGroup] | None:
+    """Groups that free the short amounts; None where not even all do."""
     chosen = _least_gpus(short[0], options) if short[0] > 0 else []
     if chosen is None:
         return None
@@ -86,16 +87,16 @@ def _cover(short: Sequence[int], options: Sequence[Option]) -> list[Leaving] | N
         chosen.append(each)
         missing = [amount - freed for amount, freed in zip(missing, each[1], strict=True)]
         if max(missing) <= 0:
-            return _without_spare(short, [o for o in options if o[1] in chosen])
+            return _without_unneeded(short, [o for o in options if o[1] in chosen])
     return None
 
 
-def _missing(short: Sequence[int], leaving: Sequence[Leaving]) -> list[int]:
-    return [amount - sum([frees[n] for _, frees in leaving]) for n, amount in enumerate(short)]
+def _missing(short: Sequence[int], groups: Sequence[VictimGroup]) -> list[int]:
+    return [amount - sum([frees[n] for _, frees in groups]) for n, amount in enumerate(short)]
 
 
-def _without_spare(short: Sequence[int], options: Sequence[Option]) -> list[Leaving]:
-    """Those who are enough, the dearest spared first."""
+def _without_unneeded(short: Sequence[int], options: Sequence[Option]) -> list[VictimGroup]:
+    """The needed groups; the most expensive are left out first."""
     kept = [each for _, each in sorted(options, reverse=True)]
     for each in tuple(kept):
         others = [other for other in kept if other is not each]
@@ -104,8 +105,8 @@ def _without_spare(short: Sequence[int], options: Sequence[Option]) -> list[Leav
     return kept
 
 
-def _least_gpus(short: int, options: Sequence[Option]) -> list[Leaving] | None:
-    """Who frees so many GPUs at the least price, exactly; None where all together free fewer."""
+def _least_gpus(short: int, options: Sequence[Option]) -> list[VictimGroup] | None:
+    """The groups that free so many GPUs at the least price, exactly; None where all together free fewer."""
     useful = [option for option in options if option[1][1][0]]
     frees = {each[1][0] for _, each in useful}
     if len(frees) == 1:
@@ -127,49 +128,51 @@ def _least_gpus(short: int, options: Sequence[Option]) -> list[Leaving] | None:
 # ----- reading an occupancy
 
 
-def asked_of(shape: Shape) -> Amounts:
-    """What a member asks for, GPUs first; only GPUs where it asks for nothing else."""
+def request_of(shape: Shape) -> Amounts:
+    """The request of a member, GPUs first; GPUs only, if it requests nothing else."""
     rest = (microcpus(shape.cpus), memory_KiB(shape.memory_GiB), shape.nics)
     return (shape.gpus, *rest) if any(rest) else (shape.gpus,)
 
 
-def node_books(
-    occupancy: Occupancy, ask: Amounts, owners: Sequence[str], most: int
-) -> dict[int, NodeBook]:
-    """The book of each node on which one of the owners holds something; victims go by their number among the owners."""
-    books: dict[int, NodeBook] = {}
+def victims_of_nodes(
+    occupancy: Occupancy, request: Amounts, owners: Sequence[str], most: int
+) -> dict[int, NodeVictims]:
+    """The victims of each node on which an owner holds something; victims are numbered as the owners."""
+    victims_of_node: dict[int, NodeVictims] = {}
     in_parts: list[tuple[int, MemberPlacement]] = []
     for number, owner in enumerate(owners):
-        who = (number,)
+        victims = (number,)
         members = occupancy.owners.get(owner, ())
-        for node, frees in _freed(occupancy, members, ask):
-            book = books.get(node)
-            if book is None:
-                book = books[node] = NodeBook(ask, most, _free(occupancy, node, ask))
-            book.leaving.append((who, frees))
+        for node, frees in _freed(occupancy, members, request):
+            node_victims = victims_of_node.get(node)
+            if node_victims is None:
+                node_victims = victims_of_node[node] = NodeVictims(
+                    request, most, _free(occupancy, node, request)
+                )
+            node_victims.groups.append((victims, frees))
         in_parts += [(number, each) for each in members if each.mig or each.share is not None]
-    for node, holders in _whole_again(occupancy, in_parts, owners):
-        books[node].leaving.append((holders, (1, *(0 for _ in ask[1:]))))
-    return books
+    for node, holders in _shared_gpus(occupancy, in_parts, owners):
+        victims_of_node[node].groups.append((holders, (1, *(0 for _ in request[1:]))))
+    return victims_of_node
 
 
 def _freed(
-    occupancy: Occupancy, members: Sequence[MemberPlacement], ask: Amounts
+    occupancy: Occupancy, members: Sequence[MemberPlacement], request: Amounts
 ) -> Iterable[tuple[int, Amounts]]:
-    """What goes free on each node when these members leave."""
+    """The amounts that these members would free, by node."""
     index_of_node = occupancy.fabric.index_of_node
     if len(members) == 1:
-        return ((index_of_node[members[0].node], _frees(members[0], ask)),)
+        return ((index_of_node[members[0].node], _frees(members[0], request)),)
     freed: dict[int, Amounts] = {}
     for member in members:
         node = index_of_node[member.node]
-        frees = _frees(member, ask)
+        frees = _frees(member, request)
         freed[node] = _sum(freed[node], frees) if node in freed else frees
     return freed.items()
 
 
-def _frees(member: MemberPlacement, ask: Amounts) -> Amounts:
-    if len(ask) == 1:
+def _frees(member: MemberPlacement, request: Amounts) -> Amounts:
+    if len(request) == 1:
         return (len(member.gpus),)
     cpus, memory = microcpus(member.cpus), memory_KiB(member.memory_GiB)
     return len(member.gpus), cpus, memory, len(member.nics)
@@ -179,35 +182,37 @@ def _sum(one: Amounts, other: Amounts) -> Amounts:
     return tuple([a + b for a, b in zip(one, other, strict=True)])
 
 
-def _free(occupancy: Occupancy, node: int, ask: Amounts) -> list[int]:
+def _free(occupancy: Occupancy, node: int, request: Amounts) -> list[int]:
     free = [
         int(occupancy.free_gpus_of_node[node]),
         int(occupancy.free_microcpus_of_node[node]),
         int(occupancy.free_memory_KiB_of_node[node]),
         int(occupancy.free_nics_of_node[node]),
     ]
-    return free[: len(ask)]
+    return free[: len(request)]
 
 
-def _whole_again(
+def _shared_gpus(
     occupancy: Occupancy, in_parts: Sequence[tuple[int, MemberPlacement]], owners: Sequence[str]
 ) -> list[tuple[int, tuple[int, ...]]]:
-    """(node, all who hold parts of one of its GPUs), for those GPUs that nobody else holds parts of."""
+    """(node, the victims with parts of one GPU), for GPUs of which only victims hold parts."""
     index_of_node = occupancy.fabric.index_of_node
-    who: dict[tuple[str, int], dict[int, None]] = {}
+    victims_of_gpu: dict[tuple[str, int], dict[int, None]] = {}
     for number, member in in_parts:
         for gpu in member.parts:
-            who.setdefault((member.node, gpu), {})[number] = None
-    if not who:
+            victims_of_gpu.setdefault((member.node, gpu), {})[number] = None
+    if not victims_of_gpu:
         return []
-    leaving = dict.fromkeys(owners)
+    preemptible = dict.fromkeys(owners)
     held = {
         (member.node, gpu)
         for owner, members in occupancy.owners.items()
-        if owner not in leaving
+        if owner not in preemptible
         for member in members
         for gpu in member.parts
     }
     return [
-        (index_of_node[gpu[0]], tuple(all_of)) for gpu, all_of in who.items() if gpu not in held
+        (index_of_node[gpu[0]], tuple(victims))
+        for gpu, victims in victims_of_gpu.items()
+        if gpu not in held
     ]

@@ -1,15 +1,15 @@
-"""Plans which gangs are stopped so that another one fits: the least harm with a proof of fit.
+"""Plans which gangs to stop so that another one fits: with the least harm, and with a proof of fit.
 
-The plan is made on a copy of the occupancy, in which gangs that are leaving anyway are gone and room held for
-others is held. What harm is, and whose comes first, the caller says: `right` is compared before harm, so that nobody
-with a greater right is stopped where those of lesser rights suffice. This is the door; the rooms behind it are
+The plan is made on a copy of the occupancy, without stopping gangs and with all held room. The caller defines harm and
+rank: `right` is compared before harm, so that no gang of higher right is stopped if gangs of lower right suffice. This
+module is the entry; the others are
 
-    preempt_prices   right and harm as one number
-    preempt_nodes    who must leave one node for so many members
-    preempt_counts   the question in counts, domain by domain
-    preempt_choice   the cheapest sets by count
-    preempt_search   from counted sets to proven ones of which nobody can be spared
-    preempt_trial    the copy on which gangs leave and come back, and whether that is enough
+    prices   right and harm as one number
+    nodes    the victims that free room for so many members on one node, at the least price
+    counts   the problem in counts, by domain and node
+    choice   the cheapest sets of victims by count
+    search   from counted sets to proven ones without an unneeded victim
+    trial    the copy from which gangs are removed, and the proof of fit
 """
 
 from collections.abc import Sequence
@@ -32,10 +32,10 @@ from gantree.topology.occupancy.occupancy import Occupancy
 class Victim:
     """A gang that may be stopped.
 
-    right says by what right it stays, compared first, number by number: the least right goes first (such as: above its
-    queue's guarantee before within it, then the lower priority). () stands for (priority,). All victims of one plan
-    have rights of one length. harm_gpu_s are the GPU-seconds that stopping it throws away: the work since its last
-    checkpoint, and what a new start costs. seq is its number in the order of arrival.
+    right is compared first, number by number: the gang with the lowest is stopped first (for example: borrowing before
+    within the guarantee, then lower priority). () means (priority,). All victims of a plan have rights of one length.
+    harm_gpu_s: the GPU-seconds that stopping it loses, work since its last checkpoint and a restart. seq: its number in
+    the order of arrival.
     """
 
     owner: str
@@ -46,20 +46,20 @@ class Victim:
 
     @property
     def order(self) -> tuple[tuple[float, ...], float, int]:
-        """Sort key: the one to go first comes first; among equals the one that came last."""
+        """The sort key: gangs to stop first come first; among equals the latest arrival."""
         return (self.right or (self.priority,), self.harm_gpu_s, -self.seq)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A proven place, and who must leave for it."""
+    """A proven placement, and the gangs to stop for it."""
 
     placement: Placement
     victims: tuple[Victim, ...]
 
     @property
     def harm_gpu_s(self) -> float:
-        """GPU-seconds that the plan throws away."""
+        """The GPU-seconds that the plan loses."""
         return sum(victim.harm_gpu_s for victim in self.victims)
 
 
@@ -70,10 +70,10 @@ def plan_preemption(
     preferences: PlacementPreferences = DEFAULT_PREFERENCES,
     admits: Admits | None = None,
 ) -> Plan | None:
-    """The least harmful plan that was found, or None if not even all victims suffice. occupancy is left as it is.
+    """The least harmful plan that was found; None if not even all victims suffice. occupancy does not change.
 
-    admits(owners): whether the quota allows the gang to start once these are gone (None: it does anyway). It is asked
-    about sets of victims, and must stay true when more of them go. Raises as `search.place`.
+    admits(owners): whether the quota allows the gang to start without these owners (None: it always does). If it is
+    true for a set of owners, it must be true for every larger one. Raises as `search.place`.
     """
     ordered = sorted(victims, key=attrgetter("order"))
     level_of = levels([victim.right or (victim.priority,) for victim in ordered])
@@ -98,7 +98,7 @@ def _placed(trial: Trial, owners: Sequence[str], preferences: PlacementPreferenc
 
 
 def _in_use(trial: Trial, placement: Placement, owners: Sequence[str]) -> list[str]:
-    """Those who hold something on a node of the place: of a large set nobody was tried on its own."""
+    """The owners on nodes of the placement: in a large set, victims were not tried one by one."""
     index_of_node = trial.room.fabric.index_of_node
     nodes = {index_of_node[member.node] for member in placement.members}
     return [owner for owner in owners if not nodes.isdisjoint(trial.nodes_of(owner))]
@@ -106,9 +106,9 @@ def _in_use(trial: Trial, placement: Placement, owners: Sequence[str]) -> list[s
 
 @dataclass(frozen=True, slots=True)
 class Forbidden:
-    """A gang that policy does not let be stopped for the one that waits, and why, as people are told.
+    """A gang that the policy protects from the pending one, and the reason for people.
 
-    because is one word or a few: "non-preemptible", "min_run", "budget", "priority", "guarantee".
+    because is a word or a few: "non-preemptible", "min_run", "budget", "priority", "guarantee".
     """
 
     victim: Victim
@@ -123,10 +123,10 @@ def why_not(
     preferences: PlacementPreferences = DEFAULT_PREFERENCES,
     admits: Admits | None = None,
 ) -> tuple[Forbidden, ...]:
-    """Who stands in the way of a gang for which `plan_preemption` found no plan: gate HARM if any, else ROOM.
+    """The protected gangs in the way of a gang for which `plan_preemption` found no plan. Gate HARM if any, else ROOM.
 
-    As few of the forbidden, by harm, as would be enough together with those that may be stopped; () if not even all
-    of them are. Raises as `search.place`.
+    These are the fewest, by harm, that would suffice together with the gangs that may be stopped; () if not even all
+    suffice. Raises as `search.place`.
     """
     by_owner = {each.victim.owner: each for each in forbidden}
     ranked = [Victim(v.owner, v.priority, v.harm_gpu_s, v.seq, (0.0,)) for v in allowed] + [

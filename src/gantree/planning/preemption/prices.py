@@ -12,7 +12,7 @@ LEVEL_BITS = 64
 """A level has room for 2**64 thousandths of a GPU-second: 580,000 years of 1,000 GPUs."""
 
 MOST_LEVELS = 16
-"""Levels told apart; where there are more, those of the least right share one."""
+"""Distinct levels; if there are more rights, the lowest ones share a level."""
 
 HARM_UNITS = 1000
 

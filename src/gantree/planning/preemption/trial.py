@@ -1,11 +1,10 @@
 """The proof of a plan: a copy of an occupancy from which gangs are removed, and on which the gang is placed.
 
-A copy costs as much as the cluster is large, so there is one for a whole plan. Gangs that leave are given back and
-those that return are taken again; the slot tables of the copy follow its change log, so each further question costs
-only what changed since the last one.
+A copy is as large as the cluster, so a plan makes one only. Gangs are given back and taken again; the slot tables of
+the copy follow its change log, so each further test costs only what has changed since the last one.
 
-Enough is monotone: whatever is enough stays so when more gangs leave. Both halves of it must be: room (`search.fits`)
-is by nature; what the caller adds (quota) must be by promise. `spared` rests on it.
+A set of removed gangs that suffices must suffice with more gangs removed. That holds for room (`search.fits`), and the
+caller must ensure it for quota. `needed_victims` relies on it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,11 +16,11 @@ from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.topology.occupancy.occupancy import Occupancy
 
 Admits = Callable[[Sequence[str]], bool]
-"""Whether it is enough for the quota that these owners go; whatever is enough stays so when more go."""
+"""Whether the quota admits the gang without these owners; true for every larger set, too."""
 
 
 class Trial:
-    """Whether a gang has a place once some owners are gone. The occupancy that is asked about stays as it is."""
+    """Tests whether a gang fits once some owners are removed. The given occupancy does not change."""
 
     def __init__(self, occupancy: Occupancy, job: Job, admits: Admits | None = None) -> None:
         self.job = job
@@ -31,44 +30,44 @@ class Trial:
         self._admits = admits
 
     def enough(self, owners: Iterable[str]) -> bool:
-        """Whether the gang may start, and has a place, once exactly these are gone."""
+        """Whether the gang is admitted and fits without exactly these owners."""
         self.only(owners)
         return self.enough_now()
 
     def enough_now(self) -> bool:
-        """As `enough`, for those who are gone now."""
+        """As `enough`, for the owners that are removed now."""
         return self.admitted_now() and fits(self.room, self.job)
 
     def admitted_now(self) -> bool:
-        """Whether those who are gone now are enough for the quota."""
+        """Whether the quota admits the gang without the owners that are removed now."""
         return self.admits(tuple(self._gone))
 
     def admits(self, owners: Sequence[str]) -> bool:
-        """Whether it is enough for the quota that these are gone."""
+        """Whether the quota admits the gang without these owners."""
         return self._admits is None or self._admits(owners)
 
     def only(self, owners: Iterable[str]) -> None:
-        """Let exactly these be gone."""
+        """Remove exactly these owners."""
         wanted = dict.fromkeys(owners)
-        self.come_back([owner for owner in self._gone if owner not in wanted])
+        self.restore([owner for owner in self._gone if owner not in wanted])
         self.leave(wanted)
 
     def leave(self, owners: Iterable[str]) -> None:
-        """Let these be gone too."""
+        """Remove these owners too."""
         for owner in owners:
             if owner not in self._gone:
                 self._gone[owner] = None
                 self.room.give_back(owner)
 
-    def come_back(self, owners: Iterable[str]) -> None:
-        """Let these be where they were; they are gone now."""
+    def restore(self, owners: Iterable[str]) -> None:
+        """Put these removed owners back."""
         for owner in owners:
             del self._gone[owner]
             if owner in self._held:
                 self.room.take(owner, self._held[owner])
 
     def fits_without(self, owners: Iterable[str]) -> bool:
-        """Whether there is room once exactly these are gone, whatever the quota says."""
+        """Whether the gang fits without exactly these owners, whatever the quota."""
         self.only(owners)
         return fits(self.room, self.job)
 
@@ -82,12 +81,12 @@ class Trial:
         return sum(len(member.gpus) + len(member.parts) for member in self._held.get(owner, ()))
 
     def place(self, preferences: PlacementPreferences) -> Placement | None:
-        """The best place for the gang now."""
+        """The best placement for the gang now."""
         return find(self.room, self.job, preferences)
 
 
 def shortest(trial: Trial, owners: Sequence[str], gone: Sequence[str] = ()) -> int | None:
-    """How many of the owners, from the first on, are enough together with those gone anyway; None: not even all."""
+    """The number of owners, from the first on, that suffice with those removed anyway; None if not even all do."""
     if not trial.enough((*gone, *owners)):
         return None
     too_few, enough = -1, len(owners)
@@ -100,18 +99,19 @@ def shortest(trial: Trial, owners: Sequence[str], gone: Sequence[str] = ()) -> i
     return enough
 
 
-def spared(trial: Trial, owners: Sequence[str]) -> list[str]:
-    """Those of the owners, in the same order, who must go: the first ones are spared first, where that is possible.
+def needed_victims(trial: Trial, owners: Sequence[str]) -> list[str]:
+    """The needed ones of some owners that suffice together, in their order; the first ones are left out first, if
+    possible.
 
-    All of them together are enough, and are gone afterwards but for the spared ones: none of the rest can be spared as
-    well. Runs are spared at once and grow while that succeeds, so that many who need not go cost few questions.
+    Afterwards exactly the needed ones are removed: none of them can be left out as well. Runs of owners are tried at
+    once, and grow while that succeeds, so that many unneeded ones take few tests.
     """
     trial.only(owners)
     must_go: list[str] = []
     start, run = 0, 1
     while start < len(owners):
         some = owners[start : start + run]
-        trial.come_back(some)
+        trial.restore(some)
         if trial.enough_now():
             start, run = start + len(some), run * 2
             continue
