@@ -8,13 +8,13 @@ Files in `checkpoint/` of the run directory:
                         durable, the last request it has answered, at which step, and how many ranks there are, where a
                         launcher in the members started more than gantree did; written through `gantree.training`
     answer              one line, the step: written by a script that declared a signal, when all shards are durable
-    saved.json          what was found out last; written here before anybody is told
+    saved.json          the last result; written here before it is reported
 
 The ranks save the same steps in the same order. So the step that all have reached is the smallest of their
 last ones, even while some are already further, and a request is answered once it is the last answered request
 of every rank.
 
-The folder is the job's own, and a job may put anything there: what is no record counts as not there.
+The folder belongs to the job, which may put anything there: files that are no records are ignored.
 """
 
 import json
@@ -30,9 +30,9 @@ from gantree.model.orders import SaveCheckpoint
 RACY_NS = 100_000_000
 """A folder that changed this recently may change again without its time stamp showing it."""
 UNRELIABLE = -1
-"""A stamp that says nothing."""
+"""A stamp of no file."""
 SHOWN = 0o644
-"""Mode of what the ranks read, who may be another user than the daemon; the folder keeps everybody else out."""
+"""Mode of files that ranks read, possibly as another user than the daemon; the folder excludes all other users."""
 LONGEST_RECORD = 4096
 """Bytes that are read of a file in the folder; a record is far shorter."""
 MAX_STEP = 2**63
@@ -202,9 +202,9 @@ class CheckpointWatch:
         return _rank_record_in(self._folder / f"rank-{rank}.json")
 
     def _note_answer(self) -> None:
-        """Take in the one-line answer of a script, once for every time it was written.
+        """Read the one-line answer of a script, once for each time it is written.
 
-        Its folder's stamp does not show that it was written again, so the file itself is asked.
+        The stamp of its folder does not change when it is written again, so the file itself is read.
         """
         if self._answer_path is None:
             return

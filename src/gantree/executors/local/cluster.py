@@ -1,8 +1,8 @@
 """The executor of this machine: real processes, on one node or on several virtual ones.
 
-An order is carried out by putting it down in the attempt's run directory and starting or waking a shim; what
-happens is read from the same directory. So this object can go at any moment, by `close` or by kill -9, and the
-next one on the same state directory knows all that it knew. See docs/executor.md.
+An order is carried out by writing it into the attempt's run directory and starting or waking a shim; events are read
+from the same directory. So this object may end at any moment, by `close` or by kill -9, and the next one on the same
+state directory has the same state. See docs/executor.md.
 
 `emit` is called from `poll` and `adopt` only, never from `carry_out`: an order may be given in the middle of a
 turn. Every event that is emitted can be derived again from disk, under the same id. Not safe for threads.
@@ -70,7 +70,7 @@ log = logging.getLogger(__name__)
 
 
 def always() -> bool:
-    """Nobody else can order here."""
+    """No other leader can give orders here."""
     return True
 
 
@@ -78,9 +78,9 @@ class LocalCluster:
     """Starts, watches and stops gangs on this machine, below state_dir.
 
     clock gives seconds since 1970. gpu_ids turns GPU indices into CUDA_VISIBLE_DEVICES (UUIDs on real GPUs), mig_ids
-    tells the UUIDs of MIG instances, and is asked anew for each gang that has any. leads says whether whoever
-    orders here may still do so: it is asked before everything that is done. versions are those of drivers by
-    node, about what the daemon says of itself: both for records.
+    returns the UUIDs of MIG instances, for each gang that has any. leads returns whether the leader of this
+    daemon still leads, and is called before each action. versions (of drivers, by node) and about (of the daemon)
+    are for records.
     Raises OSError where state_dir cannot be made.
     """
 
@@ -189,7 +189,7 @@ class LocalCluster:
                 self._complain(gang, error)
 
     def _complain(self, gang: Gang, error: OSError) -> None:
-        """Say once what is wrong with a gang's files; one whose files are damaged cannot go on."""
+        """Report once what is wrong with the files of a gang; a gang with damaged files cannot go on."""
         key, complaint = (gang.run.job, gang.run.attempt), str(error)
         if self._complaint_of.get(key) != complaint:
             self._complaint_of[key] = complaint
@@ -231,7 +231,7 @@ class LocalCluster:
                 yield job, int(attempt)
 
     def settle(self, job: str, attempt: int) -> None:
-        """The end of this attempt is on record elsewhere: it is not told again at the next adopt.
+        """Note that the end of this attempt is on record elsewhere, so that the next adopt does not report it.
 
         Does nothing for an attempt that is not over. Raises OSError.
         """
@@ -246,7 +246,7 @@ class LocalCluster:
         return Inventory({key: gang.status() for key, gang in sorted(self._gangs.items())})
 
     def has_run(self, job: str) -> bool:
-        """Whether there is a directory of this job's. Asked for each job that is handed in."""
+        """Whether a job has a directory. Called for each submitted job."""
         return os.path.isdir(f"{self._runs}/{job}")  # noqa: PTH112 - a Path takes ten times as long
 
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
@@ -254,7 +254,7 @@ class LocalCluster:
         return RunDirectory(self._runs, job, attempt).log(rank)
 
     def progress(self, job: str, attempt: int) -> Progress | None:
-        """How far an attempt says that it is. Reads a file and nothing else: safe from any thread."""
+        """The progress that an attempt reports. Reads one file only, so it is safe from any thread."""
         return progress_in(RunDirectory(self._runs, job, attempt).progress)
 
     def record(self, job: str, attempt: int) -> dict[str, Any] | None:

@@ -60,7 +60,7 @@ class EpochFile:
 
 
 class LeaderGuard:
-    """Refuses orders of leaders that were replaced. leads says whether the leader of this daemon still leads."""
+    """Refuses orders of leaders that were replaced. leads returns whether the leader of this daemon still leads."""
 
     def __init__(self, state_dir: Path, leads: Callable[[], bool]) -> None:
         self._file, self._leads = EpochFile(state_dir), leads

@@ -1,7 +1,7 @@
 """One member of a gang for the executor: starts its shim, stops it, and reads its outcome.
 
-All that is known comes from the member's folder, so whoever looks at the folder knows as much: the process
-that started the shim, or the one that took over from it.
+The state comes from the member's folder alone, so it is the same for the process that started the shim and for one that
+took over from it.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ LIVENESS_EVERY = 5
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a rank ended. order counts within its member; was_stopping: it had been told to.
+    """How a rank ended. order counts within its member; was_stopping: it was being stopped.
 
     ended_at is by the wall clock, ended_steady_s by `steady_s` of the boot in which it ended.
     """
@@ -63,7 +63,7 @@ class Member:
 
     @property
     def lost(self) -> str | None:
-        """Why it died before it could say how its ranks ended; None if it did not."""
+        """Why it died before it recorded the ends of its ranks; None if it did not."""
         if not self.dead or len(self.exits) == self.launch.processes:
             return None
         if not self._same_boot:
@@ -83,7 +83,7 @@ class Member:
         self._child = processes.spawn_shim(self.folder, state_dir, epoch)
 
     def stop(self, grace_s: float) -> None:
-        """Tell the shim to stop. A stop that would end later than an earlier one changes nothing. Raises OSError."""
+        """Request a stop. A later deadline than that of an earlier stop changes nothing. Raises OSError."""
         path = str(self.folder / "stop.json")
         kill_at_s = steady_s() + grace_s
         earlier = read_json(path)

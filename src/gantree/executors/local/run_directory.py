@@ -2,14 +2,14 @@
 
     runs/<job>/<attempt>/
       gang.json        master port, boot id and the StartGang order; durable before the first shim starts
-      stop.json        this attempt was told to stop (there may be no gang.json: then it never starts)
+      stop.json        this attempt is to stop (there may be no gang.json: then it never starts)
       failed.json      the executor could not start it
-      settled          whoever was told of its end has it on record
+      settled          its end is on record elsewhere
       m<node rank>/    one member: what `shim` writes, and launch.json and the orders for it
       log/             rank-<r>.log
       ranks.json       where each rank is: for `gantree.training`, and for the record
-      found.json       what was found of the program and its machine, for the record
-      progress/        rank-0.json: how far the job says that it is
+      found.json       the program and its machine as found, for the record
+      progress/        rank-0.json: the progress that the job reports
       checkpoint/      request.json, agreed-<step>.json, rank-<r>.json, answer, saved.json
 
 Job ids become folder names, so an id that could lead anywhere else is refused here.
@@ -71,8 +71,8 @@ class RunDirectory:
     def make(self, node_ranks: range, unix: UnixUser | None = None) -> None:
         """Create all folders, private to this user and durable.
 
-        unix is whom the processes run as, where that is another: what they write in is his, and he may pass through to
-        it. All else stays the daemon's, so that nothing that it writes or believes can be put in its place.
+        unix: the user of the processes, if it is another one. That user owns the folders that they write into, and may
+        traverse to them. All else stays the daemon's, so that no job can replace a file that the daemon reads.
         """
         ours = [self.path, self.path / "log", self.checkpoint, self.progress]
         folders = [*ours, *map(self.member, node_ranks)]

@@ -35,14 +35,14 @@ RunAs = Callable[[str], UnixUser]
 """The Unix user that the jobs of a user run as. Raises BadInput where there is none."""
 
 
-def unix_user(user: str, told: str | None) -> UnixUser:
-    """The Unix user that is told for a user, else that of his name.
+def unix_user(user: str, configured: str | None) -> UnixUser:
+    """The Unix user that is configured for a user, else the one of the same name.
 
-    Raises BadInput for one that this machine lacks, for root, and for an account of the system that nobody told: users
-    of an OIDC provider may choose what they are called.
+    Raises BadInput for one that this machine lacks, for root, and for a system account that is not configured: users
+    of an OIDC provider may choose their names.
     """
     way_out = "name one under `unix` in the access file"
-    name = user if told is None else told
+    name = user if configured is None else configured
     if not user:
         raise BadInput("user: nobody is named, and jobs run as their users here")
     try:
@@ -51,7 +51,7 @@ def unix_user(user: str, told: str | None) -> UnixUser:
         raise BadInput(f"user {user}: this machine has no Unix user {name!r}; {way_out}") from None
     if found.pw_uid == 0:
         raise BadInput(f"user {user}: no job runs as root; {way_out}")
-    if told is None and found.pw_uid < FIRST_OF_PEOPLE:
+    if configured is None and found.pw_uid < FIRST_OF_PEOPLE:
         raise BadInput(
             f"user {user}: the Unix user {name!r} is an account of the system; {way_out}"
         )

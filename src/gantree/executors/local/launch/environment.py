@@ -2,7 +2,7 @@
 
 1. A short list of the daemon's own: where programs and libraries are found, locale, time zone, home. Nothing else: the
    daemon's environment may hold secrets.
-2. What gantree says of the place: devices, NICs, job, paths of the checkpoint protocol.
+2. Variables of gantree: devices, NICs, job, paths of the checkpoint protocol.
 3. The job's own `env`, which overrides 1 and 2.
 4. The rank variables, and the mark by which leftover processes are found. Nothing overrides these.
 """

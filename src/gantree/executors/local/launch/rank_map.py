@@ -1,7 +1,7 @@
 """Where each rank of a gang is: its node, its domain of every tier, and the NVLink domain of the GPUs that it has.
 
-Written into the run directory as `ranks.json` before the first process starts: `gantree.training` tells a script its
-neighbours from it, and the run's record keeps it.
+Written into the run directory as `ranks.json` before the first process starts: `gantree.training` reads the
+neighbours of a rank from it, and the run's record keeps it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -60,7 +60,7 @@ def share_variables(share: SharePart | None, processes: int) -> dict[str, str]:
 def missing_partition(order: StartGang, mig_ids: MigIds) -> str | None:
     """Which GPU is not partitioned as the gang needs it, and what to do; None if all are.
 
-    Of the changes that the order asks for, instances that are there already need none.
+    Instances that exist already need no change.
     """
     for change in order.changes:
         if change.mode is False:

@@ -1,4 +1,4 @@
-"""Differences between a record and the present, as sentences for whoever reruns the job. Nothing is read here."""
+"""Differences between a record and the present, as sentences for a rerun of the job. Nothing is read here."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,16 +11,16 @@ _WORDS = {"nccl": "NCCL", "cuda_runtime": "the CUDA runtime", "torch": "torch"}
 
 def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
     """Sentences on what differs between two records, or between a record and what is found now."""
-    told = [
+    sentences = [
         *_one_word(then, now, "gantree", "gantree"),
         *_one_word(then, now, "policy", "the policy"),
     ]
-    told += _drivers(then.get("nodes", {}), now.get("nodes", {}))
+    sentences += _drivers(then.get("nodes", {}), now.get("nodes", {}))
     for role, before in then.get("roles", {}).items():
         after = now.get("roles", {}).get(role)
         if after is not None:
-            told += (f"role {role}: {each}" for each in _role(before, after))
-    return tuple(told)
+            sentences += (f"role {role}: {each}" for each in _role(before, after))
+    return tuple(sentences)
 
 
 def _one_word(

@@ -48,8 +48,8 @@ def _git_folder(root: Path) -> Path | None:
     git = root / ".git"
     if git.is_dir():
         return git
-    told = _text(git).strip()
-    return root / told.removeprefix("gitdir:").strip() if told.startswith("gitdir:") else None
+    content = _text(git).strip()
+    return root / content.removeprefix("gitdir:").strip() if content.startswith("gitdir:") else None
 
 
 def _is_ref(ref: str) -> bool:
@@ -63,9 +63,9 @@ def _revision_of(own: Path, ref: str) -> str | None:
     shared = _text(own / "commondir").strip()
     common = own / shared if shared else own
     for folder in (own, common):
-        told = _text(folder / ref).strip()
-        if told:
-            return told
+        content = _text(folder / ref).strip()
+        if content:
+            return content
     for line in _text(common / "packed-refs").splitlines():
         revision, _, name = line.partition(" ")
         if name.strip() == ref:

@@ -2,7 +2,7 @@
 
 The executable and the script by their SHA-256, the Python that runs them with its installed distributions, NCCL and
 CUDA among those, and the revision of the working directory's git repository. All of it is bounded, and what cannot be
-read is None: a record never stands in the way of a run.
+read is None: a record never prevents a run.
 """
 
 import hashlib
@@ -168,12 +168,12 @@ def _python(python: Path, distributions: Sequence[str]) -> dict[str, Any]:
 
 
 def _python_version(python: Path) -> str | None:
-    """As its virtual environment or its C headers say in full, else as its name and its library do."""
+    """From its virtual environment or its C headers in full, else from its name and its library."""
     prefix = _prefix(python)
     config = _pyvenv(prefix)
-    told = config.get("version") or config.get("version_info")
-    if told:
-        return ".".join(told.split(".")[:3])
+    version = config.get("version") or config.get("version_info")
+    if version:
+        return ".".join(version.split(".")[:3])
     series = next((folder.name.removeprefix("python") for folder in _libraries(prefix)), None)
     header = _head(prefix / "include" / f"python{series}" / "patchlevel.h").decode(errors="replace")
     full = re.search(r'#define\s+PY_VERSION\s+"([^"]+)"', header)

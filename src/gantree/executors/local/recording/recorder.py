@@ -27,7 +27,7 @@ VersionsOfNode = Callable[[str], Mapping[str, str]]
 """Versions found on a node by name ("driver", "cuda"); empty where it has no GPU or is not this machine."""
 
 About = Callable[[], Mapping[str, str]]
-_Wanted = tuple[RunDirectory, StartGang, dict[str, Any]]
+_Pending = tuple[RunDirectory, StartGang, dict[str, Any]]
 CLOSE_WITHIN_S = 5.0
 """So long a stop waits for the record that is being written: a file system may hang. The next daemon finds it anew."""
 
@@ -40,20 +40,20 @@ def no_versions(node: str) -> Mapping[str, str]:
 
 
 def nothing() -> Mapping[str, str]:
-    """What a daemon says of itself that says nothing."""
+    """The empty description of a daemon."""
     return {}
 
 
 class Recorder:
     """Finds and writes the records of attempts, one after the other, on a thread of its own.
 
-    about: what the daemon says of itself now, such as its policy's version.
+    about: the present description of the daemon, such as the version of its policy.
     """
 
     def __init__(self, versions: VersionsOfNode, about: About) -> None:
         self._versions = versions
         self._about = about
-        self._wanted: SimpleQueue[_Wanted | None] = SimpleQueue()
+        self._pending: SimpleQueue[_Pending | None] = SimpleQueue()
         self._closing = Event()
         self._thread: Thread | None = None
 
@@ -61,7 +61,7 @@ class Recorder:
         """Have the record of an attempt written, unless there is one. Returns at once."""
         if run.record.exists():
             return
-        self._wanted.put((run, order, map_of_ranks))
+        self._pending.put((run, order, map_of_ranks))
         if self._thread is None:
             self._thread = Thread(target=self._work, name="gantree-record", daemon=True)
             self._thread.start()
@@ -73,13 +73,13 @@ class Recorder:
     def close(self) -> None:
         """Finish the one that is being written, if it can be soon; the next daemon finds what was not."""
         self._closing.set()
-        self._wanted.put(None)
+        self._pending.put(None)
         if self._thread is not None:
             self._thread.join(CLOSE_WITHIN_S)
 
     def _work(self) -> None:
-        while (wanted := self._wanted.get()) is not None and not self._closing.is_set():
-            self._write(*wanted)
+        while (pending := self._pending.get()) is not None and not self._closing.is_set():
+            self._write(*pending)
 
     def _write(self, run: RunDirectory, order: StartGang, map_of_ranks: dict[str, Any]) -> None:
         try:
@@ -124,7 +124,7 @@ def _role(run: RunDirectory, member: MemberLaunch) -> dict[str, Any]:
 
 
 def rank_map_in(run: RunDirectory) -> dict[str, Any]:
-    """Where each rank is, as it was written down at the start; nobody anywhere where that cannot be read any more."""
+    """Where each rank is, as recorded at the start; empty if that cannot be read."""
     nobody: dict[str, Any] = {"tiers": [], "members": []}
     try:
         return read_json(str(run.ranks)) or nobody

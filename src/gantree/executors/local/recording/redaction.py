@@ -1,9 +1,9 @@
 """Redacts commands and environments in records: whatever looks like a secret.
 
-The rule, which docs/training.md tells: a variable or option is a secret by its *name* if one of the words of the name
+The rule (see docs/training.md): a variable or option is a secret by its *name* if one of the words of the name
 (parted by `_`, `-` or `.`) is of `SECRET_WORDS`, or ends with one of `SECRET_ENDS`; a value is one by its *form* if it
 is a URL with a password, a private key, or begins as tokens of well-known services do. Numbers of up to seven digits
-and truths are no secrets (`--max-tokens 4096`). A name alone is always kept. What a value itself gives
+and booleans are no secrets (`--max-tokens 4096`). A name alone is always kept. What a value itself gives
 by a name, as a shell's text does (`sh -c "API_KEY=x ./run"`), goes by that name.
 """
 

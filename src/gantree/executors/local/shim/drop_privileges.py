@@ -17,16 +17,16 @@ LARGEST_SECRET = 64 * 1024
 
 
 def drop_privileges(
-    wanted: dict[str, Any], log: int, env: dict[str, str], shim: int
+    launch_as: dict[str, Any], log: int, env: dict[str, str], shim: int
 ) -> dict[str, str]:
     """Change to the user, if any; returns the environment with the secrets added to it. Its own values win.
 
-    wanted is `as` of `launch.json`, log the open log file, shim the pid of the parent.
+    launch_as is `as` of `launch.json`, log the open log file, shim the pid of the parent.
     Raises OSError, whose strerror says what failed.
     """
-    if wanted["unix"] is not None:
-        _drop(wanted["unix"], log, shim)
-    return {name: _secret(name, path) for name, path in wanted["secrets"]} | env
+    if launch_as["unix"] is not None:
+        _drop(launch_as["unix"], log, shim)
+    return {name: _secret(name, path) for name, path in launch_as["secrets"]} | env
 
 
 def _drop(unix: dict[str, Any], log: int, shim: int) -> None:

@@ -51,7 +51,7 @@ def _frame(letter: bytes, payload: bytes) -> bytes:
 
 
 def set_size(terminal: int, size: bytes) -> None:
-    """Give a terminal its rows and columns; the command is told by SIGWINCH."""
+    """Give a terminal its rows and columns; the command gets SIGWINCH."""
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *SIZE.unpack(size), 0, 0))
 
 
@@ -134,8 +134,8 @@ class ExecSession:
         """Poll the ends that can be read or written now, and the connection for its end."""
         poll = select.poll()
         poll.register(self._woken, select.POLLIN)
-        wanted = select.POLLIN if len(self._to_command) < MOST_WAITING else 0
-        poll.register(self._connection, wanted | (select.POLLOUT if self._to_reader else 0))
+        events = select.POLLIN if len(self._to_command) < MOST_WAITING else 0
+        poll.register(self._connection, events | (select.POLLOUT if self._to_reader else 0))
         is_full = len(self._to_reader) >= MOST_WAITING
         of_end = {} if is_full else dict.fromkeys(self._outputs, select.POLLIN)
         if self._input is not None and self._to_command:

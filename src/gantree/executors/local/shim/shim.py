@@ -1,6 +1,6 @@
 # Below: pathlib and contextlib cost 10 ms of every start, and this file runs before anything else of a gang does.
 # ruff: noqa: PTH102, PTH104, PTH106, PTH108, PTH110, PTH112, PTH118, PTH120, PTH123, PTH208, SIM105
-"""The shim: a small process that owns the processes of one member, and outlives whoever started it.
+"""The shim: a small process that owns the processes of one member, and outlives the process that started it.
 
 Run as `python -I -S shim.py MEMBER_DIRECTORY STATE_DIRECTORY EPOCH`; standard library only, nothing of gantree. It
 starts nothing if a newer epoch than that was obeyed in the state directory (see `local.epochs`). What it must do is in
@@ -10,7 +10,7 @@ starts nothing if a newer epoch than that was obeyed in the state directory (see
     shim.json         pid, start time in ticks, boot id, cgroup; written before the first process is started
     started.json      every process has been started (its exec succeeded)
     failed.json       some process could not be started; what had been started is being stopped
-    exit.<rank>.json  one process ended: exit code, when, in which order, and whether it was told to
+    exit.<rank>.json  one process ended: exit code, when, in which order, and whether it was stopped
     ended.json        nothing of this member is left; written last
     stop.json         written by the executor: stop, SIGTERM now and SIGKILL at kill_at_s (of `steady_s`)
     attach/*.json     written by the executor: requests for exec sessions beside the ranks; deleted once read
@@ -58,7 +58,7 @@ _LOOK_EVERY_S = 0.5
 _RETRY_EVERY_S = 0.02
 _FRESH = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _LOOKS_AT_ONCE = 4
-"""For those that still go on; one that the kernel lets nobody stop now is looked at again after half a second."""
+"""For processes that still run; one that cannot be stopped now is tried again after half a second."""
 _PASSING = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENFILE, errno.EMFILE, errno.ENOMEM}
 )  # fmt: skip
@@ -110,7 +110,7 @@ def read_json(path: str) -> Any:
 
 
 def steady_s() -> float:
-    """Seconds on a clock that nobody can set, and that is the same one for all processes of a boot."""
+    """Seconds on a clock that cannot be set, and that all processes of a boot share."""
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
@@ -220,7 +220,7 @@ class Shim:
         self._unwritten: dict[str, Any] = {}
 
     def run(self) -> None:
-        """Start everything, stay until nothing is left, and say so."""
+        """Start all processes, wait until none is left, and record that."""
         self._poll_stop()
         if self._kill_at_s is None:
             self._start()
@@ -266,7 +266,7 @@ class Shim:
             del self._unwritten[name]
 
     def introduce(self) -> None:
-        """Say who it is; from then on this member is never started again."""
+        """Record the identity of the shim; from then on this member is never started again."""
         pid = os.getpid()
         stat = process_stat(pid)
         assert stat is not None
@@ -275,7 +275,7 @@ class Shim:
         write_json(f"{self._folder}/shim.json", me)
 
     def _start(self) -> None:
-        """Fork all processes, then wait until each has become its command or has said why not."""
+        """Fork all processes, then wait until each has executed its command or reported why not."""
         shim, (reader, writer) = os.getpid(), os.pipe()
         refused: list[dict[str, Any]] = []
         for process in self._launch["processes"]:
@@ -387,18 +387,18 @@ class Shim:
 
     def _terminate(self) -> None:
         """SIGTERM, once, to the group of every rank and to what has left those groups."""
-        for target in self._everybody():
+        for target in self._signal_targets():
             _kill(target, signal.SIGTERM)
             _kill(target, signal.SIGCONT)
 
-    def _everybody(self) -> list[int]:
-        """Whom to signal to reach all: the group of every rank (negative), and what has left those groups."""
+    def _signal_targets(self) -> list[int]:
+        """The targets of a signal to all: the group of each rank (negative), and processes outside these groups."""
         below = _descendants(os.getpid())
         strays = [pid for pid, group, _ in below if group not in self._rank_of_pid]
         return [-pid for pid in self._rank_of_pid] + strays
 
     def _poll_time_slice(self) -> None:
-        """Suspend everything or let it go on, as the newest turn says, unless it is told to stop."""
+        """Suspend or continue all processes by the newest turn, unless a stop was requested."""
         turn = None if self._kill_at_s is not None else read_json(f"{self._folder}/turn.json")
         if turn is None:
             return
@@ -409,14 +409,14 @@ class Shim:
         if self._suspended:
             self._quiet = any(self._all_suspended() for _ in range(_LOOKS_AT_ONCE))
         else:
-            for target in self._everybody():
+            for target in self._signal_targets():
                 _kill(target, signal.SIGCONT)
             self._quiet = True
 
     def _all_suspended(self) -> bool:
-        """SIGSTOP for all that go on; True if there was nobody left that did.
+        """Send SIGSTOP to all processes that run; True if none did.
 
-        One in state D (in a driver, or in vfork for a child that is stopped) obeys before it does anything else.
+        A process in state D (in a driver, or in vfork for a stopped child) stops before it does anything else.
         """
         for pid in self._rank_of_pid:
             _kill(-pid, signal.SIGSTOP)
@@ -438,8 +438,11 @@ class Shim:
         request = read_json(f"{self._folder}/save.json")
         if request is not None and request["request"] != self._request_seen:
             self._request_seen, self._unsaved = request["request"], ranks
-        if self._warning is None and (told := read_json(f"{self._folder}/signal.json")) is not None:
-            self._warning, self._unwarned = signal.Signals[told["signal"]], ranks.copy()
+        if (
+            self._warning is None
+            and (order := read_json(f"{self._folder}/signal.json")) is not None
+        ):
+            self._warning, self._unwarned = signal.Signals[order["signal"]], ranks.copy()
         if self._unsaved:
             _signal_ready(self._unsaved, signal.Signals[name])
         if self._warning is not None:
