@@ -1,9 +1,9 @@
 """Assembles one cluster from a fabric and its machines.
 
-Which machine a node is: `machine_of_node`. What is given (for the node, by a print that says its host, for all nodes)
-comes before what the fabric's source names or describes, and what nothing tells is refused, for a node without a
-machine cannot be placed on. Which rail each of its NICs hangs on is the fabric's word, as far as its nodes agree:
-`machine_rails`.
+Which machine a node is: `machine_of_node`. What is given (for the node, by a print that states its host, for all nodes)
+comes before what the fabric's source names or describes, and a node whose machine is not given is refused, for a node
+without a machine cannot be placed on. Which rail each of its NICs hangs on is the fabric's word, as far as its nodes
+agree: `machine_rails`.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ class Assembled:
 def assembled(name: str, reading: FabricReading, choice: MachineChoice, source: str) -> Assembled:
     """Make a cluster. source names the fabric's file in errors.
 
-    BadInput where there is no node, a node's machine is not told, or a given machine cannot be a node's.
+    BadInput where there is no node, a node's machine is not given, or a given machine cannot be a node's.
     """
     if not reading.nodes:
         raise BadInput(f"{source}: it tells of no node, so there is nothing to make a cluster of")
@@ -75,5 +75,5 @@ def without(reading: FabricReading, names: frozenset[str], source: str) -> Fabri
 
 
 def _node(node: SeenNode, machine: Machine) -> Node:
-    told = Node(node.name, machine.name, node.at, node.labels, partitions=node.partitions)
-    return told if node.address is None else replace(told, address=node.address)
+    given = Node(node.name, machine.name, node.at, node.labels, partitions=node.partitions)
+    return given if node.address is None else replace(given, address=node.address)

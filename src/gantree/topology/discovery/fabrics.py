@@ -1,7 +1,7 @@
 """A fabric as one source describes it: nodes in a tree of domains, their NICs, and partitions beside the tree.
 
-Every parser of a fabric source returns a `FabricReading`: what the source says and no more, in the source's order.
-`inferred` says in words what was concluded from something else, `warnings` what is missing or odd; what contradicts
+Every parser of a fabric source returns a `FabricReading`: what the source states and no more, in the source's order.
+`inferred` has sentences on what was concluded from something else, `warnings` what is missing or odd; what contradicts
 itself is refused by the parser, with lines. Making one cluster of readings and machines is `assembly`.
 
 How sources that are no even tree become one, the same for all (`ragged` does it):
@@ -37,7 +37,7 @@ class SeenNic:
 class SeenNode:
     """One node. at names its domain in each tier of the reading, widest first.
 
-    machine names a model of the catalogue where the source tells; gpus, gpu, cpus and memory_GiB are what it tells
+    machine names a model of the catalogue where the source gives one; gpus, gpu, cpus and memory_GiB are what it gives
     of a node's hardware otherwise. partitions are divisions of the same nodes that are no tiers.
     """
 
@@ -56,9 +56,9 @@ class SeenNode:
 
 @dataclass(frozen=True, slots=True)
 class FabricReading:
-    """What a source says of a fabric. tiers run from wide to narrow, without "node"; links are by tier.
+    """What a source states of a fabric. tiers run from wide to narrow, without "node"; links are by tier.
 
-    warnings_if_alone hold only where no other source tells where the nodes stand: `merging` keeps or drops them.
+    warnings_if_alone apply only where no other source places the nodes: `merging` keeps or drops them.
     """
 
     tiers: tuple[str, ...]
@@ -89,7 +89,7 @@ def ragged(
     """Make paths of different lengths one even tree: (tiers, path of each node).
 
     paths[node] names its domains from the widest to the one the node hangs on. names_of_tiers are the tiers from the
-    narrowest outwards ("leaf", "spine", "core"); where the tree is deeper, "tier4", "tier5"... follow. A domain stands
+    narrowest outwards ("leaf", "spine", "core"); where the tree is deeper, "tier4", "tier5"... follow. A domain is
     in the tier of its height: the most domains that any node has below it.
     """
     height_of: dict[tuple[str, ...], int] = {}
@@ -116,20 +116,20 @@ def _even(
 
 
 def _node_json(node: SeenNode, tiers: tuple[str, ...]) -> dict[str, object]:
-    told = _told(node)
-    told["at"] = dict(zip(tiers, node.at, strict=True))
+    given = _told(node)
+    given["at"] = dict(zip(tiers, node.at, strict=True))
     for key in ("labels", "partitions"):
-        if key in told:
-            told[key] = dict(getattr(node, key))
+        if key in given:
+            given[key] = dict(getattr(node, key))
     if node.nics:
-        told["nics"] = [_told(nic) for nic in node.nics]
-    return told
+        given["nics"] = [_told(nic) for nic in node.nics]
+    return given
 
 
 def _told(value: SeenNode | SeenNic | Link | DomainFacts | Torus) -> dict[str, object]:
-    """Return the fields that say something."""
-    told = {field.name: getattr(value, field.name) for field in fields(value)}
-    return {name: _plain(each) for name, each in told.items() if each not in (None, (), "")}
+    """Return the fields that are set."""
+    given = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: _plain(each) for name, each in given.items() if each not in (None, (), "")}
 
 
 def _plain(value: object) -> object:

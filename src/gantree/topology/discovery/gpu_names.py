@@ -1,6 +1,6 @@
 """Names of GPU models: a name of the catalogue in any case, or a product name.
 
-Names that NVIDIA's driver gives are `machines.nvidia_names`; what a label tells is read by `listings.kubernetes_nodes`.
+Names that NVIDIA's driver gives are `machines.nvidia_names`; what a label gives is read by `listings.kubernetes_nodes`.
 """
 
 import re

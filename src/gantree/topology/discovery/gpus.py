@@ -1,8 +1,8 @@
 """A machine as a driver or tool describes it, and the machine model made of it.
 
-Every parser of a machine source returns a `GpuTopology`: what the source says and no more. None, or an empty tuple,
-is what it does not say. `inferred` says in words what was concluded from something else, `warnings` what is missing
-or odd; nothing is guessed silently. `machine_from` makes the model that cluster files and the search use.
+Every parser of a machine source returns a `GpuTopology`: what the source states and no more. None, or an empty tuple,
+is what it does not state. `inferred` has sentences on what was concluded from something else, `warnings` what is
+missing or odd; nothing is guessed silently. `machine_from` makes the model that cluster files and the search use.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,12 +18,12 @@ CpuSet = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class GpuTopology:
-    """What a source says of one machine. GPUs and NICs are numbered in the source's order; None is "not told".
+    """What a source states of one machine. GPUs and NICs are numbered in the source's order; None is "not given".
 
     links[gpu][gpu] and nic_links[gpu][nic] are link classes ("X" on the diagonal); numa[gpu] the CPU node, and
-    one_numa_node says that the source told there is but one; cpu_sets[gpu] ranges of CPUs. nics are names as the
-    source prints them, device_of_nic their devices where a legend told. The rest is by GPU or by NIC in the same
-    order, or empty where the source does not tell: peer[a][b] is whether GPUs a and b reach each other's memory
+    one_numa_node states that there is only one; cpu_sets[gpu] ranges of CPUs. nics are names as the
+    source prints them, device_of_nic their devices where a legend gives them. The rest is by GPU or by NIC in the same
+    order, or empty where the source gives nothing: peer[a][b] is whether GPUs a and b reach each other's memory
     (P2P), clique_of_gpu the NVLink domain across nodes ("<cluster uuid>.<clique>"), GBps_of_nic the rate of a NIC in
     one direction, guid_of_nic its GUIDs (16 hex digits, lower case), bus ids as sysfs writes them ("0000:1b:00.0").
     """
@@ -82,8 +82,8 @@ class GpuTopology:
         return () if len(row) > 1 and len(nearest) == len(row) else nearest
 
     def as_json(self) -> dict[str, object]:
-        """Return what `gantree topo import KIND --json` prints; what is not told by the source is left out."""
-        told: dict[str, object] = {
+        """Return what `gantree topo import KIND --json` prints; what is not given by the source is left out."""
+        given: dict[str, object] = {
             "gpus": self.gpus,
             "links": [list(row) for row in self.links],
             "nvlink_islands": [list(island) for island in self.nvlink_islands()],
@@ -106,13 +106,13 @@ class GpuTopology:
             "cpus": self.cpus,
             "memory_GiB": self.memory_GiB,
         }
-        return told | {
+        return given | {
             key: _plain(value) for key, value in more.items() if value not in (None, (), [])
         }
 
 
 def machine_from(topology: GpuTopology, name: str) -> Machine:
-    """Return a machine model of that name; what the source does not tell stays None.
+    """Return a machine model of that name; what the source does not give stays None.
 
     A NIC is near to the GPUs that have the best path to it, unless that crosses sockets or they have a better NIC
     (storage NICs are near to none); those that are near to some GPU are numbered as rails in column order.
@@ -140,10 +140,10 @@ def machine_from(topology: GpuTopology, name: str) -> Machine:
 
 
 def _told_peers(topology: GpuTopology) -> tuple[tuple[bool, ...], ...]:
-    """Which GPUs reach each other's memory; nothing where the source does not tell, or all do."""
-    if all(told is not False for row in topology.peer for told in row):
+    """Which GPUs reach each other's memory; nothing where the source does not give, or all do."""
+    if all(given is not False for row in topology.peer for given in row):
         return ()
-    return tuple(tuple(told is not False for told in row) for row in topology.peer)
+    return tuple(tuple(given is not False for given in row) for row in topology.peer)
 
 
 def _numa_of_cpu_sets(

@@ -41,7 +41,7 @@ MachineReading = GpuTopology | NvlinkStatus
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a caller may tell the parsers of fabrics.
+    """Options of the parsers of fabrics.
 
     levels are label keys from wide to narrow, topology the name of one of several, host_of_guid the hosts of NIC
     GUIDs (16 hex digits, lower case) that a fabric does not name.
@@ -96,7 +96,7 @@ def _refusing_other_kinds(
 
 
 def _machine_refusing_other_kinds(kind: MachineKind) -> MachineKind:
-    """Say of a text that is of another kind what it is; what a parser itself says of it is kept."""
+    """Report the kind of a text that is of another kind than given; keep a report of the parser itself."""
 
     def parse(text: str, source: str) -> MachineReading:
         try:

@@ -2,9 +2,9 @@
 
 A node's machine is, in this order: the one that was named for it; the one whose own print gives its host name; the one
 that was given for all nodes, if the node may be it; the one that the fabric's source names or describes. So what
-somebody gives beats what a list says, but a machine never becomes what the source contradicts: one that was named for
+a source gives beats what a list states, but a machine never becomes what the source contradicts: one that was named for
 a node is refused there, and so is one given for all that no node may be. Facts that a machine's print leaves open (GPU
-model, CPUs, memory) are those that the fabric's source tells of the node.
+model, CPUs, memory) are those that the fabric's source gives for the node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ _WAY_OUT = "say of which nodes: NODES=MODEL after --machine, NODES=FILE for a pr
 class MachineChoice:
     """Which machine nodes are: of_node by name, of_host by what a machine's own print calls its host, else default.
 
-    gpu is the model of the GPUs of which nothing else tells it.
+    gpu is the model of GPUs whose model is not given otherwise.
     """
 
     of_node: Mapping[str, Machine]
@@ -45,7 +45,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the fabric's source tells of a node's hardware, by itself or by naming a machine of the catalogue."""
+    """What the fabric's source gives for a node's hardware, by itself or by naming a machine of the catalogue."""
 
     gpus: int | None
     gpu: str | None
@@ -59,7 +59,7 @@ class _Facts:
 def machines_of_nodes(nodes: Sequence[SeenNode], choice: MachineChoice, source: str) -> Chosen:
     """Return the machine of each node; different machines never share a name.
 
-    source names the fabric's file in errors. BadInput where nothing tells a node's machine, where a machine that was
+    source names the fabric's file in errors. BadInput where nothing gives a node's machine, where a machine that was
     named for a node cannot be it, and where no node may be the machine that was given for all.
     """
     found: dict[str, Machine] = {}
@@ -84,7 +84,7 @@ def machines_of_nodes(nodes: Sequence[SeenNode], choice: MachineChoice, source: 
 
 
 def unknown_facts(machines: Iterable[Machine]) -> list[str]:
-    """Say what is not told of machines, and what to give for it."""
+    """Report which parts of machines are not given, and how to give them."""
     listed = list(machines)
     no_gpu = [machine.name for machine in listed if machine.gpus and machine.gpu is None]
     no_cpus = [machine.name for machine in listed if machine.cpus is None]
@@ -150,7 +150,7 @@ def _words(gpus: int | None, gpu: str | None) -> str:
 
 
 def _filled(machine: Machine, facts: _Facts) -> Machine:
-    """Put in what a machine leaves open and the fabric's source tells."""
+    """Complete a machine from the fabric's source."""
     return replace(
         machine,
         gpu=machine.gpu or (facts.gpu if machine.gpus else None),
@@ -185,7 +185,7 @@ def _declared_machine(node: SeenNode) -> Machine | None:
 
 
 def _described(node: SeenNode) -> Machine | None:
-    """Return a machine with the counts that the fabric's source tells, if it tells how many GPUs there are.
+    """Return a machine with the counts that the fabric's source gives, if it gives how many GPUs there are.
 
     Memory is rounded down to whole GiB: nodes of one model report a few MiB more or less.
     """
@@ -199,7 +199,7 @@ def _described(node: SeenNode) -> Machine | None:
 def _of_default(
     default: Machine | None, by_default: Sequence[SeenNode], others: Sequence[SeenNode], source: str
 ) -> tuple[list[str], list[str]]:
-    """Return what to say, and what to warn of, where some nodes are the machine given for all and others are not."""
+    """Return a note, and a warning, where some nodes are the machine given for all and others are not."""
     if default is None:
         return [], []
     has = f"machine {default.name} has {_words(default.gpus, default.gpu)}"
@@ -228,7 +228,7 @@ def _of_default(
 
 
 def _unused(nodes: Sequence[SeenNode], choice: MachineChoice) -> list[str]:
-    """Warn of machines that say their host, and are no node's."""
+    """Warn of machines whose host is no node."""
     names = {name for node in nodes for name in (node.name, node.name.partition(".")[0])}
     unused = [host for host in choice.of_host if host not in names]
     shadowed = [host for host in choice.of_host if host in choice.of_node]

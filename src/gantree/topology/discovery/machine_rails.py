@@ -1,12 +1,12 @@
 """The rail of each NIC of a machine model, as its nodes show it in a fabric.
 
 A machine's own print numbers the NICs that are near to GPUs in order; only the fabric knows which of them hang on the
-same leaves. A model stands for many nodes, and a few of these are always odd: a swapped cable, a dead port, a manager
-or a storage server that was given the same model. So the nodes vote. What MOST of them say counts, and the others
+same leaves. A model has many nodes, and a few of these are always odd: a swapped cable, a dead port, a manager
+or a storage server that was given the same model. So a value counts if MOST nodes have it, and the others
 are named in a warning:
-- a node tells of a model if all names of its NICs on rails are names of the model's NICs;
+- a node counts for a model if all names of its NICs on rails are names of the model's NICs;
 - a NIC is on the rail on which most nodes have it that show it, and on none where most nodes do not show it;
-- where most do not agree on some NIC, or are not of the model's names, the model keeps its own order. That is said.
+- where most do not agree on some NIC, or are not of the model's names, the model keeps its own order. That is noted.
 
 Names. Drivers name devices from 0 ("mlx5_0"); scripts that write node descriptions count the devices of a host from
 1 in the order of their names ("HCA-1"). These are the same order only up to ten devices ("mlx5_10" sorts before
@@ -33,7 +33,7 @@ _DEVICE = re.compile(r"([a-z][a-z0-9]*_?)([0-9]{1,4})", re.ASCII)
 
 Device = str
 Told = Mapping[Device, SeenNic]
-"""What one node tells: its NICs on rails, by the model's names."""
+"""What one node gives: its NICs on rails, by the model's names."""
 
 
 class Railed(NamedTuple):
@@ -46,9 +46,9 @@ class Railed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Votes:
-    """What the nodes of a model say: told by node, and the nodes that have other names."""
+    """What the nodes of a model state: given by node, and the nodes that have other names."""
 
-    told: Mapping[str, Told]
+    given: Mapping[str, Told]
     strangers: tuple[str, ...]
 
 
@@ -75,16 +75,16 @@ def _railed(machine: Machine, nodes: Sequence[SeenNode]) -> tuple[Machine, list[
     device_of_hca = _certain_devices(machine, nodes)
     votes = _votes(machine, nodes, device_of_hca)
     kept = "rails are in the order of the machine's own NICs"
-    if len(votes.told) < MOST * len(nodes):
+    if len(votes.given) < MOST * len(nodes):
         names = some(_names_of_strangers(nodes, votes.strangers))
         said = f"machine {machine.name}: the fabric calls NICs otherwise ({names}); {kept}"
         return machine, [said], []
-    usual = _usual_rails(votes.told.values())
+    usual = _usual_rails(votes.given.values())
     torn = sorted(device for device, rail in usual.items() if rail == _TORN)
     if torn:
         said = f"machine {machine.name}: {some(torn)} hang on different rails on different nodes; {kept}"
         return machine, [said], []
-    nics = tuple(_railed_nic(nic, usual, votes.told.values()) for nic in machine.nics)
+    nics = tuple(_railed_nic(nic, usual, votes.given.values()) for nic in machine.nics)
     railed = replace(machine, nics=nics)
     return railed, [_said(railed, device_of_hca)], _odd_nodes(machine, nodes, votes, usual)
 
@@ -109,8 +109,8 @@ def _certain_devices(machine: Machine, nodes: Sequence[SeenNode]) -> dict[str, D
     numbered = {name for name in names if name.startswith("HCA-")}
     if not numbered or not numbered <= device_of_hca.keys():
         return {}
-    by_number = _rail_counts(_votes(machine, nodes, device_of_hca, own_names=False).told.values())
-    by_name = _rail_counts(_votes(machine, nodes, {}).told.values())
+    by_number = _rail_counts(_votes(machine, nodes, device_of_hca, own_names=False).given.values())
+    by_name = _rail_counts(_votes(machine, nodes, {}).given.values())
     fits = all(
         by_number[device].most_common(1)[0][0] == count.most_common(1)[0][0]
         for device, count in by_name.items()
@@ -139,24 +139,24 @@ def _votes(
 ) -> _Votes:
     """Sort nodes by whether the model has all NICs that they show on rails. own_names: by the model's names too."""
     device_of = {nic.name: nic.name for nic in machine.nics if own_names} | dict(device_of_hca)
-    told: dict[str, Told] = {}
+    given: dict[str, Told] = {}
     strangers = []
     for node in nodes:
         on_rails = [nic for nic in node.nics if nic.rail is not None]
         if all(nic.name in device_of for nic in on_rails):
-            told[node.name] = {device_of[nic.name]: nic for nic in on_rails}
+            given[node.name] = {device_of[nic.name]: nic for nic in on_rails}
         else:
             strangers.append(node.name)
-    return _Votes(told, tuple(strangers))
+    return _Votes(given, tuple(strangers))
 
 
 _TORN = -1
 """In the place of a rail: nodes do not agree on it."""
 
 
-def _usual_rails(told: Iterable[Told]) -> dict[Device, int]:
+def _usual_rails(given: Iterable[Told]) -> dict[Device, int]:
     """Return the rail on which most nodes have each NIC that is not hidden on most of them."""
-    every = list(told)
+    every = list(given)
     found = {}
     for device, count in sorted(_rail_counts(every).items()):
         rail, times = count.most_common(1)[0]
@@ -165,18 +165,18 @@ def _usual_rails(told: Iterable[Told]) -> dict[Device, int]:
     return found
 
 
-def _rail_counts(told: Iterable[Told]) -> dict[Device, Counter[int]]:
+def _rail_counts(given: Iterable[Told]) -> dict[Device, Counter[int]]:
     """Count for each NIC on how many nodes it hangs on which rail."""
     counts: dict[Device, Counter[int]] = defaultdict(Counter)
-    for of_node in told:
+    for of_node in given:
         for device, nic in of_node.items():
             counts[device][_TORN if nic.rail is None else nic.rail] += 1
     return counts
 
 
-def _railed_nic(nic: Nic, usual: Mapping[Device, int], told: Iterable[Told]) -> Nic:
+def _railed_nic(nic: Nic, usual: Mapping[Device, int], given: Iterable[Told]) -> Nic:
     """A NIC that this fabric does not show hangs on another one: it has no rail here."""
-    rates = Counter(of_node[nic.name].bandwidth_GBps for of_node in told if nic.name in of_node)
+    rates = Counter(of_node[nic.name].bandwidth_GBps for of_node in given if nic.name in of_node)
     rate = nic.bandwidth_GBps
     if rate is None and rates and max(rates.values()) >= MOST * rates.total():
         rate = rates.most_common(1)[0][0]
@@ -188,8 +188,8 @@ def _odd_nodes(
 ) -> list[str]:
     odd = [
         node
-        for node, told in votes.told.items()
-        if any(nic.rail != usual.get(device) for device, nic in told.items())
+        for node, given in votes.given.items()
+        if any(nic.rail != usual.get(device) for device, nic in given.items())
     ]
     in_order = {node.name: number for number, node in enumerate(nodes)}
     odd = sorted([*odd, *votes.strangers], key=in_order.__getitem__)
@@ -214,7 +214,7 @@ def _names_of_strangers(nodes: Iterable[SeenNode], strangers: Iterable[str]) -> 
 
 
 def _other_counts(machine: Machine, nodes: Sequence[SeenNode]) -> list[str]:
-    """Tell where a fabric shows another number of NICs than the model has near to its GPUs, and than most nodes."""
+    """Return where a fabric shows another number of NICs than the model has near to its GPUs, and than most nodes."""
     near = sum(bool(nic.near) for nic in machine.nics)
     shown = {node.name: len(node.nics) for node in nodes if node.nics}
     if not shown or not machine.nics_counted:

@@ -6,11 +6,11 @@ power feeds. Each tier of a further reading divides the nodes; where it fits the
 - The same division as a tier of the tree: the tree's tier is kept, and nothing is added.
 - Each of its domains lies inside one domain of a tier, and holds whole domains of the next narrower one: it is put
   between the two. (NVL72 racks between leaves and nodes; zones above spines.)
-- Otherwise no tree holds both. It becomes a partition of its own, and that is said.
+- Otherwise no tree holds both. It becomes a partition of its own, and that is noted.
 
 Nodes are the same where their names are; a name without its DNS domain counts where only one node has it. Nodes that
-only a further reading knows are left out, with a warning: nobody told where in the tree they are. Where two readings
-tell different things of a node's hardware, the files contradict each other, and are refused.
+only a further reading knows are left out, with a warning: no source gives their place in the tree. Where two readings
+give different hardware for a node, the files contradict each other, and are refused.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,9 +63,9 @@ def merged(sources: Sequence[Source]) -> FabricReading:
 
 
 def _if_alone(source: Source, sources: Sequence[Source]) -> tuple[str, ...]:
-    """Return what to warn of a source only where no other one tells where the nodes stand."""
-    told = any(other.reading.tiers for other in sources if other is not source)
-    return () if told else source.reading.warnings_if_alone
+    """Return the warnings of a source that apply only if no other source places the nodes."""
+    given = any(other.reading.tiers for other in sources if other is not source)
+    return () if given else source.reading.warnings_if_alone
 
 
 def some(names: Iterable[str]) -> str:
@@ -113,7 +113,7 @@ def _with(base: FabricReading, source: Source, base_file: str) -> FabricReading:
 def _matched(
     base: FabricReading, source: Source, base_file: str
 ) -> tuple[dict[str, SeenNode], list[str]]:
-    """Return what the source says of nodes of the base, by the base's names."""
+    """Return what the source states of nodes of the base, by the base's names."""
     by_name = {node.name: node for node in source.reading.nodes}
     short = _unique(by_name, lambda name: name.partition(".")[0])
     short_of_base = _unique({node.name: node for node in base.nodes}, lambda n: n.partition(".")[0])
@@ -145,7 +145,7 @@ def _unique(nodes: Mapping[str, SeenNode], key_of: Callable[[str], str]) -> dict
 def _placed(
     tree: _Tree, tier: str, division: Mapping[str, Path], kind: str
 ) -> tuple[_Tree, str | None, str]:
-    """Put a division into the tree where it fits: (tree, its tier there or None, what to say of it)."""
+    """Put a division into the tree where it fits: (tree, its tier there or None, the note on it)."""
     for number, own in enumerate(tree.tiers):
         domains = {node: tree.domain(node, number) for node in division}
         if _refines(domains, division) and _refines(division, domains):
@@ -164,7 +164,7 @@ def _placed(
 
 
 def _refines(narrow: Mapping[str, Path], wide: Mapping[str, Path]) -> bool:
-    """Tell whether each narrow domain lies inside one wide one."""
+    """Return whether each narrow domain lies inside one wide one."""
     wide_of: dict[Path, Path] = {}
     return all(wide_of.setdefault(narrow[node], wide[node]) == wide[node] for node in narrow)
 
@@ -174,7 +174,7 @@ def _free_name(tier: str, taken: Sequence[str], kind: str) -> str:
 
 
 def _inserted(tree: _Tree, number: int, name: str, division: Mapping[str, Path]) -> _Tree:
-    """Put a division in before tier `number`. A node it does not tell of goes with those it shares that tier with."""
+    """Put a division in before tier `number`. A node that it does not name joins those of its domain in that tier."""
     names = _named(division)
     taken = frozenset(names.values())
     name_of_inner = {tree.domain(node, number): names[node] for node in division}
@@ -187,7 +187,7 @@ def _inserted(tree: _Tree, number: int, name: str, division: Mapping[str, Path])
 
 
 def _apart(name: str, taken: frozenset[str]) -> str:
-    """Return a name that is not taken: nobody told that this domain is the one of that name."""
+    """Return a name that is not taken: no source states that both are one domain."""
     while name in taken:
         name += "-"
     return name
@@ -211,7 +211,7 @@ def _filled(
     partitions: Mapping[str, Mapping[str, str]],
     file: str,
 ) -> SeenNode:
-    """Return a node with its new place, and with what the further reading tells of it."""
+    """Return a node with its new place, and with what the further reading gives for it."""
     own = tuple((name, of[node.name]) for name, of in partitions.items() if node.name in of)
     placed = replace(node, at=tree.paths[node.name], partitions=node.partitions + own)
     if seen is None:
@@ -223,7 +223,7 @@ def _filled(
                 f"{file}: node {seen.name}: {field.name} is {theirs}, but another source says {mine}"
             )
     labels = dict(seen.labels) | dict(node.labels)
-    told = {
+    given = {
         name: getattr(seen, name) for name in (*_HARDWARE, "address") if getattr(node, name) is None
     }
     return replace(
@@ -231,15 +231,15 @@ def _filled(
         labels=tuple(labels.items()),
         partitions=placed.partitions + seen.partitions,
         nics=node.nics or seen.nics,
-        **told,
+        **given,
     )
 
 
 def _links(
     base: FabricReading, more: FabricReading, tier_in_tree: Mapping[str, str]
 ) -> dict[str, Link]:
-    told = {tier_in_tree[tier]: link for tier, link in more.links.items() if tier in tier_in_tree}
-    return told | dict(base.links)
+    given = {tier_in_tree[tier]: link for tier, link in more.links.items() if tier in tier_in_tree}
+    return given | dict(base.links)
 
 
 def _domains(
@@ -248,7 +248,7 @@ def _domains(
     tree: _Tree,
     tier_in_tree: Mapping[str, str],
 ) -> tuple[DomainFacts, ...]:
-    """Return what a reading tells of domains, by their names in the tree; seen[name in the tree] is its node."""
+    """Return what a reading gives for domains, by their names in the tree; seen[name in the tree] is its node."""
     node_in: dict[tuple[str, str], str] = {}
     for name, node in seen.items():
         node_in[NODE, node.name] = name
@@ -274,11 +274,11 @@ def _left_out(
     known = {node.name for node in seen.values()}
     only_there = [node.name for node in more.nodes if node.name not in known]
     only_here = [node.name for node in base.nodes if node.name not in seen]
-    told = [
+    given = [
         f"{source.file}: {counted(len(only_there), 'node is', 'nodes are')} in no tree and left out: "
         f"{some(only_there)}"
     ]
     silent = [
         f"{source.file}: it says nothing of {counted(len(only_here), 'node', 'nodes')}: {some(only_here)}"
     ]
-    return (told if only_there else []) + (silent if only_here else [])
+    return (given if only_there else []) + (silent if only_here else [])

@@ -1,7 +1,7 @@
 """Recognises the kind of a source by unique signs, for an error that names the kind to import it as.
 
 Only the beginning of a text is looked at, and every sign is bounded, so that no text takes long. What is wrong with a
-text of the right kind is its parser's to say.
+text of the right kind is reported by its parser.
 """
 
 import re
@@ -32,7 +32,7 @@ _CLUSTER_FILE = re.compile(r"^tiers:", re.MULTILINE)
 
 
 def instead_of(kind: str, text: str) -> str | None:
-    """Say what a text looks like that was given as this kind, and what to do; None where it may be of this kind."""
+    """Return what a text looks like that was given as this kind, and what to do; None where it may be of this kind."""
     head = text[:_LOOKED_AT_CHARS]
     if not head.strip("\ufeff \t\r\n"):
         return "the text is empty" if len(head) == len(text) else None

@@ -68,9 +68,9 @@ def _rows(lines: list[str], separator: str, source: str) -> Iterator[Row]:
     try:
         for cells in reader:
             line, before = before + 1, reader.line_num
-            told = [cell.strip() for cell in cells]
-            if any(told) and not told[0].startswith("#"):
-                yield Row(line, tuple(told))
+            given = [cell.strip() for cell in cells]
+            if any(given) and not given[0].startswith("#"):
+                yield Row(line, tuple(given))
                 count += 1
             if count > MAX_ROWS + 1:
                 return

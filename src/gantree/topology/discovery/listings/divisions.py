@@ -30,13 +30,13 @@ class Layout:
         return SeenNode(name, self.at[name], partitions=self.partitions.get(name, ()))
 
     def reading(self, warnings: Iterable[str] = ()) -> FabricReading:
-        """Return the reading of a source that tells nothing but places."""
+        """Return the reading of a source that gives nothing but places."""
         nodes = tuple(self.seen(name) for name in self.at)
         return FabricReading(self.tiers, nodes, inferred=self.inferred, warnings=tuple(warnings))
 
 
 class Beside(NamedTuple):
-    """A division that stands beside a tree: its name, its domains, and what to say of it."""
+    """A division that is beside a tree: its name, its domains, and the note on it."""
 
     name: str
     domain_of_node: Mapping[str, str]
@@ -45,7 +45,7 @@ class Beside(NamedTuple):
 
 def divided(layout: Layout, name: str, domain_of_node: Mapping[str, str], what: str) -> Layout:
     """Put a division in: as the narrowest tier where each of its domains lies inside one domain of the narrowest
-    tier, else as a partition. what says in words what it is ("accelerator domains"). Nodes that it does not name get
+    tier, else as a partition. what: its name in words ("accelerator domains"). Nodes that it does not name get
     domains of their own. A division that names no node changes nothing.
     """
     known = {node: domain for node, domain in domain_of_node.items() if node in layout.at}
@@ -59,7 +59,7 @@ def divided(layout: Layout, name: str, domain_of_node: Mapping[str, str], what: 
 
 
 def with_partitions(layout: Layout, beside: Iterable[Beside]) -> Layout:
-    """Put divisions beside the tree, and say so. Nodes that are not in the layout are passed over."""
+    """Put divisions beside the tree, and note it. Nodes that are not in the layout are passed over."""
     more: dict[str, list[tuple[str, str]]] = {}
     said = []
     for division in beside:

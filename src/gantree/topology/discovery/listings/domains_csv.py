@@ -5,7 +5,7 @@
 
 The first column names nodes, one or a hostlist. The columns after it are tiers, the widest first. Then come, in any
 order and all optional: `machine` (a model of the catalogue), `gpus`, `gpu` (a model), `cpus`, `memory_GiB`, `address`,
-`label:<key>`, `partition:<name>`. Cells of these may be empty: not told. An empty cell of a tier is a node that has no
+`label:<key>`, `partition:<name>`. Cells of these may be empty: not given. An empty cell of a tier is a node that has no
 such domain: it gets one of its own.
 
 A rack `r0` in pod `p0` and one in pod `p1` are two racks.
@@ -43,7 +43,7 @@ class _Columns:
     tiers: tuple[str, ...]
     titles: tuple[str, ...]
 
-    def told(self, row: Row, title: str) -> str:
+    def given(self, row: Row, title: str) -> str:
         """Return a cell by the title of its column, "" where there is no such column."""
         return row.cells[self.titles.index(title)] if title in self.titles else ""
 
@@ -64,13 +64,13 @@ def parse(text: str, source: str) -> FabricReading:
     columns = _columns(sheet, report)
     report.check()
     row_of_node = _rows_of_nodes(sheet, report)
-    told = [_hardware(columns, row, report) for row in _checked(sheet, columns, report)]
+    given = [_hardware(columns, row, report) for row in _checked(sheet, columns, report)]
     report.check()
     number_of_row = {row.line: number for number, row in enumerate(sheet.rows)}
     width = len(columns.tiers)
     at = whole_paths({node: row.cells[1 : width + 1] for node, row in row_of_node.items()})
     nodes = [
-        _seen(node, at[node], row, told[number_of_row[row.line]], columns)
+        _seen(node, at[node], row, given[number_of_row[row.line]], columns)
         for node, row in row_of_node.items()
     ]
     return FabricReading(
@@ -148,19 +148,19 @@ def _checked(sheet: Sheet, columns: _Columns, report: Report) -> Iterator[Row]:
 
 
 def _seen(
-    node: str, at: Path, row: Row, told: Mapping[str, float | None], columns: _Columns
+    node: str, at: Path, row: Row, given: Mapping[str, float | None], columns: _Columns
 ) -> SeenNode:
     return SeenNode(
         node,
         at,
         labels=columns.prefixed(row, LABEL),
         partitions=columns.prefixed(row, PARTITION),
-        machine=columns.told(row, "machine") or None,
-        gpus=None if told["gpus"] is None else int(told["gpus"]),
-        gpu=model_written(columns.told(row, "gpu")) if columns.told(row, "gpu") else None,
-        cpus=told["cpus"],
-        memory_GiB=told["memory_GiB"],
-        address=columns.told(row, "address") or None,
+        machine=columns.given(row, "machine") or None,
+        gpus=None if given["gpus"] is None else int(given["gpus"]),
+        gpu=model_written(columns.given(row, "gpu")) if columns.given(row, "gpu") else None,
+        cpus=given["cpus"],
+        memory_GiB=given["memory_GiB"],
+        address=columns.given(row, "address") or None,
     )
 
 
@@ -173,22 +173,22 @@ def _check_domains(columns: _Columns, row: Row, report: Report) -> None:
 
 
 def _hardware(columns: _Columns, row: Row, report: Report) -> Mapping[str, float | None]:
-    """Return the numbers of a row, None where not told."""
-    told: dict[str, float | None] = {}
+    """Return the numbers of a row, None where not given."""
+    given: dict[str, float | None] = {}
     for title in ("gpus", "cpus", "memory_GiB"):
-        cell = columns.told(row, title)
-        told[title] = number = _number(cell)
+        cell = columns.given(row, title)
+        given[title] = number = _number(cell)
         whole = title != "gpus" or number is None or (number.is_integer() and number <= MAX_GPUS)
         if cell and (number is None or not whole):
             allowed = (
                 f"a whole number up to {MAX_GPUS}" if title == "gpus" else "a number, 0 or more"
             )
             report.add(row.line, title, f"`{shortened(cell)}`", allowed)
-    gpu = columns.told(row, "gpu")
+    gpu = columns.given(row, "gpu")
     if gpu and model_written(gpu) is None:
         allowed = "a GPU model such as H100-80GB, or a product's name with its memory"
         report.add(row.line, "gpu", f"`{shortened(gpu)}`", allowed)
-    return told
+    return given
 
 
 def _number(cell: str) -> float | None:
@@ -206,7 +206,7 @@ def _inferred(sheet: Sheet, columns: _Columns, nodes: Sequence[SeenNode]) -> Ite
 
 
 def said_of_repeats(tiers: Sequence[str], paths: Sequence[Path]) -> Iterator[str]:
-    """Say which tiers have domains of one name in several wider ones: each of them is a domain of its own."""
+    """Report which tiers have domains of one name in several wider ones: each of them is a domain of its own."""
     wider = [0] * len(paths)  # the number of the domain of each path in the tier before
     for number, tier in enumerate(tiers):
         domains: dict[tuple[int, str], int] = {}

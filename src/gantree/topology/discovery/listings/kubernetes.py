@@ -1,15 +1,15 @@
 """Kubernetes nodes and their place by labels: `kubectl get nodes -o json` or `-o yaml`.
 
-The text may be one List, one Node, or several documents; Kueue `Topology` documents may stand among the nodes, other
+The text may be one List, one Node, or several documents; Kueue `Topology` documents may be among the nodes, other
 kinds are passed over. Which labels make the tree, in this order:
 
-1. The label keys that were asked for, from wide to narrow, and no others.
+1. The label keys that were requested, from wide to narrow, and no others.
 2. The levels of a Kueue `Topology`; of several, the one whose labels most nodes have.
 3. Of the families of labels that are known (`label_keys`), the one that most nodes have; of equals, the preferred one.
 
 In the last two cases the labels of other families are further divisions of the same nodes, and so are zones and
 regions: each is put into the tree where it fits, else beside it (`merging`). NVLink domains are put below the
-narrowest tier where each lies inside one of its domains, else beside the tree. What was done with each is said.
+narrowest tier where each lies inside one of its domains, else beside the tree. What was done with each is noted.
 
 A node without one of the labels gets a domain of its own in that tier. A node that is not ready, or cordoned, has
 health 0: it takes no work.
@@ -63,8 +63,8 @@ from gantree.topology.discovery.merging import (
 NVLINK, NVLINK_SUB = "nvlink", "nvlink-sub"
 _KUEUE = "kueue.x-k8s.io/"
 _DROPPED = frozenset({"nvidia.com/gfd.timestamp", "topograph.run/instance"})
-"""Labels that are another value on each node, and tell nothing that a job could ask for. So is the host's name, where
-it is that of the node, which a job may ask for without the label."""
+"""Labels with a different value on each node, which no job requests. The host's name is one where it is the name of the
+node, which a job may request without the label."""
 _NO_CLIQUE = "00000000-0000-0000-0000-000000000000"
 
 Nodes = Mapping[str, KubernetesNode]
@@ -81,7 +81,7 @@ class _Told:
 def parse(text: str, source: str, levels: Sequence[str] | None = None) -> FabricReading:
     """Read nodes. levels are label keys from wide to narrow, where others than the known ones are meant.
 
-    BadInput where there are no nodes, or none has the labels that were asked for; BadFields, by line or path, for
+    BadInput where there are no nodes, or none has the labels that were requested; BadFields, by line or path, for
     what is no Node.
     """
     return read([(text, source)], levels)
@@ -92,22 +92,22 @@ def read(texts: Sequence[tuple[str, str]], levels: Sequence[str] | None = None) 
 
     Errors as of `parse`.
     """
-    told = _Told({}, {})
+    given = _Told({}, {})
     for text, source_of_text in texts:
-        _read(text, told, Report(source_of_text))
+        _read(text, given, Report(source_of_text))
     source = " and ".join(name for _, name in texts)
     report = Report(source)
-    if not told.nodes:
+    if not given.nodes:
         raise BadInput(f"{source}: no Node in it; give `kubectl get nodes -o json` or `-o yaml`")
-    reading = _asked_for(told.nodes, levels, source) if levels else _found(told, source)
+    reading = _asked_for(given.nodes, levels, source) if levels else _found(given, source)
     _check_names(reading, report)
-    domains, unfit = _unfit(told.nodes.values())
-    notes = _notes(told.nodes.values())
+    domains, unfit = _unfit(given.nodes.values())
+    notes = _notes(given.nodes.values())
     return replace(reading, domains=domains, warnings=(*reading.warnings, *unfit, *notes))
 
 
-def _read(text: str, told: _Told, report: Report) -> None:
-    """Add what a text holds to what is told."""
+def _read(text: str, given: _Told, report: Report) -> None:
+    """Add what a text holds to what was read."""
     as_json = text.lstrip("\ufeff \t\r\n").startswith(("{", "["))
     for record in (json_records if as_json else yaml_records)(text, report):
         for item in _items(record):
@@ -115,9 +115,9 @@ def _read(text: str, told: _Told, report: Report) -> None:
                 report.check()
             kind = item.text("kind", default="Node")
             if kind == "Node":
-                _add_node(item, told.nodes, report)
+                _add_node(item, given.nodes, report)
             elif kind == "Topology" and item.text("apiVersion", default="").startswith(_KUEUE):
-                _add_topology(item, told.topologies)
+                _add_topology(item, given.topologies)
     report.check()
 
 
@@ -164,10 +164,10 @@ def _asked_for(nodes: Nodes, keys: Sequence[str], source: str) -> FabricReading:
     return replace(reading, inferred=(said, *reading.inferred))
 
 
-def _found(told: _Told, source: str) -> FabricReading:
-    nodes = told.nodes
-    chosen, others, said, lost = _chosen(told)
-    unplaced = _unplaced(told) if chosen.name == PLACES.name else ()
+def _found(given: _Told, source: str) -> FabricReading:
+    nodes = given.nodes
+    chosen, others, said, lost = _chosen(given)
+    unplaced = _unplaced(given) if chosen.name == PLACES.name else ()
     base = _family_reading(nodes, chosen)
     more = [
         Source(source, other.name, _family_reading(_having(nodes, other), other))
@@ -180,9 +180,9 @@ def _found(told: _Told, source: str) -> FabricReading:
     return _with_nvlinks(joined, nodes, {key for level in chosen.levels for key in level.keys})
 
 
-def _chosen(told: _Told) -> tuple[Family, list[Family], list[str], list[str]]:
-    """Return the family that makes the tree, the others, what to say of the choice, and what is odd about it."""
-    nodes = told.nodes
+def _chosen(given: _Told) -> tuple[Family, list[Family], list[str], list[str]]:
+    """Return the family that makes the tree, the others, the note on the choice, and what is odd about it."""
+    nodes = given.nodes
     present = families(key for node in nodes.values() for key in node.labels)
     known = [family for family in present if len(family.levels) <= MAX_TIERS]
     said: list[str] = []
@@ -192,7 +192,7 @@ def _chosen(told: _Told) -> tuple[Family, list[Family], list[str], list[str]]:
         if family not in known
     ]
     kueue = [
-        (name, Family("kueue", levels_of_keys(keys))) for name, keys in told.topologies.items()
+        (name, Family("kueue", levels_of_keys(keys))) for name, keys in given.topologies.items()
     ]
     usable = [(name, family) for name, family in kueue if _having(nodes, family)]
     lost += [
@@ -215,9 +215,9 @@ def _chosen(told: _Told) -> tuple[Family, list[Family], list[str], list[str]]:
     return places, [], said, lost
 
 
-def _unplaced(told: _Told) -> tuple[str, ...]:
-    """Say that no known label tells of switches, and which other labels may."""
-    nodes = told.nodes
+def _unplaced(given: _Told) -> tuple[str, ...]:
+    """Report that no known label describes switches, and which other labels may."""
+    nodes = given.nodes
     said = "no label that is known tells where nodes stand: all are alike far from each other"
     if any(_covered(nodes, level) for level in PLACES.levels):
         said = "no label that is known tells of switches: only regions and zones are known"
@@ -287,7 +287,7 @@ def _uneven_reading(
 
 
 def _gaps(levels: Sequence[Level], cells: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield which nodes lack labels; levels that the same nodes lack are said together."""
+    """Yield which nodes lack labels; levels that the same nodes lack are noted together."""
     lacked_by: dict[tuple[str, ...], list[Level]] = {}
     for number, level in enumerate(levels):
         missing = tuple(name for name, values in cells.items() if not values[number])
@@ -342,13 +342,13 @@ def _with_nvlinks(reading: FabricReading, nodes: Nodes, used: set[str]) -> Fabri
 
 def _nvlinked(layout: Layout, nodes: Nodes, used: set[str]) -> Layout:
     """Put NVLink domains in, by the label that most nodes have; of equals, the surest."""
-    told = {key: _nvlink_domains(nodes, key) for key in NVLINK_KEYS if key not in used}
-    told = {key: domains for key, domains in told.items() if domains}
-    if not told or NVLINK in layout.tiers:
+    given = {key: _nvlink_domains(nodes, key) for key in NVLINK_KEYS if key not in used}
+    given = {key: domains for key, domains in given.items() if domains}
+    if not given or NVLINK in layout.tiers:
         return layout
-    key = max(told, key=lambda each: len(told[each]))
-    layout = divided(layout, NVLINK, told.pop(key), f"NVLink domains ({key})")
-    others = [_other_nvlinks(layout, other, domains) for other, domains in told.items()]
+    key = max(given, key=lambda each: len(given[each]))
+    layout = divided(layout, NVLINK, given.pop(key), f"NVLink domains ({key})")
+    others = [_other_nvlinks(layout, other, domains) for other, domains in given.items()]
     layout = with_partitions(layout, [other for other in others if other is not None])
     subs = {
         name: (nodes[name].labels.get(DOMAIN_KEY, ""), sub)
@@ -408,7 +408,7 @@ def _besides(nodes: Nodes) -> Iterator[Beside]:
 
 
 def _spans_nodes(node: KubernetesNode) -> bool:
-    """Tell whether the TPU topology of a node has more chips than the node."""
+    """Return whether the TPU topology of a node has more chips than the node."""
     sizes = node.labels.get(TPU_TOPOLOGY_KEY, "").split("x")
     if not all(size.isascii() and size.isdecimal() and len(size) < 5 for size in sizes):
         return False
@@ -437,7 +437,7 @@ def _check_names(reading: FabricReading, report: Report) -> None:
 
 
 def _unfit(nodes: Collection[KubernetesNode]) -> tuple[tuple[DomainFacts, ...], list[str]]:
-    """Return health 0 for nodes that take no work, and say which."""
+    """Return health 0 for nodes that take no work, and note which."""
     not_ready = [node.name for node in nodes if not node.ready]
     cordoned = [node.name for node in nodes if node.ready and not node.schedulable]
     said = [
@@ -449,7 +449,7 @@ def _unfit(nodes: Collection[KubernetesNode]) -> tuple[tuple[DomainFacts, ...], 
 
 
 def _notes(nodes: Iterable[KubernetesNode]) -> Iterator[str]:
-    """Yield what is odd about nodes, nodes of which the same is said together."""
+    """Yield what is odd about nodes, nodes of which the same is noted together."""
     nodes_of_note: dict[str, list[str]] = {}
     for node in nodes:
         for note in node.notes:

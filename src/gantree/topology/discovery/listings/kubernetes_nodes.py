@@ -3,10 +3,10 @@
 Capacities: GPUs as the device plugin counts them (`status.capacity`), CPUs and memory as pods may have them
 (`status.allocatable`, else `capacity`), in the API's quantities ("95850m", "263850248Ki").
 
-Labels refine that. GPU Feature Discovery tells the product and the memory of a GPU; where GPUs are shared, it tells how
+Labels refine that. GPU Feature Discovery gives the product and the memory of a GPU; where GPUs are shared, it gives how
 many there are (`gpu.count`), while the capacity counts shares; with the MIG strategy `single` product, count and memory
-are those of MIG instances, so that neither the GPUs nor their memory are told; with `mixed` the capacity counts only
-GPUs without instances, and `gpu.count` all. AMD's node labeller tells product and memory. GKE names the accelerator.
+are those of MIG instances, so that neither the GPUs nor their memory are given; with `mixed` the capacity counts only
+GPUs without instances, and `gpu.count` all. AMD's node labeller gives product and memory. GKE names the accelerator.
 """
 
 import math
@@ -41,7 +41,7 @@ MAX_GPUS = 1024
 
 @dataclass(frozen=True, slots=True)
 class KubernetesNode:
-    """A node as the API tells of it. schedulable is false where it is cordoned; notes are odd things about it."""
+    """A node of the API. schedulable is false where it is cordoned; notes are odd things about it."""
 
     name: str
     labels: Mapping[str, str]
@@ -56,7 +56,7 @@ class KubernetesNode:
 
 
 def read_node(record: Record) -> KubernetesNode:
-    """Return what a Node object tells; what is wrong in it is noted in the record's report."""
+    """Return what a Node object gives; what is wrong in it is noted in the record's report."""
     metadata, spec, status = (record.record(key) for key in ("metadata", "spec", "status"))
     name = metadata.text("name") if metadata else ""
     if metadata is None and not record.has("metadata"):
@@ -80,7 +80,7 @@ def read_node(record: Record) -> KubernetesNode:
     )
 
 
-@lru_cache(maxsize=4096)  # the same few texts stand in all pods and nodes of a cluster
+@lru_cache(maxsize=4096)  # the same few texts are in all pods and nodes of a cluster
 def quantity(text: str) -> float | None:
     """Return a quantity of the Kubernetes API as a number; None for what is none. "95850m" is 95.85."""
     match = _QUANTITY.fullmatch(text.strip())
@@ -99,7 +99,7 @@ def quantity(text: str) -> float | None:
 
 
 def _amount(amounts: Record | None, resource: str) -> float | None:
-    """Return how much of a resource is told; note what is no quantity."""
+    """Return how much of a resource is given; note what is no quantity."""
     if amounts is None or not amounts.has(resource):
         return None
     text = amounts.text(resource)
@@ -113,7 +113,7 @@ def _amount(amounts: Record | None, resource: str) -> float | None:
 def _gpus(
     labels: Mapping[str, str], capacity: Record | None, allocatable: Record | None
 ) -> tuple[int | None, list[str]]:
-    """Return how many GPUs (or TPU chips) there are, None where it is not told, and what is odd about it."""
+    """Return how many GPUs (or TPU chips) there are, None where it is not given, and what is odd about it."""
     found: int | None = 0 if capacity is not None else None
     notes: list[str] = []
     for resource in GPU_RESOURCES:
@@ -134,9 +134,9 @@ def _gpus(
 def _by_discovery(
     labels: Mapping[str, str], counted: int | None, notes: list[str]
 ) -> tuple[int | None, list[str]]:
-    """Correct a count by what GPU Feature Discovery tells, where it counts something else."""
-    told = labels.get(_NVIDIA + "gpu.count", "")
-    count = int(told) if told.isascii() and told.isdecimal() and len(told) < 6 else None
+    """Correct a count by what GPU Feature Discovery gives, where it counts something else."""
+    given = labels.get(_NVIDIA + "gpu.count", "")
+    count = int(given) if given.isascii() and given.isdecimal() and len(given) < 6 else None
     if count is not None and count > MAX_GPUS:
         count = None
     if "-MIG-" in labels.get(_NVIDIA + "gpu.product", ""):
@@ -156,7 +156,7 @@ def _by_discovery(
 
 
 def _gpu(labels: Mapping[str, str]) -> str | None:
-    """Return the GPU's model as the catalogue names it; None where the labels do not tell it."""
+    """Return the GPU's model as the catalogue names it; None where the labels do not give it."""
     product = labels.get(_NVIDIA + "gpu.product", "")
     if product:
         return _nvidia(product, labels.get(_NVIDIA + "gpu.memory", ""), labels)
@@ -197,7 +197,7 @@ def _address(status: Record | None) -> str | None:
 
 
 def _is_ready(status: Record | None) -> bool:
-    """Tell whether the Ready condition is true; a node without conditions is taken as ready."""
+    """Return whether the Ready condition is true; a node without conditions is taken as ready."""
     for condition in status.records("conditions") if status else ():
         if condition.text("type", default="") == "Ready":
             return condition.text("status", default="") in {"True", "true"}

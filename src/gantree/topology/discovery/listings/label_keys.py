@@ -1,6 +1,6 @@
 """Node labels of Kubernetes that describe the topology, from all known sources.
 
-Keys only; what is made of them is `kubernetes`, what labels tell of a node's hardware is `kubernetes_nodes`. Sources:
+Keys only; what is made of them is `kubernetes`, what labels give for a node's hardware is `kubernetes_nodes`. Sources:
 topograph's reference of node labels (its three families of keys: fabric.topograph.run and accelerator.topograph.run of
 today, network.topology.nvidia.com of before, and the level-N keys between); AWS's EC2 instance topology labels, where
 layer 1 is the outermost; GKE's gce-topology labels (block, subblock, host), which Google's topology scheduler for A3
@@ -71,7 +71,7 @@ _NOT_IN_A_TIER = re.compile(r"[^A-Za-z0-9._-]")
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One tier, and the label keys that tell a node's domain in it; the first that a node has counts."""
+    """One tier, and the label keys that give a node's domain in it; the first that a node has counts."""
 
     tier: str
     keys: tuple[str, ...]
@@ -163,7 +163,7 @@ def families(keys: Iterable[str]) -> list[Family]:
 def dividing_keys(labels_of_nodes: Sequence[Mapping[str, str]]) -> list[str]:
     """Return the keys that all nodes have and whose values make groups of them, the fewest groups first.
 
-    Keys of Kubernetes' own, of device plugins and of discovery tell what a node is, not where: they are passed over.
+    Keys of Kubernetes itself, of device plugins and of discovery describe a node, not its place: they are passed over.
     """
     first = labels_of_nodes[0] if labels_of_nodes else {}
     groups = {}
@@ -210,7 +210,7 @@ def levels_of_keys(keys: Sequence[str]) -> tuple[Level, ...]:
 
 
 def tier_name(key: str) -> str:
-    """Return a tier's name for a label key: the known one, or what stands after the slash."""
+    """Return a tier's name for a label key: the known one, or what follows the slash."""
     if key in NVLINK_KEYS:
         return "nvlink"
     for family in (*_FIXED, PLACES):

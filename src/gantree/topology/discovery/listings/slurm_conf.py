@@ -6,7 +6,7 @@ The file is read as Slurm reads its files: `key=value` pairs, keys in any case, 
 blanks, a comment from `#` on, a line that ends with a backslash goes on in the next. Each switch, block or ring has a
 line of its own.
 
-`scontrol show topology` prints the same lines with more words, as the print functions of Slurm's plugins tell: a switch
+`scontrol show topology` prints the same lines with more words, by the print functions of Slurm's plugins: a switch
 has a `Level` (0 for a leaf) and lists all nodes below it, not only those right below; a block has a `BlockSize`, which
 is the base size; runs of blocks are lines of their own, `AggregatedBlock`, with the size of the run.
 
@@ -67,7 +67,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One line with what goes on from it: its number and its pairs, the first of which tells what it is."""
+    """One line with what goes on from it: its number and its pairs, the first of which is its kind."""
 
     line: int
     pairs: tuple[Pair, ...]
@@ -248,7 +248,7 @@ def _group(statement: Statement, lists: _Lists) -> Group:
 
 
 def _name(statement: Statement, lists: _Lists) -> str:
-    """Return the name, which stands for one switch, block or ring: Slurm does not expand it."""
+    """Return the name of one switch, block or ring: Slurm does not expand it."""
     key, value = statement.pairs[0]
     return lists.domains.one(value, statement.line, key)
 
@@ -261,17 +261,17 @@ def _nodes(statement: Statement, place: str, lists: _Lists) -> tuple[str, ...]:
 
 
 def _levels(of_switches: Sequence[Statement], report: Report) -> dict[str, int]:
-    """Return the levels that are told, by the name of the switch as written."""
+    """Return the levels that are given, by the name of the switch as written."""
     levels = {}
     for statement in of_switches:
-        told = statement.value(LEVEL)
-        if told is not None:
+        given = statement.value(LEVEL)
+        if given is not None:
             levels[statement.pairs[0].value] = _whole(statement, LEVEL, report)
     return levels
 
 
 def _right_below(switches: Sequence[Switch], levels: Mapping[str, int]) -> list[Switch]:
-    """Keep of the nodes of a switch whose level is told those that no switch of a lower level lists."""
+    """Keep of the nodes of a switch whose level is given those that no switch of a lower level lists."""
     lowest: dict[str, int] = {}
     for switch in switches:
         level = levels.get(switch.name, 0)
@@ -286,20 +286,20 @@ def _right_below(switches: Sequence[Switch], levels: Mapping[str, int]) -> list[
 
 
 def _sizes(statements: Sequence[Statement], report: Report) -> list[int]:
-    """Return the sizes of blocks, the base first, as BlockSizes tells, or else the lines of blocks and runs."""
-    told = [s for s in statements if s.pairs[0].key == SIZES]
-    if len(told) > 1:
-        report.add(told[1].line, "BlockSizes", "it again", "it once in a file")
-    if not told:
+    """Return the sizes of blocks, the base first, as BlockSizes gives, or else the lines of blocks and runs."""
+    given = [s for s in statements if s.pairs[0].key == SIZES]
+    if len(given) > 1:
+        report.add(given[1].line, "BlockSizes", "it again", "it once in a file")
+    if not given:
         of_blocks = [s for s in statements if s.pairs[0].key == BLOCK_NAME]
         of_runs = [s for s in statements if s.pairs[0].key == AGGREGATE]
         sized = [s for s in (*of_blocks, *of_runs) if s.value(SIZE)]
         return list(dict.fromkeys(_whole(s, SIZE, report) for s in sized))
-    words = told[0].pairs[0].value.split(",")
+    words = given[0].pairs[0].value.split(",")
     if all(word.isascii() and word.isdecimal() and len(word) < 10 for word in words):
         return [int(word) for word in words]
-    found = f"`{shortened(told[0].pairs[0].value)}`"
-    report.add(told[0].line, "BlockSizes", found, "whole numbers such as 8,16,32")
+    found = f"`{shortened(given[0].pairs[0].value)}`"
+    report.add(given[0].line, "BlockSizes", found, "whole numbers such as 8,16,32")
     return []
 
 

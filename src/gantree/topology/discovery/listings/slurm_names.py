@@ -4,7 +4,7 @@ Order matters here: it is the place on a ring and in a torus. (`text.hostlists` 
 at a time, sorts it, and allows no name twice.) Topograph's compact ranges are the same.
 
 A list is counted before it is expanded, and all lists of one source together may name `MAX_NAMES`, so that no text
-becomes a large one. As in Slurm, the first number of a range tells how many digits all of it have.
+becomes a large one. As in Slurm, the first number of a range sets the number of digits of all.
 """
 
 import re
@@ -42,7 +42,7 @@ class Names:
         self._left = MAX_NAMES
 
     def read(self, text: str, line: int | None, field: str) -> tuple[str, ...]:
-        """Return the names that a text stands for, or note the problem and return none."""
+        """Return the names in a text, or note the problem and return none."""
         try:
             names = expanded(text, self._left)
         except BadNames as bad:
@@ -61,7 +61,7 @@ class Names:
 
 
 def is_name(word: str) -> bool:
-    """Tell whether a word may be the name of a node or a domain."""
+    """Return whether a word may be the name of a node or a domain."""
     return _WORD.fullmatch(word) is not None
 
 

@@ -4,9 +4,9 @@ Slurm's blocks and what it makes of them, as in its block plugin: `BlockSizes` b
 counts on in each block (the base size; a block may have more), and every further size is that times a power of two.
 Blocks are then taken together in the order in which they are written, always 1, 2, 4... from the first on, up to the
 first size that holds them all; a rest stays smaller. A block without nodes keeps a place free, so that the blocks
-after it begin a new run. These are planning sizes: no switch is told for them.
+after it begin a new run. These are planning sizes: no switch is given for them.
 
-A ring's nodes stand in the order of its list, and the last is next to the first. In a 3-D torus the first node of the
+A ring's nodes are in the order of its list, and the last is next to the first. In a 3-D torus the first node of the
 list is at (0, 0, 0), and x varies fastest, then y; gantree lets the last axis vary fastest, so nodes are reordered.
 """
 
@@ -50,7 +50,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one topology tells."""
+    """What one topology gives."""
 
     layout: Layout
     tori: tuple[Torus, ...] = ()
@@ -58,7 +58,7 @@ class Part:
 
 
 def part_of_blocks(groups: Sequence[Group], sizes: Sequence[int], report: Report) -> Part:
-    """Return tiers for blocks and their aggregates. sizes are BlockSizes, the base first; empty if not told."""
+    """Return tiers for blocks and their aggregates. sizes are BlockSizes, the base first; empty if not given."""
     _check_groups(groups, BLOCK, report)
     counts = _blocks_of_sizes(sizes, len(groups), report)
     report.check()

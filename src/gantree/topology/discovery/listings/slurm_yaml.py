@@ -1,6 +1,6 @@
 """Slurm's topology.yaml: a list of named topologies, each a tree, blocks, rings, 3-D tori, or flat.
 
-One of them makes the tree: the one that is asked for; else the first with `cluster_default: true`; else the only one.
+One of them makes the tree: the one that is requested; else the first with `cluster_default: true`; else the only one.
 Each tier of the others divides the same nodes in another way: it becomes a partition, `<topology>.<tier>`. Nodes that
 only the others name are left out, with a warning. Where the chosen one is flat, and so names none, all nodes that
 others name are taken, without tiers.
@@ -37,7 +37,7 @@ MAX_TOPOLOGIES = 32
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """One topology: its name, its kind, whether it is the cluster's default, and what it tells."""
+    """One topology: its name, its kind, whether it is the cluster's default, and what it gives."""
 
     name: str
     kind: str
@@ -101,7 +101,7 @@ def _likely_kind(record: Record) -> str:
 
 
 def _part(record: Record, kind: str, lists: _Lists) -> Part:
-    """Return what a topology tells; its problems are told before those of the next."""
+    """Return what a topology gives; its problems are reported before those of the next."""
     report = lists.report
     if kind == "flat":
         return Part(Layout((), {}))

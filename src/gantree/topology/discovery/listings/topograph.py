@@ -50,7 +50,7 @@ Words = Mapping[str, str]
 
 @dataclass(slots=True)
 class _Host:
-    """What a model tells of a node, as it is gathered from its parts."""
+    """What a model gives for a node, as it is gathered from its parts."""
 
     line: int | None
     kind: str = ""
@@ -72,7 +72,7 @@ class _Lists:
 
 @dataclass(slots=True)
 class _Branch:
-    """A switch as it is gathered: what is below it, and what it says of all below it."""
+    """A switch as it is gathered: what is below it, and what it states of all below it."""
 
     line: int | None
     children: tuple[str, ...] = ()
@@ -248,10 +248,10 @@ def _add_nodes(model: Record, lists: _Lists, hosts: dict[str, _Host]) -> None:
 
 
 def _hardware(gpus: Sequence[Record]) -> tuple[int | None, str | None]:
-    """Return how many GPUs are listed, and their model if it is one and its memory is told."""
-    told = {(gpu.text("model", default=""), gpu.integer("memory_mib", default=0)) for gpu in gpus}
-    model, memory_MiB = sorted(told)[0]
-    one = len(told) == 1 and model and 0 < memory_MiB < 1 << 30
+    """Return how many GPUs are listed, and their model if it is one and its memory is given."""
+    given = {(gpu.text("model", default=""), gpu.integer("memory_mib", default=0)) for gpu in gpus}
+    model, memory_MiB = sorted(given)[0]
+    one = len(given) == 1 and model and 0 < memory_MiB < 1 << 30
     count = len(gpus) if len(gpus) <= _MAX_GPUS else None
     return count, model_name(model, memory_MiB) if one else None
 
@@ -363,7 +363,7 @@ def _of_instances(document: Record, report: Report) -> FabricReading:
 
 
 def _instance(entry: Record) -> _Host:
-    """Return what the graph engine tells of an instance, by the names that its versions give."""
+    """Return what the graph engine gives for an instance, by the names that its versions give."""
     inner = entry.record("attributes")
     nvlink = entry.text("nvlink_domain", default=inner.text("nvlink", default="") if inner else "")
     host = _Host(

@@ -2,7 +2,7 @@
 
 The table of a test is for people, and its columns changed: `error` was a deviation before it became the count
 `#wrong`, `redop` and `root` came later, `-T` adds a time stamp, `-C` prints CPU time, and the tests of NCCL 1 print
-milliseconds. So the header says what stands where, and words are counted, never characters. Launchers put
+milliseconds. So the header decides what is where, and words are counted, never characters. Launchers put
 "[1,0]<stdout>:" or "0: " before each line. NCCL's own log lines fall between rows and into them: the first words of a
 row are printed before the collective runs, its out-of-place half after it, its in-place half after the next one. Logs
 hold several tests, and are cut at either end.
@@ -98,7 +98,7 @@ class RankDevice:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the header of a table says: has it a root, is time in ms, is it CPU time, is `error` a deviation?
+    """What the header of a table states: has it a root, is time in ms, is it CPU time, is `error` a deviation?
 
     root is None before a header was read.
     """
@@ -111,9 +111,9 @@ class Columns:
 
 @dataclass(slots=True)
 class Table:
-    """One test of a log: what was printed before its rows, the rows, its foot. None and empty where not told.
+    """One test of a log: what was printed before its rows, the rows, its foot. None and empty where not given.
 
-    program is the collective that the test says it is of, command the one that the command line before it names.
+    program is the collective that the test states it is of, command the one that the command line before it names.
     failed: an error of the test was printed.
     """
 
@@ -261,7 +261,7 @@ class _Reader:
             self._table.avg_busbw = float(match[1])
 
     def _mentions(self, number: int, line: str) -> None:
-        """Note what a line that is no row says about the test: its program, its library, that it failed."""
+        """Note what a line that is no row states about the test: its program, its library, that it failed."""
         if "#" not in line:
             self._programs.update(COLLECTIVE_OF_TEST[match[1]] for match in _PROGRAM.finditer(line))
         if match := _LIBRARY.search(line):
@@ -291,14 +291,14 @@ def _preamble(
 
 
 def _has_root(words: Sequence[str], columns: Columns) -> bool:
-    """Tell whether a root stands before the figures; without a header, whether that gives whole sides."""
+    """Return whether a root is before the figures; without a header, whether that gives whole sides."""
     if columns.root is not None:
         return columns.root
     return len(list(takewhile(_CELL.fullmatch, words))) in {5, 9}
 
 
 def _is_told(cells: Sequence[str]) -> bool:
-    """Tell whether a side has its three figures."""
+    """Return whether a side has its three figures."""
     return all(cell[:1].isdigit() for cell in cells[:3])
 
 

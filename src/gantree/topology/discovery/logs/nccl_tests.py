@@ -5,8 +5,8 @@ Finding the tables in the text is `nccl_log`; what the figures mean for a link i
 A print is checked against itself. `algbw` is size over time, so a row in which it is far from that is refused.
 `busbw / algbw` is 2(n-1)/n for an all-reduce among n ranks and (n-1)/n for an all-gather, a reduce-scatter and an
 all-to-all; of these three, `size` is also n times the elements of `count`. So the rows know n, whatever became of the
-lines that name the ranks. They fill in for them (`inferred`); where both are there and differ, a warning says so and
-the lines stand. Which collective it was, old prints do not tell: then the command line before it does, or the caller,
+lines that name the ranks. They fill in for them (`inferred`); where both are there and differ, a warning states so and
+the lines are. Old prints do not name the collective: then the command line before it does, or the caller,
 or the name of the file, or the rows themselves as far as they can.
 """
 
@@ -32,7 +32,7 @@ MAX_RANKS = 10_000_000
 _GATHERING = ("all_gather", "reduce_scatter", "all_to_all")
 """Collectives whose size is that of all ranks together, n times count."""
 _CHECKED_FROM_GBPS = 0.1
-"""From here on two decimals tell a bandwidth well enough to be checked."""
+"""From here on two decimals give a bandwidth well enough to be checked."""
 _IN_A_FILE_NAME = tuple(
     (re.compile(rf"(?<![a-z]){name.replace('_', '[-_ ]?')}(?![a-z])"), name)
     for name in COLLECTIVE_OF_TEST.values()
@@ -84,7 +84,7 @@ class NcclRow:
 
 @dataclass(frozen=True, slots=True)
 class NcclRun:
-    """One table. None is what neither the print nor its rows tell.
+    """One table. None is what neither the print nor its rows give.
 
     ranks is the number of ranks in one collective, ranks_by_rows what its rows imply; nodes the number of different
     hosts of these ranks. library is "nccl" or "rccl", version its version. avg_busbw_GBps and out_of_bounds
@@ -118,7 +118,7 @@ class NcclTest:
 
 
 def parse(text: str, source: str, collective: str | None = None) -> NcclTest:
-    """Read a log. `source` names the file in errors; `collective` is what it measured, where the log does not tell.
+    """Read a log. `source` names the file in errors; `collective` is what it measured, where the log does not give.
 
     BadInput: the text holds no row of such a test, or `collective` is none. BadFields, with line numbers: rows that
     contradict themselves.
@@ -143,12 +143,12 @@ def parse(text: str, source: str, collective: str | None = None) -> NcclTest:
 class _Reading:
     """One table on its way to a run, with what was concluded and what is odd."""
 
-    def __init__(self, table: Table, source: str, told: str | None) -> None:
+    def __init__(self, table: Table, source: str, given: str | None) -> None:
         self.inferred: list[str] = []
         self.warnings = list(table.warnings)
         self._table = table
         self._source = source
-        self._told = told
+        self._told = given
         self._where = f"table at line {table.rows[0][0].line}"
 
     def run(self) -> NcclRun:
@@ -173,7 +173,7 @@ class _Reading:
         )
 
     def _collective(self) -> str | None:
-        """Return what was measured: as the print says, or else by the next best witness; warn if rows differ."""
+        """Return what was measured: as printed, or else from the next best source; warn if rows differ."""
         table = self._table
         by_rows = _collective_by_rows(table)
         named = table.program or table.command or self._told
@@ -275,7 +275,7 @@ def _timing(cells: Cells, columns: Columns) -> Timing:
 def _contradictions(table: Table, source: str) -> Iterator[Problem]:
     """Rows in which size over time is not algbw by more than a factor of two, or busbw is over twice algbw.
 
-    A factor of two is left because hypercube counts (n-1)/n of the size. CPU times say nothing of algbw.
+    A factor of two is left because hypercube counts (n-1)/n of the size. CPU times do not give algbw.
     """
     for row, *sides in table.rows:
         for cells in filter(None, sides):
@@ -325,7 +325,7 @@ def _collective_by_rows(table: Table) -> str | None:
 
 
 def _ranks_by_rows(table: Table, collective: str | None) -> int | None:
-    """Return the number of ranks that the rows are of, if they tell just one."""
+    """Return the number of ranks that the rows are of, if they give just one."""
     counted = {_times_count(row) for row, *_ in table.rows if row.count} - {None}
     if collective in _GATHERING and len(counted) == 1:
         return counted.pop()
@@ -345,7 +345,7 @@ def _times_count(row: Row) -> int | None:
 
 
 def _ranks_of(cells: Cells, collective: str | None) -> tuple[float, float]:
-    """Return between which numbers of ranks busbw / algbw lies, as far as the printed decimals tell."""
+    """Return between which numbers of ranks busbw / algbw lies, as far as the printed decimals allow."""
     whole = {"all_reduce": 2.0, **dict.fromkeys(_GATHERING, 1.0)}.get(collective or "")
     algbw, busbw = float(cells.algbw), float(cells.busbw)
     if whole is None or algbw < 1:
@@ -365,7 +365,7 @@ def _half_step(word: str) -> float:
 
 
 def _what_instead(text: str, lost: Sequence[str]) -> str:
-    """Say what a text without rows is, and what would help."""
+    """Report what a text without rows is, and what would help."""
     if lost:
         return shortened(lost[0], 300)
     if text.lstrip()[:1] == "{":

@@ -1,12 +1,12 @@
 """GPUs of a node from slurmd: the lines of `slurmd -G` or of its log, as found by NVML.
 
 Two forms exist: "Gres Name=gpu ... Cores=0-63 ... Links=-1,4,0,0" and "GRES[gpu] ... Cores(128):0-63  Links:...". In a
-links vector each number counts the NVLinks that lead straight to a GPU; -1 is the GPU itself, and so tells its number:
+links vector each number counts the NVLinks that lead straight to a GPU; -1 is the GPU itself, and so its number:
 NVML's, in the order of PCI addresses. The number in /dev/nvidiaN ("Index=") may differ.
 
 0 is no proof that there is no NVLink: links that end in NVSwitches lead to no GPU and are not counted. So 0 is "not
-told", and on an NVSwitch machine nothing is. Cores are numbered as Slurm numbers them, socket by socket, hyperthreads
-not counted: they tell which GPUs share a socket, and not which CPUs those are.
+given", and on an NVSwitch machine nothing is. Cores are numbered as Slurm numbers them, socket by socket, hyperthreads
+not counted: they show which GPUs share a socket, but not its CPUs.
 
 A GPU cut by MIG has a line for each instance, with vectors that count instances; only its cores are read.
 """
@@ -51,7 +51,7 @@ class _Row:
 
 @dataclass(slots=True)
 class _Node:
-    """What the lines tell, by GPU number."""
+    """What the lines give, by GPU number."""
 
     gpus: int
     row_of: dict[int, _Row] = field(default_factory=dict)
@@ -73,10 +73,10 @@ def parse(text: str, source: str) -> GpuTopology:
     node = _node(rows, source, problems)
     problems += _mirror_problems(node, source)
     refuse(problems)
-    told = _COUNTED.search(text)
-    if told and int(told[1]) != node.gpus:
+    given = _COUNTED.search(text)
+    if given and int(given[1]) != node.gpus:
         node.warnings.append(
-            f"slurmd detected {plural(int(told[1]), 'GPU')}, and {node.gpus} are described"
+            f"slurmd detected {plural(int(given[1]), 'GPU')}, and {node.gpus} are described"
         )
     return _topology(node)
 
@@ -129,8 +129,8 @@ def _row(
     words = dict(_WORD.findall(line[: 1 << 16]))
     flags, file = words.get("Flags", ""), words.get("File", "")
     if "ENV_RSMI" in flags or "ENV_ONEAPI" in flags or file.startswith("/dev/dri"):
-        told = "GPUs that are not NVIDIA's; for AMD's give the print of `rocm-smi --showtopo`"
-        raise BadInput(f"{source}:{number}: {told}")
+        given = "GPUs that are not NVIDIA's; for AMD's give the print of `rocm-smi --showtopo`"
+        raise BadInput(f"{source}:{number}: {given}")
     written = words.get("Links", "")
     if written in _NONE:
         return

@@ -4,7 +4,7 @@ The print as rdma-core's infiniband-diags make it: plain, with -f (full), with -
 switches twice, and external port numbers), or the ports report of -p. Lists (-l, -H, -S, -R) and --diff hold no
 cables and are refused by name. Prints of several subnets (planes) may be pasted one after the other.
 
-Every cable stands there twice, once at each end. Where one end is missing the print was cut, and the other is
+Every cable appears twice, once at each end. Where one end is missing the print was cut, and the other is
 believed; where the ends name different ports, or a port or GUID comes twice with something else, it is refused: such
 a text is two prints of different moments. The two ends may differ in speed: the one that has no word for a later speed
 prints an early one, so the later is taken; else the slower.
@@ -83,7 +83,7 @@ class _Device:
 
 @dataclass(frozen=True, slots=True)
 class _Far:
-    """The far end of a port, and how fast the near one says the cable is."""
+    """The far end of a port, and the speed of the cable at the near one."""
 
     end: End
     width: str
@@ -108,7 +108,7 @@ def parse(text: str, source: str, host_of_guid: Mapping[str, str] | None = None)
     """Read a print. `source` names the file in errors; host_of_guid names the hosts of NICs by any of their GUIDs.
 
     BadInput: no such print, or one without a switch. BadFields, with lines: ends of cables that contradict
-    each other. What is missing, or in no host that is known, is told in the warnings.
+    each other. Missing parts, and adapters without a known host, are in the warnings.
     """
     dump = _read(text, source)
     if dump.problems:
@@ -199,7 +199,7 @@ def _shown(end: End) -> str:
 
 
 def _add_other(dump: _Dump, line: str, number: int) -> None:
-    """Read a line of a ports report, or tell what else the text is."""
+    """Read a line of a ports report, or report what else the text is."""
     report = _REPORT.fullmatch(line)
     if report:
         _add_report(dump, report, number)
@@ -216,11 +216,11 @@ def _add_report(dump: _Dump, report: re.Match[str], line: int) -> None:
     """Note both ends of a line of a ports report; its GUIDs are of ports, and adapters are known by them."""
     near = f"{_KIND_OF_REPORT[report[1]]}-{guid_text(report[3])}"
     description = report[9] if report[6] else report[11]
-    for name, told in ((near, description), *_far_of_report(report)):
-        known = dump.devices.setdefault(name, _Device(told, line))
-        if known.description != told:
+    for name, given in ((near, description), *_far_of_report(report)):
+        known = dump.devices.setdefault(name, _Device(given, line))
+        if known.description != given:
             allowed = f"{shortened(known.description)!r}, as in line {known.line}, or another GUID"
-            dump.refuse(line, f"the name of {name}", repr(shortened(told)), allowed)
+            dump.refuse(line, f"the name of {name}", repr(shortened(given)), allowed)
     for name, _ in _far_of_report(report):
         _add_end(dump, (near, report[2]), _Far((name, report[7]), report[4], report[5], line))
 
@@ -270,7 +270,7 @@ def _cables(dump: _Dump) -> tuple[tuple[Cable, ...], list[str]]:
 
 
 def _refuse_torn(dump: _Dump, near: End, far: _Far, back: _Far) -> None:
-    """Refuse a cable whose far end names another one; the later of the two lines is told."""
+    """Refuse a cable whose far end names another one; the later of the two lines is named."""
     if far.line > back.line:
         allowed = f"a cable to {_shown(back.end)}, as {_shown(far.end)} says in line {back.line}"
         dump.refuse(far.line, f"port {_shown(near)}", f"a cable to {_shown(far.end)}", allowed)

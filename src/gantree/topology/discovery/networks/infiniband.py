@@ -1,10 +1,10 @@
 """InfiniBand terms shared by sources: rates, GUIDs, node descriptions, and the host of an adapter.
 
-An adapter tells its host only by its node description, free text of 64 bytes. `rdma-ndd` and the drivers of vendors
-write "<host> <device>" ("n01 mlx5_0", "n01 HCA-1"); an adapter that nobody named says what it is ("MT4129 ConnectX7
-Mellanox Technologies"), and one of a switch's own is the switch's part of SHARP ("Mellanox Technologies Aggregation
-Node"). So a host is known by, in this order: what the caller knows of its GUIDs, its description, another adapter
-on the same card (one system image GUID). The rest stay without a host and are counted, never guessed.
+The host of an adapter is only in its node description, free text of 64 bytes. `rdma-ndd` and the drivers of vendors
+write "<host> <device>" ("n01 mlx5_0", "n01 HCA-1"); the description of an unnamed adapter is its model ("MT4129
+ConnectX7 Mellanox Technologies"), and one of a switch's own is the switch's part of SHARP ("Mellanox Technologies
+Aggregation Node"). So a host is known by, in this order: what the caller knows of its GUIDs, its description, another
+adapter on the same card (one system image GUID). The rest stay without a host and are counted, never guessed.
 
 Rates are those of data after line coding, in one direction: the InfiniBand Architecture Specification's lane rates
 (SDR 2.5, DDR 5, QDR 10 Gb/s less 8b/10b; FDR10 10.3125, FDR 14.0625, EDR 25.78125 Gb/s less 64b/66b; HDR, NDR and
@@ -48,7 +48,7 @@ def link_GBps(width: str, speed: str) -> float | None:
 
 
 def cable_GBps(ends: Iterable[tuple[str, str]]) -> float | None:
-    """Return GB/s of a cable of which both ends tell (width, speed); None where neither is known.
+    """Return GB/s of a cable of which both ends give (width, speed); None where neither is known.
 
     An end that prints an early speed where the other prints a later one has no word for it; else the slower counts.
     """
@@ -82,7 +82,7 @@ def host_and_device(description: str) -> tuple[str, str, str]:
 def switch_name(description: str) -> str:
     """Return the name in a switch's description; "" where it is that of a model and not of a switch.
 
-    Managed switches say "MF0;<name>:<model>/U1"; chips of a chassis end in /L01/U1 or /S02/U1 and keep that.
+    Managed switches have "MF0;<name>:<model>/U1"; chips of a chassis end in /L01/U1 or /S02/U1 and keep that.
     """
     text = description.strip()
     managed = _MANAGED_SWITCH.fullmatch(text)
@@ -101,7 +101,7 @@ def name_word(text: str) -> str:
 class Adapter:
     """One port of an adapter. id is what cables name it by; port is "" where it is the adapter's only one in use.
 
-    guids are its port, node and system image GUID, as far as told; card is the last of these, "" if not told.
+    guids are its port, node and system image GUID, as far as given; card is the last of these, "" if not given.
     """
 
     id: str
@@ -120,11 +120,11 @@ def named_nics(
     """Return (NICs with the hosts they are in, what was inferred, warnings). Those of SHARP are left out."""
     adapters = [adapter for adapter in adapters if adapter.kind != SHARP]
     known = {guid_text(guid): host for guid, host in host_of_guid.items()}
-    told = [_told(adapter, known) for adapter in adapters]
+    given = [_told(adapter, known) for adapter in adapters]
     hosts, on_cards = _with_hosts_of_cards(
-        adapters, [host or a.host for host, a in zip(told, adapters, strict=True)]
+        adapters, [host or a.host for host, a in zip(given, adapters, strict=True)]
     )
-    shared = _shared_names(adapters, hosts, told)
+    shared = _shared_names(adapters, hosts, given)
     nics = tuple(
         GraphNic(a.id, None if host in shared else host or None, _nic_name(a), a.guids)
         for a, host in zip(adapters, hosts, strict=True)
@@ -135,7 +135,7 @@ def named_nics(
             f"{on_cards} adapters without a host name are in the host of another adapter on their card"
         )
     renamed = [
-        a.host for a, host in zip(adapters, told, strict=True) if host and a.host not in {"", host}
+        a.host for a, host in zip(adapters, given, strict=True) if host and a.host not in {"", host}
     ]
     warnings = _naming_warnings(adapters, nics, shared)
     if renamed:
@@ -152,7 +152,7 @@ def _told(adapter: Adapter, host_of_guid: Mapping[str, str]) -> str:
 
 
 def _with_hosts_of_cards(adapters: Sequence[Adapter], hosts: list[str]) -> tuple[list[str], int]:
-    """Give adapters without a host that of the other adapters on their card, where these agree; say how many."""
+    """Give adapters without a host that of the other adapters on their card, where these agree; note how many."""
     hosts_of_card: dict[str, set[str]] = defaultdict(set)
     for adapter, host in zip(adapters, hosts, strict=True):
         if host and adapter.card:
@@ -166,12 +166,12 @@ def _with_hosts_of_cards(adapters: Sequence[Adapter], hosts: list[str]) -> tuple
 
 
 def _shared_names(
-    adapters: Sequence[Adapter], hosts: Sequence[str], told: Sequence[str]
+    adapters: Sequence[Adapter], hosts: Sequence[str], given: Sequence[str]
 ) -> dict[str, None]:
     """Names under which two adapters claim to be the same device: those of several machines ("localhost")."""
     node_of: dict[tuple[str, str, str], str] = {}
     shared: dict[str, None] = {}
-    for adapter, host, sure in zip(adapters, hosts, told, strict=True):
+    for adapter, host, sure in zip(adapters, hosts, given, strict=True):
         if not host or sure or not adapter.device:
             continue
         if node_of.setdefault((host, adapter.device, adapter.port), adapter.node) != adapter.node:

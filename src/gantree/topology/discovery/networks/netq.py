@@ -4,7 +4,7 @@ Two answers are read, each in a file of its own, in any order:
 - POST telemetry/v1/object/topologygraph/fetch-topology: [{"nodes": [...], "links": [...]}]. Nodes are groups by tier
   ("compounded_nodes") of devices, each with an id, a name, a tier (1 is the one next to hosts, 2 above it; -1 is not
   classified) and a device type. A link joins two devices by id ("interfaces", or its own id "a-*-b") and holds one
-  "compounded_links" entry for each cable, with the interface at either end. It tells no rates.
+  "compounded_links" entry for each cable, with the interface at either end. It gives no rates.
 - GET nmx/v1/compute-nodes: [{"Name", "DomainUUID", "LocationInfo", "GpuIDList", "Health"}]. Nodes of one DomainUUID
   share an NVLink domain.
 
@@ -35,7 +35,7 @@ from gantree.topology.discovery.networks.switch_graph import (
 
 NVLINK = "nvlink"
 JOINT = "-*-"
-"""What stands between the ids of two devices in the id of a link."""
+"""What is between the ids of two devices in the id of a link."""
 
 _SWITCH_TYPES = frozenset({"switch"})
 _HOST_TYPES = frozenset({"host", "server"})
@@ -46,7 +46,7 @@ _LABELS = (("ChassisSerialNumber", "chassis"), ("TrayIndex", "tray"), ("SlotID",
 """Fields of LocationInfo that become labels of the node."""
 
 _End = tuple[str, str]
-"""A device, by its id, and its interface, "" where not told."""
+"""A device, by its id, and its interface, "" where not given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class _Tray:
 
 @dataclass(slots=True)
 class _Answers:
-    """What all files say. links are the ends (device id, interface) of each cable, and where they stand."""
+    """The contents of all files. links are the ends (device id, interface) of each cable, and where they are."""
 
     devices: dict[str, _Device] = field(default_factory=dict)
     links: list[tuple[str, tuple[_End, ...]]] = field(default_factory=list)
@@ -152,7 +152,7 @@ def _add_link(answers: _Answers, record: Record) -> None:
 
 
 def _ends(link: Record) -> tuple[_End, ...]:
-    """Return (device id, interface) of the ends of a link, as its interfaces tell, or else its id."""
+    """Return (device id, interface) of the ends of a link, as its interfaces give, or else its id."""
     ends = tuple((end.text("node"), _word(end, "interface")) for end in link.records("interfaces"))
     if ends:
         return ends
@@ -215,8 +215,8 @@ def _cables(
             lost += 1
             continue
         ids = [_end_id(answers, end, number, nics, shared) for end in ends]
-        told = all(port for _, port in ends)
-        key = tuple(sorted(ends)) if told else (*ends, ("", str(number)))
+        given = all(port for _, port in ends)
+        key = tuple(sorted(ends)) if given else (*ends, ("", str(number)))
         cables.setdefault(key, Cable((ids[0], ids[1]), ports=(ends[0][1], ends[1][1])))
     return tuple(nics.values()), tuple(cables.values()), lost
 
@@ -251,13 +251,13 @@ def _with_nvlink(reading: FabricReading, answers: _Answers) -> FabricReading:
             f"taken to be where their NVLink domain is: {examples(tray.name for tray in only_here)}"
         )
     domains, odd = _health(answers)
-    tiers, placed, told = _nvlink_tier(reading.tiers, nodes, answers)
+    tiers, placed, given = _nvlink_tier(reading.tiers, nodes, answers)
     return replace(
         reading,
         tiers=tiers,
         nodes=tuple(placed),
         domains=(*reading.domains, *domains),
-        warnings=(*warnings, *odd, *told),
+        warnings=(*warnings, *odd, *given),
     )
 
 
@@ -289,15 +289,15 @@ def _nvlink_tier(
         replace(n, partitions=((NVLINK, domain_of[n.name]),)) if n.name in domain_of else n
         for n in nodes
     ]
-    told = (
+    given = (
         f"{len(torn)} NVLink domains cross domains of tier {tiers[-1]} ({examples(torn)}), and are a partition "
         f"beside the tree"
     )
-    return tiers, placed, [told]
+    return tiers, placed, [given]
 
 
 def _health(answers: _Answers) -> tuple[list[DomainFacts], list[str]]:
-    """Nodes that the NVLink manager calls unhealthy take no work; what else is not whole is told."""
+    """Nodes that the NVLink manager calls unhealthy take no work; other defects are noted."""
     trays = tuple(answers.trays.values())
     broken = [
         DomainFacts("node", tray.name, health=0.0) for tray in trays if tray.health in _BROKEN
@@ -306,8 +306,8 @@ def _health(answers: _Answers) -> tuple[list[DomainFacts], list[str]]:
     for tray in trays:
         if tray.health not in _WHOLE:
             odd[tray.health].append(tray.name)
-    told = [
+    given = [
         f"{len(nodes)} compute nodes are {shortened(health)} in NVLink: {examples(nodes)}"
         for health, nodes in odd.items()
     ]
-    return broken, told
+    return broken, given

@@ -1,6 +1,6 @@
 """A fabric as a graph of switches, NICs and cables, and the tiers, domains and rails made of it.
 
-Belongs here: the graph itself and the reading made of it. Where a switch stands in the fabric is `switch_levels`,
+Belongs here: the graph itself and the reading made of it. Where a switch is in the fabric is `switch_levels`,
 which leaves form one domain and what domains are called is `switch_domains`, rails are `rails`. What a tool prints
 is read by `ibnetdiscover`, `ufm` and `netq`; all of them end in `read_graph`.
 
@@ -44,7 +44,7 @@ TIERS = ("leaf", "spine", "core")
 
 @dataclass(frozen=True, slots=True)
 class GraphSwitch:
-    """A switch. level counts from 1 (a leaf) where the source tells it."""
+    """A switch. level counts from 1 (a leaf) where the source gives it."""
 
     id: str
     name: str = ""
@@ -53,7 +53,7 @@ class GraphSwitch:
 
 @dataclass(frozen=True, slots=True)
 class GraphNic:
-    """One port of a NIC, on a cable or not. host is None where no source tells in which host it is."""
+    """One port of a NIC, on a cable or not. host is None where no source gives it."""
 
     id: str
     host: str | None
@@ -63,7 +63,7 @@ class GraphNic:
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """A cable between two things, by their ids. GBps is its rate in one direction, None where not told."""
+    """A cable between two things, by their ids. GBps is its rate in one direction, None where not given."""
 
     ends: tuple[str, str]
     GBps: float | None = None
@@ -95,7 +95,7 @@ def read_graph(
 ) -> FabricReading:
     """Return the tiers, domains, nodes and rails of a graph, after what its source inferred and warned of.
 
-    Levels are the source's where it tells them for all switches, else counted from the hosts. Never raises.
+    Levels are the source's where it gives them for all switches, else counted from the hosts. Never raises.
     """
     switches = _in_order(graph.switches)
     names = _unique_names(switches)
@@ -182,7 +182,7 @@ def _wiring(
         tuple(switch_of_nic),
         tuple(hosts[nic.host] if nic.host else None for nic in graph.nics),
     )
-    return wiring, rates, [f"{count} {told}" for told, count in odd.items()]
+    return wiring, rates, [f"{count} {given}" for given, count in odd.items()]
 
 
 def _seen_nics(
@@ -243,14 +243,14 @@ def _leaving(wiring: Wiring, domain_of: Sequence[int]) -> tuple[dict[int, float]
 
 
 def _inferred(graph: SwitchGraph, wiring: Wiring, levels: Levels, rails: Rails) -> list[str]:
-    told = [f"tiers and domains are concluded from {len(graph.cables)} cables"]
+    given = [f"tiers and domains are concluded from {len(graph.cables)} cables"]
     if levels.above:
         named = examples(wiring.switches[switch] for switch in levels.above)
-        told.append(f"{named} stand above the leaves, though a few hosts hang on them")
+        given.append(f"{named} stand above the leaves, though a few hosts hang on them")
     if rails.count:
         how = "NIC names" if rails.by_name else "the order of leaf names in each leaf domain"
-        told.append(f"{rails.count} rails, numbered by {how}")
-    return told
+        given.append(f"{rails.count} rails, numbered by {how}")
+    return given
 
 
 def _place_warnings(
@@ -271,8 +271,8 @@ def _place_warnings(
             f"no tree: {domains.links_in_a_level} cables join switches of one level; what they join is "
             "one domain of the next wider tier"
         )
-    for told, hosts in _odd_hosts(wiring, levels.of_switch, places).items():
-        warnings.append(f"{plural(len(hosts), 'host')} {told}: {examples(hosts)}")
+    for given, hosts in _odd_hosts(wiring, levels.of_switch, places).items():
+        warnings.append(f"{plural(len(hosts), 'host')} {given}: {examples(hosts)}")
     if unrated:
         warnings.append(
             f"the up-link capacity of {plural(unrated, 'domain')} is not known: cables without a rate"

@@ -1,11 +1,11 @@
 """The level of each switch of a fabric: leaves are level 1, others count the cables down to them.
 
-No source says which switch is a leaf, and a leaf is not just what hosts hang on: the server that runs the fabric
-manager often hangs on a spine or on a core switch. A switch with hosts stands above the leaves when it has at most
+No source states which switch is a leaf, and a leaf is not just what hosts hang on: the server that runs the fabric
+manager often hangs on a spine or on a core switch. A switch with hosts is above the leaves when it has at most
 half as many NICs as is usual, and either most of its cables lead to switches with as many as usual (a spine), or
 its neighbours belong to several pods, that is, join sets of leaves that nothing else near them joins (a core switch).
 In a mesh, where half of the cables of switches with many hosts lead to others like them, all of them are leaves.
-Distance is counted from the leaves, so an uneven tree gives levels too; what it cannot tell is in `switch_domains`.
+Distance is counted from the leaves, so an uneven tree gives levels too; other cases are in `switch_domains`.
 """
 
 from collections import Counter, defaultdict
@@ -16,7 +16,7 @@ MAX_LEVELS = 6
 """Switches further away than this are counted as of this level; a fabric that is deeper is a chain, not a tree."""
 
 Link = tuple[int, int, float | None]
-"""Two different switches, by number, and the GB/s of one cable between them, None where not told."""
+"""Two different switches, by number, and the GB/s of one cable between them, None where not given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +57,19 @@ class Sets:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Level of each switch, 0 where it leads to no host; those with hosts that stand above the leaves; odd things."""
+    """Level of each switch, 0 where it leads to no host; those with hosts that are above the leaves; odd things."""
 
     of_switch: tuple[int, ...]
     above: tuple[int, ...] = ()
     too_far: int = 0
 
 
-def levels_of(wiring: Wiring, told: Sequence[int | None] = ()) -> Levels:
-    """Tell the level of each switch. told, where it names one for every switch, is taken as it is."""
-    if told and None not in told:
-        order = sorted({level for level in told if level is not None})
+def levels_of(wiring: Wiring, given: Sequence[int | None] = ()) -> Levels:
+    """Return the level of each switch. given, where it names one for every switch, is taken as it is."""
+    if given and None not in given:
+        order = sorted({level for level in given if level is not None})
         level_of = {level: min(number, MAX_LEVELS) for number, level in enumerate(order, 1)}
-        return Levels(tuple(level_of[level] for level in told if level is not None))
+        return Levels(tuple(level_of[level] for level in given if level is not None))
     neighbours = _neighbours(wiring)
     nics = Counter(switch for switch in wiring.switch_of_nic if switch is not None)
     above = _above_the_leaves(neighbours, nics)

@@ -2,11 +2,11 @@
 
 Read are the answers of GET /ufmRest/resources/{systems, ports, links} as its REST API Guide documents them (6.11 to
 6.23), each in a file of its own, or together as {"systems": [...], "ports": [...], "links": [...]}, whole or in pages
-({"data": [...], "filtered_resources": N}). Ports alone tell all; links add cables whose ports are not there, and
+({"data": [...], "filtered_resources": N}). Ports alone give all; links add cables whose ports are not there, and
 systems the types of their ends. A port is known by its name, "<GUID>_<number>", which links and peers use too.
 
 UFM knows a host by what it calls a system, and an adapter of it by its node description ("n01 mlx5_0"). "N/A" and
-null both mean that it does not know. Severities are told as warnings: UFM means by them that a counter passed a
+null both mean that it does not know. Severities become warnings: UFM means by them that a counter passed a
 threshold, not that something is broken. A port that is not active holds no cable.
 """
 
@@ -56,7 +56,7 @@ _CALM = frozenset({"", "info", "normal", "cleared"})
 
 @dataclass(slots=True)
 class _Port:
-    """An end of a cable, as far as told: kind is that of its system ("" if not told), up None if not told."""
+    """An end of a cable, as far as given: kind is that of its system ("" if not given), up None if not given."""
 
     system: str
     name: str = ""
@@ -70,7 +70,7 @@ class _Port:
 
 @dataclass(slots=True)
 class _Answers:
-    """What all files say. peers[end] is the far end and where that stands."""
+    """The contents of all files. peers[end] is the far end and where that is."""
 
     kind_of_system: dict[str, str] = field(default_factory=dict)
     name_of_system: dict[str, str] = field(default_factory=dict)
@@ -249,7 +249,7 @@ def _joined(record: Record, guids: tuple[str, ...], numbers: tuple[str, ...]) ->
 
 
 def _add_peer(answers: _Answers, record: Record) -> None:
-    """Note what hangs on a port, and what the port tells of it."""
+    """Note what hangs on a port, and what the port gives for it."""
     end = _port_name(record, "name") or _joined(record, ("guid",), ("number", "external_number"))
     guid, label = _guid(record, "peer_guid", "peer_node_guid"), _word(record, "peer_port_dname")
     peer = _port_name(record, "peer") or answers.by_label.get((guid, label), "")
@@ -357,12 +357,12 @@ def _switch_id(answers: _Answers, end: str) -> str:
 
 def _switch_name(answers: _Answers, end: str) -> str:
     port = answers.ports[end]
-    told = port.name or answers.name_of_system.get(port.system, "")
-    return name_word(told) or switch_name(port.description.removesuffix(f":{port.label}"))
+    given = port.name or answers.name_of_system.get(port.system, "")
+    return name_word(given) or switch_name(port.description.removesuffix(f":{port.label}"))
 
 
 def _kinds(answers: _Answers) -> tuple[dict[str, str], int]:
-    """Return what each end is, and for how many no answer tells and their descriptions do."""
+    """Return what each end is, and the number of ends that only their descriptions identify."""
     kinds = {}
     guessed = 0
     for end, port in answers.ports.items():
@@ -381,7 +381,7 @@ def _kinds(answers: _Answers) -> tuple[dict[str, str], int]:
 
 
 def _adapters(answers: _Answers, kinds: Mapping[str, str]) -> list[Adapter]:
-    """The ports of hosts; where a host has two of one device, they are told apart by their numbers."""
+    """The ports of hosts; where a host has two of one device, they are distinguished by their numbers."""
     described = {end: _host_and_device(answers, end) for end, kind in kinds.items() if kind == HOST}
     times = Counter((answers.ports[end].system, names) for end, names in described.items())
     adapters = []
@@ -407,8 +407,8 @@ def _host_and_device(answers: _Answers, end: str) -> tuple[str, str]:
     """Return the host of a port, as UFM calls its system, and its device."""
     port = answers.ports[end]
     _, host, device = host_and_device(port.description)
-    told = port.name or answers.name_of_system.get(port.system, "")
-    kind, named, _ = host_and_device(told)
+    given = port.name or answers.name_of_system.get(port.system, "")
+    kind, named, _ = host_and_device(given)
     return (named if kind == HOST else host), device or _device_of_label(port.label)
 
 
@@ -419,7 +419,7 @@ def _device_of_label(label: str) -> str:
 
 
 def _cables(answers: _Answers, id_of_end: Mapping[str, str]) -> tuple[Cable, ...]:
-    """Each cable once, up unless one of its ends says that it is not active."""
+    """Each cable once, up unless one of its ends states that it is not active."""
     cables = []
     done: set[str] = set()
     for end, (far, _) in answers.peers.items():

@@ -15,7 +15,7 @@ _WORD = re.compile(r"(?:0x)?[0-9a-f]{0,8}", re.IGNORECASE)
 
 
 def mask_bits(written: str) -> int | None:
-    """Return a mask as a number whose bit i stands for CPU i; None for what is no mask."""
+    """Return a mask as a number whose bit i means CPU i; None for what is no mask."""
     if written.count(",") >= MAX_WORDS:
         return None
     words = [word.strip() for word in written.split(",")]

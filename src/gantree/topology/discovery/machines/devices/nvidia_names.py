@@ -1,6 +1,6 @@
 """Names of NVIDIA's driver for GPUs, PCI addresses and fabrics, translated to gantree's.
 
-The same whether they were asked for live or read from a file. What a source says besides is that source's parser.
+They are the same whether queried live or read from a file. The rest of a source is in its parser.
 """
 
 import math
@@ -27,7 +27,7 @@ _NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
 def model_name(product: str, memory_MiB: int) -> str:
     """Return the catalogue's name of a GPU: "NVIDIA H100 80GB HBM3" with 81559 MiB is "H100-80GB".
 
-    The size is told from the memory, not the name: "NVIDIA GH200 480GB" counts the CPU's.
+    The size comes from the memory, not from the name: "NVIDIA GH200 480GB" counts the CPU's.
     """
     words = _WORD_GAPS.split(_BRANDS.sub("", product))
     kept = [word for word in words if word and not _VARIANT.fullmatch(word)]

@@ -35,7 +35,7 @@ def bare(code: str | None) -> str:
 
 
 def is_gpu(class_code: str, vendor: str) -> bool:
-    """Tell whether a device is a GPU, by its class ("0302", "030200") and, where told, its vendor ("10de").
+    """Return whether a device is a GPU, by its class ("0302", "030200") and, where given, its vendor ("10de").
 
     3D controllers (0302), other display controllers (0380: AMD's) and processing accelerators (1200: AMD's) are. VGA
     controllers (0300) are too, unless they are another vendor's: a server's management chip has one.
@@ -46,12 +46,12 @@ def is_gpu(class_code: str, vendor: str) -> bool:
 
 
 def is_nic(class_code: str) -> bool:
-    """Tell whether a device is a network card: Ethernet (0200), InfiniBand (0207), another fabric's (0208, 0280)."""
+    """Return whether a device is a network card: Ethernet (0200), InfiniBand (0207), another fabric's (0208, 0280)."""
     return class_code.startswith("02")
 
 
 def is_nvswitch(class_code: str) -> bool:
-    """Tell whether a device that NVLinks end in is an NVSwitch ("other bridge", 0680 or 068000).
+    """Return whether a device that NVLinks end in is an NVSwitch ("other bridge", 0680 or 068000).
 
     NCCL writes 068001 for the bridge between NVLinks and an IBM POWER CPU.
     """

@@ -22,7 +22,7 @@ class Place:
     """Where a device sits.
 
     bridges are named from the root complex down to the device, without either; root names the root complex and numa
-    the NUMA node, None where the source does not tell.
+    the NUMA node, None where not given.
     """
 
     bridges: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Place:
 
 
 def path_class(a: Place, b: Place, bridges_of_switch: int) -> str | None:
-    """Return PIX, PXB, PHB, NODE or SYS for the path between two places; None where neither can be told.
+    """Return PIX, PXB, PHB, NODE or SYS for the path between two places; None where neither is known.
 
     bridges_of_switch is how many bridges a path through one switch passes: 2 where the source shows every port of a
     switch, 1 where it shows a switch as one.

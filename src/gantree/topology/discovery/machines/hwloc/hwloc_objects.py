@@ -32,7 +32,7 @@ _CHUNK_TAGS = ("indexes", "u64values")
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """What an object is near to: CPUs and NUMA nodes as bits (None: not told), its host bridge, bridges, PCI device."""
+    """The place of an object: CPUs and NUMA nodes as bits (None: not given), its host bridge, bridges, PCI device."""
 
     cpus: int | None = None
     nodes: int | None = None
@@ -43,7 +43,7 @@ class Near:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PciDevice:
-    """A PCI device; ids are hexadecimal without prefix, "" where the file does not tell."""
+    """A PCI device; ids are hexadecimal without prefix, "" where the file does not give."""
 
     line: int
     gp_index: str
@@ -57,7 +57,7 @@ class PciDevice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OsDevice:
-    """What a driver calls a device, and what it tells of it. fabric: it is an RDMA device."""
+    """What a driver calls a device, and what it gives for it. fabric: it is an RDMA device."""
 
     line: int
     gp_index: str

@@ -2,11 +2,11 @@
 
 A GPU is what a GPU library named (nvml0, rsmi0, cuda0, ze0), numbered as that library does; OpenCL names count where
 no other library was asked, for it names display cards too. Several libraries name the same PCI device; the first in
-that order counts. Without any name, PCI classes tell. A NIC is an RDMA device (OpenFabrics).
+that order counts. Without any name, PCI classes decide. A NIC is an RDMA device (OpenFabrics).
 
-NVLinks are told by bandwidth in MB/s: hwloc adds 20,000 for each link of P100 and 25,000 for each later one (50,000
-for Blackwell), so the count is the value over that. It tells of links into NVSwitches, never of those between
-switches: all NVSwitches of a machine are taken as one fabric, and that is said. xGMI is told as a bandwidth that is
+NVLinks are given by bandwidth in MB/s: hwloc adds 20,000 for each link of P100 and 25,000 for each later one (50,000
+for Blackwell), so the count is the value over that. It gives links into NVSwitches, never those between
+switches: all NVSwitches of a machine are taken as one fabric, and that is noted. xGMI is given as a bandwidth that is
 no multiple of anything, or made up, so XGMI1 is "at least one".
 
 NUMA nodes of GPU memory (GPUMemory on POWER9) and of other memory without CPUs (HBM, NVM) are no CPU's node.
@@ -66,7 +66,7 @@ _MBPS_OF_OTHER_NVLINKS = 25_000
 
 @dataclass(frozen=True, slots=True)
 class _Gpu:
-    """One GPU: its own OS device (None: told by class), all that name its PCI device, and where it is."""
+    """One GPU: its own OS device (None: given by class), all that name its PCI device, and where it is."""
 
     own: OsDevice | None
     names: tuple[OsDevice, ...]
@@ -74,9 +74,9 @@ class _Gpu:
     near: Near
 
     def info(self, *keys: str) -> str:
-        """Return the first of these that any library tells, "" for none."""
-        told = (device.infos.get(key, "") for key in keys for device in self.names)
-        return next((value for value in told if value), "")
+        """Return the first of these that any library gives, "" for none."""
+        given = (device.infos.get(key, "") for key in keys for device in self.names)
+        return next((value for value in given if value), "")
 
 
 def parse(text: str, source: str) -> GpuTopology:

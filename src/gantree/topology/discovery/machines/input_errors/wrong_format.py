@@ -6,7 +6,7 @@ Only the beginning of a text is looked at, and every sign is bounded, so that no
 import re
 
 PEER_STATUS = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"})
-"""What `nvidia-smi topo -p2p` prints of a pair: fine, or what does not support it (chipset, GPU, topology, not told),
+"""What `nvidia-smi topo -p2p` prints of a pair: fine, or what does not support it (chipset, GPU, topology, unknown),
 disabled by a registry key, unknown."""
 _WANTED = "give the print of `nvidia-smi topo -m`"
 _LOOKED_AT_CHARS = 1 << 18
@@ -36,12 +36,12 @@ _PEER_ROW = rf"^[ \t]*GPU[0-9]{{1,4}}[ \t]+(?:X[ \t]+)?(?:{_STATUSES})\b"
 
 
 def is_peer_status(word: str) -> bool:
-    """Tell whether a cell is a peer-to-peer status, which `nvidia-smi topo -p2p` prints, and no link class."""
+    """Return whether a cell is a peer-to-peer status, which `nvidia-smi topo -p2p` prints, and no link class."""
     return word in PEER_STATUS
 
 
 def named_instead(text: str) -> str:
-    """Say what the text looks like: "it looks like YAML"."""
+    """Report what the text looks like: "it looks like YAML"."""
     head = text[:_LOOKED_AT_CHARS]
     if not head.strip():
         return "the text is empty" if len(text) == len(head) else "it begins with blanks only"
@@ -54,7 +54,7 @@ def named_instead(text: str) -> str:
 
 
 def what_instead(text: str) -> str:
-    """Say what a text looks like that was given for `nvidia-smi topo -m`, and what to give."""
+    """Report what a text looks like that was given for `nvidia-smi topo -m`, and what to give."""
     seen = named_instead(text)
     if seen == "nothing in it is known":
         if re.search(r"^[ \t]*GPU0\b", text[:_LOOKED_AT_CHARS], re.MULTILINE):

@@ -1,8 +1,8 @@
 """Matches the GPUs and NICs of two readings of one machine.
 
-GPUs are matched by PCI address, or else by UUID, where two readings tell them. A reading that tells neither numbers
+GPUs are matched by PCI address, or else by UUID, where two readings give them. A reading that gives neither numbers
 GPUs as nvidia-smi does, which is the order of PCI addresses. The numbers of the result are therefore nvidia-smi's:
-those of a reading that tells addresses and UUIDs, else the order of the addresses.
+those of a reading that gives addresses and UUIDs, else the order of the addresses.
 
 NICs are matched by device name, or by GUID. A print without a legend calls them NIC0, NIC1...: where another reading
 names as many, they are the same in the same order.
@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(slots=True)
 class Nics:
-    """The NICs of the result by number: the name that the first reading gave, device name and GUID where told."""
+    """The NICs of the result by number: the name that the first reading gave, device name and GUID where given."""
 
     names: list[str] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
@@ -79,7 +79,7 @@ def numbered_gpus(readings: Sequence[tuple[str, GpuTopology]], inferred: list[st
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The identities of the result's GPUs by number, and who told them; an empty tuple where not told."""
+    """The identities of the result's GPUs by number, and the source of each; an empty tuple where not given."""
 
     source: str
     bus_ids: tuple[str, ...]
@@ -87,16 +87,16 @@ class _Known:
 
 
 def _known(readings: Sequence[tuple[str, GpuTopology]]) -> _Known | None:
-    """Return the identities of the GPUs in the order of the result, None where no reading tells any.
+    """Return the identities of the GPUs in the order of the result, None where no reading gives any.
 
-    The reading that names most GPUs tells them; of those that name as many, one with addresses and UUIDs, for its
+    The reading that names most GPUs gives them; of those that name as many, one with addresses and UUIDs, for its
     order is nvidia-smi's own.
     """
-    told = [
+    known_devices = [
         _Known(source, _whole(topology.bus_id_of_gpu), _whole(topology.uuid_of_gpu))
         for source, topology in readings
     ]
-    named = [known for known in told if known.bus_ids or known.uuids]
+    named = [known for known in known_devices if known.bus_ids or known.uuids]
     if not named:
         return None
     best = max(named, key=lambda k: (len(k.bus_ids or k.uuids), bool(k.bus_ids), bool(k.uuids)))
@@ -116,7 +116,7 @@ def _place(bus_id: str) -> tuple[int, str]:
 
 
 def _by_identity(source: str, topology: GpuTopology, known: _Known) -> tuple[int, ...] | None:
-    """Return the numbers of a reading's GPUs; None where it and the known ones tell nothing in common."""
+    """Return the numbers of a reading's GPUs; None where it and the known ones give nothing in common."""
     for what, mine, theirs in (
         ("PCI address", _whole(topology.bus_id_of_gpu), known.bus_ids),
         ("UUID", _whole(topology.uuid_of_gpu), known.uuids),
@@ -138,7 +138,7 @@ def _by_identity(source: str, topology: GpuTopology, known: _Known) -> tuple[int
 def _by_index(
     source: str, topology: GpuTopology, gpus: int, readings: Sequence[tuple[str, GpuTopology]]
 ) -> tuple[int, ...]:
-    """Number GPUs as they come: all of them, or none for a reading that tells of no GPU."""
+    """Number GPUs in their order: all of them, or none for a reading without GPUs."""
     if topology.gpus not in (0, gpus):
         other = next((name for name, seen in readings if seen.gpus == gpus), source)
         raise BadInput(

@@ -15,7 +15,7 @@ from gantree.topology.hardware.catalog import bonded_links
 
 
 def nvlink_warnings(source: str, status: NvlinkStatus, machine: GpuTopology) -> Iterator[str]:
-    """Yield what does not fit. Where both tell UUIDs, these say which GPU is which, else the numbers do.
+    """Yield what does not fit. GPUs are matched by UUID where both give UUIDs, else by number.
 
     BadInput where the print is of a GPU that the machine does not have.
     """
@@ -23,18 +23,18 @@ def nvlink_warnings(source: str, status: NvlinkStatus, machine: GpuTopology) -> 
         gpu = _gpu(source, number, status.uuid_of_gpu[at], machine)
         active, links = status.active_of_gpu[at], status.links_of_gpu[at]
         widths = [bonded_links(link) for link in machine.links[gpu] if link]
-        told = [width for width in widths if width]
+        given = [width for width in widths if width]
         if active is None:
             continue
         up = f"{active} of {links} links active" if links else f"{plural(active, 'link')} active"
-        if told and max(told) > active:
-            yield f"GPU{gpu}: {up} ({source}), but its widest link is NV{max(told)}"
-        elif told and active not in (max(told), sum(told)) and None not in machine.links[gpu]:
+        if given and max(given) > active:
+            yield f"GPU{gpu}: {up} ({source}), but its widest link is NV{max(given)}"
+        elif given and active not in (max(given), sum(given)) and None not in machine.links[gpu]:
             yield (
-                f"GPU{gpu}: {up} ({source}), but those to other GPUs are {sum(told)}: "
+                f"GPU{gpu}: {up} ({source}), but those to other GPUs are {sum(given)}: "
                 "the rest lead out of this machine, or to a GPU that is not seen"
             )
-        elif active and not told and len(machine.links) > 1 and None not in machine.links[gpu]:
+        elif active and not given and len(machine.links) > 1 and None not in machine.links[gpu]:
             yield f"GPU{gpu}: {up} ({source}), but no NVLink leads to another GPU of this machine"
 
 

@@ -4,7 +4,7 @@ A file is what NCCL reads (NCCL_TOPO_FILE, often written by hand for a virtual m
 (NCCL_TOPO_DUMP_FILE). <system> holds a <cpu> per NUMA node, which holds a tree of <pci>: switches (shown by their
 upstream port), GPUs and NICs. A <gpu> inside a <pci> holds <nvlink> (RCCL: <xgmi>) and <c2c>, a <nic> holds a <net>
 per port. Files by hand often leave out <gpu> and <net>, since NCCL adds them when it runs; then the class of the
-<pci> tells what it is. Unknown elements are passed over with all they hold, as NCCL does.
+<pci> describes it. Unknown elements are passed over with all they hold, as NCCL does.
 
 Broadcom's PCIe switches of generation 4 and 5 show themselves as two levels though they pass everything at full
 rate; NCCL takes such a pair as one switch (ncclTopoFlattenBcmSwitches), and so does this module.
@@ -84,7 +84,7 @@ class SeenNic:
 
 @dataclass(slots=True)
 class SeenSystem:
-    """All devices of a file, in the order of the file. unclassed counts PCI devices that are not told to be any."""
+    """All devices of a file, in the order of the file. unclassed counts PCI devices without a class."""
 
     gpus: list[SeenGpu] = field(default_factory=list)
     nics: list[SeenNic] = field(default_factory=list)
@@ -318,7 +318,7 @@ def _line(element: etree._Element) -> int:
 
 
 def _root(cpu: _Cpu, domain: str) -> str:
-    """Name the root complex, as far as a file tells: devices of one CPU in one PCI domain may share one."""
+    """Name the root complex, as far as a file distinguishes it: devices of one CPU in one PCI domain may share one."""
     return f"{cpu.number}" if cpu.numa is None else f"{cpu.number}/{domain}"
 
 

@@ -6,8 +6,8 @@ elements, by bus id, in which order drivers number them.
 Links. An <nvlink> or <xgmi> to another GPU is a link to it. All NVSwitches of a machine are one fabric, as NCCL has
 it: GPUs that have links into it reach each other with the smaller count. Some writers of files for virtual
 machines could not see the far end of bridged links and wrote the GPU itself; bridges join neighbouring boards, so
-GPUs that all do this are taken as neighbouring pairs, and that is said. Pairs without a link of their own take the
-class of their PCI path; a file does not tell the host bridges of a CPU apart, so below one CPU and in one PCI domain
+GPUs that all do this are taken as neighbouring pairs, and that is noted. Pairs without a link of their own take the
+class of their PCI path; a file does not distinguish the host bridges of a CPU, so below one CPU and in one PCI domain
 that is PHB, as in NCCL.
 
 NICs. `speed` is in Mb/s; some plugins wrote kb/s, seen by rates that no NIC has. `guid` of an InfiniBand or RoCE NIC
@@ -224,7 +224,7 @@ class _Links:
         return {(a, a + 1): f"{family}{own[a]}" for a in range(0, len(own), 2)}
 
     def _note_hops(self, bonded: Mapping[Pair, str]) -> None:
-        """Say that traffic between GPUs without a link may go over a GPU that both have links to."""
+        """Report that traffic between GPUs without a link may go over a GPU that both have links to."""
         if any(self.links_into_switches):
             return
         peers: dict[int, set[int]] = {a: set() for a in range(len(self.gpus))}
@@ -256,7 +256,7 @@ class _Links:
 def _rates(
     nics: Sequence[SeenNic], names: Sequence[str]
 ) -> tuple[tuple[float | None, ...], list[str]]:
-    """Return GB/s of each NIC, one direction, and which were told in another unit."""
+    """Return GB/s of each NIC, one direction, and which were given in another unit."""
     rates: list[float | None] = []
     in_kbps = []
     for nic, name in zip(nics, names, strict=True):

@@ -11,7 +11,7 @@ from gantree.topology.hardware.catalog import SELF
 
 
 def column_problems(grid: Grid, source: str) -> list[Problem]:
-    """Columns that stand twice, and GPUs that are not counted from 0."""
+    """Columns that are twice, and GPUs that are not counted from 0."""
     line = grid.header_line
     wanted = [f"GPU{i}" for i in range(len(grid.gpus))]
     if sorted(set(grid.devices)) != sorted(grid.devices):

@@ -7,10 +7,10 @@ without their escape character. People quote it, make it a comment or a Markdown
 other output around it. Narrow terminals wrap header and rows, in the middle of a word too; others cut every line at
 their width; forums and excerpts cut rows, leave rows out, or swallow the blanks between two cells. With `-nvme`, newer
 drivers print disks too, as further columns or as a table of their own, which ends the matrix. This module finds the
-header, joins what was wrapped, and tells which rows end early. NICs whose columns were cut off the header are known by
+header, joins wrapped lines, and finds the rows that end early. NICs whose columns were cut off the header are known by
 their rows, or by the legend. It judges no cell.
 
-One thing is told by position: which cells stand under the titles after the devices, where a row has fewer of them.
+One thing is found by position: which cells are under the titles after the devices, where a row has fewer of them.
 """
 
 import re
@@ -64,7 +64,7 @@ class Row:
 
     cut: the row ends before its last device column or in it, so its last word may be a fragment. A list that was cut
     ("24-") is left out of the tail. unclear: there are more words after the devices than titles; none is in the
-    tail. few: there are fewer words than titles, and nothing tells under which they stand; they were taken from the
+    tail. few: there are fewer words than titles, and it is unknown under which they are; they were taken from the
     left. parted: cells stood together without a blank between them.
     """
 
@@ -83,7 +83,7 @@ class Grid:
     """The table: devices in column order, titles of the columns after them, rows in print order, NIC legend.
 
     columnless are NICs that have a row and no column, and are not read. is_peer: its cells are peer-to-peer
-    statuses. p2p_option: what was asked of `topo -p2p`, if a line before it tells.
+    statuses. p2p_option: the option of `topo -p2p`, if a line before it gives it.
     ignored_from_line: where another matrix begins, which is not read.
     """
 
@@ -111,7 +111,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """What the header says; where each title starts, if that is known; whether "NUMA" alone is left of the last one."""
+    """The header; where each title starts, if that is known; whether "NUMA" alone is left of the last title."""
 
     devices: tuple[str, ...]
     titles: tuple[str, ...]
@@ -209,8 +209,8 @@ def _grid(
 
 def _p2p_option(lines: Sequence[_Line]) -> str | None:
     """Return what the last command in these lines asked `topo -p2p` for."""
-    told = (option for line in reversed(lines) for option in _P2P_OPTION.findall(line.text)[-1:])
-    return next(told, None)
+    given = (option for line in reversed(lines) for option in _P2P_OPTION.findall(line.text)[-1:])
+    return next(given, None)
 
 
 def _lines(text: str) -> list[_Line]:
@@ -247,7 +247,7 @@ def _unwrapped(lines: Sequence[_Line]) -> list[_Line]:
 
 
 def _breaks_a_word(words: Sequence[str], more: Sequence[str], trimmed: bool) -> bool:
-    """Tell whether the first word of a piece belongs to the last one before it: not where both are whole.
+    """Return whether the first word of a piece belongs to the last one before it: not where both are whole.
 
     Half a list of CPUs looks whole too. It is known to be half where the blanks that follow a whole one would show.
     """
@@ -264,12 +264,12 @@ def _is_whole(word: str, trimmed: bool) -> bool:
 
 
 def _begins_header(line: _Line) -> bool:
-    """Tell whether a line is a header, or the beginning of one whose last word may be broken."""
+    """Return whether a line is a header, or the beginning of one whose last word may be broken."""
     return _is_header(line.words) or (line.words[:1] == ("GPU0",) and _is_header(line.words[:-1]))
 
 
 def _is_header_at(lines: Sequence[_Line], i: int) -> bool:
-    """Tell whether a line is a header, if need be one whose last word was cut; then a row must follow."""
+    """Return whether a line is a header, if need be one whose last word was cut; then a row must follow."""
     if _is_header(lines[i].words):
         return True
     following = lines[i + 1].words if i + 1 < len(lines) else ()
@@ -277,7 +277,7 @@ def _is_header_at(lines: Sequence[_Line], i: int) -> bool:
 
 
 def _is_wrapped(lines: Sequence[_Line]) -> bool:
-    """Tell whether a header goes on in the next line: no blank line follows, nor a row."""
+    """Return whether a header goes on in the next line: no blank line follows, nor a row."""
     following = lines[1].words if len(lines) > 1 else ()
     return "\t" not in lines[0].text and bool(following) and not _looks_like_row(following)
 
@@ -320,7 +320,7 @@ def _positions(header: str, titles: tuple[str, ...]) -> dict[int, str]:
 
 
 def _is_header(words: Sequence[str]) -> bool:
-    """Tell whether words are column names: GPUs first, then NICs, then titles, and nothing else."""
+    """Return whether words are column names: GPUs first, then NICs, then titles, and nothing else."""
     devices = list(takewhile(lambda word: word not in _TITLE_WORDS, words))
     if not devices or not _GPU.fullmatch(devices[0]):
         return False
@@ -331,7 +331,7 @@ def _is_header(words: Sequence[str]) -> bool:
 
 
 def _begins_table(words: Sequence[str]) -> bool:
-    """Tell whether words are the header of another table, of GPUs or of disks alone."""
+    """Return whether words are the header of another table, of GPUs or of disks alone."""
     return _is_header(words) or (bool(words) and all(map(_DISK.fullmatch, words)))
 
 
@@ -357,7 +357,7 @@ def _repeats(more: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def _titles(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the titles that words spell; what stands under one that was cut was cut too."""
+    """Return the titles that words spell; what is under one that was cut was cut too."""
     left = " ".join(words)
     found = []
     for title in TITLES:
@@ -385,24 +385,24 @@ def _rows(lines: Sequence[_Line], columns: _Columns) -> Iterator[Row]:
 
 
 def _starts_row(words: Sequence[str], devices: frozenset[str]) -> bool:
-    """Tell whether a line is a row and not a sentence about a GPU: cells have no small letters."""
+    """Return whether a line is a row and not a sentence about a GPU: cells have no small letters."""
     if not words or not (words[0] in devices or _GPU.fullmatch(words[0])):
         return False
     return len(words) == 1 or words[1] == words[1].upper()
 
 
 def is_link_word(word: str) -> bool:
-    """Tell whether a word may stand in a device column of a matrix of links."""
+    """Return whether a word may be in a device column of a matrix of links."""
     return bool(_LINK.fullmatch(word))
 
 
 def _is_cell(word: str) -> bool:
-    """Tell whether a word may stand in a device column of some matrix."""
+    """Return whether a word may be in a device column of some matrix."""
     return is_link_word(word) or is_peer_status(word)
 
 
 def _continues(row: Sequence[str], more: Sequence[str], columns: int) -> bool:
-    """Tell whether a line goes on where a wrapped row stopped: cells, then affinities, nothing else."""
+    """Return whether a line goes on where a wrapped row stopped: cells, then affinities, nothing else."""
     cells = list(takewhile(_is_cell, more))
     fits = not cells or len(row) - 1 + len(cells) <= columns
     return fits and all(_AFFINITY.fullmatch(word) for word in more[len(cells) :])
@@ -421,12 +421,14 @@ def _row(line: int, printed: list[str], text: str, columns: _Columns) -> Row:
     tail = _joined_lists(words[1 + count :])
     unclear = len(tail) > len(columns.titles) > 0
     titles = () if unclear else _titles_over(text, tail, columns)
-    told = {title: word for title, word in zip(titles, tail, strict=False) if word[-1] not in "-,"}
-    if columns.short_title and len(told.get(titles[-1], "") if titles else "") >= len(_SHORT_TITLE):
-        del told[titles[-1]]  # where the header was cut in its last title, so was what fills it
+    given = {title: word for title, word in zip(titles, tail, strict=False) if word[-1] not in "-,"}
+    if columns.short_title and len(given.get(titles[-1], "") if titles else "") >= len(
+        _SHORT_TITLE
+    ):
+        del given[titles[-1]]  # where the header was cut in its last title, so was what fills it
     few = len(tail) < len(columns.titles) == len(titles)
     fragment = not columns.titles and bool(cells) and not _is_cell(cells[-1])
-    return Row(words[0], line, cells, told, len(cells) < count or fragment, unclear, few, parted)
+    return Row(words[0], line, cells, given, len(cells) < count or fragment, unclear, few, parted)
 
 
 def _parts(word: str) -> list[str]:
@@ -461,13 +463,13 @@ def _joined_lists(words: Sequence[str]) -> list[str]:
 
 
 def _first_tail_cell_is_blank(text: str, columns: int) -> bool:
-    """Tell whether a row with tabs has nothing under the first title but something further right."""
+    """Return whether a row with tabs has nothing under the first title but something further right."""
     tail = text.split("\t")[1 + columns :]
     return bool(tail) and not tail[0].strip() and any(cell.strip() for cell in tail)
 
 
 def _is_peer_matrix(lines: Sequence[_Line]) -> bool:
-    """Tell whether rows hold peer-to-peer statuses, and no fewer than link classes."""
+    """Return whether rows hold peer-to-peer statuses, and no fewer than link classes."""
     rows = (line.words[1:] for line in lines if _looks_like_row(line.words))
     cells = [word for words in rows for word in words if word != "X"]
     statuses = sum(map(is_peer_status, cells))
@@ -475,6 +477,6 @@ def _is_peer_matrix(lines: Sequence[_Line]) -> bool:
 
 
 def _legend(lines: Sequence[_Line]) -> dict[str, str]:
-    """Return what the NIC legend says: column name -> device."""
+    """Return what the NIC legend states: column name -> device."""
     entries = (_LEGEND_ENTRY.fullmatch(line.text) for line in lines)
     return {entry[1]: entry[2] for entry in entries if entry}

@@ -2,7 +2,7 @@
 
 Every cell is printed twice, in its row and in its mirror row. Where rows are missing or cut, the mirror fills in,
 and what neither gives stays unknown and is named in the warnings: nothing is guessed. Where both are given and
-differ, somebody edited the text, and it is refused. Old drivers print no NUMA column; CPU sets then tell
+differ, a source edited the text, and it is refused. Old drivers print no NUMA column; CPU sets then give
 which GPUs share a socket (`gpus.machine_from` uses them, the printed `numa` stays unknown).
 
 A NUMA cell may be "N/A" (a host with one node), a number, or a list: on Grace machines GPU memory is made of NUMA
@@ -101,7 +101,7 @@ def _cells(grid: Grid) -> tuple[Cells, list[Row]]:
 
 
 def _is_whole(word: str, mirror: str | None) -> bool:
-    """Tell whether the last word of a cut row is all of its cell: NV1 may be the beginning of NV18."""
+    """Return whether the last word of a cut row is all of its cell: NV1 may be the beginning of NV18."""
     if mirror is not None:
         return _OLD_NAMES.get(word, word) == mirror
     return _is_class(word) and bonded_links(word) not in range(1, 10)
@@ -136,7 +136,7 @@ def _tail_problems(grid: Grid, source: str) -> list[Problem]:
 
 
 def _is_damaged(title: str, word: str) -> bool:
-    """Tell whether a word is a list of CPUs that lost a part; the rest of a print is good without it."""
+    """Return whether a word is a list of CPUs that lost a part; the rest of a print is good without it."""
     return title == CPU_TITLE and bool(_DAMAGED_LIST.fullmatch(word))
 
 
@@ -170,7 +170,7 @@ def _is_one(ranges: tuple[tuple[int, int], ...]) -> bool:
 def _cpu_node(
     ranges: tuple[tuple[int, int], ...] | None, of_gpu_memory: set[int], sole: set[int]
 ) -> int | None:
-    """Tell the CPU node of a list of NUMA nodes, where only one can be it.
+    """Return the CPU node of a list of NUMA nodes, where only one can be it.
 
     That is the one that is left without the GPUs' own nodes, or a single number before runs of several: "0,2-17".
     Where another GPU has its CPU node inside those runs, they are no GPU memory, and the list stays ambiguous.
@@ -196,8 +196,8 @@ def _inferred(grid: Grid) -> list[str]:
     lines = [str(row.line) for row in grid.rows if row.parted]
     if lines:
         shown = ", ".join(lines[:8]) + (", ..." if len(lines) > 8 else "")
-        told = "cells that stand together without a blank are taken apart"
-        inferred.append(f"{told} (NODENODE; line {shown})")
+        note = "cells that stand together without a blank are taken apart"
+        inferred.append(f"{note} (NODENODE; line {shown})")
     return inferred
 
 
@@ -207,8 +207,8 @@ def _warnings(grid: Grid, found: GpuTopology, fragments: Iterable[Row]) -> list[
     for row in grid.rows:
         if row.device in cut_in:
             of = plural(len(grid.devices), "cell")
-            told = f"line {row.line}: row {row.device} ends after {len(row.cells)} of {of}"
-            warnings.append(told + (", the last of them a fragment" if row in fragments else ""))
+            note = f"line {row.line}: row {row.device} ends after {len(row.cells)} of {of}"
+            warnings.append(note + (", the last of them a fragment" if row in fragments else ""))
     warnings += [
         f"line {row.line}: row {row.device} has more cells than the header has columns; affinities are not read"
         for _, row in _gpu_rows(grid)

@@ -1,9 +1,9 @@
 """GPUs of a machine from an `nvidia-smi -q -x` log, without the paths between them.
 
 Drivers rename elements and write words where numbers are expected ("N/A", "GPU is lost", "Insufficient
-Permissions"), so a value that is not of its form is not told, and only what is needed twice can contradict itself.
+Permissions"), so a value that is not of its form is not given, and only what is needed twice can contradict itself.
 Elements are found without regard to case and underscores (cliqueId, clique_id). Names of processes are written as they
-are, with "&" and "<" and whatever bytes stand there, which is no XML; they are not read.
+are, with "&" and "<" and any bytes, which is no XML; they are not read.
 
 GPUs are numbered in the order of the log, which is nvidia-smi's index; the module number of a board and the number
 in /dev/nvidiaN may follow another order. No driver up to 615 writes NUMA nodes, CPU affinity or NVLinks here.
@@ -52,7 +52,7 @@ Parts = Mapping[str, etree._Element]
 
 @dataclass(frozen=True, slots=True)
 class _Mig:
-    """MIG of one GPU: now, after the next reset, and the memory of its instances in MiB (None where not told)."""
+    """MIG of one GPU: now, after the next reset, and the memory of its instances in MiB (None where not given)."""
 
     current: str
     pending: str
@@ -118,7 +118,7 @@ def _topology(gpus: Sequence[_Gpu], attached: int | None) -> GpuTopology:
 
 
 def _log_alone(text: str, source: str) -> str:
-    """Blank out what stands around the log (prompts, warnings of nvidia-smi), and the names of processes in it."""
+    """Blank out what is around the log (prompts, warnings of nvidia-smi), and the names of processes in it."""
     found = _ROOT.search(text)
     if found is None:
         raise BadInput(f"{source}: no `nvidia-smi -q -x` log; {named_instead(text)}; {_WANTED}")
@@ -167,7 +167,7 @@ def _gpu(element: etree._Element, number: int, source: str, problems: list[Probl
 def _bus_id(
     element: etree._Element, parts: Parts, number: int, source: str, problems: list[Problem]
 ) -> str | None:
-    """Return the address, which a log tells twice."""
+    """Return the address, which a log gives twice."""
     inside = sysfs_bus_id(_text(_parts(parts.get("pci")), "pcibusid"))
     outside = sysfs_bus_id(element.get("id", ""))
     if inside and outside and inside != outside:
@@ -185,10 +185,10 @@ def _mig(parts: Parts) -> _Mig:
 
 def _clique_id(fabric: Parts) -> int | None:
     """Return the clique; where a newer driver gives only one per kind of traffic: the one that all name."""
-    told = _number(_text(fabric, "cliqueid"))
+    given = _number(_text(fabric, "cliqueid"))
     cliques = fabric.get("cliques")
-    if told is not None or cliques is None:
-        return told
+    if given is not None or cliques is None:
+        return given
     entries = {_number(_text(_parts(entry), "cliqueid")) for entry in cliques}
     return entries.pop() if len(entries) == 1 else None
 
@@ -241,7 +241,7 @@ def _inferred(gpus: Sequence[_Gpu]) -> Iterator[str]:
 
 
 def _is_another_order(numbers: Sequence[int | None]) -> bool:
-    """Tell whether numbers do not rise by one from GPU to GPU."""
+    """Return whether numbers do not rise by one from GPU to GPU."""
     known = [number for number in numbers if number is not None]
     return len(known) == len(numbers) > 1 and any(
         number - at != known[0] for at, number in enumerate(known)
@@ -271,10 +271,10 @@ def _warnings(gpus: Sequence[_Gpu], attached: int | None) -> Iterator[str]:
 def _mig_warnings(number: int, mig: _Mig) -> Iterator[str]:
     if mig.current.lower() == "enabled":
         sizes = Counter(mig.instances_MiB)
-        told = ", ".join(
+        given = ", ".join(
             f"{count} of {size} MiB" if size else f"{count}" for size, count in sizes.items()
         )
-        parts = f"into instances: {told}" if told else "on, without instances"
+        parts = f"into instances: {given}" if given else "on, without instances"
         yield f"GPU{number} is cut by MIG {parts}; it has no NVLink or P2P to others"
     if {mig.current.lower(), mig.pending.lower()} == {"enabled", "disabled"}:
         yield f"GPU{number}: MIG becomes {shortened(mig.pending)} at its next reset"

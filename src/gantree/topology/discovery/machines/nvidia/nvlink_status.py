@@ -2,14 +2,14 @@
 
 A GPU with 12 of 18 links up has NV12 to the others of its NVSwitches, or shares them out among the GPUs that it is
 wired to. A board whose sockets are not all bridged has links that never come up, so inactive links are an error only
-where another GPU of the same model has more (or where the link matrix says so, see `same_machine`).
+where another GPU of the same model has more (or where the link matrix has more, see `same_machine`).
 
 The rate printed is that of the wires. NVLink 4 and later spend a part of it on error correction (26.5625 GB/s carry
 25, 53.125 carry 50: a factor of 0.9412), NVLink 2 on V100 on line codes (25.78125 carry 25); others print what they
 carry (A100 25, A6000 14.0625).
 
-Where a GPU has no link up, or no NVLink at all, drivers say so in words, below its line or at the end of it.
-Counters of `nvidia-smi nvlink -e` may stand in the same text: those that are not 0 are warned of.
+Where a GPU has no link up, or no NVLink at all, drivers print that in words, below its line or at the end of it.
+Counters of `nvidia-smi nvlink -e` may be in the same text: those that are not 0 are warned of.
 """
 
 import re
@@ -74,7 +74,7 @@ class _Seen:
 def parse(text: str, source: str) -> NvlinkStatus:
     """Read a print. `source` names the file in errors.
 
-    BadInput: the text holds no such print. BadFields, with lines: a GPU or link that is told twice and differently.
+    BadInput: the text holds no such print. BadFields, with lines: a GPU or link that is given twice and differently.
     Error counters alone give a status whose counts are None.
     """
     if len(text) > MAX_CHARS:
@@ -168,7 +168,7 @@ def _most_links(gpus: Iterable[_Seen]) -> dict[str, int]:
 
 
 def _is_whole(gpu: _Seen, most_links: int) -> bool:
-    """Tell whether no link is left out: of those printed none is missing, nor any that GPUs of this model have."""
+    """Return whether no link is left out: of those printed none is missing, nor any that GPUs of this model have."""
     return gpu.none_up or (bool(gpu.links) and set(gpu.links) == set(range(most_links)))
 
 

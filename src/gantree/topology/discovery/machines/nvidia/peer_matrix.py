@@ -1,9 +1,9 @@
 """`nvidia-smi topo -p2p`: which GPUs can access each other's memory. It names no links.
 
 One print answers one question: r (reads), w (writes), n (over NVLink), a (atomics), p (over PCIe); which one, only
-the command before it tells. GPUs are peers where reads and writes are OK. NVLink, PCIe and atomics that are OK show
+the command before it gives. GPUs are peers where reads and writes are OK. NVLink, PCIe and atomics that are OK show
 that they are; where these are not, reads and writes may still be, over another path or without atomics, so nothing is
-told. A file may hold several prints of one machine.
+given. A file may hold several prints of one machine.
 
 A status is one way. Of two that differ the worse one counts, and is warned of: a collective needs both ways.
 """
@@ -48,16 +48,16 @@ def parse(text: str, source: str) -> GpuTopology:
     if other:
         sizes = f"a matrix of {plural(len(other.gpus), 'GPU')} after one of {gpus} in line {grids[0].header_line}"
         raise BadInput(f"{source}:{other.header_line}: {sizes}; give prints of one machine")
-    told = [_usable(_told(grid), grid.p2p_option) for grid in grids]
+    given = [_usable(_told(grid), grid.p2p_option) for grid in grids]
     numbers = range(gpus)
-    peer = tuple(tuple(_both_ways(told, a, b) for b in numbers) for a in numbers)
+    peer = tuple(tuple(_both_ways(given, a, b) for b in numbers) for a in numbers)
     return GpuTopology(
         links=tuple(tuple(SELF if a == b else None for b in numbers) for a in numbers),
         nic_links=((),) * gpus,
         numa=(None,) * gpus,
         peer=peer,
-        inferred=tuple(_inferred(grids, told, gpus)),
-        warnings=tuple(_warnings(grids, told, peer)),
+        inferred=tuple(_inferred(grids, given, gpus)),
+        warnings=tuple(_warnings(grids, given, peer)),
     )
 
 
@@ -82,12 +82,12 @@ def _problems(grid: Grid, source: str) -> list[Problem]:
 
 
 def _is_status(word: str) -> bool:
-    """Tell whether a word is a whole cell. No status is the beginning of another, so no fragment passes for one."""
+    """Return whether a word is a whole cell. No status is the beginning of another, so no fragment is taken for one."""
     return word == SELF or word in PEER_STATUS
 
 
 def _may_begin(word: str) -> bool:
-    """Tell whether a word is a cell or the beginning of one."""
+    """Return whether a word is a cell or the beginning of one."""
     return word == SELF or any(status.startswith(word) for status in PEER_STATUS)
 
 
@@ -102,27 +102,27 @@ def _told(grid: Grid) -> Told:
     return {(a, b): None if word == UNKNOWN else word == OK for a, b, word in cells}
 
 
-def _usable(told: Told, option: str | None) -> Told:
-    """Return what the answer to a question tells of reads and writes; without the question it counts as theirs."""
+def _usable(given: Told, option: str | None) -> Told:
+    """Return the result for reads and writes; a result without its option counts as theirs."""
     if option is None or not _OPTION.fullmatch(option) or set(option) <= _ACCESS:
-        return told
-    return {pair: True if fine else None for pair, fine in told.items()}
+        return given
+    return {pair: True if fine else None for pair, fine in given.items()}
 
 
-def _one_way(told: Iterable[Told], pair: tuple[int, int]) -> bool | None:
-    """Join what several matrices tell of one way."""
-    answers = {matrix.get(pair) for matrix in told} - {None}
+def _one_way(given: Iterable[Told], pair: tuple[int, int]) -> bool | None:
+    """Join the matrices of reads and of writes."""
+    answers = {matrix.get(pair) for matrix in given} - {None}
     return None if not answers else False not in answers
 
 
-def _both_ways(told: Sequence[Told], a: int, b: int) -> bool | None:
+def _both_ways(given: Sequence[Told], a: int, b: int) -> bool | None:
     if a == b:
         return True
-    answers = {_one_way(told, (a, b)), _one_way(told, (b, a))} - {None}
+    answers = {_one_way(given, (a, b)), _one_way(given, (b, a))} - {None}
     return None if not answers else False not in answers
 
 
-def _inferred(grids: Sequence[Grid], told: Sequence[Told], gpus: int) -> Iterator[str]:
+def _inferred(grids: Sequence[Grid], given: Sequence[Told], gpus: int) -> Iterator[str]:
     for grid in grids:
         if grid.p2p_option is None:
             yield (
@@ -135,7 +135,7 @@ def _inferred(grids: Sequence[Grid], told: Sequence[Told], gpus: int) -> Iterato
                 "only its OK tells of reads and writes"
             )
     one_way = sum(
-        (_one_way(told, (a, b)) is None) != (_one_way(told, (b, a)) is None)
+        (_one_way(given, (a, b)) is None) != (_one_way(given, (b, a)) is None)
         for a in range(gpus)
         for b in range(a)
     )
@@ -144,7 +144,7 @@ def _inferred(grids: Sequence[Grid], told: Sequence[Told], gpus: int) -> Iterato
 
 
 def _warnings(
-    grids: Sequence[Grid], told: Sequence[Told], peer: Sequence[Sequence[bool | None]]
+    grids: Sequence[Grid], given: Sequence[Told], peer: Sequence[Sequence[bool | None]]
 ) -> Iterator[str]:
     for grid in grids:
         yield from missing_rows(grid)
@@ -156,7 +156,7 @@ def _warnings(
     differ = [
         (a, b)
         for a, b in pairs
-        if {_one_way(told, (a, b)), _one_way(told, (b, a))} == {True, False}
+        if {_one_way(given, (a, b)), _one_way(given, (b, a))} == {True, False}
     ]
     if differ:
         shown = ", ".join(f"GPU{a} and GPU{b}" for a, b in differ[:4])

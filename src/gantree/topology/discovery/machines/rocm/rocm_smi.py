@@ -7,12 +7,12 @@ What the numbers mean is in the source of rocm_smi_lib (rsmi_topo_get_link_weigh
   more goes over another GPU (NVB, the class of such paths).
 * Otherwise the path goes through the CPUs: hops is 2 within a NUMA node and 3 or 4 beyond, the weight is the sum of
   the GPUs' ways to their nodes (20 each over PCIe) and of the distance between the nodes, and the type is that of
-  the ways: PCIE, or XGMI where GPUs hang on the CPU's own fabric. Host bridges and switches are not told, so a
+  the ways: PCIE, or XGMI where GPUs hang on the CPU's own fabric. Host bridges and switches are not given, so a
   path within a node is NODE though it may be better.
 * "Numa Node" is the driver's nearest CPU node, "Numa Affinity" Linux's node of the PCI device, which is what programs
   are bound by.
 
-How many links join a pair is not told: XGMI1 is "at least one".
+How many links join a pair is not given: XGMI1 is "at least one".
 """
 
 from collections.abc import Sequence
@@ -98,7 +98,7 @@ class _Pairs:
         return pairs
 
     def _accesses(self) -> dict[tuple[int, int], bool]:
-        """Return for pairs a < b whether both reach the other's memory, as far as it is told."""
+        """Return for pairs a < b whether both reach the other's memory, as far as it is given."""
         pairs: dict[tuple[int, int], bool] = {}
         for (a, b), (word, line) in self.tables.cells.get(ACCESS, {}).items():
             allowed = _misfit(ACCESS, word, on_diagonal=a == b)
@@ -173,7 +173,7 @@ def _misfit(kind: str, word: str, *, on_diagonal: bool) -> str:
 
 
 def _likely_type(hops: int | None, weight: int | None) -> str | None:
-    """Tell the type where no table does, as far as hops and weight leave no choice.
+    """Return the type where no table does, as far as hops and weight leave no choice.
 
     Only a path on xGMI alone has one hop; a weight of 15 is one xGMI link, one of 40 two ways over PCIe.
     """
@@ -185,9 +185,9 @@ def _likely_type(hops: int | None, weight: int | None) -> str | None:
 
 
 def _node(tables: Tables, device: int) -> int | None:
-    told = tables.numa.get(device, {})
-    affinity = told.get("affinity")
-    return affinity if affinity is not None else told.get("node")
+    given = tables.numa.get(device, {})
+    affinity = given.get("affinity")
+    return affinity if affinity is not None else given.get("node")
 
 
 def _warnings(tables: Tables, links: Sequence[Sequence[str | None]]) -> list[str]:
@@ -204,10 +204,10 @@ def _warnings(tables: Tables, links: Sequence[Sequence[str | None]]) -> list[str
         warnings.append(f"the print has {', '.join(names)} alone; here they count from 0")
     if not tables.numa:
         warnings.append("no NUMA nodes are told")
-    for device, told in sorted(tables.numa.items()):
-        if None not in told.values() and len(set(told.values())) > 1:
+    for device, given in sorted(tables.numa.items()):
+        if None not in given.values() and len(set(given.values())) > 1:
             warnings.append(
-                f"{tables.names[device]}: Numa Node {told['node']}, Numa Affinity {told['affinity']}; "
+                f"{tables.names[device]}: Numa Node {given['node']}, Numa Affinity {given['affinity']}; "
                 "the affinity is taken"
             )
     return warnings

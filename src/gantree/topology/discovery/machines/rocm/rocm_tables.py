@@ -1,7 +1,7 @@
 """Output of `rocm-smi --showtopo` or `amd-smi topology` as cells by device; `rocm_smi` interprets them.
 
 Both print square tables, each under a title and a header line of devices: GPU0, GPU1... in rocm-smi, bus ids in
-amd-smi. The tables come in any order and some may be missing; around them stand rules, warnings of sleeping GPUs,
+amd-smi. The tables come in any order and some may be missing; around them are rules, warnings of sleeping GPUs,
 prompts and legends. Tables of other things (bandwidth, atomics) are passed over. With --json, rocm-smi writes a
 sentence per pair ("(Topology) Weight between DRM devices 0 and 1"), upper triangle only, and amd-smi a list of GPUs
 with their links; older amd-smi a mapping of other GPUs per question.
@@ -51,7 +51,7 @@ _NO_NODE = frozenset({-1, 0xFFFF, 0xFFFFFFFF})
 
 @dataclass(slots=True)
 class Tables:
-    """What a print tells. Devices are numbered in the order in which they were printed.
+    """What a print gives. Devices are numbered in the order in which they were printed.
 
     names are as printed; cells[kind][a, b] is the word in row a, column b with its line (0: not known); numa maps a
     device to its "Numa Node" and "Numa Affinity", None for none.
@@ -130,7 +130,7 @@ def _device_order(columns: Sequence[str]) -> list[str]:
 
 
 def _grids(lines: Sequence[str]) -> Iterator[_Grid]:
-    """Yield the tables that are asked for; a table ends at the next title, or with the first other line."""
+    """Yield the tables that are requested; a table ends at the next title, or with the first other line."""
     grid: _Grid | None = None
     for number, line in enumerate(lines, start=1):
         plain = line.strip(_RULES)
@@ -229,12 +229,12 @@ def _add_node(
     tables: Tables, device: int, word: str, value: int, report: Report, line: int
 ) -> None:
     node = None if value in _NO_NODE else value
-    told = tables.numa.setdefault(device, {})
+    given = tables.numa.setdefault(device, {})
     name = word.lower()
-    if name in told and told[name] != node:
+    if name in given and given[name] != node:
         where = f"{tables.names[device]}, Numa {word}"
-        report.add(line, where, f"{value}", f"{told[name]}, as before")
-    told[name] = node
+        report.add(line, where, f"{value}", f"{given[name]}, as before")
+    given[name] = node
 
 
 def _json_tables(text: str, report: Report) -> Tables:
