@@ -1,13 +1,13 @@
 """What-if for one job: when and where it would start with other requests, and which jobs would be stopped.
 
-The answer is what the scheduler itself would decide, on a copy of the ledger (`core.ledger.ledger_copy`) in which the
-job asks for the other thing from the start and keeps its place in the order of arrival; starts that were told to others
-behind its own reservation are told anew. Nothing is recorded, nothing is ordered. What waits for no room is left aside:
-a hold, a backoff, jobs that it comes after. A job that runs is asked as if it stopped now and waited again.
+The answer is what the scheduler would decide on a copy of the ledger (`core.ledger.ledger_copy`). There the job has the
+other request from the start and keeps its place in the order of arrival; reservations behind its own are made again.
+Nothing is recorded and nothing is ordered. Other causes to wait are ignored: a hold, a backoff, jobs that it comes
+after. A running job counts as if it stopped now and were pending again.
 
-How long the run takes at another place, size or model follows from predicted steps where the job tells its traffic;
-else it is in inverse proportion to its members and to the speeds that it tells of models, with a part of the time that
-is taken to be communication (`sizes.goodputs`).
+The run time at another placement, size or model follows from predicted steps if the job describes its traffic.
+Otherwise it is in inverse proportion to its members and to the speeds that it gives for models, with an assumed share
+of communication (`sizes.goodputs`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -62,12 +62,12 @@ KEPT = (
     "attempt", "started_at", "checkpoint_step", "failures", "preempted_at", "resized_at", "gpu_s_lost",
     "attained_gpu_s", "done_s", "scaled", "reason",
 )  # fmt: skip
-"""What the job brings along when it asks for something else: its history."""
+"""The history that a job keeps when its request changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A job that would have to make room: how is "preempt", "reclaim", "order", "shrink" or "move"."""
+    """A job that would give up room. how is "preempt", "reclaim", "order", "shrink" or "move"."""
 
     job: str
     how: str
@@ -75,13 +75,13 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """What would become of the job with a change; () is the job as it is.
+    """The result of a change of the job; () is the job as it is.
 
-    start is None where nobody can say when it would start; `now` says that it would start at once. placement is where.
-    refused tells why it would not start now; sentence the same in words, "" where it would. stopped are those who would
-    have to make room first. step_s and comm_s are as predicted there, the ratios beside the best place on the empty
-    cluster for the job as it is; run_s is the whole run, gpu_hours and cost_USD are of it. None: not known.
-    cut: its time limit may end the run before its work is done.
+    start: its start, None if unknown; `now`: it would start at once. placement: where. refused: why it would not start
+    now, and sentence the same in words, "" if it would. stopped: the jobs that would give up room first. step_s and
+    comm_s are predicted there; the ratios compare with the best placement of the job as it is on the empty cluster.
+    run_s is the whole run, gpu_hours and cost_USD are of it. None: not known. cut: its time limit may end the run
+    before its work is done.
     """
 
     change: Change
@@ -108,18 +108,18 @@ def alternatives(
     now: float,
     prices: PriceList = LIST_PRICES,
 ) -> tuple[Alternative, ...]:
-    """The job as it is, then with each change, each on its own. O(jobs) for each; the ledger stays as it is.
+    """The job as it is, then with each change by itself. O(jobs) for each; the ledger does not change.
 
-    Raises NotFound, Conflict for a job that has ended or was rejected, BadInput and Unsupported for a change that is
-    none for this job (an unknown queue, tier or class; a size that its parallelism forbids).
+    Raises NotFound, Conflict for a job that has ended or was rejected, BadInput and Unsupported for a change that this
+    job cannot have (an unknown queue, tier or class; a size that its parallelism forbids).
     """
     state = _known(ledger, job)
-    asked = [((), state.spec), *((each, changed(ledger, state.spec, each)) for each in changes)]
+    variants = [((), state.spec), *((each, changed(ledger, state.spec, each)) for each in changes)]
     preferences = placement_preferences_of(ledger.policy)
     variant = next(iter(open_variants(ledger, state.spec)), state.spec)
     reference = find(ledger.rooms().emptied(), variant, preferences)
     found = []
-    for change, spec in asked:
+    for change, spec in variants:
         alternative, priced = _tried(ledger, state, change, spec, now)
         found.append(_priced(alternative, ledger, state, priced, reference, prices))
     return tuple(found)
@@ -142,7 +142,7 @@ def _known(ledger: Ledger, job: str) -> JobState:
 
 
 def changed(ledger: Ledger, spec: Job, change: Change) -> Job:
-    """The job as it would be. Raises BadInput for a field that is none of FIELDS, or a value that does not suit."""
+    """The changed job. Raises BadInput for a field that is none of FIELDS, or an unsuitable value."""
     for field, value in change:
         spec = _with(ledger, spec, field, value)
     topology_request_of(ledger.rooms().fabric, spec)
@@ -174,7 +174,7 @@ def _with(ledger: Ledger, spec: Job, field: str, value: str | int | float | None
 
 
 def _resized(spec: Job, members: int) -> Job:
-    """With so many members, and nobody to grow or shrink: what its user expects is in inverse proportion to them."""
+    """The job with so many members, not elastic; its expected run time is in inverse proportion to them."""
     sized, expected_s = resized(spec, members), spec.expected_s
     if expected_s is not None:
         expected_s = min(expected_s * spec.members / members, spec.time_limit_s or inf)
@@ -182,7 +182,7 @@ def _resized(spec: Job, members: int) -> Job:
 
 
 def _requiring(spec: Job, tier: str | None) -> Job:
-    """The tier in place of what the job requires, or its roles do where it does not itself."""
+    """Replace the tier that the job requires, or that its roles require if it requires none."""
     in_roles = spec.topology.required is None and any(r.topology.required for r in spec.roles)
     if not in_roles:
         return replace(spec, topology=replace(spec.topology, required=tier))
@@ -206,7 +206,7 @@ def _on_model(role: Role, model: str) -> Role:
 def _tried(
     ledger: Ledger, state: JobState, change: Change, spec: Job, now: float
 ) -> tuple[Alternative, Job]:
-    """Let the scheduler decide on a copy, and read what it would do; with the job as it would be."""
+    """Decide on a copy of the ledger with the changed job, and read the result."""
     twin = copy_of(ledger)
     _resubmit(twin, twin.jobs[state.job], replace(spec, after=(), held=False), now)
     scheduler = Scheduler(ledger.policy)
@@ -219,17 +219,19 @@ def _tried(
         start = Start(now, True, (), True, domain=domain_in_words(after.placement))
         return Alternative(change, True, start, after.placement), after.present
     stopped = tuple(_stopped(decision.facts, state.job))
-    told = why(twin, state.job, now)
-    start_later, placement = _later(twin, after, now, told.refused)
+    explained = why(twin, state.job, now)
+    start_later, placement = _later(twin, after, now, explained.refused)
     sized = after.spec if placement is None else after.at_size(len(placement.members))
     return (
-        Alternative(change, False, start_later, placement, told.refused, told.sentence, stopped),
+        Alternative(
+            change, False, start_later, placement, explained.refused, explained.sentence, stopped
+        ),
         sized,
     )
 
 
 def _resubmit(twin: Ledger, state: JobState, spec: Job, now: float) -> None:
-    """Let the job ask for something else (or the same), in its old place in the order of arrival."""
+    """Replace the request of the job, at its old place in the order of arrival."""
     if state.phase is Phase.PENDING and spec == state.spec and state.not_before <= now:
         return
     for fact in _withdrawn(twin, state, now):
@@ -245,9 +247,10 @@ def _resubmit(twin: Ledger, state: JobState, spec: Job, now: float) -> None:
 
 
 def _withdrawn(twin: Ledger, state: JobState, now: float) -> Iterator[Fact]:
-    """What takes the job off its place, claim, reservation and line, and takes back what was told to those behind it.
+    """The facts that take the job off its placement, claim, reservation and queue, and drop reservations behind its
+    own.
 
-    Apply each fact before asking for the next.
+    Apply each fact before the next one is generated.
     """
     if state.phase in HOLDING:
         yield AttemptEnded(
@@ -266,15 +269,15 @@ def _withdrawn(twin: Ledger, state: JobState, now: float) -> Iterator[Fact]:
         )
     if state.job in twin.claims:
         yield ClaimDropped(at=now, job=state.job, reason="what if")
-    told = list(twin.reservations)
-    if state.job in twin.reservations:  # starts that were told after it counted on its own
-        for job in told[told.index(state.job) :]:
+    reserved = list(twin.reservations)
+    if state.job in twin.reservations:  # later reservations depend on its own
+        for job in reserved[reserved.index(state.job) :]:
             yield ReservationDropped(at=now, job=job, reason="what if")
     yield JobEnded(at=now, job=state.job, outcome=Phase.CANCELLED, exit_code=None, reason="what if")
 
 
 def _stopped(facts: Sequence[Fact], job: str) -> Iterator[Stopped]:
-    """Who would make room for a job, by a decision's facts."""
+    """The jobs that a decision stops, shrinks or moves for a job."""
     for fact in facts:
         if isinstance(fact, GangPreempted) and fact.by == job:
             yield Stopped(fact.job, "preempt" if fact.cause == "priority" else fact.cause)
@@ -285,7 +288,7 @@ def _stopped(facts: Sequence[Fact], job: str) -> Iterator[Stopped]:
 def _later(
     twin: Ledger, state: JobState, now: float, refused: Refused | None
 ) -> tuple[Start | None, Placement | None]:
-    """When and where a job starts that does not now: when those have left who leave for it, as told, or forecast."""
+    """The start and placement of a job that does not start now: by its claim or reservation, else a forecast."""
     held = twin.claims.get(state.job) or twin.reservations.get(state.job)
     if held is not None:
         return known_start(twin, state), held.placement
@@ -299,7 +302,7 @@ def _later(
 
 
 def is_beyond_forecast(refused: Refused | None) -> bool:
-    """Whether the ends of running jobs say nothing of a start: it never comes, or a quota stands before it."""
+    """Whether the ends of running jobs do not determine a start: it never comes, or depends on quota."""
     return refused is not None and (refused.never or refused.gate in (Gate.LIMIT, Gate.QUOTA))
 
 
@@ -314,7 +317,7 @@ def _priced(
     reference: Placement | None,
     prices: PriceList,
 ) -> Alternative:
-    """The alternative with its step, its run and its price, as far as they are known."""
+    """The alternative with its step, its run time and its price, as far as they are known."""
     placement, fabric = alternative.placement, ledger.rooms().fabric
     if placement is None:
         return alternative
@@ -347,8 +350,8 @@ def _gpus(members: Sequence[MemberPlacement]) -> float:
 def _run_s(
     ledger: Ledger, state: JobState, spec: Job, placement: Placement, reference: Placement | None
 ) -> tuple[float | None, bool]:
-    """How long the whole run takes there: as long as its user or others like it say, at most its limit; and whether the
-    limit may end it before its work is done: if they say so, or if fewer members work for no longer than all might.
+    """The run time of the whole job there, by its user or by similar jobs, at most its limit; and whether the limit may
+    end it before its work is done: as these run times suggest, or if fewer members work no longer than all might.
     """
     limit_s = inf if spec.time_limit_s is None else spec.time_limit_s
     guess_s = ledger.accounts.run_times.guess_s(state)
@@ -363,22 +366,22 @@ def _run_s(
 def _speed_beside(
     ledger: Ledger, written: Job, reference: Placement, spec: Job, placement: Placement
 ) -> float:
-    """How fast the job is at a place, of 1 at the best one that it could have as it is written.
+    """The speed of the job at a placement, relative to the best one that it could have as written.
 
-    Where it tells its speeds on models, 1 is that of a model of speed 1, as in `planning.rightsizing.ranking`; they
-    tell of communication there, too.
+    If it gives its speeds on models, relative to a model of speed 1, as in `planning.rightsizing.ranking`; these
+    include communication.
     """
     fabric = ledger.rooms().fabric
     model = _model(fabric, placement)
     predicted = placement.predicted.step_s and reference.predicted.step_s
     tells = bool(written.speeds) and not predicted
-    told = dict(written.speeds).get(model or "", 1.0) if tells else 1.0
+    speed = dict(written.speeds).get(model or "", 1.0) if tells else 1.0
     if len(written.roles) != 1:
-        return told
+        return speed
     if tells and model != _model(fabric, reference):
-        return told * spec.members / written.members
+        return speed * spec.members / written.members
     before, here = goodputs(written, [(written.members, reference), (spec.members, placement)])
-    return told * here / before
+    return speed * here / before
 
 
 def _model(fabric: Fabric, placement: Placement) -> str | None:
@@ -387,7 +390,7 @@ def _model(fabric: Fabric, placement: Placement) -> str | None:
 
 
 def USD_per_hour_of(fabric: Fabric, placement: Placement, prices: PriceList) -> float | None:
-    """What an hour of a place costs, spot nodes at their price; None where the price of a GPU is not known."""
+    """The price of an hour of a placement, spot nodes at spot prices; None where the price of a GPU is not known."""
     total = 0.0
     for member in placement.members:
         gpus = _gpus([member])

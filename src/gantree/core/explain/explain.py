@@ -144,9 +144,9 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
         raise NotFound(f"there is no job {job}")
     if state.phase is not Phase.PENDING or ledger.occupancy is None:
         return None
-    told = known_start(ledger, state)
-    if told is not None:
-        return told
+    start = known_start(ledger, state)
+    if start is not None:
+        return start
     if runs_in_cells_only(ledger, state) or _comes_after(ledger, state):
         return None  # an estimate reads the ends of running gangs, and it waits for something else
     if _never_starts(ledger, state) or _in_turn(ledger, state, now):
@@ -320,7 +320,7 @@ def _refusal(
         refused, in_the_way = _beyond_room(ledger, state, no.admission, no.refused, now)
     more = "" if refused.never else _back_off(ledger, state, no.admission, now)
     if not more and not in_the_way and not refused.never:
-        more = _in_vain(ledger, state, no.admission, now)
+        more = _why_futile(ledger, state, no.admission, now)
     return replace(refused, sentence=f"{refused.sentence}{more}"), in_the_way
 
 
@@ -336,8 +336,8 @@ def _beyond_quota(
     may = (
         f"{', '.join(young)} may be preempted for it in {wait_s:.0f} s, after the minimum run time"
     )
-    told = replace(refused, sentence=f"{refused.sentence} {may}.")
-    return told, tuple((job, MIN_RUN) for job in young)
+    refused = replace(refused, sentence=f"{refused.sentence} {may}.")
+    return refused, tuple((job, MIN_RUN) for job in young)
 
 
 def _too_young(
@@ -348,11 +348,11 @@ def _too_young(
     The one with the least time left comes first; () where the gang would not start even then.
     """
     accounts = ledger.accounts
-    asked = find_candidates(
+    candidates = find_candidates(
         ledger, PreemptionRequest(state, state.spec, admission), now, with_forbidden=True
     )
-    gone = [victim.owner for victim in asked.victims]
-    young = [each.victim.owner for each in asked.forbidden if each.because == MIN_RUN]
+    gone = [victim.owner for victim in candidates.victims]
+    young = [each.victim.owner for each in candidates.forbidden if each.because == MIN_RUN]
     young.sort(key=lambda job: stoppable_at(ledger.jobs[job], ledger.policy))
     for count in range(len(young) + 1):
         without = [*gone, *young[:count]]
@@ -432,8 +432,8 @@ def _held_for_others(ledger: Ledger, state: JobState) -> str:
     claims = ", ".join(job for job in ledger.claims if job != state.job)
     if claims:
         return f"Waiting: it would fit, but the room is held for {claims}, which goes first."
-    told = ", ".join(job for job in ledger.reservations if job != state.job)
-    return f"Waiting: it would fit, but it would overrun the reservation of {told}."
+    reserved = ", ".join(job for job in ledger.reservations if job != state.job)
+    return f"Waiting: it would fit, but it would overrun the reservation of {reserved}."
 
 
 def _in_the_way(
@@ -441,9 +441,9 @@ def _in_the_way(
 ) -> tuple[tuple[str, str], ...]:
     """The fewest jobs that would have to end for the gang, and why each may not be preempted for it."""
     request = PreemptionRequest(state, state.spec, admission)
-    asked = find_candidates(ledger, request, now, with_forbidden=True)
+    candidates = find_candidates(ledger, request, now, with_forbidden=True)
     forbidden = why_not(
-        projected_occupancy(ledger, state), state.spec, asked.victims, asked.forbidden
+        projected_occupancy(ledger, state), state.spec, candidates.victims, candidates.forbidden
     )
     return tuple((each.victim.owner, each.because) for each in forbidden)
 
@@ -456,7 +456,7 @@ def _back_off(ledger: Ledger, state: JobState, admission: Admission, now: float)
     return f" It preempted others {state.preempting_claims} times and may do so again in {wait_s:.0f} s."
 
 
-def _in_vain(ledger: Ledger, state: JobState, admission: Admission, now: float) -> str:
+def _why_futile(ledger: Ledger, state: JobState, admission: Admission, now: float) -> str:
     """A further sentence for a gang that could claim room but would not get it, or not keep it; "" otherwise."""
     request, later = (
         PreemptionRequest(state, state.spec, admission),
@@ -490,13 +490,13 @@ def _plan_on_promised(
     if plan is None:
         return None, ""
     nodes = plan.placement.nodes.keys()
-    told = [
+    reserved = [
         job
         for job, reservation in ledger.reservations.items()
         if not outranks_reservation(ledger, state, job)
         and not nodes.isdisjoint(reservation.placement.nodes)
     ]
-    return plan, f"that room is reserved for {', '.join(told)}" if told else ""
+    return plan, f"that room is reserved for {', '.join(reserved)}" if reserved else ""
 
 
 def _would_be_stopped(ledger: Ledger, state: JobState) -> bool:

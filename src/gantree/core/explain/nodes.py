@@ -26,10 +26,10 @@ def cordoned_for(ledger: Ledger, state: JobState) -> str:
     ]
     if not admitting:
         return ""
-    told = ", ".join(_with_reason(node, ledger.site.cordoned[node]) for node in shown(admitting))
+    named = ", ".join(_with_reason(node, ledger.site.cordoned[node]) for node in shown(admitting))
     more = len(admitting) - NODES_SHOWN
     rest = f" and {more} more" if more > 0 else ""
-    return f" {'Node' if len(admitting) == 1 else 'Nodes'} not counted, as cordoned: {told}{rest}."
+    return f" {'Node' if len(admitting) == 1 else 'Nodes'} not counted, as cordoned: {named}{rest}."
 
 
 def _with_reason(node: str, cordon: Cordon) -> str:
