@@ -189,8 +189,7 @@ class CellScheduler:
         return plan is not None
 
     def plan(self, ledger: Ledger, queue: str, state: JobState, now: float) -> HomePlan | None:
-        """A placement of a job in the cells of its queue; None where there is none without stopping a gang that is
-        protected.
+        """A placement of a job in the cells of its queue, without protected gangs as victims; None where there is none.
 
         The limits of its queue apply here, too.
         """

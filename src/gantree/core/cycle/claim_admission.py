@@ -42,8 +42,7 @@ class ClaimAdmission:
         self._preferences = preferences
 
     def admit(self, builder: DecisionBuilder, *, after_walk: bool = False) -> None:
-        """Start claimants whose room is free. Drop claims that cannot be met: the room is lost, or others have the
-        quota.
+        """Start claimants whose room is free; drop claims whose room is lost, or whose quota others have.
 
         after_walk: every job has been considered, so no claimant is deferred.
         """
@@ -100,7 +99,7 @@ class ClaimAdmission:
         placement: Placement,
         requested: Amounts | None = None,
     ) -> bool:
-        """Whether the queue of a job admits a placement. Only a placement tells its GPU models.
+        """Whether the queue of a job admits a placement: its GPU models are known only now.
 
         requested: amounts that the queue has just admitted.
         """
@@ -121,11 +120,10 @@ def _is_outranked(builder: DecisionBuilder, state: JobState) -> bool:
 
 
 def _possible_rivals(builder: DecisionBuilder, state: JobState) -> Iterable[JobState]:
-    """The eligible jobs that may outrank a claimant now but did not when it claimed, the first of each equivalence
-    class.
+    """The eligible jobs that may have come to outrank a claimant, the first of each equivalence class.
 
-    These are its victims, jobs that have just arrived, and jobs whose predecessor (`after`) has just ended; all jobs if
-    its own priority has changed. Victims of other claims lost to those, whatever their priority.
+    These are its victims, jobs that have just arrived or advanced, and jobs whose predecessor (`after`) has just ended;
+    all jobs if its own priority has changed. Victims of other claims lost to those, whatever their priority.
     """
     ledger = builder.ledger
     jobs = [*ledger.claims[state.job].victims]

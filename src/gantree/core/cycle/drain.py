@@ -36,8 +36,9 @@ def drain(builder: DecisionBuilder, preferences: PlacementPreferences) -> None:
 
 
 def next_leaving(ledger: Ledger, now: float) -> float:
-    """The next deadline after now of a node with gangs, or the next moment at which an eviction budget lets a gang
-    leave, in seconds; inf if there is none.
+    """The next moment after now, in seconds, at which a gang must or may leave a node; inf if there is none.
+
+    It must at the deadline of a drain, and may once its eviction budget allows it again.
     """
     moments = [deadline_at for _, deadline_at in leaving_gangs(ledger, now)]
     moments += [_may_leave_from(ledger, state) for state, _ in _gangs_on(ledger, _is_unwell)]

@@ -109,8 +109,9 @@ class Prefilter:
 
     @cached_property
     def _capacity(self) -> PreemptibleCapacity:
-        """The bound at the start of the pass. It stays valid: gangs that start only take room, and gangs that stop were
-        counted as preemptible.
+        """The bound at the start of the pass, valid for all of it.
+
+        Gangs that start meanwhile only take room, and gangs that stop were counted as preemptible.
         """
         return PreemptibleCapacity(self._ledger, self.projected, self._now, self._holders)
 

@@ -20,8 +20,9 @@ from gantree.topology.fabric.fabric import BoolArray, IntArray
 
 
 class RowsToVisit:
-    """Selects rows. heads and guaranteed are masks by row: jobs that may preempt, and jobs that may be within their
-    guarantee.
+    """Selects rows by masks.
+
+    heads: jobs that may preempt. guaranteed: jobs that may be within their guarantee.
     """
 
     def __init__(
@@ -50,10 +51,10 @@ class RowsToVisit:
     def visits(
         self, index: int, *, guaranteed_only: bool, with_heads: Callable[[], bool]
     ) -> Iterator[QueueEntry]:
-        """The rows of a queue to visit, in order, as the walk goes on. guaranteed_only: those that may be within their
-        guarantee.
+        """The rows of a queue to visit, in order, as the walk goes on.
 
-        with_heads: whether all heads are visited at the moment.
+        guaranteed_only: those that may be within their guarantee. with_heads: whether all heads are visited at the
+        moment.
         """
         row, end = int(self._rows.first_row[index]), int(self._rows.first_row[index + 1])
         while (
@@ -121,8 +122,9 @@ class StartingRows:
         self.may[(self._rows.signature == signature) & (self._masks & ~mask == 0)] = False
 
     def exclude_class(self, index: int, eq_class: EquivalenceClass) -> None:
-        """Exclude the jobs of a queue with the signature, priority and preemptibility of an equivalence class: quota
-        refused it.
+        """Exclude the jobs that their queue refuses like one of an equivalence class.
+
+        These have the same queue, signature, priority and preemptibility.
         """
         part = slice(int(self._rows.first_row[index]), int(self._rows.first_row[index + 1]))
         alike = self._rows.signature[part] == eq_class.signature

@@ -166,7 +166,7 @@ def _admitted_with(ledger: Ledger, request: PreemptionRequest, plan: Plan) -> bo
 def _admitted_at(
     ledger: Ledger, request: PreemptionRequest, placement: Placement, gone: Sequence[str] = ()
 ) -> bool:
-    """Whether a gang is admitted at a placement once these owners have left. Only a placement tells its GPU models."""
+    """Whether a gang is admitted at a placement once these owners have left: its GPU models are known only now."""
     accounts, state = ledger.accounts, request.state
     admission = accounts.projected_admission(state, accounts.amounts.held(placement), gone)
     return not admission.refused and keeps_cells_free(ledger, state, placement)

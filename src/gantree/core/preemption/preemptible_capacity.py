@@ -92,8 +92,9 @@ class PreemptibleCapacity:
     def enough(
         self, signature: IntArray, kind: IntArray, most: IntArray, demands: SlotDemandTable
     ) -> BoolArray:
-        """A mask of rows, given by signature and kind, for which there may be enough slots; most[kind]: by
-        `most_if_stopped`.
+        """A mask of rows, given by signature and kind: those for which there may be enough slots.
+
+        most[kind]: the result of `most_if_stopped`.
         """
         if self._may_move:
             may = demands.all_gpus[signature] <= most[kind, 0]
@@ -130,9 +131,7 @@ class PreemptibleCapacity:
         return several or accounts.may_be_within_projected_guarantee(state)
 
     def _groups(self, state: JobState, *, within_guarantee: bool) -> tuple[int, int]:
-        """The indices from which on a job could stop all gangs: in the stop order of its own queue, and in that of
-        gangs that borrow.
-        """
+        """Two indices from which on a job could stop all gangs: of its own queue, and of those that borrow."""
         mine = self._own_queue(state).first_stoppable(
             state, self._rules.by, gains=self._rules.gain > 0
         )

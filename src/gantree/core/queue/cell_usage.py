@@ -20,8 +20,7 @@ def owns_cells(ledger: Ledger, queue: str) -> bool:
 
 
 def runs_in_cells_only(ledger: Ledger, state: JobState) -> bool:
-    """Whether a gang may run in the cells of its queue only: it is never preempted, and elsewhere it might have to
-    stop.
+    """Whether a gang may run in the cells of its queue only: it is never preempted, so it can be no guest.
 
     Cells are of GPUs, so a gang without GPUs may run anywhere.
     """

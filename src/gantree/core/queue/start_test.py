@@ -100,8 +100,9 @@ class StartTest:
         return masks
 
     def no_masks(self, rows: int) -> IntArray:
-        """Empty masks of reservations; Python integers where the policy allows more reservations than an array integer
-        has bits.
+        """Empty masks of reservations.
+
+        They are Python integers if the policy allows more reservations than an array integer has bits.
         """
         most = self._ledger.policy.backfill.reservations
         return np.zeros(rows, dtype=np.int64 if most < BITS else np.object_)
@@ -155,8 +156,7 @@ def _most(rooms: Occupancy, demand: SlotDemand) -> int:
 
 
 def _extra_slots(demand: SlotDemand, members: int, gpus: int) -> int:
-    """The slots that there may be in addition if the room of so many members and GPUs were free, for an unbounded
-    demand.
+    """The further slots for an unbounded demand, at most, if room of so many members and GPUs were free.
 
     A member without GPUs counts as a GPU.
     """
