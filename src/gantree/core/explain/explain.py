@@ -5,28 +5,31 @@ not read: they decide where a gang goes, never whether it fits.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from gantree.core.cycle.cell_scheduling import lost_cells, never_fits_cells, refused_in_cells
 from gantree.core.explain.nodes import cordoned_for, staying_on
+from gantree.core.explain.preemption import (
+    back_off_sentence,
+    futile_plan_sentence,
+    gangs_in_the_way,
+    may_preempt_any,
+)
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.replacing import missing_in_words
 from gantree.core.preemption.candidates import (
     PreemptionRequest,
     find_candidates,
-    may_preempt_at,
     projected_occupancy,
 )
-from gantree.core.preemption.reclaimers import find_reclaimer
 from gantree.core.queue.cell_usage import runs_in_cells_only
 from gantree.core.queue.eligibility import ahead_of, eligible, how_many_ahead
-from gantree.core.queue.held_capacity import outranks_reservation, usable_holds, without_holds
+from gantree.core.queue.held_capacity import usable_holds, without_holds
 from gantree.core.queue.job_variants import open_variants, variant_admissions, why_no_variant
 from gantree.core.queue.preemption_rules import MIN_RUN, stoppable_at
-from gantree.core.queue.slot_demands import SlotDemands
 from gantree.core.reservations.reservations import planned_start
 from gantree.core.reservations.start_estimates import Start, domain_in_words, known_start
 from gantree.model.errors import NotFound
@@ -37,7 +40,6 @@ from gantree.model.verdicts import Gate, Refused, Shortage
 from gantree.placement.choice.search import fits, place
 from gantree.placement.request.placement_preferences import DEFAULT_PREFERENCES
 from gantree.placement.resize.elastic import placed_elastically
-from gantree.planning.preemption.plan import Plan, Victim, plan_preemption, why_not
 from gantree.policy.quota.admission import Admission
 from gantree.text.words import plural
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -129,7 +131,7 @@ def gate_now(ledger: Ledger, state: JobState, now: float) -> Gate | None:
         return None if no is None else no.refused.gate
     if _held_for_others(ledger, state):
         return Gate.RESERVATION
-    if _would_be_stopped(ledger, state) and _in_the_way(ledger, state, no.admission, now):
+    if may_preempt_any(ledger, state) and gangs_in_the_way(ledger, state, no.admission, now):
         return Gate.HARM
     return no.refused.gate
 
@@ -318,9 +320,9 @@ def _refusal(
         refused, in_the_way = _beyond_quota(ledger, state, no.admission, now)
     else:
         refused, in_the_way = _beyond_room(ledger, state, no.admission, no.refused, now)
-    more = "" if refused.never else _back_off(ledger, state, no.admission, now)
+    more = "" if refused.never else back_off_sentence(ledger, state, no.admission, now)
     if not more and not in_the_way and not refused.never:
-        more = _why_futile(ledger, state, no.admission, now)
+        more = futile_plan_sentence(ledger, state, no.admission, now)
     return replace(refused, sentence=f"{refused.sentence}{more}"), in_the_way
 
 
@@ -380,8 +382,8 @@ def _beyond_room(
     held = _held_for_others(ledger, state)
     if held:
         return replace(verdict, gate=Gate.RESERVATION, sentence=held), ()
-    in_the_way = _in_the_way(ledger, state, admission, now)
-    if in_the_way and _would_be_stopped(ledger, state):
+    in_the_way = gangs_in_the_way(ledger, state, admission, now)
+    if in_the_way and may_preempt_any(ledger, state):
         (job, because), *more = in_the_way
         others = f" and {len(more)} more" if more else ""
         sentence = f"{verdict.sentence} It may not preempt {job}{others} ({because})."
@@ -434,72 +436,3 @@ def _held_for_others(ledger: Ledger, state: JobState) -> str:
         return f"Waiting: it would fit, but the room is held for {claims}, which goes first."
     reserved = ", ".join(job for job in ledger.reservations if job != state.job)
     return f"Waiting: it would fit, but it would overrun the reservation of {reserved}."
-
-
-def _in_the_way(
-    ledger: Ledger, state: JobState, admission: Admission, now: float
-) -> tuple[tuple[str, str], ...]:
-    """The fewest jobs that would have to end for the gang, and why each may not be preempted for it."""
-    request = PreemptionRequest(state, state.spec, admission)
-    candidates = find_candidates(ledger, request, now, with_forbidden=True)
-    forbidden = why_not(
-        projected_occupancy(ledger, state), state.spec, candidates.victims, candidates.forbidden
-    )
-    return tuple((each.victim.owner, each.because) for each in forbidden)
-
-
-def _back_off(ledger: Ledger, state: JobState, admission: Admission, now: float) -> str:
-    """A further sentence for a gang that may preempt no other until its back-off ends; "" for others."""
-    wait_s = may_preempt_at(ledger, PreemptionRequest(state, state.spec, admission)) - now
-    if wait_s <= 0 or not _would_be_stopped(ledger, state):
-        return ""
-    return f" It preempted others {state.preempting_claims} times and may do so again in {wait_s:.0f} s."
-
-
-def _why_futile(ledger: Ledger, state: JobState, admission: Admission, now: float) -> str:
-    """A further sentence for a gang that could claim room but would not get it, or not keep it; "" otherwise."""
-    request, later = (
-        PreemptionRequest(state, state.spec, admission),
-        projected_occupancy(ledger, state),
-    )
-    victims = find_candidates(ledger, request, now).victims
-    plan = plan_preemption(later, state.spec, victims) if victims or ledger.leaving else None
-    if plan is not None:
-        owed = find_reclaimer(ledger, request, plan, later, SlotDemands(), now)
-        because = (
-            "" if owed is None else f"{owed.job} gets that room, within the guarantee of its queue"
-        )
-    else:
-        plan, because = _plan_on_promised(ledger, state, victims)
-    if plan is None or not because:
-        return ""
-    stopped = ", ".join(victim.owner for victim in plan.victims)
-    claiming = f"Preempting {stopped}" if stopped else "Claiming what others leave"
-    return f" {claiming} would not help: {because}."
-
-
-def _plan_on_promised(
-    ledger: Ledger, state: JobState, victims: Sequence[Victim]
-) -> tuple[Plan | None, str]:
-    """The preemption that would help if no room were reserved, and the reservations that it meets."""
-    if not victims or not ledger.reservations:
-        return None, ""
-    plan = plan_preemption(
-        projected_occupancy(ledger, state, ignoring_reservations=True), state.spec, victims
-    )
-    if plan is None:
-        return None, ""
-    nodes = plan.placement.nodes.keys()
-    reserved = [
-        job
-        for job, reservation in ledger.reservations.items()
-        if not outranks_reservation(ledger, state, job)
-        and not nodes.isdisjoint(reservation.placement.nodes)
-    ]
-    return plan, f"that room is reserved for {', '.join(reserved)}" if reserved else ""
-
-
-def _would_be_stopped(ledger: Ledger, state: JobState) -> bool:
-    """Whether the policy lets this job preempt any job, so that a refusal to do so is worth telling."""
-    by = ledger.policy.preemption.by
-    return by == "order" or (by == "priority" and ledger.lowest_priority() < state.priority)
