@@ -187,7 +187,7 @@ def _agree(ledger: Ledger) -> None:
     for state in ledger.jobs.values():
         if state.phase is not Phase.PENDING:
             continue
-        amounts: Amounts = accounts.amounts.asked(state)
+        amounts: Amounts = accounts.amounts.requested(state)
         for gone in ([], running[:1], running):
             plain = to_come(ledger, state, gone).room(state.queue, amounts)
             told = accounts.projected_admission(state, amounts, gone)

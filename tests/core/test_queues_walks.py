@@ -17,7 +17,7 @@ from gantree.model.facts import Fact, GangPlaced, GangPreempted
 from gantree.model.jobs import Checkpoint, Elastic, Job, Role, Shape
 from gantree.model.phases import Phase
 from gantree.placement.choice.search import fits
-from gantree.policy.amounts import asked
+from gantree.policy.amounts import requested
 from gantree.policy.queues import QueueTree
 from gantree.policy.quota.quota import Quota
 from gantree.policy.rules import Amounts, Backfill, Policy, QueueRule
@@ -225,7 +225,7 @@ def check_guarantees(stage: Stage) -> None:
                 rooms.take_free(f"reserve:{job}", reservation.placement.members)
         for model in state.spec.roles[0].shape.models or (A, B):
             spec = on_model(state.spec, model)
-            answer = quota.room_without(state.queue, asked(spec), borrowers)
+            answer = quota.room_without(state.queue, requested(spec), borrowers)
             waits = answer.state == "owed" and fits(rooms, spec)
             assert not waits, f"{state.job} waits, though it is owed its room on {model}"
 

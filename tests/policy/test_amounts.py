@@ -6,7 +6,7 @@ import pytest
 
 from gantree.model.jobs import Job, Role, Shape
 from gantree.model.placements import MemberPlacement, MigPart, SharePart
-from gantree.policy.amounts import TICKS, asked, held, ticks, weighted_gpus
+from gantree.policy.amounts import TICKS, held, requested, ticks, weighted_gpus
 
 
 def job(*roles: tuple[int, Shape]) -> Job:
@@ -16,7 +16,7 @@ def job(*roles: tuple[int, Shape]) -> Job:
 def test_a_gang_asks_for_all_its_members() -> None:
     shape = Shape(gpus=8, cpus=64, memory_GiB=512, nics=8, models=("H100-80GB",))
     other = Shape(cpus=0.5, devices=(("fpga", 2),))
-    assert asked(job((4, shape), (2, other))) == {
+    assert requested(job((4, shape), (2, other))) == {
         "gpus": 32,
         "gpus/H100-80GB": 32,
         "cpus": 257,
@@ -29,7 +29,7 @@ def test_a_gang_asks_for_all_its_members() -> None:
 def test_a_model_is_asked_for_only_where_no_other_would_do() -> None:
     any_of_two = Shape(gpus=1, models=("A100-80GB", "H100-80GB"))
     one = Shape(gpus=2, models=("H100-80GB",))
-    assert asked(job((3, any_of_two), (1, one))) == {"gpus": 5, "gpus/H100-80GB": 2}
+    assert requested(job((3, any_of_two), (1, one))) == {"gpus": 5, "gpus/H100-80GB": 2}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_model_is_asked_for_only_where_no_other_would_do() -> None:
     ],
 )
 def test_a_part_of_a_gpu_counts_as_that_part(shape: Shape, gpus: float) -> None:
-    assert asked(job((1, shape)))["gpus"] == pytest.approx(gpus)
+    assert requested(job((1, shape)))["gpus"] == pytest.approx(gpus)
 
 
 def test_what_is_held_counts_by_the_models_of_the_nodes() -> None:

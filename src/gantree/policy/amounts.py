@@ -30,19 +30,19 @@ def ticks(amount: float) -> int:
     return round(amount * TICKS)
 
 
-def asked(job: Job) -> Amounts:
-    """Return what the whole gang of a job asks for; resources of which it asks nothing are left out."""
+def requested(job: Job) -> Amounts:
+    """Return the request of the whole gang of a job, without resources of amount 0."""
     amounts: dict[str, float] = {}
     for role in job.roles:
-        for resource, amount in asked_by_member(role).items():
+        for resource, amount in requested_by_member(role).items():
             amounts[resource] = amounts.get(resource, 0.0) + role.members * amount
     return amounts
 
 
-def asked_by_member(role: Role) -> Amounts:
-    """Return what one member of a role asks for."""
+def requested_by_member(role: Role) -> Amounts:
+    """Return the request of one member of a role."""
     shape = role.shape
-    gpus = _gpus_asked(shape)
+    gpus = _requested_gpus(shape)
     amounts = {
         "gpus": gpus,
         "cpus": shape.cpus,
@@ -113,7 +113,7 @@ def _add(amounts: dict[str, float], resource: str, amount: float) -> None:
         amounts[resource] = amounts.get(resource, 0.0) + amount
 
 
-def _gpus_asked(shape: Shape) -> float:
+def _requested_gpus(shape: Shape) -> float:
     """GPUs of one member; where the models it admits differ in what a part is, the largest part."""
     if shape.mig is not None:
         return max(_mig_part(shape.mig, model) for model in shape.models or (None,))

@@ -120,7 +120,7 @@ class CellScheduler:
         """Whether a job that does not fit its cells now closes its queue: in strict order, unless it can never fit."""
         if self._policy.backfill.overtake != "none" or not self.may_ever_fit(ledger, queue, state):
             return False
-        return not ledger.accounts.limits(state, ledger.accounts.amounts.asked(state)).never
+        return not ledger.accounts.limits(state, ledger.accounts.amounts.requested(state)).never
 
     def may_ever_fit(self, ledger: Ledger, queue: str, state: JobState) -> bool:
         """Whether the empty cells of a queue would hold a job."""

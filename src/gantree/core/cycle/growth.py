@@ -96,7 +96,7 @@ def _most_members(ledger: Ledger, state: JobState, gang: Job) -> int:
         if size <= now:
             break
         if size <= largest and ledger.accounts.admits_instead(
-            state, ledger.accounts.amounts.asked_on(state, resized(gang, size))
+            state, ledger.accounts.amounts.requested_by(state, resized(gang, size))
         ):
             return size
     return now

@@ -155,7 +155,7 @@ class Prefilter:
         accounts = self._ledger.accounts
         if accounts.guarantees.asks_within(state) or not self._may_fit(state):
             return False
-        return not accounts.admission(state, accounts.amounts.asked(state)).refused
+        return not accounts.admission(state, accounts.amounts.requested(state)).refused
 
     def _may_fit(self, state: JobState) -> bool:
         return not self._refusals.of_quota(state) and self._starts.may_start(state)

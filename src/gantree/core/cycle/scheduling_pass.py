@@ -227,7 +227,7 @@ class SchedulingPass:
         placement = self._find(ledger, variant)
         if placement is None:
             return False
-        requested = ledger.accounts.amounts.asked_on(state, variant)
+        requested = ledger.accounts.amounts.requested_by(state, variant)
         if not self.claims.is_admitted_at(ledger, state, placement, requested):
             self.waits_for_quota = True
             return False

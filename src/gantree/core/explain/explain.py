@@ -164,7 +164,7 @@ def when(ledger: Ledger, job: str, now: float) -> Start | None:
 def _never_starts(ledger: Ledger, state: JobState) -> bool:
     """Whether a waiting job starts in none of its variants, whichever jobs end."""
     if runs_in_cells_only(ledger, state):
-        limits = ledger.accounts.limits(state, ledger.accounts.amounts.asked(state))
+        limits = ledger.accounts.limits(state, ledger.accounts.amounts.requested(state))
         return limits.never or never_fits_cells(ledger, state)
     if why_no_variant(ledger, state.spec) is not None:
         return True
@@ -282,7 +282,7 @@ class _FirstRefusal:
 def _first_refusal(ledger: Ledger, state: JobState, now: float) -> _FirstRefusal | None:
     """The first refusal of a gang, before preemption is considered; None if it would start."""
     if runs_in_cells_only(ledger, state):
-        limits = ledger.accounts.limits(state, ledger.accounts.amounts.asked(state))
+        limits = ledger.accounts.limits(state, ledger.accounts.amounts.requested(state))
         if limits.refused:
             return _FirstRefusal(_refused_by_queue(limits))
         refused = refused_in_cells(ledger, state, now)
@@ -358,7 +358,7 @@ def _too_young(
     young.sort(key=lambda job: stoppable_at(ledger.jobs[job], ledger.policy))
     for count in range(len(young) + 1):
         without = [*gone, *young[:count]]
-        if accounts.projected_admission(state, accounts.amounts.asked(state), without).refused:
+        if accounts.projected_admission(state, accounts.amounts.requested(state), without).refused:
             continue
         if fits(_occupancy_without(ledger, state, without), state.spec):
             return tuple(young[:count])

@@ -172,7 +172,7 @@ class Accounts:
     def may_be_within_projected_guarantee(self, state: JobState) -> bool:
         """Return whether a pending job may be within its guarantee once stopping gangs have left (an upper bound)."""
         return self._projected.may_be_within_guarantee(
-            state, self.amounts.asked(state), self._rights_of(state)
+            state, self.amounts.requested(state), self._rights_of(state)
         )
 
     def guarantees_left_to_come(
@@ -267,7 +267,7 @@ class Accounts:
     def claims_within_guarantee(self, state: JobState, claimed: Amounts | None = None) -> bool:
         """As `Guarantees.asks_within`, for the claim of a job: an elastic gang may claim less."""
         amounts = self._projected.claimed(state.job) if claimed is None else claimed
-        if amounts is None or amounts == self.amounts.asked(state):
+        if amounts is None or amounts == self.amounts.requested(state):
             return self.guarantees.asks_within(state)
         return self.guarantees.covers(state, amounts)
 

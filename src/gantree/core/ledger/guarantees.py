@@ -77,7 +77,7 @@ class Guarantees:
         key = state.queue, state.signature, state.spec.preemptible
         known = self._within.get(key)
         if known is None:
-            known = self._within[key] = self.covers(state, self._amounts.asked(state))
+            known = self._within[key] = self.covers(state, self._amounts.requested(state))
         return known
 
     def asks_within_on_any_model(self, state: JobState) -> bool:

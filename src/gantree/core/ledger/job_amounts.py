@@ -5,7 +5,7 @@ from collections.abc import Container, Iterator
 from gantree.core.ledger.state import JobState
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
-from gantree.policy.amounts import MODEL, asked, held
+from gantree.policy.amounts import MODEL, held, requested
 from gantree.policy.rules import Amounts
 from gantree.topology.fabric.fabric import Fabric
 
@@ -16,7 +16,7 @@ class JobAmounts:
     def __init__(self) -> None:
         self._fabric: Fabric | None = None
         self._models: tuple[str, ...] = ()
-        self._asked_of_signature: dict[int, Amounts] = {}
+        self._requested_of_signature: dict[int, Amounts] = {}
         self._held_last: tuple[Placement | None, Amounts] = (None, {})
 
     def use_fabric(self, fabric: Fabric, capacity: Amounts) -> None:
@@ -25,21 +25,21 @@ class JobAmounts:
         self._models = tuple(
             name.removeprefix(MODEL) for name in capacity if name.startswith(MODEL)
         )
-        self._asked_of_signature.clear()
+        self._requested_of_signature.clear()
 
-    def asked(self, state: JobState) -> Amounts:
-        """What a job asks for as it is written."""
-        if state.signature not in self._asked_of_signature:
-            self._asked_of_signature[state.signature] = self._asked(state.spec)
-        return self._asked_of_signature[state.signature]
+    def requested(self, state: JobState) -> Amounts:
+        """The request of a job as written."""
+        if state.signature not in self._requested_of_signature:
+            self._requested_of_signature[state.signature] = self._requested(state.spec)
+        return self._requested_of_signature[state.signature]
 
-    def asked_on(self, state: JobState, way: Job) -> Amounts:
-        """What a job asks for where it runs in this way."""
-        return self.asked(state) if way is state.spec else self._asked(way)
+    def requested_by(self, state: JobState, variant: Job) -> Amounts:
+        """The request of a variant of a job."""
+        return self.requested(state) if variant is state.spec else self._requested(variant)
 
     def on_each_model(self, state: JobState) -> Iterator[Amounts]:
         """What a job would hold if all its GPUs that may be of several models were of one, for each."""
-        amounts, roles = self.asked(state), state.spec.roles
+        amounts, roles = self.requested(state), state.spec.roles
         of_one = sum(amount for name, amount in amounts.items() if name.startswith(MODEL))
         of_any = amounts.get("gpus", 0.0) - of_one
         for model in self._models if of_any > 0.0 else ():
@@ -48,7 +48,9 @@ class JobAmounts:
 
     def held(self, placement: Placement) -> Amounts:
         """What a placed gang holds."""
-        if self._held_last[0] is not placement:  # a gang that is placed is asked for three times
+        if (
+            self._held_last[0] is not placement
+        ):  # a gang that is placed is requested for three times
             self._held_last = (placement, held(placement.members, self._model_of_node))
         return self._held_last[1]
 
@@ -59,12 +61,12 @@ class JobAmounts:
 
     def forget_all_but(self, signatures: Container[int]) -> None:
         """Forget the amounts of all other signatures."""
-        for signature in [each for each in self._asked_of_signature if each not in signatures]:
-            del self._asked_of_signature[signature]
+        for signature in [each for each in self._requested_of_signature if each not in signatures]:
+            del self._requested_of_signature[signature]
 
-    def _asked(self, job: Job) -> Amounts:
-        """What a job asks for; where the cluster has GPUs of one model only, in these, too."""
-        amounts = asked(job)
+    def _requested(self, job: Job) -> Amounts:
+        """The request of a job; if the cluster has GPUs of one model only, in that model, too."""
+        amounts = requested(job)
         if len(self._models) != 1 or "gpus" not in amounts:
             return amounts
         (model,) = self._models

@@ -206,7 +206,7 @@ def _admits(ledger: Ledger, request: PreemptionRequest) -> Admits | None:
     if _admitted(request):
         return None
     accounts, state = ledger.accounts, request.state
-    amounts = accounts.amounts.asked_on(state, request.spec)
+    amounts = accounts.amounts.requested_by(state, request.spec)
     return lambda owners: not accounts.projected_admission(state, amounts, owners).refused
 
 

@@ -67,7 +67,7 @@ def find_reclaimer(
 def _requested_amounts(ledger: Ledger, state: JobState) -> Amounts:
     """The request of a job, or its claim: an elastic gang may claim less."""
     claim, amounts = ledger.claims.get(state.job), ledger.accounts.amounts
-    return amounts.asked(state) if claim is None else amounts.held(claim.placement)
+    return amounts.requested(state) if claim is None else amounts.held(claim.placement)
 
 
 def _fits_only_without(table: SlotDemandTable, vacated: NodeGpus, remaining: NodeGpus) -> BoolArray:

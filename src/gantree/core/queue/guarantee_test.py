@@ -35,7 +35,7 @@ class GuaranteeTest:
         for signature in ledger.waiting.signatures:
             state = first_of_signature(ledger, signature)
             if not _has_several_variants(ledger, state):
-                requested = accounts.amounts.asked(state)
+                requested = accounts.amounts.requested(state)
                 self._requested[signature] = [ticks(requested.get(each, 0.0)) for each in resources]
 
     def may_be_within(self, queue_index: IntArray, signature: IntArray) -> BoolArray:

@@ -110,7 +110,7 @@ def _admissions(
     accounts = ledger.accounts
     admit = accounts.projected_admission if projected else accounts.admission
     admissions = [
-        (rank, variant, admit(state, accounts.amounts.asked_on(state, variant)))
+        (rank, variant, admit(state, accounts.amounts.requested_by(state, variant)))
         for rank, variant in ranked
     ]
     if len(admissions) > 1 and not chooses(state.spec):
@@ -149,7 +149,7 @@ def _smaller(ledger: Ledger, state: JobState, variant: Job, admit: Admit) -> lis
     for size in reversed(sizes_of(variant)):
         if size < variant.members:
             smaller = replace(resized(variant, size), elastic=Elastic(variant.elastic.min, size))
-            admission = admit(state, ledger.accounts.amounts.asked_on(state, smaller))
+            admission = admit(state, ledger.accounts.amounts.requested_by(state, smaller))
             if not admission.refused:
                 return [(smaller, admission)]
             if not admission.never:

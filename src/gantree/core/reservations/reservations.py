@@ -136,7 +136,7 @@ def _admitted_from(
     ledger: Ledger, state: JobState, others: Iterable[Running], now: float
 ) -> tuple[float, tuple[str, ...]] | None:
     """When a job's queue admits it if gangs end as expected and none starts, and whose end that is; None if unknown."""
-    accounts, amounts = ledger.accounts, ledger.accounts.amounts.asked(state)
+    accounts, amounts = ledger.accounts, ledger.accounts.amounts.requested(state)
     admission = accounts.admission(state, amounts)
     if not admission.refused or admission.reclaim:
         return now, ()

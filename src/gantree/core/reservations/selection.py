@@ -162,7 +162,7 @@ def waits_for_room(ledger: Ledger, state: JobState) -> bool:
     """
     if runs_in_cells_only(ledger, state):
         return False
-    as_written = ledger.accounts.admission(state, ledger.accounts.amounts.asked(state))
+    as_written = ledger.accounts.admission(state, ledger.accounts.amounts.requested(state))
     if not _may_be_admitted(as_written):
         return False
     if not chooses(state.spec) and not ledger.accounts.guarantees.of_models:
