@@ -1,14 +1,14 @@
-"""Plans moves of running gangs so that a pending gang fits; each moved gang has a new place.
+"""Plans moves of running gangs so that a pending gang fits; each moved gang gets a new placement.
 
-All moved gangs stop before any of them starts, so a gang may move onto what another one leaves. All of it or nothing.
+All moved gangs stop before any of them starts, so a gang may move onto room that another one leaves. A plan is carried
+out as a whole or not at all.
 
-The heuristic empties the place that costs least (`planning.preemption.plan`, with the cost of moving as harm), puts the
-wanted gang there, and looks for a place for everybody who had to leave, the largest first. One that finds none may make
-others move in its turn, at their cost. Where that does not end well, whoever was left over stays where it is, and
-another place is emptied. What it finds is proven, since it is carried out on a copy; what it does not find may still be
-there.
+The heuristic empties the cheapest placement (`planning.preemption.plan`, with the cost of moving as harm), puts the
+pending gang there, and looks for a placement for every gang that had to leave, the largest first. A gang that finds
+none may make others move in turn, at their cost. If gangs are left over, they stay where they are and another placement
+is emptied. A plan is proven, since it is carried out on a copy; but not every possible plan is found.
 
-With OR-Tools, and time for it, a solver is asked too (`placement.optimum.moves`), and the cheaper plan wins.
+With OR-Tools, and time for it, a solver searches too (`placement.optimum.moves`), and the cheaper plan is used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,15 +31,15 @@ __all__ = ["Movable", "Move", "MovePlan", "plan_defragment"]
 MOST_TRIES = 16
 """Places that are emptied in thought before it is given up."""
 
-WANTED = "wanted:"
-"""Prefix of the owner under which the wanted gang holds its place on the copy."""
+PENDING = "pending:"
+"""The prefix of the owner under which the pending gang holds its placement on the copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class MovePlan:
-    """Where the wanted gang goes, and who moves where for it.
+    """The placement of the pending gang, and the moves for it.
 
-    cost_gpu_s is what is lost by moving, gain_gpu_s what is won, always more. proven: no plan costs less.
+    cost_gpu_s: what the moves lose. gain_gpu_s: what the start gains, always more. proven: no plan costs less.
     """
 
     placement: Placement
@@ -51,7 +51,7 @@ class MovePlan:
 
 def plan_defragment(
     occupancy: Occupancy,
-    wanted: Job,
+    pending: Job,
     movable: Sequence[Movable],
     preferences: PlacementPreferences = DEFAULT_PREFERENCES,
     *,
@@ -60,25 +60,24 @@ def plan_defragment(
 ) -> MovePlan | None:
     """The cheapest plan that was found; None where there is none, or none that costs less than it gains.
 
-    Each movable gang holds a place under its owner's name, its job at the size that it has; cost_gpu_s is the work that
-    it loses by moving and its new start. gain_gpu_s: what it is worth that the wanted gang starts now. exact_s: seconds
-    for which OR-Tools, where installed, may look for a cheaper plan. occupancy is left as it is. Raises as
-    `search.place`.
+    Each movable gang is an owner in the occupancy, with its job at its present size; cost_gpu_s is the work that it
+    loses by moving, and its restart. gain_gpu_s: the gain if the pending gang starts now. exact_s: seconds for which
+    OR-Tools, if installed, may search for a cheaper plan. occupancy does not change. Raises as `search.place`.
     """
-    quick = _quick(occupancy, wanted, movable, preferences, gain_gpu_s)
+    quick = _quick(occupancy, pending, movable, preferences, gain_gpu_s)
     if exact_s > 0 and (quick is None or quick.moves):
-        exact = _exact(occupancy, wanted, movable, gain_gpu_s, exact_s)
+        exact = _exact(occupancy, pending, movable, gain_gpu_s, exact_s)
         if exact is not None and (quick is None or exact.cost_gpu_s <= quick.cost_gpu_s):
             return exact
     return quick
 
 
 def _exact(
-    occupancy: Occupancy, wanted: Job, movable: Sequence[Movable], gain_gpu_s: float, work_s: float
+    occupancy: Occupancy, pending: Job, movable: Sequence[Movable], gain_gpu_s: float, work_s: float
 ) -> MovePlan | None:
     """The solver's plan; None without OR-Tools, and for gangs that it cannot place."""
     try:
-        found = defragmented(occupancy, movable, wanted, work_s)
+        found = defragmented(occupancy, movable, pending, work_s)
     except Unsupported:
         return None
     if found is None or found.cost_gpu_s >= gain_gpu_s:
@@ -91,21 +90,21 @@ def _exact(
 
 def _quick(
     occupancy: Occupancy,
-    wanted: Job,
+    pending: Job,
     movable: Sequence[Movable],
     preferences: PlacementPreferences,
     gain_gpu_s: float,
 ) -> MovePlan | None:
-    """Empty the cheapest place, then the next one, until everybody who leaves one has a place."""
+    """Empty the cheapest placement, then the next one, until every gang that leaves has a placement."""
     stays: dict[str, None] = {}
     gang_of = {gang.owner: gang for gang in movable}
     for _ in range(MOST_TRIES):
         may_move = {owner: gang for owner, gang in gang_of.items() if owner not in stays}
-        plan = _emptied(occupancy, wanted, may_move, preferences)
+        plan = _emptied(occupancy, pending, may_move, preferences)
         if plan is None or plan.harm_gpu_s >= gain_gpu_s:
             return None
         moving = _Moving(occupancy.copy(), may_move, preferences, gain_gpu_s)
-        moving.give_way(WANTED + wanted.name, plan)
+        moving.give_way(PENDING + pending.name, plan)
         left_over = moving.place_again()
         if left_over is None:
             return MovePlan(plan.placement, tuple(moving.moves), moving.cost_gpu_s, gain_gpu_s)
@@ -116,7 +115,7 @@ def _quick(
 def _emptied(
     room: Occupancy, job: Job, may_move: Mapping[str, Movable], preferences: PlacementPreferences
 ) -> Plan | None:
-    """The cheapest place for a gang, and who leaves it."""
+    """The cheapest placement for a gang, and the gangs that leave it."""
     victims = [
         Victim(gang.owner, 0, gang.cost_gpu_s, seq) for seq, gang in enumerate(may_move.values())
     ]
@@ -124,7 +123,7 @@ def _emptied(
 
 
 class _Moving:
-    """A plan in the making, on a copy of the occupancy: who has left, who has a new place, what it costs so far."""
+    """A plan under construction, on a copy of the occupancy: gangs that have left, new placements, the cost so far."""
 
     def __init__(
         self,
@@ -150,7 +149,7 @@ class _Moving:
         self.room.take(owner, plan.placement.members)
 
     def place_again(self) -> str | None:
-        """Find a place for everybody who had to leave; None if all have one, else who of the first had better stay."""
+        """Place every gang that had to leave; None if all have a placement, else one of the first that should stay."""
         while self._homeless:
             self._homeless.sort(key=lambda gang: (gang.job.gpus, gang.job.members))
             gang = self._homeless.pop()
@@ -167,7 +166,7 @@ class _Moving:
         return None
 
     def _first_moved(self, owner: str) -> str:
-        """Who made way for the wanted gang itself, and so in the end made this one move."""
+        """The gang that left for the pending gang itself, and so in the end made this one move."""
         while self._for[owner] in self._for:
             owner = self._for[owner]
         return owner

@@ -95,7 +95,7 @@ class CellDomains:
         return tuple(gpus)
 
     def gpus_of_owner(self, owner: str, members: Sequence[MemberPlacement]) -> tuple[int, ...]:
-        """As `gpus_of_members`, kept for an owner that is asked for again with the very same members."""
+        """As `gpus_of_members`, cached for an owner while it has the very same members."""
         kept = self._gpus_of_owner.get(owner)
         if kept is not None and kept[0] is members:
             return kept[1]

@@ -4,21 +4,22 @@
     view = view_of(occupancy, cell_domains, bound, homes, harm_of_owner)   whenever one of them has changed
     plan = home(view, queue, job, preferences)                        None: it waits, or runs as a guest
 
-A job of a queue with cells is *at home* when it runs inside its queue's bound cells as owed work. Everybody else on
-lent or unowned room is a *guest*, and leaves when a home job needs the place. `policy.cells` says what makes that safe.
+A job of a queue with cells is *at home* when it runs in bound cells of its queue, within the guarantee. Any other job
+on lent or unowned room is a *guest*, and stops when a job of the cells needs the room. `policy.cells` says why that is
+safe.
 
 A queue's *private cluster* is what its bound cells have, and one domain for each of its unbound cells, chosen such that
 every unbound cell of every other queue keeps a domain of its own (`CellView.bindable`). Only owners that are no guests
-hold anything there. A job goes home where it fits into the private cluster: with the guests where they are, if that
-will do; else with the fewest of the least harmful ones gone. Cells of which the place uses nothing stay unbound.
+hold anything there. A job is placed where it fits into the private cluster: beside the guests if possible, else with
+the fewest of the least harmful ones stopped. Cells of which the placement uses nothing stay unbound.
 
-A guest whose turn it is to go home goes there at once: it stays where that can be made its home (`at_home_in_place`),
-and moves where it cannot. To keep a place for it and let it run on as a guest is not enough: what evicts it later
-makes it begin later than in the private cluster.
+A guest that is next to be placed in the cells is placed at once: it stays if its domain can become a cell
+(`at_home_in_place`), and moves otherwise. To hold room for it and let it run on as a guest is not enough: a later
+eviction would make it start later than in the private cluster.
 
 Because the domains of unbound cells of one tier are alike, whether a job fits hardly depends on which ones were chosen;
-it does where a job asks several cells to be in one wider domain (`topology.required`), which no cell promises but which
-is tried, domain by domain.
+it does where a job requires several cells to be in one wider domain (`topology.required`), which no cell promises but
+which is tried, domain by domain.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -99,11 +100,11 @@ def releasable(view: CellView) -> tuple[Cell, ...]:
 
 
 def at_home_in_place(view: CellView, queue: str, owner: str) -> tuple[Rebind, ...] | None:
-    """The cells to bind for a guest of a queue to be at home where it stands; None where none were found.
+    """The cells to bind so that a guest of a queue is at home at its present placement; None where none were found.
 
     Every GPU that it holds must be in a bound cell of the queue, or in a domain to which an unbound one may be bound.
-    Cells that it fills best are bound first, of equals the wider. Where that leaves something out (a loose GPU breaks
-    up the node that it is in), the widest cells are bound first, of equals those that it fills best.
+    Cells that it fills best are bound first, of equals the wider. If that leaves something out (a loose GPU breaks up
+    the node that it is in), the widest cells are bound first, of equals those that it fills best.
     """
     gpus = view.gpus_of_owner.get(owner)
     if not gpus or owner in view.homes:
@@ -118,9 +119,9 @@ def at_home_in_place(view: CellView, queue: str, owner: str) -> tuple[Rebind, ..
 
 
 def keeps_cells(view: CellView, members: Sequence[MemberPlacement]) -> bool:
-    """Whether all unbound cells keep a place if somebody who can never be evicted takes these members.
+    """Whether all unbound cells keep a domain if a gang that is never evicted takes these members.
 
-    Ask before such work is placed anywhere but at home. Room in bound cells it may not take at all.
+    Test this before such a gang is placed outside its cells. It may take no room in bound cells.
     """
     gpus = view.gpus_of_members(members)
     if view.gpus_of(view.bound)[gpus].any():
@@ -167,7 +168,7 @@ def _holds(view: CellView, binding: Binding, held: IntArray | None) -> bool:
 
 
 def _choices(view: CellView, queue: str, job: Job) -> Iterator[tuple[Binding, ...]]:
-    """Domains for the unbound cells: the least harmful; then, for a gang that asks for one domain, together in one."""
+    """Domains for the unbound cells: the least harmful; then, for a gang that requires one domain, together in one."""
     yield view.bindable(queue)
     fabric, tier = view.cell_domains.fabric, job.topology.required
     if tier is None or tier not in fabric.tiers or not view.unbound_of(queue):

@@ -1,10 +1,11 @@
-"""The private cluster of a queue, searched for a place: as it is, then with more and more guests removed.
+"""The private cluster of a queue, searched for a placement: as it is, then with more and more guests removed.
 
-What is outside of it is held by ELSEWHERE or not usable; nodes without GPUs are everybody's. Freeing more never makes a
-gang fit worse, so the shortest sufficient run of guests, in some order, is found by trying 1, 3, 7, ... and halving.
+GPUs outside of it are held by ELSEWHERE or not usable; nodes without GPUs belong to all queues. Removing more guests
+never makes a gang fit worse, so the shortest sufficient run of guests, in some order, is found by trying 1, 3, 7, ...
+and bisection.
 
-What is left of a GPU outside that somebody holds a part of cannot be taken whole. So gangs that ask for parts are put
-there in thought, until one is found that is wholly inside, or none.
+The rest of a GPU outside of which a gang holds a part cannot be taken as a whole. So gangs that request parts are
+placed on these tentatively, until a placement is found that is wholly inside, or none.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -67,7 +68,7 @@ class PrivateCluster:
     def places(
         self, job: Job, orders: Iterable[FloatArray], preferences: PlacementPreferences
     ) -> Iterator[Placement]:
-        """For each order of GPUs a place with the shortest sufficient run of guests gone; one where none need go."""
+        """For each order of GPUs, a placement without the shortest sufficient run of guests; one if none need leave."""
         if self._fits(self._walled, job):
             place = self._find(self._walled, job, preferences)
             assert place is not None, f"{job.name} fits and has no place"
@@ -120,7 +121,7 @@ class PrivateCluster:
         return sorted(self.guests, key=key.__getitem__)
 
     def _enough(self, job: Job, guests: Sequence[str]) -> Sequence[str]:
-        """The shortest run of guests without whom a job fits; all of them are known to be enough."""
+        """The shortest run of guests without which a job fits; all of them are known to suffice."""
         too_few, enough = self._bracket(job, guests)
         while enough - too_few > 1:
             middle = (too_few + enough) // 2

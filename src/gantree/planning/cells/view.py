@@ -1,7 +1,7 @@
-"""The cells of a queue at one time: bound, lost, free of guests, and what may not be evicted.
+"""The cells of queues at one time: bound, lost, free of guests, and what may not be evicted.
 
-A view is made of a `CellDomains`, an occupancy and what the ledger knows of cells, and is never changed: make another
-when one of them has changed. What it works out for a queue (its packing) is kept.
+A view is made of a `CellDomains`, an occupancy and the state of cells in the ledger, and is never changed: make another
+one when one of them has changed. Its results for a queue (the packing) are cached.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,10 +32,10 @@ class Binding:
 class CellView:
     """Cells at one moment. Build it with `view_of`.
 
-    homes is owner -> the queue in whose cells it is at home; harm_of_owner the guests, and what evicting each costs in
-    GPU-seconds. fixed_gpu masks GPUs that are unusable or held by somebody who is no guest, cost_of_gpu is what
-    evicting guests from each costs. bound are the cells whose domain is there, lost the cells that have no place now
-    (later queues of the policy first), unbound all others. clean_gpu masks what unbound cells may be bound to.
+    homes: owner -> the queue in whose cells it is at home. harm_of_owner: the guests, with the cost of evicting each in
+    GPU-seconds. fixed_gpu masks GPUs that are unusable or held by an owner that is no guest; cost_of_gpu is the cost of
+    evicting guests from each. bound are the cells whose domain exists, lost those without a domain now (later queues of
+    the policy first), unbound all others. clean_gpu masks the GPUs to which unbound cells may be bound.
     """
 
     cell_domains: CellDomains
@@ -66,7 +66,7 @@ class CellView:
         return {one.cell: self.domain_name(one) for one in self.bound}
 
     def without(self, owner: str) -> "CellView":
-        """The view as if an owner held nothing: what a guest's own way home is asked on."""
+        """The view as if an owner held nothing: for the placement of a guest in its own cells."""
         occupancy = self.occupancy.copy()
         occupancy.give_back(owner)
         return view_of(

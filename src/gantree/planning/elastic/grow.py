@@ -35,11 +35,11 @@ def plan_growth(
     horizon_s: float,
     restart_gpu_s: float = 0.0,
 ) -> Growth | None:
-    """The larger legal size that gains most, with its place; None where none has room or none pays.
+    """The larger legal size that gains most, with its placement; None where none fits or none pays.
 
-    job is the gang that holds placement in the occupancy, as submitted or resized. most: members at most (quota), None
-    for what `elastic` says. horizon_s: seconds for which it is expected to keep the room. Gain is in GPU-seconds of
-    work as the gang does it at its present size. Raises as `search.place`.
+    job is the gang that holds placement in the occupancy, as submitted or resized. most: the most members (by quota),
+    None for the limit of `elastic`. horizon_s: seconds for which it is expected to keep the room. The gain is in
+    GPU-seconds of work as the gang does it at its present size. Raises as `search.place`.
     """
     if len(job.roles) != 1 or job.topology.box is not None:
         return None

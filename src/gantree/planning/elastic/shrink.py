@@ -1,12 +1,11 @@
-"""Plans which elastic gangs shrink so that another gang fits: the least loss of goodput with a proof of fit.
+"""Plans which elastic gangs shrink so that another gang fits: the least loss of goodput, with a proof of fit.
 
-Nobody is stopped for good, but whoever shrinks starts anew with fewer members, so it is better that few gangs shrink by
-more than that many shrink by a little. Tried are, domain by domain where the wanted gang must be in one: every gang on
-its own, and gangs together in the order of what they lose for each GPU that they give back. What is enough is then
-thinned out: each gang gets back as many members as it can keep.
+A gang that shrinks restarts with fewer members, so few gangs should shrink by more rather than many by a little. Each
+gang alone is tried, and gangs together in the order of their loss for each GPU that they give back; domain by domain,
+if the pending gang must be in one. Then each gang gets back as many members as it can keep.
 
-Which members leave is chosen for the room that is wanted: those in its domain first, on nodes that become emptiest;
-where that would break the gang's own requests, `placement.resize.shrunk` chooses. Who stays does not move.
+The members that leave are those in the wanted domain first, on the nodes that become emptiest. If that breaks the
+gang's own topology request, `placement.resize.shrunk` chooses. Members that stay do not move.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,7 +59,7 @@ class Shrunk:
 
 @dataclass(frozen=True, slots=True)
 class ShrinkPlan:
-    """A proven place, and who gets smaller for it."""
+    """A proven placement, and the gangs that shrink for it."""
 
     placement: Placement
     shrunk: tuple[Shrunk, ...]
@@ -121,7 +120,7 @@ def _smaller_sizes(gang: ElasticGang) -> list[int]:
 
 
 class _Trial:
-    """One copy of the occupancy in which gangs shrink and grow back, and whether the wanted one fits."""
+    """A copy of the occupancy in which gangs shrink and grow back, and whether the pending gang fits there."""
 
     def __init__(self, occupancy: Occupancy, job: Job) -> None:
         self.room, self.job = occupancy.copy(), job
@@ -153,7 +152,9 @@ class _Trial:
 def _domains(
     occupancy: Occupancy, job: Job, gangs: Sequence[ElasticGang]
 ) -> Iterator[Mapping[int, None]]:
-    """Nodes of each domain that could hold the wanted gang, those least short of GPUs first; the fabric otherwise."""
+    """The nodes of each domain that could hold the pending gang, those with the fewest missing GPUs first; else the
+    fabric.
+    """
     fabric = occupancy.fabric
     tier = 0 if job.topology.box is not None else topology_request_of(fabric, job).whole_at
     of_node = fabric.domain_of_node[tier]
@@ -255,7 +256,7 @@ def _leaving_first(
     room: Occupancy, gang: PlacedGang, size: int, nodes: Mapping[int, None]
 ) -> Placement | None:
     """Members on these nodes leave, from nodes that become emptiest; None if that breaks the gang's requests."""
-    asked = resized(gang.job, size)
+    smaller_job = resized(gang.job, size)
     leave = gang.size - size
     kept = dict(gang.of_node)
     for node in sorted(kept, key=lambda n: (n not in nodes, -_free_then(room, gang, n), n)):
@@ -263,9 +264,9 @@ def _leaving_first(
         left = min(leave, len(members))
         kept[node] = members[: len(members) - left]
         leave -= left
-    place = gang.with_members(asked, {node: there for node, there in kept.items() if there})
-    smaller = PlacedGang.of(room.fabric, asked, place)
-    return place if any(True for _ in smaller.requests_at(asked)) else None
+    place = gang.with_members(smaller_job, {node: there for node, there in kept.items() if there})
+    smaller = PlacedGang.of(room.fabric, smaller_job, place)
+    return place if any(True for _ in smaller.requests_at(smaller_job)) else None
 
 
 def _free_then(room: Occupancy, gang: PlacedGang, node: int) -> int:

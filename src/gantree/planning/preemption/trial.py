@@ -48,9 +48,9 @@ class Trial:
 
     def only(self, owners: Iterable[str]) -> None:
         """Remove exactly these owners."""
-        wanted = dict.fromkeys(owners)
-        self.restore([owner for owner in self._gone if owner not in wanted])
-        self.leave(wanted)
+        removed = dict.fromkeys(owners)
+        self.restore([owner for owner in self._gone if owner not in removed])
+        self.leave(removed)
 
     def leave(self, owners: Iterable[str]) -> None:
         """Remove these owners too."""

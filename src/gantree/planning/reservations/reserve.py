@@ -1,13 +1,12 @@
-"""The earliest start of a pending gang, and its place: reservations, which are promises or estimates.
+"""The earliest start of a pending gang, and its placement: reservations, which are promises or estimates.
 
-A reservation is a place and a moment. The moment is the earliest at which the gang fits when every gang leaves at the
-end that is given for it; `planning.reservations.timeline` finds it. It is a promise where all gangs whose room the
-place uses have an enforced end, else an estimate. What may run in the reserved room meanwhile is `may_backfill`; what
-breaks a reservation is `slip_of`, and it is always something that happened: a node that was lost, a holder that stays
-longer than was known.
+A reservation is a placement and a moment: the earliest at which the gang fits if every gang leaves at its given end
+(`planning.reservations.timeline`). It is a promise if all gangs whose room it uses have an enforced end, else an
+estimate. `may_backfill` decides which gangs may run in the reserved room meanwhile. `slip_of` decides what breaks a
+reservation: always an event, as a lost node or a gang that stays longer than known.
 
-Nothing here changes an occupancy. Who holds a reservation, when it is asked for anew, and what is recorded of it is
-`core`'s.
+Nothing here changes an occupancy. `core` decides which gangs have a reservation, when it is made again, and what is
+recorded of it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -76,9 +75,9 @@ def promise_and_estimate(
 
 
 def better(old: PlannedStart | None, new: PlannedStart | None) -> PlannedStart | None:
-    """The new reservation where it is earlier, or as early and promised where the old is not; else the old one.
+    """The new reservation if it is earlier, or as early and promised where the old one is not; else the old one.
 
-    One that stands is kept while nothing better is found: no decision of ours makes it later.
+    A reservation is kept until a better one is found: no decision makes it later.
     """
     if old is None or new is None:
         return new if old is None else old
@@ -91,7 +90,7 @@ def better(old: PlannedStart | None, new: PlannedStart | None) -> PlannedStart |
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A reservation that stands: what it is held under in the occupancy, and how often it has slipped."""
+    """A reservation in force: its owner in the occupancy, and how often it has slipped."""
 
     owner: str
     reservation: PlannedStart
@@ -103,14 +102,14 @@ def may_backfill(
 ) -> bool:
     """Whether a gang that would end at ends_at if it started now may use room reserved from starts_at on.
 
-    With an enforced end, before any reservation. With one that is only estimated, before one that is only estimated
-    itself and has not slipped yet: such a reservation is held up in this way once at most.
+    A gang with an enforced end may, before any reservation. A gang with an estimated end may before an estimate that
+    has not slipped yet: so such a reservation is delayed by this at most once.
     """
     return ends_at <= starts_at and (enforced or not (promised or slips))
 
 
 def passable(held: Sequence[Held], ends_at: float, enforced: bool) -> tuple[str, ...]:
-    """The owners of reserved room that a gang may use which would end at ends_at if it started now."""
+    """The owners of reserved room that a gang may use if it would end at ends_at when started now."""
     return tuple(
         one.owner
         for one in held
@@ -155,7 +154,7 @@ def still_true(
     running: Iterable[Running],
     now: float,
 ) -> bool:
-    """Whether a reservation held as `owner` still stands."""
+    """Whether a reservation held as `owner` is in force."""
     return slip_of(occupancy, owner, reservation, running, now) is None
 
 
@@ -166,10 +165,10 @@ def slip_of(
     running: Iterable[Running],
     now: float,
 ) -> Slip | None:
-    """Why a reservation held as `owner` does not stand any more; None where it does.
+    """What breaks a reservation held as `owner`; None while it is in force.
 
-    It stands while its nodes are usable and all that holds something of its place is gone by its start: what has no end
-    in `running` stays for ever, and where the start has come, whoever is there stays. Gangs that left early are fine.
+    It is in force while its nodes are usable and all owners on its room leave before its start. An owner without an end
+    in `running` stays for ever; once the start has come, every owner there stays. Gangs that left early do no harm.
     """
     lost = _lost(occupancy, reservation.placement.members)
     if lost is not None:

@@ -8,7 +8,7 @@ quite so: a node that becomes wholly free may be held back. Then the moment foun
 before which it does not, but an earlier one may exist.)
 
 A reservation made earlier is here as an owner with a place. It holds what of its place is free, and takes the rest as
-those who hold it leave, until it ends itself: no later gang is given room that is needed before it has ended its run.
+its owners leave, until it ends itself: no later gang is given room that is needed before it has ended its run.
 Of a GPU of which others have parts now and the place has more than is left, it holds the rest (`Occupancy.take_free`).
 """
 
@@ -40,10 +40,10 @@ Members = tuple[MemberPlacement, ...]
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A gang that holds room as `owner`, or will: ends_at is when it is gone, in seconds; inf where nobody knows.
+    """A gang that holds room as `owner`, or will: ends_at is its end, in seconds; inf where it is not known.
 
-    enforced: it is gone by then whatever it does (time limit and grace). place is for reservations and claims made
-    earlier: all of the place that it is to have, of which it may hold a part or nothing yet.
+    enforced: it is gone by then in any case (time limit and grace). place: for reservations and claims, the whole
+    placement, of which they may hold a part or nothing yet.
     """
 
     owner: str
@@ -75,10 +75,9 @@ class Timeline:
         now: float,
         without: Iterable[str] = (),
     ) -> None:
-        """Everything as it is at `now`, but for what the owners `without` hold: reservations to be made anew.
+        """The timeline from `now` on, without what the owners `without` hold: reservations to be made again.
 
-        Whoever holds something and is not in `running` stays for ever. An end that has passed counts as now: whoever
-        has it is about to be gone.
+        An owner that is not in `running` stays for ever. An end that has passed counts as now.
         """
         occupancy.emptied()  # kept there, and shared by all copies
         self._now = now
@@ -114,7 +113,7 @@ class Timeline:
         )
 
     def _may_ever_fit(self, job: Job) -> bool:
-        """Whether the empty, healthy fabric could hold the gang, which is remembered; not asked of slices of tori."""
+        """Whether the empty, healthy fabric could hold the gang; cached. Not tested for slices of tori."""
         if job.topology.box is not None:
             return True
         return OnEmpty.of(self._room).holds(topology_request_of(self._room.fabric, job))
@@ -122,7 +121,7 @@ class Timeline:
     # ----- forth and back
 
     def _enter(self, running: Iterable[Running]) -> None:
-        """Let these count; nobody has left yet."""
+        """Add these ends; no gang has left yet."""
         for one in running:
             if one.place:
                 self._standing[one.owner] = _Place.of(one.place)
@@ -160,16 +159,16 @@ class Timeline:
         return True
 
     def _stops(self) -> list[int]:
-        """How many are gone at each moment at which somebody leaves, first of all now."""
+        """The number of gangs that have left, at each moment at which one leaves; now first."""
         ends = [one.ends_at for one in self._leaving]
         later = [number + 1 for number, (end, after) in enumerate(pairwise(ends)) if end < after]
         past = bisect_right(ends, self._now)
         return [past, *(number for number in [*later, len(ends)] if number > past)]
 
     def _go_to(self, gone: int) -> None:
-        """Let the first so many of those who leave be gone, and the others be there.
+        """Remove the first so many of the gangs that leave, and put the others back.
 
-        Where that leads depends on the number alone: who is there holds what it holds now, and places that stand hold
+        The result depends on the number only: gangs that are there hold what they hold now, and placements in force
         what is free of them.
         """
         forth, back = self._leaving[self._gone : gone], self._leaving[gone : self._gone]
@@ -207,7 +206,7 @@ class Timeline:
     # ----- who is in the way
 
     def _waits_for(self, job: Job, placement: Placement) -> list[Running]:
-        """Of those who are gone, the ones that cannot stay beside the place; the last to leave stay first."""
+        """The gangs that have left and cannot stay beside the placement; the last to leave stay first."""
         needed = set(self._too_near(job, placement))
         changed = self._hold_as_now(placement)
         alone, beside = _Beside(self._room, placement), _Beside(self._room, placement)
@@ -241,7 +240,9 @@ class Timeline:
         self._room.take_free(owner, members)
 
     def _too_near(self, job: Job, placement: Placement) -> Iterator[str]:
-        """Those who are gone from whom the gang must be apart, and who held something in a domain of the place."""
+        """The gangs that have left, from which the gang must be apart, and that held something in a domain of the
+        placement.
+        """
         fabric = self._room.fabric
         for request in topology_request_of(fabric, job).apart:
             tier = (
@@ -291,7 +292,7 @@ def _by_node(members: Members) -> dict[str, list[MemberPlacement]]:
 
 
 class _Beside:
-    """What a place and all who stay leave of its nodes; a node's room is counted when it is first asked for."""
+    """The rest of the nodes of a placement, beside it and all that stays; counted when it is first needed."""
 
     def __init__(self, occupancy: Occupancy, placement: Placement) -> None:
         self._occupancy = occupancy

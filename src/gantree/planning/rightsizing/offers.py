@@ -27,7 +27,7 @@ Offers = Mapping[str | None, Mapping[Market, Offer]]
 
 @lru_cache(maxsize=8)
 def offers_of(fabric: Fabric) -> Offers:
-    """What a fabric offers, whoever holds it now."""
+    """What a fabric offers when it is empty."""
     nodes_of: dict[str | None, dict[Market, list[tuple[int, float]]]] = {}
     for index, node in enumerate(fabric.nodes):
         machine = fabric.machine_of_node(index)

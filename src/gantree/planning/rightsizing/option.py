@@ -15,12 +15,12 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to run a job.
+    """One option to run a job: a GPU model and a market.
 
-    job is the job as the search is to place it: held to this model and market. speed is that beside the job's fastest
-    model, run_s a run without interruptions, run_USD its price; expected_loss_gpu_s and expected_USD count
-    interruptions in. None is what is not known; notes say what was assumed instead. gate and why_not say why a way is
-    closed. Ways of one rank are equally good, a lower one is better.
+    job is the job restricted to these, for the search. speed is relative to the job's fastest model, run_s the time of
+    a run without interruptions, run_USD its price; expected_loss_gpu_s and expected_USD include interruptions. None:
+    not known; notes name the assumptions. gate and why_not: why an option is closed. Options of one rank are equally
+    good; a lower rank is better.
     """
 
     model: str | None
@@ -82,8 +82,8 @@ class Way:
         return gpus
 
     def _run_s(self) -> float | None:
-        told = self.job.expected_s
-        base_s = self.job.time_limit_s if told is None else told
+        expected_s = self.job.expected_s
+        base_s = self.job.time_limit_s if expected_s is None else expected_s
         if self.speed is None and self.gpus != 0:
             self.notes.append(f"speed on {self.model or 'any GPU'} is not known, counted as 1")
         if base_s is None:
@@ -120,7 +120,7 @@ class Way:
         return None if quote is None or self.gpus is None else quote.USD_per_hour * self.gpus
 
     def key(self, place: int) -> tuple[float, ...]:
-        """Sort key among the open ways of a job: what it chooses by, then what else tells them apart."""
+        """The sort key among the open options of a job: the criterion of its choice, then what else differs."""
         slow = math.inf if self.stretch is None else self.stretch / (self.speed or 1.0)
         USD = math.inf if self.USD_per_hour is None else self.USD_per_hour * slow
         by = {"order": place, "time": slow, "cost": USD}[self.job.choose]
@@ -168,7 +168,7 @@ class Way:
         return ""
 
     def _held(self) -> Job:
-        """The job, held to this model and market where that says anything."""
+        """The job, restricted to this model and market where it has a choice."""
         restricts = self.model is not None and not self.only_model
         roles = tuple(self._held_role(role, restricts) for role in self.job.roles)
         elastic = _fitting_sizes(self.job, self.model)

@@ -1,15 +1,15 @@
 """Ranks the options of a job, GPU models and markets, best first, each with speed, time and cost.
 
-    job's list of models, or those of the fabric  x  on demand, spot  ->  Option: the job, held to that way
+    models of the job, or of the fabric  x  on demand, spot  ->  Option: the job restricted to these
 
-A way is closed where the model that the job describes does not fit into that GPU's memory, or where a run would cost
-more than the job's budget. Open ways come in the order that the job chooses by: "order" as its models are listed (the
-fastest first where it lists none), "time" the soonest end if all of them started now, "cost" the least expected money.
+An option is closed if the model that the job describes does not fit into that GPU's memory, or if a run would cost more
+than the job's budget. Open options are sorted as the job chooses: "order" as its models are listed (the fastest first
+where it lists none), "time" by the soonest end if all of them started now, "cost" by the least expected price.
 
-Speeds are those the job tells, else predicted (`topology.cost.roofline`) beside the fastest model that it may use. A
+Speeds are given by the job, else predicted (`topology.cost.roofline`) relative to the fastest model that it may use. A
 run takes `expected_s`, else its time limit, on the fastest model, and in proportion longer on others. Spot nodes are
-for jobs that say `spot` and save checkpoints: nobody else is placed there (`Node.admits`), and what interruptions cost
-is part of the price. Whether there is room is the search's question, and none of this module's.
+for jobs with `spot` that save checkpoints (`Node.admits`), and the price includes interruptions. Whether there is room
+is decided by the search.
 """
 
 from collections.abc import Sequence
@@ -140,15 +140,15 @@ def _markets(job: Job, offers: Offers, model: str | None) -> tuple[Market, ...]:
     own = markets_of(offers, model)
     on_demand = any("on_demand" in markets for markets in own)
     spot = job.spot and job.checkpoint is not None and any("spot" in markets for markets in own)
-    told: tuple[Market, ...] = ("spot",) if spot else ()
-    return ("on_demand", *told) if on_demand or not spot else told
+    spot_only: tuple[Market, ...] = ("spot",) if spot else ()
+    return ("on_demand", *spot_only) if on_demand or not spot else spot_only
 
 
 def _speeds(job: Job, models: Sequence[str | None]) -> list[float | None]:
-    """Speed of a job on each model beside its fastest: as it tells, else predicted; None where that is not known."""
+    """The speed of a job on each model, relative to its fastest: given, else predicted; None if not known."""
     if job.speeds:
-        told = dict(job.speeds)
-        return [told.get(model or "") for model in models]
+        speeds = dict(job.speeds)
+        return [speeds.get(model or "") for model in models]
     if len(models) == 1:
         return [1.0 if models[0] is not None else None]
     steps_s = [least_step_s(job, model) for model in models]

@@ -191,10 +191,10 @@ class ResourceQuota:
 
     def _set_guarantee(self, node: int) -> None:
         of_children = sum(self.guaranteed[child] for child in self.tree.children[node])
-        told = (
+        own = (
             self._capacity if node == ROOT else _ticks_of_rule(self.tree.rule[node], self.resource)
         )
-        self.guaranteed[node] = max(told, of_children)
+        self.guaranteed[node] = max(own, of_children)
         self.own[node] = self.guaranteed[node] - of_children
 
     def _set_pool(self, node: int) -> None:
@@ -248,11 +248,11 @@ def _ticks_of_rule(rule: QueueRule | None, resource: str) -> int:
     """Return the guarantee of a rule for a resource; guarantees of GPU models are guarantees of GPUs, too."""
     if rule is None:
         return 0
-    told = ticks(rule.guarantee.get(resource, 0.0))
+    of_all = ticks(rule.guarantee.get(resource, 0.0))
     if resource != "gpus":
-        return told
+        return of_all
     models = sum(ticks(has) for key, has in rule.guarantee.items() if key.startswith(MODEL))
-    return max(told, models)
+    return max(of_all, models)
 
 
 def _add(path: Sequence[int], account: list[int], floor: Sequence[int], amount: int) -> None:
