@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.cycle.cell_scheduling import CellScheduler
+from gantree.core.cycle.cell_plans import CellPlans
 from gantree.placement.request.placement_preferences import DEFAULT_PREFERENCES
 from gantree.planning.cells.home import CellView
 from gantree.policy.rules import Backfill, Policy, QueueRule
@@ -25,12 +25,12 @@ def stage() -> Stage:
     return stage
 
 
-def view(cells: CellScheduler, stage: Stage, now: float, without: tuple[str, ...] = ()) -> CellView:
-    return cells._view(stage.scheduler.ledger, now, without)
+def view(cells: CellPlans, stage: Stage, now: float, without: tuple[str, ...] = ()) -> CellView:
+    return cells.view(stage.scheduler.ledger, now, without)
 
 
 def test_one_view_serves_all_who_ask_at_a_moment(stage: Stage) -> None:
-    cells = CellScheduler(POLICY, DEFAULT_PREFERENCES)
+    cells = CellPlans(DEFAULT_PREFERENCES)
     first = view(cells, stage, 1.0)
     assert view(cells, stage, 1.0) is first
     left = view(cells, stage, 1.0, ("guest",))
@@ -40,12 +40,12 @@ def test_one_view_serves_all_who_ask_at_a_moment(stage: Stage) -> None:
 
 
 def test_what_a_guest_would_lose_grows_with_time(stage: Stage) -> None:
-    cells = CellScheduler(POLICY, DEFAULT_PREFERENCES)
+    cells = CellPlans(DEFAULT_PREFERENCES)
     assert view(cells, stage, 1.0).cost_of_gpu.max() < view(cells, stage, 100.0).cost_of_gpu.max()
 
 
 def test_what_is_decided_is_seen(stage: Stage) -> None:
-    cells = CellScheduler(POLICY, DEFAULT_PREFERENCES)
+    cells = CellPlans(DEFAULT_PREFERENCES)
     assert view(cells, stage, 1.0).bound == ()
     stage.submit(replace(job("home", gpus=4), queue="a"))
     after = view(cells, stage, 1.0)
@@ -55,10 +55,10 @@ def test_what_is_decided_is_seen(stage: Stage) -> None:
 
 def test_another_fabric_is_seen(stage: Stage) -> None:
     """Nothing need be decided for that: cells are read off the fabric of the moment."""
-    cells, ledger = CellScheduler(POLICY, DEFAULT_PREFERENCES), stage.scheduler.ledger
+    cells, ledger = CellPlans(DEFAULT_PREFERENCES), stage.scheduler.ledger
     first = view(cells, stage, 1.0)
-    assert first.cell_domains is cells._cell_domains_of(ledger)
+    assert first.cell_domains is cells.domains(ledger)
     cells._fabric = None
     second = view(cells, stage, 1.0)
-    assert second.cell_domains is cells._cell_domains_of(ledger)
+    assert second.cell_domains is cells.domains(ledger)
     assert second.cell_domains is not first.cell_domains

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any
 
-from gantree.core.cycle.cell_scheduling import lost_cells
+from gantree.core.cycle.cell_plans import lost_cells
 from gantree.core.ledger.accounts import Accounts
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState

@@ -13,7 +13,7 @@ and would make preemptions useless.
 from collections.abc import Iterable
 from operator import attrgetter
 
-from gantree.core.cycle.cell_scheduling import CellScheduler
+from gantree.core.cycle.cell_plans import CellPlans
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, Claim, JobState
@@ -37,7 +37,7 @@ from gantree.policy.waiting_jobs import EquivalenceClass
 class ClaimAdmission:
     """Starts claimants and drops claims."""
 
-    def __init__(self, cells: CellScheduler, preferences: PlacementPreferences) -> None:
+    def __init__(self, cells: CellPlans, preferences: PlacementPreferences) -> None:
         self._cells = cells
         self._preferences = preferences
 

@@ -18,6 +18,7 @@ A complete pass that frees nothing leaves the cycle parked (`core.cycle.parking`
 from dataclasses import dataclass
 from math import inf
 
+from gantree.core.cycle.cell_plans import CellPlans
 from gantree.core.cycle.cell_scheduling import CellScheduler
 from gantree.core.cycle.claim_admission import ClaimAdmission
 from gantree.core.cycle.drain import drain
@@ -67,8 +68,9 @@ class Cycle:
         self._preferences = preferences
         in_strict_order = policy.backfill.overtake == "none"
         self._full_on_arrival = in_strict_order or any(rule.cells for rule in policy.queues)
-        self._cells = CellScheduler(policy, preferences)
-        self._claims = ClaimAdmission(self._cells, preferences)
+        cell_plans = CellPlans(preferences)
+        self._cells = CellScheduler(policy, cell_plans)
+        self._claims = ClaimAdmission(cell_plans, preferences)
         self._demands, self._feasibility = SlotDemands(), FeasibilityCache()
         self._variants = JobVariants()
         self._cursor: _Cursor | None = None

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from gantree.core.cycle.cell_scheduling import lost_cells, never_fits_cells, refused_in_cells
+from gantree.core.cycle.cell_plans import lost_cells, never_fits_cells, refused_in_cells
 from gantree.core.explain.nodes import cordoned_for, staying_on
 from gantree.core.explain.preemption import (
     back_off_sentence,
