@@ -438,11 +438,8 @@ class Shim:
         request = read_json(f"{self._folder}/save.json")
         if request is not None and request["request"] != self._request_seen:
             self._request_seen, self._unsaved = request["request"], ranks
-        if (
-            self._warning is None
-            and (order := read_json(f"{self._folder}/signal.json")) is not None
-        ):
-            self._warning, self._unwarned = signal.Signals[order["signal"]], ranks.copy()
+        if self._warning is None and (sent := read_json(f"{self._folder}/signal.json")) is not None:
+            self._warning, self._unwarned = signal.Signals[sent["signal"]], ranks.copy()
         if self._unsaved:
             _signal_ready(self._unsaved, signal.Signals[name])
         if self._warning is not None:
