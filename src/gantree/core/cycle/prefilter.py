@@ -25,6 +25,7 @@ from gantree.core.preemption.preemptible_capacity import PreemptibleCapacity
 from gantree.core.queue.cell_usage import any_cells, only_at_home
 from gantree.core.queue.heads import EverFits, head_rows
 from gantree.core.queue.held_capacity import Passing
+from gantree.core.queue.limit_test import LimitTest, has_limits
 from gantree.core.queue.needs import Needs
 from gantree.core.queue.owed_rows import OwedTest
 from gantree.core.queue.preemption_backoff import backs_off_until
@@ -108,8 +109,14 @@ class Prefilter:
     @cached_property
     def _to_visit(self) -> RowsToVisit:
         ledger, rows, heads, owed = self._ledger, self._rows, self._heads, self._owed
-        preempting = PreemptingRows(ledger, rows, heads, owed, self._capacity, self._needs)
-        return RowsToVisit(ledger, rows, heads, owed, self._starting, preempting)
+        needs, limits = self._needs, self._limits
+        preempting = PreemptingRows(ledger, rows, heads, owed, self._capacity, needs, limits)
+        return RowsToVisit(ledger, rows, heads, owed, self._starting, preempting, limits)
+
+    @cached_property
+    def _limits(self) -> LimitTest | None:
+        """The limits of queues when the pass began; None without any."""
+        return LimitTest(self._ledger, self.queues) if has_limits(self._ledger.policy) else None
 
     @cached_property
     def _capacity(self) -> PreemptibleCapacity:
@@ -176,9 +183,20 @@ class Prefilter:
             return False
         applied, may = self._may_suffice.get(eq_class, (-1, False))
         if applied != self._ledger.applied:
-            may = self._capacity.may_suffice(state, self._needs)
+            may = self._limits_may_admit(state) and self._capacity.may_suffice(state, self._needs)
             self._may_suffice[eq_class] = self._ledger.applied, may
         return may
+
+    def _limits_may_admit(self, state: JobState) -> bool:
+        """Whether the limits of a job's queue may admit it with all gone that it could stop."""
+        if self._limits is None:
+            return True
+        index, signature = self._index_of_queue[state.queue], np.array([state.signature])
+        is_owed = self._capacity.may_be_owed(state)
+        may = self._capacity.limits_may_admit(
+            state, index, signature, self._limits, is_owed=is_owed
+        )
+        return bool(may[0])
 
     # ----- what was refused
 

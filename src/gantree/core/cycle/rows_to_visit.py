@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.core.preemption.preemptible_capacity import PreemptibleCapacity
+from gantree.core.queue.limit_test import LimitTest, has_limits
 from gantree.core.queue.needs import NeedTable
 from gantree.core.queue.start_test import StartTest
 from gantree.core.queue.waiting_rows import WaitingRows
@@ -30,8 +32,12 @@ class RowsToVisit:
         owed: BoolArray,
         starting: "StartingRows",
         preempting: "PreemptingRows",
+        limits: LimitTest | None,
     ) -> None:
-        self._ledger, self._rows, self._heads, self._owed = ledger, rows, heads, owed
+        self._ledger, self._rows, self._owed = ledger, rows, owed
+        self._heads = heads
+        if limits is not None:
+            self._heads = heads & limits.may_wait_for_room(rows.queue_index, rows.signature)
         self._starting, self._preempting = starting, preempting
 
     def any_in_queue(self, *, due: bool, with_heads: bool) -> BoolArray:
@@ -107,7 +113,11 @@ class StartingRows:
     def _test(self) -> IntArray:
         """The rows that are left, by the reserved room that each may use at most."""
         row = np.flatnonzero(self.may)
-        may = self._starts.rows_that_may_start(self._rows.signature[row], self._reserved[row])
+        signature = self._rows.signature[row]
+        may = self._starts.rows_that_may_start(signature, self._reserved[row])
+        if has_limits(self._ledger.policy):
+            limits = LimitTest(self._ledger, self._rows.queues)
+            may &= limits.may_start(self._rows.queue_index[row], signature)
         self.may[row[~may]] = False
         return row[may]
 
@@ -138,6 +148,7 @@ class PreemptingRows:
         owed: BoolArray,
         capacity: PreemptibleCapacity,
         needs: NeedTable,
+        limits: LimitTest | None,
     ) -> None:
         self._ledger, self._rows, self._owed = ledger, rows, owed
         self._capacity, self._needs = capacity, needs
@@ -153,12 +164,29 @@ class PreemptingRows:
         if len(head):
             most = np.array([self._most(each) for each in range(len(first))])
             self.may[head] = capacity.enough(rows.signature[head], kind, most, needs)
+        if limits is not None:
+            for each in range(len(first)):
+                self._test_limits(each, limits)
+
+    def _first(self, kind: int) -> tuple[JobState, bool]:
+        """The first job of a kind, and whether it might be owed what it asks for."""
+        first = self._first_of_kind[kind]
+        return self._ledger.jobs[self._rows.entry[first].position.job], bool(self._owed[first])
 
     def _most(self, kind: int) -> IntArray:
-        first = self._first_of_kind[kind]
-        state = self._ledger.jobs[self._rows.entry[first].position.job]
-        is_owed = bool(self._owed[first])
+        state, is_owed = self._first(kind)
         return self._capacity.most_if_stopped(state, self._needs, is_owed=is_owed)
+
+    def _test_limits(self, kind: int, limits: LimitTest) -> None:
+        """Rule out those that the limits of their queue refuse whoever they stop."""
+        alike = self._rows_of_kind[kind]
+        alike = alike[self.may[alike]]
+        if len(alike):
+            state, is_owed = self._first(kind)
+            index, signature = int(self._rows.queue_index[alike[0]]), self._rows.signature[alike]
+            self.may[alike] = self._capacity.limits_may_admit(
+                state, index, signature, limits, is_owed=is_owed
+            )
 
     def still_may(self, row: int) -> bool:
         """Whether a row that might is so as things are now; with it all of its kind are tested."""

@@ -23,6 +23,8 @@ import numpy as np
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.preemption.candidates import RoomToCome
+from gantree.core.preemption.preemptible_amounts import PreemptibleAmounts
+from gantree.core.queue.limit_test import LimitTest
 from gantree.core.queue.needs import NeedTable
 from gantree.core.queue.node_gpus import NodeGpus, add_gpus
 from gantree.core.queue.preemption_rules import furthest_back
@@ -46,7 +48,7 @@ class PreemptibleCapacity:
         self._rules = ledger.policy.preemption
         self._fabric = ledger.rooms().fabric
         self._moves = ledger.policy.defragment == "apply"
-        preemptible = [
+        self._preemptible = preemptible = [
             one
             for one in islice(ledger.holding.values(), holders)
             if not one.leaving and one.moving is None and one.spec.preemptible
@@ -65,6 +67,7 @@ class PreemptibleCapacity:
         self._not_owed = self._ranked(not_owed, ledger.accounts.order.before_share)
         self._most_of_group: dict[Hashable, IntArray] = {}
         self._counted_at = ledger.applied
+        self._amounts: PreemptibleAmounts | None = None
 
     def may_suffice(self, state: JobState, needs: NeedTable) -> bool:
         """Whether a waiting job might have a place if all left that it could ever stop, beside what it may not pass.
@@ -73,13 +76,29 @@ class PreemptibleCapacity:
         """
         if not needs.is_counted[state.signature]:
             return True
-        is_owed = self._may_be_owed(state)
+        is_owed = self.may_be_owed(state)
         most = self.most_if_stopped(state, needs, is_owed=is_owed)[np.newaxis]
         if not self.enough(np.array([state.signature]), np.array([0]), most, needs)[0]:
             return False
         mine, others = self._groups(state, is_owed=is_owed)
         could = mine < len(self._mine(state).gangs) or others < len(self._not_owed.gangs)
         return could or self._any_elastic or self._moves or self._rooms.may_fit(self._ledger, state)
+
+    def limits_may_admit(
+        self, state: JobState, index: int, signature: IntArray, limits: LimitTest, *, is_owed: bool
+    ) -> BoolArray:
+        """Mask of signatures that the limits of a job's queue, by its index, may admit with all gone that it could
+        stop.
+        """
+        may = limits.may_preempt(index, signature, {})
+        if may.all():
+            return may
+        if self._amounts is None:
+            self._amounts = PreemptibleAmounts(
+                self._ledger, self._preemptible, limits.limited_nodes, limits.resources
+            )
+        given_up = self._amounts.given_up_for(state, is_owed=is_owed)
+        return limits.may_preempt(index, signature, given_up)
 
     def enough(
         self, signature: IntArray, kind: IntArray, most: IntArray, needs: NeedTable
@@ -109,7 +128,7 @@ class PreemptibleCapacity:
             self._most_of_group[group] = most
         return most
 
-    def _may_be_owed(self, state: JobState) -> bool:
+    def may_be_owed(self, state: JobState) -> bool:
         """Whether a job may take back what its queue is guaranteed; taken for granted where it has several ways."""
         accounts, spec = self._ledger.accounts, state.spec
         if not accounts.guarantees.may_reclaim(state.queue):

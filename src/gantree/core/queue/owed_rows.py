@@ -30,18 +30,26 @@ class OwedTest:
         self._left = np.array(
             [[amount for _, amount in of_queue] for of_queue in left], dtype=np.int64
         ).reshape(len(queues), len(resources))
-        self._asked = np.zeros((ledger.signatures.given, len(resources)), dtype=np.int64)
-        for signature in ledger.waiting.signatures:
-            state = first_of_signature(ledger, signature)
-            if not _has_several_ways(ledger, state):
-                asked = accounts.amounts.asked(state)
-                self._asked[signature] = [ticks(asked.get(each, 0.0)) for each in resources]
+        self._asked = ticks_asked(ledger, resources)
 
     def may_be_owed(self, queue_index: IntArray, signature: IntArray) -> BoolArray:
         """Mask of the rows that might be owed what they ask for, told by queue and signature."""
         within = (self._asked[signature] <= self._left[queue_index]).all(axis=1)
         may: BoolArray = within & self._may_reclaim[queue_index]
         return may
+
+
+def ticks_asked(ledger: Ledger, resources: Sequence[str]) -> IntArray:
+    """What the jobs of a signature that somebody waits with ask for, by signature and resource; nothing for those that
+    have several ways.
+    """
+    ticks_of = np.zeros((ledger.signatures.given, len(resources)), dtype=np.int64)
+    for signature in ledger.waiting.signatures:
+        state = first_of_signature(ledger, signature)
+        if not _has_several_ways(ledger, state):
+            asked = ledger.accounts.amounts.asked(state)
+            ticks_of[signature] = [ticks(asked.get(each, 0.0)) for each in resources]
+    return ticks_of
 
 
 def _has_several_ways(ledger: Ledger, state: JobState) -> bool:
