@@ -97,10 +97,13 @@ def queue(
     gangs: Annotated[int, typer.Option(min=1, help="Pending gangs.")] = 10_000,
     events: Annotated[int, typer.Option(min=1, help="Events to measure.")] = 200,
     reservations: Annotated[int, typer.Option(min=0, help="Reservations.")] = 4,
+    limited: Annotated[
+        bool, typer.Option("--limited", help="Gangs wait behind limits of queues; GPUs are free.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a full cycle and single events with a long queue."""
-    _print(measure_queue(gpus, gangs, events, reservations), as_json)
+    _print(measure_queue(gpus, gangs, events, reservations, limited=limited), as_json)
 
 
 @app.command()

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.core.preemption.preemptible_capacity import PreemptibleCapacity
+from gantree.core.queue.limit_test import LimitTest, has_limits
 from gantree.core.queue.slot_demands import SlotDemandTable
 from gantree.core.queue.start_test import StartTest
 from gantree.core.queue.waiting_rows import WaitingRows
@@ -33,8 +35,12 @@ class RowsToVisit:
         guaranteed: BoolArray,
         starting: "StartingRows",
         preempting: "PreemptingRows",
+        limits: LimitTest | None,
     ) -> None:
-        self._ledger, self._rows, self._heads, self._guaranteed = ledger, rows, heads, guaranteed
+        self._ledger, self._rows, self._guaranteed = ledger, rows, guaranteed
+        self._heads = heads
+        if limits is not None:
+            self._heads = heads & limits.may_wait_for_room(rows.queue_index, rows.signature)
         self._starting, self._preempting = starting, preempting
 
     def queues_with_rows(self, *, guaranteed_only: bool, with_heads: bool) -> BoolArray:
@@ -113,7 +119,11 @@ class StartingRows:
     def _test(self) -> IntArray:
         """Test the remaining rows, and return those that still remain."""
         row = np.flatnonzero(self.may)
-        may = self._starts.rows_that_may_start(self._rows.signature[row], self._masks[row])
+        signature = self._rows.signature[row]
+        may = self._starts.rows_that_may_start(signature, self._masks[row])
+        if has_limits(self._ledger.policy):
+            limits = LimitTest(self._ledger, self._rows.queues)
+            may &= limits.may_start(self._rows.queue_index[row], signature)
         self.may[row[~may]] = False
         return row[may]
 
@@ -147,6 +157,7 @@ class PreemptingRows:
         guaranteed: BoolArray,
         capacity: PreemptibleCapacity,
         demands: SlotDemandTable,
+        limits: LimitTest | None,
     ) -> None:
         self._ledger, self._rows, self._guaranteed = ledger, rows, guaranteed
         self._capacity, self._demands = capacity, demands
@@ -162,14 +173,32 @@ class PreemptingRows:
         if len(head):
             most = np.array([self._most(each) for each in range(len(first))])
             self.may[head] = capacity.enough(rows.signature[head], kind, most, demands)
+        if limits is not None:
+            for each in range(len(first)):
+                self._test_limits(each, limits)
 
-    def _most(self, kind: int) -> IntArray:
+    def _first(self, kind: int) -> tuple[JobState, bool]:
+        """The first job of a kind, and whether it may be within its queue's guarantee."""
         first = self._first_of_kind[kind]
         state = self._ledger.jobs[self._rows.entry[first].position.job]
-        within_guarantee = bool(self._guaranteed[first])
+        return state, bool(self._guaranteed[first])
+
+    def _most(self, kind: int) -> IntArray:
+        state, within_guarantee = self._first(kind)
         return self._capacity.most_if_stopped(
             state, self._demands, within_guarantee=within_guarantee
         )
+
+    def _test_limits(self, kind: int, limits: LimitTest) -> None:
+        """Rule out the rows that the limits of their queue refuse even if every gang left that they may stop."""
+        alike = self._rows_of_kind[kind]
+        alike = alike[self.may[alike]]
+        if len(alike):
+            state, within_guarantee = self._first(kind)
+            index, signature = int(self._rows.queue_index[alike[0]]), self._rows.signature[alike]
+            self.may[alike] = self._capacity.limits_may_admit(
+                state, index, signature, limits, within_guarantee=within_guarantee
+            )
 
     def still_may(self, row: int) -> bool:
         """Whether a row that remained may still preempt; if a fact has been applied, its whole kind is tested again."""

@@ -4,7 +4,7 @@ They follow from facts and the policy in force, so a fold makes them again. The 
 with jobs of the ledger.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 
 from gantree.core.ledger.guarantees import Guarantees
 from gantree.core.ledger.job_amounts import JobAmounts, capacity_of
@@ -183,6 +183,14 @@ class Accounts:
         An upper bound: claims do not count, because they may give way.
         """
         return self._projected.guarantees_left(queues, gone)
+
+    def limits_left(self, nodes: Sequence[int]) -> dict[int, dict[str, int]]:
+        """What the limits of each node leave now, as `Quota.limits_left_without`; what is claimed does not count."""
+        return self.quota.limits_left_without(nodes)
+
+    def projected_limits_left(self, nodes: Sequence[int]) -> dict[int, dict[str, int]]:
+        """As `limits_left`, once all leaving gangs have left."""
+        return self._projected.limits_left(nodes)
 
     def limits(self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()) -> Admission:
         """As `admission`, with limits only: a job in its queue's cells is always within the guarantee."""

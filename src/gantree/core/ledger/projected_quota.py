@@ -142,6 +142,10 @@ class ProjectedQuota:
             queues, [*filter(self.quota.holds, gone), *claims]
         )
 
+    def limits_left(self, nodes: Iterable[int]) -> dict[int, dict[str, int]]:
+        """What the limits of each node leave with nothing claimed, as `Quota.limits_left_without`."""
+        return self.quota.limits_left_without(nodes, [CLAIM + job for job in self._claims])
+
     def limits(
         self, state: JobState, amounts: Amounts, gone: Iterable[str], rights: Hashable
     ) -> Admission:

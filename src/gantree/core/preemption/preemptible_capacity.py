@@ -22,6 +22,8 @@ import numpy as np
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.preemption.candidates import ProjectedOccupancies
+from gantree.core.preemption.preemptible_amounts import PreemptibleAmounts
+from gantree.core.queue.limit_test import LimitTest
 from gantree.core.queue.node_gpus import NodeGpus, add_gpus
 from gantree.core.queue.preemption_rules import lowest_order_key
 from gantree.core.queue.slot_demands import SlotDemandTable
@@ -47,7 +49,7 @@ class PreemptibleCapacity:
         self._rules = ledger.policy.preemption
         self._fabric = ledger.rooms().fabric
         self._may_move = ledger.policy.defragment == "apply"
-        preemptible = [
+        self._preemptible = preemptible = [
             one
             for one in islice(ledger.holding.values(), holders)
             if not one.leaving and one.moving is None and one.spec.preemptible
@@ -66,6 +68,7 @@ class PreemptibleCapacity:
         self._borrowing = self._stop_order(borrowing, ledger.accounts.order.before_share)
         self._most_of_group: dict[Hashable, IntArray] = {}
         self._counted_at = ledger.applied
+        self._amounts: PreemptibleAmounts | None = None
 
     def may_suffice(self, state: JobState, demands: SlotDemandTable) -> bool:
         """Whether a pending job may fit if all gangs left that it could ever stop.
@@ -74,7 +77,7 @@ class PreemptibleCapacity:
         """
         if not demands.is_bounded[state.signature]:
             return True
-        within_guarantee = self._may_reclaim(state)
+        within_guarantee = self.may_be_within_guarantee(state)
         most = self.most_if_stopped(state, demands, within_guarantee=within_guarantee)[np.newaxis]
         if not self.enough(np.array([state.signature]), np.array([0]), most, demands)[0]:
             return False
@@ -88,6 +91,28 @@ class PreemptibleCapacity:
             or self._may_move
             or self._projected.may_fit(self._ledger, state)
         )
+
+    def limits_may_admit(
+        self,
+        state: JobState,
+        index: int,
+        signature: IntArray,
+        limits: LimitTest,
+        *,
+        within_guarantee: bool,
+    ) -> BoolArray:
+        """A mask of signatures: those that the limits of a job's queue, given by index, may admit once every gang has
+        left that the job may stop.
+        """
+        may = limits.may_preempt(index, signature, {})
+        if may.all():
+            return may
+        if self._amounts is None:
+            self._amounts = PreemptibleAmounts(
+                self._ledger, self._preemptible, limits.limited_nodes, limits.resources
+            )
+        given_up = self._amounts.given_up_for(state, within_guarantee=within_guarantee)
+        return limits.may_preempt(index, signature, given_up)
 
     def enough(
         self, signature: IntArray, kind: IntArray, most: IntArray, demands: SlotDemandTable
@@ -122,7 +147,7 @@ class PreemptibleCapacity:
             self._most_of_group[group] = most
         return most
 
-    def _may_reclaim(self, state: JobState) -> bool:
+    def may_be_within_guarantee(self, state: JobState) -> bool:
         """Whether a job may be within its queue's guarantee; always true with several variants."""
         accounts, spec = self._ledger.accounts, state.spec
         if not accounts.guarantees.may_reclaim(state.queue):

@@ -31,18 +31,24 @@ class GuaranteeTest:
         self._left = np.array(
             [[amount for _, amount in of_queue] for of_queue in left_of_queue], dtype=np.int64
         ).reshape(len(queues), len(resources))
-        self._requested = np.zeros((ledger.signatures.given, len(resources)), dtype=np.int64)
-        for signature in ledger.waiting.signatures:
-            state = first_of_signature(ledger, signature)
-            if not _has_several_variants(ledger, state):
-                requested = accounts.amounts.requested(state)
-                self._requested[signature] = [ticks(requested.get(each, 0.0)) for each in resources]
+        self._requested = requested_ticks(ledger, resources)
 
     def may_be_within(self, queue_index: IntArray, signature: IntArray) -> BoolArray:
         """A mask of rows, given by queue and signature: those that may be within the guarantee."""
         within = (self._requested[signature] <= self._left[queue_index]).all(axis=1)
         may: BoolArray = within & self._may_reclaim[queue_index]
         return may
+
+
+def requested_ticks(ledger: Ledger, resources: Sequence[str]) -> IntArray:
+    """What pending jobs request, in ticks by signature and resource; nothing for jobs with several variants."""
+    ticks_of = np.zeros((ledger.signatures.given, len(resources)), dtype=np.int64)
+    for signature in ledger.waiting.signatures:
+        state = first_of_signature(ledger, signature)
+        if not _has_several_variants(ledger, state):
+            requested = ledger.accounts.amounts.requested(state)
+            ticks_of[signature] = [ticks(requested.get(each, 0.0)) for each in resources]
+    return ticks_of
 
 
 def _has_several_variants(ledger: Ledger, state: JobState) -> bool:

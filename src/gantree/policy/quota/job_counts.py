@@ -65,6 +65,11 @@ class JobCounts:
         """Return whether a rule limits running jobs at a node of a path."""
         return any(self._most_running[node] is not None for node in path)
 
+    def running_left(self, node: int) -> int | None:
+        """Return how many more jobs may run under a node; None without a limit of its own."""
+        most = self._most_running[node]
+        return None if most is None else most - self._running[node]
+
     def too_many_running(self, path: Path) -> Admission | None:
         """Return the refusal of one more running job, or None."""
         for node in path:

@@ -22,7 +22,7 @@ from typing import Any
 from gantree.model.verdicts import Gate
 from gantree.policy.amounts import ticks
 from gantree.policy.queues import ROOT, QueueTree
-from gantree.policy.quota.admission import BORROWED, WITHIN_GUARANTEE, Admission
+from gantree.policy.quota.admission import BORROWED, RUNNING, WITHIN_GUARANTEE, Admission
 from gantree.policy.quota.borrowing import Borrowing, Holding, Parts
 from gantree.policy.quota.job_counts import JobCounts
 from gantree.policy.quota.refusals import above_quota, must_not_borrow
@@ -123,6 +123,30 @@ class Quota:
         """
         with self._as_if(owners, ()):
             return [self._guarantee_left(node) for node in nodes]
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Return the resources that rules name."""
+        return tuple(self._quota_of_resource)
+
+    def limits_left_without(
+        self, nodes: Iterable[int], owners: Iterable[str] = ()
+    ) -> dict[int, dict[str, int]]:
+        """Return what the limits of each node leave, were these running jobs gone: ticks of each limited resource.
+
+        RUNNING stands for the number of running jobs. Negative where a limit was lowered. Changes nothing.
+        """
+        with self._as_if(owners, ()):
+            return {node: self._limits_left(node) for node in nodes}
+
+    def _limits_left(self, node: int) -> dict[str, int]:
+        left = {
+            resource: limit - quota.used[node]
+            for resource, quota in self._quota_of_resource.items()
+            if (limit := quota.limit[node]) is not None
+        }
+        jobs = self._counts.running_left(node)
+        return left if jobs is None else {**left, RUNNING: jobs}
 
     def room_without(
         self,

@@ -55,9 +55,16 @@ RUNNING_SIZES = (1, 2, 4, 8, 16)
 
 
 def queue(
-    gpus: int = 16_384, gangs: int = 10_000, events: int = 200, reservations: int = 4
+    gpus: int = 16_384,
+    gangs: int = 10_000,
+    events: int = 200,
+    reservations: int = 4,
+    *,
+    limited: bool = False,
 ) -> dict[str, Any]:
     """Measure a full cycle with so many pending gangs, then so many events, in CPU time of this thread.
+
+    limited: each queue is limited to what it runs and a node of its share is idle, so gangs wait behind limits.
 
     Returns {"gpus", "waiting", "lines" (equivalence classes), "reservations", "running", "full_cycle_ms" (reservations
     are kept), "full_cycle_telling_ms" (reservations are made again), "events", "placed" (by the events),
@@ -65,7 +72,7 @@ def queue(
     "KIND_median_ms" and "KIND_p99_ms" for each kind of event: "ended", "left" (a preempted gang stopped), "came",
     "lost", "returned", for "all", and for "nothing" (those of changed_nothing).
     """
-    life = _Life(gpus, reservations)
+    life = _Life(gpus, reservations, limited)
     life.fill()
     life.crowd(gangs)
     ledger = life.scheduler.ledger
@@ -105,6 +112,7 @@ class _Life:
 
     gpus: int
     reservations: int
+    limited: bool = False
     random: Random = field(default_factory=lambda: Random(1))  # noqa: S311 - a repeatable load, no secret
     facts: list[Fact] = field(default_factory=list)
     now: float = 0.0
@@ -114,7 +122,7 @@ class _Life:
     numbers: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
-        self.policy = policy_of(self.gpus, self.reservations)
+        self.policy = policy_of(self.gpus, self.reservations, limited=self.limited)
         self.scheduler = Scheduler(self.policy)
         self.tell([ClusterObserved(id="site", observed_at=0.0, cluster=empty_cluster(self.gpus))])
 
@@ -144,6 +152,8 @@ class _Life:
         """Fill the cluster: each queue runs as much as any other, each of its gangs a number of whole nodes."""
         nodes = self.gpus // GPUS_OF_NODE
         of_queue = [nodes // QUEUES + (number < nodes % QUEUES) for number in range(QUEUES)]
+        if self.limited:
+            of_queue = [_limited_nodes(self.gpus)] * QUEUES
         self.tell(
             self._submitted(job)
             for number, all_nodes in enumerate(of_queue)
@@ -157,7 +167,7 @@ class _Life:
         while nodes:
             members = self.random.choice([size for size in RUNNING_SIZES if size <= nodes])
             nodes -= members
-            leaves = not owed and (members == 1 or self.random.random() < 0.1)
+            leaves = not owed and (members == 1 or self.random.random() < 0.1) and not self.limited
             shape = Shape(gpus=GPUS_OF_NODE - leaves)
             yield self._job("r", number, members, shape, "serving", None)
 
@@ -260,22 +270,26 @@ def _changes(fact: Fact) -> bool:
     )
 
 
-def policy_of(gpus: int, reservations: int) -> Policy:
+def policy_of(gpus: int, reservations: int, *, limited: bool = False) -> Policy:
     """The default policy with 50 queues in five departments, every other one with a guarantee that it uses."""
-    nodes = gpus // GPUS_OF_NODE
-    rules = [QueueRule(f"d{number}", weight=1.0 + number) for number in range(5)]
-    for number in range(QUEUES):
-        has = nodes // QUEUES * GPUS_OF_NODE
-        rules.append(
-            QueueRule(
-                _path(number),
-                weight=1.0 + number % 3,
-                guarantee={"gpus": has} if number % 2 == 0 else {},
-                limit={"gpus": 4.0 * has},
-            )
+    has = (_limited_nodes(gpus) if limited else gpus // GPUS_OF_NODE // QUEUES) * GPUS_OF_NODE
+    departments = [QueueRule(f"d{number}", weight=1.0 + number) for number in range(5)]
+    queues = [
+        QueueRule(
+            _path(number),
+            weight=1.0 + number % 3,
+            guarantee={"gpus": has} if number % 2 == 0 else {},
+            limit={"gpus": has if limited else 4.0 * has},
         )
+        for number in range(QUEUES)
+    ]
     backfill = Backfill("promised", reservations) if reservations else Backfill("any", 0)
-    return Policy(queues=tuple(rules), backfill=backfill)
+    return Policy(queues=(*departments, *queues), backfill=backfill)
+
+
+def _limited_nodes(gpus: int) -> int:
+    """Nodes that each queue may use where it is limited: all but one of its share."""
+    return max(1, gpus // GPUS_OF_NODE // QUEUES - 1)
 
 
 def _path(number: int) -> str:
