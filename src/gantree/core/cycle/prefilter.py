@@ -22,7 +22,7 @@ from gantree.core.queue.eligibility import equivalence_class_of
 from gantree.core.queue.guarantee_test import GuaranteeTest
 from gantree.core.queue.heads import FeasibilityCache, head_rows
 from gantree.core.queue.held_capacity import UsableReservations
-from gantree.core.queue.limit_test import LimitTest, has_limits
+from gantree.core.queue.quota_test import QuotaTest
 from gantree.core.queue.slot_demands import SlotDemands
 from gantree.core.queue.start_test import StartTest
 from gantree.core.queue.waiting_rows import WaitingRows
@@ -105,16 +105,16 @@ class Prefilter:
     @cached_property
     def _to_visit(self) -> RowsToVisit:
         ledger, rows, heads, guaranteed = self._ledger, self._rows, self._heads, self._guaranteed
-        capacity, limits = self._capacity, self._limits
+        capacity, quotas = self._capacity, self._quotas
         preempting = PreemptingRows(
-            ledger, rows, heads, guaranteed, capacity, self._demands, limits
+            ledger, rows, heads, guaranteed, capacity, self._demands, quotas
         )
-        return RowsToVisit(ledger, rows, heads, guaranteed, self._starting, preempting, limits)
+        return RowsToVisit(ledger, rows, heads, guaranteed, self._starting, preempting, quotas)
 
     @cached_property
-    def _limits(self) -> LimitTest | None:
-        """The limits of queues when the pass began; None if there are none."""
-        return LimitTest(self._ledger, self.queues) if has_limits(self._ledger.policy) else None
+    def _quotas(self) -> QuotaTest | None:
+        """The quotas of queues when the pass began; None if there are none."""
+        return QuotaTest(self._ledger, self.queues) if self._ledger.policy.queues else None
 
     @cached_property
     def _capacity(self) -> PreemptibleCapacity:
@@ -176,18 +176,18 @@ class Prefilter:
         eq_class = equivalence_class_of(state)
         applied, may = self._may_suffice.get(eq_class, (-1, False))
         if applied != self._ledger.applied:
-            may = self._limits_may_admit(state) and self._capacity.may_suffice(state, self._demands)
+            may = self._quotas_may_admit(state) and self._capacity.may_suffice(state, self._demands)
             self._may_suffice[eq_class] = self._ledger.applied, may
         return may
 
-    def _limits_may_admit(self, state: JobState) -> bool:
-        """Whether the limits of a job's queue may admit it once every gang is gone that it may stop."""
-        if self._limits is None:
+    def _quotas_may_admit(self, state: JobState) -> bool:
+        """Whether the quotas of a job's queue may admit it once every gang is gone that it may stop."""
+        if self._quotas is None:
             return True
         index, signature = self._index_of_queue[state.queue], np.array([state.signature])
         within_guarantee = self._capacity.may_be_within_guarantee(state)
-        may = self._capacity.limits_may_admit(
-            state, index, signature, self._limits, within_guarantee=within_guarantee
+        may = self._capacity.quotas_may_admit(
+            state, index, signature, self._quotas, within_guarantee=within_guarantee
         )
         return bool(may[0])
 

@@ -12,7 +12,7 @@ import numpy as np
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.preemption.preemptible_capacity import PreemptibleCapacity
-from gantree.core.queue.limit_test import LimitTest, has_limits
+from gantree.core.queue.quota_test import QuotaTest
 from gantree.core.queue.slot_demands import SlotDemandTable
 from gantree.core.queue.start_test import StartTest
 from gantree.core.queue.waiting_rows import WaitingRows
@@ -35,12 +35,12 @@ class RowsToVisit:
         guaranteed: BoolArray,
         starting: "StartingRows",
         preempting: "PreemptingRows",
-        limits: LimitTest | None,
+        quotas: QuotaTest | None,
     ) -> None:
         self._ledger, self._rows, self._guaranteed = ledger, rows, guaranteed
         self._heads = heads
-        if limits is not None:
-            self._heads = heads & limits.may_wait_for_room(rows.queue_index, rows.signature)
+        if quotas is not None:
+            self._heads = heads & quotas.may_wait_for_capacity(rows.queue_index, rows.signature)
         self._starting, self._preempting = starting, preempting
 
     def queues_with_rows(self, *, guaranteed_only: bool, with_heads: bool) -> BoolArray:
@@ -121,9 +121,9 @@ class StartingRows:
         row = np.flatnonzero(self.may)
         signature = self._rows.signature[row]
         may = self._starts.rows_that_may_start(signature, self._masks[row])
-        if has_limits(self._ledger.policy):
-            limits = LimitTest(self._ledger, self._rows.queues)
-            may &= limits.may_start(self._rows.queue_index[row], signature)
+        if self._ledger.policy.queues:
+            quotas = QuotaTest(self._ledger, self._rows.queues)
+            may &= quotas.may_start(self._rows.queue_index[row], signature)
         self.may[row[~may]] = False
         return row[may]
 
@@ -157,7 +157,7 @@ class PreemptingRows:
         guaranteed: BoolArray,
         capacity: PreemptibleCapacity,
         demands: SlotDemandTable,
-        limits: LimitTest | None,
+        quotas: QuotaTest | None,
     ) -> None:
         self._ledger, self._rows, self._guaranteed = ledger, rows, guaranteed
         self._capacity, self._demands = capacity, demands
@@ -173,9 +173,9 @@ class PreemptingRows:
         if len(head):
             most = np.array([self._most(each) for each in range(len(first))])
             self.may[head] = capacity.enough(rows.signature[head], kind, most, demands)
-        if limits is not None:
+        if quotas is not None:
             for each in range(len(first)):
-                self._test_limits(each, limits)
+                self._test_quotas(each, quotas)
 
     def _first(self, kind: int) -> tuple[JobState, bool]:
         """The first job of a kind, and whether it may be within its queue's guarantee."""
@@ -189,15 +189,15 @@ class PreemptingRows:
             state, self._demands, within_guarantee=within_guarantee
         )
 
-    def _test_limits(self, kind: int, limits: LimitTest) -> None:
-        """Rule out the rows that the limits of their queue refuse even if every gang left that they may stop."""
+    def _test_quotas(self, kind: int, quotas: QuotaTest) -> None:
+        """Rule out the rows that the quotas of their queue refuse even if every gang left that they may stop."""
         alike = self._rows_of_kind[kind]
         alike = alike[self.may[alike]]
         if len(alike):
             state, within_guarantee = self._first(kind)
             index, signature = int(self._rows.queue_index[alike[0]]), self._rows.signature[alike]
-            self.may[alike] = self._capacity.limits_may_admit(
-                state, index, signature, limits, within_guarantee=within_guarantee
+            self.may[alike] = self._capacity.quotas_may_admit(
+                state, index, signature, quotas, within_guarantee=within_guarantee
             )
 
     def still_may(self, row: int) -> bool:

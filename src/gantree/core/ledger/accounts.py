@@ -16,7 +16,7 @@ from gantree.model.placements import Placement
 from gantree.policy.order import Order
 from gantree.policy.queues import QueueTree
 from gantree.policy.quota.admission import WITHIN_GUARANTEE, Admission
-from gantree.policy.quota.quota import Quota
+from gantree.policy.quota.quota import NOTHING_FREED, Freed, Quota
 from gantree.policy.rules import Amounts, Policy
 from gantree.policy.share import Shares
 from gantree.policy.waiting_jobs import EquivalenceClass
@@ -184,13 +184,15 @@ class Accounts:
         """
         return self._projected.guarantees_left(queues, gone)
 
-    def limits_left(self, nodes: Sequence[int]) -> dict[int, dict[str, int]]:
-        """What the limits of each node leave now, as `Quota.limits_left_without`; what is claimed does not count."""
-        return self.quota.limits_left_without(nodes)
+    def most_left(self, nodes: Sequence[int]) -> list[list[int]]:
+        """Upper bounds on what a job of each node could have now, as `Quota.most_left_without`; claims do not count."""
+        return self.quota.most_left_without(nodes, ())
 
-    def projected_limits_left(self, nodes: Sequence[int]) -> dict[int, dict[str, int]]:
-        """As `limits_left`, once all leaving gangs have left."""
-        return self._projected.limits_left(nodes)
+    def projected_most_left(
+        self, nodes: Sequence[int], freed: Freed = NOTHING_FREED
+    ) -> list[list[int]]:
+        """As `most_left`, once all leaving gangs have left, and `freed` is freed."""
+        return self._projected.most_left(nodes, freed)
 
     def limits(self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()) -> Admission:
         """As `admission`, with limits only: a job in its queue's cells is always within the guarantee."""

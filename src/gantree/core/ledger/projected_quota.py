@@ -15,7 +15,7 @@ from itertools import islice
 from gantree.core.ledger.state import CLAIM, JobState
 from gantree.policy.queues import QueueTree
 from gantree.policy.quota.admission import Admission
-from gantree.policy.quota.quota import Quota
+from gantree.policy.quota.quota import Freed, Quota
 from gantree.policy.rules import Amounts
 
 GivesWay = Callable[[JobState, JobState], bool]
@@ -142,9 +142,10 @@ class ProjectedQuota:
             queues, [*filter(self.quota.holds, gone), *claims]
         )
 
-    def limits_left(self, nodes: Iterable[int]) -> dict[int, dict[str, int]]:
-        """What the limits of each node leave with nothing claimed, as `Quota.limits_left_without`."""
-        return self.quota.limits_left_without(nodes, [CLAIM + job for job in self._claims])
+    def most_left(self, nodes: Iterable[int], freed: Freed) -> list[list[int]]:
+        """Upper bounds on what a job of each node could have with nothing claimed, as `Quota.most_left_without`."""
+        claims = [CLAIM + job for job in self._claims]
+        return self.quota.most_left_without(nodes, claims, freed)
 
     def limits(
         self, state: JobState, amounts: Amounts, gone: Iterable[str], rights: Hashable

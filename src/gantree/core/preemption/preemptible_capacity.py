@@ -23,9 +23,9 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.preemption.candidates import ProjectedOccupancies
 from gantree.core.preemption.preemptible_amounts import PreemptibleAmounts
-from gantree.core.queue.limit_test import LimitTest
 from gantree.core.queue.node_gpus import NodeGpus, add_gpus
 from gantree.core.queue.preemption_rules import lowest_order_key
+from gantree.core.queue.quota_test import QuotaTest
 from gantree.core.queue.slot_demands import SlotDemandTable
 from gantree.planning.rightsizing.ranking import chooses
 from gantree.topology.fabric.fabric import BoolArray, IntArray
@@ -92,27 +92,25 @@ class PreemptibleCapacity:
             or self._projected.may_fit(self._ledger, state)
         )
 
-    def limits_may_admit(
+    def quotas_may_admit(
         self,
         state: JobState,
         index: int,
         signature: IntArray,
-        limits: LimitTest,
+        quotas: QuotaTest,
         *,
         within_guarantee: bool,
     ) -> BoolArray:
-        """A mask of signatures: those that the limits of a job's queue, given by index, may admit once every gang has
+        """A mask of signatures: those that the quotas of a job's queue, given by index, may admit once every gang has
         left that the job may stop.
         """
-        may = limits.may_preempt(index, signature, {})
+        may = quotas.may_preempt(index, signature, {})
         if may.all():
             return may
         if self._amounts is None:
-            self._amounts = PreemptibleAmounts(
-                self._ledger, self._preemptible, limits.limited_nodes, limits.resources
-            )
-        given_up = self._amounts.given_up_for(state, within_guarantee=within_guarantee)
-        return limits.may_preempt(index, signature, given_up)
+            self._amounts = PreemptibleAmounts(self._ledger, self._preemptible)
+        freed = self._amounts.freed_for(state, within_guarantee=within_guarantee)
+        return quotas.may_preempt(index, signature, freed)
 
     def enough(
         self, signature: IntArray, kind: IntArray, most: IntArray, demands: SlotDemandTable

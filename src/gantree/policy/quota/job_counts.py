@@ -1,5 +1,7 @@
 """How many jobs run and wait under each node of the queue tree, and the limits on these numbers."""
 
+from collections.abc import Sequence
+
 from gantree.policy.queues import QueueTree
 from gantree.policy.quota.admission import RUNNING, WAITING, Admission
 from gantree.policy.quota.refusals import too_many
@@ -65,10 +67,14 @@ class JobCounts:
         """Return whether a rule limits running jobs at a node of a path."""
         return any(self._most_running[node] is not None for node in path)
 
-    def running_left(self, node: int) -> int | None:
-        """Return how many more jobs may run under a node; None without a limit of its own."""
-        most = self._most_running[node]
-        return None if most is None else most - self._running[node]
+    def most_left(self, nodes: Path, freed: Sequence[int]) -> int | None:
+        """Return how many more jobs the limits of some nodes admit once so many end under each; None without any."""
+        left = [
+            most - self._running[node] + more
+            for node, more in zip(nodes, freed, strict=True)
+            if (most := self._most_running[node]) is not None
+        ]
+        return min(left, default=None)
 
     def too_many_running(self, path: Path) -> Admission | None:
         """Return the refusal of one more running job, or None."""

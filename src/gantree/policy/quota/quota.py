@@ -14,7 +14,7 @@ A job within its guarantee is never refused because others have borrowed: these 
 whether the end of borrowing jobs would help.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -32,6 +32,11 @@ from gantree.policy.quota.usage import QuotaUsage
 from gantree.policy.rules import Amounts
 
 __all__ = ["Admission", "Quota"]
+
+Freed = Mapping[int, Sequence[int]]
+"""Ticks by resource that are freed under a node, by node."""
+NOTHING_FREED: Freed = {}
+UNLIMITED = 1 << 62
 
 
 class Quota:
@@ -126,27 +131,42 @@ class Quota:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """Return the resources that rules name."""
-        return tuple(self._quota_of_resource)
+        """Return the resources that rules name, and RUNNING for the number of running jobs."""
+        return (*self._quota_of_resource, RUNNING)
 
-    def limits_left_without(
-        self, nodes: Iterable[int], owners: Iterable[str] = ()
-    ) -> dict[int, dict[str, int]]:
-        """Return what the limits of each node leave, were these running jobs gone: ticks of each limited resource.
+    def most_left_without(
+        self, nodes: Iterable[int], owners: Iterable[str], freed: Freed = NOTHING_FREED
+    ) -> list[list[int]]:
+        """Return, for each node, upper bounds on what a job of it could have, were these running jobs gone.
 
-        RUNNING stands for the number of running jobs. Negative where a limit was lowered. Changes nothing.
+        Ticks by resource, in the order of `resources`; UNLIMITED without a rule. freed: ticks by resource that are
+        freed under some nodes, too. Changes nothing.
         """
         with self._as_if(owners, ()):
-            return {node: self._limits_left(node) for node in nodes}
+            return [self._most_left(self._path(node), freed) for node in nodes]
 
-    def _limits_left(self, node: int) -> dict[str, int]:
-        left = {
-            resource: limit - quota.used[node]
-            for resource, quota in self._quota_of_resource.items()
-            if (limit := quota.limit[node]) is not None
-        }
-        jobs = self._counts.running_left(node)
-        return left if jobs is None else {**left, RUNNING: jobs}
+    def _most_left(self, path: tuple[int, ...], freed: Freed) -> list[int]:
+        most: list[int | None] = []
+        for at, quota in enumerate(self._quota_of_resource.values()):
+            freed_under = [freed[node][at] if node in freed else 0 for node in path]
+            most.append(quota.most_left(path, freed_under))
+        most.append(self._counts.most_left(path, [freed[n][-1] if n in freed else 0 for n in path]))
+        return [UNLIMITED if each is None else each for each in most]
+
+    def own_limits_left(self, node: int) -> list[int]:
+        """Return what the limits of a node, and of its queue if it is a user's, leave; as `most_left_without`."""
+        path = self._path(node)
+        own = path[: 2 if self.tree.user[node] is not None else 1]
+        left = [quota.limit_left(own) for quota in self._quota_of_resource.values()]
+        left.append(self._counts.most_left(own, [0] * len(own)))
+        return [UNLIMITED if each is None else each for each in left]
+
+    def ticks_held(self, owner: str) -> list[int]:
+        """Return what a running job holds, in ticks, in the order of `resources`; nothing if it is not counted."""
+        if owner not in self._jobs:
+            return [0] * len(self.resources)
+        held = {quota.resource: amount for quota, amount in self._jobs.holding(owner).parts}
+        return [*(held.get(resource, 0) for resource in self._quota_of_resource), 1]
 
     def room_without(
         self,

@@ -111,6 +111,13 @@ class ResourceQuota:
                 return Over(node, used[node] + amount - limit)
         return None
 
+    def limit_left(self, nodes: Sequence[int]) -> int | None:
+        """Return the least that the limits of some nodes leave; None without a limit."""
+        left = [
+            limit - self.used[node] for node in nodes if (limit := self.limit[node]) is not None
+        ]
+        return min(left, default=None)
+
     def borrowed(self, path: Sequence[int], amount: int, ever: bool = False) -> int:
         """Return the borrowed part of an amount: 0 if all of it is guaranteed, or the resource has no guarantees."""
         return max(0, amount - self.guarantee_left(path, ever)) if self.rationed else 0
@@ -158,17 +165,43 @@ class ResourceQuota:
                     break
         return None
 
-    def available(self, path: Sequence[int]) -> int:
-        """Return the most that a job at the beginning of a path could have now, without limits; at least 0."""
+    def available(self, path: Sequence[int], freed: Sequence[int] | None = None) -> int:
+        """Return the most that a job at the beginning of a path could have now, without limits; at least 0.
+
+        freed: what is freed under each node of the path; then the result is an upper bound.
+        """
         room = 0
-        for node in reversed(path):
-            room += max(0, self.kept[node] - self.drawn[node])
+        for at in reversed(range(len(path))):
+            node = path[at]
+            drawn = self.drawn[node] - (freed[at] if freed is not None else 0)
+            room += max(0, self.kept[node] - drawn)
             most = self.most_drawn[node]
             if node == ROOT:
-                room = self.pool[ROOT] - self.drawn[ROOT]
+                room = self.pool[ROOT] - drawn
             elif most is not None:
-                room = min(room, most - self.drawn[node])
+                room = min(room, most - drawn)
         return max(0, room)
+
+    def most_left(self, path: Sequence[int], freed: Sequence[int]) -> int | None:
+        """Return an upper bound on what a job at the beginning of a path could have once `freed` is freed under each
+        node of it, by limits, guarantees and borrowing; None without any.
+        """
+        limits = [
+            limit - self.used[node] + more
+            for node, more in zip(path, freed, strict=True)
+            if (limit := self.limit[node]) is not None
+        ]
+        if self.rationed:
+            limits.append(max(self.available(path, freed), self._most_guaranteed(path, freed)))
+        return min(limits, default=None)
+
+    def _most_guaranteed(self, path: Sequence[int], freed: Sequence[int]) -> int:
+        """Return an upper bound on `guarantee_left` once so much is freed under each node."""
+        return sum(
+            max(0, self.own[node] - max(0, self.charged[node] - more))
+            for node, more in zip(path, freed, strict=True)
+            if node != ROOT
+        )
 
     def over(self, node: int) -> int:
         """Return how much is used under a node above all that it and the nodes under it are guaranteed."""

@@ -1,0 +1,49 @@
+"""Which pending jobs the quotas of their queues may admit: what each queue may have, compared with each signature.
+
+An upper bound: claims do not count, and a job with several variants requests nothing. Without it, a pass would evaluate
+the quota for each of thousands of jobs behind a limit, and plan preemptions that cannot help.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.queue.guarantee_test import requested_ticks
+from gantree.policy.quota.quota import Freed
+from gantree.topology.fabric.fabric import BoolArray, IntArray
+
+
+class QuotaTest:
+    """The quotas as of now. Arrays by queue index and resource, and by signature and resource."""
+
+    def __init__(self, ledger: Ledger, queues: Sequence[int]) -> None:
+        self._accounts, self._queues = ledger.accounts, queues
+        resources = ledger.accounts.quota.resources
+        now = self._by_queue(ledger.accounts.most_left(queues))
+        self._left = np.minimum(now, self._by_queue(ledger.accounts.projected_most_left(queues)))
+        self._requested = requested_ticks(ledger, resources)
+        self._requested[:, -1] = 1  # of running jobs
+
+    def _by_queue(self, left: Sequence[Sequence[int]]) -> IntArray:
+        shape = len(left), len(self._accounts.quota.resources)
+        return np.array(left, dtype=np.int64).reshape(shape)
+
+    def may_start(self, queue_index: IntArray, signature: IntArray) -> BoolArray:
+        """A mask of rows, given by queue and signature: those that may be admitted now."""
+        return self._within(self._left[queue_index], signature)
+
+    def may_wait_for_capacity(self, queue_index: IntArray, signature: IntArray) -> BoolArray:
+        """A mask of rows: those that the limits of their own queues may admit now. Others wait for their own queue."""
+        own = [self._accounts.quota.own_limits_left(queue) for queue in self._queues]
+        return self._within(self._by_queue(own)[queue_index], signature)
+
+    def may_preempt(self, index: int, signature: IntArray, freed: Freed) -> BoolArray:
+        """A mask of signatures: those that a queue, given by index, may admit once `freed` is freed."""
+        left = self._accounts.projected_most_left([self._queues[index]], freed)
+        return self._within(self._by_queue(left), signature)
+
+    def _within(self, left: IntArray, signature: IntArray) -> BoolArray:
+        requested = self._requested[signature]
+        within: BoolArray = ((requested <= left) | (requested == 0)).all(axis=1)
+        return within
