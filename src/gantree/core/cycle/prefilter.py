@@ -100,7 +100,7 @@ class Prefilter:
 
     @cached_property
     def _starting(self) -> StartingRows:
-        return StartingRows(self._ledger, self._rows, self._guaranteed, self._starts)
+        return StartingRows(self._ledger, self._rows, self._guaranteed, self._starts, self._quotas)
 
     @cached_property
     def _to_visit(self) -> RowsToVisit:

@@ -6,6 +6,7 @@ are tested again for a start (`StartingRows`), and for preemption those of a kin
 """
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -38,10 +39,17 @@ class RowsToVisit:
         quotas: QuotaTest | None,
     ) -> None:
         self._ledger, self._rows, self._guaranteed = ledger, rows, guaranteed
-        self._heads = heads
-        if quotas is not None:
-            self._heads = heads & quotas.may_wait_for_capacity(rows.queue_index, rows.signature)
+        self._all_heads, self._quotas = heads, quotas
         self._starting, self._preempting = starting, preempting
+
+    @cached_property
+    def _heads(self) -> BoolArray:
+        """A mask by row: heads that may get a reservation."""
+        if self._quotas is None:
+            return self._all_heads
+        rows = self._rows
+        may_wait = self._quotas.may_wait_for_capacity(rows.queue_index, rows.signature)
+        return self._all_heads & may_wait
 
     def queues_with_rows(self, *, guaranteed_only: bool, with_heads: bool) -> BoolArray:
         """A mask by queue index: the queues with a row to visit."""
@@ -95,9 +103,15 @@ class StartingRows:
     """The jobs that may fit: `may`, a mask by row."""
 
     def __init__(
-        self, ledger: Ledger, rows: WaitingRows, guaranteed: BoolArray, starts: StartTest
+        self,
+        ledger: Ledger,
+        rows: WaitingRows,
+        guaranteed: BoolArray,
+        starts: StartTest,
+        quotas: QuotaTest | None,
     ) -> None:
-        self._ledger, self._rows, self._guaranteed, self._starts = ledger, rows, guaranteed, starts
+        self._ledger, self._rows, self._guaranteed = ledger, rows, guaranteed
+        self._starts, self._quotas = starts, quotas
         self.may = np.ones(len(rows.entry), dtype=np.bool_)
         self._masks = starts.no_masks(len(rows.entry))
         self._reservations: object = None
@@ -121,9 +135,10 @@ class StartingRows:
         row = np.flatnonzero(self.may)
         signature = self._rows.signature[row]
         may = self._starts.rows_that_may_start(signature, self._masks[row])
-        if self._ledger.policy.queues:
-            quotas = QuotaTest(self._ledger, self._rows.queues)
-            may &= quotas.may_start(self._rows.queue_index[row], signature)
+        left = row[may]
+        if self._quotas is not None and len(left):
+            queue_index = self._rows.queue_index[left]
+            may[may] = self._quotas.may_start(queue_index, self._rows.signature[left])
         self.may[row[~may]] = False
         return row[may]
 
@@ -173,8 +188,10 @@ class PreemptingRows:
         if len(head):
             most = np.array([self._most(each) for each in range(len(first))])
             self.may[head] = capacity.enough(rows.signature[head], kind, most, demands)
-        if quotas is not None:
-            for each in range(len(first)):
+        left = self.may[head]
+        if quotas is not None and left.any():
+            may_later = quotas.may_start_later(rows.queue_index[head], rows.signature[head])
+            for each in sorted(set(kind[left & ~may_later].tolist())):
                 self._test_quotas(each, quotas)
 
     def _first(self, kind: int) -> tuple[JobState, bool]:

@@ -104,7 +104,7 @@ class PreemptibleCapacity:
         """A mask of signatures: those that the quotas of a job's queue, given by index, may admit once every gang has
         left that the job may stop.
         """
-        may = quotas.may_preempt(index, signature, {})
+        may = quotas.may_start_later(np.full(len(signature), index), signature)
         if may.all():
             return may
         if self._amounts is None:

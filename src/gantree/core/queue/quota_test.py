@@ -5,6 +5,7 @@ the quota for each of thousands of jobs behind a limit, and plan preemptions tha
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -15,15 +16,27 @@ from gantree.topology.fabric.fabric import BoolArray, IntArray
 
 
 class QuotaTest:
-    """The quotas as of now. Arrays by queue index and resource, and by signature and resource."""
+    """The quotas as of now, evaluated when needed after a decision. Arrays by queue index and resource, and
+    by signature and resource.
+    """
 
     def __init__(self, ledger: Ledger, queues: Sequence[int]) -> None:
-        self._accounts, self._queues = ledger.accounts, queues
-        resources = ledger.accounts.quota.resources
-        now = self._by_queue(ledger.accounts.most_left(queues))
-        self._left = np.minimum(now, self._by_queue(ledger.accounts.projected_most_left(queues)))
-        self._requested = requested_ticks(ledger, resources)
-        self._requested[:, -1] = 1  # of running jobs
+        self._ledger, self._accounts, self._queues = ledger, ledger.accounts, queues
+        self._evaluated_at = -1
+        self._now = self._later = self._by_queue([])
+
+    @cached_property
+    def _requested(self) -> IntArray:
+        requested = requested_ticks(self._ledger, self._accounts.quota.resources)
+        requested[:, -1] = 1  # of running jobs
+        return requested
+
+    def _refresh(self) -> None:
+        if self._evaluated_at != self._ledger.applied:
+            self._evaluated_at = self._ledger.applied
+            self._later = self._by_queue(self._accounts.projected_most_left(self._queues))
+            now = self._by_queue(self._accounts.most_left(self._queues))
+            self._now = np.minimum(self._later, now)
 
     def _by_queue(self, left: Sequence[Sequence[int]]) -> IntArray:
         shape = len(left), len(self._accounts.quota.resources)
@@ -31,7 +44,13 @@ class QuotaTest:
 
     def may_start(self, queue_index: IntArray, signature: IntArray) -> BoolArray:
         """A mask of rows, given by queue and signature: those that may be admitted now."""
-        return self._within(self._left[queue_index], signature)
+        self._refresh()
+        return self._within(self._now[queue_index], signature)
+
+    def may_start_later(self, queue_index: IntArray, signature: IntArray) -> BoolArray:
+        """As `may_start`, once all leaving gangs have left."""
+        self._refresh()
+        return self._within(self._later[queue_index], signature)
 
     def may_wait_for_capacity(self, queue_index: IntArray, signature: IntArray) -> BoolArray:
         """A mask of rows: those that the limits of their own queues may admit now. Others wait for their own queue."""
