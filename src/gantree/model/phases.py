@@ -56,3 +56,7 @@ class StopCause(StrEnum):
     CANNOT_START = "cannot-start"
     TIME_LIMIT = "time-limit"
     CANCELLED = "cancelled"
+
+
+FAILURES = frozenset({StopCause.RANK_FAILED, StopCause.START_FAILED, StopCause.MEMBER_LOST})
+"""Causes after which a job is started again as often as its restarts allow."""

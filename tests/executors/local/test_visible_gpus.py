@@ -128,7 +128,7 @@ def test_a_gang_whose_instance_is_not_there_is_refused_in_words_and_for_good(
     for words in ("GPU 1 of node n0", "3g.40gb at slice 4", "-i 1 -cgi 3g.40gb:4 -C", "by: nobody"):
         assert words in told.reason
     assert mig_stage.until_ended() == 126
-    assert mig_stage.log() == ""
+    assert mig_stage.log() == f"gantree: {told.reason}\n"
 
 
 def test_a_gang_on_a_gpu_that_must_leave_mig_mode_is_refused_for_good(stage: GangStage) -> None:
@@ -147,7 +147,7 @@ def test_a_refusal_is_told_as_final_by_the_next_daemon_too(mig_stage: MigStage) 
 
 
 def test_other_failures_to_start_may_be_tried_again(stage: GangStage) -> None:
-    stage.start("no-such-command-anywhere")
+    stage.start("true", workdir="/no/such/folder")
     assert not stage.until_told(GangStartFailed).final
 
 

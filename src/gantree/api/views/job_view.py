@@ -50,6 +50,7 @@ def job_row(ledger: Ledger, state: JobState) -> Json:
         "checkpoint_step": state.checkpoint_step,
         "preemptions": state.preemptions,
         "failures": state.failures,
+        "last_failure": state.last_failure,
         "starts_at": None if start is None else start.starts_at,
         "promised": start is not None and start.promised,
         "predicted_step_s": None if state.placement is None else state.placement.predicted.step_s,
@@ -77,6 +78,7 @@ def rejected_row(job: str, reason: str) -> Json:
         "suspended": False,
         "preemptions": 0,
         "failures": 0,
+        "last_failure": "",
         "promised": False,
     }
     return {**gone, **known, **never}

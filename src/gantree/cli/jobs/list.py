@@ -66,6 +66,8 @@ def _note(row: dict[str, Any], now: float) -> str:
     """What is unusual about the job, and its reservation."""
     succeeded = row["phase"] == Phase.SUCCEEDED
     parts = [row["reason"]] if row["reason"] and not succeeded else []
+    if row.get("last_failure") and row["phase"] not in ENDED:  # an older daemon does not say it
+        parts.append(f"last failure: {row['last_failure']}")
     parts += [word for word in ("held", "suspended") if row[word]]
     if row["starts_at"] is not None:
         progress = "starts in" if row["promised"] else "starts probably in"

@@ -75,7 +75,8 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
     if state is None:
         raise NotFound(f"there is no job {job}")
     if state.phase is not Phase.PENDING:
-        return Explanation(job, state.phase, _present(state) + staying_on(ledger, state, now))
+        sentence = _present(state) + staying_on(ledger, state, now) + last_failure_in_words(state)
+        return Explanation(job, state.phase, sentence)
     sentence, refused = _waits_for_other_than_room(ledger, state, now), None
     sentence = sentence or _in_turn(ledger, state, now)
     in_the_way: tuple[tuple[str, str], ...] = ()
@@ -88,9 +89,16 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
             refused = with_restriction_reason(state, refused)
             sentence = refused.sentence
             sentence += _lost_cells(ledger, state.spec.queue) + cordoned_for(ledger, state)
+    sentence += last_failure_in_words(state)
     first = tuple(islice(ahead_of(ledger, state, now), AHEAD_SHOWN))
     count, start = how_many_ahead(ledger, state, now), known_start(ledger, state)
     return Explanation(job, state.phase, sentence, refused, first, count, start, in_the_way)
+
+
+def last_failure_in_words(state: JobState) -> str:
+    """A further sentence for a job that has failed and is not over; "" for others."""
+    told = state.last_failure and state.phase not in ENDED
+    return f" Last failure: {state.last_failure}." if told else ""
 
 
 def brief_reason(ledger: Ledger, state: JobState, now: float) -> tuple[str, Gate | None]:
@@ -188,7 +196,8 @@ def _present(state: JobState) -> str:
     if state.phase is Phase.SAVING:
         return f"{held}; was asked to save a checkpoint{_for_whom(state)} and will then stop."
     if state.phase is Phase.STOPPING:
-        return f"{held}; is being stopped ({state.stop_cause}){_for_whom(state)}."
+        because = f"{state.stop_cause}: {state.reason}" if state.reason else state.stop_cause
+        return f"{held}; is being stopped ({because}){_for_whom(state)}."
     if state.suspended:
         return f"{held}; suspended while another job has its turn on the shared GPUs."
     if state.warned:

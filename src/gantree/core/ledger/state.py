@@ -46,7 +46,7 @@ class JobState:
     by which it preempted others, as far as they count (`core.ledger.apply.preempting_claims`), the last one made at
     preempting_claim_at; yielded_to is the job that preempted it last. moving says why the attempt will go on at the
     place that is held for it. at_home: it runs in a cell of its queue. warned: the attempt got its signal before its
-    time limit. found: the attempt was adopted, without a record of its start. scaled: a user has set the number of its
+    time limit. last_failure is why the last attempt failed that did, "" if none has. found: the attempt was adopted, without a record of its start. scaled: a user has set the number of its
     members.
     """
 
@@ -85,6 +85,7 @@ class JobState:
     found: bool = False
     not_before: float = 0.0
     failures: int = 0
+    last_failure: str = ""
     preempting_claims: int = 0
     preempting_claim_at: float = 0.0
     yielded_to: str | None = None

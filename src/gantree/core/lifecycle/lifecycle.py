@@ -50,14 +50,13 @@ from gantree.model.facts import (
     StopDecided,
 )
 from gantree.model.jobs import Job
-from gantree.model.phases import ENDED, HOLDING, Phase, StopCause
+from gantree.model.phases import ENDED, FAILURES, HOLDING, Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.placement.request.topology_request import topology_request_of
 from gantree.policy.boosts import boost_of
 from gantree.policy.rules import Policy
 from gantree.text.words import plural
 
-FAILURES = frozenset({StopCause.RANK_FAILED, StopCause.START_FAILED, StopCause.MEMBER_LOST})
 GOES_ON = frozenset(
     {
         StopCause.PREEMPTED,

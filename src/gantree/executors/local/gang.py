@@ -87,6 +87,7 @@ class Gang:
             self._has_news = True
             self.run.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_json(str(self.run.failed), self._failure)
+            self.run.log_failure(reason)
             self._stop_members()
 
     def stop(self, order: StopGang) -> None:

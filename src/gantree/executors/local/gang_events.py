@@ -36,8 +36,8 @@ def gang_events(
             observed_at=now,
             job=job,
             attempt=attempt,
-            reason=failure[0],
-            final=outcome.failure is not None and outcome.failure.get("final", False),
+            reason=failure.reason,
+            final=failure.final,
         )
     elif started:
         yield GangStarted(id=f"{job}/{attempt}/started", observed_at=now, job=job, attempt=attempt)

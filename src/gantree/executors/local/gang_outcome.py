@@ -16,6 +16,15 @@ KILLED = 137
 
 
 @dataclass(frozen=True, slots=True)
+class StartFailure:
+    """Why a gang could not be started, as a sentence, and its exit code. final: another attempt would fail, too."""
+
+    reason: str
+    code: int
+    final: bool
+
+
+@dataclass(frozen=True, slots=True)
 class GangOutcome:
     """The outcome so far. failure: why the executor could not start the gang; world_size: None if it has no order."""
 
@@ -30,14 +39,14 @@ class GangOutcome:
         return bool(self.members) and all(member.started for member in self.members)
 
     @property
-    def start_failure(self) -> tuple[str, int] | None:
-        """Why the gang could not be started, as a sentence, and the exit code for that."""
+    def start_failure(self) -> StartFailure | None:
+        """Why the gang could not be started."""
         if self.failure is not None:
-            return self.failure["reason"], self.failure["code"]
+            return _start_failure(self.failure)
         for member in self.members:
             if member.failure is not None:
-                where = f"rank {member.failure['rank']} on node {member.launch.node}"
-                return f"{where} {member.failure['reason']}", member.failure["code"]
+                where = f"rank {member.failure['rank']} on node {member.launch.node} "
+                return _start_failure(member.failure, where)
         return None
 
     @property
@@ -67,7 +76,7 @@ class GangOutcome:
         own_fault = [each.exit_code for each in failed if not each.was_stopping]
         failure = self.start_failure
         if failure is not None:
-            return failure[1]
+            return failure.code
         if self.lost:
             return KILLED
         if own_fault:
@@ -95,3 +104,8 @@ class GangOutcome:
     def moment(self, ended_steady_s: float, now: float) -> float | None:
         """A moment on the clock that reads now; None for a moment of another boot."""
         return now - max(0.0, steady_s() - ended_steady_s) if self.same_boot else None
+
+
+def _start_failure(record: dict[str, Any], where: str = "") -> StartFailure:
+    """Of a `failed.json`; one of an older version does not say whether it is final."""
+    return StartFailure(where + record["reason"], record["code"], record.get("final", False))

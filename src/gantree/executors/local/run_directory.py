@@ -68,6 +68,14 @@ class RunDirectory:
         """The log file of one process."""
         return self.path / "log" / f"rank-{rank}.log"
 
+    def log_failure(self, reason: str) -> None:
+        """Say in the log of rank 0 why the gang could not be started. A full disk prevents nothing else."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        with suppress(OSError):
+            self.log(0).parent.mkdir(mode=0o700, exist_ok=True)
+            with os.fdopen(os.open(self.log(0), flags, 0o600), "a", encoding="utf-8") as log:
+                log.write(f"gantree: {reason}\n")
+
     def make(self, node_ranks: range, unix: UnixUser | None = None) -> None:
         """Create all folders, private to this user and durable.
 

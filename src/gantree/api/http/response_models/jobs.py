@@ -71,6 +71,7 @@ class JobRow(OpenModel):
     checkpoint_step: int | None
     preemptions: int
     failures: int
+    last_failure: str = Field("", description="Why the last attempt failed that did.")
     starts_at: float | None = Field(description="The start that it was told.")
     promised: bool
     predicted_step_s: float | None = Field(None, description="Seconds a step, as predicted.")

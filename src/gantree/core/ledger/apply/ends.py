@@ -21,7 +21,7 @@ from gantree.core.ledger.apply.members import forget_members
 from gantree.core.ledger.apply.preempting_claims import end_count_if_not_for_others
 from gantree.core.ledger.state import CLAIM, NOWHERE, JobState
 from gantree.model.facts import AttemptEnded, JobEnded, JobRequeued
-from gantree.model.phases import ENDED, Phase, StopCause
+from gantree.model.phases import ENDED, FAILURES, Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.topology.occupancy.node_room import NodeRoom
 
@@ -99,6 +99,8 @@ def job_requeued(ledger: Ledger, fact: JobRequeued) -> None:
     end_count_if_not_for_others(state, fact)
     if fact.not_before > fact.at:
         ledger.resting[fact.job] = fact.not_before
+    if fact.cause in FAILURES:
+        state.last_failure = state.reason or f"{fact.cause} (exit code {state.exit_code})"
     state.reason = f"requeued: {fact.cause}"
 
 

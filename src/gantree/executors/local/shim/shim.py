@@ -63,9 +63,6 @@ _PASSING = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENFILE, errno.EMFILE, errno.ENOMEM}
 )  # fmt: skip
 """Errors that may be gone in a while: a full disk must not make an exit code forgotten."""
-_LONGEST_REASON = 400
-"""Characters: the complaints of several ranks share a pipe, which keeps up to 4096 bytes of each together."""
-_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells count
 
 
 def write_json(path: str, value: Any, mode: int = 0o600) -> None:
@@ -218,6 +215,8 @@ class Shim:
         self._suspended = self._quiet = False
         self._cgroup: str | None = None
         self._unwritten: dict[str, Any] = {}
+        sys.path.insert(0, os.path.dirname(__file__))
+        self._failures: Any = __import__("start_failure")
 
     def run(self) -> None:
         """Start all processes, wait until none is left, and record that."""
@@ -282,8 +281,7 @@ class Shim:
             try:
                 pid = os.fork()
             except OSError as error:  # the machine or our cgroup has too many processes
-                reason = f"could not be forked: {error.strerror}"
-                refused = [{"rank": process["rank"], "reason": reason, "code": _NOT_EXECUTABLE}]
+                refused = [self._failures.start_failure(process["rank"], "be forked", error)]
                 break
             if pid == 0:
                 self._exec(process, shim, writer)
@@ -300,41 +298,37 @@ class Shim:
 
     def _exec(self, process: dict[str, Any], shim: int, complaints: int) -> NoReturn:
         """In the child: set up the process of one rank and execute its command. Never returns."""
-        launch, doing, code, why = self._launch, "prepare its process", _NOT_EXECUTABLE, ""
+        launch, doing, is_exec = self._launch, "prepare its process", False
         argv, env = launch["argv"], launch["env"] | process["env"]
         try:
             _prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
             if os.getppid() != shim:  # it died before the line above could take effect
-                os._exit(code)
+                os._exit(126)
             os.setpgid(0, 0)
             self._write_cgroup_file("cgroup.procs", "0")
             doing = f"open its log {process['log']}"
             log = os.open(process["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(log, 1)
             os.dup2(log, 2)
-            sys.path.insert(0, os.path.dirname(__file__))
             session = __import__("exec_session") if "guest" in process else None
             if launch.get("as"):
                 doing = "take on its user and its secrets"
                 env = __import__("drop_privileges").drop_privileges(launch["as"], log, env, shim)
             doing = f"enter its working directory {launch['workdir']}"
             os.chdir(launch["workdir"])
-            doing = f"run the command {argv[0]!r}"
+            doing, is_exec = f"run the command {argv[0]!r}", True
             for number in _RESTORED:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
             if session is not None:
                 session.serve(process["guest"], env, complaints)
             os.execvpe(argv[0], argv, env)  # noqa: S606  # no shell, on purpose
-        except FileNotFoundError as error:
-            code, why = _NOT_FOUND, error.strerror or ""
         except BaseException as error:  # a child must never return into the shim's loop
-            why = getattr(error, "strerror", None) or str(error)
-        reason = f"could not {doing[:_LONGEST_REASON]}: {why[:_LONGEST_REASON]}"
-        complaint = {"rank": process["rank"], "reason": reason, "code": code}
-        text = json.dumps(complaint, ensure_ascii=False)
+            failure = self._failures.start_failure(process["rank"], doing, error, is_exec)
+        text = json.dumps(failure, ensure_ascii=False)
         os.write(complaints, text.encode(errors="replace") + b"\n")
-        os._exit(code)
+        self._failures.log_failure(failure["reason"])
+        os._exit(failure["code"])
 
     def _write_cgroup_file(self, name: str, text: str) -> None:
         """Where there is none, or a kernel before 5.14 has no such file, the subreaper and the mark must do."""

@@ -6,7 +6,7 @@ and span) that wait for nothing but room and quota get one answer, which holds u
 
 import time
 
-from gantree.core.explain.explain import brief_reason
+from gantree.core.explain.explain import brief_reason, last_failure_in_words
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.eligibility import eligible
@@ -27,11 +27,14 @@ class Reasons:
         self._of_class: dict[EquivalenceClass, tuple[int, str]] = {}
 
     def of(self, ledger: Ledger, states: list[JobState], now: float) -> dict[str, str]:
-        """A sentence for each job; of those that wait in line an older one where time is up."""
+        """What is said of each job; of those that wait in line an older sentence where time is up."""
         if ledger is not self._ledger:
             self._ledger, self._of_class = ledger, {}
         until = time.perf_counter() + ASKING_S
-        return {state.job: self._one(ledger, state, now, until) for state in states}
+        return {
+            state.job: self._one(ledger, state, now, until) + last_failure_in_words(state)
+            for state in states
+        }
 
     def _one(self, ledger: Ledger, state: JobState, now: float, until: float) -> str:
         if state.phase is not Phase.PENDING or not eligible(ledger, state, now):
