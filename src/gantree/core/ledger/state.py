@@ -46,8 +46,8 @@ class JobState:
     by which it preempted others, as far as they count (`core.ledger.apply.preempting_claims`), the last one made at
     preempting_claim_at; yielded_to is the job that preempted it last. moving says why the attempt will go on at the
     place that is held for it. at_home: it runs in a cell of its queue. warned: the attempt got its signal before its
-    time limit. last_failure is why the last attempt failed that did, "" if none has. found: the attempt was adopted, without a record of its start. scaled: a user has set the number of its
-    members.
+    time limit. last_failure is why the last attempt failed that did, "" if none has. found: the attempt was adopted,
+    without a record of its start. scaled: a user has set the number of its members.
     """
 
     job: str
