@@ -9,6 +9,7 @@ from pathlib import Path
 from gantree.executors.local.gang import Gang
 from gantree.executors.local.launch.environment import inherited
 from gantree.executors.local.launch.launch_record import launch_record
+from gantree.executors.local.launch.lent_package import lent_package
 from gantree.executors.local.launch.master_port import free_port
 from gantree.executors.local.launch.rank_map import rank_map
 from gantree.executors.local.launch.visible_gpus import GpuIds, MigIds, missing_partition
@@ -112,11 +113,11 @@ class GangLauncher:
         if unix is not None:
             os.chown(gang.run.ranks, 0, unix.gid)
             gang.run.ranks.chmod(0o640)
-        before = previous_world_size(gang.run)
+        before, lent = previous_world_size(gang.run), lent_package(self._state_dir)
         for member in gang.members:
             record = launch_record(
                 order, member.launch, self._node_of_name, gang.run, port, base,
-                self._gpu_ids, self._failure_grace_s, mig_ids, before, unix,
+                self._gpu_ids, self._failure_grace_s, mig_ids, before, unix, lent,
             )  # fmt: skip
             member.start(record, self._state_dir, self._epoch())
         self._recorder.begin(gang.run, order, map_of_ranks)

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from gantree.executors.local.launch.environment import member_environment, process_environment
+from gantree.executors.local.launch.lent_package import with_lent_package
 from gantree.executors.local.launch.visible_gpus import GpuIds, MigIds, no_instances
 from gantree.executors.local.run_directory import RunDirectory
 from gantree.executors.local.unix_users import UnixUser
@@ -24,16 +26,19 @@ def launch_record(
     mig_ids: MigIds = no_instances,
     previous_world_size: int | None = None,
     unix: UnixUser | None = None,
+    lent: Path | None = None,
 ) -> dict[str, Any]:
     """The record of a member. nodes has every node that is named, and every MIG instance must exist.
 
     unix is the user of the processes; None: that of the daemon. previous_world_size is that of the last attempt before
-    this one that began.
+    this one that began. lent is the directory that `lent_package` made.
     """
     base = base if unix is None else {**base, **unix.environment}
     env = member_environment(
         order, member, nodes, run, master_port, base, gpu_ids, mig_ids, previous_world_size
     )
+    if lent is not None:
+        env["PYTHONPATH"] = with_lent_package(env.get("PYTHONPATH"), lent)
     return {
         "argv": [*nodes[member.node].launch, *member.run],
         "env": env,
