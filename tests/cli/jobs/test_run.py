@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gantree.cli.jobs.job_names import name_of
 from gantree.cli.jobs.log_follow import new_bytes, new_lines
-from gantree.cli.jobs.run import environment
 from gantree.cli.options import class_or_number
+from gantree.text.exported_variables import exported, variables_in
 
 Gantree = Callable[..., Any]
 texts = st.lists(st.binary(max_size=6).map(lambda raw: raw.replace(b"\n", b".")), max_size=8)
@@ -36,16 +36,16 @@ def test_a_job_is_named_after_its_script(command: list[str], name: str) -> None:
     assert name_of(command) == name
 
 
-def test_the_callers_path_goes_along_and_the_rest_on_request() -> None:
-    own = {"PATH": "/bin", "HOME": "/root", "SECRET": "x"}
-    assert environment([], own) == {"PATH": "/bin"}
-    assert environment(["A=1=2", "HOME", "B="], own) == {
-        "PATH": "/bin",
-        "A": "1=2",
-        "HOME": "/root",
-        "B": "",
-    }
-    assert environment(["PATH=/opt"], own) == {"PATH": "/opt"}
+def test_a_variable_of_the_callers_own_place_is_not_passed_on() -> None:
+    places = ("GANTREE_TOKEN", "SLURM_PROCID", "CUDA_VISIBLE_DEVICES", "PWD", "BASH_FUNC_f%%")
+    own = {"PATH": "/bin", "HOME": "/root", **dict.fromkeys(places, "x"), "ODD": "\udcff"}
+    assert exported("ALL", own).inherited == {"PATH": "/bin", "HOME": "/root"}
+    assert exported("GANTREE_TOKEN", own).named == {"GANTREE_TOKEN": "x"}
+
+
+def test_a_file_of_variables_may_be_one_of_env_0() -> None:
+    text = "A=two\nlines\0B=2\0"
+    assert dict(variables_in(text, "f", {})) == {"A": "two\nlines", "B": "2"}
 
 
 @pytest.mark.parametrize("wish", ["MISSING", "=x", ""])

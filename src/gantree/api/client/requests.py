@@ -28,15 +28,18 @@ def submit(
     jobs: Sequence[Mapping[str, object]] | None = None,
     base_dir: str | None = None,
     overrides: Mapping[str, str | int] | None = None,
+    env: Mapping[str, str] | None = None,
+    default_env: Mapping[str, str] | None = None,
     user: str | None = None,
     idempotency_key: str | None = None,
 ) -> Request[Json]:
     """Hand in the jobs of a job file, or jobs as objects with the fields of one; they are durable when this returns.
 
-    user is whose jobs they are where they do not say; None: who asks. A call that broke off may be made
-    again with the same idempotency_key: it takes nothing twice, and answers as it would have the first time.
+    env are variables that override those of every role, default_env variables that yield to them and that roles with an
+    image do not get. user is whose jobs they are where they do not say; None: who asks. A call that broke off may be
+    made again with the same idempotency_key: it takes nothing twice, and answers as it would have the first time.
     """
-    body = _submission(text, source, jobs, base_dir, overrides, user)
+    body = _submission(text, source, jobs, base_dir, overrides, env, default_env, user)
     headers = {"Idempotency-Key": idempotency_key}
     return Request("POST", "/v1/jobs", body=body, headers=headers)
 
@@ -48,10 +51,12 @@ def check(
     jobs: Sequence[Mapping[str, object]] | None = None,
     base_dir: str | None = None,
     overrides: Mapping[str, str | int] | None = None,
+    env: Mapping[str, str] | None = None,
+    default_env: Mapping[str, str] | None = None,
     user: str | None = None,
 ) -> Request[Json]:
     """What `submit` would answer now, or raise; nothing is taken."""
-    body = _submission(text, source, jobs, base_dir, overrides, user)
+    body = _submission(text, source, jobs, base_dir, overrides, env, default_env, user)
     return Request("POST", "/v1/jobs/check", body=body)
 
 
@@ -61,12 +66,16 @@ def _submission(
     jobs: Sequence[Mapping[str, object]] | None,
     base_dir: str | None,
     overrides: Mapping[str, str | int] | None,
+    env: Mapping[str, str] | None,
+    default_env: Mapping[str, str] | None,
     user: str | None,
 ) -> Json:
     body: Json = {
         "source": source,
         "base_dir": base_dir,
         "overrides": dict(overrides or {}),
+        **({"env": dict(env)} if env else {}),
+        **({"default_env": dict(default_env)} if default_env else {}),
         **_owner(user),
     }
     if text is not None:

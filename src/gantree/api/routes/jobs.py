@@ -58,6 +58,7 @@ from gantree.control.requests.job_commands import JobCommands
 from gantree.control.requests.submission_checks import Receipt
 from gantree.control.requests.submissions import JobSubmission, Key
 from gantree.formats import read_job, read_job_objects
+from gantree.formats.job.form import EnvName
 from gantree.model.errors import BadFields, Problem
 from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, HOLDING, Phase
@@ -85,6 +86,10 @@ class SubmissionRequest(Body):
     source: str = Field("job.yaml", max_length=4096, description="Its name in messages.")
     base_dir: str | None = Field(None, max_length=4096)
     overrides: dict[str, str | int] = Field({})
+    env: dict[EnvName, str] = Field({}, description="Variables that override those of every role.")
+    default_env: dict[EnvName, str] = Field(
+        {}, description="Variables that yield to those of a role; roles with an image lack them."
+    )
     user: str = Field(
         "", description="Whose the jobs are where they do not say; else the caller's."
     )
@@ -170,7 +175,9 @@ async def _submission_of(
     for owner, queue in {(job.user or user, queue_of(job, body.overrides)) for job in jobs}:
         access.check_hands_in_for(caller, owner, queue)
     admits = job_visibility(caller)
-    return JobSubmission(jobs, body.base_dir, body.overrides, user, body.source, key, admits)
+    return JobSubmission(
+        jobs, body.base_dir, body.overrides, user, body.source, key, admits, body.env, body.default_env
+    )  # fmt: skip
 
 
 def _bytes_of(request: Request) -> float:

@@ -9,6 +9,7 @@ from gantree.cli.output.errors import warn
 from gantree.formats import Script, read_script
 from gantree.formats.slurm.header import is_script
 from gantree.model.errors import BadInput
+from gantree.text.exported_variables import exported
 
 __all__ = ["is_script", "job_text_of", "script_at"]
 
@@ -27,9 +28,17 @@ def script_at(word: str) -> str | None:
 
 
 def job_text_of(
-    text: str, command: Sequence[str], source: str, name: str, partitions: str | None
+    text: str,
+    command: Sequence[str],
+    source: str,
+    name: str,
+    partitions: str | None,
+    export: str | None = None,
 ) -> str:
-    """The job file of a script, which is command[0]; prints warnings for lines without effect. Raises BadFields."""
+    """The job file of a script, which is command[0]; prints warnings for lines without effect. Raises BadFields.
+
+    export is what the command line says; NONE there leaves PATH out, whatever the script says.
+    """
     if command[0] == STDIN:
         raise BadInput("a script must be a file, because each process runs it by its path")
     path = str(Path(command[0]).absolute())
@@ -39,12 +48,18 @@ def job_text_of(
         source,
         [path, *command[1:]],
         name=name,
-        environment=os.environ,
+        environment=_environment(export),
         queue_of_partition=queues_of(partitions),
     )
     for warning in script.warnings:
         warn(warning)
     return script.text
+
+
+def _environment(export: str | None) -> dict[str, str]:
+    """The caller's, without a PATH that the command line does not pass on."""
+    passes_path = "PATH" in exported(export, os.environ).inherited
+    return {name: value for name, value in os.environ.items() if passes_path or name != "PATH"}
 
 
 def queues_of(partitions: str | None) -> dict[str, str]:

@@ -1,14 +1,13 @@
 """`gantree run`: makes a job file of a command line, submits it, and follows the job to its end.
 
-The job runs where the caller stands and with the caller's PATH, so that `python` means what it means in the
-caller's shell. The first Ctrl-C (or SIGTERM) cancels the job, and its output is printed on until it has ended;
-the second leaves at once.
+The job runs where the caller stands and, as with `submit`, with the caller's PATH, so that `python` means what it
+means in the caller's shell. The first Ctrl-C (or SIGTERM) cancels the job, and its output is printed on until it has
+ended; the second leaves at once.
 
 A script with `#SBATCH` or `#GANTREE` lines says itself how large it is; what the command line says goes before that.
 """
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,10 +16,16 @@ import typer
 
 from gantree.cli.daemon_client import client
 from gantree.cli.input.files import check_utf8
+from gantree.cli.jobs.environment import (
+    EnvFileOption,
+    EnvOption,
+    ExportOption,
+    exported_variables,
+)
 from gantree.cli.jobs.job_names import name_of
 from gantree.cli.jobs.watch import watch
 from gantree.cli.options import PartitionsOption, StateOption, class_or_number, new_app
-from gantree.model.errors import BadInput
+from gantree.text.exported_variables import ExportedVariables
 
 app = new_app()
 
@@ -40,13 +45,6 @@ RequiredOption = Annotated[
 TimeLimitOption = Annotated[
     str | None, typer.Option(metavar="1h30m", help="Stop the job after this time.")
 ]
-EnvOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUE",
-        help="Environment variable of the job; NAME alone passes your own value.",
-    ),
-]
 
 
 @app.command(context_settings={"allow_interspersed_args": False})
@@ -64,7 +62,9 @@ def run(
     required: RequiredOption = None,
     time_limit: TimeLimitOption = None,
     restarts: Annotated[int, typer.Option(min=0, help="Restarts after failures.")] = 0,
+    export: ExportOption = None,
     env: EnvOption = None,
+    env_file: EnvFileOption = None,
     partitions: PartitionsOption = None,
     state: StateOption = None,
 ) -> None:
@@ -72,15 +72,16 @@ def run(
 
     Exits with the exit code of the job. Ctrl-C cancels the job.
     """
-    for word in (*command, *(env or []), name or "", str(Path.cwd())):
+    for word in (*command, name or "", str(Path.cwd())):
         check_utf8(word, "the command line")
+    variables = exported_variables(export, env or [], env_file)
     role = {
         "role": "worker",
         "members": members,
         "processes": processes,
         "each": {"gpus": gpus},
         "run": command,
-        "env": environment(env or [], os.environ),
+        "env": variables.inherited | variables.named,
         "workdir": str(Path.cwd()),
     }
     document: dict[str, Any] = {
@@ -92,15 +93,17 @@ def run(
         "restarts": restarts,
         "gang": [role],
     }
-    header = _of_script(command, partitions)
+    header = _of_script(command, partitions, export)
     if header is not None:
-        document = _over_header(header, document, _given_options(ctx))
+        document = _over_header(header, document, _given_options(ctx), variables)
         (worker,) = document["gang"]
         members, processes = worker["members"], worker["processes"]
     raise typer.Exit(watch(client(state), _job_text(document), members * processes))
 
 
-def _of_script(command: Sequence[str], partitions: str | None) -> dict[str, Any] | None:
+def _of_script(
+    command: Sequence[str], partitions: str | None, export: str | None
+) -> dict[str, Any] | None:
     """The job that a script's header asks for, as plain data; None where the command is no script with a header."""
     if not Path(command[0]).is_file():
         return None
@@ -111,7 +114,7 @@ def _of_script(command: Sequence[str], partitions: str | None) -> dict[str, Any]
         return None
     name = name_of(command)
     found: dict[str, Any] = json.loads(
-        scripts.job_text_of(text, command, command[0], name, partitions)
+        scripts.job_text_of(text, command, command[0], name, partitions, export)
     )
     return found
 
@@ -126,7 +129,10 @@ def _given_options(ctx: typer.Context) -> set[str]:
 
 
 def _over_header(
-    header: dict[str, Any], document: Mapping[str, Any], given: set[str]
+    header: dict[str, Any],
+    document: Mapping[str, Any],
+    given: set[str],
+    variables: ExportedVariables,
 ) -> dict[str, Any]:
     """The job of a header, with what the command line says put over it."""
     ((requested,), (own,)) = (header["gang"], document["gang"])
@@ -136,7 +142,11 @@ def _over_header(
         **requested,
         **{field: own[field] for field in ("members", "processes") if field in given},
         "each": requested["each"] | (own["each"] if "gpus" in given else {}),
-        "env": {**requested["env"], **(own["env"] if "env" in given else {})},
+        "env": {
+            **(variables.inherited if "export" in given else {}),
+            **requested["env"],
+            **variables.named,
+        },
         "workdir": requested.get("workdir") or own["workdir"],
     }
     return {**header, **fields, "topology": topology or None, "gang": [role]}
@@ -145,16 +155,3 @@ def _over_header(
 def _job_text(document: Mapping[str, Any]) -> str:
     """A job file's text: JSON is YAML. What was not said is left out."""
     return json.dumps({field: value for field, value in document.items() if value is not None})
-
-
-def environment(requested: Sequence[str], own: Mapping[str, str]) -> dict[str, str]:
-    """The caller's PATH and what --env asks for. Raises BadInput for a NAME that the caller has not set."""
-    variables = {"PATH": own["PATH"]} if "PATH" in own else {}
-    for variable in requested:
-        name, equals, value = variable.partition("=")
-        if not name or not (equals or name in own):
-            raise BadInput(
-                f"--env {variable}: allowed: NAME=VALUE, or the NAME of a variable that is set"
-            )
-        variables[name] = value if equals else own[name]
-    return variables

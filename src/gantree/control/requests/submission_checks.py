@@ -73,6 +73,26 @@ def overridden(job: Job, overrides: Mapping[str, Any]) -> Job:
     return replace(job, **changes) if changes else job
 
 
+def with_variables(job: Job, env: Mapping[str, str], default_env: Mapping[str, str]) -> Job:
+    """The job with variables in every role: env overrides its own, default_env yields to them and to secrets.
+
+    A role with an image lacks default_env: paths of the caller mean nothing there. Raises BadInput for a secret in env.
+    """
+    if not (env or default_env):
+        return job
+    secrets = {name for name, _ in job.secrets}
+    if taken := sorted(secrets & env.keys()):
+        raise BadInput(f"{taken[0]} is a secret of the job, which no variable overrides")
+    defaults = {name: value for name, value in default_env.items() if name not in secrets}
+    roles = tuple(
+        replace(
+            role, env=tuple({**({} if role.image else defaults), **dict(role.env), **env}.items())
+        )
+        for role in job.roles
+    )
+    return replace(job, roles=roles)
+
+
 def _fits(key: str, value: object) -> bool:
     if key == "priority" and isinstance(value, int) and not isinstance(value, bool):
         return abs(value) <= MAX_PRIORITY

@@ -22,6 +22,7 @@ from gantree.control.requests.submission_checks import (
     completed,
     of_full_queues,
     overridden,
+    with_variables,
 )
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
@@ -54,7 +55,7 @@ class JobSubmission:
     """Jobs as one caller hands them in together: all of them are taken, or none.
 
     source is what they came in, for errors ("": not said); user is whose they are where they do not say. sees tells
-    which jobs that one may name as jobs to come after; None: all.
+    which jobs that one may name as jobs to come after; None: all. env and default_env are as in `with_variables`.
     """
 
     jobs: Sequence[Job]
@@ -64,6 +65,8 @@ class JobSubmission:
     source: str = ""
     key: Key | None = None
     sees: Callable[[JobState], bool] | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    default_env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +201,7 @@ class Submissions:
         asked = overridden(job, submission.overrides)
         check_user(submission.user)
         with about(f"job {asked.name}"):
+            asked = with_variables(asked, submission.env, submission.default_env)
             asked = completed(asked, submission.user, submission.base_dir)
             check_commands(asked)
             self._policy().priority_of(asked.priority)

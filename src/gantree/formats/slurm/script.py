@@ -19,6 +19,7 @@ from gantree.formats.slurm.options import KNOWN, REFUSED, WITHOUT_EFFECT
 from gantree.formats.slurm.topology import topology_of
 from gantree.formats.validation.forms import refuse
 from gantree.model.errors import BadFields, Problem
+from gantree.text.exported_variables import all_exportable
 from gantree.text.words import shortened
 from gantree.topology.hardware.gpu_models import GPU_MODELS
 
@@ -243,7 +244,7 @@ class _JobWriter:
         name, equals, value = word.partition("=")
         if option.name == "export" and word.upper() in ("ALL", "NONE", "NIL"):
             if word.upper() == "ALL":
-                self._header.warn("export", "only PATH and the named variables are passed on")
+                env.update(all_exportable(self._environment) | env)
             else:
                 env.pop("PATH", None)
         elif equals or name in self._environment:
