@@ -5,9 +5,7 @@ sim | executors | telemetry, control, api, cli. `CONTRIBUTING.md` walks one gang
 `Client` and `AsyncClient` talk to a daemon. They are loaded on first use, so that importing gantree stays fast.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # known to type checkers; `typing` takes longer to import than all of this
 if TYPE_CHECKING:
     from gantree.api.client.async_client import AsyncClient
     from gantree.api.client.client import Client
@@ -18,7 +16,9 @@ __version__ = "0.1.0"
 _HOME = {"AsyncClient": "gantree.api.client.async_client", "Client": "gantree.api.client.client"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - nothing is imported before Ctrl-C ends the program
+
     return getattr(import_module(_HOME[name]), name)
