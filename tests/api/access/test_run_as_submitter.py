@@ -13,6 +13,7 @@ import pytest
 
 from gantree.api.client.client import Client
 from gantree.api.client.exec_session import open_exec_session
+from gantree.executors.local.launch.lent_package import LENT
 from gantree.executors.local.unix_users import unix_user
 from gantree.model.errors import BadInput, Forbidden, NotFound
 from support.daemon import Daemon
@@ -334,12 +335,16 @@ def test_a_record_says_of_files_what_their_user_may_know(daemon: Daemon, place: 
 
 
 def test_of_the_state_directory_everybody_gets_to_the_socket_alone(daemon: Daemon) -> None:
-    """Files that everybody may read or write, below directories that everybody may pass."""
+    """Files that everybody may read or write, below directories that everybody may pass; `lent` has a copy of code."""
     tests_own = {"daemon.out", "cluster-of-test.yaml", "policy-of-test.yaml"}
     found, waiting = set(), [daemon.state_dir]
     while waiting:
         for path in waiting.pop().iterdir():
             mode = path.lstat().st_mode
+            if path.name == LENT:
+                assert mode & 0o026 == 0
+                assert not any(each.lstat().st_mode & 0o022 for each in path.rglob("*"))
+                continue
             if path.is_dir() and not path.is_symlink():
                 waiting += [path] if mode & 0o001 else []
                 assert not mode & 0o026, path

@@ -49,7 +49,8 @@ def _copy(sources: list[Path], lent: Path) -> None:
         for path in sources:
             shutil.copyfile(path, package / path.name)
             (package / path.name).chmod(0o644)
-        for folder in (lent.parent, draft, package.parent, package):
+        lent.parent.chmod(0o711)
+        for folder in (draft, package.parent, package):
             folder.chmod(0o755)
         draft.rename(lent)
     except OSError:
