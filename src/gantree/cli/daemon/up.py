@@ -50,7 +50,7 @@ from gantree.control.engine.leadership import LEASE_S
 from gantree.control.engine.retention import KEEP_ENDED, RetentionLimits
 from gantree.control.engine.watchdog import STALL_S
 from gantree.journal.sqlite import FILE as JOURNAL_FILE
-from gantree.model.errors import BadInput, Unreachable
+from gantree.model.errors import BadInput, JournalError, Unreachable
 from gantree.web import pages
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -141,6 +141,8 @@ def _site(
         return virtual_text(virtual), f"--virtual {virtual}"
     if has_database or (directory / JOURNAL_FILE).exists():
         return None, "the recorded cluster"
+    if directory.exists() and not directory.is_dir():  # or the driver would be blamed
+        raise JournalError(f"{directory} cannot be a state directory: it is a file")
     return _this_machine(), "this machine"
 
 

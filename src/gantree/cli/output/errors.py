@@ -5,7 +5,7 @@ import signal
 
 import typer
 
-from gantree.model.errors import BadInput, GantreeError, Unsupported
+from gantree.model.errors import BadInput, GantreeError, Unauthenticated, Unsupported
 
 BAD_INPUT = 2
 FAILURE = 1
@@ -15,7 +15,12 @@ BROKEN_PIPE = 128 + signal.SIGPIPE
 
 def error_text(error: GantreeError) -> str:
     """The lines that are printed for an error."""
-    return "\n".join(f"gantree: {line}" for line in str(error).splitlines() or [repr(error)])
+    lines = str(error).splitlines() or [repr(error)]
+    if isinstance(error, Unauthenticated):
+        lines.append(
+            "The token is taken from GANTREE_TOKEN, or from the file in GANTREE_TOKEN_FILE."
+        )
+    return "\n".join(f"gantree: {line}" for line in lines)
 
 
 def os_error_text(error: OSError) -> str:

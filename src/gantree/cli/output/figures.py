@@ -15,6 +15,12 @@ def digits(figure: float, count: int = 3) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def amount_text(amount: float) -> str:
+    """An amount of a resource in full: "3,999,980", "0.5"."""
+    text = f"{amount:,.6f}"
+    return text.rstrip("0").rstrip(".")
+
+
 def time_text(seconds: float) -> str:
     """A time: "1,230 s", "12.3 ms", "45 us"."""
     for unit, length in _TIMES:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gantree.cli.output.figures import amount_text
 from gantree.model.verdicts import Gate
 
 
@@ -9,9 +10,8 @@ def refusal_lines(refused: dict[str, Any]) -> list[str]:
     """Gate, shortage, nearest domain and what would help, a line each; not the sentence."""
     lines = [f"gate: {refused['gate']}{_for_ever(refused['gate']) if refused['never'] else ''}"]
     if refused["short_by"] is not None:
-        lines.append(
-            f"short by: {refused['short_by']['amount']:g} {refused['short_by']['resource']}"
-        )
+        short = refused["short_by"]
+        lines.append(f"short by: {amount_text(short['amount'])} {short['resource']}")
     if refused["nearest"] is not None:
         lines.append(f"nearest: {refused['nearest']['domain']}, room {refused['nearest']['room']}")
     return lines + [f"fits now with: {relaxation_text(each)}" for each in refused["would_fit_if"]]

@@ -247,8 +247,11 @@ def _comes_after(ledger: Ledger, state: JobState) -> JobState | None:
 
 def _held(state: JobState) -> str:
     """The reason of a hold; "suspended" if the job ran before it was held."""
-    how = "suspended" if state.stop_cause is StopCause.SUSPENDED else "held"
-    return state.held_for or f"{how} by hand; `gantree release {state.job}` releases it"
+    if state.held_for:
+        return state.held_for
+    if state.stop_cause is StopCause.SUSPENDED:
+        return f"suspended by hand; `gantree resume {state.job}` resumes it"
+    return f"held by hand; `gantree release {state.job}` releases it"
 
 
 def _in_turn(ledger: Ledger, state: JobState, now: float) -> str:

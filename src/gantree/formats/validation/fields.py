@@ -37,6 +37,9 @@ def wrong(allowed: str, hint: str = "", found: str = "") -> PydanticCustomError:
     return PydanticCustomError("wrong", "{allowed}", context)
 
 
+_NUMBER_IN_QUOTES = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,20})?")
+
+
 def matching(pattern: str, allowed: str) -> Callable[[Any], str]:
     """Return a check that a value, as written, matches a pattern. Numbers may be names; truths may not."""
     whole = re.compile(pattern, re.ASCII)
@@ -55,7 +58,7 @@ def number(least: float, most: float, allowed: str) -> Callable[[Any], float]:
 
     def check(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise wrong(allowed)
+            raise _no_number(value, allowed)
         if not value >= least:
             raise wrong(allowed)
         if value > most:
@@ -70,7 +73,7 @@ def whole(least: int, most: int, allowed: str) -> Callable[[Any], int]:
 
     def check(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise wrong(allowed)
+            raise _no_number(value, allowed)
         if value < least:
             raise wrong(_with_bound(allowed, "at least", str(least)))
         if value > most:
@@ -78,6 +81,13 @@ def whole(least: int, most: int, allowed: str) -> Callable[[Any], int]:
         return int(value)
 
     return check
+
+
+def _no_number(value: Any, allowed: str) -> PydanticCustomError:
+    """The error for what is no number; of a number in quotes the quotes are shown."""
+    if isinstance(value, str) and _NUMBER_IN_QUOTES.fullmatch(value):
+        return wrong(allowed, "Write it without quotes.", found=f'`"{value}"`')
+    return wrong(allowed)
 
 
 def _with_bound(allowed: str, words: str, bound: str) -> str:
