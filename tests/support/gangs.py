@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from gantree.executors.local.cluster import LocalCluster
 from gantree.executors.local.epochs import EpochFile
+from gantree.executors.local.run_limits import DEFAULT_LIMITS, RunLimits
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.events import Event, GangEnded, RankExited
 from gantree.model.orders import MemberLaunch, SaveCheckpoint, StartGang, StopGang
@@ -41,12 +42,19 @@ def left_over(state_dir: Path) -> list[int]:
 class GangStage:
     """A LocalCluster on a state directory, what it told, and orders in few words."""
 
-    def __init__(self, state_dir: Path, cluster: Cluster, failure_grace_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        cluster: Cluster,
+        failure_grace_s: float = 5.0,
+        limits: RunLimits = DEFAULT_LIMITS,
+    ) -> None:
         self.state_dir = state_dir
         self.events: list[Event] = []
         self.emit: Callable[[Event], None] = self.events.append
         self._site = cluster
         self._failure_grace_s = failure_grace_s
+        self.limits = limits
         self.cluster = self.open()
 
     def open(self) -> LocalCluster:
@@ -57,6 +65,7 @@ class GangStage:
             lambda event: self.emit(event),  # noqa: PLW0108  # a test may put another emit there
             time.time,
             failure_grace_s=self._failure_grace_s,
+            limits=self.limits,
         )
         return self.cluster
 

@@ -17,7 +17,7 @@ def environment_of(folder: Path) -> Path:
     for name in ALONE:
         files = distribution(name).files or []
         for top in {file.parts[0] for file in files if file.parts[0] not in ("..", "__pycache__")}:
-            (site / top).symlink_to(distribution(name).locate_file(top).__fspath__())
+            (site / top).symlink_to(str(distribution(name).locate_file(top)))
     return site
 
 

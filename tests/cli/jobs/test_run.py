@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gantree.api.streams.log_gaps import dropped
 from gantree.cli.jobs.job_names import name_of
 from gantree.cli.jobs.log_follow import new_bytes, new_lines
 from gantree.cli.options import class_or_number
@@ -132,3 +133,15 @@ def test_bytes_of_one_rank_are_printed_once_over_any_number_of_breaks(
         broken_off = text[: random.randrange(len(text) + 1)]
         out += b"".join(new_bytes(chunked(broken_off, random), printed))
     assert out + b"".join(new_bytes(chunked(text, random), printed)) == text
+
+
+def test_what_comes_behind_a_gap_is_printed_again_rather_than_lost() -> None:
+    """The first stream had all 8 lines; of the second the middle was dropped, and one line is new."""
+    lines = [b"line %d\n" % number for number in range(9)]
+    rest = b"".join([lines[0], dropped(40), *lines[6:]])
+    printed: dict[bytes, int] = {}
+    assert b"".join(new_bytes([b"".join(lines[:8])], printed)) == b"".join(lines[:8])
+    assert b"".join(new_bytes([rest], printed)).endswith(b"".join(lines[6:]))
+    of_ranks = [b"[1] " + line for line in rest.splitlines(keepends=True)]
+    printed = {b"[1": 8}
+    assert b"".join(new_lines(of_ranks, printed)) == b"".join(of_ranks[1:])

@@ -65,6 +65,7 @@ def local_executor(
             about=lambda: {"policy": policy_version(policy())},
             leads=leads,
             run_as=run_as,
+            limits=settings.run_limits,
         )
 
     return ExecutorSetup(site, make_cluster, lambda: None)

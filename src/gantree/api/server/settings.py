@@ -12,6 +12,7 @@ from gantree.control.engine.retention import DEFAULT_RETENTION, RetentionLimits
 from gantree.control.engine.watchdog import STALL_S
 from gantree.control.requests.policy_text import PolicyText
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
+from gantree.executors.local.run_limits import DEFAULT_LIMITS, RunLimits
 from gantree.formats import read_cluster
 from gantree.formats.policy.locations import NOWHERE, PolicyPlaces
 from gantree.formats.policy.reader import PRESETS
@@ -39,6 +40,7 @@ class Settings:
     access_file says who may do what; None: whoever reaches the socket or has the token may do everything.
     kubernetes: orders become pods there, and the site is what its nodes tell; None: processes of this machine.
     run_as_submitter: jobs run as the Unix users of those who handed them in, which takes root.
+    run_limits say what output and old run directories may take of the disk.
     gpu_metrics are addresses of exporters that tell how busy GPUs are; none: the driver of this machine is asked.
     """
 
@@ -63,6 +65,7 @@ class Settings:
     log_level: Level = Level.WARNING
     log_format: Format = Format.AUTO
     kubernetes: KubernetesSettings | None = None
+    run_limits: RunLimits = DEFAULT_LIMITS
 
     def site(self) -> Cluster | None:
         """The cluster as described now. Raises BadInput for a text that is no cluster file."""

@@ -8,6 +8,9 @@ still to come: then the stream breaks off, so that nobody takes what came for al
 
 Whoever wants only the last lines of each rank gets them without anybody reading what is before them: files are read
 backwards, block by block, from the last attempt on until there are enough (`tail_starts`).
+
+Where the middle of a large log was dropped, a line says how much (`log_gaps`), and the output goes on with the next
+whole line. The last lines of a rank do not reach over such a gap.
 """
 
 import asyncio
@@ -16,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from gantree.api.streams.log_gaps import Gap, dropped, gap_of
 from gantree.api.streams.streaming import StreamRevoked
 from gantree.api.views.queries import LogState
 
@@ -23,6 +27,8 @@ CHUNK_BYTES = 1 << 20
 LEAST_BYTES = 1 << 14
 """So much of each rank is read at once where many share a chunk."""
 TAIL_BLOCK_BYTES = 1 << 16
+LONGEST_PART_BYTES = 1 << 16
+"""So much of a line whose begin was dropped is left out; what goes on longer has no lines."""
 LOOK_EVERY_S = 0.05
 
 
@@ -34,6 +40,7 @@ class RankLog:
         self._prefix = prefix
         self.offset = offset
         self._unfinished = b""
+        self._is_in_line = self._is_behind_gap = False
 
     def read_on(self, most_bytes: int = CHUNK_BYTES) -> bytes:
         """What has been written since, at most so much of it; whole lines only where they get a prefix."""
@@ -43,8 +50,30 @@ class RankLog:
                 new = file.read(most_bytes)
         except FileNotFoundError:
             return b""
-        self.offset += len(new)
+        gap = gap_of(self._path) if new else None
+        if gap is not None and gap.overlaps(self.offset, len(new)):
+            new = self._over(gap, new)
+        else:
+            self.offset += len(new)
+            new = self._whole_lines(new)
+        self._is_in_line = not new.endswith(b"\n") if new else self._is_in_line
         return self._prefixed(new) if self._prefix else new
+
+    def _over(self, gap: Gap, new: bytes) -> bytes:
+        """What is before a gap, and a line that stands for the gap."""
+        before = self._whole_lines(new[: max(0, gap.start - self.offset)])
+        is_in_line = not before.endswith(b"\n") if before else self._is_in_line
+        count = gap.end - max(self.offset, gap.start)
+        self.offset, self._is_behind_gap = gap.end, True
+        return before + (b"\n" if is_in_line else b"") + dropped(count)
+
+    def _whole_lines(self, new: bytes) -> bytes:
+        """Without the rest of a line whose begin was dropped."""
+        if not self._is_behind_gap or not new:
+            return new
+        self._is_behind_gap = False
+        end = new.find(b"\n", 0, LONGEST_PART_BYTES)
+        return new[end + 1 :]
 
     def rest(self) -> bytes:
         """The last line, if it was never ended."""
@@ -97,17 +126,21 @@ def tail_start(path: Path, lines: int) -> tuple[int, int]:
     """The byte at which the last lines of a file begin, and how many these are; (0, 0) where there is no file yet."""
     try:
         with path.open("rb") as file:
-            return _tail_start(file, file.seek(0, os.SEEK_END), lines)
+            gap = gap_of(path) or Gap(0, 0)
+            end = file.seek(0, os.SEEK_END)
+            start, found = _tail_start(file, end, lines, min(gap.end, end))
+            return (gap.start if start < gap.end else start), found
     except FileNotFoundError:
         return 0, 0
 
 
-def _tail_start(file: BinaryIO, end: int, lines: int) -> tuple[int, int]:
+def _tail_start(file: BinaryIO, end: int, lines: int, least: int) -> tuple[int, int]:
+    """As `tail_start`, of what is from least on; a place before least where that has fewer lines."""
     if not lines or not end:
         return end, 0
     at, found = end - 1, 0  # a line end there ends the last line, and none begins behind it
-    while at > 0:
-        length = min(TAIL_BLOCK_BYTES, at)
+    while at > least:
+        length = min(TAIL_BLOCK_BYTES, at - least)
         at -= length
         file.seek(at)
         block = file.read(length)
@@ -118,7 +151,7 @@ def _tail_start(file: BinaryIO, end: int, lines: int) -> tuple[int, int]:
                 place = block.rfind(b"\n", 0, place)
             return at + place + 1, lines
         found += ends
-    return 0, found + 1
+    return (0, found + 1) if least == 0 else (least - 1, found)
 
 
 def _read_all(logs: Sequence[RankLog]) -> bytes:

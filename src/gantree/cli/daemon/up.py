@@ -35,6 +35,13 @@ from gantree.cli.daemon.options import (
     TokenFileOption,
     VirtualOption,
 )
+from gantree.cli.daemon.run_limit_options import (
+    KeepFreeOption,
+    KeepRunsOption,
+    LogCapOption,
+    MostRunsOption,
+    run_limits,
+)
 from gantree.cli.input.clusters import this_machine_text, virtual_text
 from gantree.cli.input.durations import seconds_of
 from gantree.cli.input.files import read_text, source_of
@@ -78,6 +85,10 @@ def up(
     gpu_metrics: GpuMetricsOption = None,
     keep_ended: KeepEndedOption = KEEP_ENDED,
     keep_history: KeepHistoryOption = None,
+    log_cap: LogCapOption = "1GiB",
+    keep_free: KeepFreeOption = None,
+    keep_runs: KeepRunsOption = "90d",
+    most_runs: MostRunsOption = "50%",
     log_format: LogFormatOption = Format.AUTO,
     log_level: LogLevelOption = Level.WARNING,
 ) -> None:
@@ -112,6 +123,7 @@ def up(
         lease_s=lease,
         stall_s=stall,
         keep=_keep(keep_ended, keep_history),
+        run_limits=run_limits(log_cap, keep_free, keep_runs, most_runs),
         log_level=log_level,
         log_format=log_format,
     )

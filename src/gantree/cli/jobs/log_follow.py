@@ -3,9 +3,11 @@
 After a new start, or from another daemon that leads now, a job's output is streamed from its beginning again. What one
 rank wrote comes in the order it was written, also over attempts, but ranks are interleaved as it happens. So what has
 come is counted rank by rank, in lines where ranks are mixed and in bytes where there is only one, and is left out
-the next time.
+the next time. Where the daemon dropped a part of the output meanwhile, the count means nothing behind it: the rest is
+printed again rather than lost.
 """
 
+import re
 import sys
 import threading
 import time
@@ -19,6 +21,9 @@ from gantree.model.errors import GantreeError, JournalError, Unreachable
 
 RETRY_S = 0.2
 """Between two attempts to reach a daemon that does not answer."""
+_DROPPED = re.compile(rb"gantree: [0-9,]+ bytes of output were dropped here")
+"""As `api.streams.log_gaps.dropped` writes it; a test holds the two equal."""
+_LONGEST_DROPPED = 80
 REST_WITHIN_S = 10.0
 """How long the output may lag behind the end of the job."""
 
@@ -119,6 +124,8 @@ def new_lines(chunks: Iterable[bytes], printed: dict[bytes, int]) -> Iterator[by
         for line in lines:
             rank = line.partition(b"]")[0]
             counts[rank] = counts.get(rank, 0) + 1
+            if _DROPPED.search(line) and counts[rank] < printed.get(rank, 0):
+                printed[rank] = counts[rank] - 1
             if counts[rank] > printed.get(rank, 0):
                 printed[rank] = counts[rank]
                 fresh.append(line + b"\n")
@@ -128,8 +135,11 @@ def new_lines(chunks: Iterable[bytes], printed: dict[bytes, int]) -> Iterator[by
 
 def new_bytes(chunks: Iterable[bytes], printed: dict[bytes, int]) -> Iterator[bytes]:
     """The output of one rank without its first printed[b""] bytes; counts them there."""
-    counts = 0
+    counts, end = 0, b""
     for chunk in chunks:
+        if _DROPPED.search(end + chunk) and counts < printed.get(b"", 0):
+            printed[b""] = counts
+        end = chunk[-_LONGEST_DROPPED:]
         fresh = chunk[max(0, printed.get(b"", 0) - counts) :]
         counts += len(chunk)
         if fresh:

@@ -44,6 +44,8 @@ from gantree.executors.local.run_directory import (
     is_job_id,
     order_from_json,
 )
+from gantree.executors.local.run_limits import DEFAULT_LIMITS, RunLimits
+from gantree.executors.local.run_pruner import RunPruner
 from gantree.executors.local.shim.shim import boot_id, read_json
 from gantree.executors.local.unix_users import RunAs
 from gantree.executors.progress import Progress
@@ -79,8 +81,8 @@ class LocalCluster:
 
     clock gives seconds since 1970. gpu_ids turns GPU indices into CUDA_VISIBLE_DEVICES (UUIDs on real GPUs), mig_ids
     returns the UUIDs of MIG instances, for each gang that has any. leads returns whether the leader of this
-    daemon still leads, and is called before each action. versions (of drivers, by node) and about (of the daemon)
-    are for records.
+    daemon still leads, and is called before each action. limits say what output and old run directories may take of
+    the disk. versions (of drivers, by node) and about (of the daemon) are for records.
     Raises OSError where state_dir cannot be made.
     """
 
@@ -98,6 +100,7 @@ class LocalCluster:
         about: About = nothing,
         run_as: RunAs | None = None,
         leads: Callable[[], bool] = always,
+        limits: RunLimits = DEFAULT_LIMITS,
     ) -> None:
         self._recorder = Recorder(versions, about)
         self._state_dir = state_dir.resolve()
@@ -115,8 +118,9 @@ class LocalCluster:
         self._guard = LeaderGuard(self._state_dir, leads)
         self._launcher = GangLauncher(
             cluster, self._state_dir, self._recorder, gpu_ids, mig_ids, failure_grace_s, run_as,
-            lambda: self._guard.epoch,
+            lambda: self._guard.epoch, limits,
         )  # fmt: skip
+        self._pruner = RunPruner(self._runs, limits)
 
     def carry_out(self, order: Order) -> None:
         """Begin to carry out an order. What goes wrong becomes an event of a later poll, never an exception."""
@@ -216,6 +220,7 @@ class LocalCluster:
         No older epoch is obeyed from then on. Raises JournalError where a newer one was.
         """
         self._guard.begin(epoch)
+        self._pruner.start()
         for job, attempt in self._on_disk():
             gang = self._gang(job, attempt)
             self._watch(gang)
@@ -283,6 +288,7 @@ class LocalCluster:
     def close(self) -> None:
         """Let go of everything; the gangs run on."""
         self._recorder.close()
+        self._pruner.close()
         self._gangs.clear()
         self._active.clear()
 

@@ -15,6 +15,7 @@ from gantree.executors.local.launch.rank_map import rank_map
 from gantree.executors.local.launch.visible_gpus import GpuIds, MigIds, missing_partition
 from gantree.executors.local.recording.recorder import Recorder, rank_map_in
 from gantree.executors.local.run_directory import order_to_json, previous_world_size, write_plain
+from gantree.executors.local.run_limits import DEFAULT_LIMITS, RunLimits
 from gantree.executors.local.unix_users import RunAs, UnixUser
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
@@ -37,8 +38,10 @@ class GangLauncher:
         failure_grace_s: float,
         run_as: RunAs | None,
         epoch: Callable[[], int],
+        limits: RunLimits = DEFAULT_LIMITS,
     ) -> None:
         self._site, self._state_dir, self._recorder = site, state_dir, recorder
+        self._limits = limits
         self._node_of_name = {node.name: node for node in site.nodes}
         self._gpu_ids, self._mig_ids = gpu_ids, mig_ids
         self._failure_grace_s, self._run_as, self._epoch = failure_grace_s, run_as, epoch
@@ -114,10 +117,11 @@ class GangLauncher:
             os.chown(gang.run.ranks, 0, unix.gid)
             gang.run.ranks.chmod(0o640)
         before, lent = previous_world_size(gang.run), lent_package(self._state_dir)
+        log_limits = self._limits.of_logs(self._state_dir)
         for member in gang.members:
             record = launch_record(
                 order, member.launch, self._node_of_name, gang.run, port, base,
-                self._gpu_ids, self._failure_grace_s, mig_ids, before, unix, lent,
+                self._gpu_ids, self._failure_grace_s, mig_ids, before, unix, lent, log_limits,
             )  # fmt: skip
             member.start(record, self._state_dir, self._epoch())
         self._recorder.begin(gang.run, order, map_of_ranks)

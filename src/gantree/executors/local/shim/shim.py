@@ -1,5 +1,5 @@
 # Below: pathlib and contextlib cost 10 ms of every start, and this file runs before anything else of a gang does.
-# ruff: noqa: PTH102, PTH104, PTH106, PTH108, PTH110, PTH112, PTH118, PTH120, PTH123, PTH208, SIM105
+# ruff: noqa: PTH104, PTH106, PTH108, PTH110, PTH112, PTH118, PTH120, PTH123, PTH208, SIM105
 """The shim: a small process that owns the processes of one member, and outlives the process that started it.
 
 Run as `python -I -S shim.py MEMBER_DIRECTORY STATE_DIRECTORY EPOCH`; standard library only, nothing of gantree. It
@@ -176,24 +176,6 @@ def _signal_ready(pids: set[int], number: int) -> None:
         pids.discard(pid)
 
 
-def _make_cgroup(name: str) -> str | None:
-    """A cgroup (version 2) below our own, or None where that is not allowed."""
-    try:
-        with open("/proc/self/cgroup", encoding="utf-8") as file:
-            own = next(line[3:].strip() for line in file if line.startswith("0::"))
-        with open("/proc/self/mountinfo", encoding="utf-8") as file:
-            mounts = [line.split() for line in file if " - cgroup2 " in line]
-        root, mount = next((fields[3], fields[4]) for fields in mounts)
-        below_mount = os.path.relpath(own, root)
-        if below_mount.startswith(".."):
-            return None
-        path = os.path.join(mount, below_mount, name)
-        os.mkdir(path)
-    except (OSError, StopIteration):
-        return None
-    return path
-
-
 class Shim:
     """One member: its launch record, its processes, and how far it has come.
 
@@ -217,6 +199,11 @@ class Shim:
         self._unwritten: dict[str, Any] = {}
         sys.path.insert(0, os.path.dirname(__file__))
         self._failures: Any = __import__("start_failure")
+        logs = [process["log"] for process in launch["processes"]]
+        self._logs: Any = __import__("log_cap").LogCap(
+            logs, launch.get("logs"), read_json, write_json
+        )
+        self._logs_grow_fast = False
 
     def run(self) -> None:
         """Start all processes, wait until none is left, and record that."""
@@ -230,6 +217,7 @@ class Shim:
                 self._poll_time_slice()
                 self._poll_signals()
                 self._start_exec_sessions()
+                self._logs_grow_fast = self._logs.look()
             except OSError as error:  # what cannot be read now is looked at again soon
                 if error.errno not in _PASSING:
                     raise
@@ -238,6 +226,7 @@ class Shim:
             woken_by = signal.sigtimedwait(_WAITED_FOR, self._patience())
             if woken_by is not None and woken_by.si_signo == signal.SIGTERM:
                 self._stop_by(steady_s() + self._launch["failure_grace_s"])
+        self._logs.look()
         if self._cgroup is not None:
             try:
                 os.rmdir(self._cgroup)
@@ -269,7 +258,7 @@ class Shim:
         pid = os.getpid()
         stat = process_stat(pid)
         assert stat is not None
-        self._cgroup = _make_cgroup(f"gantree-{pid}-{stat[3]}")
+        self._cgroup = __import__("cgroups").make_cgroup(f"gantree-{pid}-{stat[3]}")
         me = {"pid": pid, "start_ticks": stat[3], "boot_id": boot_id(), "cgroup": self._cgroup}
         write_json(f"{self._folder}/shim.json", me)
 
@@ -460,7 +449,8 @@ class Shim:
 
     def _patience(self) -> float:
         """Seconds to sleep until something must be done that no signal announces."""
-        if not self._rank_of_pid or self._past_grace() or self._unsaved:
+        is_hasty = self._past_grace() or self._unsaved or self._logs_grow_fast
+        if not self._rank_of_pid or is_hasty:
             return _RETRY_EVERY_S
         if self._kill_at_s is None:
             return _LOOK_EVERY_S
