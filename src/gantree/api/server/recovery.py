@@ -4,6 +4,7 @@ The cluster and the policy named at the start count at the start alone. A daemon
 is on record.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ from gantree.api.server.journal_location import (
     refuse_runs_elsewhere,
 )
 from gantree.api.server.settings import Settings
+from gantree.control.clock import check_wall_clock
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.leadership import Term
 from gantree.control.engine.loop import Loop
@@ -61,6 +63,8 @@ def recovered_controller(
     running: list[Controller] = []  # none yet while it is built
     if daemon.location.shared and settings.kubernetes is None:
         refuse_runs_elsewhere(settings.state_dir, journal)
+    if is_start and not settings.accept_clock:
+        check_wall_clock(journal.last_observed_at(), time.time())
     is_named = is_start or journal.turns() == 0
 
     setup = _executor_setup(daemon, running, term, loop.wake, is_named=is_named)

@@ -40,7 +40,8 @@ class Settings:
     access_file says who may do what; None: whoever reaches the socket or has the token may do everything.
     kubernetes: orders become pods there, and the site is what its nodes tell; None: processes of this machine.
     run_as_submitter: jobs run as the Unix users of those who handed them in, which takes root.
-    run_limits say what output and old run directories may take of the disk.
+    accept_clock: the wall clock is right, however far it is ahead of the journal. run_limits say what output and old
+    run directories may take of the disk.
     gpu_metrics are addresses of exporters that tell how busy GPUs are; none: the driver of this machine is asked.
     """
 
@@ -66,6 +67,7 @@ class Settings:
     log_format: Format = Format.AUTO
     kubernetes: KubernetesSettings | None = None
     run_limits: RunLimits = DEFAULT_LIMITS
+    accept_clock: bool = False
 
     def site(self) -> Cluster | None:
         """The cluster as described now. Raises BadInput for a text that is no cluster file."""

@@ -89,6 +89,12 @@ KeepHistoryOption = Annotated[
         metavar="TIME", help="Delete facts older than this, such as 30d. [default: keep all]"
     ),
 ]
+AcceptClockOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-clock", help="Start though the clock is over 30 days ahead of the journal."
+    ),
+]
 GpuMetricsOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -16,6 +16,7 @@ from gantree.api.server.listeners import listen_of, root_path_of
 from gantree.api.server.settings import Settings, own_name
 from gantree.cli.daemon.access_options import AccessOption, RunAsOption, check_run_as
 from gantree.cli.daemon.options import (
+    AcceptClockOption,
     AdvertiseOption,
     ClusterOption,
     GpuMetricsOption,
@@ -85,6 +86,7 @@ def up(
     gpu_metrics: GpuMetricsOption = None,
     keep_ended: KeepEndedOption = KEEP_ENDED,
     keep_history: KeepHistoryOption = None,
+    accept_clock: AcceptClockOption = False,
     log_cap: LogCapOption = "1GiB",
     keep_free: KeepFreeOption = None,
     keep_runs: KeepRunsOption = "90d",
@@ -123,6 +125,7 @@ def up(
         lease_s=lease,
         stall_s=stall,
         keep=_keep(keep_ended, keep_history),
+        accept_clock=accept_clock,
         run_limits=run_limits(log_cap, keep_free, keep_runs, most_runs),
         log_level=log_level,
         log_format=log_format,

@@ -17,6 +17,7 @@ from gantree.api.server.listeners import listen_of
 from gantree.api.server.settings import Settings, own_name
 from gantree.cli.daemon.access_options import AccessOption
 from gantree.cli.daemon.options import (
+    AcceptClockOption,
     GpuMetricsOption,
     InsecureOption,
     LeaseOption,
@@ -98,6 +99,7 @@ def kubernetes(
     access: AccessOption = None,
     insecure: InsecureOption = False,
     gpu_metrics: GpuMetricsOption = None,
+    accept_clock: AcceptClockOption = False,
     log_format: LogFormatOption = Format.AUTO,
     log_level: LogLevelOption = Level.WARNING,
 ) -> None:
@@ -123,6 +125,7 @@ def kubernetes(
         lease_s=lease,
         stall_s=stall,
         gpu_metrics=tuple(checked(url) for url in gpu_metrics or ()),
+        accept_clock=accept_clock,
         log_level=log_level,
         log_format=log_format,
         kubernetes=connection,
