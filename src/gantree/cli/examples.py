@@ -60,6 +60,7 @@ EXAMPLES: Mapping[str, str] = {
     "journal export": "gantree journal export",
     "journal backup": "gantree journal backup journal.bak",
     "journal compact": "gantree journal compact",
+    "journal correct-clock": "gantree journal correct-clock",
     "bench decisions": "gantree bench decisions --gpus 16384",
     "bench gang": "gantree bench gang --members 1024 --required pod",
     "bench fill": "gantree bench fill",

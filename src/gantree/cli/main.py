@@ -117,7 +117,8 @@ class Commands(LazyGroup):
             "Replay a trace of jobs through the scheduler.",
         ),
         "journal": Listed(
-            "gantree.cli.daemon.journal:app", "Verify, export, back up or compact a journal."
+            "gantree.cli.daemon.journal:app",
+            "Verify, export, back up, compact or correct a journal.",
         ),
         "bench": Listed(
             "gantree.cli.simulation.bench:app", "Benchmark the scheduler on this machine."

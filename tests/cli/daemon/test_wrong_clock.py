@@ -1,13 +1,22 @@
 """A machine whose clock stands far ahead of the journal: a start is refused unless somebody says that it is right."""
 
+import json
 import sqlite3
+import time
 from contextlib import closing
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.conftest import Gantree
-from support.daemon import Program
+from gantree.journal.clock_correction import TIME_FIELDS
+from gantree.journal.sqlite import SqliteJournal
+from gantree.model.events import EVENTS, TimePassed
+from gantree.model.facts import FACTS
+from gantree.model.orders import ORDERS
+from support.daemon import Daemon, Program
 
 DAY_S = 86400
 
@@ -50,3 +59,60 @@ def test_a_pause_of_weeks_and_a_clock_that_stands_behind_are_no_obstacle(
     with Program(*words) as program:
         program.says("ready")
         assert program.stop() == 0
+
+
+CLUSTER = """
+name: one
+tiers: [node]
+machines: {m4: {gpus: 4, gpu: H100-80GB}}
+nodes: [{names: n0, machine: m4}]
+"""
+DURATIONS = {"grace_s", "gpu_s_lost", "lost_s", "checkpoint_every_s", "step_s"}
+
+
+def jump_ahead(state_dir: Path, days: int) -> None:
+    """As if a daemon had run for a moment while the clock stood so far ahead."""
+    journal = SqliteJournal(state_dir)
+    epoch = journal.lead("a wrong clock", 60.0)
+    assert epoch is not None
+    moment = time.time() + days * DAY_S
+    journal.append_inbox([TimePassed(id="far-ahead", observed_at=moment)], epoch)
+    journal.resign(epoch)
+    journal.close()
+
+
+def gpu_hours(daemon: Daemon) -> float:
+    return float(daemon.client.usage(since=0.0)["sum"]["held_gpu_hours"])
+
+
+def test_the_journal_of_a_wrong_clock_is_corrected_and_the_jump_is_charged_to_nobody(
+    tmp_path: Path, gantree: Gantree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GANTREE_STATE", str(tmp_path / "state"))
+    role = {"role": "worker", "members": 1, "each": {"gpus": 1}, "run": ["sleep", "600"]}
+    with Daemon(tmp_path / "state", CLUSTER) as daemon:
+        job = daemon.client.submit(json.dumps({"name": "long", "gang": [role]}))["jobs"][0]["job"]
+        daemon.wait(job, until="running")
+        daemon.stop()
+        assert "not ahead" in gantree("journal", "correct-clock").err
+        jump_ahead(daemon.state_dir, 2000)
+        daemon.start(with_cluster=False)
+        assert "days ahead of the clock" in daemon.output.read_text()
+        daemon.client.cancel(job)
+        daemon.wait(job)
+        assert gpu_hours(daemon) > 2000 * 24 - 1
+        assert gantree("journal", "correct-clock").code == 1  # the daemon leads
+        daemon.stop()
+        told = gantree("journal", "correct-clock")
+        assert "moved back by 2000.0 days" in told.out, told.err
+        assert gantree("journal", "verify").code == 0
+        daemon.start(with_cluster=False)
+        assert gpu_hours(daemon) < 1
+        ended_at = daemon.client.job(job)["ended_at"]
+        assert abs(ended_at - time.time()) < DAY_S
+
+
+def test_the_correction_knows_every_field_that_is_a_moment() -> None:
+    kinds: list[Any] = [*EVENTS.values(), *FACTS.values(), *ORDERS.values()]
+    floats = {each.name for kind in kinds for each in fields(kind) if "float" in str(each.type)}
+    assert floats - DURATIONS == TIME_FIELDS

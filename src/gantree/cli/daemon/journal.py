@@ -1,9 +1,13 @@
-"""`gantree journal`: verify, export, back up and compact a journal.
+"""`gantree journal`: verify, export, back up, compact and correct a journal.
 
 All of them open the journal themselves and ask no daemon. Checking, writing out and copying go beside a running one.
 """
 
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +23,7 @@ from gantree.cli.options import (
 )
 from gantree.cli.output.errors import FAILURE
 from gantree.cli.output.printing import print_json
+from gantree.journal.clock_correction import clock_jump, correct_clock
 from gantree.journal.contract import Compacted, Journal
 from gantree.journal.export import export
 from gantree.journal.postgres import PostgresJournal, PostgresReader
@@ -28,6 +33,7 @@ from gantree.journal.verify import Report, verify
 from gantree.model.errors import Conflict, Unsupported
 from gantree.text.words import plural
 
+DAY_S = 86400.0
 LEASE_S = 600.0
 """How long a lease lasts that is taken for compacting; it is given back at the end."""
 
@@ -36,7 +42,7 @@ app = new_app(no_args_is_help=True)
 
 @app.callback()
 def journal() -> None:
-    """Verify, export, back up or compact a journal."""
+    """Verify, export, back up, compact or correct a journal."""
 
 
 def _reader(state: Path | None, database: str | None) -> SqlJournal:
@@ -120,12 +126,7 @@ def compact(
 
     The daemon must be stopped. Event ids stay, so that no event is accepted twice.
     """
-    url = database_url(database)
-    if url is None:
-        SqliteReader(
-            state_dir(state)
-        ).close()  # says so where there is none; opening for writing would make one
-    opened: SqlJournal = SqliteJournal(state_dir(state)) if url is None else PostgresJournal(url)
+    opened = _writer(state, database)
     try:
         done, up_to = _compacted(opened)
         if isinstance(opened, SqliteJournal):
@@ -142,6 +143,51 @@ def compact(
         )
 
 
+@app.command("correct-clock")
+def correct_clock_(
+    state: StateOption = None, database: DatabaseOption = None, as_json: JsonOption = False
+) -> None:
+    """Move back what was written while the clock stood far ahead.
+
+    The daemon must be stopped. Make a backup first.
+    """
+    opened = _writer(state, database)
+    try:
+        jump = clock_jump(opened, time.time())
+        with _leading(opened, "gantree journal correct-clock"):
+            done = correct_clock(opened, jump)
+    finally:
+        opened.close()
+    if as_json:
+        print_json(asdict(done))
+    else:
+        typer.echo(
+            f"{plural(done.events, 'event')}, {plural(done.facts, 'fact')} and {plural(done.orders, 'order')}"
+            f" moved back by {done.seconds / DAY_S:.1f} days"
+        )
+
+
+def _writer(state: Path | None, database: str | None) -> SqlJournal:
+    """A journal to write. Raises JournalError where there is none; opening it for writing would make one."""
+    url = database_url(database)
+    if url is not None:
+        return PostgresJournal(url)
+    SqliteReader(state_dir(state)).close()
+    return SqliteJournal(state_dir(state))
+
+
+@contextmanager
+def _leading(opened: Journal, name: str) -> Iterator[int]:
+    """The epoch in which a command may write. Raises Conflict if a daemon leads."""
+    epoch = opened.lead(name, LEASE_S)
+    if epoch is None:
+        raise Conflict(f"a daemon uses this journal ({opened.leader()[1]}); stop it first")
+    try:
+        yield epoch
+    finally:
+        opened.resign(epoch)
+
+
 def _compacted(opened: Journal) -> tuple[Compacted, int]:
     """All that is covered goes. Raises Conflict if nothing is, or if a daemon leads."""
     snapshot = opened.latest_snapshot()
@@ -149,10 +195,5 @@ def _compacted(opened: Journal) -> tuple[Compacted, int]:
         raise Conflict(
             "this journal has no snapshot yet, so nothing can be deleted; a daemon writes snapshots"
         )
-    epoch = opened.lead("gantree journal compact", LEASE_S)
-    if epoch is None:
-        raise Conflict(f"a daemon uses this journal ({opened.leader()[1]}); stop it first")
-    try:
+    with _leading(opened, "gantree journal compact") as epoch:
         return opened.compact(snapshot.seq, epoch), opened.compacted_to()
-    finally:
-        opened.resign(epoch)
