@@ -1,10 +1,12 @@
 """Old run directories are deleted by age and by size, the oldest first, and never one whose end is not on record."""
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
+from gantree.api.streams.rank_logs import DELETED, RankLog, stream_attempt
 from gantree.executors.local.run_limits import DiskAmount, RunLimits
 from gantree.executors.local.run_pruner import RunPruner
 from support.gangs import GangStage, four_nodes
@@ -24,8 +26,17 @@ def attempt(runs: Path, name: str, age_s: float, kib: int = 0, *, settled: bool 
     return path
 
 
+async def output_of(path: Path) -> bytes:
+    """What a reader of an attempt that is over gets."""
+
+    async def over() -> bool:
+        return True
+
+    return b"".join([chunk async for chunk in stream_attempt([RankLog(path, b"")], over)])
+
+
 def left(runs: Path) -> list[str]:
-    return sorted(str(path.relative_to(runs)) for path in runs.glob("*/*"))
+    return sorted(str(path.relative_to(runs)) for path in runs.glob("*/*") if path.is_dir())
 
 
 def test_what_ended_too_long_ago_goes_and_the_name_of_the_job_stays(tmp_path: Path) -> None:
@@ -57,12 +68,14 @@ def test_a_directory_that_was_half_deleted_is_finished_and_no_attempt(tmp_path: 
 
 def test_a_daemon_deletes_what_is_too_old_and_still_knows_the_job(tmp_path: Path) -> None:
     stage = GangStage(tmp_path / "state", four_nodes())
-    stage.start("true")
+    stage.start("echo", "much")
     assert stage.until_ended() == 0
+    assert asyncio.run(output_of(stage.cluster.log_path("j", 1, 0))) == b"much\n"
     stage.cluster.settle("j", 1)
     stage.limits = RunLimits(keep_s=0)
     stage.open().adopt()
     stage.until(lambda: not (tmp_path / "state/runs/j/1").exists())
     assert stage.cluster.has_run("j")
     assert stage.cluster.record("j", 1) is None
+    assert asyncio.run(output_of(stage.cluster.log_path("j", 1, 0))) == DELETED
     stage.end_all()

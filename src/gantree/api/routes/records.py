@@ -111,7 +111,7 @@ async def _record(backend: QueryBackend, job: str, attempt: int) -> Json:
     except OSError as error:
         raise Conflict(f"the record of {job} attempt {attempt} cannot be read: {error}") from error
     if found is None:
-        raise NotFound(f"attempt {attempt} of {job} was never started, so there is no record of it")
+        raise NotFound(f"attempt {attempt} of {job} was never started, or its record was deleted")
     return found
 
 

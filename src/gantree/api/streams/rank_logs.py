@@ -30,6 +30,7 @@ TAIL_BLOCK_BYTES = 1 << 16
 LONGEST_PART_BYTES = 1 << 16
 """So much of a line whose begin was dropped is left out; what goes on longer has no lines."""
 LOOK_EVERY_S = 0.05
+DELETED = b"gantree: the output of this attempt was deleted to make room\n"
 
 
 class RankLog:
@@ -74,6 +75,16 @@ class RankLog:
         self._is_behind_gap = False
         end = new.find(b"\n", 0, LONGEST_PART_BYTES)
         return new[end + 1 :]
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the directory of the attempt was deleted (`executors.local.run_pruner`)."""
+        attempt = self._path.parent.parent
+        return attempt.with_name(f"{attempt.name}.deleted").exists()
+
+    def told(self, sentence: bytes) -> bytes:
+        """A line of our own, as if the rank had written it."""
+        return self._prefix + sentence
 
     def rest(self) -> bytes:
         """The last line, if it was never ended."""
@@ -180,6 +191,8 @@ async def stream_attempt(
             await asyncio.sleep(LOOK_EVERY_S)
     if rest := b"".join(log.rest() for log in logs):
         yield rest
+    if logs and await asyncio.to_thread(lambda: all(log.is_deleted for log in logs)):
+        yield logs[0].told(DELETED)
 
 
 async def stream_job(

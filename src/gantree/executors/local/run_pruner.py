@@ -2,7 +2,7 @@
 
 It works on a thread of its own, and only on attempts that are settled: nobody else writes there any more. A directory
 gets another name before its files go, so that no daemon takes what is left of it for an attempt. The folder of the job
-stays, empty: its name says that the job's id was used.
+stays: its name says that the job's id was used. In it an empty file `<attempt>.deleted` says why there is no output.
 """
 
 import logging
@@ -89,6 +89,7 @@ class RunPruner:
 
 def _delete(attempt: Path) -> None:
     log.info("deleting the run directory %s", attempt)
+    attempt.with_name(f"{attempt.name}.deleted").touch(mode=0o600)
     doomed = attempt.with_name(f"{_PRUNED}{attempt.name}")
     attempt.rename(doomed)
     shutil.rmtree(doomed, ignore_errors=True)
