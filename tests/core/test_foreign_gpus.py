@@ -85,7 +85,7 @@ def test_a_gang_that_leaves_may_be_held_and_says_what_it_waits_for() -> None:
     stage.ended("gang", 1)
     assert stage.phase("gang") is Phase.PENDING
     told = why(stage.scheduler.ledger, "gang", stage.scheduler.now)
-    assert told.sentence == "Waiting: its pods are not there."
+    assert told.sentence == "Waiting: its pods are not there. Last failure: rank 0 ended with 1."
     stage.tell(ReleaseRequested, job="gang")
     assert stage.phase("gang") is Phase.STARTING
 

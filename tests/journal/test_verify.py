@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gantree.core.scheduler import Scheduler
-from gantree.core.snapshot import snapshot_of
+from gantree.core.snapshot import LedgerSnapshot, snapshot_of
 from gantree.journal.contract import Snapshot
 from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.journal.export import export
@@ -147,7 +147,7 @@ def test_a_snapshot_of_a_newer_program_is_found_though_its_digest_is_right(tmp_p
     journal = SqliteJournal(tmp_path)
     epoch = led(journal)
     lived(journal, epoch)
-    newer = NOTHING.replace('"version": 1', '"version": 99', 1)
+    newer = NOTHING.replace(f'"version": {LedgerSnapshot.VERSION}', '"version": 99', 1)
     journal.save_snapshot(Snapshot(seq=6, cursor=3, turns=3, text=newer), epoch)
     (fault,) = verify(journal).faults
     assert str(fault).startswith("snapshots row 3: a snapshot of version 99 was written by a newer")
