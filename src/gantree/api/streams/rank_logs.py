@@ -175,6 +175,10 @@ def _read_all(logs: Sequence[RankLog]) -> bytes:
             return new
 
 
+def _are_deleted(logs: Sequence[RankLog]) -> bool:
+    return bool(logs) and all(log.is_deleted for log in logs)
+
+
 async def stream_attempt(
     logs: Sequence[RankLog], over: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[bytes]:
@@ -191,7 +195,7 @@ async def stream_attempt(
             await asyncio.sleep(LOOK_EVERY_S)
     if rest := b"".join(log.rest() for log in logs):
         yield rest
-    if logs and await asyncio.to_thread(lambda: all(log.is_deleted for log in logs)):
+    if await asyncio.to_thread(_are_deleted, logs):
         yield logs[0].told(DELETED)
 
 
