@@ -29,7 +29,7 @@ def check_wall_clock(newest: float, wall: float) -> None:
     One that is far behind is only told of: the journal has taken a wrong clock for right already.
     """
     days = abs(wall - newest) / DAY_S
-    if newest and wall > newest + LONGEST_GAP_S:
+    if newest > 0 and wall > newest + LONGEST_GAP_S:
         raise Conflict(
             f"the clock of this machine is {days:.0f} days ahead of the newest event of the journal, and what it"
             " says is kept for ever. Set the clock; or, if no daemon has run for so long, start with --accept-clock"
