@@ -20,8 +20,10 @@ from typing import Self, TypeVar
 from gantree.api.access.access import Access
 from gantree.api.backend import Backend
 from gantree.api.gpu_metrics.gpu_counters import GpuCounters
+from gantree.api.http.connections import tcp_limits
 from gantree.api.server.app import build_app
-from gantree.api.server.listeners import Server, bind, listen_of, url_of
+from gantree.api.server.http_server import Server
+from gantree.api.server.listeners import bind, listen_of, url_of
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
 from gantree.journal.sqlite import SqliteJournal
@@ -150,7 +152,10 @@ class PretendedSite:
         self._backend = Backend(loop, controller, time.time(), gpu_counters=self._gpu_counters)
         listen = listen_of("127.0.0.1:0", self._place / "token")
         with bind(listen) as listener:
-            server = Server(build_app(self._backend, self._access, routers()), listener, listen)
+            server = Server(
+                build_app(self._backend, self._access, routers()),
+                listener, listen, tcp_limits(1024),
+            )  # fmt: skip
             serving = server.serving()
             while not server.started:
                 await asyncio.sleep(0.005)

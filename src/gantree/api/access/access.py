@@ -25,6 +25,7 @@ from gantree.api.access.access_file import AccessFile
 from gantree.api.access.cookies import check_origin, cookie_of
 from gantree.api.access.rate_limits import RateLimits
 from gantree.api.access.tokens import PREFIX, Tokens, exceeds
+from gantree.api.http.connections import STATE
 from gantree.executors.local.unix_users import unix_user
 from gantree.journal.access_store import TokenRow
 from gantree.model.access import Grant, Power, grant_of, narrowed, scope_of
@@ -224,6 +225,8 @@ async def caller_of(connection: HTTPConnection) -> Caller:
         access.rate_limit_anonymous(connection)
         raise
     state["caller"] = caller
+    if (made_over := state.get(STATE)) is not None:
+        made_over.authenticate()
     if caller.via == "tcp" and authorization is None:
         check_origin(connection, access.url)
     if access.rates is not None:

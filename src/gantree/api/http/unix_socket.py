@@ -17,7 +17,7 @@ from gantree.model.errors import Conflict, JournalError
 FILE = "gantree.sock"
 DAEMONS = "daemons.lock"
 LONGEST_ADDRESS = 107
-BACKLOG = 256
+BACKLOG = 2048
 
 
 @contextmanager

@@ -28,13 +28,15 @@ from gantree.api.backend import Backend
 from gantree.api.gpu_metrics.gpu_counters import counters_of
 from gantree.api.gpu_metrics.health_poll import watch_health
 from gantree.api.http import unix_socket
+from gantree.api.http.connections import socket_limits, tcp_limits
 from gantree.api.observability import log_format, tracing_setup
 from gantree.api.server.access_setup import access_of
 from gantree.api.server.app import Pages, build_app
+from gantree.api.server.http_server import Server
 from gantree.api.server.journal_location import (
     journal_location_of,
 )
-from gantree.api.server.listeners import Server, advertised, bind, url_of
+from gantree.api.server.listeners import advertised, bind, url_of
 from gantree.api.server.recovery import DaemonParts, recovered_controller
 from gantree.api.server.settings import Settings
 from gantree.api.server.standby_app import RoleDispatcher, build_standby_app
@@ -54,6 +56,7 @@ from gantree.control.readers.host import fork_host
 from gantree.control.readers.server import serve
 from gantree.control.readers.standby_fold import StandbyFold
 from gantree.control.readers.supervisor import ReaderSupervisor
+from gantree.executors.local.launch.open_files import raise_limit
 from gantree.journal.access_store import AccessStore
 from gantree.model.errors import JournalError, NotLeading, Unreachable
 from gantree.text.words import plural
@@ -81,6 +84,7 @@ def run_daemon(settings: Settings, pages: Pages = ()) -> None:
     set_up_log = partial(log_format.set_up, settings.log_level, settings.log_format)
     set_up_log()
     host = fork_host(serve, set_up_log)  # before there are threads, files and secrets
+    open_files = raise_limit()
     sys.setswitchinterval(SWITCH_S)
     disable_created_metrics()  # type: ignore[no-untyped-call]  # drops a second line for each counter
     site = settings.site()
@@ -93,7 +97,8 @@ def run_daemon(settings: Settings, pages: Pages = ()) -> None:
         opened.callback(audit.close)
         opened.enter_context(tracing_setup.exported())
         runner = opened.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
-        runner.run(_run(DaemonParts(settings, location, site, access, audit, pages, host)))
+        parts = DaemonParts(settings, location, site, access, audit, pages, host, open_files)
+        runner.run(_run(parts))
 
 
 async def _run(daemon: DaemonParts) -> None:
@@ -146,9 +151,14 @@ class _Lifecycle:
             settings.root_path,
         )
         self._dispatcher = RoleDispatcher(standby)
-        self._tcp = (
-            None if over_tcp is None else Server(self._dispatcher, over_tcp, settings.listen)
-        )
+        self._tcp = None
+        if over_tcp is not None and settings.listen is not None:
+            limits = tcp_limits(
+                daemon.open_files.now,
+                settings.listen.most_connections,
+                settings.listen.header_timeout_s,
+            )
+            self._tcp = Server(self._dispatcher, over_tcp, settings.listen, limits)
         self._serving_tcp: asyncio.Task[None] | None = None
         self._said: str | None = None
 
@@ -283,7 +293,8 @@ class _Lifecycle:
             )
             opened.callback(self._dispatcher.stand_by)
             set_all_apart()
-            server = Server(self._dispatcher, over_socket, None)
+            limits = socket_limits(daemon.open_files.now, for_all=daemon.settings.run_as_submitter)
+            server = Server(self._dispatcher, over_socket, None, limits)
             await self._serve(loop, controller, term, server)
 
     async def _serve(

@@ -50,8 +50,9 @@ def local_executor(
     policy: Callable[[], Policy],
     leads: Callable[[], bool],
     run_as: RunAs | None,
+    open_files: int | None,
 ) -> ExecutorSetup:
-    """Processes of this machine, below the state directory."""
+    """Processes of this machine, below the state directory. open_files is the soft limit of the jobs on them."""
 
     def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
         return LocalCluster(
@@ -66,6 +67,7 @@ def local_executor(
             leads=leads,
             run_as=run_as,
             limits=settings.run_limits,
+            open_files=open_files,
         )
 
     return ExecutorSetup(site, make_cluster, lambda: None)

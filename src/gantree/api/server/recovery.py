@@ -28,6 +28,7 @@ from gantree.control.garbage import (
 from gantree.control.metrics.metrics import Metrics
 from gantree.control.readers.follower import Follower
 from gantree.control.readers.host import ReaderHost
+from gantree.executors.local.launch.open_files import OpenFiles
 from gantree.model.cluster import Cluster
 
 
@@ -42,6 +43,7 @@ class DaemonParts:
     audit: Audit
     pages: Pages
     host: ReaderHost
+    open_files: OpenFiles
     metrics: Metrics = field(default_factory=Metrics)
 
 
@@ -111,4 +113,5 @@ def _executor_setup(
         lambda: running[0].policy if running else settings.policy,
         lambda: term.is_on,
         run_as_of(daemon.access) if settings.run_as_submitter else None,
+        daemon.open_files.at_start,
     )

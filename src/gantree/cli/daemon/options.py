@@ -70,6 +70,22 @@ RateOption = Annotated[
     float | None,
     typer.Option(min=0.1, metavar="N", help="Request limit of each caller. [default: none]"),
 ]
+MaxConnectionsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=8,
+        metavar="N",
+        help="Connections over TCP at once. [default: 4096, fewer where open files are limited]",
+    ),
+]
+HeaderTimeoutOption = Annotated[
+    float,
+    typer.Option(
+        min=1,
+        metavar="SECONDS",
+        help="End a connection whose request headers take longer, or that is idle for longer.",
+    ),
+]
 InsecureOption = Annotated[
     bool, typer.Option("--insecure", help="Allow --listen without TLS for other machines.")
 ]

@@ -10,6 +10,7 @@ from pathlib import Path
 from gantree.api.access.access import TOKEN_FILE
 from gantree.api.client.target import target
 from gantree.api.gpu_metrics.exporters import checked
+from gantree.api.http.connections import HEAD_WITHIN_S
 from gantree.api.observability.log_format import Format, Level
 from gantree.api.server.daemon import run_daemon
 from gantree.api.server.listeners import listen_of, root_path_of
@@ -20,6 +21,7 @@ from gantree.cli.daemon.options import (
     AdvertiseOption,
     ClusterOption,
     GpuMetricsOption,
+    HeaderTimeoutOption,
     InsecureOption,
     KeepEndedOption,
     KeepHistoryOption,
@@ -27,6 +29,7 @@ from gantree.cli.daemon.options import (
     ListenOption,
     LogFormatOption,
     LogLevelOption,
+    MaxConnectionsOption,
     NameOption,
     RateOption,
     RootPathOption,
@@ -81,6 +84,8 @@ def up(
     requests_per_second: RateOption = None,
     access: AccessOption = None,
     run_as_submitter: RunAsOption = False,
+    max_connections: MaxConnectionsOption = None,
+    header_timeout: HeaderTimeoutOption = HEAD_WITHIN_S,
     insecure: InsecureOption = False,
     root_path: RootPathOption = "",
     gpu_metrics: GpuMetricsOption = None,
@@ -105,7 +110,12 @@ def up(
     check_run_as(access, run_as_submitter=run_as_submitter)
     directory, url = state_dir(state), database_url(database)
     token = token_file or directory / TOKEN_FILE
-    at = listen_of(listen, token, tls_cert, tls_key, insecure=insecure) if listen else None
+    at = None
+    if listen is not None:
+        at = listen_of(
+            listen, token, tls_cert, tls_key, insecure=insecure,
+            most_connections=max_connections, header_timeout_s=header_timeout,
+        )  # fmt: skip
     _check_names(url, name, advertise)
     text, source = _site(cluster, virtual, directory, has_database=url is not None)
     settings = Settings(

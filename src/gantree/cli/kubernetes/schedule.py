@@ -11,6 +11,7 @@ import typer
 
 from gantree.api.access.access import TOKEN_FILE
 from gantree.api.gpu_metrics.exporters import checked
+from gantree.api.http.connections import HEAD_WITHIN_S
 from gantree.api.observability.log_format import Format, Level
 from gantree.api.server.daemon import run_daemon
 from gantree.api.server.listeners import listen_of
@@ -19,11 +20,13 @@ from gantree.cli.daemon.access_options import AccessOption
 from gantree.cli.daemon.options import (
     AcceptClockOption,
     GpuMetricsOption,
+    HeaderTimeoutOption,
     InsecureOption,
     LeaseOption,
     ListenOption,
     LogFormatOption,
     LogLevelOption,
+    MaxConnectionsOption,
     NameOption,
     StallOption,
     TlsCertOption,
@@ -97,6 +100,8 @@ def kubernetes(
     tls_key: TlsKeyOption = None,
     token_file: TokenFileOption = None,
     access: AccessOption = None,
+    max_connections: MaxConnectionsOption = None,
+    header_timeout: HeaderTimeoutOption = HEAD_WITHIN_S,
     insecure: InsecureOption = False,
     gpu_metrics: GpuMetricsOption = None,
     accept_clock: AcceptClockOption = False,
@@ -113,12 +118,18 @@ def kubernetes(
     connection = replace(
         connection, lease=_lease_of(lease_name, connection), cluster=_site_of(cluster)
     )
+    at = None
+    if listen is not None:
+        at = listen_of(
+            listen, token, tls_cert, tls_key, insecure=insecure,
+            most_connections=max_connections, header_timeout_s=header_timeout,
+        )  # fmt: skip
     settings = Settings(
         directory,
         None,
         "the cluster's nodes",
         *policy_named(policy),
-        listen=listen_of(listen, token, tls_cert, tls_key, insecure=insecure) if listen else None,
+        listen=at,
         access_file=access,
         database=database_url(database),
         name=name or own_name(),

@@ -82,7 +82,8 @@ class LocalCluster:
     clock gives seconds since 1970. gpu_ids turns GPU indices into CUDA_VISIBLE_DEVICES (UUIDs on real GPUs), mig_ids
     returns the UUIDs of MIG instances, for each gang that has any. leads returns whether the leader of this
     daemon still leads, and is called before each action. limits say what output and old run directories may take of
-    the disk. versions (of drivers, by node) and about (of the daemon) are for records.
+    the disk. versions (of drivers, by node) and about (of the daemon) are for records. open_files is the soft limit of
+    jobs on them; None: that of this process.
     Raises OSError where state_dir cannot be made.
     """
 
@@ -101,6 +102,7 @@ class LocalCluster:
         run_as: RunAs | None = None,
         leads: Callable[[], bool] = always,
         limits: RunLimits = DEFAULT_LIMITS,
+        open_files: int | None = None,
     ) -> None:
         self._recorder = Recorder(versions, about)
         self._state_dir = state_dir.resolve()
@@ -118,7 +120,7 @@ class LocalCluster:
         self._guard = LeaderGuard(self._state_dir, leads)
         self._launcher = GangLauncher(
             cluster, self._state_dir, self._recorder, gpu_ids, mig_ids, failure_grace_s, run_as,
-            lambda: self._guard.epoch, limits,
+            lambda: self._guard.epoch, limits, open_files,
         )  # fmt: skip
         self._pruner = RunPruner(self._runs, limits)
 

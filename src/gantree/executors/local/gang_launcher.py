@@ -25,7 +25,7 @@ from gantree.model.orders import StartGang
 class GangLauncher:
     """Starts gangs, each once. run_as gives the Unix user of a job's user; None: all run as the daemon's user.
 
-    epoch gives the epoch of the leader whose orders are carried out now.
+    epoch gives the epoch of the leader whose orders are carried out now. open_files is the soft limit of the jobs.
     """
 
     def __init__(
@@ -39,12 +39,14 @@ class GangLauncher:
         run_as: RunAs | None,
         epoch: Callable[[], int],
         limits: RunLimits = DEFAULT_LIMITS,
+        open_files: int | None = None,
     ) -> None:
         self._site, self._state_dir, self._recorder = site, state_dir, recorder
         self._limits = limits
         self._node_of_name = {node.name: node for node in site.nodes}
         self._gpu_ids, self._mig_ids = gpu_ids, mig_ids
         self._failure_grace_s, self._run_as, self._epoch = failure_grace_s, run_as, epoch
+        self._open_files = open_files
 
     def start(self, gang: Gang, order: StartGang, taken_ports: Collection[int]) -> None:
         """Start a gang, unless it exists. What goes wrong fails the gang. Raises OSError if that cannot be written."""
@@ -122,6 +124,7 @@ class GangLauncher:
             record = launch_record(
                 order, member.launch, self._node_of_name, gang.run, port, base,
                 self._gpu_ids, self._failure_grace_s, mig_ids, before, unix, lent, log_limits,
+                self._open_files,
             )  # fmt: skip
             member.start(record, self._state_dir, self._epoch())
         self._recorder.begin(gang.run, order, map_of_ranks)

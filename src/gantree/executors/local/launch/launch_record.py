@@ -28,12 +28,13 @@ def launch_record(
     unix: UnixUser | None = None,
     lent: Path | None = None,
     log_limits: Mapping[str, int] | None = None,
+    open_files: int | None = None,
 ) -> dict[str, Any]:
     """The record of a member. nodes has every node that is named, and every MIG instance must exist.
 
     unix is the user of the processes; None: that of the daemon. previous_world_size is that of the last attempt before
     this one that began. lent is the directory that `lent_package` made. log_limits are those of the
-    shim's `log_cap`.
+    shim's `log_cap`. open_files is the soft limit on them; None: the daemon's.
     """
     base = base if unix is None else {**base, **unix.environment}
     env = member_environment(
@@ -53,6 +54,7 @@ def launch_record(
         "failure_grace_s": failure_grace_s,
         "as": _identity(order, unix),
         "logs": None if log_limits is None else dict(log_limits),
+        "open_files": open_files,
     }
 
 

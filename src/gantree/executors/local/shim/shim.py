@@ -25,10 +25,9 @@ their environment, and are in a cgroup where one can be created; the executor ki
 
 No member is started twice. Only the holder of the lock goes on, and only if there is no shim.json yet.
 
-The shim is one thread around `sigtimedwait`: it sleeps until a child ends, the executor wakes it (SIGUSR1), or half a
-second has passed, and then checks everything. Signals are blocked before shim.json is written, so it can be woken as
-soon as its pid is known. A signal to a process is held back until it has a handler for it: a process that still imports
-its libraries would be killed.
+The shim is one thread around `sigtimedwait`: a child that ends, SIGUSR1 of the executor, or half a second wakes it, and
+it checks everything. Signals are blocked before shim.json is written, so it can be woken as soon as its pid is known.
+A signal to a process is held back until it has a handler for it: one that still imports libraries would be killed.
 
 Suspended processes are stopped by SIGSTOP: the group of every rank, and single processes that have left those groups. A
 process may fork in between, so this is repeated until no process is found running. A stop comes before a suspension:
@@ -40,22 +39,20 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import signal
 import sys
 import time
 from typing import Any, NoReturn
 
-PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-PR_SET_NAME = 15
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36  # <linux/prctl.h>
 
 EPOCH, EPOCH_LOCK = "epoch.json", "epoch.lock"
 WAKE = signal.SIGUSR1
 _WAITED_FOR = (signal.SIGCHLD, WAKE, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores these, and a child would inherit that."""
-_LOOK_EVERY_S = 0.5
-_RETRY_EVERY_S = 0.02
+_LOOK_EVERY_S, _RETRY_EVERY_S = 0.5, 0.02
 _FRESH = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _LOOKS_AT_ONCE = 4
 """For processes that still run; one that cannot be stopped now is tried again after half a second."""
@@ -473,7 +470,10 @@ def main(folder: str, state: str, epoch: int) -> int:
         return 0
     _prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
     _prctl(PR_SET_NAME, ctypes.c_char_p(b"gantree-shim"))
-    shim = Shim(folder, read_json(f"{folder}/launch.json"))
+    launch = read_json(f"{folder}/launch.json")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # the daemon has raised its own
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(launch.get("open_files") or soft, hard), hard))
+    shim = Shim(folder, launch)
     shim.introduce()
     os.close(gate)
     shim.run()
