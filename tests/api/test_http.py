@@ -249,8 +249,52 @@ def test_a_method_that_is_not_for_a_route_is_a_problem_too(daemon: Daemon) -> No
     status, headers, told = raw(daemon, "PATCH /v1/jobs HTTP/1.1\nHost: x\nConnection: close")
     assert status.startswith("HTTP/1.1 405")
     assert headers["content-type"] == "application/problem+json"
-    assert headers["allow"]
-    assert told["detail"] == "PATCH is not for /v1/jobs"
+    assert headers["allow"] == "GET, POST"
+    assert told["detail"] == "PATCH is not for /v1/jobs; allowed: GET, POST"
+
+
+def operations(client: Client) -> dict[str, dict[str, Any]]:
+    """The methods of each path of the OpenAPI."""
+    paths: dict[str, dict[str, Any]] = client.send(Request[Any]("GET", "/v1/openapi.json"))["paths"]
+    return paths
+
+
+def test_a_405_names_all_methods_of_its_path(daemon: Daemon, client: Client) -> None:
+    wrong = {}
+    for path, methods in operations(client).items():
+        plain = path.replace("{", "").replace("}", "")
+        _, headers, _ = raw(daemon, f"PATCH {plain} HTTP/1.1\nHost: x\nConnection: close")
+        missing = {method.upper() for method in methods} - set(headers["allow"].split(", "))
+        if missing:
+            wrong[path] = missing
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("body", [b"{bad}", b'{"unknown": 1}', b"[1]"])
+def test_every_route_that_changes_something_checks_its_body(
+    daemon: Daemon, client: Client, body: bytes
+) -> None:
+    (job,) = client.submit(jobs=[job_object("body")])["jobs"]
+    head = "Host: x\nConnection: close\nContent-Type: application/json"
+    for path, methods in operations(client).items():
+        for method in {*methods} - {"get"}:
+            plain = path.replace("{word}", job["job"]).replace("{", "").replace("}", "")
+            line = f"{method.upper()} {plain} HTTP/1.1\n{head}\nContent-Length: {len(body)}"
+            status, _, told = raw(daemon, line, body)
+            assert (path, method, status[9:12], told["title"]) == (path, method, "422", "BadFields")
+    assert client.job(job["job"])["phase"] == "pending"
+    client.cancel(job["job"])
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"null"])
+def test_a_command_without_fields_takes_an_empty_body(
+    daemon: Daemon, client: Client, body: bytes
+) -> None:
+    (job,) = client.submit(jobs=[job_object("empty-body")])["jobs"]
+    head = "Host: x\nConnection: close\nContent-Type: application/json"
+    line = f"POST /v1/jobs/{job['job']}/cancel HTTP/1.1\n{head}\nContent-Length: {len(body)}"
+    status, _, _ = raw(daemon, line, body)
+    assert status[9:12] == "202"
 
 
 def test_a_caller_asks_no_oftener_than_it_may() -> None:

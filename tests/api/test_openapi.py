@@ -40,6 +40,7 @@ FOR_EVER = {"follow", "wait_s"}
 """Parameters that keep an answer open; the generated requests leave them alone."""
 NO_METHOD = {
     ("GET", "/metrics"), ("GET", "/healthz"), ("GET", "/readyz"), ("POST", "/v1/session"),
+    ("DELETE", "/v1/session"),
 }  # fmt: skip
 """Asked by programs that watch, and by browsers, which bring clients of their own."""
 EVENTS = "/v1/events"

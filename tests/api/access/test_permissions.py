@@ -72,7 +72,7 @@ BODIES: dict[str, Any] = {
 }
 RERUN = "POST /v1/jobs/{word}/rerun"
 ATTACH = "ATTACH /v1/jobs/{word}/attach"
-NOT_DESCRIBED = ("DELETE /v1/session", "GET /v1/session/oidc", "GET /v1/session/oidc/callback")
+NOT_DESCRIBED = ("GET /v1/session/oidc", "GET /v1/session/oidc/callback")
 """Routes of browsers alone, which the OpenAPI leaves out."""
 LET_THROUGH = {
     "DELETE /v1/tokens/{token}": "there is no token none",

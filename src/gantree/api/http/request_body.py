@@ -6,6 +6,7 @@ the daemon busy for seconds, before its caller is known. So the fields are count
 
 from typing import Any
 
+from fastapi import Depends
 from pydantic import BaseModel, ConfigDict, model_validator
 
 MOST_FIELDS = 1000
@@ -24,6 +25,18 @@ class Body(BaseModel):
         if fields_in(body) > MOST_FIELDS:
             raise ValueError(f"at most {MOST_FIELDS} fields")
         return body
+
+
+class NoFields(Body):
+    """The body of a command that has no fields."""
+
+
+async def _no_fields(body: NoFields | None = None) -> None:
+    """FastAPI refuses every other body."""
+
+
+WITHOUT_FIELDS = (Depends(_no_fields),)
+"""Dependencies of a route that changes something and takes no fields: no body, or an empty object."""
 
 
 def fields_in(body: object) -> int:

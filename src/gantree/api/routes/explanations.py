@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Backend, QueryBackend
-from gantree.api.http.request_body import Body
+from gantree.api.http.request_body import WITHOUT_FIELDS, Body
 from gantree.api.http.response_models.explanations import (
     DefragmentResponse,
     WhatIfResponse,
@@ -105,6 +105,7 @@ def _add_defragment(routes: APIRouter, backend: Backend) -> None:
         "/jobs/{word}/defragment",
         **documented(DefragmentResponse, "They were asked for.", 202),
         **needs(Need.OPERATE),
+        dependencies=WITHOUT_FIELDS,
     )
     async def apply(word: str, caller: CurrentCaller) -> Response:
         """Ask for the moves that let a waiting job start. 409 if there are none."""

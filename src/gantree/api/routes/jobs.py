@@ -25,7 +25,7 @@ from gantree.api.access.permissions import (
 )
 from gantree.api.backend import Backend, QueryBackend
 from gantree.api.client.request import LONGEST_WAIT_S
-from gantree.api.http.request_body import Body
+from gantree.api.http.request_body import WITHOUT_FIELDS, Body
 from gantree.api.http.response_models.base import Login
 from gantree.api.http.response_models.jobs import (
     EXAMPLE_JOB,
@@ -248,29 +248,30 @@ async def _command(
 
 def _add_commands(routes: APIRouter, backend: Backend) -> None:
     asked_for = documented(JobCommandResponse, "It was asked for.", 202)
+    without_fields = {**asked_for, **needs(Need.CHANGE), "dependencies": WITHOUT_FIELDS}
     command = partial(_command, backend)
 
-    @routes.post("/{word}/cancel", **asked_for, **needs(Need.CHANGE))
+    @routes.post("/{word}/cancel", **without_fields)
     async def cancel(word: str, caller: CurrentCaller, if_match: IfMatch = None) -> Response:
         """Cancel a job, whether it waits or runs. 409 if it has ended."""
         return await command(caller, word, if_match, JobCommands.cancel)
 
-    @routes.post("/{word}/hold", **asked_for, **needs(Need.CHANGE))
+    @routes.post("/{word}/hold", **without_fields)
     async def hold(word: str, caller: CurrentCaller, if_match: IfMatch = None) -> Response:
         """Keep a job from being started until it is released. 409 if it does not wait."""
         return await command(caller, word, if_match, JobCommands.hold)
 
-    @routes.post("/{word}/release", **asked_for, **needs(Need.CHANGE))
+    @routes.post("/{word}/release", **without_fields)
     async def release(word: str, caller: CurrentCaller, if_match: IfMatch = None) -> Response:
         """Let a held job go. 409 if it is not held."""
         return await command(caller, word, if_match, JobCommands.release)
 
-    @routes.post("/{word}/suspend", **asked_for, **needs(Need.CHANGE))
+    @routes.post("/{word}/suspend", **without_fields)
     async def suspend(word: str, caller: CurrentCaller, if_match: IfMatch = None) -> Response:
         """Stop a job, which saves if it can, and keep it from starting until it is resumed. One that waits is held."""
         return await command(caller, word, if_match, JobCommands.suspend)
 
-    @routes.post("/{word}/resume", **asked_for, **needs(Need.CHANGE))
+    @routes.post("/{word}/resume", **without_fields)
     async def resume(word: str, caller: CurrentCaller, if_match: IfMatch = None) -> Response:
         """Let a suspended job go on: another word for release. 409 if it is not held."""
         return await command(caller, word, if_match, JobCommands.release)

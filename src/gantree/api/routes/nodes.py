@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Backend, QueryBackend
-from gantree.api.http.request_body import Body
+from gantree.api.http.request_body import WITHOUT_FIELDS, Body
 from gantree.api.http.response_models.base import OpenModel
 from gantree.api.http.responses import IfMatch, check_version, documented, etag_of, json_response
 from gantree.api.views import queries
@@ -155,7 +155,9 @@ def _add_commands(routes: APIRouter, backend: Backend) -> None:
             ),
         )
 
-    @routes.post("/{node}/uncordon", **asked_for, **needs(Need.OPERATE))
+    @routes.post(
+        "/{node}/uncordon", **asked_for, **needs(Need.OPERATE), dependencies=WITHOUT_FIELDS
+    )
     async def uncordon(node: str, if_match: IfMatch = None) -> Response:
         """Let a node be used again."""
         return await command(node, if_match, lambda controller: controller.nodes.uncordon(node))

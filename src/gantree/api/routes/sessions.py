@@ -20,7 +20,7 @@ from gantree.api.access.cookies import LOG_IN, SESSION, check_origin, cookie_nam
 from gantree.api.access.permissions import Need, check_need, needs
 from gantree.api.access.tokens import SESSION_S, IssuedToken, Tokens, TokenSpec
 from gantree.api.backend import Backend
-from gantree.api.http.request_body import Body
+from gantree.api.http.request_body import WITHOUT_FIELDS, Body
 from gantree.api.http.response_models.base import OpenModel
 from gantree.api.http.responses import documented, json_response
 from gantree.model.access import POWERS_OF_ROLE, Grant
@@ -70,7 +70,12 @@ def router(backend: Backend) -> APIRouter:
         """Who asks, and what he may do."""
         return json_response(_session_json(caller))
 
-    @routes.delete("", include_in_schema=False, **needs(Need.KNOWN))
+    @routes.delete(
+        "",
+        **documented(SessionResponse, "Who asked; the cookie is gone."),
+        **needs(Need.KNOWN),
+        dependencies=WITHOUT_FIELDS,
+    )
     async def leave(caller: CurrentCaller, request: Request) -> Response:
         """End the session whose cookie is sent."""
         access: Access = request.app.state.access

@@ -12,7 +12,7 @@ from gantree.api.access.audit import note_what
 from gantree.api.access.permissions import Need, needs
 from gantree.api.access.tokens import Tokens, TokenSpec, exceeds
 from gantree.api.backend import Backend
-from gantree.api.http.request_body import Body
+from gantree.api.http.request_body import WITHOUT_FIELDS, Body
 from gantree.api.http.response_models.base import OpenModel
 from gantree.api.http.responses import documented, json_response
 from gantree.journal.access_store import TokenRow
@@ -94,7 +94,10 @@ def router(backend: Backend) -> APIRouter:
         return json_response({"tokens": [_token_json(row) for row in rows]})
 
     @routes.delete(
-        "/{token}", **documented(TokenResponse, "It is good for nothing."), **needs(Need.KNOWN)
+        "/{token}",
+        **documented(TokenResponse, "It is good for nothing."),
+        **needs(Need.KNOWN),
+        dependencies=WITHOUT_FIELDS,
     )
     async def revoke(token: str, caller: CurrentCaller, request: Request) -> Response:
         """Revoke a token, and end the sessions that were opened with it. Twice is the same as once."""

@@ -8,10 +8,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from gantree.api.access.audit import note_hidden
 from gantree.api.access.permissions import HiddenJob
 from gantree.api.http.problems import MEDIA_TYPE, problem_of
+from gantree.api.observability.request_telemetry import METHODS
 from gantree.model.errors import (
     BadFields,
     GantreeError,
@@ -55,17 +57,30 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def no_route(request: Request, error: HTTPException) -> JSONResponse:
-        status = error.status_code
+        status, headers = error.status_code, error.headers
         detail = UNREADABLE if status == 400 else error.detail
         if status == 405:
-            detail = f"{request.method} is not for {request.url.path}"
+            allowed = ", ".join(_methods_of_path(request))
+            headers = {"Allow": allowed}
+            detail = f"{request.method} is not for {request.url.path}; allowed: {allowed}"
         body = {"title": error.detail, "status": status, "detail": detail}
-        return _problem(status, body, error.headers)
+        return _problem(status, body, headers)
 
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception) -> JSONResponse:
         detail = f"bug in the daemon ({type(error).__name__}: {error}); its log has more"
         return _problem(500, {"title": "InternalError", "status": 500, "detail": detail})
+
+
+def _methods_of_path(request: Request) -> list[str]:
+    """The methods of all routes of a path; the router names those of the first one alone."""
+    routes = request.app.router.routes
+    scopes = {method: {**request.scope, "method": method} for method in sorted(METHODS)}
+    return [
+        method
+        for method, scope in scopes.items()
+        if any(route.matches(scope)[0] is Match.FULL for route in routes)
+    ]
 
 
 def problem_answer(request: Request, error: GantreeError) -> JSONResponse:
