@@ -84,6 +84,21 @@ def is_anybody_present(state_dir: Path) -> bool:
     return False
 
 
+def inode(state_dir: Path) -> tuple[int, int] | None:
+    """Which socket is there now; None: none."""
+    try:
+        found = (state_dir / FILE).lstat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def remove_own(state_dir: Path, own: tuple[int, int] | None) -> None:
+    """Remove the socket of this inode; one that another daemon listens on by now stays."""
+    if own is not None and inode(state_dir) == own:
+        remove(state_dir)
+
+
 def remove(state_dir: Path) -> None:
     """Remove the socket, if there is one. Raises Conflict if it is no socket."""
     path = state_dir / FILE

@@ -17,7 +17,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from pathlib import Path
 
 import uvloop
 from prometheus_client import disable_created_metrics
@@ -279,7 +278,7 @@ class _Lifecycle:
             over_socket = opened.enter_context(
                 unix_socket.listen(state_dir, for_all=daemon.settings.run_as_submitter)
             )
-            opened.callback(_remove_socket, state_dir, term)
+            opened.callback(unix_socket.remove_own, state_dir, unix_socket.inode(state_dir))
             backend = Backend(loop, controller, time.time(), self._readers, self._counters)
             self._dispatcher.lead(
                 term,
@@ -349,12 +348,6 @@ def _end_now() -> None:
         STOP_WITHIN_S,
     )
     os._exit(1)
-
-
-def _remove_socket(state_dir: Path, term: Term) -> None:
-    """It is the next leader's, once there can be one."""
-    if term.is_on:
-        unix_socket.remove(state_dir)
 
 
 def _site(controller: Controller) -> str:
