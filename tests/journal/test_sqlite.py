@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from gantree.journal.contract import Journal
 from gantree.journal.sql.tables import VERSION
-from gantree.journal.sqlite import FILE, LOCK, SqliteJournal
+from gantree.journal.sqlite import FILE, SqliteJournal
+from gantree.journal.state_directory import LOCK
 from gantree.model.errors import JournalError
 from gantree.model.events import Event
 from gantree.testing.compaction_contract import CompactionContract, at_turn, lived

@@ -231,6 +231,10 @@ class Journal(Election, Protocol):
         """
         ...
 
+    def check_place(self) -> None:
+        """Raises JournalError where what is recorded would go to a place that nobody finds again. Takes no time."""
+        ...
+
     def check_writable(self) -> None:
         """Write something durable that changes nothing. Raises JournalError where that cannot be done."""
         ...

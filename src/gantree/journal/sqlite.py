@@ -3,16 +3,14 @@
 What the cluster tells again after a crash is appended with synchronous=NORMAL: the commit of the turn that decides
 about it, a moment later, brings both to the disk.
 
-A state directory belongs to one process at a time: `journal.lock` beside the file is held with flock(2) as
-long as the journal is open, and the kernel lets go of it however the process ends. That lock is the lease. The file's
-application_id and user_version say what it is and by which version it was written; both are read through a read-only
-connection before anything is changed, so a journal of a newer gantree, or a database of somebody else, stays as it is.
+A state directory belongs to one process at a time, as long as the journal is open (`state_directory`): that is the
+lease. Before each transaction and its commit it is checked to be there still. The file's application_id and
+user_version say what it is and by which version it was written; both are read through a read-only connection before
+anything is changed, so a journal of a newer gantree, or a database of somebody else, stays as it is.
 """
 
-import fcntl
 import os
 import sqlite3
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,12 +21,10 @@ from gantree.journal.sql import schema
 from gantree.journal.sql.database import Database
 from gantree.journal.sql.journal import SqlJournal
 from gantree.journal.sql.tables import VERSION
+from gantree.journal.state_directory import StateDirectory
 from gantree.model.errors import JournalError
 
 FILE = "journal.sqlite3"
-LOCK = "journal.lock"
-LEFT_BY_THE_DEAD_S = 1.0
-"""Seconds to wait for a lock that another program than a daemon holds."""
 APPLICATION_ID = 0x67616E74
 """SQLite's application_id of our files: "gant" in ASCII."""
 NOW = literal_column("((julianday('now') - 2440587.5) * 86400.0)", Double)
@@ -44,26 +40,37 @@ class SqliteJournal(SqlJournal):
         nothing can be written there.
         """
         self.path = state_dir / FILE
-        try:
-            state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock: int | None = _take_lock(state_dir / LOCK)
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise JournalError(f"{state_dir} cannot be a state directory: {reason}") from error
-        super().__init__(_database(self.path, lambda: _connect(self.path)), alone=True)
+        self._directory: StateDirectory | None = StateDirectory(state_dir)
+        check = self._directory.check
+        super().__init__(_database(self.path, lambda: _connect(self.path), check), alone=True)
         try:
             with self.database.errors():
                 self._prepare()
+            self._directory.keep(self.path)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """Close the file and let go of the lock."""
-        lock, self._lock = self._lock, None
-        if lock is not None:
+        directory, self._directory = self._directory, None
+        if directory is not None:
             super().close()
-            os.close(lock)
+            directory.close()
+
+    def check_writable(self) -> None:
+        """Also whether there is room: what is written here may fit where an earlier turn was.
+
+        Raises JournalError.
+        """
+        super().check_writable()
+        assert self._directory is not None, "a journal that was closed"
+        try:
+            self._directory.check_room()
+        except OSError as error:
+            raise JournalError(
+                f"the disk of journal {self.path} has no room: {error.strerror}"
+            ) from error
 
     def _prepare(self) -> None:
         """Make the file, or bring an older one up to date."""
@@ -146,7 +153,15 @@ def _copy(source: Path, target: Path) -> None:
     _sync_directory(target.absolute().parent)
 
 
-def _database(path: Path, connect: Callable[[], sqlite3.Connection]) -> Database:
+def _nothing() -> None:
+    """A reader promises nothing."""
+
+
+def _database(
+    path: Path,
+    connect: Callable[[], sqlite3.Connection],
+    check: Callable[[], None] = _nothing,
+) -> Database:
     engine: Engine = create_engine(
         "sqlite://",
         creator=connect,
@@ -164,6 +179,7 @@ def _database(path: Path, connect: Callable[[], sqlite3.Connection]) -> Database
         damage_hint=DAMAGE_HINT,
         loose="PRAGMA synchronous = NORMAL",
         strict=STRICT,
+        check=check,
     )
 
 
@@ -177,42 +193,6 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _connect_read_only(path: Path) -> sqlite3.Connection:
     uri = f"{path.resolve().as_uri()}?mode=ro"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
-
-
-def _take_lock(path: Path) -> int:
-    """Hold the lock file for this process. The number in it is for the other's error message only."""
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        _wait_for(lock)
-    except BlockingIOError as error:
-        holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
-        os.close(lock)
-        raise JournalError(
-            f"{path.parent} is in use by another daemon (process {holder}); stop it first, or use another directory"
-        ) from error
-    except OSError:
-        os.close(lock)
-        raise
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    return lock
-
-
-def _wait_for(lock: int) -> None:
-    """Hold a lock file. Raises BlockingIOError where another process does for longer than a dead daemon's last child.
-
-    A daemon that is killed while it starts a process leaves the lock to that one, until it has become its command.
-    """
-    deadline_s = time.monotonic() + LEFT_BY_THE_DEAD_S
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline_s:
-                raise
-            time.sleep(0.02)
-        else:
-            return
 
 
 def _version_of(path: Path) -> int:

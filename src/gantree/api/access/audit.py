@@ -170,7 +170,8 @@ class _Answer:
             await self._audit.note(row)
         except JournalError as error:
             log.error("no row of the audit log was written: %s", error)
-            return JournalError(f"it may be done, but could not be put on record: {error}")
+            done = "was not done, and" if 400 <= status != 500 else "may be done, but"
+            return JournalError(f"it {done} could not be put on record: {error}")
         return None
 
 

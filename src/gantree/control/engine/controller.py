@@ -160,6 +160,7 @@ class Controller:
 
     def step(self) -> bool:
         """Look at the cluster and the clock once, and decide what there is to decide; say whether there was."""
+        self.journal.check_place()
         if (
             self.turn_runner.known is None
         ):  # perhaps only the news of a commit was lost, and orders with it

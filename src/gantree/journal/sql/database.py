@@ -38,7 +38,8 @@ class Database:
     it is run only when a lease has run out. is_ended tells of a connection of the driver that nobody uses whether the
     server has ended it. damage_hint follows the error where the data themselves are unreadable. loose is the statement
     after which a commit does not wait for the disk, strict the one after which it does again. together gives a block in
-    which a connection of the driver sends statements without waiting for each, and what waits for all of them.
+    which a connection of the driver sends statements without waiting for each, and what waits for all of them. check
+    raises JournalError where the database is not what was opened; it is asked before a transaction and its commit.
 
     lock and kept belong together: a copy that has one of them and not the other would share a connection that it does
     not own, as one did once (docs/decisions/0022).
@@ -56,6 +57,7 @@ class Database:
     loose: str = ""
     strict: str = ""
     together: Callable[[Any], AbstractContextManager[Sync]] = one_by_one
+    check: Callable[[], None] = _nothing
     lock: threading.RLock = field(default_factory=threading.RLock)
     kept: list[Connection] = field(default_factory=list, repr=False)
 
@@ -81,11 +83,13 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """A transaction: all of the block, or nothing."""
         with self.lock:
+            self.check()
             connection = self._taken()
             try:
                 driver = _driver(connection)
                 driver.execute(self.begin)
                 yield connection
+                self.check()
                 driver.execute("COMMIT")
             except BaseException as error:
                 self._undo(connection, error)
@@ -100,6 +104,7 @@ class Database:
         a function: generators in each other take a share of a small transaction that shows.
         """
         with self.lock:
+            self.check()
             connection = self._taken()
             try:
                 driver = _driver(connection)
@@ -108,6 +113,7 @@ class Database:
                     looked = look.sent(connection, {})
                     sync()
                     write(connection, fetched(looked))
+                    self.check()
                     driver.execute("COMMIT")
             except BaseException as error:
                 self._undo(connection, error)

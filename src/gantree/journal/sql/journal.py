@@ -200,6 +200,10 @@ class SqlJournal:
         with self.database.reading() as connection:
             return int(connection.execute(BACKLOG, {"after": self.cursor()}).scalar_one())
 
+    def check_place(self) -> None:
+        """Whether the database is still the one that was opened."""
+        self.database.check()
+
     def check_writable(self) -> None:
         """Write the end of the lease once more."""
         with self.database.writing() as connection:
