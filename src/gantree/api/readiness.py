@@ -1,4 +1,4 @@
-"""Readiness of the daemon: it has recovered, its journal is writable, and it is not stopping.
+"""Readiness of the daemon: it has recovered, its last step was made, its journal is writable, and it is not stopping.
 
 The journal is asked to write on the controller's thread. A long turn holds that up; the last answer counts as long as
 it is young, so that a turn of seconds takes no daemon out of service.
@@ -40,6 +40,8 @@ class Readiness:
         """What the daemon is. Raises JournalError for a journal that cannot be written, Unreachable for all else."""
         if self._backend.loop.stopping:
             raise Unreachable("the daemon is stopping")
+        if (failure := self._backend.loop.failure) is not None:
+            raise Unreachable(f"no step is made: {failure}")
         if self._probe is not None and self._probe.answer.done():
             self._probe = None  # nobody was there any more when it was answered
         probe = self._probe = self._probe or _Probe(

@@ -241,9 +241,11 @@ class _Acceptor:
                 ssl_handshake_timeout=head_within_s if config.ssl else None,
                 ssl_shutdown_timeout=GOODBYE_WITHIN_S if config.ssl else None,
             )
-        except (OSError, asyncio.CancelledError):  # no TLS, or it gave way to another
+        except (
+            OSError,
+            asyncio.CancelledError,
+        ):  # no TLS, or it gave way; the loop closes the socket
             connection.release()
-            accepted.close()
 
     async def _end_slow(self) -> None:
         while True:

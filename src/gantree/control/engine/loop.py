@@ -59,6 +59,8 @@ class Loop:
         self._events = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._bug: Exception | None = None
+        self.failure: Exception | None = None
+        """What the last step failed for, where it did: something outside, that is tried again."""
 
     async def call(self, work: Callable[[], T]) -> T:
         """Run a function on the controller's thread, in the context (span, log fields) of the caller."""
@@ -91,6 +93,7 @@ class Loop:
         try:
             progressed, alarm_s = await self.call(step)
         except (GantreeError, OSError) as error:
+            self.failure = error
             controller.metrics.failed_steps.inc()
             log.error("no step was made, trying again: %s", error)
             return RETRY_S
@@ -98,6 +101,7 @@ class Loop:
             self._bug = error
             self._woken.set()
             raise
+        self.failure = None
         if progressed:
             self.changes.tick()
         return POLL_S if alarm_s is None else min(POLL_S, alarm_s)
