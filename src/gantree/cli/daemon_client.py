@@ -23,7 +23,11 @@ _latest_answers: deque[tuple[Request[Any], Any]] = deque(maxlen=4)
 
 
 class _RecordingClient(Client):
-    """A client that records its latest answers, for `malformed_answer`."""
+    """A client that records its latest answers, for `malformed_answer`, and says what it waits for."""
+
+    def _say(self, sentence: str) -> None:
+        """Say it beside what is printed."""
+        typer.echo(f"gantree: {sentence}", err=True)
 
     def send(self, request: Request[T]) -> T:
         """Send any request and read its answer."""

@@ -91,7 +91,9 @@ def test_an_answer_that_came_after_its_asker_had_left_is_not_given_to_the_next(
         return {"asked": len(asked)}
 
     async def scene() -> None:
-        backend = SimpleNamespace(loop=SimpleNamespace(stopping=False), call_controller=ask)
+        backend = SimpleNamespace(
+            loop=SimpleNamespace(stopping=False, failure=None), call_controller=ask
+        )
         ready = Readiness(cast("Backend", backend))
         with pytest.raises(Unreachable):
             await ready.answer()

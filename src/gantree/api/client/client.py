@@ -171,6 +171,7 @@ class Client:
     ) -> T:
         """What the daemon that leads says to a request."""
         failover = Failover(self.targets, self._place, request)
+        waited_s = 0.0
         while True:
             at = failover.target
             try:
@@ -181,10 +182,16 @@ class Client:
                 pause_s = failover.pause_s(error)
                 if pause_s is None:
                     raise at.problem(error) from error
+                if waited_s == 0.0 and at.is_starting(error):
+                    self._say(f"the daemon {at.name} is starting; waiting for it")
                 time.sleep(pause_s)
+                waited_s += pause_s
                 continue
             self._place = failover.place
             return answer
+
+    def _say(self, sentence: str) -> None:
+        """What a call waits for; commands print it."""
 
     def _look(self, at: Target, timeout_s: float) -> None:
         """Check whether a daemon answers, with any status. Raises as `_answer`, but no errors of the daemon."""

@@ -3,8 +3,8 @@
 Several daemons may share a journal; one of them leads. A request that reached nobody, or somebody who does not lead
 and so did nothing, goes to the next one, round and round until one leads or RETRY_WITHIN_S have passed. A request that
 broke off may have been done: it is sent again only if that does no harm, because it only asks or carries an idempotency
-key. Of one daemon alone there is no other to try, and nothing is sent twice. Before a request that may wait long, and
-before a stream, it is asked whether anybody is there at all.
+key. Of one daemon alone there is no other to try, and nothing is sent twice; one that is starting is waited for. Before
+a request that may wait long, and before a stream, it is asked whether anybody is there at all.
 """
 
 import math
@@ -79,7 +79,8 @@ class Failover:
 
     def pause_s(self, error: Exception) -> float | None:
         """Seconds until it is sent to the next one, after this error; None: it is not sent again."""
-        if not self._may_follow(error) or not self._has_others():
+        may_wait = self._has_others() or self.target.is_starting(error)
+        if not self._may_follow(error) or not may_wait:
             return None
         now_s = self._steady()
         if self._until_s is None:

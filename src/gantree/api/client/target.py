@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gantree.api.http import unix_socket
 from gantree.model.errors import BadInput, GantreeError, Unreachable
 
 SERVER_VARIABLE = "GANTREE_SERVER"
 TOKEN_VARIABLE = "GANTREE_TOKEN"  # noqa: S105 - the name of a variable
 TOKEN_FILE_VARIABLE = "GANTREE_TOKEN_FILE"  # noqa: S105 - the same
+
+NOBODY_LISTENS = (FileNotFoundError, NotADirectoryError, ConnectionRefusedError)
 
 
 class NotSent(Exception):
@@ -54,6 +57,16 @@ class Target:
         """What every request carries."""
         return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
 
+    def is_starting(self, error: Exception) -> bool:
+        """Whether a request reached nobody because the daemon does not listen yet."""
+        return self._starting_process(error) is not None
+
+    def _starting_process(self, error: Exception) -> str | None:
+        cause = error.error if isinstance(error, NotSent) else error
+        if self.state_dir is None or not isinstance(cause, NOBODY_LISTENS):
+            return None
+        return unix_socket.starting_daemon(self.state_dir)
+
     def problem(self, error: Exception) -> GantreeError:
         """What to raise for what kept a request from being answered."""
         if isinstance(error, GantreeError):
@@ -67,9 +80,12 @@ class Target:
         if isinstance(error, ssl.SSLCertVerificationError):
             trust = "to trust an authority of your own, name its file in SSL_CERT_FILE"
             return Unreachable(f"the certificate of {self.url}: {error.verify_message}; {trust}")
-        if isinstance(error, FileNotFoundError | NotADirectoryError | ConnectionRefusedError):
+        if isinstance(error, NOBODY_LISTENS):
             if self.state_dir is None:
                 return Unreachable(f"no daemon answers at {self.url}")
+            if (process := self._starting_process(error)) is not None:
+                text = f"the daemon in {self.state_dir} (process {process}) is starting"
+                return Unreachable(f"{text} and does not answer yet; try again, or see its log")
             start = f"start one: gantree up --state {self.state_dir}"
             return Unreachable(f"no daemon answers in {self.state_dir}; {start}")
         return Unreachable(f"the daemon {self.name} broke off: {error}")

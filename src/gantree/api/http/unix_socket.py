@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gantree.journal.state_directory import LOCK
 from gantree.model.errors import Conflict, JournalError
 
 FILE = "gantree.sock"
@@ -91,6 +92,19 @@ def inode(state_dir: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
+
+
+def starting_daemon(state_dir: Path) -> str | None:
+    """The process that holds the directory's journal, as a daemon does before it listens; None: nobody holds it."""
+    try:
+        with (state_dir / LOCK).open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read(32).decode(errors="replace").strip() or "unknown"
+    except OSError:
+        return None
+    return None
 
 
 def remove_own(state_dir: Path, own: tuple[int, int] | None) -> None:
