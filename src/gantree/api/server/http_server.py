@@ -205,6 +205,7 @@ class _Acceptor:
             except OSError as error:
                 self._pause(error)
                 return
+            accepted.setblocking(False)
             self._admit(accepted, address)
 
     def _pause(self, error: OSError) -> None:
