@@ -37,6 +37,10 @@ class Listen:
         """http or https."""
         return "http" if self.tls_cert is None else "https"
 
+    def limited(self, most_connections: int | None, header_timeout_s: float) -> "Listen":
+        """The same with these limits."""
+        return replace(self, most_connections=most_connections, header_timeout_s=header_timeout_s)
+
 
 def listen_of(
     address: str,
@@ -45,8 +49,6 @@ def listen_of(
     tls_key: Path | None = None,
     *,
     insecure: bool = False,
-    most_connections: int | None = None,
-    header_timeout_s: float = HEAD_WITHIN_S,
 ) -> Listen:
     """What the options of `gantree up` ask for.
 
@@ -66,9 +68,7 @@ def listen_of(
         )
     if tls_cert is not None:
         _check_certificate(tls_cert, tls_key)
-    return Listen(
-        host, int(match[3]), token_file, tls_cert, tls_key, most_connections, header_timeout_s
-    )
+    return Listen(host, int(match[3]), token_file, tls_cert, tls_key)
 
 
 def root_path_of(text: str) -> str:

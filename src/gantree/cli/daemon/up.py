@@ -110,12 +110,7 @@ def up(
     check_run_as(access, run_as_submitter=run_as_submitter)
     directory, url = state_dir(state), database_url(database)
     token = token_file or directory / TOKEN_FILE
-    at = None
-    if listen is not None:
-        at = listen_of(
-            listen, token, tls_cert, tls_key, insecure=insecure,
-            most_connections=max_connections, header_timeout_s=header_timeout,
-        )  # fmt: skip
+    at = listen_of(listen, token, tls_cert, tls_key, insecure=insecure) if listen else None
     _check_names(url, name, advertise)
     text, source = _site(cluster, virtual, directory, has_database=url is not None)
     settings = Settings(
@@ -123,7 +118,7 @@ def up(
         text,
         source,
         *policy_named(policy),
-        listen=at,
+        listen=at and at.limited(max_connections, header_timeout),
         requests_per_s=requests_per_second,
         access_file=access,
         run_as_submitter=run_as_submitter,

@@ -118,18 +118,13 @@ def kubernetes(
     connection = replace(
         connection, lease=_lease_of(lease_name, connection), cluster=_site_of(cluster)
     )
-    at = None
-    if listen is not None:
-        at = listen_of(
-            listen, token, tls_cert, tls_key, insecure=insecure,
-            most_connections=max_connections, header_timeout_s=header_timeout,
-        )  # fmt: skip
+    at = listen_of(listen, token, tls_cert, tls_key, insecure=insecure) if listen else None
     settings = Settings(
         directory,
         None,
         "the cluster's nodes",
         *policy_named(policy),
-        listen=at,
+        listen=at and at.limited(max_connections, header_timeout),
         access_file=access,
         database=database_url(database),
         name=name or own_name(),
