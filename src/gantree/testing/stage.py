@@ -32,8 +32,8 @@ from gantree.model.orders import Order
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 
-FOLDED_ANEW = 12
-FOLD_ANEW_EVERY = 8
+FOLDED_ANEW = 4
+FOLD_ANEW_EVERY = 4
 """After which batches all facts are folded: the first ones, then every so many. All would take the square of a life."""
 
 
@@ -73,17 +73,19 @@ class Stage:
         return decision
 
     def _check_recovery(self) -> None:
-        """Fold all facts anew after each of the first batches and every eighth, else those that came to the last fold.
+        """Fold all facts anew after each of the first batches and every fourth, else those that came to the last fold.
 
         Either way a scheduler that has decided nothing yet is asked.
         """
         self._batches += 1
-        if self._batches <= FOLDED_ANEW or self._batches % FOLD_ANEW_EVERY == 0:
+        is_anew = self._batches <= FOLDED_ANEW or self._batches % FOLD_ANEW_EVERY == 0
+        if is_anew:
             self._folded, self._folded_facts = Scheduler(self.policy), 0
         self._folded.recover(self.facts[self._folded_facts :])
         self._folded_facts = len(self.facts)
         ledger = self._folded.ledger
-        check(ledger)
+        if is_anew:
+            check(ledger)
         assert ledger.jobs == self.scheduler.ledger.jobs, "folding the facts gives other jobs"
         assert ledger.claims == self.scheduler.ledger.claims, "... other claims"
         recovered = Scheduler.of(ledger, self._folded.now)
