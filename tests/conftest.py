@@ -3,14 +3,17 @@
 import gc
 import os
 import signal
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
 from support.examples import IS_SOAK, examples
+from support.nursery import PLACE
 from support.postgres import NoPostgres, Server, SharedServer
 
 LONGEST_FIRST = (
@@ -27,6 +30,8 @@ LONGEST_FIRST = (
     "placement/",
 )
 """Where the longest files are. A worker takes file after file; none may begin a long one when the others are done."""
+
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 
 NEW_OBJECTS_TO_A_COLLECTION = 100_000
 """So many, and not Python's 700: a test makes more than that in a moment, and Hypothesis times each collection."""
@@ -50,6 +55,14 @@ if (
     not IS_SOAK
 ):  # constants in modules that happen to be imported are no examples: they differ from run to run
     providers._get_local_constants = lambda: providers._local_constants
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A place for what all workers of this run share."""
+    if not IS_WORKER:
+        shared = tempfile.TemporaryDirectory(prefix="gantree-tests-", ignore_cleanup_errors=True)
+        config.add_cleanup(shared.cleanup)
+        os.environ[PLACE] = f"{shared.name}/nursery"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -77,12 +90,24 @@ def _turn(name: str) -> int:
     return len(LONGEST_FIRST)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """In a worker: one message about a test that passed, not five. Messages cost a run 4 s of CPU."""
+    options = item.config.option
+    if not IS_WORKER or options.durations is not None or options.xmlpath is not None:
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
+
+
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server. Without one tests are skipped, and with CI=true they fail."""
     base = tmp_path_factory.getbasetemp()
     try:
-        shared = SharedServer(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
+        shared = SharedServer(base.parent if IS_WORKER else base)
     except NoPostgres as error:
         if os.environ.get("CI") == "true":
             pytest.fail(str(error))

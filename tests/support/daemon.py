@@ -22,7 +22,7 @@ from gantree.api.server.listeners import listen_of
 from gantree.api.server.settings import Settings
 from gantree.formats import read_policy
 from gantree.model.errors import GantreeError
-from support.nursery import Born, Nursery
+from support.nursery import PLACE, Born, Nursery
 
 READY_WITHIN_S = 300.0
 ENDED_PHASES = frozenset({"succeeded", "failed", "cancelled", "timed-out"})
@@ -30,7 +30,7 @@ ENDED_PHASES = frozenset({"succeeded", "failed", "cancelled", "timed-out"})
 
 @cache
 def start_nursery() -> Nursery:
-    """The one that the daemons of this process come from, and of all that are forked from it hereafter."""
+    """The one that the daemons of this test run come from; without such a run, those of this process."""
     late = (
         "gantree.api.server.daemon",
         "gantree.web.pages",
@@ -42,7 +42,8 @@ def start_nursery() -> Nursery:
         "gantree.cli.kubernetes.schedule",
         "gantree.executors.kubernetes.opening",
     )
-    return Nursery("support.daemon:live", *late)
+    place = os.environ.get(PLACE)
+    return Nursery("support.daemon:live", *late, place=Path(place) if place else None)
 
 
 def live(arguments: list[str]) -> None:
