@@ -112,7 +112,7 @@ def _stopped(facts: Sequence[Fact]) -> set[str]:
 
 @pytest.mark.parametrize("policy", EVERY_KIND)
 def test_who_is_ruled_out_would_have_been_refused(policy: str) -> None:
-    for seed in (*seeds(10), *FOUND):
+    for seed in (*seeds(10, fewest=1), *FOUND):
         live(WithPlainTwin(seed, EVERY_KIND[policy]))
 
 
@@ -123,7 +123,7 @@ def test_who_is_ruled_out_of_a_long_queue_would_have_been_refused(policy: str) -
     """
     rules = EVERY_KIND[policy]
     long = replace(rules, backfill=replace(rules.backfill, depth=1, reservations=70))
-    for seed in seeds(3):
+    for seed in seeds(10, fewest=1):
         live(InLongQueues(seed, long))
 
 
