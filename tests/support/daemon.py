@@ -11,6 +11,7 @@ At the end of the block every job is cancelled and waited for, so that no proces
 import os
 import re
 import signal
+import sys
 import time
 from functools import cache
 from pathlib import Path
@@ -49,14 +50,17 @@ def start_nursery() -> Nursery:
 def live(arguments: list[str]) -> None:
     """The life of a process of its own: `gantree up`, `gantree kubernetes`, or a daemon as `Daemon` asks for it.
 
-    "hanging" before that: one that can be made to hang.
+    "hanging" before that: one that can be made to hang. "-c", a program and its arguments: as Python has it.
     """
     if arguments[0] == "hanging":
         from support.hanging import hang
 
         hang()
         arguments = arguments[1:]
-    if arguments[0] in ("up", "kubernetes"):
+    if arguments[0] == "-c":
+        sys.argv = ["-c", *arguments[2:]]
+        exec(arguments[1], {"__name__": "__main__"})
+    elif arguments[0] in ("up", "kubernetes"):
         from gantree.cli.main import main
 
         main(arguments)
@@ -86,7 +90,7 @@ def _live_as_asked(arguments: list[str]) -> None:
 
 
 class Program:
-    """`gantree up` or `gantree kubernetes` in a process of its own, and all that it prints. It ends with the block."""
+    """`gantree up`, `gantree kubernetes` or "-c PROGRAM", and all that it prints. It ends with the block."""
 
     def __init__(self, *words: str, **variables: str) -> None:
         """The command line, and variables of its environment beside ours."""
