@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from support.command_line import CommandLine
+
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -31,6 +33,7 @@ allocations:
 
 
 Complaints = Callable[[Any, str], list[str]]
+Gantree = CommandLine
 JobFile = Callable[..., Path]
 
 
