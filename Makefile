@@ -22,8 +22,8 @@ UV := $(PY) -m uv
 # uv trusts its own list of certificate authorities; behind a proxy with one of its own, only the system knows it.
 FETCH = fetch() { $(UV) "$$@" || { echo "Trying again with the system's certificates" >&2; UV_SYSTEM_CERTS=1 $(UV) "$$@"; }; }; fetch
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header $(if $(UPGRADE),--upgrade)
-# One more than there are cores: many tests wait for other processes. tests/conftest.py puts the longest files first.
-WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
+# Three more than there are cores: many tests wait for other processes. tests/conftest.py puts the longest files first.
+WORKERS ?= $(shell echo $$(($$(nproc) + 3)))
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # What the first run alone would wait for belongs to the set-up: mypy's cache of these libraries, which it takes long to
 # read, and bytecode, which each worker of pytest would compile by itself.

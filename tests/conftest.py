@@ -3,30 +3,53 @@
 import gc
 import os
 import signal
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
+from support.command_line import CommandLine
 from support.examples import IS_SOAK, examples
+from support.nursery import PLACE
 from support.postgres import NoPostgres, Server, SharedServer
 
 LONGEST_FIRST = (
-    "failover/",
-    "test_readme.py",
-    "web/test_pages_browser.py",
+    "failover/test_failover.py",
+    "failover/test_stall.py",
     "web/test_pictures_browser.py",
+    "core/test_thrash.py",
+    "test_readme.py",
+    "cli/kubernetes/test_schedule.py",
+    "web/test_pages_browser.py",
+    "core/test_prefilter.py",
+    "control/readers/test_readers.py",
     "cli/jobs/test_job_commands.py",
+    "failover/",
+    "api/test_openapi.py",
+    "journal/test_postgres.py",
+    "cli/test_streams.py",
     "api/",
-    "journal/",
     "executors/",
+    "journal/",
     "core/",
+    "control/",
     "sim/",
     "placement/",
 )
-"""Where the longest files are. A worker takes file after file; none may begin a long one when the others are done."""
+"""Where the longest files are, by turns those that wait and those that compute.
+
+A worker takes file after file: none may begin a long one when the others are done, nor may all wait at once.
+"""
+
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+
+MEMORY = Path("/dev/shm")
+FILES_BYTES = 4 << 30
+"""More than the files of a run; those of a test that passed go with it."""
 
 NEW_OBJECTS_TO_A_COLLECTION = 100_000
 """So many, and not Python's 700: a test makes more than that in a moment, and Hypothesis times each collection."""
@@ -46,10 +69,30 @@ settings.register_profile(
     max_examples=examples(50),
 )
 settings.load_profile("gantree")
-if (
-    not IS_SOAK
-):  # constants in modules that happen to be imported are no examples: they differ from run to run
+if IS_SOAK:
+    from gantree.testing import stage
+
+    stage.RECOVERED_EVERY = 1
+else:  # constants in modules that happen to be imported are no examples: they differ from run to run
     providers._get_local_constants = lambda: providers._local_constants
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A place for what all workers of this run share."""
+    if not IS_WORKER:
+        _keep_files_in_memory()
+        shared = tempfile.TemporaryDirectory(prefix="gantree-tests-", ignore_cleanup_errors=True)
+        config.add_cleanup(shared.cleanup)
+        os.environ[PLACE] = f"{shared.name}/nursery"
+
+
+def _keep_files_in_memory() -> None:
+    """Temporary files are in memory where there is room: journals wait for a disk, and databases keep it busy."""
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK | os.X_OK):
+        return
+    found = os.statvfs(MEMORY)
+    if not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize >= FILES_BYTES:
+        os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY), None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -77,12 +120,24 @@ def _turn(name: str) -> int:
     return len(LONGEST_FIRST)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """In a worker: one message about a test that passed, not five. Messages cost a run 4 s of CPU."""
+    options = item.config.option
+    if not IS_WORKER or options.durations is not None or options.xmlpath is not None:
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
+
+
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server. Without one tests are skipped, and with CI=true they fail."""
     base = tmp_path_factory.getbasetemp()
     try:
-        shared = SharedServer(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
+        shared = SharedServer(base.parent if IS_WORKER else base)
     except NoPostgres as error:
         if os.environ.get("CI") == "true":
             pytest.fail(str(error))
@@ -96,3 +151,9 @@ def database_url(postgres: Server) -> Iterator[str]:
     """An empty database."""
     with postgres.lent_database() as url:
         yield url
+
+
+@pytest.fixture
+def gantree(capfdbinary: pytest.CaptureFixture[bytes]) -> CommandLine:
+    """The command line, in this process."""
+    return CommandLine(capfdbinary)

@@ -90,3 +90,16 @@ def test_what_was_printed_and_left_for_the_end_is_done_though_it_ends_at_once(ou
         child = nursery.bear(script, file.fileno())  # type: ignore[arg-type]  # exec takes one text
     assert child.wait(timeout=300) == 0
     assert output.read_text() == "without a newline, by a thread\nat its end\n"
+
+
+def test_all_who_name_a_place_share_the_one_there_which_ends_with_the_last_of_them(
+    output: Path, tmp_path: Path
+) -> None:
+    first, second = (Nursery("subprocess:check_call", place=tmp_path / "shared") for _ in "ab")
+    for each in (first, second):
+        assert born(each, output, "cut -d' ' -f4 /proc/$PPID/stat").wait(timeout=300) == 0
+    assert output.read_text().split() == [str(first._process.pid)] * 2
+    first._door.close()
+    assert born(second, output, "true").wait(timeout=300) == 0
+    second._door.close()
+    assert first._process.wait(timeout=300) == 0

@@ -1,13 +1,13 @@
-"""Fixtures of the command line's tests: running it in this process, and files for it to read."""
+"""Fixtures of the command line's tests: files for it to read."""
 
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from gantree.cli.main import main
+from support.command_line import CommandLine
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 TYPES: dict[str, tuple[type, ...]] = {
@@ -32,39 +32,9 @@ allocations:
 """
 
 
-class Outcome(NamedTuple):
-    """What a command line did."""
-
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        """The document on stdout."""
-        return json.loads(self.out)
-
-
 Complaints = Callable[[Any, str], list[str]]
-Gantree = Callable[..., Outcome]
+Gantree = CommandLine
 JobFile = Callable[..., Path]
-
-
-@pytest.fixture
-def gantree(capfdbinary: pytest.CaptureFixture[bytes]) -> Gantree:
-    """Run a command line in this process."""
-
-    def run(*words: object) -> Outcome:
-        capfdbinary.readouterr()
-        code: object = 0
-        try:
-            main([str(word) for word in words])
-        except SystemExit as left:
-            code = left.code or 0
-        captured = capfdbinary.readouterr()
-        assert isinstance(code, int)
-        return Outcome(code, captured.out.decode(), captured.err.decode())
-
-    return run
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def test_nobody_sleeps_through_what_a_recovered_scheduler_would_see(
 
 @pytest.mark.parametrize("policy", EVERY_KIND)
 def test_recovered_before_each_event_a_scheduler_decides_the_same(policy: str) -> None:
-    for seed in seeds(2):
+    for seed in seeds(10, fewest=1):
         live(policy, seed, STEPS)
 
 

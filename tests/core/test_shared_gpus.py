@@ -82,7 +82,7 @@ def test_nobody_is_stopped_twice_for_a_gpu_that_tenants_leave_one_by_one(
     stage.submit(*first)
     stage.started(*(each.name for each in first))
     stage.submit(*then)
-    leave_one_by_one(stage, 20)
+    leave_one_by_one(stage, 12)
     assert all(stage.phases()[each.name] == "running" for each in then)
     stopped = [fact.job for fact in stage.facts if isinstance(fact, GangPreempted)]
     assert len(stopped) == len(set(stopped))
@@ -202,7 +202,6 @@ def any_job(lots: Random, name: str) -> Job:
 def test_whatever_parts_of_gpus_come_and_go_a_recovered_scheduler_decides_the_same(
     seed: int,
 ) -> None:
-    """`Stage` recovers after every event."""
     lots = Random(seed)
     rules = (
         QueueRule("a", guarantee=lots.choice([{}, {"gpus": 1.0}])),
@@ -211,6 +210,7 @@ def test_whatever_parts_of_gpus_come_and_go_a_recovered_scheduler_decides_the_sa
     preemption = Preemption(lots.choice(["priority", "order", "none"]))
     policy = Policy(order=lots.choice(ORDERS), queues=rules, preemption=preemption)
     life = Life(cluster(leaves=1, nodes=lots.choice([1, 2]), gpus=2), policy)
+    life.stage.recovered_every = 1
     for number in range(12):
         runs_s, leaves_s = lots.choice([30.0, 80.0]), lots.choice([0.0, 5.0])
         life.submit(any_job(lots, f"j{number}"), runs_s=runs_s, leaves_s=leaves_s)

@@ -13,7 +13,7 @@ from gantree.testing.builders import cluster
 
 DAY_S = 86_400.0
 HOUR_S = 3_600.0
-GPUS = 256
+GPUS = 64
 QUEUES = (
     QueueRule("a", weight=3.0),
     QueueRule("a/x", weight=1.0),
@@ -30,7 +30,7 @@ def backlog(lots: Random) -> list[TraceJob]:
     for (queue, user), due in DUE.items():
         left_gpu_s = 1.3 * due * GPUS * DAY_S
         while left_gpu_s > 0:
-            duration_s, gpus = float(lots.randint(1800, 4 * 3600)), lots.choice([1, 2, 4, 8])
+            duration_s, gpus = float(lots.randint(1800, 4 * 3600)), lots.choice([1, 2, 4])
             rows.append((queue, user, duration_s, gpus))
             left_gpu_s -= duration_s * gpus
     lots.shuffle(rows)

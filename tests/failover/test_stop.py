@@ -1,11 +1,8 @@
 """A daemon that is told to stop stops, whatever it waits for."""
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
+from support.daemon import Program
 from support.fleet import Cable
 from support.postgres import Server
 
@@ -26,18 +23,9 @@ def test_a_daemon_ends_when_it_is_told_to_also_while_the_database_stands_still(
     cable = Cable(postgres.place, tmp_path / "cable")
     with postgres.database() as url:
         through = url.replace(str(postgres.place), str(cable.place))
-        with subprocess.Popen(
-            [sys.executable, "-c", UP, str(tmp_path / "state"), through],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        ) as daemon:  # fmt: skip
-            assert daemon.stdout is not None
-            try:
-                assert " ready: " in daemon.stdout.readline()
-                cable.cut()
-                os.kill(daemon.pid, signal.SIGTERM)
-                _, said = daemon.communicate(timeout=300)
-            finally:
-                daemon.kill()
+        with Program("-c", UP, str(tmp_path / "state"), through) as daemon:
+            daemon.says(" ready: ")
+            cable.cut()
+            assert daemon.stop() == 1
+            assert "this process ends now" in daemon.said.read()
         cable.close()
-    assert "this process ends now" in said
-    assert daemon.returncode == 1

@@ -4,11 +4,9 @@ import errno
 import fcntl
 import os
 import shutil
-import signal
 import sqlite3
 import stat
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -26,6 +24,7 @@ from gantree.model.events import Event
 from gantree.testing.compaction_contract import CompactionContract, at_turn, lived
 from gantree.testing.journal_contract import JournalContract, ended, led, stop, tick
 from gantree.testing.leadership_contract import LeadershipContract
+from support.daemon import Program
 from support.examples import examples
 
 
@@ -57,15 +56,12 @@ def test_the_lock_ends_with_its_process_however_it_ends(tmp_path: Path) -> None:
         "import sys, time; from pathlib import Path; from gantree.journal.sqlite import SqliteJournal\n"
         "journal = SqliteJournal(Path(sys.argv[1])); print('open', flush=True); time.sleep(60)"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"open\n"
-        with pytest.raises(JournalError, match=f"process {holder.pid}"):
+    with Program("-c", code, str(tmp_path)) as holder:
+        holder.says("open")
+        with pytest.raises(JournalError, match=f"process {holder.process.pid}"):
             SqliteJournal(tmp_path)
-        holder.send_signal(signal.SIGKILL)
-        holder.wait()
+        holder.process.kill()
+        holder.process.wait()
     SqliteJournal(tmp_path).close()
 
 

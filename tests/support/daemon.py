@@ -11,6 +11,7 @@ At the end of the block every job is cancelled and waited for, so that no proces
 import os
 import re
 import signal
+import sys
 import time
 from functools import cache
 from pathlib import Path
@@ -22,7 +23,7 @@ from gantree.api.server.listeners import listen_of
 from gantree.api.server.settings import Settings
 from gantree.formats import read_policy
 from gantree.model.errors import GantreeError
-from support.nursery import Born, Nursery
+from support.nursery import PLACE, Born, Nursery
 
 READY_WITHIN_S = 300.0
 ENDED_PHASES = frozenset({"succeeded", "failed", "cancelled", "timed-out"})
@@ -30,7 +31,7 @@ ENDED_PHASES = frozenset({"succeeded", "failed", "cancelled", "timed-out"})
 
 @cache
 def start_nursery() -> Nursery:
-    """The one that the daemons of this process come from, and of all that are forked from it hereafter."""
+    """The one that the daemons of this test run come from; without such a run, those of this process."""
     late = (
         "gantree.api.server.daemon",
         "gantree.web.pages",
@@ -42,20 +43,24 @@ def start_nursery() -> Nursery:
         "gantree.cli.kubernetes.schedule",
         "gantree.executors.kubernetes.opening",
     )
-    return Nursery("support.daemon:live", *late)
+    place = os.environ.get(PLACE)
+    return Nursery("support.daemon:live", *late, place=Path(place) if place else None)
 
 
 def live(arguments: list[str]) -> None:
     """The life of a process of its own: `gantree up`, `gantree kubernetes`, or a daemon as `Daemon` asks for it.
 
-    "hanging" before that: one that can be made to hang.
+    "hanging" before that: one that can be made to hang. "-c", a program and its arguments: as Python has it.
     """
     if arguments[0] == "hanging":
         from support.hanging import hang
 
         hang()
         arguments = arguments[1:]
-    if arguments[0] in ("up", "kubernetes"):
+    if arguments[0] == "-c":
+        sys.argv = ["-c", *arguments[2:]]
+        exec(arguments[1], {"__name__": "__main__"})
+    elif arguments[0] in ("up", "kubernetes"):
         from gantree.cli.main import main
 
         main(arguments)
@@ -85,7 +90,7 @@ def _live_as_asked(arguments: list[str]) -> None:
 
 
 class Program:
-    """`gantree up` or `gantree kubernetes` in a process of its own, and all that it prints. It ends with the block."""
+    """`gantree up`, `gantree kubernetes` or "-c PROGRAM", and all that it prints. It ends with the block."""
 
     def __init__(self, *words: str, **variables: str) -> None:
         """The command line, and variables of its environment beside ours."""

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 from html import unescape
 from pathlib import Path
@@ -17,15 +16,8 @@ from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.web.fabric.page import page
+from support.chromium import chromium_path
 
-BROWSER = next(
-    (
-        path
-        for name in ("chromium", "chromium-browser", "google-chrome")
-        if (path := shutil.which(name))
-    ),
-    None,
-)
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -95,13 +87,11 @@ def big_page() -> str:
     return page(fabric, occupancy, Conditions(fabric))
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 def test_a_browser_opens_searches_filters_and_zooms_two_thousand_nodes(tmp_path: Path) -> None:
-    assert BROWSER is not None
     file = tmp_path / "fabric.html"
     file.write_text(big_page().replace("</body>", PROBE), encoding="utf-8")
     command = [
-        BROWSER,
+        chromium_path(),
         *FLAGS,
         f"--user-data-dir={tmp_path / 'profile'}",
         "--dump-dom",

@@ -38,21 +38,17 @@ class Decision:
 class Scheduler:
     """The decision core around one ledger."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, ledger: Ledger | None = None, now: float = 0.0) -> None:
+        """With a ledger it goes on from there, at that moment."""
         self.policy = policy
-        self.ledger = Ledger(policy)
-        self._cycle = Cycle(policy, placement_preferences_of(policy))
-        self._timers = Timers(self.ledger, 0.0)
-        self._turns = TimeSlicer(self.ledger, policy, 0.0)
-        self._now = 0.0
+        self.ledger = Ledger(policy) if ledger is None else ledger
+        self._now = now
+        self.recover(())
 
     @classmethod
     def of(cls, ledger: Ledger, now: float) -> "Scheduler":
         """Return a scheduler on a ledger at a given time."""
-        scheduler = cls(ledger.policy)
-        scheduler.ledger, scheduler._now = ledger, now
-        scheduler.recover(())
-        return scheduler
+        return cls(ledger.policy, ledger, now)
 
     @property
     def now(self) -> float:

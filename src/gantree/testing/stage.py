@@ -1,11 +1,12 @@
-"""A stage for tests of the core: events are given by hand; all invariants are checked after each, recovery after all.
+"""A stage for tests of the core: events are given by hand; all invariants are checked after each, recovery after many.
 
     stage = Stage(cluster(leaves=2))
     stage.submit(job("a", members=2, gpus=8))
     stage.started("a")
     assert stage.phase("a") is Phase.RUNNING
 
-After each step the recorded facts are folded into a second ledger, which must equal the first.
+After the first steps and then after every few, the recorded facts are folded into a second ledger, which must equal
+the first, and a scheduler that goes on from there must decide nothing else.
 """
 
 from collections.abc import Sequence
@@ -32,13 +33,16 @@ from gantree.model.orders import Order
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 
-FOLDED_ANEW = 12
-FOLD_ANEW_EVERY = 8
-"""After which batches all facts are folded: the first ones, then every so many. All would take the square of a life."""
+RECOVERED_FIRST = 6
+RECOVERED_EVERY = 4
+"""After which batches recovery is checked: the first ones, then every so many. That takes as long as all else."""
 
 
 class Stage:
-    """A scheduler on a cluster, at a time that only the test moves."""
+    """A scheduler on a cluster, at a time that only the test moves.
+
+    recovered_every: after every so many batches recovery is checked, beside the first ones.
+    """
 
     def __init__(self, cluster: Cluster, policy: Policy | None = None) -> None:
         self.policy = policy or Policy()
@@ -48,7 +52,7 @@ class Stage:
         self.orders: list[Order] = []
         self._told = 0
         self._batches = 0
-        self._folded, self._folded_facts = Scheduler(self.policy), 0
+        self.recovered_every = RECOVERED_EVERY
         self.tell(ClusterObserved, cluster=cluster)
 
     def tell(self, kind: type[Event], **fields: Any) -> Decision:
@@ -69,24 +73,19 @@ class Stage:
         self.facts += decision.facts
         self.orders += decision.orders
         check(self.scheduler.ledger)
-        self._check_recovery()
+        self._batches += 1
+        if self._batches <= RECOVERED_FIRST or self._batches % self.recovered_every == 0:
+            self.check_recovery()
         return decision
 
-    def _check_recovery(self) -> None:
-        """Fold all facts anew after each of the first batches and every eighth, else those that came to the last fold.
-
-        Either way a scheduler that has decided nothing yet is asked.
-        """
-        self._batches += 1
-        if self._batches <= FOLDED_ANEW or self._batches % FOLD_ANEW_EVERY == 0:
-            self._folded, self._folded_facts = Scheduler(self.policy), 0
-        self._folded.recover(self.facts[self._folded_facts :])
-        self._folded_facts = len(self.facts)
-        ledger = self._folded.ledger
+    def check_recovery(self) -> None:
+        """Fold all facts into a ledger, and ask a scheduler that goes on from it and has decided nothing yet."""
+        recovered = Scheduler(self.policy)
+        recovered.recover(self.facts)
+        ledger = recovered.ledger
         check(ledger)
         assert ledger.jobs == self.scheduler.ledger.jobs, "folding the facts gives other jobs"
         assert ledger.claims == self.scheduler.ledger.claims, "... other claims"
-        recovered = Scheduler.of(ledger, self._folded.now)
         again = TimePassed(id="recovered", observed_at=self.now)
         decision = settled(recovered, [again], self.now)
         assert decision.facts == (), "a recovered scheduler decides something else"

@@ -121,7 +121,7 @@ WISHES = st.one_of(
 
 
 @settings(
-    max_examples=examples(200),
+    max_examples=examples(80),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

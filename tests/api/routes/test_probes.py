@@ -3,8 +3,6 @@
 import json
 import re
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gantree.api.client.client import Client
 from gantree.api.http.unix_socket import FILE as SOCKET
 from gantree.journal.sqlite import FILE as JOURNAL
-from support.daemon import Daemon
+from support.daemon import Daemon, Program
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 CLUSTER = """
@@ -183,21 +181,20 @@ def test_a_daemon_whose_journal_cannot_be_written_is_alive_and_not_ready(tmp_pat
 
 def test_the_log_of_a_daemon_is_json_with_the_cause_of_each_order(tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
-    log, state = tmp_path / "log", tmp_path / "state"
-    command = [sys.executable, "-m", "gantree.cli", "up", "--cluster", str(tmp_path / "cluster.yaml"),
-               "--state", str(state), "--log-level", "info"]  # fmt: skip
-    with log.open("wb") as stderr:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr)
-    try:
-        assert process.stdout is not None
-        assert b"ready" in process.stdout.readline()
+    state = tmp_path / "state"
+    words = ("up", "--cluster", str(tmp_path / "cluster.yaml"), "--state", str(state))
+    with Program(*words, "--log-level", "info") as daemon:
+        said = []
+        while " ready: " not in (line := daemon.said.readline()):
+            said.append(line)
+            assert line, said
         client = Client(state)
         client.submit(JOB.format(name="a", members=1, gpus=1, s=0))
         assert client.job("a", wait_s=300)["phase"] == "succeeded"
-    finally:
-        process.terminate()
-        process.communicate()
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
+        assert daemon.stop() == 0
+        said += daemon.said
+    assert said.pop() == "stopped; no gang was running\n"
+    lines = [json.loads(line) for line in said]
     (order,) = [line for line in lines if line["event"] == "order a/1/start: StartGang"]
     fields = {name: order[name] for name in ("job", "attempt", "cause", "epoch", "level")}
     assert fields == {

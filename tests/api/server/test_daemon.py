@@ -26,7 +26,7 @@ from gantree.model.errors import (
 )
 from gantree.model.events import TimePassed
 from gantree.testing.journal_contract import led
-from support.daemon import Daemon
+from support.daemon import Daemon, Program
 
 CLUSTER = """
 name: pair
@@ -342,20 +342,15 @@ def test_a_daemon_whose_output_nobody_reads_goes_on(tmp_path: Path) -> None:
         "here = Path(sys.argv[1])\n"
         "run_daemon(Settings(here / 'state', (here / 'cluster.yaml').read_text()))"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.close()
+    with Program("-c", code, str(tmp_path)) as program:
+        program.said.close()
         client, deadline = Client(tmp_path / "state"), time.monotonic() + 300
         while time.monotonic() < deadline:
             with suppress(Unreachable):
-                assert client.health()["pid"] == process.pid
+                assert client.health()["pid"] == program.process.pid
                 break
             time.sleep(0.02)
-        process.terminate()
+        program.stop()
     assert not (tmp_path / "state" / unix_socket.FILE).exists()
 
 

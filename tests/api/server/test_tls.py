@@ -9,10 +9,12 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from websockets.sync.client import ClientConnection
 
 from gantree.api.client import exec_session
 from gantree.api.client.client import Client
@@ -180,6 +182,54 @@ def test_a_command_and_its_input_go_over_tls(daemon: Daemon, home: Path, client:
         open_exec_session(
             Client(client.target.url, "nonsense").target, "notebook", {"command": ["true"]}
         )
+
+
+def test_nothing_is_written_to_a_tls_connection_while_it_is_read(
+    daemon: Daemon, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenSSL loses what is written while it reads a session ticket: one request of 500, on a busy machine."""
+    busy, at_once = threading.Lock(), list[str]()
+
+    def watched(name: str) -> Callable[..., Any]:
+        call = getattr(ssl.SSLSocket, name)
+
+        def alone(self: ssl.SSLSocket, *arguments: Any) -> Any:
+            is_alone = busy.acquire(blocking=False)
+            try:
+                at_once.extend([] if is_alone else [name])
+                return call(self, *arguments)
+            finally:
+                if is_alone:
+                    busy.release()
+
+        return alone
+
+    for name in ("recv", "send"):
+        monkeypatch.setattr(ssl.SSLSocket, name, watched(name))
+    for _ in range(5):
+        session = open_exec_session(client.target, "notebook", {"command": ["cat"]})
+        session.send(b"i", b"typed")
+        assert next(session.receive()) == (b"o", b"typed")
+        session.close()
+    assert at_once == []
+
+
+def test_a_refusal_is_closed_once_its_reader_has_ended(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the reader of one refusal in a hundred logs an error of the library's."""
+    close, reading = ClientConnection.close_socket, list[bool]()
+
+    def close_socket(self: ClientConnection) -> None:
+        if threading.current_thread() is not self.recv_events_thread:
+            reading.append(self.recv_events_thread.is_alive())
+        close(self)
+
+    monkeypatch.setattr(ClientConnection, "close_socket", close_socket)
+    for _ in range(10):
+        with pytest.raises(Unauthenticated):
+            open_exec_session(Client(client.target.url, "nonsense").target, "notebook", {})
+    assert reading and not any(reading)
 
 
 def test_whoever_attaches_gives_up_on_one_who_says_nothing_over_tls(

@@ -1,11 +1,8 @@
 """How busy the GPUs of each job are, over the API and on the command line: from a real exporter, as one may see it."""
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -21,6 +18,7 @@ from gantree.model.jobs import Role, Shape
 from gantree.telemetry.gpu_use import GpuUse
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
+from support.command_line import CommandLine
 from support.daemon import Daemon
 
 CLUSTER = """
@@ -67,15 +65,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         exporter.shutdown()
 
 
-def run(daemon: Daemon, *words: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "gantree.cli", "usage", "--gpus", *words],
-        env={**os.environ, "GANTREE_STATE": str(daemon.state_dir)},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return done.stdout.splitlines()
-
-
 def test_each_job_comes_with_what_its_gpus_say_at_the_first_question(daemon: Daemon) -> None:
     told = daemon.client.gpu_use()
     assert told["is_told"]
@@ -86,13 +75,14 @@ def test_each_job_comes_with_what_its_gpus_say_at_the_first_question(daemon: Dae
     assert (second["name"], second["told_gpus"], second["busy"]) == ("untold", 0, None)
 
 
-def test_the_command_prints_a_table_csv_and_json(daemon: Daemon) -> None:
-    head, told, untold = run(daemon)
+def test_the_command_prints_a_table_csv_and_json(gantree: CommandLine, daemon: Daemon) -> None:
+    command = partial(gantree, "usage", "--gpus", "--state", daemon.state_dir)
+    head, told, untold = command().out.splitlines()
     assert head.split() == ["JOB", "QUEUE", "GPUS", "BUSY", "LEAST", "MEMORY", "GiB", "WATTS"]
     assert told.split() == ["told", "x", "2", "60%", "30%", "-", "500"]
     assert untold.split() == ["untold", "x", "2", "(0", "tell)", "-", "-", "-", "-"]
-    assert run(daemon, "--csv")[1] == "told,2,2,0.6,0.3,,500.0"
-    assert json.loads("\n".join(run(daemon, "--json"))) == daemon.client.gpu_use()
+    assert command("--csv").out.splitlines()[1] == "told,2,2,0.6,0.3,,500.0"
+    assert command("--json").json() == daemon.client.gpu_use()
 
 
 def sharing(name: str, share: float) -> Any:
@@ -127,8 +117,10 @@ def test_of_a_gpu_that_is_shared_with_somebody_unseen_nothing_is_told() -> None:
     assert rows("eve", [grant_of("user")], stage) == []
 
 
-def test_without_anybody_to_ask_the_command_says_how_to_have_one(tmp_path: Path) -> None:
+def test_without_anybody_to_ask_the_command_says_how_to_have_one(
+    gantree: CommandLine, tmp_path: Path
+) -> None:
     with Daemon(tmp_path / "state", CLUSTER) as daemon:
         assert daemon.client.gpu_use() == {"is_told": False, "rows": []}
-        (said,) = run(daemon)
+        (said,) = gantree("usage", "--gpus", "--state", daemon.state_dir).out.splitlines()
         assert "--gpu-metrics" in said

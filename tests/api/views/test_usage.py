@@ -3,12 +3,10 @@
 import csv
 import io
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from gantree.model.access import grant_of
 from gantree.model.errors import BadFields
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
+from support.command_line import CommandLine
 from support.daemon import Daemon
 
 CLUSTER = """
@@ -55,16 +54,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield daemon
 
 
-def run(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gantree.cli", *words],
-        env={**os.environ, "GANTREE_STATE": str(daemon.state_dir)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def close(one: dict[str, Any], other: dict[str, Any], within: float = 1e-3) -> bool:
     return all(one[name] == pytest.approx(other[name], abs=within) for name in FIGURES)
 
@@ -90,21 +79,24 @@ def test_sums_by_anything_are_the_same_and_outlive_the_daemon(daemon: Daemon) ->
     assert again == a
 
 
-def test_the_command_prints_a_table_csv_and_other_prices(daemon: Daemon, tmp_path: Path) -> None:
-    table = run(daemon, "usage", "--by", "queue", "--since", "36h").stdout.splitlines()
+def test_the_command_prints_a_table_csv_and_other_prices(
+    gantree: CommandLine, daemon: Daemon, tmp_path: Path
+) -> None:
+    command = partial(gantree, "usage", "--state", daemon.state_dir)
+    table = command("--by", "queue", "--since", "36h").out.splitlines()
     assert table[0].split() == ["QUEUE", "GPU-HOURS", "WASTED", "WAITED", "h", "COST"]
     assert table[3].startswith("all ")
     assert "without a price" in table[4]
-    rows = list(csv.DictReader(io.StringIO(run(daemon, "usage", "--by=model", "--csv").stdout)))
+    rows = list(csv.DictReader(io.StringIO(command("--by=model", "--csv").out)))
     assert {row["model"] for row in rows} >= {"H100-80GB", "T4-16GB"}
     prices = tmp_path / "prices.yaml"
     prices.write_text("gpus: {T4-16GB: {on_demand: 1, source: us, date: 2026-11-01}}\n")
-    told = json.loads(run(daemon, "usage", "--by=model", f"--prices={prices}", "--json").stdout)
+    told = command("--by=model", f"--prices={prices}", "--json").json()
     (t4,) = (row for row in told["rows"] if row["name"] == "T4-16GB")
     assert (t4["USD"], t4["unpriced_gpu_hours"]) == (t4["held_gpu_hours"], 0)
-    wrong = run(daemon, "usage", "--since", "yesterday")
-    assert wrong.returncode == 2
-    assert "2026-11-01" in wrong.stderr
+    wrong = command("--since", "yesterday")
+    assert wrong.code == 2
+    assert "2026-11-01" in wrong.err
 
 
 def test_what_is_no_moment_is_refused(daemon: Daemon) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.daemon import Daemon
+from support.daemon import Daemon, Program
 
 Gantree = Callable[..., Any]
 Complaints = Callable[[Any, str], list[str]]
@@ -333,14 +333,13 @@ def test_a_reader_that_goes_away_is_no_bug(daemon: Daemon) -> None:
 
 def test_up_serves_a_virtual_cluster_and_ends_on_sigterm(gantree: Gantree, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    up = Started(tmp_path / "log", "up", "--virtual", "dgx-a100:2", "--state", state)
-    up.wait_for(" ready: cluster virtual, 2 nodes, 16 GPUs")
-    assert gantree("topo", "--state", state, "--json").json()["tiers"] == ["leaf", "node"]
-    second = gantree_in_a_process("up", "--state", state)
-    assert second.returncode == 1
-    assert second.stderr.startswith("gantree: ")
-    up.process.send_signal(signal.SIGTERM)
-    assert up.end()[0] == 0
+    with Program("up", "--virtual", "dgx-a100:2", "--state", str(state)) as up:
+        up.says(" ready: cluster virtual, 2 nodes, 16 GPUs")
+        assert gantree("topo", "--state", state, "--json").json()["tiers"] == ["leaf", "node"]
+        with Program("up", "--state", str(state)) as second:
+            assert second.says("").startswith("gantree: ")
+            assert second.process.wait(READY_WITHIN_S) == 1
+        assert up.stop() == 0
     assert (state.stat().st_mode & 0o077) == 0
 
 

@@ -16,11 +16,13 @@ from gantree.executors.local.gang_launcher import GangLauncher
 from gantree.executors.local.shim import shim
 from gantree.executors.local.shim.shim import read_json, write_json
 from gantree.model.events import GangEnded, GangStarted, GangStartFailed, MemberLost, RankExited
+from support.daemon import Program
 from support.gangs import GangStage, left_over
 
 DAEMON = """
 import sys, time
 from pathlib import Path
+from support.daemon import Program
 from support.gangs import GangStage, four_nodes
 stage = GangStage(Path(sys.argv[1]), four_nodes())
 print("up", flush=True)
@@ -32,16 +34,13 @@ while True:
 """
 
 
-def killed_daemon(state_dir: Path, script: str, wait_for: bytes, then_s: float) -> None:
+def killed_daemon(state_dir: Path, script: str, wait_for: str, then_s: float) -> None:
     """A daemon that starts a gang and is killed so long after it has said something."""
-    command = [sys.executable, "-c", DAEMON, str(state_dir), script]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as daemon:
-        assert daemon.stdout is not None
-        for line in daemon.stdout:
-            if line.strip() == wait_for:
-                break
+    with Program("-c", DAEMON, str(state_dir), script) as daemon:
+        daemon.says(wait_for)
         time.sleep(then_s)
-        daemon.kill()
+        daemon.process.kill()
+        daemon.process.wait()
 
 
 def shim_command(stage: GangStage, folder: Path) -> list[str]:
@@ -53,7 +52,7 @@ def test_a_gang_outlives_its_daemon_and_its_end_is_learnt_once(
 ) -> None:
     gate = tmp_path / "gate"
     script = f"until [ -e {gate} ]; do sleep 0.02; done; exit $((RANK * 10))"
-    killed_daemon(stage.state_dir, script, b"begun", 0.3)
+    killed_daemon(stage.state_dir, script, "begun", 0.3)
     stage.open().adopt()
     assert stage.cluster.inventory().status("j", 1) == "running"
     stage.until_told(GangStarted)
@@ -67,7 +66,7 @@ def test_a_gang_outlives_its_daemon_and_its_end_is_learnt_once(
 
 
 def test_what_ended_while_no_daemon_was_there_is_told_by_the_next(stage: GangStage) -> None:
-    killed_daemon(stage.state_dir, "sleep 0.4; [ $RANK != 2 ] || exit 5", b"begun", 0.2)
+    killed_daemon(stage.state_dir, "sleep 0.4; [ $RANK != 2 ] || exit 5", "begun", 0.2)
     deadline = time.monotonic() + 300
     while left_over(stage.state_dir) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -85,7 +84,7 @@ def test_a_daemon_killed_while_it_starts_a_gang_leaves_one_gang_or_none(
 ) -> None:
     starts = tmp_path / "starts"
     script = f"echo $RANK >> {starts}; sleep 0.1"
-    killed_daemon(stage.state_dir, script, b"up", then_s)
+    killed_daemon(stage.state_dir, script, "up", then_s)
     stage.open().adopt()
     stage.start("sh", "-c", script, members=2, processes=2)
     assert stage.until_ended() == 0
@@ -196,7 +195,7 @@ def test_after_a_reboot_what_ran_is_lost_and_nothing_is_started(
 
 
 def test_a_shim_killed_while_no_daemon_was_there_is_found_lost(stage: GangStage) -> None:
-    killed_daemon(stage.state_dir, "(setsid sleep 61 &); exec sleep 61", b"begun", 0.3)
+    killed_daemon(stage.state_dir, "(setsid sleep 61 &); exec sleep 61", "begun", 0.3)
     introduced = stage.state_dir / "runs/j/1/m1/shim.json"
     while not introduced.exists():
         time.sleep(0.01)

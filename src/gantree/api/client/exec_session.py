@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from gantree.api.client.target import Target
+from gantree.api.client.tls_socket import TwoWayTlsSocket
 from gantree.api.http import unix_socket
 from gantree.api.http.problems import error_of, problem_in
 from gantree.model.errors import Conflict, GantreeError, Unreachable
@@ -73,7 +74,8 @@ def open_exec_session(target: Target, job: str, request: dict[str, Any]) -> Exec
     else:
         url = f"ws{target.url.removeprefix('http')}{path}"
         if target.scheme == "https":
-            more["ssl"] = ssl.create_default_context()
+            more["ssl"] = context = ssl.create_default_context()
+            context.sslsocket_class = TwoWayTlsSocket
     try:
         if target.state_dir is not None:
             more["sock"] = unix_socket.connect(target.state_dir, CONNECT_WITHIN_S)

@@ -133,7 +133,8 @@ class _Lifecycle:
         )
         self._standby_fold = StandbyFold(daemon.location.open_reader, settings.policy)
         self._counters = counters_of(settings.gpu_metrics)
-        standby = build_standby_app(
+        standby = partial(
+            build_standby_app,
             self._leadership,
             daemon.access,
             daemon.metrics,

@@ -6,6 +6,7 @@ application of the daemon's role: the full one while it leads, the standby's bef
 
 import asyncio
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Response
@@ -31,10 +32,13 @@ UNAVAILABLE = 503
 
 
 class RoleDispatcher:
-    """Passes requests to the application of the current role; from the end of a term on that is the standby's."""
+    """Passes requests to the application of the current role; from the end of a term on that is the standby's.
 
-    def __init__(self, standing_by: ASGIApp) -> None:
-        self._standing_by = standing_by
+    That one is made by its first request: most daemons lead from the start to the end, and would wait for it.
+    """
+
+    def __init__(self, standing_by: Callable[[], ASGIApp]) -> None:
+        self._standing_by = cache(standing_by)
         self._leading: tuple[Term, ASGIApp] | None = None
 
     def lead(self, term: Term, application: ASGIApp) -> None:
@@ -48,9 +52,9 @@ class RoleDispatcher:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass one request on."""
         leading = self._leading
-        application = self._standing_by
-        if leading is not None and leading[0].is_on:
-            application = leading[1]
+        application = (
+            leading[1] if leading is not None and leading[0].is_on else self._standing_by()
+        )
         await application(scope, receive, send)
 
 
