@@ -47,6 +47,30 @@ def test_a_command_says_whom_it_waits_for_and_in_the_end_that_it_does_not_answer
     assert second.endswith("is starting and does not answer yet; try again, or see its log")
 
 
+class Saying(Client):
+    """A client that records what it says."""
+
+    def __init__(self, where: Path) -> None:
+        super().__init__(where)
+        self.said: list[str] = []
+
+    def _say(self, sentence: str) -> None:
+        self.said.append(sentence)
+
+
+def test_a_client_says_once_that_it_waits_however_often_it_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failover, "RETRY_WITHIN_S", 0.3)
+    state = tmp_path / "state"
+    client = Saying(state)
+    with closing(StateDirectory(state)):
+        for _ in range(2):
+            with pytest.raises(Unreachable):
+                client.jobs()
+    assert client.said == [f"the daemon in {state} is starting; waiting for it"]
+
+
 def test_nobody_waits_where_no_daemon_holds_the_directory(tmp_path: Path) -> None:
     state = tmp_path / "state"
     StateDirectory(state).close()

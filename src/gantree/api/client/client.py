@@ -92,6 +92,7 @@ class Client:
         """
         self.targets = targets(where, token)
         self._place = 0
+        self._awaits_start = False
 
     @property
     def target(self) -> Target:
@@ -171,7 +172,6 @@ class Client:
     ) -> T:
         """What the daemon that leads says to a request."""
         failover = Failover(self.targets, self._place, request)
-        waited_s = 0.0
         while True:
             at = failover.target
             try:
@@ -182,12 +182,14 @@ class Client:
                 pause_s = failover.pause_s(error)
                 if pause_s is None:
                     raise at.problem(error) from error
-                if waited_s == 0.0 and at.is_starting(error):
+                if not self._awaits_start and at.is_starting(error):
+                    self._awaits_start = (
+                        True  # of all calls until one is answered, the first one says so
+                    )
                     self._say(f"the daemon {at.name} is starting; waiting for it")
                 time.sleep(pause_s)
-                waited_s += pause_s
                 continue
-            self._place = failover.place
+            self._place, self._awaits_start = failover.place, False
             return answer
 
     def _say(self, sentence: str) -> None:
