@@ -12,7 +12,7 @@ EXAMPLES: Mapping[str, str] = {
     "kubernetes webhook": "gantree kubernetes webhook --tls-cert tls.pem --env NCCL_SOCKET_IFNAME=eth0",
     "submit": "gantree submit train.yaml --queue research/nlp",
     "run": "gantree run -n 2 --gpus 8 -- python train.py",
-    "jobs": "gantree jobs --all",
+    "jobs": "gantree jobs --queue research --phase running --watch",
     "why": "gantree why llama",
     "when": "gantree when llama",
     "queues": "gantree queues",

@@ -26,7 +26,7 @@ class Commands(LazyGroup):
             "gantree.cli.jobs.submit:submit", "Submit job files and print the ids of the jobs."
         ),
         "run": Listed("gantree.cli.jobs.run:app", "Run a command as a job and follow its output."),
-        "jobs": Listed("gantree.cli.jobs.list:jobs", "List pending and running jobs."),
+        "jobs": Listed("gantree.cli.jobs.list:app", "List pending and running jobs."),
         "why": Listed("gantree.cli.explain.why:why", "Explain why a job is in its state."),
         "when": Listed("gantree.cli.explain.when:when", "Show when a pending job starts."),
         "queues": Listed(

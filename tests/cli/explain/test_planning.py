@@ -8,7 +8,7 @@ import pytest
 
 from gantree.cli.explain.what_if_job import _cost
 from gantree.cli.input.files import MAX_POLICY_BYTES
-from gantree.cli.jobs.list import _now_of
+from gantree.cli.jobs.job_columns import COLUMNS
 from gantree.cli.options import PRESETS
 from gantree.formats.policy.reader import MAX_POLICY_FILE_BYTES, PRESET_NAMES
 from support.daemon import Daemon
@@ -112,9 +112,9 @@ def test_a_gang_that_runs_with_other_members_than_written_is_told_with_both(
     members_now: int | None, gpus_now: int | None, gpus: str
 ) -> None:
     row = {"members": 4, "gpus": 8, "members_now": members_now, "gpus_now": gpus_now}
-    assert _now_of(row, "gpus") == gpus
+    assert COLUMNS["gpus"].cell(row, 0.0) == gpus
     del row["gpus_now"]
-    assert _now_of(row, "gpus") == "8"
+    assert COLUMNS["gpus"].cell(row, 0.0) == "8"
 
 
 def test_what_if_answers_for_a_job_of_the_daemon(gantree: Gantree, complaints: Complaints) -> None:

@@ -1,100 +1,163 @@
-"""`gantree jobs`: the queue as a table."""
+"""`gantree jobs`: the queue as a table, once or again and again."""
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
+from gantree.api.client.client import Client
 from gantree.cli.daemon_client import client
-from gantree.cli.options import JsonOption, StateOption
-from gantree.cli.output.printing import columns, print_json, span
+from gantree.cli.input.moments import ALLOWED, seconds_since_epoch
+from gantree.cli.input.words import checked_words, unknown_word
+from gantree.cli.jobs.job_columns import COLUMNS, Column, Row, chosen_columns
+from gantree.cli.jobs.list_watch import WATCH_S, WatchCommand, watch
+from gantree.cli.options import JsonOption, StateOption, new_app
+from gantree.cli.output.printing import columns, print_json
+from gantree.model.errors import BadInput
 from gantree.model.phases import ENDED, Phase
 
-HEAD = ("JOB", "PHASE", "QUEUE", "PRIORITY", "GPUS", "MEMBERS", "PLACE", "FOR", "NOTE")
+app = new_app()
 
 
+@app.command(cls=WatchCommand)
 def jobs(
     all_jobs: Annotated[bool, typer.Option("--all", help="Include jobs that have ended.")] = False,
+    queue: Annotated[
+        str | None, typer.Option(metavar="QUEUE", help="Only jobs of this queue, or below it.")
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="USER", help="Only jobs of this user.")
+    ] = None,
+    phase: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PHASE,...",
+            help="Only jobs in these phases, ended ones too.",
+            autocompletion=lambda: list(Phase),
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help=f"Only jobs submitted then or later: {ALLOWED}."),
+    ] = None,
+    column_names: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="NAME,...", help=f"Columns: {', '.join(COLUMNS)}."),
+    ] = None,
+    watch_s: Annotated[
+        float | None,
+        typer.Option(
+            "--watch",
+            metavar="[SECONDS]",
+            min=0.1,
+            max=86_400,
+            help=f"Repeat every so many seconds ({WATCH_S:g}); on a pipe, print each change.",
+        ),
+    ] = None,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List pending and running jobs."""
-    rows = [job for job in client(state).jobs() if all_jobs or job["phase"] not in ENDED]
+    if as_json and column_names is not None:
+        raise BadInput("--columns: not allowed with --json, which prints all fields")
+    if as_json and watch_s is not None:
+        raise BadInput("--watch: not allowed with --json; GET /v1/events streams changes")
+    shown = chosen_columns(column_names)
+    selection = Selection.of(all_jobs, queue, user, phase or [], since)
+    daemon = client(state)
+    if watch_s is not None:
+        watch(
+            lambda most: partial(_lines, selection, shown, *selection.rows(daemon, most)), watch_s
+        )
+    rows, more = selection.rows(daemon)
     if as_json:
         print_json({"jobs": rows})
-    elif rows:
-        typer.echo(columns(HEAD, [_cells(row, time.time()) for row in rows]))
     else:
-        typer.echo(
-            "No jobs." if all_jobs else "No pending or running jobs; --all includes ended ones."
+        typer.echo("\n".join(_lines(selection, shown, rows, more, time.time())))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which jobs are listed, as the query of `GET /v1/jobs` says it."""
+
+    phases: tuple[str, ...]
+    queue: str | None
+    user: str | None
+    since: float | None
+
+    @classmethod
+    def of(
+        cls,
+        all_jobs: bool,
+        queue: str | None,
+        user: str | None,
+        phases: list[str],
+        since: str | None,
+    ) -> "Selection":
+        """From the options. Raises BadInput."""
+        chosen = checked_words("--phase", phases, Phase)
+        live = tuple(phase.value for phase in Phase if phase not in ENDED)
+        return cls(
+            chosen or (() if all_jobs else live),
+            queue,
+            user,
+            seconds_since_epoch("--since", since, time.time()),
         )
 
+    def rows(self, daemon: Client, most: int | None = None) -> tuple[list[Row], bool]:
+        """Rows, at most so many, and whether there are more. Raises BadInput for a queue that there is not."""
+        query: Any = {
+            "phase": self.phases, "queue": self.queue, "user": self.user, "since": self.since
+        }  # fmt: skip
+        if most is None:
+            rows, more = daemon.jobs(**query), False
+        else:
+            page = daemon.jobs_page(limit=most, **query)
+            rows, more = page["jobs"], page["next"] is not None
+        if not rows and self.queue is not None:
+            _check_queue(daemon, self.queue)
+        return rows, more
 
-def _cells(row: dict[str, Any], now: float) -> tuple[str, ...]:
-    domain = row["domain"]
-    place = "" if domain is None else domain["name"] or domain["tier"]
-    numbers = [_or_nothing(row[field]) for field in ("queue", "priority")]
-    return (
-        row["job"],
-        row["phase"],
-        *numbers,
-        *(_now_of(row, field) for field in ("gpus", "members")),
-        place,
-        _for(row, now),
-        _note(row, now),
-    )
-
-
-def _now_of(row: dict[str, Any], field: str) -> str:
-    """A field as it was written, or, of a gang that runs with other than its file says, "2 of 4"."""
-    now, written = row.get(f"{field}_now"), row[field]  # a daemon of an older version tells no GPUs
-    as_written = now is None or row["members_now"] == row["members"]
-    return _or_nothing(written) if as_written else f"{now} of {written}"
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it leaves out jobs by more than their having ended."""
+        return (self.queue, self.user, self.since) != (None, None, None)
 
 
-def _or_nothing(value: object) -> str:
-    return "" if value is None else str(value)
+def _check_queue(daemon: Client, queue: str) -> None:
+    """Raise BadInput where neither the policy nor a job has such a queue."""
+    names = [row["queue"] for row in daemon.queues() if row["kind"] == "queue"]
+    if not any(f"{name}/".startswith(f"{queue}/") for name in names):
+        raise unknown_word("--queue", queue, names)
 
 
-def _for(row: dict[str, Any], now: float) -> str:
-    """How long the job has been waiting or running, or took."""
-    since = row["started_at"] or row["submitted_at"]
-    return "" if since is None else span((row["ended_at"] or now) - since)
+def _lines(
+    selection: Selection, shown: Sequence[Column], rows: list[Row], more: bool, now: float
+) -> list[str]:
+    """The table; a sentence where there is none, or more than it has."""
+    if not rows:
+        return [_nothing(selection)]
+    cells = [[_printable(column.cell(row, now)) for column in shown] for row in rows]
+    table = columns([column.head for column in shown], cells).split("\n")
+    if more:
+        table[-1] = "... and more; a larger window, --queue, --user or --phase shows them"
+    return table
 
 
-def _note(row: dict[str, Any], now: float) -> str:
-    """What is unusual about the job, and its reservation."""
-    succeeded = row["phase"] == Phase.SUCCEEDED
-    parts = [row["reason"]] if row["reason"] and not succeeded else []
-    if row.get("last_failure") and row["phase"] not in ENDED:  # an older daemon does not say it
-        parts.append(f"last failure: {row['last_failure']}")
-    parts += [word for word in ("held", "suspended") if row[word]]
-    if row["starts_at"] is not None:
-        progress = "starts in" if row["promised"] else "starts probably in"
-        parts.append(f"{progress} {span(row['starts_at'] - now)}")
-    if row["exit_code"] and row["phase"] in ENDED:
-        parts.append(f"exit code {row['exit_code']}")
-    if row["preemptions"]:
-        parts.append(f"preempted {row['preemptions']} x")
-    if row["checkpoint_step"] is not None:
-        parts.append(f"checkpoint at step {row['checkpoint_step']}")
-    if row["progress"] is not None:
-        parts.append(_progress(row["progress"], row["predicted_step_s"]))
-    return "; ".join(parts)
+def _nothing(selection: Selection) -> str:
+    if selection.is_narrow:
+        return "No such jobs."
+    live = {phase.value for phase in Phase if phase not in ENDED}
+    if set(selection.phases) == live:
+        return "No pending or running jobs; --all includes ended ones."
+    return "No jobs."
 
 
-def _progress(progress: dict[str, Any], predicted_step_s: float | None) -> str:
-    """How far the job says that it is, and how long its steps take beside what was predicted."""
-    words = [f"step {progress['step']}"]
-    words += [] if progress["loss"] is None else [f"loss {_short(progress['loss'])}"]
-    if progress["samples_per_s"] is not None:
-        words.append(f"{_short(progress['samples_per_s'])} samples/s")
-    if progress["step_s"] is not None:
-        beside = "" if predicted_step_s is None else f" ({_short(predicted_step_s)} s predicted)"
-        words.append(f"{_short(progress['step_s'])} s a step{beside}")
-    return ", ".join(words)
-
-
-def _short(number: float | str) -> str:
-    """A number in four digits; what is none comes as a word."""
-    return number if isinstance(number, str) else f"{number:.4g}"
+def _printable(cell: str) -> str:
+    """A cell without control characters: jobs' own words must not steer a terminal, nor break a line."""
+    if cell.isprintable():
+        return cell
+    return "".join(sign if sign.isprintable() else "?" for sign in cell)

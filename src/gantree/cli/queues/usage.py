@@ -11,17 +11,15 @@ import typer
 
 from gantree.cli.daemon_client import client
 from gantree.cli.input.files import read_text, source_of
+from gantree.cli.input.moments import ALLOWED, seconds_since_epoch
 from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.figures import digits, dollars
 from gantree.cli.output.printing import columns, print_json
 from gantree.formats import read_prices
-from gantree.formats.validation.fields import duration
-from gantree.model.errors import BadInput
 
 Row = dict[str, Any]
 FIGURES = ("held_gpu_hours", "wasted_gpu_hours", "waited_hours", "USD", "unpriced_gpu_hours")
 GPU_FIGURES = ("held_gpus", "told_gpus", "busy", "least_busy", "memory_GiB", "power_W")
-ALLOWED = "a date such as 2026-11-01, or how long ago: 7d, 36h"
 
 
 class By(StrEnum):
@@ -63,8 +61,8 @@ def usage(
         return
     report = daemon.usage(
         by.value,
-        since=_seconds_since_epoch("--since", since, now),
-        until=_seconds_since_epoch("--until", until, now),
+        since=seconds_since_epoch("--since", since, now),
+        until=seconds_since_epoch("--until", until, now),
     )
     if prices is not None:
         _price(report, prices)
@@ -100,20 +98,6 @@ def _gpu_cells(row: Row) -> tuple[str, ...]:
 
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
-
-
-def _seconds_since_epoch(option: str, text: str | None, now: float) -> float | None:
-    """Seconds since 1970 of a date (its first moment, UTC) or of so long ago."""
-    if text is None:
-        return None
-    try:
-        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        pass
-    try:
-        return max(0.0, now - duration(text))
-    except ValueError:
-        raise BadInput(f"{option}: found {text!r}; allowed: {ALLOWED}") from None
 
 
 def _price(report: Row, file: str) -> None:
