@@ -29,6 +29,7 @@ PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # read, and bytecode, which each worker of pytest would compile by itself.
 TYPED := aiohttp, alembic, fastapi, hypothesis, jinja2, networkx, numpy, playwright.sync_api, psycopg, pydantic, pytest, \
   rich, schemathesis, sqlalchemy, starlette, typer, uvicorn, websockets
+INTEGRATIONS := submitit
 PYTHON ?= python3 python3.13 python3.12 python3.11 python
 
 ifneq ($(shell cat $(VENV)/.uv 2>/dev/null),$(CURDIR))
@@ -124,11 +125,17 @@ test-kubernetes: $(VENV)/.ready  ## Tests of an API server on a real one too; KU
 	  echo "Skipped: KUBEBUILDER_ASSETS names no directory with kube-apiserver and etcd."; exit 0; fi; \
 	$(PY) -m pytest -n 0 tests/testing/kubernetes
 
+.PHONY: integrations
+integrations: $(VENV)/.ready  ## Plug-ins for other tools on a real daemon, with those tools' own suites; ONLY=submitit for one
+	@for name in $(or $(ONLY),$(INTEGRATIONS)); do bash integrations/test.sh "$$name" $(PY); done
+
 .PHONY: lock
 lock: $(VENV)/.uv  ## Re-make requirements/*.txt; UPGRADE=1 moves to the newest versions
 	$(LOCK) pyproject.toml -o requirements/run.txt
 	$(LOCK) pyproject.toml requirements/build.in --group dev -c requirements/run.txt -o requirements/dev.txt
 	$(LOCK) requirements/fuzz.in -c requirements/dev.txt -o requirements/fuzz.txt
+	for name in $(INTEGRATIONS); do \
+	  $(LOCK) requirements/integrations-$$name.in -c requirements/dev.txt -o requirements/integrations-$$name.txt; done
 	$(LOCK) requirements/bootstrap.in -c requirements/dev.txt -o requirements/bootstrap.txt
 
 .PHONY: clean

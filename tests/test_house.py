@@ -29,6 +29,7 @@ ALL_PYTHON = sorted(
 )
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LOCKS = ("bootstrap", "dev", "run")
+INTEGRATIONS = sorted(path.stem for path in (ROOT / "requirements").glob("integrations-*.in"))
 TOP_PACKAGES = sorted(path.parent.name for path in (ROOT / "src" / "gantree").glob("*/__init__.py"))
 BELOW_WATERLINE = ("core", "planning", "policy", "placement", "topology", "model")
 
@@ -239,7 +240,7 @@ def test_a_place_is_only_ever_taken_from_pending_through_starting() -> None:
     assert ways_in == {(Phase.PENDING, Phase.STARTING)}
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", [*LOCKS, *INTEGRATIONS])
 def test_a_lock_holds_pins_and_hashes_and_no_address_or_option(lock: str) -> None:
     text = (ROOT / "requirements" / f"{lock}.txt").read_text(encoding="utf-8")
     pin = r"[A-Za-z0-9._-]+==\S+(?: ; [^\n]+)? \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+(?:    #[^\n]*\n)*"

@@ -17,7 +17,7 @@ from gantree.model.events import (
     NodeReturned,
     TimePassed,
 )
-from gantree.model.jobs import Checkpoint, Job, Role, Shape
+from gantree.model.jobs import Checkpoint, Job, Restarts, Role, Shape
 from gantree.model.orders import StartGang, StopGang
 from gantree.model.phases import Phase
 from gantree.testing.builders import cluster, job
@@ -186,6 +186,33 @@ def test_a_job_is_rejected_that_comes_after_one_that_has_failed(stage: Stage) ->
 def test_the_same_submission_told_twice_is_one_job(stage: Stage) -> None:
     stage.submit(job("a"))
     assert stage.submit(job("a")).facts == ()
+
+
+def _picky(*exit_codes: int) -> Job:
+    return replace(job("a", members=2, gpus=8), restarts=Restarts(2, 10, exit_codes=exit_codes))
+
+
+@pytest.mark.parametrize(("code", "phase"), [(75, Phase.PENDING), (1, Phase.FAILED)])
+def test_a_rank_that_failed_is_tried_again_only_for_the_exit_codes_that_say_so(
+    stage: Stage, code: int, phase: Phase
+) -> None:
+    stage.submit(_picky(75, 143))
+    stage.started("a")
+    stage.rank_failed("a")
+    stage.ended("a", exit_code=code)
+    assert stage.phase("a") is phase
+    assert (
+        phase is Phase.PENDING
+        or "restarts only after exit codes 75, 143" in stage.state("a").reason
+    )
+
+
+def test_exit_codes_of_restarts_concern_no_member_that_is_lost(stage: Stage) -> None:
+    stage.submit(_picky(75))
+    stage.started("a")
+    stage.tell(MemberLost, job="a", attempt=1, role="worker", member=1, reason="shim")
+    stage.ended("a", exit_code=137)
+    assert stage.phase("a") is Phase.PENDING
 
 
 def test_a_lost_member_restarts_the_gang(stage: Stage) -> None:

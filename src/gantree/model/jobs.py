@@ -206,12 +206,14 @@ class Restarts:
     """How often a gang restarts after a failure, and after how many seconds (doubled each time, up to backoff_max_s).
 
     replace_s: seconds for which the other members keep running while a lost member is replaced; None: they stop.
+    exit_codes: a gang of which a process failed restarts only after these; none: after any.
     """
 
     limit: int = 3
     backoff_s: float = 5.0
     backoff_max_s: float = 300.0
     replace_s: float | None = None
+    exit_codes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,12 @@ array: 0-9
 """
 
 
+def test_restarts_may_name_exit_codes() -> None:
+    text = "name: a\ngang: [{role: r, members: 1}]\nrestarts: {limit: 2, exit_codes: [75, 143]}\n"
+    (job,) = read_job(text, "job.yaml")
+    assert job.restarts == Restarts(2, exit_codes=(75, 143))
+
+
 def test_a_good_file_is_read_in_full() -> None:
     first, *rest = read_job(GOOD, "everything.yaml")
     assert first == Job(
@@ -201,6 +207,8 @@ WRONG = [
     ("{limit: 2, backoff: 10s}", "-1", 15, "restarts", "a number of restarts from 0 to"),
     ("{limit: 2, backoff: 10s}", "true", 15, "restarts", "a number of restarts"),
     ("backoff: 10s", "backoff: 10s, backoff_max: 5s", 15, "restarts.backoff_max", "at least backoff"),
+    ("backoff: 10s", "exit_codes: [0]", 15, "restarts.exit_codes[0]", "an exit code from 1 to 255"),
+    ("backoff: 10s", "exit_codes: x", 15, "restarts.exit_codes", "an exit code from 1 to 255"),
     ("backoff: 10s", "backof: 10s", 15, "restarts.backof", "Did you mean `backoff`?"),
     ("after: [prepare]", "after: [a/b]", 17, "after[0]", "a name"),
     ("after: [prepare]", "after: [x, train-3]", 17, "after[1]", "itself"),

@@ -49,7 +49,7 @@ from gantree.model.facts import (
     ReservationDropped,
     StopDecided,
 )
-from gantree.model.jobs import Job
+from gantree.model.jobs import Job, Restarts
 from gantree.model.phases import ENDED, FAILURES, HOLDING, Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.placement.request.topology_request import topology_request_of
@@ -377,6 +377,13 @@ def _restart_or_fail(
     assert state.placement is not None
     blameless = any(member.node in builder.ledger.unusable for member in state.placement.members)
     failures = state.failures if blameless else state.failures + 1
+    if _is_final(restarts, cause, code) and not blameless:
+        codes = ", ".join(map(str, restarts.exit_codes))
+        why = (
+            f"{state.reason or cause} (exit code {code}); it restarts only after exit codes {codes}"
+        )
+        end_job(builder, state, Phase.FAILED, code, why)
+        return
     if failures > restarts.limit:
         why = state.reason or f"{cause} (exit code {code})"
         if restarts.limit:
@@ -386,6 +393,12 @@ def _restart_or_fail(
     doublings = min(max(0, failures - 1), MOST_DOUBLINGS)
     backoff_s = min(restarts.backoff_max_s, restarts.backoff_s * 2**doublings)
     _requeue(builder, state, cause, builder.now + backoff_s, failures)
+
+
+def _is_final(restarts: Restarts, cause: StopCause, code: int) -> bool:
+    """Whether a process failed with an exit code after which the job is not started again."""
+    is_failure = cause is StopCause.RANK_FAILED and restarts.limit > 0
+    return is_failure and bool(restarts.exit_codes) and code not in restarts.exit_codes
 
 
 def _requeue(

@@ -89,7 +89,7 @@ def _limit_alone(value: Any) -> Any:
     if isinstance(value, Table):
         return value
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
-        fields = "a mapping with the fields limit, backoff, backoff_max"
+        fields = "a mapping with the fields limit, backoff, backoff_max, exit_codes"
         raise wrong(f"a number of restarts from 0 to {MAX_COUNT}, or {fields}")
     table = Table("", 0)
     table["limit"] = value
@@ -112,6 +112,11 @@ Priority = Annotated[
 ]
 Array = Annotated[
     list[range], PlainValidator(_array), WithJsonSchema({"type": ["string", "integer"]})
+]
+ExitCode = Annotated[
+    int,
+    PlainValidator(whole(1, 255, "an exit code from 1 to 255")),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 255}),
 ]
 Share = Annotated[
     float,
@@ -290,6 +295,7 @@ class RestartsForm(Form):
     limit: Count | None = None
     backoff: Duration | None = None
     backoff_max: Duration | None = None
+    exit_codes: Listed[ExitCode] = empty(list)
 
 
 class ParallelismForm(Form):

@@ -188,6 +188,7 @@ def _restarts(form: RestartsForm) -> Restarts:
         limit=default.limit if form.limit is None else form.limit,
         backoff_s=backoff_s,
         backoff_max_s=longest_s if form.backoff_max is None else form.backoff_max,
+        exit_codes=tuple(form.exit_codes),
     )
 
 
