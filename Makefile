@@ -115,6 +115,10 @@ fuzz: $(VENV)/.ready  ## Fuzz every reader of topologies, led by coverage; EACH=
 screenshots: $(VENV)/.ready  ## Take the pictures of the documentation anew (needs Chromium)
 	$(PY) tests/web/screenshots.py
 
+.PHONY: man
+man: $(VENV)/.ready  ## Write man pages of all commands and topics; DIR=build/man
+	$(VENV)/bin/gantree help --man $(or $(DIR),build/man)
+
 .PHONY: manifests
 manifests: $(VENV)/.ready  ## Write deploy/kubernetes/gantree.yaml anew from the Helm chart
 	PYTHONPATH=tests $(PY) -m support.manifests

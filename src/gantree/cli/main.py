@@ -123,6 +123,7 @@ class Commands(LazyGroup):
         "bench": Listed(
             "gantree.cli.simulation.bench:app", "Benchmark the scheduler on this machine."
         ),
+        "help": Listed("gantree.cli.manual.help:help_command", "Explain a topic or a command."),
     }
 
 
