@@ -31,7 +31,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LOCKS = ("bootstrap", "dev", "run")
 INTEGRATIONS = sorted(path.stem for path in (ROOT / "requirements").glob("integrations-*.in"))
 TOP_PACKAGES = sorted(path.parent.name for path in (ROOT / "src" / "gantree").glob("*/__init__.py"))
-BELOW_WATERLINE = ("core", "planning", "policy", "placement", "topology", "model")
+BELOW_WATERLINE = ("core", "accounting", "planning", "policy", "placement", "topology", "model")
 
 MAX_FUNCTION_LINES = 70
 MAX_FILE_LINES = 500

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gantree.accounting.change import NO_CHANGE, HistoryChange
 from gantree.control.engine.controller import Controller
 from gantree.core.ledger.invariants import check
 from gantree.core.scheduler import Scheduler
@@ -188,9 +189,14 @@ class ForgetfulLine(SqliteJournal):
     loses = True
 
     def commit_turn(
-        self, cursor: int, facts: Sequence[Fact], orders: Sequence[Order], epoch: int
+        self,
+        cursor: int,
+        facts: Sequence[Fact],
+        orders: Sequence[Order],
+        epoch: int,
+        history: HistoryChange = NO_CHANGE,
     ) -> None:
-        super().commit_turn(cursor, facts, orders, epoch)
+        super().commit_turn(cursor, facts, orders, epoch, history)
         if self.loses and facts:
             self.loses = False
             raise JournalError("the connection broke")

@@ -34,6 +34,9 @@ class Commands(LazyGroup):
             "List queues with their guarantees, usage and loans.",
         ),
         "usage": Listed("gantree.cli.queues.usage:usage", "Report GPU-hours and their cost."),
+        "history": Listed(
+            "gantree.cli.history.commands:app", "Search jobs that ended, however long ago."
+        ),
         "logs": Listed("gantree.cli.jobs.logs:logs", "Print the output of a job."),
         "attach": Listed(
             "gantree.cli.jobs.attach:app",

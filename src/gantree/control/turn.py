@@ -19,7 +19,9 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from gantree.accounting.change import NO_CHANGE, HistoryChange
 from gantree.control.garbage import take_back
+from gantree.control.history.recorder import HistoryRecorder
 from gantree.control.ports import ClusterPort
 from gantree.control.turn_telemetry import STANDING, TimePoint, TurnTelemetry, causes_of
 from gantree.core.scheduler import Decision, Scheduler, settled
@@ -57,6 +59,7 @@ class TurnRunner:
         self._cursor = journal.cursor()
         self._scheduler: Scheduler | None = folded
         self._watch = watch
+        self._recorder = HistoryRecorder()
         self._under = under
 
     @property
@@ -66,7 +69,7 @@ class TurnRunner:
             # An error may have hidden that a turn was committed.
             self._cursor = self._journal.cursor()
             take_back()
-            self._scheduler = self._fold()
+            self._scheduler, self._recorder = self._fold(), HistoryRecorder()
         return self._scheduler
 
     @property
@@ -152,13 +155,24 @@ class TurnRunner:
         orders = [self._stamped(order) for order in decision.orders]
         try:
             with self._watch.committing(batch, decision):
-                self._journal.commit_turn(cursor, decision.facts, orders, self._epoch)
+                self._journal.commit_turn(
+                    cursor, decision.facts, orders, self._epoch, self._history_of(decision)
+                )
         except BaseException:  # whatever it is, the memory is ahead of the journal now
             self._scheduler = None
             raise
         self._cursor = cursor
         with self._watch.sending(orders):
             self.send(orders, causes_of(batch))
+
+    def _history_of(self, decision: Decision) -> HistoryChange:
+        """What a decision adds to the history."""
+        if not decision.facts:
+            return NO_CHANGE
+        assert self._scheduler is not None  # it has just decided
+        for index, fact in enumerate(decision.facts):
+            self._recorder.note(index, fact, self._scheduler.ledger)
+        return self._recorder.taken()
 
 
 def _up_to_a_policy(batch: Sequence[InboxEntry]) -> Sequence[InboxEntry]:

@@ -17,6 +17,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from gantree.accounting.change import NO_CHANGE, HistoryChange
+from gantree.accounting.ended_jobs import JobSearch, RecordedJob
 from gantree.model.events import Event
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
@@ -98,11 +100,32 @@ class Election(Protocol):
         ...
 
 
+class History(Protocol):
+    """What is on record over time: jobs that have ended. It outlives compaction. All methods raise JournalError."""
+
+    def ended_job(self, job: str) -> RecordedJob | None:
+        """The ended job of an id."""
+        ...
+
+    def ended_jobs(self, search: JobSearch, before: int | None, limit: int) -> list[RecordedJob]:
+        """The ended jobs that a search finds, the last that ended first; before: of those that ended before a seq."""
+        ...
+
+    def rebuild_after(self) -> int | None:
+        """The seq of the fact after which the history is to be made from facts again; None: it is complete."""
+        ...
+
+
 class Journal(Election, Protocol):
     """Durable memory of one scheduler. All methods raise JournalError when the journal fails them.
 
     What takes an epoch raises JournalError, and has changed nothing, if another one has begun or this one was resigned.
     """
+
+    @property
+    def history(self) -> History:
+        """What is on record over time."""
+        ...
 
     def append_inbox(self, events: Sequence[Event], epoch: int) -> None:
         """Make events durable, in order, before returning. An id that was ever appended is dropped.
@@ -150,9 +173,18 @@ class Journal(Election, Protocol):
         ...
 
     def commit_turn(
-        self, cursor: int, facts: Sequence[Fact], orders: Sequence[Order], epoch: int
+        self,
+        cursor: int,
+        facts: Sequence[Fact],
+        orders: Sequence[Order],
+        epoch: int,
+        history: HistoryChange = NO_CHANGE,
     ) -> None:
-        """Record one turn in one transaction."""
+        """Record one turn, and what it adds to the history, in one transaction."""
+        ...
+
+    def rebuild_history(self, change: HistoryChange, rebuild_after: int | None, epoch: int) -> None:
+        """Add to the history apart from turns; indexes count all facts, from 0. rebuild_after: as `History` has it."""
         ...
 
     def turns(self) -> int:

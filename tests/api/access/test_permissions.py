@@ -95,11 +95,12 @@ NEEDS = {
     """,
     Need.KNOWN: """
         DELETE /v1/session; DELETE /v1/tokens/{token}; GET /v1/cluster; GET /v1/events; GET /v1/facts; GET
-        /v1/health; GET /v1/jobs; GET /v1/nodes; GET /v1/nodes/{node}; GET /v1/queues; GET /v1/session; GET
-        /v1/tokens; GET /v1/usage; GET /v1/usage/gpus; POST /v1/tokens
+        /v1/health; GET /v1/history/jobs; GET /v1/jobs; GET /v1/nodes; GET /v1/nodes/{node}; GET /v1/queues; GET
+        /v1/session; GET /v1/tokens; GET /v1/usage; GET /v1/usage/gpus; POST /v1/tokens
     """,
     Need.SEE: """
-        GET /v1/jobs/{word}; GET /v1/jobs/{word}/when; GET /v1/jobs/{word}/why; POST /v1/jobs/{word}/what-if
+        GET /v1/history/jobs/{word}; GET /v1/jobs/{word}; GET /v1/jobs/{word}/when; GET /v1/jobs/{word}/why; POST
+        /v1/jobs/{word}/what-if
     """,
     Need.READ: """
         GET /v1/jobs/{word}/logs; GET /v1/jobs/{word}/record

@@ -141,6 +141,8 @@ class Client:
     events = _streamed(requests.events)
     usage = _method(requests.usage)
     gpu_use = _method(requests.gpu_use)
+    ended_jobs = _method(requests.ended_jobs)
+    ended_job = _method(requests.ended_job)
     health = _method(requests.health)
     session = _method(requests.session)
     make_token = _method(requests.make_token)

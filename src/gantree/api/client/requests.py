@@ -315,6 +315,37 @@ def gpu_use() -> Request[Json]:
     return Request("GET", "/v1/usage/gpus")
 
 
+def ended_jobs(
+    *,
+    queue: str | None = None,
+    user: str | None = None,
+    name: str | None = None,
+    outcome: Sequence[str] = (),
+    since: float | None = None,
+    until: float | None = None,
+    before: int | None = None,
+    limit: int | None = None,
+) -> Request[Json]:
+    """A page of jobs that have ended, however long ago, the last that ended first, and `next`: what to give as before.
+
+    queue is one with all below it, name a name or id, or a pattern with `*` and `?`; since and until are of their ends.
+    """
+    query: dict[str, Any] = {"queue": queue, "user": user, "name": name}
+    query |= {
+        "outcome": outcome or None,
+        "since": since,
+        "until": until,
+        "before": before,
+        "limit": limit,
+    }
+    return Request("GET", "/v1/history/jobs", query=query)
+
+
+def ended_job(job: str) -> Request[Json]:
+    """A job that has ended, however long ago, by id, or the last that ended of a name."""
+    return Request("GET", "/v1/history/jobs/{job}", job_path(job))
+
+
 def health() -> Request[Json]:
     """Version, process, epoch and counts of the daemon."""
     return Request("GET", "/v1/health")

@@ -20,6 +20,7 @@ from gantree.api.gpu_metrics.gpu_counters import GpuCounters
 from gantree.api.routes import (
     events,
     explanations,
+    history,
     jobs,
     logs,
     nodes,
@@ -136,7 +137,7 @@ LOOKING = (jobs, explanations, records, nodes, policies, site)
 def routers(standby: StandbyBackend) -> list[APIRouter]:
     """The routes that are answered."""
     only_looking = [each.reads(standby) for each in LOOKING]
-    return [*only_looking, *(each.router(standby) for each in (logs, events, usage))]
+    return [*only_looking, *(each.router(standby) for each in (logs, events, usage, history))]
 
 
 class AgeMiddleware:

@@ -19,7 +19,15 @@ from gantree.api.access.visibility import (
     facts_visible_to,
     queues_visible_to,
 )
-from gantree.api.views import job_list, job_view, node_view, policy_view, queue_view, start_view
+from gantree.api.views import (
+    history_view,
+    job_list,
+    job_view,
+    node_view,
+    policy_view,
+    queue_view,
+    start_view,
+)
 from gantree.control.requests.policy_text import PolicyText
 from gantree.control.requests.policy_versions import tried, version_of
 from gantree.control.requests.read_view import ReadView
@@ -67,15 +75,22 @@ def job(
     view: ReadView, caller: Caller, word: str, wanted: AbstractSet[Phase] | None
 ) -> Json | None:
     """A job if it is in a wanted phase, None: any; many wait for one at once, and its detail takes long to tell."""
-    state = view.ledger.jobs.get(job_for(view, caller, word, Need.SEE))
+    try:
+        state = view.ledger.jobs.get(job_for(view, caller, word, Need.SEE))
+    except NotFound:
+        state = None
     if state is not None and wanted is not None and state.phase not in wanted:
         return None
     return detail(view, caller, word)
 
 
 def detail(lookup: JobLookup, caller: Caller, word: str) -> Json:
-    """All of a job. Raises NotFound."""
-    job = job_for(lookup, caller, word, Need.SEE)
+    """All of a job; of one that is only in the history, what that has. Raises NotFound."""
+    try:
+        job = job_for(lookup, caller, word, Need.SEE)
+    except NotFound as error:
+        ended = history_view.instead_of(error, lookup, caller, word)
+        return history_view.detail_of(lookup, caller, ended)
     return detail_visible_to(caller, lookup.ledger, job_view.job_detail(lookup.ledger, job))
 
 
@@ -132,7 +147,10 @@ def node(view: ReadView, caller: Caller, name: str) -> Json:
 
 def explained(view: ReadView, caller: Caller, word: str) -> Json:
     """Why a job is where it is. Raises NotFound."""
-    job = job_for(view, caller, word, Need.SEE)
+    try:
+        job = job_for(view, caller, word, Need.SEE)
+    except NotFound as error:
+        return history_view.explanation_of(history_view.instead_of(error, view, caller, word))
     explained = job_view.explanation(why(view.ledger, job, now=view.now))
     redacted: Json = redacted_for(caller, view.ledger, explained)
     return redacted

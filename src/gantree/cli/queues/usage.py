@@ -1,7 +1,5 @@
 """`gantree usage`: GPU-hours held and wasted, hours waited and cost, by user, queue, model or job; GPU utilisation."""
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -13,6 +11,7 @@ from gantree.cli.daemon_client import client
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.input.moments import ALLOWED, seconds_since_epoch
 from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.output.csv_text import csv_text
 from gantree.cli.output.figures import digits, dollars
 from gantree.cli.output.printing import columns, print_json
 from gantree.formats import read_prices
@@ -121,16 +120,7 @@ def _csv(report: Row) -> str:
 
 
 def _written(head: Sequence[str], rows: Sequence[Row], figures: Sequence[str]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows((_safe(row["name"]), *(row[figure] for figure in figures)) for row in rows)
-    return text.getvalue()
-
-
-def _safe(name: str) -> str:
-    """A name that no spreadsheet takes for a formula."""
-    return f"'{name}" if name[:1] in ("=", "+", "-", "@") else name
+    return csv_text(head, [(row["name"], *(row[figure] for figure in figures)) for row in rows])
 
 
 def _lines(report: Row) -> Iterator[str]:

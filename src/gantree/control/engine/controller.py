@@ -14,6 +14,7 @@ from gantree.control.clock import SteadyClock
 from gantree.control.engine.reconciliation import site_on_record, to_settle, vanished
 from gantree.control.engine.retention import DEFAULT_RETENTION, Retention, RetentionLimits
 from gantree.control.engine.wake_timer import WakeTimer
+from gantree.control.history.rebuild import HistoryRebuild
 from gantree.control.inbox import InboxWriter
 from gantree.control.metrics.metrics import Metrics
 from gantree.control.metrics.sampler import LedgerSampler
@@ -112,6 +113,7 @@ class Controller:
             journal, policy, policy_text, self._fold_under, self.clock, on_record
         )
         folded = self._first_fold(ahead)
+        HistoryRebuild(journal, self.epoch, folded.policy, beat).run()
         known, self._new_site = _site_of(journal, folded, site)
         check_fit(folded.policy, known, folded.ledger, self.policies.places or places)
         self.cluster = make_cluster(known, self.inbox.enqueue, self.clock)

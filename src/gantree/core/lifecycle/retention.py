@@ -10,7 +10,7 @@ from typing import Any
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.events import EndedJobsDue, Event
-from gantree.model.facts import JobsForgotten
+from gantree.model.facts import JobEnded, JobsForgotten
 from gantree.policy.rules import Policy
 
 AT_ONCE = 1_000
@@ -20,11 +20,14 @@ AT_ONCE = 1_000
 def _ended_jobs_due(builder: DecisionBuilder, event: EndedJobsDue, policy: Policy) -> None:
     ledger = builder.ledger
     older = islice(ledger.ended, max(0, len(ledger.ended) - event.keep))
+    just_ended = {fact.job for fact in builder.facts if isinstance(fact, JobEnded)}
     gone = (
         state.job
         for state in older
         if state.ended_at is not None
         and state.ended_at < event.ended_before
+        and state.job
+        not in just_ended  # the history has no row of it before the decision is recorded
         and not _is_awaited(ledger, state.job)
     )
     jobs = tuple(islice(gone, AT_ONCE))

@@ -15,6 +15,7 @@ from sqlalchemy import (
     select,
 )
 
+from gantree.accounting.change import NO_CHANGE, HistoryChange
 from gantree.journal.contract import (
     LONGEST_LEASE_S,
     Compacted,
@@ -27,6 +28,8 @@ from gantree.journal.encoding.codec import EVENT_CODEC, FACT_CODEC, ORDER_CODEC,
 from gantree.journal.inbox_cache import InboxCache
 from gantree.journal.sql import compaction, schema
 from gantree.journal.sql.database import Database
+from gantree.journal.sql.history import SqlHistory, write_history
+from gantree.journal.sql.history_tables import history_mark
 from gantree.journal.sql.journal_statements import (
     ALL_SET_ASIDE,
     APPEND,
@@ -75,6 +78,7 @@ class SqlJournal:
         alone: nobody but this object appends, so an inbox that was read to its end needs no second look.
         """
         self.database = database
+        self.history = SqlHistory(database)
         self._check = check
         self._unread = InboxCache()
         self._is_alone, self._all_read_at = alone, (-1, -1)
@@ -225,9 +229,14 @@ class SqlJournal:
             return float(connection.execute(LAST_EVENT).scalar_one_or_none() or 0.0)
 
     def commit_turn(
-        self, cursor: int, facts: Sequence[Fact], orders: Sequence[Order], epoch: int
+        self,
+        cursor: int,
+        facts: Sequence[Fact],
+        orders: Sequence[Order],
+        epoch: int,
+        history: HistoryChange = NO_CHANGE,
     ) -> None:
-        """Record one turn in one transaction."""
+        """Record one turn, and what it adds to the history, in one transaction."""
         fact_codes = [FACT_CODEC.encode(fact) for fact in facts]
         order_codes = [ORDER_CODEC.encode(order) for order in orders]
 
@@ -244,8 +253,16 @@ class SqlJournal:
             INSERT_TURN.run(connection, [values])
             _insert(connection, "facts", turn + 1, fact, fact_codes)
             _insert(connection, "orders", turn + 1, order, order_codes)
+            if history is not NO_CHANGE:
+                write_history(connection, history, fact)
 
         self._write_leading(FENCE_AND_TURN, epoch, commit)
+
+    def rebuild_history(self, change: HistoryChange, rebuild_after: int | None, epoch: int) -> None:
+        """Add to the history apart from turns."""
+        with self._leading(epoch) as connection:
+            write_history(connection, change, after_fact=0)
+            connection.execute(history_mark.update().values(rebuild_after=rebuild_after))
 
     def facts(self, after: int = 0) -> Iterator[RecordedFact]:
         """All facts after a seq. Raises JournalError where one is missing or damaged."""

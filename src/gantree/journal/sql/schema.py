@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, select
 
+from gantree.journal.sql.history_tables import history_mark
 from gantree.journal.sql.tables import (
     METADATA,
     VERSION,
@@ -34,6 +35,7 @@ def create(connection: Connection) -> None:
     connection.execute(gantree_version.insert().values(version_num=name_of(VERSION)))
     connection.execute(leadership.insert().values(one=1, epoch=0, holder=None, until=0))
     connection.execute(compacted.insert().values(one=1, turn=0, fact=0, order=0, event=0))
+    connection.execute(history_mark.insert().values(one=1, counted_to=0.0, rebuild_after=None))
 
 
 def migrate(connection: Connection, version: int, to: int = VERSION) -> None:

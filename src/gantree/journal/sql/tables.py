@@ -4,7 +4,7 @@
 about. `epochs` says who has led, `leadership` (one row) who leads now. `snapshots` stand for the facts before them,
 and `compacted` (one row) says up to which numbers rows were therefore deleted. A compacted event keeps its row,
 with its id and no data, so that the id stays refused. `tokens` and `audit` are no part of what is decided: they say
-who may ask and who did (`access_book`). `gantree_version` is Alembic's.
+who may ask and who did (`access_store`). `gantree_version` is Alembic's. Tables of the history: `history_tables`.
 """
 
 from sqlalchemy import (
@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-VERSION = 3
+VERSION = 4
 """The version of these tables: the number of the newest migration. SQLite files have it as user_version, too."""
 VERSION_TABLE = "gantree_version"
 

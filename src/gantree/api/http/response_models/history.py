@@ -1,0 +1,40 @@
+"""Response models of the history: ended jobs."""
+
+from pydantic import BaseModel, Field
+
+from gantree.api.http.response_models.base import OpenModel
+
+
+class EndedJobRow(OpenModel):
+    """A job that has ended, as it stays on record. Times in seconds since 1970."""
+
+    job: str = Field(examples=["llama-7b-2"])
+    name: str
+    queue: str
+    user: str
+    priority: int
+    outcome: str = Field(examples=["succeeded"])
+    reason: str
+    exit_code: int | None = Field(description="Of the last attempt.")
+    last_failure: str = Field(description="Why the last attempt failed that did.")
+    submitted_at: float
+    started_at: float | None = Field(description="When it first ran; null: never.")
+    ended_at: float
+    attempts: int
+    failures: int
+    preemptions: int
+    members: int
+    processes: int
+    gpus: int = Field(description="Of the last attempt; of a job that never started, as asked for.")
+    gpu_model: str = Field(examples=["H100-80GB"], description="Several with commas.")
+    nodes: str = Field(examples=["n[0-3]"], description="A hostlist: those of the last attempt.")
+    held_gpu_s: float = Field(description="GPU-seconds that it held, over all attempts.")
+    lost_gpu_s: float = Field(description="Of these, those whose work was done again.")
+    waited_s: float = Field(description="Seconds in which it was pending and not held.")
+
+
+class EndedJobsResponse(BaseModel):
+    """A page of ended jobs, the last that ended first."""
+
+    jobs: list[EndedJobRow]
+    next: int | None = Field(description="Give it as `before` for the next page; null at the end.")

@@ -1,0 +1,65 @@
+"""Routes of the history: every job that has ended, however long ago."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+
+from gantree.accounting.ended_jobs import JobSearch
+from gantree.api.access.access import CurrentCaller
+from gantree.api.access.permissions import Need, needs
+from gantree.api.backend import QueryBackend
+from gantree.api.http.response_models.history import EndedJobRow, EndedJobsResponse
+from gantree.api.http.responses import documented, json_response
+from gantree.api.routes.usage import Moment
+from gantree.api.views import history_view
+
+MOST_JOBS = 1000
+"""Of one page."""
+LARGEST_SEQ = 2**63 - 1
+Text = Annotated[str | None, Query(max_length=256)]
+
+
+def router(backend: QueryBackend) -> APIRouter:
+    """The routes of this module."""
+    routes = APIRouter(prefix="/v1/history", tags=["history"])
+    _add_ended_jobs(routes, backend)
+    return routes
+
+
+def _add_ended_jobs(routes: APIRouter, backend: QueryBackend) -> None:
+    @routes.get(
+        "/jobs", **documented(EndedJobsResponse, "A page of ended jobs."), **needs(Need.KNOWN)
+    )
+    async def ended_jobs(
+        caller: CurrentCaller,
+        queue: Annotated[
+            str | None, Query(max_length=256, description="In it, or below it.")
+        ] = None,
+        user: Text = None,
+        name: Annotated[
+            str | None,
+            Query(max_length=256, description="A name or id, or a pattern with `*` and `?`."),
+        ] = None,
+        outcome: Annotated[
+            list[Literal["succeeded", "failed", "cancelled", "timed-out"]] | None,
+            Query(description="Any of these."),
+        ] = None,
+        since: Moment = None,
+        until: Moment = None,
+        before: Annotated[
+            int | None, Query(ge=0, le=LARGEST_SEQ, description="`next` of the page before.")
+        ] = None,
+        limit: Annotated[int, Query(ge=1, le=MOST_JOBS)] = 100,
+    ) -> Response:
+        """Jobs that have ended, the last that ended first; since and until are of their ends."""
+        search = JobSearch(queue, user, name, frozenset(outcome or ()), since, until)
+        found = await backend.read_adaptive(
+            history_view.ended_jobs, caller, search, before, limit, asker=caller.name
+        )
+        return json_response(found)
+
+    @routes.get("/jobs/{word}", **documented(EndedJobRow, "The ended job."), **needs(Need.SEE))
+    async def ended_job(word: str, caller: CurrentCaller) -> Response:
+        """One job that has ended, by id, or the last that ended of a name."""
+        return json_response(await backend.read(history_view.ended_job, caller, word))

@@ -1,0 +1,1 @@
+"""`gantree history`: what happened over time."""

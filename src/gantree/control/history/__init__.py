@@ -1,0 +1,1 @@
+"""What a turn adds to the history, and the history made anew from facts."""

@@ -1,0 +1,42 @@
+"""The row of an ended job, of its state in the ledger that has just ended it."""
+
+from gantree.accounting.ended_jobs import EndedJob
+from gantree.core.ledger.state import JobState
+from gantree.text.hostlists import folded
+
+
+def ended_job(state: JobState) -> EndedJob:
+    """The row of a job that has ended."""
+    assert state.ended_at is not None, f"{state.job} has not ended"
+    spec, spent = state.spec, state.metered.spent
+    return EndedJob(
+        job=state.job,
+        name=spec.name,
+        queue=spec.queue,
+        user=spec.user,
+        priority=state.priority,
+        outcome=state.phase.value,
+        reason=state.reason,
+        exit_code=state.exit_code,
+        last_failure=state.last_failure,
+        submitted_at=state.submitted_at,
+        started_at=state.started_at,
+        ended_at=state.ended_at,
+        attempts=state.attempt,
+        failures=state.failures,
+        preemptions=state.preemptions,
+        members=spec.members if state.placement is None else len(state.placement.members),
+        processes=spec.processes,
+        gpus=spec.gpus if state.placement is None else state.held_gpus,
+        gpu_model=",".join(model for model, _ in state.metered.gpus_of_model if model),
+        nodes=_nodes(state),
+        held_gpu_s=sum(held for _, held, _ in spent),
+        lost_gpu_s=sum(lost for _, _, lost in spent),
+        waited_s=state.metered.waited_s,
+    )
+
+
+def _nodes(state: JobState) -> str:
+    """The nodes of the last attempt; a hostlist, which takes a while to make of many."""
+    names = () if state.placement is None else tuple(dict.fromkeys(state.placement.nodes))
+    return names[0] if len(names) == 1 else folded(names)

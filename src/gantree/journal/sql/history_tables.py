@@ -1,0 +1,96 @@
+"""The tables of the history, beside those of the journal: what is recorded of ended jobs, and of use over time.
+
+`ended_jobs` has a row a job, whose seq is that of the fact by which it ended; since facts are in order of time,
+ended_at grows with it. `usage_history` and `wait_history` are roll-ups: `start` is the first second of a bucket of
+`width` seconds. `history_mark` (one row) says up to which moment all that is held was counted, and, where the
+history is to be made from facts again, after which fact; null: it is complete.
+"""
+
+from sqlalchemy import Column, Index, Integer, PrimaryKeyConstraint, Table, Text
+
+from gantree.journal.sql.tables import METADATA, NUMBER, SECONDS, counted, number
+
+
+def _text(name: str) -> Column[str]:
+    return Column(name, Text, nullable=False)
+
+
+def _amount(name: str) -> Column[float]:
+    return Column(name, SECONDS, nullable=False)
+
+
+ended_jobs = Table(
+    "ended_jobs",
+    METADATA,
+    counted("seq"),
+    Column("job", Text, nullable=False, unique=True),
+    _text("name"),
+    _text("queue"),
+    _text("user_name"),
+    number("priority"),
+    _text("outcome"),
+    _text("reason"),
+    Column("exit_code", NUMBER),
+    _text("last_failure"),
+    _amount("submitted_at"),
+    Column("started_at", SECONDS),
+    _amount("ended_at"),
+    number("attempts"),
+    number("failures"),
+    number("preemptions"),
+    number("members"),
+    number("processes"),
+    number("gpus"),
+    _text("gpu_model"),
+    _text("nodes"),
+    _amount("held_gpu_s"),
+    _amount("lost_gpu_s"),
+    _amount("waited_s"),
+)
+for _column in ("queue", "user_name", "name", "outcome"):
+    Index(f"ended_jobs_by_{_column}", ended_jobs.c[_column], ended_jobs.c.seq)
+Index("ended_jobs_by_end", ended_jobs.c.ended_at, ended_jobs.c.seq)
+
+usage_history = Table(
+    "usage_history",
+    METADATA,
+    Column("width", Integer, nullable=False),
+    number("start"),
+    _text("queue"),
+    _text("user_name"),
+    _text("gpu_model"),
+    _amount("capacity_gpu_s"),
+    _amount("allocated_gpu_s"),
+    _amount("used_gpu_s"),
+    _amount("lost_gpu_s"),
+    number("submitted"),
+    number("started"),
+    number("succeeded"),
+    number("failed"),
+    number("cancelled"),
+    number("timed_out"),
+    number("preempted"),
+    _amount("counted_to"),
+    PrimaryKeyConstraint(
+        "width", "start", "queue", "user_name", "gpu_model", name="usage_history_pkey"
+    ),
+)
+wait_history = Table(
+    "wait_history",
+    METADATA,
+    Column("width", Integer, nullable=False),
+    number("start"),
+    _text("queue"),
+    _text("user_name"),
+    Column("bin", Integer, nullable=False),
+    number("jobs"),
+    _amount("waited_s"),
+    PrimaryKeyConstraint("width", "start", "queue", "user_name", "bin", name="wait_history_pkey"),
+)
+history_mark = Table(
+    "history_mark",
+    METADATA,
+    counted("one"),
+    _amount("counted_to"),
+    Column("rebuild_after", NUMBER),
+)
