@@ -17,6 +17,7 @@ EXAMPLES: Mapping[str, str] = {
     "when": "gantree when llama",
     "queues": "gantree queues",
     "usage": "gantree usage --by queue",
+    "history jobs": "gantree history jobs --user ann --since 7d",
     "logs": "gantree logs -f -n 20 llama",
     "attach": "gantree attach llama --rank 3 -- nvidia-smi",
     "record": "gantree record llama --attempt 1",

@@ -35,7 +35,7 @@ class Commands(LazyGroup):
         ),
         "usage": Listed("gantree.cli.queues.usage:usage", "Report GPU-hours and their cost."),
         "history": Listed(
-            "gantree.cli.history.commands:app", "Search jobs that ended, however long ago."
+            "gantree.cli.history.commands:app", "Search ended jobs, however long ago they ended."
         ),
         "logs": Listed("gantree.cli.jobs.logs:logs", "Print the output of a job."),
         "attach": Listed(

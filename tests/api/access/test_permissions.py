@@ -82,6 +82,7 @@ LET_THROUGH = {
     "GET /v1/session/oidc": "no OIDC provider is in the access file",
     "GET /v1/session/oidc/callback": "the log-in is not one that this browser began",
     "POST /v1/jobs/{word}/hold": "held already",
+    "GET /v1/history/jobs/{word}": "has not ended",
     "POST /v1/jobs/{word}/release": "not held",
     "POST /v1/jobs/{word}/resume": "not held",
     "POST /v1/jobs/{word}/suspend": "on hold",
@@ -124,8 +125,9 @@ NEEDS = {
 }
 """What each route needs, as it was decided. A route that is not here is one that nobody has thought about."""
 NEVER_SERVED = {
-    "DELETE /v1/tokens/{token}", "GET /v1/jobs/{word}/record", RERUN, "GET /v1/policy/versions/{number}",
-    "GET /v1/session/oidc", "GET /v1/session/oidc/callback", "POST /v1/jobs/{word}/defragment",
+    "DELETE /v1/tokens/{token}", "GET /v1/history/jobs/{word}", "GET /v1/jobs/{word}/record", RERUN,
+    "GET /v1/policy/versions/{number}", "GET /v1/session/oidc", "GET /v1/session/oidc/callback",
+    "POST /v1/jobs/{word}/defragment",
 }  # fmt: skip
 """Nothing there is what these routes are about; tests of their own have them answer."""
 WAITING = ("hold", "release", "scale", "defragment")

@@ -8,13 +8,13 @@ from typing import Any
 
 from gantree.accounting.ended_jobs import EVERYTHING, EndedJob, JobSearch, Scope
 from gantree.api.access.access import Caller
-from gantree.api.access.permissions import HiddenJob, JobLookup, Need, has
+from gantree.api.access.permissions import HiddenJob, JobLookup, Need, has, job_for
 from gantree.api.access.visibility import detail_visible_to
 from gantree.api.views.job_view import plain, rejected_row
 from gantree.control.requests.read_view import ReadView
 from gantree.control.requests.submissions import submitted_event_id
 from gantree.model.access import Power
-from gantree.model.errors import NotFound
+from gantree.model.errors import Conflict, NotFound
 from gantree.model.events import JobSubmitted
 
 Json = dict[str, Any]
@@ -47,10 +47,11 @@ def ended_jobs(
 
 
 def ended_job(view: ReadView, caller: Caller, word: str) -> Json:
-    """One ended job, by id or the last of a name. Raises NotFound."""
+    """One ended job, by id or the last of a name. Raises NotFound, and Conflict for one that has not ended."""
     found = ended_job_of(view, caller, word)
     if found is None:
-        raise NotFound(f"there is no ended job {word}")
+        job = job_for(view, caller, word, Need.SEE)
+        raise Conflict(f"{job} has not ended")
     return asdict(found)
 
 
