@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ def run_to_the_end(controller: Controller, name: str, exit_code: int = 0, user: 
     """Submit a job of 8 GPUs that runs and ends."""
     (submitted,) = controller.submit([job(name, gpus=8)], None, {}, user).jobs
     controller.step()
-    about = {"job": submitted.job, "attempt": 1, "observed_at": controller.clock()}
+    about: dict[str, Any] = {"job": submitted.job, "attempt": 1, "observed_at": controller.clock()}
     controller.inbox.enqueue(GangStarted(id=f"{submitted.job}/started", **about))
     controller.inbox.enqueue(GangEnded(id=f"{submitted.job}/ended", exit_code=exit_code, **about))
     controller.step()
@@ -147,8 +148,12 @@ def test_a_forgotten_job_is_shown_to_those_who_might_see_it_before(
     view = controller.read_view()
     found = history_view.ended_jobs(view, caller, JobSearch(), None, 10)
     assert [row["job"] for row in found["jobs"]] == (["a"] if sees else [])
-    for ask in (lambda: queries.detail(view, caller, "a"), lambda: queries.explained(view, caller, "a"),
-                lambda: history_view.ended_job(view, caller, "a")):  # fmt: skip
+    asks: list[Callable[[], dict[str, Any]]] = [
+        lambda: queries.detail(view, caller, "a"),
+        lambda: queries.explained(view, caller, "a"),
+        lambda: history_view.ended_job(view, caller, "a"),
+    ]
+    for ask in asks:
         if sees:
             assert ask()["job"] == "a"
         else:

@@ -105,7 +105,10 @@ def ended_jobs(
     However long ago that was: nothing is forgotten here.
     """
     head, now = _columns(shown), time.time()
-    bounds = {"since": seconds_since_epoch("--since", since, now), "until": seconds_since_epoch("--until", until, now)}
+    bounds = {
+        "since": seconds_since_epoch("--since", since, now),
+        "until": seconds_since_epoch("--until", until, now),
+    }
     filters = {"queue": queue, "user": user, "name": name, "outcome": outcome or (), **bounds}
     found = _pages(client(state), filters, limit or None)
     rows = list(islice(found, limit or None))

@@ -1,22 +1,27 @@
 """The history in SQL: writes of a turn, and searches of ended jobs.
 
-A search by queue, user, name or outcome walks the index of that column backwards; one without walks the table itself.
+A search walks an index backwards, from the job that ended last, until it has found as many as it wants. No index has a
+queue with all below it, so there is a walk for each queue by itself, and the newest rows of all walks are the answer.
 Moments become bounds of seq first, which grows with them.
 """
 
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Row, and_, false, or_, select, true
+from sqlalchemy import Column, ColumnElement, Connection, Row, and_, false, func, or_, select
 
 from gantree.accounting.change import HistoryChange
 from gantree.accounting.ended_jobs import EndedJob, JobSearch, RecordedJob, Scope
 from gantree.journal.sql.database import Database
 from gantree.journal.sql.history_tables import ended_jobs, history_mark
 from gantree.journal.sql.statements import Statement
+from gantree.model.access import is_within
 
 ESCAPE = "\\"
 WILDCARDS = frozenset("*?")
+NAMES = tuple(one.name for one in fields(EndedJob) if one.name != "user")
+MOST_WALKS = 100
+"""A search that would take more walks than these takes one, over all jobs."""
 _INSERT = Statement(ended_jobs.insert())
 
 
@@ -28,8 +33,8 @@ def write_history(connection: Connection, change: HistoryChange, after_fact: int
 
 
 def _row(seq: int, ended: EndedJob) -> dict[str, Any]:
-    values = asdict(ended)
-    values["user_name"] = values.pop("user")
+    values = {name: getattr(ended, name) for name in NAMES}
+    values["user_name"] = ended.user
     texts = ("job", "name", "queue", "user_name", "reason", "last_failure", "nodes")
     return {"seq": seq, **values, **{name: _writable(values[name]) for name in texts}}
 
@@ -55,12 +60,13 @@ class SqlHistory:
     def ended_jobs(self, search: JobSearch, before: int | None, limit: int) -> list[RecordedJob]:
         """The ended jobs that a search finds, the last that ended first."""
         with self._database.reading() as connection:
-            bounds = _bounds(connection, search, before)
-            wanted = select(ended_jobs).where(
-                *bounds, *_conditions(connection.dialect.name, search)
-            )
-            wanted = wanted.order_by(ended_jobs.c.seq.desc()).limit(limit)
-            return [_recorded(row) for row in connection.execute(wanted)]
+            common = [*_bounds(connection, search, before), *_conditions(connection, search)]
+            rows = dict[int, Row[Any]]()
+            for walk in _walks(connection, search):
+                wanted = select(ended_jobs).where(*common, *walk)
+                newest = wanted.order_by(ended_jobs.c.seq.desc()).limit(limit)
+                rows.update((row.seq, row) for row in connection.execute(newest))
+        return [_recorded(rows[seq]) for seq in sorted(rows, reverse=True)[:limit]]
 
     def rebuild_after(self) -> int | None:
         """The seq of the fact after which the history is to be made from facts again; None: it is complete."""
@@ -99,22 +105,60 @@ def _first_from(connection: Connection, moment: float) -> int | None:
     return found
 
 
-def _conditions(dialect: str, search: JobSearch) -> list[ColumnElement[bool]]:
+def _conditions(connection: Connection, search: JobSearch) -> list[ColumnElement[bool]]:
+    """What all walks have in common."""
     conditions: list[ColumnElement[bool]] = []
-    if search.queue is not None:
-        conditions.append(_within(dialect, search.queue))
     if search.user is not None:
         conditions.append(ended_jobs.c.user_name == _writable(search.user))
     if search.name is not None:
-        conditions.append(_named(dialect, search.name))
+        conditions.append(_named(connection.dialect.name, search.name))
     if search.exact_name is not None:
         conditions.append(ended_jobs.c.name == _writable(search.exact_name))
     if search.outcomes:
         conditions.append(ended_jobs.c.outcome.in_(sorted(search.outcomes)))
-    if Scope() not in search.scopes:
-        scopes = (_in_scope(dialect, scope) for scope in search.scopes)
-        conditions.append(or_(false(), *scopes))
     return conditions
+
+
+def _walks(connection: Connection, search: JobSearch) -> list[list[ColumnElement[bool]]]:
+    """The conditions of each walk: one queue of each scope, or all of it."""
+    scopes = search.scopes
+    if search.queue is None and not any(scope.queue for scope in scopes):
+        return [_of_user(scope) for scope in dict.fromkeys(scopes)]
+    queues = _queues(connection)
+    if search.queue is not None:
+        queues = [queue for queue in queues if is_within(queue, search.queue)]
+    walks = dict.fromkeys(
+        (queue, scope.user)
+        for scope in scopes
+        for queue in queues
+        if not scope.queue or is_within(queue, scope.queue)
+    )
+    if len(walks) > MOST_WALKS or _is_narrow(search):
+        found = [
+            and_(ended_jobs.c.queue == queue, *_of_user(Scope("", user))) for queue, user in walks
+        ]
+        return [[or_(false(), *found)]]
+    return [[ended_jobs.c.queue == queue, *_of_user(Scope("", user))] for queue, user in walks]
+
+
+def _is_narrow(search: JobSearch) -> bool:
+    """Whether the index of names finds few jobs."""
+    begins = search.exact_name or (search.name or "")[:1]
+    return begins not in ("", *WILDCARDS)
+
+
+def _of_user(scope: Scope) -> list[ColumnElement[bool]]:
+    return [] if scope.user is None else [ended_jobs.c.user_name == _writable(scope.user)]
+
+
+def _queues(connection: Connection) -> list[str]:
+    """All queues that a job ended in, by a jump in the index from each to the next."""
+    first = select(func.min(ended_jobs.c.queue).label("queue")).cte("queues", recursive=True)
+    larger = select(func.min(ended_jobs.c.queue)).where(ended_jobs.c.queue > first.c.queue)
+    after = select(larger.scalar_subquery()).where(first.c.queue.is_not(None))
+    queues = first.union_all(after)
+    found = connection.execute(select(queues.c.queue).where(queues.c.queue.is_not(None)))
+    return list(found.scalars())
 
 
 def _named(dialect: str, pattern: str) -> ColumnElement[bool]:
@@ -126,12 +170,6 @@ def _named(dialect: str, pattern: str) -> ColumnElement[bool]:
     return or_(*(_matches(dialect, column, pattern) for column in columns))
 
 
-def _within(dialect: str, queue: str) -> ColumnElement[bool]:
-    """Of a queue, or of one below it."""
-    column, below = ended_jobs.c.queue, _matches(dialect, ended_jobs.c.queue, f"{queue}/*")
-    return or_(column == _writable(queue), below)
-
-
 def _matches(dialect: str, column: Column[str], pattern: str) -> ColumnElement[bool]:
     """Whether a text is as a pattern with `*` and `?` has it. SQLite's LIKE ignores case, its GLOB does not."""
     pattern = _writable(pattern)
@@ -140,11 +178,3 @@ def _matches(dialect: str, column: Column[str], pattern: str) -> ColumnElement[b
     for special in (ESCAPE, "%", "_"):
         pattern = pattern.replace(special, ESCAPE + special)
     return column.like(pattern.replace("*", "%").replace("?", "_"), escape=ESCAPE)
-
-
-def _in_scope(dialect: str, scope: Scope) -> ColumnElement[bool]:
-    parts = [
-        *([_within(dialect, scope.queue)] if scope.queue else []),
-        *([] if scope.user is None else [ended_jobs.c.user_name == _writable(scope.user)]),
-    ]
-    return and_(true(), *parts)
