@@ -29,7 +29,7 @@ PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # read, and bytecode, which each worker of pytest would compile by itself.
 TYPED := aiohttp, alembic, fastapi, hypothesis, jinja2, networkx, numpy, playwright.sync_api, psycopg, pydantic, pytest, \
   rich, schemathesis, sqlalchemy, starlette, typer, uvicorn, websockets
-INTEGRATIONS := submitit
+INTEGRATIONS := submitit torchx
 PYTHON ?= python3 python3.13 python3.12 python3.11 python
 
 ifneq ($(shell cat $(VENV)/.uv 2>/dev/null),$(CURDIR))
@@ -139,7 +139,7 @@ lock: $(VENV)/.uv  ## Re-make requirements/*.txt; UPGRADE=1 moves to the newest 
 	$(LOCK) pyproject.toml requirements/build.in --group dev -c requirements/run.txt -o requirements/dev.txt
 	$(LOCK) requirements/fuzz.in -c requirements/dev.txt -o requirements/fuzz.txt
 	for name in $(INTEGRATIONS); do \
-	  $(LOCK) requirements/integrations-$$name.in -c requirements/dev.txt -o requirements/integrations-$$name.txt; done
+	  $(LOCK) requirements/integrations-$$name.in -o requirements/integrations-$$name.txt; done
 	$(LOCK) requirements/bootstrap.in -c requirements/dev.txt -o requirements/bootstrap.txt
 
 .PHONY: clean

@@ -89,6 +89,11 @@ class Client:
                 return
             query["after"] = page["next"]
 
+    def why(self, job: str) -> str:
+        """Why a job does not run, in a sentence. Raises Rejected."""
+        sentence: str = self._send("GET", "/v1/jobs/{}/why", job)["sentence"]
+        return sentence
+
     def cancel(self, job: str) -> bool:
         """Cancel a job; whether it had not ended before. Raises Rejected, such as NotFound."""
         try:
