@@ -62,6 +62,7 @@ EXAMPLES: Mapping[str, str] = {
     "journal backup": "gantree journal backup journal.bak",
     "journal compact": "gantree journal compact",
     "journal correct-clock": "gantree journal correct-clock",
+    "doctor": "gantree doctor --listen 0.0.0.0:8443",
     "help": "gantree help troubleshooting",
     "bench decisions": "gantree bench decisions --gpus 16384",
     "bench gang": "gantree bench gang --members 1024 --required pod",

@@ -123,6 +123,10 @@ class Commands(LazyGroup):
             "gantree.cli.daemon.journal:app",
             "Verify, export, back up, compact or correct a journal.",
         ),
+        "doctor": Listed(
+            "gantree.cli.doctor.command:doctor",
+            "Check the machine, the state directory and the daemon, and say what to do.",
+        ),
         "bench": Listed(
             "gantree.cli.simulation.bench:app", "Benchmark the scheduler on this machine."
         ),

@@ -11,6 +11,7 @@ anything is changed, so a journal of a newer gantree, or a database of somebody 
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -106,6 +107,28 @@ class SqliteReader(SqlJournal):
                 f"{self.path} was written by an older gantree (schema {version}, not {VERSION});"
                 " the next `gantree up` brings it up to date"
             )
+
+
+def quick_check(state_dir: Path, within_s: float) -> list[str] | None:
+    """What SQLite's quick_check says against the journal of a state directory; None if it takes longer.
+
+    A daemon may have it open. Raises JournalError if it cannot be read at all.
+    """
+    deadline_s = time.monotonic() + within_s
+    try:
+        connection = _connect_read_only(state_dir / FILE)
+        try:
+            connection.set_progress_handler(lambda: time.monotonic() > deadline_s, 100_000)
+            said = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+        finally:
+            connection.close()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorname == "SQLITE_INTERRUPT":
+            return None
+        raise JournalError(f"journal {state_dir / FILE}: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise JournalError(f"journal {state_dir / FILE} is damaged: {error}") from error
+    return [text for text in said if text != "ok"]
 
 
 def back_up(state_dir: Path, target: Path) -> None:
