@@ -8,28 +8,45 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import gantree.api.streams.rank_logs
-from gantree.api.streams.rank_logs import (
-    CHUNK_BYTES,
-    RankLog,
+import gantree.api.streams.log_tails
+from gantree.api.streams.log_pieces import as_lines, as_written
+from gantree.api.streams.log_streams import (
+    AttemptOutput,
+    MergedLogs,
     is_over,
-    rank_logs,
     stream_attempt,
     stream_job,
-    tail_start,
-    tail_starts,
 )
+from gantree.api.streams.log_tails import tail_start, tail_starts
+from gantree.api.streams.rank_logs import CHUNK_BYTES, RankLog
 from gantree.api.streams.streaming import StreamRevoked
 from gantree.api.views.queries import LogState
 from support.examples import examples
+
+LINES_OF_RANKS = as_lines(ranks=True, times=False)
+
+
+def output_of(*logs: RankLog) -> AttemptOutput:
+    """The output of one rank as it was written, or of several line by line."""
+    return AttemptOutput(MergedLogs(logs), as_written if len(logs) == 1 else LINES_OF_RANKS)
+
+
+def one(path: Path) -> AttemptOutput:
+    return output_of(RankLog(path, 1, 0, whole_lines=False))
 
 
 async def collect(place: Path, processes: int, rank: int | None = None) -> bytes:
     async def at_once() -> bool:
         return True
 
-    logs = rank_logs(lambda each: place / str(each), processes, rank)
-    return b"".join([chunk async for chunk in stream_attempt(logs, at_once)])
+    ranks = range(processes) if rank is None else (rank,)
+    logs = [RankLog(place / str(each), 1, each, whole_lines=rank is None) for each in ranks]
+    return b"".join([chunk async for chunk in stream_attempt(output_of(*logs), at_once)])
+
+
+def lines_of(log: RankLog) -> bytes:
+    """What a rank has written since, with its number."""
+    return b"".join(map(LINES_OF_RANKS, log.read_on()))
 
 
 def test_one_rank_comes_as_it_was_written(tmp_path: Path) -> None:
@@ -50,25 +67,25 @@ def test_lines_survive_being_written_in_pieces(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes]
 ) -> None:
     path = tmp_path_factory.mktemp("log") / "0"
-    log, got = RankLog(path, b"> "), b""
+    log, got = RankLog(path, 1, 7, whole_lines=True), b""
     for piece in pieces:
         with path.open("ab") as file:
             file.write(piece)
-        got += log.read_on()
-    got += log.rest()
+        got += lines_of(log)
+    got += b"".join(map(LINES_OF_RANKS, log.rest()))
     lines = b"".join(pieces).split(b"\n")
     whole = lines if lines[-1] else lines[:-1]
-    assert got == b"".join(b"> " + line + b"\n" for line in whole)
+    assert got == b"".join(b"[7] " + line + b"\n" for line in whole)
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "0"
     path.write_bytes(b"x" * (3 * CHUNK_BYTES))
-    log, got = RankLog(path, b"> "), b""
+    log, got = RankLog(path, 1, 0, whole_lines=True), b""
     for _ in range(3):
-        got += log.read_on()
+        got += lines_of(log)
     assert len(got) >= 2 * CHUNK_BYTES
-    assert (got + log.rest()).count(b"x") == 3 * CHUNK_BYTES
+    assert (got + b"".join(map(LINES_OF_RANKS, log.rest()))).count(b"x") == 3 * CHUNK_BYTES
 
 
 def test_a_line_longer_than_a_chunk_is_no_end_of_the_log(tmp_path: Path) -> None:
@@ -85,8 +102,8 @@ def test_following_goes_over_attempts_and_ends_with_the_job(tmp_path: Path) -> N
         async def state() -> LogState:
             return now[0]
 
-        def logs_of(attempt: int) -> tuple[RankLog, ...]:
-            return rank_logs(lambda rank: tmp_path / f"{attempt}-{rank}", 1, 0)
+        def logs_of(attempt: int) -> AttemptOutput:
+            return one(tmp_path / f"{attempt}-0")
 
         async def life() -> None:
             await asyncio.sleep(0.06)
@@ -134,7 +151,7 @@ def test_what_a_daemon_that_stops_cannot_tell_to_its_end_breaks_off(
         return LogState(*known, is_last=True)
 
     async def scene() -> bool:
-        logs = rank_logs(lambda rank: tmp_path / str(rank), 1, 0)
+        logs = one(tmp_path / "0")
         stream = stream_job(state, lambda _: logs, follow=follow)
         if attempt is not None:
             stream = stream_attempt(logs, is_over(state, attempt, follow=follow))
@@ -163,8 +180,8 @@ def test_all_attempts_of_a_job_that_has_ended_come_one_after_the_other(tmp_path:
     assert asyncio.run(scene(follow=False)) == asyncio.run(scene(follow=True)) == expected
 
 
-def _logs_of(place: Path, attempt: int) -> tuple[RankLog, ...]:
-    return rank_logs(lambda rank: place / f"{attempt}-{rank}", 1, 0)
+def _logs_of(place: Path, attempt: int) -> AttemptOutput:
+    return one(place / f"{attempt}-0")
 
 
 def test_without_following_a_job_that_never_ran_prints_nothing(tmp_path: Path) -> None:
@@ -172,7 +189,7 @@ def test_without_following_a_job_that_never_ran_prints_nothing(tmp_path: Path) -
         return LogState(0, attempt_over=True, job_over=False)
 
     async def scene() -> list[bytes]:
-        return [new async for new in stream_job(state, lambda attempt: (), follow=False)]
+        return [new async for new in stream_job(state, lambda attempt: output_of(), follow=False)]
 
     assert asyncio.run(scene()) == []
 
@@ -190,7 +207,7 @@ def test_an_attempt_that_has_not_begun_is_waited_for(tmp_path: Path) -> None:
             now[0] = LogState(2, attempt_over=True, job_over=True)
 
         living = asyncio.create_task(life())
-        logs = rank_logs(lambda rank: tmp_path / str(rank), 1, 0)
+        logs = one(tmp_path / "0")
         stream = stream_attempt(logs, is_over(state, 2, follow=True))
         printed = b"".join([new async for new in stream])
         await living
@@ -207,8 +224,8 @@ def test_many_ranks_share_a_chunk(tmp_path: Path) -> None:
         async def at_once() -> bool:
             return True
 
-        logs = rank_logs(lambda each: tmp_path / str(each), 32, None)
-        return max([len(chunk) async for chunk in stream_attempt(logs, at_once)])
+        logs = [RankLog(tmp_path / str(each), 1, each, whole_lines=True) for each in range(32)]
+        return max([len(chunk) async for chunk in stream_attempt(output_of(*logs), at_once)])
 
     assert asyncio.run(largest()) <= 3 * CHUNK_BYTES  # with the prefixes
 
@@ -229,7 +246,7 @@ def test_the_tail_of_a_file_is_its_last_lines_whatever_the_blocks_it_is_read_in(
     path = tmp_path_factory.mktemp("log") / "0"
     path.write_bytes(raw)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(gantree.api.streams.rank_logs, "TAIL_BLOCK_BYTES", block)
+        patched.setattr(gantree.api.streams.log_tails, "TAIL_BLOCK_BYTES", block)
         start, found = tail_start(path, wanted)
     last = _split(raw)
     assert raw[start:] == b"".join(last[len(last) - found :])
@@ -280,8 +297,8 @@ def test_a_tail_is_followed_by_all_that_comes_after_it(tmp_path: Path) -> None:
     path = tmp_path / "0"
     path.write_bytes(b"old\nlast\n")
     start, _ = tail_start(path, 1)
-    (log,) = rank_logs(lambda rank: path, 1, None, lambda rank: start)
-    assert log.read_on() == b"[0] last\n"
+    log = RankLog(path, 1, 0, whole_lines=True, offset=start)
+    assert lines_of(log) == b"[0] last\n"
     with path.open("ab") as file:
         file.write(b"new\n")
-    assert log.read_on() == b"[0] new\n"
+    assert lines_of(log) == b"[0] new\n"

@@ -2,16 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from gantree.api.streams.log_gaps import dropped
 from gantree.cli.jobs.job_names import name_of
-from gantree.cli.jobs.log_follow import new_bytes, new_lines
 from gantree.cli.options import class_or_number
 from gantree.text.exported_variables import exported, variables_in
 
@@ -87,61 +83,3 @@ def test_a_job_file_in_a_directory_that_is_not_utf8_is_bad_input(
 )
 def test_a_priority_is_a_number_or_a_class(word: str | None, priority: str | int | None) -> None:
     assert class_or_number(word) == priority
-
-
-def chunked(text: bytes, random: Random) -> list[bytes]:
-    """The text cut at random places."""
-    cuts = sorted(random.randrange(len(text) + 1) for _ in range(4))
-    return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-
-
-def interleaved(lines_of_rank: list[list[bytes]], random: Random) -> bytes:
-    """All lines with their prefixes, the order of each rank kept."""
-    queues = [
-        [b"[%d] %s\n" % (rank, line) for line in lines] for rank, lines in enumerate(lines_of_rank)
-    ]
-    merged = []
-    while any(queues):
-        merged.append(random.choice([queue for queue in queues if queue]).pop(0))
-    return b"".join(merged)
-
-
-@given(st.lists(texts, min_size=1, max_size=3), st.randoms(use_true_random=False), st.data())
-def test_lines_of_mixed_ranks_are_printed_once_over_any_number_of_breaks(
-    lines_of_rank: list[list[bytes]], random: Random, data: st.DataObject
-) -> None:
-    printed: dict[bytes, int] = {}
-    out = b""
-    for _ in range(data.draw(st.integers(0, 3))):
-        whole = interleaved(lines_of_rank, random)
-        broken_off = whole[: random.randrange(len(whole) + 1)]
-        out += b"".join(new_lines(chunked(broken_off, random), printed))
-    out += b"".join(new_lines(chunked(interleaved(lines_of_rank, random), random), printed))
-    for rank, lines in enumerate(lines_of_rank):
-        prefix = b"[%d] " % rank
-        got = [line.removeprefix(prefix) for line in out.split(b"\n") if line.startswith(prefix)]
-        assert got == lines
-
-
-@given(st.binary(max_size=60), st.randoms(use_true_random=False), st.integers(0, 3))
-def test_bytes_of_one_rank_are_printed_once_over_any_number_of_breaks(
-    text: bytes, random: Random, breaks: int
-) -> None:
-    printed: dict[bytes, int] = {}
-    out = b""
-    for _ in range(breaks):
-        broken_off = text[: random.randrange(len(text) + 1)]
-        out += b"".join(new_bytes(chunked(broken_off, random), printed))
-    assert out + b"".join(new_bytes(chunked(text, random), printed)) == text
-
-
-def test_what_comes_behind_a_gap_is_printed_again_rather_than_lost() -> None:
-    """The first stream had all 8 lines; of the second the middle was dropped, and one line is new."""
-    lines = [b"line %d\n" % number for number in range(9)]
-    rest = b"".join([lines[0], dropped(40), *lines[6:]])
-    printed: dict[bytes, int] = {}
-    assert b"".join(new_bytes([b"".join(lines[:8])], printed)) == b"".join(lines[:8])
-    assert b"".join(new_bytes([rest], printed)).endswith(b"".join(lines[6:]))
-    of_ranks = [b"[1] " + line for line in rest.splitlines(keepends=True)]
-    printed = {b"[1": 8}
-    assert b"".join(new_lines(of_ranks, printed)) == b"".join(of_ranks[1:])

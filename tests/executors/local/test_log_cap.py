@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.api.streams.log_gaps import gap_of
-from gantree.api.streams.rank_logs import RankLog, tail_start
+from gantree.api.streams.log_pieces import as_lines, as_written
+from gantree.api.streams.log_tails import tail_start
+from gantree.api.streams.rank_logs import RankLog
 from gantree.executors.local.run_limits import GIB, DiskAmount, RunLimits
 from gantree.executors.local.shim.log_cap import BLOCK_BYTES, LEAST_BYTES, LogCap, cut
 from gantree.executors.local.shim.shim import read_json, write_json
@@ -28,13 +30,18 @@ def bytes_on_disk(path: Path) -> int:
     return path.stat().st_blocks * 512
 
 
-def output_of(log: RankLog) -> bytes:
+def output_of(log: RankLog, *, lines: bool = False) -> bytes:
     """All that a reader gets until nothing more comes."""
+    form = as_lines(ranks=True, times=False) if lines else as_written
     out, before = b"", -1
     while log.offset != before:
         before = log.offset
-        out += log.read_on()
+        out += b"".join(map(form, log.read_on()))
     return out
+
+
+def raw(path: Path, offset: int = 0) -> RankLog:
+    return RankLog(path, 1, 3, whole_lines=False, offset=offset)
 
 
 def capped(path: Path, limits: dict[str, int]) -> LogCap:
@@ -48,7 +55,7 @@ def test_a_rank_that_writes_for_ever_keeps_the_first_and_the_last_of_it(tmp_path
     path = stage.cluster.log_path("j", 1, 0)
     assert path.stat().st_size > 5 * CAP
     assert bytes_on_disk(path) <= CAP + BLOCK_BYTES
-    first, *lines, last, end = output_of(RankLog(path, b"")).split(b"\n")
+    first, *lines, last, end = output_of(raw(path)).split(b"\n")
     assert (first.split()[1], last.split()[1], end) == (b"0", b"%d" % (LINES - 1), b"")
     (told,) = [line for line in lines if line.startswith(b"gantree: ")]
     gap = gap_of(path)
@@ -80,10 +87,11 @@ def test_a_log_that_grows_gives_way_where_the_disk_is_short(tmp_path: Path) -> N
 def test_a_reader_on_any_side_of_a_gap_gets_whole_lines_and_no_zeros(
     tmp_path: Path, prefix: bytes
 ) -> None:
+    lines_only = bool(prefix)
     path = tmp_path / "rank-3.log"
     lines = [b"line %d" % number for number in range(CAP // 4)]
     path.write_bytes(b"\n".join(lines) + b"\n")
-    early, late, outside = (RankLog(path, prefix) for _ in range(3))
+    early, late, outside = (RankLog(path, 1, 3, whole_lines=lines_only) for _ in range(3))
     early.read_on(1000)
     late.read_on(CAP // 2)
     before = late.offset
@@ -92,7 +100,7 @@ def test_a_reader_on_any_side_of_a_gap_gets_whole_lines_and_no_zeros(
     assert gap is not None
     assert gap.start < before < gap.end
     for reader in (early, late, outside):
-        out = output_of(reader)
+        out = output_of(reader, lines=lines_only)
         assert b"\0" not in out
         assert out.endswith(prefix + lines[-1] + b"\n")
         assert out.count(prefix + b"gantree: ") == 1
@@ -107,9 +115,9 @@ def test_the_last_lines_of_a_log_do_not_reach_over_its_gap(tmp_path: Path) -> No
     capped(path, NOTHING_TO_KEEP_FREE).look()
     start, found = tail_start(path, 3)
     assert found == 3
-    assert output_of(RankLog(path, b"", start)).count(b"\n") == 3
+    assert output_of(raw(path, start)).count(b"\n") == 3
     start, found = tail_start(path, CAP)
-    out = output_of(RankLog(path, b"", start))
+    out = output_of(raw(path, start))
     assert out.startswith(b"gantree: ")
     assert out.count(b"\n") == found + 1
 
@@ -118,7 +126,7 @@ def test_a_line_without_an_end_is_shown_behind_a_gap_all_the_same(tmp_path: Path
     path = tmp_path / "rank-0.log"
     path.write_bytes(b"step \r" * CAP)
     capped(path, NOTHING_TO_KEEP_FREE).look()
-    out = output_of(RankLog(path, b""))
+    out = output_of(raw(path))
     assert len(out) > CAP // 2
     assert out.endswith(b"step \r")
 

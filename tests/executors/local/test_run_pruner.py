@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gantree.api.streams.rank_logs import DELETED, RankLog, stream_attempt
+from gantree.api.streams.log_pieces import as_written
+from gantree.api.streams.log_streams import AttemptOutput, MergedLogs, stream_attempt
+from gantree.api.streams.rank_logs import DELETED, RankLog
 from gantree.executors.local.run_limits import DiskAmount, RunLimits
 from gantree.executors.local.run_pruner import RunPruner
 from support.gangs import GangStage, four_nodes
@@ -32,7 +34,10 @@ async def output_of(path: Path) -> bytes:
     async def over() -> bool:
         return True
 
-    return b"".join([chunk async for chunk in stream_attempt([RankLog(path, b"")], over)])
+    logs = MergedLogs([RankLog(path, 1, 0, whole_lines=False)])
+    return b"".join(
+        [chunk async for chunk in stream_attempt(AttemptOutput(logs, as_written), over)]
+    )
 
 
 def left(runs: Path) -> list[str]:

@@ -105,6 +105,7 @@ class AsyncClient:
     apply_policy = _method(requests.apply_policy)
     roll_back_policy = _method(requests.roll_back_policy)
     logs = _streamed(requests.logs)
+    log_pieces = _streamed(requests.log_pieces)
     cluster = _method(requests.cluster)
     facts = _streamed(requests.facts)
     events = _streamed(requests.events)

@@ -6,7 +6,7 @@ OpenAPI has them, so a test can hold the two equal. Standard library only: the c
 
 import getpass
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from gantree.api.client.request import (
     LONGEST_WAIT_S,
@@ -251,20 +251,37 @@ def roll_back_policy(version: int) -> Request[Json]:
     return Request("POST", "/v1/policy/rollback", body={"version": version})
 
 
+class LogOptions(TypedDict, total=False):
+    """Which output of a job.
+
+    rank: one, as it is written. ranks: several ("0,3-7"), line by line, as where none is named. attempt: only this one.
+    tail: only the last lines of each rank, so many, and what comes after them. since: only what was written from then
+    on, in seconds since 1970. grep: only lines that match this regular expression.
+    """
+
+    rank: int | None
+    ranks: str | None
+    attempt: int | None
+    tail: int | None
+    since: float | None
+    grep: str | None
+
+
 def logs(
-    job: str,
-    *,
-    rank: int | None = None,
-    follow: bool = False,
-    attempt: int | None = None,
-    tail: int | None = None,
+    job: str, *, follow: bool = False, timestamps: bool = False, **options: Unpack[LogOptions]
 ) -> Stream[bytes]:
     """What a job's ranks print, in chunks as they come; where follow, until the job has ended.
 
-    tail: only the last lines of each rank, so many, and what comes after them.
+    timestamps: before each line when it was written.
     """
-    query = {"rank": rank, "attempt": attempt, "follow": int(follow), "tail": tail}
+    query = {**options, "follow": int(follow), "timestamps": int(timestamps)}
     return Stream("GET", "/v1/jobs/{job}/logs", job_path(job), query, decoder=Chunks)
+
+
+def log_pieces(job: str, *, follow: bool = False, **options: Unpack[LogOptions]) -> Stream[Json]:
+    """The same as rows that say which bytes of which log they are, and when these were written."""
+    query = {**options, "follow": int(follow), "format": "json"}
+    return Stream("GET", "/v1/jobs/{job}/logs", job_path(job), query, decoder=JsonLines)
 
 
 def record(job: str, *, attempt: int | None = None) -> Request[Json]:

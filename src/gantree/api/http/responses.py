@@ -45,9 +45,12 @@ def documented(model: type[BaseModel], what: str, status: int = 200) -> dict[str
     }
 
 
-def documented_stream(media_type: str, what: str, example: str) -> dict[str, Any]:
-    """The same for a stream of text."""
-    content = {media_type: {"schema": {"type": "string"}, "example": example}}
+def documented_stream(media_type: str, what: str, example: str, **others: str) -> dict[str, Any]:
+    """The same for a stream of text. others: examples of other media types, by name."""
+    content = {
+        name: {"schema": {"type": "string"}, "example": each}
+        for name, each in {media_type: example, **others}.items()
+    }
     return {
         "response_model": None,
         "response_class": Response,

@@ -1,31 +1,30 @@
 """Follows the output of one job, across restarts of the daemon.
 
-After a new start, or from another daemon that leads now, a job's output is streamed from its beginning again. What one
-rank wrote comes in the order it was written, also over attempts, but ranks are interleaved as it happens. So what has
-come is counted rank by rank, in lines where ranks are mixed and in bytes where there is only one, and is left out
-the next time. Where the daemon dropped a part of the output meanwhile, the count means nothing behind it: the rest is
-printed again rather than lost.
+After a new start, or from another daemon that leads now, a job's output is streamed from its beginning again. Each
+piece says which bytes of which log it is, so what has come is left out, also where the daemon dropped a part of the
+log meanwhile.
 """
 
-import re
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TypeVar
 
 import typer
 
-from gantree.api.client.client import Client
+from gantree.api.client.client import Client, Json
+from gantree.api.client.requests import LogOptions
+from gantree.api.streams.log_pieces import Form, Piece, as_lines, as_written, data_of
 from gantree.cli.output.errors import error_text, warn
 from gantree.model.errors import GantreeError, JournalError, Unreachable
 
 RETRY_S = 0.2
 """Between two attempts to reach a daemon that does not answer."""
-_DROPPED = re.compile(rb"gantree: [0-9,]+ bytes of output were dropped here")
-"""As `api.streams.log_gaps.dropped` writes it; a test holds the two equal."""
-_LONGEST_DROPPED = 80
 REST_WITHIN_S = 10.0
 """How long the output may lag behind the end of the job."""
+T = TypeVar("T")
 
 
 def write_stdout(chunks: Iterable[bytes]) -> None:
@@ -38,29 +37,74 @@ def write_stdout(chunks: Iterable[bytes]) -> None:
 def follow_output(
     daemon: Client,
     job: str,
-    only_rank: int | None,
-    attempt: int | None = None,
+    options: LogOptions,
     *,
     notify: Callable[[str], None] = lambda sentence: None,
     rest: Callable[[float], object] = time.sleep,
-) -> Iterator[bytes]:
-    """All output of a job, each part once, until it has ended, whichever daemons tell it.
+) -> Iterator[Piece]:
+    """The output of a job, each byte once, until it has ended, whichever daemons send it.
 
-    One that goes, or leads no more, is waited for, or another in its place, for ever. say is told of that, and when it
-    goes on.
+    One that goes, or leads no more, is waited for, or another in its place, for ever. notify is called with that, and
+    when it goes on.
     """
-    printed: dict[bytes, int] = {}
-    new = new_lines if only_rank is None else new_bytes
+    seen = Seen()
     waiting = _Outage(job, notify)
     while True:
         try:
-            chunks = daemon.logs(job, rank=only_rank, follow=True, attempt=attempt)
-            yield from new(waiting.until_first(chunks), printed)
+            rows = daemon.log_pieces(job, **options, follow=True)
+            yield from seen.new(pieces_of(waiting.until_first(rows)))
         except (Unreachable, JournalError) as error:
             waiting.report(error)
             rest(RETRY_S)
         else:
             return
+
+
+def pieces_of(rows: Iterable[Json]) -> Iterator[Piece]:
+    """The pieces that a daemon sent as rows. Raises Unreachable for what are none."""
+    for row in rows:
+        try:
+            yield Piece(
+                int(row["attempt"]),
+                int(row["rank"]),
+                int(row["start"]),
+                int(row["end"]),
+                float(row["at"]),
+                data_of(row),
+                notice=bool(row.get("notice", False)),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise Unreachable(
+                f"the output has a row that is no piece of a log ({row!r:.60}): the server is no gantree daemon"
+            ) from None
+
+
+def form_of(options: LogOptions, *, times: bool = False) -> Form:
+    """How output is printed: one rank as it was written, or whole lines."""
+    rank = options.get("rank")
+    if rank is not None and options.get("grep") is None and not times:
+        return as_written
+    return as_lines(ranks=rank is None, times=times)
+
+
+class Seen:
+    """Which bytes of each log have come."""
+
+    def __init__(self) -> None:
+        self._end: dict[tuple[int, int], int] = {}
+
+    def new(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """What of these has not come yet. A piece that has come in part is cut."""
+        for piece in pieces:
+            log = piece.attempt, piece.rank
+            seen = self._end.get(log, -1)
+            if piece.end <= seen:
+                continue
+            self._end[log] = piece.end
+            if piece.start < seen and not piece.notice:
+                yield replace(piece, start=seen, data=piece.data[seen - piece.start :])
+            else:
+                yield piece
 
 
 class _Outage:
@@ -79,7 +123,8 @@ class _Outage:
             self._notify(f"still waiting: {error}")
         self._reported = str(error)
 
-    def until_first(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    def until_first(self, chunks: Iterable[T]) -> Iterator[T]:
+        """What comes; the first of it ends the outage."""
         for chunk in chunks:
             if self._reported is not None:
                 self._notify(f"the output of {self._job} continues")
@@ -103,45 +148,12 @@ class Output:
 
     def _print(self) -> None:
         try:
-            write_stdout(
-                follow_output(self._daemon, self._job, self._only_rank, rest=self._over.wait)
-            )
+            options: LogOptions = {"rank": self._only_rank}
+            pieces = follow_output(self._daemon, self._job, options, rest=self._over.wait)
+            write_stdout(map(form_of(options), pieces))
         except BrokenPipeError:
             return  # nobody reads any more; the job goes on all the same
         except OSError as error:
             warn(f"the output of {self._job} cannot be printed: {error.strerror}")
         except GantreeError as error:
             typer.echo(error_text(error), err=True)
-
-
-def new_lines(chunks: Iterable[bytes], printed: dict[bytes, int]) -> Iterator[bytes]:
-    """Whole lines of all ranks, without the first printed[rank] of each; counts them there."""
-    counts: dict[bytes, int] = {}
-    rest = b""
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        fresh = []
-        for line in lines:
-            rank = line.partition(b"]")[0]
-            counts[rank] = counts.get(rank, 0) + 1
-            if _DROPPED.search(line) and counts[rank] < printed.get(rank, 0):
-                printed[rank] = counts[rank] - 1
-            if counts[rank] > printed.get(rank, 0):
-                printed[rank] = counts[rank]
-                fresh.append(line + b"\n")
-        if fresh:
-            yield b"".join(fresh)
-
-
-def new_bytes(chunks: Iterable[bytes], printed: dict[bytes, int]) -> Iterator[bytes]:
-    """The output of one rank without its first printed[b""] bytes; counts them there."""
-    counts, end = 0, b""
-    for chunk in chunks:
-        if _DROPPED.search(end + chunk) and counts < printed.get(b"", 0):
-            printed[b""] = counts
-        end = chunk[-_LONGEST_DROPPED:]
-        fresh = chunk[max(0, printed.get(b"", 0) - counts) :]
-        counts += len(chunk)
-        if fresh:
-            printed[b""] = counts
-            yield fresh

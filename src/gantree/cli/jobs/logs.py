@@ -1,15 +1,20 @@
-"""`gantree logs`: the output of a job's processes, byte by byte as it was written, or as JSON lines."""
+"""`gantree logs`: the output of a job's processes in the order of time, or as JSON lines."""
 
 import json
+import time
 from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
 
+from gantree.api.client.client import Client
+from gantree.api.client.requests import LogOptions
+from gantree.api.streams.log_pieces import Piece
 from gantree.cli.daemon_client import JobArgument, client
-from gantree.cli.jobs.log_follow import follow_output, write_stdout
+from gantree.cli.input.durations import moment_of
+from gantree.cli.jobs.log_follow import follow_output, form_of, pieces_of, write_stdout
 from gantree.cli.options import StateOption
-from gantree.model.errors import Unreachable
+from gantree.model.errors import BadInput
 
 
 def logs(
@@ -19,6 +24,9 @@ def logs(
     ] = False,
     rank: Annotated[
         int | None, typer.Option(min=0, help="Print only this rank, without the [rank] prefix.")
+    ] = None,
+    ranks: Annotated[
+        str | None, typer.Option(metavar="RANKS", help="Print only these ranks: 0,3-7.")
     ] = None,
     attempt: Annotated[
         int | None, typer.Option(min=1, help="Print only this attempt. [default: all]")
@@ -34,44 +42,79 @@ def logs(
             help="Print only the last lines of each rank; with -f also new lines.",
         ),
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN",
+            help="Print only what was written in the last 10m, 2h, ... or since 2026-11-26T17:00.",
+        ),
+    ] = None,
+    grep: Annotated[
+        str | None,
+        typer.Option(
+            "--grep",
+            "-g",
+            metavar="PATTERN",
+            help="Print only lines that match this regular expression (RE2); (?i) ignores case.",
+        ),
+    ] = None,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", "-t", help="Print when each line was written, in UTC.")
+    ] = False,
     state: StateOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
 ) -> None:
-    """Print the output of a job.
+    """Print the output of a job, all ranks in the order of time.
 
     With -f and without -n, it waits for the next daemon if this one ends, and continues where it was.
     """
+    if rank is not None and ranks is not None:
+        raise BadInput("--rank and --ranks: give only one of them")
     daemon = client(state)
-    if follow and tail is None:
+    options: LogOptions = {
+        "rank": rank,
+        "ranks": ranks,
+        "attempt": attempt,
+        "tail": tail,
+        "since": None if since is None else moment_of("--since", since, time.time()),
+        "grep": grep,
+    }
+    write_stdout(_output(daemon, job, options, follow, timestamps, as_json))
+
+
+def _output(
+    daemon: Client, job: str, options: LogOptions, follow: bool, timestamps: bool, as_json: bool
+) -> Iterator[bytes]:
+    """What is printed, as it comes."""
+    is_resumed = follow and options.get("tail") is None
+    if not is_resumed and not as_json:
+        return daemon.logs(job, timestamps=timestamps, **options, follow=follow)
+    if as_json and options.get("rank") is not None:  # whole lines
+        options = {**options, "rank": None, "ranks": str(options["rank"])}
+    if is_resumed:
         job = daemon.job(job)["job"]  # by its id: another may get its name
-        chunks = follow_output(daemon, job, rank, attempt, notify=_notify)
+        pieces = follow_output(daemon, job, options, notify=_notify)
     else:
-        chunks = daemon.logs(job, rank=rank, follow=follow, attempt=attempt, tail=tail)
-    write_stdout(_json_lines(chunks, rank) if as_json else chunks)
+        pieces = pieces_of(daemon.log_pieces(job, **options, follow=follow))
+    return _json_lines(pieces) if as_json else map(form_of(options, times=timestamps), pieces)
 
 
 def _notify(sentence: str) -> None:
     typer.echo(f"gantree: {sentence}", err=True)
 
 
-def _json_lines(chunks: Iterable[bytes], rank: int | None) -> Iterator[bytes]:
-    """Each line as {"rank": its rank, "line": its text}, all of a chunk's lines at once."""
-    rest = b""
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield b"".join(_json_line(line, rank) for line in lines)
-    if rest:
-        yield _json_line(rest, rank)
+def _json_lines(pieces: Iterable[Piece]) -> Iterator[bytes]:
+    """Each line as an object, all of a piece at once."""
+    for piece in pieces:
+        lines = piece.data.removesuffix(b"\n").split(b"\n")
+        yield b"".join(_json_line(piece, line) for line in lines)
 
 
-def _json_line(line: bytes, rank: int | None) -> bytes:
-    """Without a rank the daemon has put "[rank] " before the line."""
-    text = line.decode(errors="replace")
-    if rank is None:
-        number, _, text = text.removeprefix("[").partition("] ")
-        if not number.isdecimal():
-            raise Unreachable(
-                "the output has a line without a rank: the server is no gantree daemon"
-            )
-        rank = int(number)
-    return json.dumps({"rank": rank, "line": text}, ensure_ascii=False).encode() + b"\n"
+def _json_line(piece: Piece, line: bytes) -> bytes:
+    row = {
+        "rank": piece.rank,
+        "line": line.decode(errors="replace"),
+        "attempt": piece.attempt,
+        "at": piece.at,
+    }
+    return json.dumps(row, ensure_ascii=False).encode() + b"\n"

@@ -26,7 +26,8 @@ their environment, and are in a cgroup where one can be created; the executor ki
 No member is started twice. Only the holder of the lock goes on, and only if there is no shim.json yet.
 
 The shim is one thread around `sigtimedwait`: a child that ends, SIGUSR1 of the executor, or half a second wakes it, and
-it checks everything. Signals are blocked before shim.json is written, so it can be woken as soon as its pid is known.
+it checks everything. A log that grows wakes it only to write down the time (`log_times`). Signals are blocked before
+shim.json is written, so it can be woken as soon as its pid is known.
 A signal to a process is held back until it has a handler for it: one that still imports libraries would be killed.
 
 Suspended processes are stopped by SIGSTOP: the group of every rank, and single processes that have left those groups. A
@@ -50,6 +51,7 @@ PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36  # <linux/prct
 EPOCH, EPOCH_LOCK = "epoch.json", "epoch.lock"
 WAKE = signal.SIGUSR1
 _WAITED_FOR = (signal.SIGCHLD, WAKE, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_BLOCKED = (*_WAITED_FOR, signal.SIGIO)  # SIGIO: see `log_times`
 _RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores these, and a child would inherit that."""
 _LOOK_EVERY_S, _RETRY_EVERY_S = 0.5, 0.02
@@ -201,12 +203,14 @@ class Shim:
             logs, launch.get("logs"), read_json, write_json
         )
         self._logs_grow_fast = False
+        self._log_times: Any = __import__("log_times").LogTimes(logs)
 
     def run(self) -> None:
         """Start all processes, wait until none is left, and record that."""
         self._poll_stop()
         if self._kill_at_s is None:
             self._start()
+        self._log_times.watch()
         while self._reap() or self._unwritten:
             self._write_on()
             try:
@@ -220,10 +224,11 @@ class Shim:
                     raise
             if not self._rank_of_pid or self._past_grace():
                 self._kill_all()
-            woken_by = signal.sigtimedwait(_WAITED_FOR, self._patience())
+            woken_by = self._log_times.wait(_WAITED_FOR, self._patience())
             if woken_by is not None and woken_by.si_signo == signal.SIGTERM:
                 self._stop_by(steady_s() + self._launch["failure_grace_s"])
         self._logs.look()
+        self._log_times.look()
         if self._cgroup is not None:
             try:
                 os.rmdir(self._cgroup)
@@ -456,7 +461,7 @@ class Shim:
 
 def main(folder: str, state: str, epoch: int) -> int:
     """Own the member of this directory. 0: done or nothing to do."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
     os.chdir("/")
     lock = os.open(f"{folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

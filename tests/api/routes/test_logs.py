@@ -1,0 +1,84 @@
+"""The output of a job over the API and the command line: merged by time, a part of it, searched, with times."""
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from cli.conftest import Gantree
+from gantree.model.errors import BadFields, NotFound
+from support.daemon import Daemon
+
+CLUSTER = """
+name: one
+tiers: [node]
+machines: {m4: {gpus: 4, gpu: H100-80GB}}
+nodes: [{names: n0, machine: m4}]
+"""
+SCRIPT = "printf 'a%s\\nb%s\\nno end%s' $RANK $RANK $RANK"
+STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon on which the job `said` of three ranks has run."""
+    state = tmp_path_factory.mktemp("logs") / "state"
+    role = {"role": "w", "members": 1, "processes": 3, "each": {"gpus": 3}}
+    role["run"] = ["sh", "-c", SCRIPT]
+    with Daemon(state, CLUSTER) as running:
+        running.client.submit(json.dumps({"name": "said", "gang": [role]}), "said.yaml")
+        running.wait("said")
+        yield running
+
+
+def output(daemon: Daemon, **options: object) -> list[str]:
+    return b"".join(daemon.client.logs("said", **options)).decode().splitlines()  # type: ignore[arg-type]
+
+
+def test_some_ranks_some_lines_and_times(daemon: Daemon) -> None:
+    assert sorted(output(daemon, ranks="0,2", tail=1)) == ["[0] no end0", "[2] no end2"]
+    assert output(daemon, grep="^[ab][12]$", ranks="1") == ["[1] a1", "[1] b1"]
+    assert output(daemon, rank=2, grep="END|no") == ["no end2"]
+    assert output(daemon, rank=0) == ["a0", "b0", "no end0"]
+    assert sorted(output(daemon, since=0, grep="a")) == ["[0] a0", "[1] a1", "[2] a2"]
+    assert output(daemon, since=1e10) == []
+    (line,) = output(daemon, rank=1, grep="b", timestamps=True)
+    assert re.fullmatch(f"{STAMP} b1", line)
+
+
+def test_rows_say_where_their_bytes_are(daemon: Daemon) -> None:
+    rows = list(daemon.client.log_pieces("said", ranks="1"))
+    assert "".join(row["text"] for row in rows) == "a1\nb1\nno end1"
+    assert [rows[0]["start"], rows[-1]["end"]] == [0, len("a1\nb1\nno end1")]
+    assert {(row["attempt"], row["rank"]) for row in rows} == {(1, 1)}
+    submitted = daemon.client.job("said")["submitted_at"]
+    assert all(row["at"] > submitted for row in rows)
+
+
+def test_what_cannot_be_given_is_refused(daemon: Daemon) -> None:
+    with pytest.raises(NotFound, match="no rank 7"):
+        output(daemon, ranks="0-7")
+    with pytest.raises(BadFields, match="either rank or ranks"):
+        output(daemon, ranks="0", rank=0)
+    with pytest.raises(BadFields, match=r"grep.*regular expression of RE2"):
+        output(daemon, grep="(")
+    with pytest.raises(BadFields, match="since"):
+        output(daemon, since=-1)
+
+
+def test_the_command_prints_the_same(
+    daemon: Daemon, gantree: Gantree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GANTREE_STATE", str(daemon.state_dir))
+    done = gantree("logs", "said", "--ranks", "1", "--grep", "a", "-t", "--since", "1h")
+    assert re.fullmatch(rf"\[1\] {STAMP} a1\n", done.out)
+    rows = gantree("logs", "said", "--rank", "2", "--json", "-f").out.splitlines()
+    assert [json.loads(row)["line"] for row in rows] == ["a2", "b2", "no end2"]
+    assert gantree("logs", "said", "-f", "--rank", "1").out == "a1\nb1\nno end1"
+    late = gantree("logs", "said", "--since", "2099-01-01T00:00")
+    assert (late.code, late.out) == (0, "")
+    wrong = gantree("logs", "said", "--since", "soon")
+    assert (wrong.code, "--since: found 'soon'" in wrong.err) == (2, True)
+    both = gantree("logs", "said", "--rank", "1", "--ranks", "1")
+    assert (both.code, "only one of them" in both.err) == (2, True)
