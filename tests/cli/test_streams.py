@@ -1,5 +1,6 @@
 """What becomes of a command whose output nobody wants any more, or that is interrupted: no traceback, exact status."""
 
+import json
 import os
 import signal
 import subprocess
@@ -163,7 +164,7 @@ def test_output_that_is_followed_goes_on_where_it_was_once_there_is_a_daemon_aga
         rest, complaint = process.communicate(timeout=WITHIN_S)
         assert (process.returncode, complaint) == (0, b"")
     told = b"".join([*lines, rest]).decode()
-    shape = {"": "[0] {}", "--rank 0": "{}", "--json": '{{"rank": 0, "line": "{}"}}'}[
-        " ".join(more)
-    ]
-    assert told == "".join(shape.format(word) + "\n" for word in ("first", "second", "third"))
+    if more == ("--json",):
+        told = "".join("[{rank}] {line}\n".format(**json.loads(row)) for row in told.splitlines())
+    shape = "{}\n" if more == ("--rank", "0") else "[0] {}\n"
+    assert told == "".join(map(shape.format, ("first", "second", "third")))

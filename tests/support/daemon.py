@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 from gantree.api.client.client import Client
 from gantree.api.server.listeners import listen_of
@@ -178,6 +179,10 @@ class Daemon:
         said = self.output.read_bytes()[self._printed_before :].decode(errors="replace")
         url: str = re.findall(r"https?://[^\s,]+", said)[-1]
         return url
+
+    def keep_address(self) -> None:
+        """Have later processes listen where this one does, so that open pages find them."""
+        self._listen[0] = urlsplit(self.url).netloc
 
     def start(self, *, with_cluster: bool = True) -> None:
         """Start a process and wait until it is ready. RuntimeError, with what it printed, if it ends instead."""

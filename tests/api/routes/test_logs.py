@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -32,8 +33,8 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield running
 
 
-def output(daemon: Daemon, **options: object) -> list[str]:
-    return b"".join(daemon.client.logs("said", **options)).decode().splitlines()  # type: ignore[arg-type]
+def output(daemon: Daemon, **options: Any) -> list[str]:
+    return b"".join(daemon.client.logs("said", **options)).decode().splitlines()
 
 
 def test_some_ranks_some_lines_and_times(daemon: Daemon) -> None:

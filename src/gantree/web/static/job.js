@@ -1,5 +1,5 @@
-// The page of one job: its buttons with a question first, what-if, and its output as it comes.
-import { api, base, refreshSoon, say, writeTimes } from "./page.js";
+// The page of one job: its buttons with a question first, and what-if. Its output is in job_log.js.
+import { api, refreshSoon, say, writeTimes } from "./page.js";
 
 const job = document.body.dataset.job;
 const path = `/v1/jobs/${encodeURIComponent(job)}`;
@@ -143,51 +143,3 @@ byId("what-if")?.addEventListener("submit", async (event) => {
     byId("alternatives").replaceChildren(element("p", error.message, { class: "bad" }));
   }
 });
-
-// Output: as it comes, the last of it where there is much; from its beginning again where the daemon was away.
-const MOST_CHARACTERS = 400_000, AGAIN_MS = 2000;
-const HAVE_ENDED = ["succeeded", "failed", "cancelled", "timed-out"];
-let reading = null;
-
-async function showOutput(form) {
-  reading?.abort();
-  const mine = reading = new AbortController(), follows = form.elements.follow.checked;
-  const query = new URLSearchParams({ follow: follows ? "1" : "0" });
-  if (form.elements.rank.value !== "") query.set("rank", form.elements.rank.value);
-  let goesOn = true;
-  while (goesOn && !mine.signal.aborted) {
-    try {
-      await readOutput(`${base}${path}/logs?${query}`, mine.signal);
-      goesOn = follows && !HAVE_ENDED.includes(byId("head").dataset.phase);
-    } catch (error) {
-      if (mine.signal.aborted) return;
-      goesOn = follows && !(error.status < 500);
-      append(byId("output"), `\n${goesOn ? "The daemon does not answer; waiting for it." : error.message}\n`);
-    }
-    if (goesOn) await new Promise((done) => setTimeout(done, AGAIN_MS));
-  }
-}
-
-async function readOutput(address, signal) {
-  const stream = await fetch(address, { signal });
-  if (!stream.ok) throw Object.assign(new Error((await stream.json()).detail), { status: stream.status });
-  const output = byId("output"), decoder = new TextDecoder(), reader = stream.body.getReader();
-  output.textContent = "";
-  for (let piece = await reader.read(); !piece.done; piece = await reader.read()) append(output, decoder.decode(piece.value, { stream: true }));
-}
-
-function append(output, text) {
-  const atEnd = output.scrollTop + output.clientHeight >= output.scrollHeight - 8;
-  output.append(text);
-  let length = [...output.childNodes].reduce((sum, each) => sum + each.length, 0);
-  while (length > MOST_CHARACTERS && output.childNodes.length > 1) { length -= output.firstChild.length; output.firstChild.remove(); }
-  if (atEnd) output.scrollTop = output.scrollHeight;
-}
-
-const logs = byId("logs");
-if (logs) {
-  logs.addEventListener("submit", (event) => { event.preventDefault(); showOutput(logs); });
-  showOutput(logs);
-  document.addEventListener("visibilitychange", () => { if (document.hidden) reading?.abort(); else showOutput(logs); });
-  addEventListener("pagehide", () => reading?.abort());
-}
