@@ -15,6 +15,9 @@ LABEL_WIDTH = 190.0
 WIDTH = 1240.0
 TOP = 26.0
 LEAST_WIDTH = 1.5
+LEAST_SPAN_S = 600.0
+LEAST_AHEAD, ROOM = 0.2, 0.02
+"""The least part of a fitted span that lies ahead of now, and what is left free on either side of it."""
 JOB_LANE, GPU_LANE, DOMAIN_LANE = 18.0, 6.0, 9.0
 GAP = 5.0
 TICKS = 8
@@ -86,6 +89,20 @@ class Span:
         inside = min(max(at, self.since), self.until)
         part = (inside - self.since) / (self.until - self.since)
         return LABEL_WIDTH + part * (WIDTH - LABEL_WIDTH)
+
+
+def fitted(bars: Iterable[Bar], most: Span, now: float) -> Span:
+    """The part of a span in which bars lie, with some room on either side, and now in it.
+
+    Time limits alone, which may lie days ahead, do not widen it.
+    """
+    inside = [bar for bar in bars if bar.since < most.until and bar.until > most.since]
+    since = max(most.since, min([bar.since for bar in inside], default=now))
+    ends = [bar.until for bar in inside if bar.kind != "limit"]
+    until = min(most.until, max([now, *ends]))
+    width = max(LEAST_SPAN_S, until - since, (now - since) / (1 - LEAST_AHEAD))
+    room = ROOM * width
+    return Span(since - room, max(until, since + width) + room)
 
 
 def picture(

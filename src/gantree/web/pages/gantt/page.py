@@ -21,15 +21,16 @@ from gantree.web.pages.gantt.layout import (
     Picture,
     Places,
     Span,
+    fitted,
     order_of_jobs,
     picture,
 )
 from gantree.web.pages.gantt.scene import Bar, bars_between, redacted
 from gantree.web.pages.visibility import visible_jobs
 
-Zoom = Literal["15m", "1h", "6h", "1d", "7d", "30d"]
+Zoom = Literal["fit", "15m", "1h", "6h", "1d", "7d", "30d"]
 WIDTHS_S: Final[dict[Zoom, float]] = {
-    "15m": 900.0, "1h": 3600.0, "6h": 21_600.0, "1d": 86_400.0, "7d": 604_800.0, "30d": 2_592_000.0,
+    "fit": 43_200.0, "15m": 900.0, "1h": 3600.0, "6h": 21_600.0, "1d": 86_400.0, "7d": 604_800.0, "30d": 2_592_000.0,
 }  # fmt: skip
 MOST_ROWS, MOST_IN_TABLE = 400, 300
 LATEST = 4e9
@@ -38,7 +39,10 @@ LATEST = 4e9
 
 @dataclass(frozen=True, slots=True)
 class GanttQuery:
-    """What of time is to be shown: at is the middle, None: now."""
+    """What of time is to be shown: at is the middle, None: now.
+
+    The zoom "fit" shows what there is within six hours of now, without the time before the first and after the last bar.
+    """
 
     by: By
     zoom: Zoom
@@ -72,7 +76,7 @@ def router(reads: QueryBackend) -> APIRouter:
         request: Request,
         caller: CurrentCaller,
         by: By = "job",
-        zoom: Zoom = "6h",
+        zoom: Zoom = "fit",
         at: Annotated[float | None, Query(ge=0, le=LATEST)] = None,
         find: Annotated[str, Query(max_length=256)] = "",
         rows: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
@@ -85,6 +89,8 @@ def router(reads: QueryBackend) -> APIRouter:
         bars: list[Bar] = []
         while not complete:
             complete, now, bars = await reads.read(bars_between, span.since, span.until)
+        if zoom == "fit" and at is None:
+            span = fitted(bars, span, now)
         places = NOWHERE if by == "job" else await reads.read(node_places)
         shown = _matching(list(redacted(bars, visible_jobs(caller))), query)
         drawn = picture(shown, by, span, now, rows, places, query.find.lower())
