@@ -16,6 +16,7 @@ from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.web.fabric.page import page
+from gantree.web.fabric.style import look_of
 from support.chromium import chromium_path
 
 FLAGS = (
@@ -110,6 +111,6 @@ def test_a_browser_opens_searches_filters_and_zooms_two_thousand_nodes(tmp_path:
         "out": 1, "first_holder": 16, "pressed": 1, "all_again": NODES,
         "line": "gpu0007 (dgx-h100)  \u00b7  spine s0, leaf l0  \u00b7  0 of 8 GPUs free  \u00b7  "
                 "a: train-0<b class=injected> (GPU 0,1,2,3,4,5,6,7)  \u00b7  power: feed-3",
-        "fills": ["rgb(86, 180, 233)", "rgb(255, 255, 255)"],
+        "fills": [f'url("#p{look_of("train-0<b class=injected>")}")', "rgb(255, 255, 255)"],
         "alerts": 0, "problems": [], "requests": 0,
     }  # fmt: skip

@@ -19,6 +19,7 @@ from gantree.web.pages.gantt.layout import (
     Picture,
     Places,
     Span,
+    fitted,
     order_of_jobs,
     picture,
 )
@@ -204,3 +205,33 @@ def test_the_scale_has_round_moments_that_do_not_crowd(width_s: float) -> None:
     drawn = picture([bar("a", 0, width_s)], "job", Span(10, 10 + width_s), 20, 5)
     assert 2 <= len(drawn.ticks) <= 9
     assert all(at % 60 == 0 for _, at in drawn.ticks)
+
+
+# ----- what is fitted
+
+
+BARS = st.lists(
+    st.tuples(st.floats(0, 2000), st.floats(1, 900), st.sampled_from(["past", "guessed", "limit"])),
+    max_size=6,
+)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(BARS)
+def test_a_fitted_span_has_all_bars_and_now_and_no_empty_half(
+    drawn: list[tuple[float, float, str]],
+) -> None:
+    now, most = 1000.0, Span(0.0, 2000.0)
+    bars = [replace(bar("a", at, at + long), kind=kind) for at, long, kind in drawn]
+    span = fitted(bars, most, now)
+    assert span.since < now < span.until
+    shown = [each for each in bars if each.since < most.until and each.until > most.since]
+    for each in shown:
+        assert span.since <= each.since
+        if each.kind != "limit":
+            assert span.until >= min(each.until, most.until)
+    first = min([now, *(each.since for each in shown)])
+    last = max([now, *(min(each.until, most.until) for each in shown if each.kind != "limit")])
+    width = span.until - span.since
+    assert first - span.since <= 0.03 * width
+    assert span.until - last <= 0.3 * width or width <= 700

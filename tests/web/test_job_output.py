@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from gantree.executors.local.shim.log_cap import LogCap
 from gantree.executors.local.shim.shim import read_json, write_json
+from gantree.web.fabric.style import hue_of, look_of
 from support.chromium import Complaints, chromium
 from support.daemon import Daemon
 
@@ -122,6 +123,35 @@ def test_output_is_shown_searched_and_goes_on_where_it_was(
 def time_of_day() -> re.Pattern[str]:
     """A time of the day, to the millisecond."""
     return re.compile(r"^\d\d:\d\d:\d\d\.\d{3} $")
+
+
+def test_a_job_has_one_colour_on_every_page(page: Page) -> None:
+    page.goto("/cluster")
+    script = page.locator("script[src*='heat.js']").get_attribute("src") or ""
+    names = ["talks", "", "größe-7", *(f"sweep.{number}" for number in range(60))]
+    looks = page.evaluate(
+        "async ([path, names]) => names.map((await import(path)).lookOf)",
+        [script.replace("heat.js", "heat_look.js"), names],
+    )
+    assert looks == [look_of(name) for name in names]
+    hue = f"hue-{hue_of('talks')}"
+    for path in ("/jobs/talks", "/queue?list=running", "/"):
+        page.goto(path)
+        assert page.locator(f"main .chip.{hue}").count() > 0, path
+    page.goto("/gantt")
+    expect(page.locator(f"a[href$='/jobs/talks'] rect.running.{hue}")).to_have_count(1)
+
+
+def test_on_a_phone_the_gantt_opens_at_now_with_the_names_of_its_rows(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/gantt")
+    window = page.locator("#gantt-scroll").bounding_box()
+    now = page.locator("#gantt-now").bounding_box()
+    name = page.locator("#gantt-names a text").first.bounding_box()
+    assert window is not None and now is not None and name is not None
+    right = window["x"] + window["width"]
+    assert window["x"] + 0.5 * window["width"] <= now["x"] <= right
+    assert window["x"] <= name["x"] <= right - 100
 
 
 def test_a_gap_in_a_log_is_said_once_and_nothing_behind_it_comes_twice(

@@ -129,7 +129,7 @@ def _legend(scene: Scene) -> str:
 def _holder(number: int, holder: Holder) -> str:
     about = f"{_many(holder.gpus, 'GPU')} on {_many(holder.nodes, 'node')}"
     name = f'<b>{holder.code}</b><span title="{escape(holder.name)}: {about}">{escape(holder.name)}</span>'
-    return _button(str(number), swatch(number), f"{name}<i>{holder.gpus:,}</i>")
+    return _button(str(number), swatch(holder.look), f"{name}<i>{holder.gpus:,}</i>")
 
 
 def _key(sign: Sign) -> str:

@@ -16,6 +16,7 @@ from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.fabric.partitions import partitions_of
 from gantree.topology.fabric.tori import tori_of
 from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.web.fabric.style import look_of
 
 FREE = -1
 
@@ -28,6 +29,11 @@ class Holder:
     code: str
     gpus: int
     nodes: int
+
+    @property
+    def look(self) -> int:
+        """That of its job, be it held for the job, reserved for it, or taken by it."""
+        return look_of(self.name.rpartition(":")[2])
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,9 @@ cross-hatched in a dashed frame, a lowered health is a triangle, load is the len
 hues that Okabe and Ito chose to be told apart by all kinds of colour vision, in four textures, and a code of letters.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from zlib import crc32
 
 HUES = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#0072b2", "#d55e00", "#f0e442")
 _WHITE_ON = frozenset({"#0072b2"})
@@ -17,7 +19,7 @@ _TEXTURES = (
     '<path d="M0 1h4" stroke="#fff" stroke-opacity=".85" stroke-width="1.4"/>',
 )
 LOOKS = len(HUES) * len(_TEXTURES)
-"""Holders beyond so many look like earlier ones; codes, titles and the filter still tell them apart."""
+"""Several holders may have one look; codes, titles and the filter still tell them apart."""
 
 STYLE = """
 :root { color-scheme: light dark; --page: #fff; --text: #1c2733; --faint: #51606f; --line: #b8c2cc; --box: #f7f9fb;
@@ -135,24 +137,36 @@ SIGNS = (
 )
 
 
-def swatch(holder: int) -> str:
+def look_of(job: str) -> int:
+    """Return the number of a job's look, from its id alone: the same in all pictures, on pages and in files.
+
+    `heat_look.js` computes the same; a test holds the two equal.
+    """
+    return crc32(job.encode()) % LOOKS
+
+
+def hue_of(job: str) -> int:
+    """Return the number of the hue in a job's look."""
+    return look_of(job) % len(HUES)
+
+
+def swatch(look: int) -> str:
     """Return a holder's fill as a shape of 14 by 14."""
-    return f'<rect class="h" x="1" y="1" width="12" height="12" fill="{paint(holder)}"/>'
+    return f'<rect class="h" x="1" y="1" width="12" height="12" fill="{paint(look)}"/>'
 
 
-def paint(holder: int) -> str:
+def paint(look: int) -> str:
     """Return the fill of a holder's GPUs: a hue, or a texture in it."""
-    look = holder % LOOKS
     return HUES[look] if look < len(HUES) else f"url(#p{look})"
 
 
-def ink(holder: int) -> str:
+def ink(look: int) -> str:
     """Return the colour of letters on a holder's fill."""
-    return "#fff" if HUES[holder % LOOKS % len(HUES)] in _WHITE_ON else "#000"
+    return "#fff" if HUES[look % len(HUES)] in _WHITE_ON else "#000"
 
 
-def patterns(holders: int) -> str:
-    """Return the definitions of the textures that so many holders need, and of the hatch for what is out of use."""
+def patterns(looks: Iterable[int]) -> str:
+    """Return the definitions of the textures of these looks, and of the hatch for what is out of use."""
     hatch = (
         '<pattern id="hatch" width="4" height="4" patternUnits="userSpaceOnUse"><path d="M0 0l4 4M4 0l-4 4" '
         'style="stroke:var(--hatch);stroke-width:.7;stroke-dasharray:none"/></pattern>'
@@ -164,6 +178,7 @@ def patterns(holders: int) -> str:
         f'<pattern id="p{look}" width="4" height="4" patternUnits="userSpaceOnUse">'
         f'<rect width="4" height="4" fill="{HUES[look % len(HUES)]}"/>'
         f"{_TEXTURES[look // len(HUES)]}</pattern>"
-        for look in range(len(HUES), min(holders, LOOKS))
+        for look in sorted(set(looks))
+        if look >= len(HUES)
     )
     return hatch + "".join(textured)

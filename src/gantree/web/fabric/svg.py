@@ -4,7 +4,7 @@ A machine's frame and its free cells are drawn once and used by all its nodes; w
 holder. So two thousand nodes of eight GPUs are some thousand elements, not sixteen thousand.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -19,7 +19,7 @@ from gantree.web.fabric.layout import (
     shared_start,
     shortened,
 )
-from gantree.web.fabric.scene import FREE, DomainView, NodeView, Scene, percent
+from gantree.web.fabric.scene import FREE, DomainView, Holder, NodeView, Scene, percent
 from gantree.web.fabric.style import SIGNS, STYLE, ink, paint, patterns, swatch
 
 _LEAST_READABLE_PX = 9.0
@@ -46,12 +46,12 @@ def draw(scene: Scene) -> Drawing:
     box = lay_out(scene.root, scale)
     counts = sorted({len(node.holder_of_gpu) for node in scene.nodes})
     definitions = "".join(_blank_node(gpus, scale) for gpus in counts)
-    codes = {number: holder.code for number, holder in enumerate(scene.holders)}
-    shapes = "\n".join(_Pen(scale, codes).domain(box, 0))
+    textures = patterns(holder.look for holder in scene.holders)
+    shapes = "\n".join(_Pen(scale, scene.holders).domain(box, 0))
     return Drawing(
         box.width + 1,
         box.height + 1,
-        f'<defs>{patterns(len(scene.holders))}{definitions}</defs>\n<g transform="translate(.5 .5)">{shapes}</g>',
+        f'<defs>{textures}{definitions}</defs>\n<g transform="translate(.5 .5)">{shapes}</g>',
         _LEAST_READABLE_PX / scale.node_font,
     )
 
@@ -92,10 +92,10 @@ def _legend(scene: Scene, width: float) -> tuple[str, float]:
     entries = [(sign.shape, sign.meaning) for sign in SIGNS]
     entries += [
         (
-            swatch(number),
+            swatch(holder.look),
             f"{holder.code}: {holder.name}, {holder.gpus:,} GPU{'s' * (holder.gpus != 1)}",
         )
-        for number, holder in enumerate(scene.holders)
+        for holder in scene.holders
     ]
     columns = max(1, int(width // _LEGEND_COLUMN))
     room = columns * _LEGEND_ROWS
@@ -131,9 +131,9 @@ def _cells(places: list[tuple[float, float]], side: float) -> str:
 class _Pen:
     """Draws boxes at one scale."""
 
-    def __init__(self, scale: Scale, code_of_holder: dict[int, str]) -> None:
+    def __init__(self, scale: Scale, holders: Sequence[Holder]) -> None:
         self.scale = scale
-        self.code_of_holder = code_of_holder
+        self.holders = holders
 
     def domain(self, box: Box, depth: int) -> Iterator[str]:
         """Yield a domain and all that is in it. The fabric itself has no frame."""
@@ -238,19 +238,19 @@ class _Pen:
                 if who == number
             ]
             if own:
-                drawn += f'<path class="h" fill="{paint(number)}" d="{_cells(own, side)}"/>'
+                drawn += f'<path class="h" fill="{paint(self.holders[number].look)}" d="{_cells(own, side)}"/>'
                 drawn += self._codes(number, own if self.scale.with_codes else own[:1])
         return drawn
 
     def _codes(self, number: int, places: list[tuple[float, float]]) -> str:
         """Return a holder's letters in these cells; they are shown once they can be read."""
-        code = self.code_of_holder[number]
+        code, colour = self.holders[number].code, ink(self.holders[number].look)
         font = self.scale.cell * min(0.7, 1.5 / len(code))
         hidden = "" if self.scale.with_codes else " s"
         middle = self.scale.cell / 2
         return "".join(
             f'<text class="c{hidden}" x="{_n(x + middle)}" y="{_n(y + middle + font * 0.35)}" '
-            f'font-size="{_n(font)}" style="fill:{ink(number)}">{code}</text>'
+            f'font-size="{_n(font)}" style="fill:{colour}">{code}</text>'
             for x, y in places
         )
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from gantree.web.fabric.style import hue_of
+
 DASH = "\N{EN DASH}"
 
 
@@ -52,5 +54,6 @@ WORDS: Mapping[str, Callable[..., Any]] = {
     "span": span,
     "number": number,
     "percent": percent,
+    "hue_of": hue_of,
 }
 """What templates may call."""

@@ -1,7 +1,7 @@
 // The heat map of the cluster on a canvas: what heat_map/layout.py and heat_map/messages.py tell, drawn, searched, walked with keys.
 
 import { SILENT_MS, base, lookWhoLeads, say } from "./page.js";
-import { HUES, colours, pattern, readableOn, useSteps } from "./heat_look.js";
+import { HUES, colours, lookOf, pattern, readableOn, useSteps } from "./heat_look.js";
 
 const LEAST_CELL_PX = 2.2, LEAST_TEXT_PX = 8, LEAST_CODE_PX = 15, TEXTURED_PX = 5, LOOKS = HUES.length * 4;
 const FREE = -1, TAKEN = 0, PAUSE_MS = 4000;
@@ -154,7 +154,7 @@ function look(number, node, gpu) {
   if (number === TAKEN) return { fill: ink.taken, key: "taken" };
   const who = known(number);
   if (!who || who.kind === "site") return { fill: ink.taken, key: "site", dots: true };
-  const index = how === "queue" ? queues.get(who.queue) ?? 0 : sequence(number);
+  const index = how === "queue" ? queues.get(who.queue) ?? 0 : who.look ??= lookOf(who.job);
   const held = who.kind !== "job";
   return { hue: index % LOOKS, reserved: held, key: `${how === "queue" ? who.queue : who.job}${held ? " reserved" : ""}` };
 }

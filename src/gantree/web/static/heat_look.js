@@ -1,6 +1,16 @@
 // Colours and textures of pictures: seven hues that Okabe and Ito chose for all kinds of colour vision, in four textures.
 
 export const HUES = ["#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#0072b2", "#d55e00", "#f0e442"];
+/** The number of a job's look, from its id alone: the same as `web.fabric.style.look_of`, CRC-32. */
+export function lookOf(job) {
+  let crc = -1;
+  for (const byte of new TextEncoder().encode(job)) {
+    crc ^= byte;
+    for (let bit = 0; bit < 8; bit += 1) crc = (crc >>> 1) ^ (0xedb88320 & -(crc & 1));
+  }
+  return (~crc >>> 0) % (HUES.length * 4);
+}
+
 export const useSteps = ["use-0", "use-1", "use-2", "use-3"];
 const NAMES = ["page", "box", "text", "line", "mark", "bad", "warn", "deep", "free", "free-line", "taken", "held",
   "state-ready", "state-worn", "state-cordoned", "state-draining", "state-drained", "state-lost", "state-broken"];

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gantree.web.fabric.style import hue_of
 from gantree.web.pages.gantt.scene import Bar
 
 By = Literal["job", "node", "domain"]
@@ -24,7 +25,6 @@ TICKS = 8
 STEPS_S = (
     60, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800,
 )  # fmt: skip
-HUES = 7
 MOST_BOXES = 3000
 """Rows from the one on that would bring more are left out: 20,000 boxes hold up daemon and browser for seconds."""
 
@@ -97,7 +97,7 @@ def fitted(bars: Iterable[Bar], most: Span, now: float) -> Span:
     Time limits alone, which may lie days ahead, do not widen it.
     """
     inside = [bar for bar in bars if bar.since < most.until and bar.until > most.since]
-    since = max(most.since, min([bar.since for bar in inside], default=now))
+    since = max(most.since, min([now, *(bar.since for bar in inside)]))
     ends = [bar.until for bar in inside if bar.kind != "limit"]
     until = min(most.until, max([now, *ends]))
     width = max(LEAST_SPAN_S, until - since, (now - since) / (1 - LEAST_AHEAD))
@@ -195,11 +195,6 @@ def _box(bar: Bar, span: Span, y: float, lane: float, first: int, lanes: int) ->
     return Box(
         bar, x, y + first * lane, max(LEAST_WIDTH, end - x), lanes * lane - 1, first, lanes, hue
     )
-
-
-def hue_of(job: str) -> int:
-    """The number of a job's hue: the same in every picture that is drawn of it."""
-    return sum(job.encode()) % HUES
 
 
 def _ticks(span: Span) -> Iterable[tuple[float, float]]:

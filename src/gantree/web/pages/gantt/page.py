@@ -41,7 +41,8 @@ LATEST = 4e9
 class GanttQuery:
     """What of time is to be shown: at is the middle, None: now.
 
-    The zoom "fit" shows what there is within six hours of now, without the time before the first and after the last bar.
+    The zoom "fit" shows what there is within six hours of now, without the time before the first and after the last
+    bar.
     """
 
     by: By
