@@ -15,6 +15,11 @@ uv() { "$python" -m uv "$@" || { echo "Trying again with the system's certificat
 
 if ! cmp --silent "$lock" "$place/lock"; then
   "$python" -m uv venv --quiet --clear --python "$python" "$place"
+  # What builds a package that has no wheel is installed first, pinned and hashed like the rest.
+  builder=$(awk '/^setuptools==/ { found = 1 } found { print } found && !/\\$/ { exit }' "$lock")
+  if [ -n "$builder" ]; then
+    uv pip install --quiet --python "$place/bin/python" --no-deps --require-hashes -r <(echo "$builder")
+  fi
   uv pip sync --quiet --python "$place/bin/python" --require-hashes --no-build-isolation "$lock"
   cp "$lock" "$place/lock"
 fi
