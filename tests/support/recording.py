@@ -56,6 +56,10 @@ class RecordingCluster:
         """A folder an attempt below `logs`, which the test may set."""
         return self.logs / job / str(attempt) / str(rank)
 
+    def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
+        """Nothing is reported."""
+        return ()
+
     def progress(self, job: str, attempt: int) -> Progress | None:
         """Nothing runs here."""
         return None

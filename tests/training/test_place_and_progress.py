@@ -97,7 +97,14 @@ def test_progress_is_written_at_most_once_a_second_and_the_last_word_at_the_end(
     now, step, written = 0.0, 0, []
 
     class Kept(Reporter):
-        def _write(self, step: int, loss: float | None, samples_per_s: float | None) -> None:
+        def _write(
+            self,
+            step: int,
+            loss: float | None,
+            samples_per_s: float | None,
+            *,
+            is_last: bool = False,
+        ) -> None:
             self._unwritten = None
             written.append((now, step))
 

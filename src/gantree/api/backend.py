@@ -22,6 +22,7 @@ from gantree.control.engine.loop import Loop
 from gantree.control.readers.frames import QueryMode
 from gantree.control.readers.supervisor import ReaderSupervisor
 from gantree.control.requests.read_view import ReadView
+from gantree.executors.progress import Progress
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -74,6 +75,10 @@ class QueryBackend(Protocol):
 
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """Where the output of a rank is, once there is some."""
+        ...
+
+    def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
+        """The reports of an attempt over time, oldest first; from any thread."""
         ...
 
     def record(self, job: str, attempt: int) -> Json | None:
@@ -147,6 +152,10 @@ class Backend:
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """Where the output of a rank is, once there is some."""
         return self.controller.cluster.log_path(job, attempt, rank)
+
+    def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
+        """The reports of an attempt over time, oldest first; from any thread."""
+        return self.controller.cluster.curve(job, attempt)
 
     def record(self, job: str, attempt: int) -> Json | None:
         """What ran as an attempt, None if it was never started; from any thread. Raises OSError."""

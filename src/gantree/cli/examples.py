@@ -19,6 +19,7 @@ EXAMPLES: Mapping[str, str] = {
     "usage": "gantree usage --by queue",
     "history jobs": "gantree history jobs --user ann --since 7d",
     "logs": "gantree logs -f -n 20 llama",
+    "curve": "gantree curve llama",
     "attach": "gantree attach llama --rank 3 -- nvidia-smi",
     "record": "gantree record llama --attempt 1",
     "rerun": "gantree rerun llama",

@@ -38,6 +38,9 @@ class Commands(LazyGroup):
             "gantree.cli.history.commands:app", "Search ended jobs, however long ago they ended."
         ),
         "logs": Listed("gantree.cli.jobs.logs:logs", "Print the output of a job."),
+        "curve": Listed(
+            "gantree.cli.jobs.curve:curve", "Show step time and loss of a job over time."
+        ),
         "attach": Listed(
             "gantree.cli.jobs.attach:app",
             "Run a shell next to a process of a job, or forward a port.",

@@ -56,6 +56,10 @@ class ClusterPort(Protocol):
         """How far an attempt says that it is; safe from any thread."""
         ...
 
+    def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
+        """Reports of an attempt over time, few enough to draw, oldest first; safe from any thread."""
+        ...
+
     def record(self, job: str, attempt: int) -> dict[str, Any] | None:
         """What ran as this attempt, where and on what; None if it was never started. Safe from any thread."""
         ...

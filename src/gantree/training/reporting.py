@@ -2,6 +2,8 @@
 
     progress/rank-0.json    {"step", "loss", "samples_per_s", "step_s", "at"}
 
+Some of the reports are kept in a second file, the curve of the attempt (`curve`).
+
 The file is not synced, so that a report delays no step; a machine failure may lose the last one. The last report is
 written when the process exits. step_s is the median of the last steps, so checkpoints and pauses do not affect it.
 """
@@ -16,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import SupportsFloat
+
+from gantree.training.curve import Curve
 
 EVERY_S = 1.0
 """Seconds between two writes, at least."""
@@ -38,6 +42,7 @@ class Reporter:
         self._last: tuple[int, float] | None = None
         self._step_s: deque[float] = deque(maxlen=STEPS_LOOKED_AT)
         self._unwritten: tuple[int, float | None, float | None] | None = None
+        self._curve = Curve(folder, EVERY_S)
 
     def report(
         self, step: int, loss: SupportsFloat | None, samples_per_s: SupportsFloat | None
@@ -55,7 +60,7 @@ class Reporter:
     def finish(self) -> None:
         """Write the last report if it is not written yet."""
         if self._unwritten is not None:
-            self._write(*self._unwritten)
+            self._write(*self._unwritten, is_last=True)
 
     def _measure(self, step: int, now: float) -> None:
         """Measure seconds per step since the last report; reports without progress do not count."""
@@ -64,7 +69,14 @@ class Reporter:
         if self._last is None or step != self._last[0]:
             self._last = (step, now)
 
-    def _write(self, step: int, loss: float | None, samples_per_s: float | None) -> None:
+    def _write(
+        self,
+        step: int,
+        loss: float | None,
+        samples_per_s: float | None,
+        *,
+        is_last: bool = False,
+    ) -> None:
         self._unwritten = None
         record = {
             "step": int(step),
@@ -77,6 +89,7 @@ class Reporter:
         with suppress(OSError):
             temporary.write_text(json.dumps(record), encoding="utf-8")
             temporary.replace(self._folder / "rank-0.json")
+        self._curve.add(record, is_last=is_last)
 
 
 def _plain(value: SupportsFloat | None) -> float | None:

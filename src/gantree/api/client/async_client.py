@@ -87,6 +87,7 @@ class AsyncClient:
     hold = _method(requests.hold)
     release = _method(requests.release)
     record = _method(requests.record)
+    curve = _method(requests.curve)
     rerun = _method(requests.rerun)
     suspend = _method(requests.suspend)
     resume = _method(requests.resume)

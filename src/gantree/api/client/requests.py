@@ -289,6 +289,11 @@ def record(job: str, *, attempt: int | None = None) -> Request[Json]:
     return Request("GET", "/v1/jobs/{job}/record", job_path(job), {"attempt": attempt})
 
 
+def curve(job: str, *, attempt: int | None = None) -> Request[Json]:
+    """Step time and loss that a job reported, over time (None: of its last attempts)."""
+    return Request("GET", "/v1/jobs/{job}/curve", job_path(job), {"attempt": attempt})
+
+
 def rerun(
     job: str, *, attempt: int | None = None, anyhow: bool = False, user: str | None = None
 ) -> Request[Json]:

@@ -17,6 +17,7 @@ from gantree.api.routes import (
     audit as audit_routes,
 )
 from gantree.api.routes import (
+    curves,
     events,
     exec_sessions,
     explanations,
@@ -41,6 +42,7 @@ ROUTERS = (
     explanations.router,
     logs.router,
     records.router,
+    curves.router,
     events.router,
     site.router,
     nodes.router,

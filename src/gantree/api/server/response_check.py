@@ -19,6 +19,7 @@ from gantree.api.http.response_models.explanations import (
 )
 from gantree.api.http.response_models.history import EndedJobRow, EndedJobsResponse
 from gantree.api.http.response_models.jobs import (
+    CurveResponse,
     JobCommandResponse,
     JobResponse,
     JobsResponse,
@@ -39,6 +40,7 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
     f"GET {_A_JOB}/when": WhenResponse,
     f"POST {_A_JOB}/what-if": WhatIfResponse,
     f"GET {_A_JOB}/record": RecordResponse,
+    f"GET {_A_JOB}/curve": CurveResponse,
     f"POST {_A_JOB}/rerun": ReceiptResponse,
     f"GET {_A_JOB}/defragment": DefragmentResponse,
     f"POST {_A_JOB}/defragment": DefragmentResponse,

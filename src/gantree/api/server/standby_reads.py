@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gantree.api.gpu_metrics.gpu_counters import GpuCounters
 from gantree.api.routes import (
+    curves,
     events,
     explanations,
     history,
@@ -33,7 +34,7 @@ from gantree.api.views.progress_view import add_progress
 from gantree.control.readers.frames import NEWEST, QueryMode, Reply
 from gantree.control.readers.supervisor import ReaderSupervisor
 from gantree.control.requests.read_view import ReadPoint, ReadView
-from gantree.executors.local.progress_file import progress_in
+from gantree.executors.local.progress_file import curve_in, progress_in
 from gantree.executors.local.recording.recorder import record_in
 from gantree.executors.local.run_directory import RunDirectory
 from gantree.executors.progress import Progress
@@ -105,6 +106,10 @@ class StandbyBackend:
         """What ran as an attempt, None if it was never started; from any thread. Raises OSError."""
         return record_in(self._run(job, attempt))
 
+    def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
+        """The reports that an attempt keeps."""
+        return curve_in(self._run(job, attempt).progress)
+
     def progress(self, job: str, attempt: int) -> Progress | None:
         """How far an attempt says that it is."""
         return progress_in(self._run(job, attempt).progress)
@@ -130,7 +135,7 @@ class StandbyBackend:
         return value
 
 
-LOOKING = (jobs, explanations, records, nodes, policies, site)
+LOOKING = (jobs, explanations, records, curves, nodes, policies, site)
 """Routes of which some change something."""
 
 

@@ -35,10 +35,15 @@ async def add_progress(
 def _fill(rows: Iterable[Json], cluster: KnowsProgress) -> None:
     for row in rows:
         found = cluster.progress(row["job"], row["attempt"])
-        row["progress"] = None if found is None else _plain(asdict(found))
+        row["progress"] = None if found is None else plain(asdict(found))
 
 
-def _plain(told: Json) -> Json:
+def curve_points(reports: Iterable[Progress]) -> list[Json]:
+    """Reports over time as rows."""
+    return [plain(asdict(each)) for each in reports]
+
+
+def plain(told: Json) -> Json:
     """Numbers that JSON has no word for become texts: a loss that is no number is worth seeing."""
     return {name: _word(value) for name, value in told.items()}
 

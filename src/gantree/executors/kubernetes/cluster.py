@@ -177,6 +177,10 @@ class KubernetesCluster:
         """Nothing is known of it here."""
         return None
 
+    def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
+        """Nothing is known of it here."""
+        return ()
+
     def record(self, job: str, attempt: int) -> dict[str, Any] | None:
         """Nothing is known of it here."""
         return None

@@ -58,7 +58,7 @@ class _RankRecord:
     world_size: int
 
 
-def _start_of(path: Path) -> bytes:
+def start_of(path: Path, most_bytes: int = LONGEST_RECORD) -> bytes:
     """The first bytes of a file, whatever kind of file it is; none where it cannot be read.
 
     A link is not followed: the daemon may be allowed to read, or to open, what the job is not.
@@ -68,7 +68,7 @@ def _start_of(path: Path) -> bytes:
     except OSError:
         return b""
     try:
-        return os.read(descriptor, LONGEST_RECORD)
+        return os.read(descriptor, most_bytes)
     except OSError:
         return b""
     finally:
@@ -78,7 +78,7 @@ def _start_of(path: Path) -> bytes:
 def record_in(path: Path) -> dict[str, Any]:
     """The record in a file; an empty one where there is none."""
     try:
-        record = json.loads(_start_of(path))
+        record = json.loads(start_of(path))
     except (ValueError, RecursionError):
         return {}
     return record if isinstance(record, dict) else {}
@@ -213,7 +213,7 @@ class CheckpointWatch:
             identity = [stat.st_ino, stat.st_mtime_ns, stat.st_size]
             if identity == self._answer:
                 return
-            step = int(_start_of(self._answer_path))
+            step = int(start_of(self._answer_path))
         except (OSError, ValueError):
             return  # not there, or half written: its writer will finish it
         if not _is_step(step):

@@ -29,7 +29,7 @@ from gantree.executors.local.launch.visible_gpus import (
     gpu_indices,
     no_instances,
 )
-from gantree.executors.local.progress_file import progress_in
+from gantree.executors.local.progress_file import curve_in, progress_in
 from gantree.executors.local.recording.changes import changes
 from gantree.executors.local.recording.recorder import (
     About,
@@ -263,6 +263,10 @@ class LocalCluster:
     def progress(self, job: str, attempt: int) -> Progress | None:
         """The progress that an attempt reports. Reads one file only, so it is safe from any thread."""
         return progress_in(RunDirectory(self._runs, job, attempt).progress)
+
+    def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
+        """The reports that an attempt keeps. Safe from any thread."""
+        return curve_in(RunDirectory(self._runs, job, attempt).progress)
 
     def record(self, job: str, attempt: int) -> dict[str, Any] | None:
         """The record of an attempt, None if it was never started. Safe from any thread. Raises OSError."""

@@ -63,6 +63,10 @@ document.addEventListener("gantree:replaced", (event) => {
   if (["starting", "running"].includes(phase) && !byId("output")) location.reload();
 });
 
+// Reports of progress are no events: a running job is looked at again from time to time.
+const PROGRESS_EVERY_MS = 10_000;
+setInterval(() => { if (["running", "saving"].includes(phase)) refreshSoon(); }, PROGRESS_EVERY_MS);
+
 // What if.
 const HOW = { preempt: "preempts", reclaim: "takes back what is borrowed by", order: "goes before", shrink: "shrinks", move: "moves" };
 

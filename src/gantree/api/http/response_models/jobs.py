@@ -43,6 +43,23 @@ class Progress(BaseModel):
     at: float = Field(description="When it said so.")
 
 
+class AttemptCurve(OpenModel):
+    """The reports of one attempt over time, oldest first, at most about a thousand.
+
+    Steps that an attempt redid come again.
+    """
+
+    attempt: int
+    points: list[Progress]
+
+
+class CurveResponse(OpenModel):
+    """The reports of a job over time, attempt by attempt; attempts without reports are left out."""
+
+    job: str = Field(description="The job's id.", examples=["llama-7b"])
+    attempts: list[AttemptCurve]
+
+
 class JobRow(OpenModel):
     """A job as a list shows it. Of a job that was rejected only name, phase and reason are known."""
 

@@ -3,6 +3,7 @@
 What a button does is the API's own route, sent by the browser; here is only what is shown.
 """
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -25,11 +26,13 @@ from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.text.preemption_blockers import PREEMPTION_BLOCKERS
 from gantree.topology.hardware.prices import LIST_PRICES
 from gantree.web.pages.frame import page_router, render, standby_of
+from gantree.web.pages.jobs.curve_chart import Chart, charts
 from gantree.web.pages.jobs.gang_placement import gang_placement
 from gantree.web.pages.timeline.rows import JobTimelines, facts_of_job
 
 Json = dict[str, Any]
 HOUR_S = 3600.0
+ATTEMPTS_DRAWN = 20
 SHOWN_OF_SPEC = ("priority", "topology", "time_limit_s")
 BUTTONS = ("cancel", "hold", "release", "suspend", "priority", "scale")
 
@@ -51,6 +54,7 @@ def router(reads: QueryBackend) -> APIRouter:
         if forgotten:
             return render(request, caller, "history.html", job=word, about=forgotten, **context)
         await reads.add_progress([context["row"]], ended=True)
+        context["charts"] = await asyncio.to_thread(_charts, reads, context)
         if standby_of(request) is not None:
             context["may"] |= dict.fromkeys(BUTTONS, False)
         return render(
@@ -58,6 +62,15 @@ def router(reads: QueryBackend) -> APIRouter:
         )
 
     return routes
+
+
+def _charts(reads: QueryBackend, context: Json) -> list[Chart]:
+    """What the job reported over its last attempts, for who may read its output."""
+    job, last = context["row"]["job"], context["row"]["attempt"] or 0
+    if not context["may"]["read"]:
+        return []
+    attempts = range(max(1, last - ATTEMPTS_DRAWN + 1), last + 1)
+    return charts([(attempt, reads.curve(job, attempt)) for attempt in attempts])
 
 
 def found(view: ReadView, word: str, caller: Caller) -> tuple[Json | None, Json]:

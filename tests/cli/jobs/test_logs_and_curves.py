@@ -1,8 +1,10 @@
-"""The output of a job over the API and the command line: merged by time, a part of it, searched, with times."""
+"""Output and curve of a job over the API and the command line: merged by time, searched, with times; by attempt."""
 
+import http.client
 import json
 import re
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,18 +20,30 @@ machines: {m4: {gpus: 4, gpu: H100-80GB}}
 nodes: [{names: n0, machine: m4}]
 """
 SCRIPT = "printf 'a%s\\nb%s\\nno end%s' $RANK $RANK $RANK"
+LEARN = """
+import sys
+from gantree import training
+first = 2 * training.rendezvous().restarts
+for step in range(first, first + 4):
+    training.progress(step, loss=4.0 - step)
+sys.exit(0 if first else 3)
+"""
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon on which the job `said` of three ranks has run."""
+    """A daemon on which the job `said` of three ranks has run, and `learns`, which failed once and redid two steps."""
     state = tmp_path_factory.mktemp("logs") / "state"
     role = {"role": "w", "members": 1, "processes": 3, "each": {"gpus": 3}}
     role["run"] = ["sh", "-c", SCRIPT]
-    with Daemon(state, CLUSTER) as running:
+    learn = {"role": "w", "members": 1, "each": {"gpus": 1}, "run": ["python3", "-c", LEARN]}
+    learns = {"name": "learns", "gang": [learn], "restarts": {"limit": 1, "backoff": "0s"}}
+    with Daemon(state, CLUSTER, pages=True) as running:
+        running.client.submit(json.dumps(learns), "learns.yaml")
         running.client.submit(json.dumps({"name": "said", "gang": [role]}), "said.yaml")
         running.wait("said")
+        running.wait("learns")
         yield running
 
 
@@ -83,3 +97,39 @@ def test_the_command_prints_the_same(
     assert (wrong.code, "--since: found 'soon'" in wrong.err) == (2, True)
     both = gantree("logs", "said", "--rank", "1", "--ranks", "1")
     assert (both.code, "only one of them" in both.err) == (2, True)
+
+
+def test_the_curve_of_a_job_has_the_reports_of_each_attempt(
+    daemon: Daemon,
+    gantree: Gantree,
+    complaints: Callable[[Any, str], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GANTREE_STATE", str(daemon.state_dir))
+    told = gantree("curve", "learns", "--json").json()
+    assert complaints(told, "curve") == []
+    steps = [
+        (each["attempt"], [(point["step"], point["loss"]) for point in each["points"]])
+        for each in told["attempts"]
+    ]
+    assert steps == [(1, [(0, 4.0), (3, 1.0)]), (2, [(2, 2.0), (5, -1.0)])]
+    only = daemon.client.curve("learns", attempt=2)
+    assert only["attempts"] == told["attempts"][1:]
+    drawn = gantree("curve", "learns").out.splitlines()
+    assert "4 to 1" in drawn[1]
+    assert drawn[2].startswith("2")
+    rows = gantree("curve", "learns", "--csv").out.splitlines()
+    assert (rows[0], len(rows)) == ("attempt,step,loss,samples_per_s,step_s,at", 5)
+    assert "has reported nothing" in gantree("curve", "said").out
+    page = page_of(daemon, "/jobs/learns")
+    assert page.count("<polyline") == 2
+    assert "Loss from 2 to -1, steps 2 to 5; 2 attempts" in page
+
+
+def page_of(daemon: Daemon, path: str) -> str:
+    """What the daemon shows there, over its socket."""
+    line = http.client.HTTPConnection("gantree")
+    line.sock = socket.socket(socket.AF_UNIX)
+    line.sock.connect(str(daemon.state_dir / "gantree.sock"))
+    line.request("GET", path)
+    return line.getresponse().read().decode()
