@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 
 from gantree.accounting.ended_jobs import EndedJob
+from gantree.accounting.usage import UsageChange
+
+REBUILT_WHOLE = 500_000
+"""The history of a journal with more facts than these is not made anew from the first: it takes over half a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,6 +14,7 @@ class HistoryChange:
     """ended are the jobs that the turn ended, each with the index of its fact among those of the turn."""
 
     ended: tuple[tuple[int, EndedJob], ...] = ()
+    usage: UsageChange | None = None
 
 
 NO_CHANGE = HistoryChange()

@@ -35,7 +35,8 @@ class Commands(LazyGroup):
         ),
         "usage": Listed("gantree.cli.queues.usage:usage", "Report GPU-hours and their cost."),
         "history": Listed(
-            "gantree.cli.history.commands:app", "Search ended jobs, however long ago they ended."
+            "gantree.cli.history.commands:app",
+            "Show ended jobs, use, waits and preemptions over time.",
         ),
         "logs": Listed("gantree.cli.jobs.logs:logs", "Print the output of a job."),
         "curve": Listed(

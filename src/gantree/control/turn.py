@@ -59,7 +59,7 @@ class TurnRunner:
         self._cursor = journal.cursor()
         self._scheduler: Scheduler | None = folded
         self._watch = watch
-        self._recorder = HistoryRecorder()
+        self._recorder = self._new_recorder(folded)
         self._under = under
 
     @property
@@ -69,7 +69,9 @@ class TurnRunner:
             # An error may have hidden that a turn was committed.
             self._cursor = self._journal.cursor()
             take_back()
-            self._scheduler, self._recorder = self._fold(), HistoryRecorder()
+            scheduler = self._fold()
+            self._recorder = self._new_recorder(scheduler)
+            self._scheduler = scheduler
         return self._scheduler
 
     @property
@@ -166,13 +168,22 @@ class TurnRunner:
             self.send(orders, causes_of(batch))
 
     def _history_of(self, decision: Decision) -> HistoryChange:
-        """What a decision adds to the history."""
+        """What a decision adds to the history. A bug there costs what it would have added, and no turn."""
         if not decision.facts:
             return NO_CHANGE
-        assert self._scheduler is not None  # it has just decided
-        for index, fact in enumerate(decision.facts):
-            self._recorder.note(index, fact, self._scheduler.ledger)
-        return self._recorder.taken()
+        scheduler = self._scheduler
+        assert scheduler is not None  # it has just decided
+        try:
+            for index, fact in enumerate(decision.facts):
+                self._recorder.note(index, fact, scheduler.ledger)
+            return self._recorder.taken()
+        except Exception:
+            log.exception("bug: a turn of %d facts is not in the history", len(decision.facts))
+            self._recorder = self._new_recorder(scheduler)
+            return NO_CHANGE
+
+    def _new_recorder(self, scheduler: Scheduler) -> HistoryRecorder:
+        return HistoryRecorder(scheduler.ledger, scheduler.now, self._journal.history.counted_to())
 
 
 def _up_to_a_policy(batch: Sequence[InboxEntry]) -> Sequence[InboxEntry]:

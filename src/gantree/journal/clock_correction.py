@@ -2,8 +2,8 @@
 
 The wrong clock shows as a gap: the longest pause between two events. All that came behind it moves back by that pause,
 in events, facts and orders, as if the clock had been right; so the time between is charged to nobody. Snapshots behind
-the gap go, since the facts before them tell the same. A journal whose facts behind the gap were compacted cannot be
-corrected.
+the gap go, since the facts before them tell the same; the next start makes the history again from the moved facts. A
+journal whose facts behind the gap were compacted cannot be corrected.
 """
 
 import json
@@ -13,6 +13,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Table, func, select
 
+from gantree.accounting.change import REBUILT_WHOLE
+from gantree.journal.sql.history_tables import (
+    ended_jobs,
+    history_mark,
+    usage_history,
+    wait_history,
+)
 from gantree.journal.sql.journal import SqlJournal
 from gantree.journal.sql.journal_statements import PAGE
 from gantree.journal.sql.tables import compacted, facts, inbox, orders, snapshots, turns
@@ -73,6 +80,7 @@ def correct_clock(journal: SqlJournal, jump: ClockJump) -> Corrected:
         first = connection.execute(
             select(func.min(turns.c.turn)).where(turns.c.cursor >= jump.event)
         ).scalar_one()
+        _cut_history(connection, jump, first)
         counts = [_move_back(connection, inbox, inbox.c.seq >= jump.event, jump)]
         for table in (facts, orders):
             behind = table.c.turn >= (first if first is not None else 1 << 62)
@@ -86,6 +94,24 @@ def _drop_snapshots(connection: Connection, jump: ClockJump) -> None:
     left = connection.execute(select(func.max(snapshots.c.seq))).scalar_one()
     if gone.event >= jump.event or (gone.fact and (left is None or left < gone.fact)):
         raise Conflict("facts from behind the jump of the clock were compacted: restore a backup")
+
+
+def _cut_history(connection: Connection, jump: ClockJump, first: int | None) -> None:
+    """Let the next start make the history again: whole, or from the first turn behind the jump on.
+
+    In the second case what was counted in buckets across the jump is gone, too: nothing is charged for the jump.
+    """
+    newest = connection.execute(select(func.max(facts.c.seq))).scalar_one() or 0
+    gone = connection.execute(select(compacted.c.fact)).scalar_one()
+    kept, counted_to = 0, 0.0
+    if gone or newest > REBUILT_WHOLE:
+        behind = facts.c.turn >= (first if first is not None else 1 << 62)
+        begins = connection.execute(select(func.min(facts.c.seq)).where(behind)).scalar_one()
+        kept, counted_to = (newest if begins is None else begins - 1), jump.before
+    connection.execute(ended_jobs.delete().where(ended_jobs.c.seq > kept))
+    for table in (usage_history, wait_history):
+        connection.execute(table.delete().where(table.c.start + table.c.width > counted_to))
+    connection.execute(history_mark.update().values(rebuild_after=kept, counted_to=counted_to))
 
 
 def _move_back(connection: Connection, table: Table, behind: Any, jump: ClockJump) -> int:

@@ -17,8 +17,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from gantree.accounting.buckets import Bucket
 from gantree.accounting.change import NO_CHANGE, HistoryChange
 from gantree.accounting.ended_jobs import JobSearch, RecordedJob
+from gantree.accounting.usage import CountedTo, UsageAmounts, UsageQuery, WaitAmounts
 from gantree.model.events import Event
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
@@ -101,7 +103,7 @@ class Election(Protocol):
 
 
 class History(Protocol):
-    """What is on record over time: jobs that have ended. It outlives compaction. All methods raise JournalError."""
+    """What is on record over time: ended jobs, use, waits. It outlives compaction. All methods raise JournalError."""
 
     def ended_job(self, job: str) -> RecordedJob | None:
         """The ended job of an id."""
@@ -109,6 +111,21 @@ class History(Protocol):
 
     def ended_jobs(self, search: JobSearch, before: int | None, limit: int) -> list[RecordedJob]:
         """The ended jobs that a search finds, the last that ended first; before: of those that ended before a seq."""
+        ...
+
+    def usage(self, query: UsageQuery) -> list[tuple[Bucket, str, UsageAmounts]]:
+        """(step, name, amounts) of each step in which there is something, in order. Capacity has no queue and user.
+
+        A bucket that is wider than a step is what there is of its time.
+        """
+        ...
+
+    def waits(self, query: UsageQuery) -> list[tuple[int, str, int, WaitAmounts]]:
+        """(start, name, bin, amounts) of each step in which there is something, in order."""
+        ...
+
+    def counted_to(self) -> CountedTo:
+        """Up to which moments use is counted."""
         ...
 
     def rebuild_after(self) -> int | None:

@@ -52,11 +52,22 @@ def started_on(journal: SqlJournal) -> Controller:
 
 def run_to_the_end(controller: Controller, name: str, exit_code: int = 0, user: str = "") -> None:
     """Submit a job of 8 GPUs that runs and ends."""
+    end(controller, start(controller, name, user), exit_code)
+
+
+def start(controller: Controller, name: str, user: str = "") -> dict[str, Any]:
+    """What is said about the attempt of a job of 8 GPUs that runs."""
     (submitted,) = controller.submit([job(name, gpus=8)], None, {}, user).jobs
     controller.step()
     about: dict[str, Any] = {"job": submitted.job, "attempt": 1, "observed_at": controller.clock()}
     controller.inbox.enqueue(GangStarted(id=f"{submitted.job}/started", **about))
-    controller.inbox.enqueue(GangEnded(id=f"{submitted.job}/ended", exit_code=exit_code, **about))
+    controller.step()
+    return about
+
+
+def end(controller: Controller, about: dict[str, Any], exit_code: int = 0) -> None:
+    """Let it end."""
+    controller.inbox.enqueue(GangEnded(id=f"{about['job']}/ended", exit_code=exit_code, **about))
     controller.step()
 
 
@@ -105,9 +116,10 @@ def test_the_row_comes_with_the_turn_or_not_at_all(
             commit(cursor, facts, orders, epoch, history)  # type: ignore[arg-type]  # passed on
 
     run_to_the_end(controller, "a")
+    about = start(controller, "b")
     with monkeypatch.context() as patched, pytest.raises(JournalError):
         patched.setattr(journal, "commit_turn", broken)
-        run_to_the_end(controller, "b")
+        end(controller, about)
     facts = [type(each.fact).__name__ for each in journal.facts()]
     assert facts.count("JobEnded") == len(rows(journal)) == 1  # type: ignore[arg-type]  # in SQL
     controller.step()

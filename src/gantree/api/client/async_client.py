@@ -114,6 +114,8 @@ class AsyncClient:
     gpu_use = _method(requests.gpu_use)
     ended_jobs = _method(requests.ended_jobs)
     ended_job = _method(requests.ended_job)
+    usage_history = _method(requests.usage_history)
+    wait_history = _method(requests.wait_history)
     health = _method(requests.health)
     session = _method(requests.session)
     make_token = _method(requests.make_token)

@@ -368,6 +368,34 @@ def ended_job(job: str) -> Request[Json]:
     return Request("GET", "/v1/history/jobs/{job}", job_path(job))
 
 
+def usage_history(
+    by: str = "all",
+    *,
+    step: str | None = None,
+    since: float | None = None,
+    until: float | None = None,
+    queue: str | None = None,
+    user: str | None = None,
+) -> Request[Json]:
+    """GPU-seconds and events of each "minute", "hour" or "day" of a period, by "all", "queue", "user" or "model"."""
+    query = {"by": by, "step": step, "since": since, "until": until, "queue": queue, "user": user}
+    return Request("GET", "/v1/history/usage", query=query)
+
+
+def wait_history(
+    by: str = "all",
+    *,
+    step: str | None = None,
+    since: float | None = None,
+    until: float | None = None,
+    queue: str | None = None,
+    user: str | None = None,
+) -> Request[Json]:
+    """How long jobs had waited that were first placed in each step of a period, by "all", "queue" or "user"."""
+    query = {"by": by, "step": step, "since": since, "until": until, "queue": queue, "user": user}
+    return Request("GET", "/v1/history/waits", query=query)
+
+
 def health() -> Request[Json]:
     """Version, process, epoch and counts of the daemon."""
     return Request("GET", "/v1/health")

@@ -1,4 +1,4 @@
-"""Routes of the history: every job that has ended, however long ago."""
+"""Routes of the history: every job that has ended, use and waits over time."""
 
 from typing import Annotated, Literal
 
@@ -9,14 +9,25 @@ from gantree.accounting.ended_jobs import JobSearch
 from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import QueryBackend
-from gantree.api.http.response_models.history import EndedJobRow, EndedJobsResponse
+from gantree.api.http.response_models.history import (
+    EndedJobRow,
+    EndedJobsResponse,
+    UsageHistoryResponse,
+    WaitHistoryResponse,
+)
 from gantree.api.http.responses import documented, json_response
 from gantree.api.routes.usage import Moment
-from gantree.api.views import history_view
+from gantree.api.views import history_view, usage_history_view
 
 MOST_JOBS = 1000
 """Of one page."""
 LARGEST_SEQ = 2**63 - 1
+Step = Annotated[
+    Literal["minute", "hour", "day"] | None,
+    Query(
+        description="Minutes are kept for 12 hours, hours for 30 days; default: as fits the period."
+    ),
+]
 Text = Annotated[str | None, Query(max_length=256)]
 
 
@@ -24,6 +35,8 @@ def router(backend: QueryBackend) -> APIRouter:
     """The routes of this module."""
     routes = APIRouter(prefix="/v1/history", tags=["history"])
     _add_ended_jobs(routes, backend)
+    _add_usage(routes, backend)
+    _add_waits(routes, backend)
     return routes
 
 
@@ -63,3 +76,45 @@ def _add_ended_jobs(routes: APIRouter, backend: QueryBackend) -> None:
     async def ended_job(word: str, caller: CurrentCaller) -> Response:
         """One job that has ended, by id, or the last that ended of a name."""
         return json_response(await backend.read(history_view.ended_job, caller, word))
+
+
+def _add_usage(routes: APIRouter, backend: QueryBackend) -> None:
+    @routes.get("/usage", **documented(UsageHistoryResponse, "The steps."), **needs(Need.KNOWN))
+    async def usage(
+        caller: CurrentCaller,
+        by: Literal["all", "queue", "user", "model"] = "all",
+        step: Step = None,
+        since: Moment = None,
+        until: Moment = None,
+        queue: Annotated[
+            str | None, Query(max_length=256, description="In it, or below it.")
+        ] = None,
+        user: Text = None,
+    ) -> Response:
+        """GPU-seconds there, held, used and lost, starts, ends and preemptions, of each step of a period."""
+        asked = (by, step, since, until, queue, user)
+        found = await backend.read_adaptive(
+            usage_history_view.usage, caller, *asked, asker=caller.name
+        )
+        return json_response(found)
+
+
+def _add_waits(routes: APIRouter, backend: QueryBackend) -> None:
+    @routes.get("/waits", **documented(WaitHistoryResponse, "The steps."), **needs(Need.KNOWN))
+    async def waits(
+        caller: CurrentCaller,
+        by: Literal["all", "queue", "user"] = "all",
+        step: Step = None,
+        since: Moment = None,
+        until: Moment = None,
+        queue: Annotated[
+            str | None, Query(max_length=256, description="In it, or below it.")
+        ] = None,
+        user: Text = None,
+    ) -> Response:
+        """How long jobs had waited that were placed for the first time in each step of a period."""
+        asked = (by, step, since, until, queue, user)
+        found = await backend.read_adaptive(
+            usage_history_view.waits, caller, *asked, asker=caller.name
+        )
+        return json_response(found)

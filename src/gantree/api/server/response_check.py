@@ -17,7 +17,12 @@ from gantree.api.http.response_models.explanations import (
     WhenResponse,
     WhyResponse,
 )
-from gantree.api.http.response_models.history import EndedJobRow, EndedJobsResponse
+from gantree.api.http.response_models.history import (
+    EndedJobRow,
+    EndedJobsResponse,
+    UsageHistoryResponse,
+    WaitHistoryResponse,
+)
 from gantree.api.http.response_models.jobs import (
     CurveResponse,
     JobCommandResponse,
@@ -69,6 +74,8 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
     "GET /v1/usage/gpus": usage.GpuUseResponse,
     "GET /v1/history/jobs": EndedJobsResponse,
     "GET /v1/history/jobs/{job}": EndedJobRow,
+    "GET /v1/history/usage": UsageHistoryResponse,
+    "GET /v1/history/waits": WaitHistoryResponse,
     "GET /v1/health": HealthResponse,
     "GET /v1/session": sessions.SessionResponse,
     "GET /v1/tokens": tokens.TokensResponse,

@@ -1,6 +1,7 @@
 """The commands of `gantree history`."""
 
 from gantree.cli.history.ended_jobs import ended_jobs
+from gantree.cli.history.over_time import preemptions, queues, use, waits
 from gantree.cli.options import new_app
 
 app = new_app(no_args_is_help=True)
@@ -8,7 +9,11 @@ app = new_app(no_args_is_help=True)
 
 @app.callback()
 def history() -> None:
-    """Search ended jobs, however long ago they ended."""
+    """Show ended jobs, use, waits and preemptions over time."""
 
 
 app.command("jobs")(ended_jobs)
+app.command("use")(use)
+app.command("queues")(queues)
+app.command("waits")(waits)
+app.command("preemptions")(preemptions)

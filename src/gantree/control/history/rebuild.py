@@ -7,17 +7,16 @@ the history begins with the ended jobs that the snapshot knows.
 import logging
 from collections.abc import Callable
 
-from gantree.accounting.change import HistoryChange
+from gantree.accounting.change import NO_CHANGE, REBUILT_WHOLE, HistoryChange
 from gantree.control.history.ended_jobs import ended_job
 from gantree.control.history.recorder import HistoryRecorder
 from gantree.control.snapshots import newest_restored
+from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.journal.contract import Journal
 from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.policy.rules import Policy
 
-MOST_FACTS = 500_000
-"""More facts than these are not folded at a start: it would take more than half a minute."""
 PIECE = 2_000
 """Facts whose history is recorded in one transaction."""
 
@@ -46,20 +45,27 @@ class HistoryRebuild:
         self._fold(scheduler, seq, max(after, seq))
 
     def _base(self, last: int) -> tuple[Scheduler, int]:
-        if self._journal.compacted_to() == 0 and last <= MOST_FACTS:
+        if self._journal.compacted_to() == 0 and last <= REBUILT_WHOLE:
             return Scheduler(self._policy), 0
         return newest_restored(self._journal, self._policy, SnapshotCodec())
 
     def _fold(self, scheduler: Scheduler, seq: int, recorded_to: int) -> None:
         """Fold on from seq, and record what comes behind another."""
-        recorder, ledger = HistoryRecorder(), scheduler.ledger
+        recorder, ledger, at = None, scheduler.ledger, scheduler.now
         for recorded in self._journal.facts(seq):
+            if recorder is None and recorded.seq > recorded_to:
+                recorder = self._recorder(ledger, at)
             ledger.apply(recorded.fact)
-            if recorded.seq > recorded_to:
+            at = max(at, recorded.fact.at)
+            if recorder is not None:
                 recorder.note(recorded.seq - 1, recorded.fact, ledger)
-            if recorded.seq % PIECE == 0 and recorded.seq > recorded_to:
-                self._record(recorder.taken(), recorded.seq)
-        self._record(recorder.taken(), None)
+                if recorded.seq % PIECE == 0:
+                    self._record(recorder.taken(all_of_it=True), recorded.seq)
+        self._record(NO_CHANGE if recorder is None else recorder.taken(all_of_it=True), None)
+
+    def _recorder(self, ledger: Ledger, at: float) -> HistoryRecorder:
+        counted = self._journal.history.counted_to()
+        return HistoryRecorder(ledger, at, counted, self._journal.last_observed_at())
 
     def _record(self, change: HistoryChange, rebuild_after: int | None) -> None:
         self._beat()

@@ -8,17 +8,19 @@ Moments become bounds of seq first, which grows with them.
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Row, and_, false, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, false, func, or_, select
 
+from gantree.accounting.buckets import Bucket
 from gantree.accounting.change import HistoryChange
 from gantree.accounting.ended_jobs import EndedJob, JobSearch, RecordedJob, Scope
+from gantree.accounting.usage import CountedTo, UsageAmounts, UsageQuery, WaitAmounts
 from gantree.journal.sql.database import Database
 from gantree.journal.sql.history_tables import ended_jobs, history_mark
+from gantree.journal.sql.patterns import WILDCARDS, matches, writable
 from gantree.journal.sql.statements import Statement
+from gantree.journal.sql.usage_history import counted_to, usage_sums, wait_sums, write_usage
 from gantree.model.access import is_within
 
-ESCAPE = "\\"
-WILDCARDS = frozenset("*?")
 NAMES = tuple(one.name for one in fields(EndedJob) if one.name != "user")
 MOST_WALKS = 100
 """A search that would take more walks than these takes one, over all jobs."""
@@ -30,18 +32,15 @@ def write_history(connection: Connection, change: HistoryChange, after_fact: int
     rows = [_row(after_fact + 1 + index, ended) for index, ended in change.ended]
     if rows:
         _INSERT.run(connection, rows)
+    if change.usage is not None:
+        write_usage(connection, change.usage)
 
 
 def _row(seq: int, ended: EndedJob) -> dict[str, Any]:
     values = {name: getattr(ended, name) for name in NAMES}
     values["user_name"] = ended.user
     texts = ("job", "name", "queue", "user_name", "reason", "last_failure", "nodes")
-    return {"seq": seq, **values, **{name: _writable(values[name]) for name in texts}}
-
-
-def _writable(text: str) -> str:
-    """PostgreSQL's text has no NUL, and nobody's has a lone surrogate."""
-    return text.encode(errors="replace").decode().replace("\0", "?")
+    return {"seq": seq, **values, **{name: writable(values[name]) for name in texts}}
 
 
 class SqlHistory:
@@ -52,7 +51,7 @@ class SqlHistory:
 
     def ended_job(self, job: str) -> RecordedJob | None:
         """The ended job of an id."""
-        wanted = select(ended_jobs).where(ended_jobs.c.job == _writable(job))
+        wanted = select(ended_jobs).where(ended_jobs.c.job == writable(job))
         with self._database.reading() as connection:
             found = connection.execute(wanted).first()
         return None if found is None else _recorded(found)
@@ -67,6 +66,21 @@ class SqlHistory:
                 newest = wanted.order_by(ended_jobs.c.seq.desc()).limit(limit)
                 rows.update((row.seq, row) for row in connection.execute(newest))
         return [_recorded(rows[seq]) for seq in sorted(rows, reverse=True)[:limit]]
+
+    def usage(self, query: UsageQuery) -> list[tuple[Bucket, str, UsageAmounts]]:
+        """(step, name, amounts) of each step in which there is something, in order."""
+        with self._database.reading() as connection:
+            return usage_sums(connection, query)
+
+    def waits(self, query: UsageQuery) -> list[tuple[int, str, int, WaitAmounts]]:
+        """(start, name, bin, amounts) of each step in which there is something, in order."""
+        with self._database.reading() as connection:
+            return wait_sums(connection, query)
+
+    def counted_to(self) -> CountedTo:
+        """Up to which moments use is counted."""
+        with self._database.reading() as connection:
+            return counted_to(connection)
 
     def rebuild_after(self) -> int | None:
         """The seq of the fact after which the history is to be made from facts again; None: it is complete."""
@@ -109,11 +123,11 @@ def _conditions(connection: Connection, search: JobSearch) -> list[ColumnElement
     """What all walks have in common."""
     conditions: list[ColumnElement[bool]] = []
     if search.user is not None:
-        conditions.append(ended_jobs.c.user_name == _writable(search.user))
+        conditions.append(ended_jobs.c.user_name == writable(search.user))
     if search.name is not None:
         conditions.append(_named(connection.dialect.name, search.name))
     if search.exact_name is not None:
-        conditions.append(ended_jobs.c.name == _writable(search.exact_name))
+        conditions.append(ended_jobs.c.name == writable(search.exact_name))
     if search.outcomes:
         conditions.append(ended_jobs.c.outcome.in_(sorted(search.outcomes)))
     return conditions
@@ -148,7 +162,7 @@ def _is_narrow(search: JobSearch) -> bool:
 
 
 def _of_user(scope: Scope) -> list[ColumnElement[bool]]:
-    return [] if scope.user is None else [ended_jobs.c.user_name == _writable(scope.user)]
+    return [] if scope.user is None else [ended_jobs.c.user_name == writable(scope.user)]
 
 
 def _queues(connection: Connection) -> list[str]:
@@ -164,17 +178,7 @@ def _queues(connection: Connection) -> list[str]:
 def _named(dialect: str, pattern: str) -> ColumnElement[bool]:
     """As the pattern says; one without wildcards is a name, or an id."""
     if WILDCARDS.isdisjoint(pattern):
-        name = _writable(pattern)
+        name = writable(pattern)
         return or_(ended_jobs.c.name == name, ended_jobs.c.job == name)
     columns = (ended_jobs.c.name, ended_jobs.c.job)
-    return or_(*(_matches(dialect, column, pattern) for column in columns))
-
-
-def _matches(dialect: str, column: Column[str], pattern: str) -> ColumnElement[bool]:
-    """Whether a text is as a pattern with `*` and `?` has it. SQLite's LIKE ignores case, its GLOB does not."""
-    pattern = _writable(pattern)
-    if dialect == "sqlite":
-        return column.op("GLOB", is_comparison=True)(pattern.replace("[", "[[]"))
-    for special in (ESCAPE, "%", "_"):
-        pattern = pattern.replace(special, ESCAPE + special)
-    return column.like(pattern.replace("*", "%").replace("?", "_"), escape=ESCAPE)
+    return or_(*(matches(dialect, column, pattern) for column in columns))

@@ -1,4 +1,4 @@
-"""Response models of the history: ended jobs."""
+"""Response models of the history: ended jobs, use and waits over time."""
 
 from pydantic import BaseModel, Field
 
@@ -38,3 +38,62 @@ class EndedJobsResponse(BaseModel):
 
     jobs: list[EndedJobRow]
     next: int | None = Field(description="Give it as `before` for the next page; null at the end.")
+
+
+class HistoryPeriod(BaseModel):
+    """Steps of a period. Times in seconds since 1970."""
+
+    by: str
+    since: float
+    until: float
+    step_s: int = Field(examples=[3600])
+    starts: list[int] = Field(description="The beginning of each step.")
+
+
+Amounts = list[float]
+
+
+class UsageHistoryRow(OpenModel):
+    """Of one queue, user or GPU model, or of all (name ""). Each list has a number for each step."""
+
+    name: str
+    capacity_gpu_s: Amounts = Field(description="GPU-seconds that there were; by queue or user 0.")
+    allocated_gpu_s: Amounts = Field(description="GPU-seconds that gangs held.")
+    used_gpu_s: Amounts = Field(description="Of these, those on which all processes ran.")
+    lost_gpu_s: Amounts = Field(description="Of these, those whose work was done again.")
+    submitted: list[int]
+    started: list[int] = Field(description="Attempts that were placed.")
+    succeeded: list[int]
+    failed: list[int]
+    cancelled: list[int]
+    timed_out: list[int]
+    preempted: list[int]
+
+
+class UsageHistoryResponse(HistoryPeriod):
+    """Use over time: rows, the largest holder first."""
+
+    rows: list[UsageHistoryRow]
+
+
+class Waits(OpenModel):
+    """Jobs that were placed for the first time; null without any. Quantiles are right within 9 %."""
+
+    jobs: int
+    mean_s: float | None
+    p50_s: float | None
+    p99_s: float | None
+
+
+class WaitHistoryRow(OpenModel):
+    """Of one queue or user, or of all (name "")."""
+
+    name: str
+    steps: list[Waits]
+    all: Waits
+
+
+class WaitHistoryResponse(HistoryPeriod):
+    """Waits over time: rows, those with the most jobs first."""
+
+    rows: list[WaitHistoryRow]

@@ -1,4 +1,4 @@
-"""`gantree history jobs` on a real daemon, which is killed in between."""
+"""`gantree history` on a real daemon, which is killed in between."""
 
 import csv
 import io
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gantree.api.client.client import Client
+from gantree.cli.history.over_time import sparkline
 from gantree.model.errors import Conflict, NotFound
 from support.command_line import CommandLine
 from support.daemon import Daemon
@@ -108,3 +109,70 @@ def test_one_job_is_told_by_id_or_name(daemon: Daemon) -> None:
         client.ended_job(held["jobs"][0]["job"])
     with pytest.raises(NotFound, match="there is no job nobody"):
         client.ended_job("nobody")
+
+
+@pytest.fixture
+def told(daemon: Daemon, gantree: CommandLine) -> Ask:
+    def asked(*words: str) -> str:
+        outcome = gantree("history", *words, "--state", str(daemon.state_dir))
+        assert outcome.code == 0, outcome.err
+        return outcome.out
+
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("command", "schema"),
+    [("use", "use"), ("queues", "use"), ("preemptions", "use"), ("waits", "waits")],
+)
+def test_what_is_printed_for_programs_is_as_documented(
+    told: Ask, complaints: Callable[[Any, str], list[str]], command: str, schema: str
+) -> None:
+    printed = json.loads(told(command, "--since", "2h", "--by", "hour", "--json"))
+    assert complaints(printed, f"history-{schema}") == []
+    assert printed["step_s"] == 3600
+    assert 2 <= len(printed["starts"]) <= 4
+
+
+def test_use_and_shares_agree_with_the_jobs(told: Ask, daemon: Daemon) -> None:
+    jobs = json.loads(told("jobs", "--json"))["jobs"]
+    by_queue: dict[str, float] = {}
+    for job in jobs:
+        by_queue[job["queue"]] = by_queue.get(job["queue"], 0.0) + job["held_gpu_s"]
+    use = daemon.client.usage_history("queue", step="hour")
+    found = {row["name"]: sum(row["allocated_gpu_s"]) for row in use["rows"]}
+    assert found == pytest.approx({**by_queue, **dict.fromkeys(found.keys() - by_queue.keys(), 0.0)})  # fmt: skip
+    (whole,) = daemon.client.usage_history(step="hour")["rows"]
+    assert sum(whole["started"]) >= len(jobs)
+    assert sum(whole["succeeded"]) + sum(whole["failed"]) + sum(whole["cancelled"]) == len(jobs)
+    assert sum(whole["capacity_gpu_s"]) > sum(whole["allocated_gpu_s"]) > 0
+    (waited,) = daemon.client.wait_history(step="hour")["rows"]
+    assert waited["all"]["jobs"] == sum(whole["started"])
+    assert json.loads(told("waits", "--queue", "x", "--json"))["rows"][0]["name"].startswith("x")
+
+
+def test_tables_and_csv_show_every_step(told: Ask) -> None:
+    head, *lines = told("use", "--since", "2h", "--by", "hour").splitlines()
+    assert head.split()[:4] == ["TIME", "GPUS", "ALLOCATED", "USED"]
+    assert "█" in lines[-1]
+    rows = list(csv.DictReader(io.StringIO(told("queues", "--since", "2h", "--csv"))))
+    assert {row["queue"] for row in rows} >= {"x", "x/y", "z"}
+    assert "JOBS" in told("waits")
+    assert told("preemptions", "--since", "2h", "--by", "hour").splitlines()[1].split()[2] == "0"
+    assert "Nothing is on record" in told("queues", "--queue", "nowhere")
+
+
+def test_a_step_that_is_no_longer_kept_is_refused(daemon: Daemon, gantree: CommandLine) -> None:
+    outcome = gantree(
+        "history", "use", "--since", "5d", "--by", "minute", "--state", str(daemon.state_dir)
+    )
+    assert outcome.code == 2
+    assert "allowed: hour or day: each minute is kept for 12 hours" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("figures", "line"),
+    [([], ""), ([0.0, 0.0], "  "), ([0.0, 1.0, 8.0], " ▂█"), ([1.0] * 120, "█" * 60)],
+)
+def test_a_sparkline_is_as_high_as_its_highest(figures: list[float], line: str) -> None:
+    assert sparkline(figures) == line

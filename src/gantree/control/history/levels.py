@@ -1,0 +1,47 @@
+"""How many GPUs each queue, user and model has now, of the ledger: where counting goes on after a restart."""
+
+from gantree.accounting.meter import Level, Levels
+from gantree.accounting.usage import NO_MODEL, CountedTo, UsageKey
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.model.cluster import Cluster
+
+GpusOfModel = tuple[tuple[str, float], ...]
+
+
+def levels_of(ledger: Ledger, counted: CountedTo, now: float) -> Levels:
+    """The levels at a moment, each with up to when it is counted; where nothing was ever counted, from now on."""
+    levels: Levels = {}
+
+    def level(key: UsageKey) -> Level:
+        since = max(counted.all_to, counted.of_key.get(key, 0.0)) or now
+        return levels.setdefault(key, Level(since))
+
+    site = ledger.site.described
+    for model, gpus in ({} if site is None else capacity_of(site)).items():
+        level(UsageKey("", "", model)).capacity += gpus
+    for state in ledger.holding.values():
+        for model, gpus in () if state.suspended else state.metered.gpus_of_model:
+            held = level(UsageKey(state.spec.queue, state.spec.user, model))
+            held.allocated += gpus
+            held.used += 0.0 if state.running_at is None else gpus
+    return levels
+
+
+def capacity_of(cluster: Cluster) -> dict[str, float]:
+    """GPUs by model of all nodes, usable or not."""
+    capacity: dict[str, float] = {}
+    for node in cluster.nodes:
+        machine = cluster.machines[node.machine]
+        if machine.gpus:
+            model = machine.gpu or NO_MODEL
+            capacity[model] = capacity.get(model, 0.0) + machine.gpus
+    return capacity
+
+
+def held_s(state: JobState) -> float:
+    """For how long a job that was never placed was held back, without the time since it is held now."""
+    metered_at = state.metered.metered_at
+    if metered_at is None:
+        return 0.0
+    return max(0.0, metered_at - state.submitted_at - state.metered.waited_s)

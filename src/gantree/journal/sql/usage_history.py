@@ -1,0 +1,204 @@
+"""Roll-ups in SQL: what a turn adds to them, older ones made coarser, and their sums."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    case,
+    cast,
+    false,
+    func,
+    literal_column,
+    or_,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from gantree.accounting.buckets import (
+    DAY_S,
+    HOUR_S,
+    HOURS_KEPT_S,
+    MINUTE_S,
+    MINUTES_KEPT_S,
+    Bucket,
+    minute_of,
+)
+from gantree.accounting.ended_jobs import Scope
+from gantree.accounting.usage import (
+    CountedTo,
+    UsageAmounts,
+    UsageChange,
+    UsageKey,
+    UsageQuery,
+    WaitAmounts,
+)
+from gantree.journal.sql.history_tables import history_mark, usage_history, wait_history
+from gantree.journal.sql.patterns import within, writable
+from gantree.journal.sql.statements import Statement
+
+INSERTS: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+USAGE = tuple(one.name for one in fields(UsageAmounts))
+WAITS = tuple(one.name for one in fields(WaitAmounts))
+COARSER = ((MINUTE_S, HOUR_S, MINUTES_KEPT_S), (HOUR_S, DAY_S, HOURS_KEPT_S))
+"""(width, width that it becomes, after how many seconds)."""
+
+
+def _adding(table: Table, sums: tuple[str, ...], insert: Any) -> Any:
+    """An insertion that adds to the row where there is one."""
+    new = insert.excluded
+    added = {name: table.c[name] + new[name] for name in sums}
+    if table is usage_history:
+        mark = table.c.counted_to
+        added["counted_to"] = case((new.counted_to > mark, new.counted_to), else_=mark)
+    return insert.on_conflict_do_update(
+        index_elements=[column.name for column in table.primary_key], set_=added
+    )
+
+
+def _coarser(table: Table, sums: tuple[str, ...], insert: Any) -> Any:
+    """Rows of one width, before a moment, as rows of another."""
+    start = table.c.start - table.c.start % _number("to")
+    keys = [column for column in table.primary_key if column.name not in ("width", "start")]
+    amounts = [func.sum(table.c[name]).label(name) for name in sums]
+    if table is usage_history:
+        amounts.append(func.max(table.c.counted_to).label("counted_to"))
+    rows = select(_number("to").label("width"), start.label("start"), *keys, *amounts)
+    rows = rows.where(_old(table)).group_by(start, *keys)
+    names = [*("width", "start"), *(key.name for key in keys), *(each.name for each in amounts)]
+    return _adding(table, sums, insert(table).from_select(names, rows))
+
+
+def _number(name: str) -> ColumnElement[int]:
+    return cast(bindparam(name), Integer)
+
+
+def _old(table: Table) -> ColumnElement[bool]:
+    return and_(table.c.width == bindparam("from"), table.c.start < bindparam("before"))
+
+
+_TABLES = ((usage_history, USAGE), (wait_history, WAITS))
+_ADD = {
+    table.name: Statement(
+        {name: _adding(table, sums, insert(table)) for name, insert in INSERTS.items()}
+    )
+    for table, sums in _TABLES
+}
+_COARSEN = tuple(
+    Statement({name: _coarser(table, sums, insert) for name, insert in INSERTS.items()})
+    for table, sums in _TABLES
+)
+_DELETE = tuple(Statement(table.delete().where(_old(table))) for table, _ in _TABLES)
+_MARK = Statement(history_mark.update().values(counted_to=bindparam("moment")))
+
+
+def write_usage(connection: Connection, change: UsageChange) -> None:
+    """Add what a turn counted; once a minute, make older rows coarser. Runs nothing but `Statement`s."""
+    if change.usage:
+        _ADD["usage_history"].run(connection, [
+            {"width": bucket.width, "start": bucket.start, "queue": writable(key.queue),
+             "user_name": writable(key.user), "gpu_model": key.model, "counted_to": change.counted_to.get(key, 0.0),
+             **{name: getattr(amounts, name) for name in USAGE}}
+            for (bucket, key), amounts in change.usage.items()
+        ])  # fmt: skip
+    if change.waits:
+        _ADD["wait_history"].run(connection, [
+            {"width": bucket.width, "start": bucket.start, "queue": writable(wait.queue),
+             "user_name": writable(wait.user), "bin": wait.bin, "jobs": each.jobs, "waited_s": each.waited_s}
+            for (bucket, wait), each in change.waits.items()
+        ])  # fmt: skip
+    if change.is_minute_over:
+        _MARK.run(connection, [{"moment": change.all_counted_to}])
+        make_coarser(connection, change.all_counted_to)
+
+
+def make_coarser(connection: Connection, now: float) -> None:
+    """Turn minutes into hours and hours into days where they are old enough."""
+    for width, to, kept_s in COARSER:
+        values = {"from": width, "to": to, "before": int(now) - kept_s}
+        for coarsen, delete in zip(_COARSEN, _DELETE, strict=True):
+            coarsen.run(connection, [values])
+            delete.run(connection, [values])
+
+
+def counted_to(connection: Connection) -> CountedTo:
+    """Up to which moments use is counted."""
+    all_to = float(connection.execute(select(history_mark.c.counted_to)).scalar_one())
+    table = usage_history.c
+    wanted = select(
+        table.queue, table.user_name, table.gpu_model, func.max(table.counted_to)
+    ).where(
+        table.width == MINUTE_S, table.start >= int(minute_of(all_to)), table.counted_to > all_to
+    )
+    found = connection.execute(wanted.group_by(table.queue, table.user_name, table.gpu_model))
+    return CountedTo(all_to, {UsageKey(*key): at for *key, at in found})
+
+
+def usage_sums(connection: Connection, query: UsageQuery) -> list[tuple[Bucket, str, UsageAmounts]]:
+    """(step, name, amounts) in order. A bucket that is wider than a step is what there is of its time."""
+    wanted = _sums(connection, query, usage_history, USAGE, usage_history.c.width)
+    return [
+        (Bucket(max(row.width, query.step), row.step), row.name, UsageAmounts(*row[3:]))
+        for row in connection.execute(wanted)
+    ]
+
+
+def wait_sums(connection: Connection, query: UsageQuery) -> list[tuple[int, str, int, WaitAmounts]]:
+    """(start, name, bin, amounts) of each step in which there is something, in order."""
+    wanted = _sums(connection, query, wait_history, WAITS, wait_history.c.bin)
+    return [
+        (row.step, row.name, row.bin, WaitAmounts(*row[3:])) for row in connection.execute(wanted)
+    ]
+
+
+def _sums(
+    connection: Connection,
+    query: UsageQuery,
+    table: Table,
+    sums: tuple[str, ...],
+    *more: ColumnElement[Any],
+) -> Select[Any]:
+    step = (table.c.start - table.c.start % literal_column(str(query.step), Integer)).label("step")
+    names = {"queue": "queue", "user": "user_name", "model": "gpu_model"}
+    name = table.c[names[query.by]] if query.by != "all" else literal_column("''")
+    amounts = [func.sum(table.c[each]).label(each) for each in sums]
+    rows = select(step, name.label("name"), *more, *amounts)
+    rows = rows.where(
+        table.c.width.in_([MINUTE_S, HOUR_S, DAY_S]),
+        table.c.start > query.since - DAY_S,
+        table.c.start + table.c.width > query.since,
+        table.c.start < query.until,
+        *_conditions(connection.dialect.name, query, table),
+    )
+    order = [step, *([name] if query.by != "all" else []), *more]
+    return rows.group_by(*order).order_by(*order)
+
+
+def _conditions(dialect: str, query: UsageQuery, table: Table) -> list[ColumnElement[bool]]:
+    """Capacity is nobody's, so it is in every sum but those of a queue or user."""
+    is_capacity = and_(table.c.queue == "", table.c.user_name == "")
+    conditions: list[ColumnElement[bool]] = []
+    if query.by in ("queue", "user"):
+        conditions.append(~is_capacity)
+    if query.queue is not None:
+        conditions.append(or_(is_capacity, within(dialect, table.c.queue, query.queue)))
+    if query.user is not None:
+        conditions.append(or_(is_capacity, table.c.user_name == writable(query.user)))
+    if Scope() not in query.scopes:
+        scopes = [_in_scope(dialect, table, scope) for scope in query.scopes]
+        conditions.append(or_(is_capacity, false(), *scopes))
+    return conditions
+
+
+def _in_scope(dialect: str, table: Table, scope: Scope) -> ColumnElement[bool]:
+    return and_(
+        within(dialect, table.c.queue, scope.queue) if scope.queue else table.c.queue != "",
+        *([] if scope.user is None else [table.c.user_name == writable(scope.user)]),
+    )
