@@ -29,7 +29,7 @@ PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # read, and bytecode, which each worker of pytest would compile by itself.
 TYPED := aiohttp, alembic, fastapi, hypothesis, jinja2, networkx, numpy, playwright.sync_api, psycopg, pydantic, pytest, \
   rich, schemathesis, sqlalchemy, starlette, typer, uvicorn, websockets
-INTEGRATIONS := submitit torchx snakemake
+INTEGRATIONS := submitit torchx snakemake psij
 PYTHON ?= python3 python3.13 python3.12 python3.11 python
 
 ifneq ($(shell cat $(VENV)/.uv 2>/dev/null),$(CURDIR))
