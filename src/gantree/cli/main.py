@@ -27,6 +27,9 @@ class Commands(LazyGroup):
         ),
         "run": Listed("gantree.cli.jobs.run:app", "Run a command as a job and follow its output."),
         "jobs": Listed("gantree.cli.jobs.list:app", "List pending and running jobs."),
+        "top": Listed(
+            "gantree.cli.top.command:top", "Show the cluster, queues and jobs in a live view."
+        ),
         "why": Listed("gantree.cli.explain.why:why", "Explain why a job is in its state."),
         "when": Listed("gantree.cli.explain.when:when", "Show when a pending job starts."),
         "queues": Listed(

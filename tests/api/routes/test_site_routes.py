@@ -42,6 +42,24 @@ def test_facts_that_were_compacted_are_said_before_anything_is_sent(
     assert front.ask("otto", "GET", "/v1/facts?after=2").status == 200
 
 
+def test_domains_say_how_full_they_are_one_tier_at_a_time(front: Front) -> None:
+    site = front.ask("otto", "GET", "/v1/cluster/domains").json
+    assert (site["inside"], site["tier"], site["gpus"], site["usable"]) == ("s0/l0", "node", 16, 8)
+    assert [(row["usable"], row["free"]) for row in site["domains"]] == [(0, 0), (8, 7)]
+
+
+def test_domains_say_which_gpus_of_a_node_are_free(front: Front) -> None:
+    leaf = front.ask("otto", "GET", "/v1/cluster/domains?inside=s0/l0").json
+    states = {row["name"]: (row["state"], row["strip"][0]) for row in leaf["domains"]}
+    assert (leaf["tier"], leaf["left_out"]) == ("node", 0)
+    assert states == {"n0": ("draining", [0, 0]), "n1": ("ready", [1, 0])}
+    node = front.ask("otto", "GET", "/v1/cluster/domains?inside=n1").json
+    assert (node["parent"], [row["name"] for row in node["domains"]]) == (leaf["inside"], ["n1"])
+    first = front.ask("otto", "GET", f"/v1/cluster/domains?inside={leaf['inside']}&limit=1").json
+    assert ([row["name"] for row in first["domains"]], first["left_out"]) == (["n0"], 1)
+    assert front.ask("otto", "GET", "/v1/cluster/domains?inside=nowhere").status == 404
+
+
 def test_one_node_is_told_as_in_the_list_with_who_stays_on_it(front: Front) -> None:
     def asked(controller: Controller) -> None:
         rows = node_rows(controller.ledger)

@@ -139,6 +139,7 @@ class Client:
     logs = _streamed(requests.logs)
     log_pieces = _streamed(requests.log_pieces)
     cluster = _method(requests.cluster)
+    domains = _method(requests.domains)
     facts = _streamed(requests.facts)
     events = _streamed(requests.events)
     usage = _method(requests.usage)

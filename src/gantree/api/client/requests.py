@@ -307,6 +307,11 @@ def cluster() -> Request[Json]:
     return Request("GET", "/v1/cluster")
 
 
+def domains(inside: str | None = None, *, limit: int | None = None) -> Request[Json]:
+    """How full the domains in a domain are (None: in the site), and what is in each; at most limit of them."""
+    return Request("GET", "/v1/cluster/domains", query={"inside": inside, "limit": limit})
+
+
 def facts(after: int = 0, *, follow: bool = False) -> Stream[Json]:
     """The timeline: each fact after a seq; where follow, for ever."""
     query = {"after": after, "follow": int(follow)}

@@ -12,7 +12,7 @@ from gantree import __version__
 from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Backend, QueryBackend
-from gantree.api.http.response_models.site import ClusterResponse, HealthResponse
+from gantree.api.http.response_models.site import ClusterResponse, DomainsResponse, HealthResponse
 from gantree.api.http.responses import documented, documented_stream, json_response
 from gantree.api.streams.streaming import (
     AGAIN_EVERY_S,
@@ -26,6 +26,7 @@ from gantree.control.engine.loop import wait_until_set
 from gantree.model.errors import Conflict
 
 FACTS_AT_ONCE = 500
+MOST_DOMAINS = 1000
 LARGEST_SEQ = 2**63 - 1
 FACT_LINE = '{"seq": 7, "fact": "GangPlaced", "at": 1795300000.1, "data": {"job": "llama-7b"}}\n'
 
@@ -55,6 +56,20 @@ def reads(backend: QueryBackend) -> APIRouter:
     async def cluster(caller: CurrentCaller) -> Response:
         """The site as it is now, and who holds which GPU."""
         return json_response(await backend.read(queries.cluster, caller))
+
+    @routes.get(
+        "/cluster/domains",
+        **documented(DomainsResponse, "The domains in one domain."),
+        **needs(Need.KNOWN),
+    )
+    async def domains(
+        inside: Annotated[
+            str | None, Query(max_length=1000, description="A domain or a node; none: the site.")
+        ] = None,
+        limit: Annotated[int, Query(ge=1, le=MOST_DOMAINS)] = 200,
+    ) -> Response:
+        """How full domains are: those one tier below a domain, and what is in each. As large as a screen."""
+        return json_response(await backend.read(queries.domains, inside, limit))
 
     @routes.get(
         "/facts",

@@ -4,7 +4,7 @@ Jobs are listed in order of arrival, then those that were rejected; what comes l
 in the list, once passed, is passed for good.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -13,7 +13,7 @@ from gantree.api.views.job_view import job_row, rejected_row
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.model.errors import BadFields, Problem
-from gantree.model.phases import Phase
+from gantree.model.phases import HOLDING, Phase
 
 Json = dict[str, Any]
 
@@ -77,7 +77,7 @@ def _rows(
     """(place, row) of each."""
     is_rejected, number = after
     if not is_rejected:
-        for state in ledger.jobs.values():
+        for state in _candidates(ledger, wanted):
             if state.seq > number and wanted.admits(state) and (sees is None or sees(state)):
                 yield str(state.seq), job_row(ledger, state)
         number = 0
@@ -87,6 +87,13 @@ def _rows(
         ):
             if place > number and wanted.name in (None, job):
                 yield f"r{place}", rejected_row(job, reason)
+
+
+def _candidates(ledger: Ledger, wanted: Filter) -> Iterable[JobState]:
+    """Jobs in order of arrival, not all of them where only such are wanted as hold a place."""
+    if wanted.phases and wanted.phases <= HOLDING:
+        return sorted(ledger.holding.values(), key=lambda state: state.seq)
+    return ledger.jobs.values()
 
 
 def _place(after: str | None) -> tuple[bool, int]:

@@ -20,6 +20,7 @@ from gantree.api.access.visibility import (
     queues_visible_to,
 )
 from gantree.api.views import (
+    domain_view,
     history_view,
     job_list,
     job_view,
@@ -131,6 +132,11 @@ def queues(view: ReadView, caller: Caller) -> list[Json]:
 def cluster(view: ReadView, caller: Caller) -> Json:
     """Return the current site, and the holder of each GPU."""
     return cluster_visible_to(caller, view.ledger, job_view.cluster(view.ledger))
+
+
+def domains(view: ReadView, inside: str | None, limit: int) -> Json:
+    """How full the domains in a domain are; it names no jobs. Raises NotFound."""
+    return domain_view.domains_json(view.ledger, inside, limit)
 
 
 def nodes(view: ReadView, caller: Caller) -> list[Json]:

@@ -15,7 +15,7 @@ from gantree.cli.input.words import checked_words, unknown_word
 from gantree.cli.jobs.job_columns import COLUMNS, Column, Row, chosen_columns
 from gantree.cli.jobs.list_watch import WATCH_S, WatchCommand, watch
 from gantree.cli.options import JsonOption, StateOption, new_app
-from gantree.cli.output.printing import columns, print_json
+from gantree.cli.output.printing import columns, print_json, printable
 from gantree.model.errors import BadInput
 from gantree.model.phases import ENDED, Phase
 
@@ -140,7 +140,7 @@ def _lines(
     """The table; a sentence where there is none, or more than it has."""
     if not rows:
         return [_nothing(selection)]
-    cells = [[_printable(column.cell(row, now)) for column in shown] for row in rows]
+    cells = [[printable(column.cell(row, now)) for column in shown] for row in rows]
     table = columns([column.head for column in shown], cells).split("\n")
     if more:
         table[-1] = "... and more; a larger window, --queue, --user or --phase shows them"
@@ -154,10 +154,3 @@ def _nothing(selection: Selection) -> str:
     if set(selection.phases) == live:
         return "No pending or running jobs; --all includes ended ones."
     return "No jobs."
-
-
-def _printable(cell: str) -> str:
-    """A cell without control characters: jobs' own words must not steer a terminal, nor break a line."""
-    if cell.isprintable():
-        return cell
-    return "".join(sign if sign.isprintable() else "?" for sign in cell)

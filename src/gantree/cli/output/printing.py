@@ -46,6 +46,13 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
+def printable(cell: str) -> str:
+    """A cell without control characters: words of users must not steer a terminal, nor break a line."""
+    if cell.isprintable():
+        return cell
+    return "".join(sign if sign.isprintable() else "?" for sign in cell)
+
+
 def ranges(numbers: Sequence[int]) -> str:
     """Numbers in their order, runs of neighbours joined: (0, 1, 2, 5) is "0-2,5"."""
     runs: list[list[int]] = []

@@ -46,6 +46,34 @@ class ClusterResponse(OpenModel):
     unusable: dict[str, JsonValue]
 
 
+class DomainRow(OpenModel):
+    """A domain: its GPUs, those of usable nodes, the free ones of these, and the same of what is in it."""
+
+    name: str = Field(examples=["s0/l3"])
+    gpus: int
+    usable: int
+    free: int
+    state: str = Field(description="Of a node, as `GET /v1/nodes` has it; else empty.")
+    strip: list[list[int]] = Field(
+        description="[usable, free] of each domain in it, of a node of each GPU, in topology order. Of more than 64"
+        " neighbours are counted together."
+    )
+
+
+class DomainsResponse(OpenModel):
+    """The domains one tier below a domain."""
+
+    cluster: str | None
+    inside: str | None = Field(description="Whose domains these are; null: the site's.")
+    parent: str | None = Field(description="The domain above that.")
+    tier: str | None = Field(examples=["leaf"])
+    gpus: int
+    usable: int
+    free: int
+    domains: list[DomainRow]
+    left_out: int = Field(description="Domains behind the limit.")
+
+
 class HealthResponse(OpenModel):
     """Who answers."""
 
