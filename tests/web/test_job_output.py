@@ -142,6 +142,33 @@ def test_a_job_has_one_colour_on_every_page(page: Page) -> None:
     expect(page.locator(f"a[href$='/jobs/talks'] rect.running.{hue}")).to_have_count(1)
 
 
+def test_fields_write_the_job_file_and_say_when_the_job_would_start(page: Page) -> None:
+    page.goto("/submit")
+    forecast, file = page.locator("#forecast"), page.locator("#text")
+    page.get_by_label("Name", exact=True).fill("guided")
+    page.get_by_label("Command").fill("""sh -c 'echo "$GREETING, $1"' sh "to  you\\""'"'""")
+    page.get_by_label("Environment").fill("GREETING=it's: #1")
+    page.get_by_label("Members").fill("0")
+    expect(page.locator("#e-members")).to_contain_text("1 or more")
+    expect(page.get_by_label("Members")).to_have_attribute("aria-invalid", "true")
+    page.get_by_label("Members").fill("2")
+    page.get_by_label("GPUs of each").fill("2")
+    expect(page.locator("#e-members")).to_be_empty()
+    expect(forecast).to_contain_text("needs")
+    page.get_by_label("Members").fill("1")
+    page.get_by_label("GPUs of each").fill("1")
+    expect(forecast).to_have_text("Would start now on n0.")
+    file.fill(file.input_value().replace("guided", "by-hand"))
+    page.get_by_label("Members").fill("7")
+    expect(page.locator("#edited")).to_be_visible()
+    assert "members: 1" in file.input_value()
+    page.get_by_label("Members").fill("1")
+    page.get_by_role("button", name="Write it from the fields").click()
+    page.get_by_label("Members").press("Control+Enter")
+    page.wait_for_url("**/jobs/guided")
+    expect(page.locator("#output")).to_contain_text('it\'s: #1, to  you""')
+
+
 def test_on_a_phone_the_gantt_opens_at_now_with_the_names_of_its_rows(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto("/gantt")

@@ -23,7 +23,7 @@ from gantree.core.reservations.reservations import planned_start
 from gantree.core.reservations.start_estimates import Start, domain_in_words, known_start
 from gantree.core.scheduler import Scheduler, settled
 from gantree.model.errors import BadInput, Conflict, NotFound
-from gantree.model.events import TimePassed
+from gantree.model.events import Event, JobSubmitted, TimePassed
 from gantree.model.facts import (
     AttemptEnded,
     ClaimDropped,
@@ -209,17 +209,36 @@ def _tried(
     """Decide on a copy of the ledger with the changed job, and read the result."""
     twin = copy_of(ledger)
     _resubmit(twin, twin.jobs[state.job], replace(spec, after=(), held=False), now)
-    scheduler = Scheduler(ledger.policy)
+    return _decided(twin, state.job, change, TimePassed(id="what-if", observed_at=now))
+
+
+def forecast(ledger: Ledger, event: JobSubmitted) -> Alternative:
+    """When and where a job would start that was submitted at that moment; no price. The ledger does not change.
+
+    Raises Conflict where the job would be rejected, or no cluster is known.
+    """
+    if ledger.occupancy is None:
+        raise Conflict("no cluster is known yet")
+    twin = copy_of(ledger)
+    return _decided(twin, event.job, (), event)[0]
+
+
+def _decided(twin: Ledger, job: str, change: Change, event: Event) -> tuple[Alternative, Job]:
+    """Decide about an event on a copy of the ledger, and read what became of a job."""
+    now = event.observed_at
+    scheduler = Scheduler(twin.policy)
     scheduler.ledger = twin
     scheduler.recover(())
-    decision = settled(scheduler, [TimePassed(id="what-if", observed_at=now)], now)
-    after = twin.jobs[state.job]
+    decision = settled(scheduler, [event], now)
+    if job in twin.rejected:
+        raise Conflict(f"{job} would be rejected: {twin.rejected[job]}")
+    after = twin.jobs[job]
     if after.phase in HOLDING:
         assert after.placement is not None
         start = Start(now, True, (), True, domain=domain_in_words(after.placement))
         return Alternative(change, True, start, after.placement), after.present
-    stopped = tuple(_stopped(decision.facts, state.job))
-    explained = why(twin, state.job, now)
+    stopped = tuple(_stopped(decision.facts, job))
+    explained = why(twin, job, now)
     start_later, placement = _later(twin, after, now, explained.refused)
     sized = after.spec if placement is None else after.at_size(len(placement.members))
     return (

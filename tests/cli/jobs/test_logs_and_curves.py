@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import Gantree
-from gantree.model.errors import BadFields, NotFound
+from gantree.model.errors import BadFields, BadInput, NotFound
 from support.daemon import Daemon
 
 CLUSTER = """
@@ -124,6 +124,27 @@ def test_the_curve_of_a_job_has_the_reports_of_each_attempt(
     page = page_of(daemon, "/jobs/learns")
     assert page.count("<polyline") == 2
     assert "Loss from 2 to -1, steps 2 to 5; 2 attempts" in page
+
+
+def test_a_forecast_says_where_a_job_would_start_or_why_not_and_takes_nothing(
+    daemon: Daemon,
+) -> None:
+    def asked(members: int, **more: object) -> Any:
+        role = {"role": "w", "members": members, "each": {"gpus": 4}, "run": ["true"]}
+        return daemon.client.forecast(json.dumps({"name": "new", "gang": [role], **more}))
+
+    before = daemon.client.jobs()
+    now = asked(1)
+    assert (now["job"], now["forecast"]["now"]) == ("new", True)
+    assert now["forecast"]["place"]["nodes"] == ["n0"]
+    never = asked(2)["forecast"]
+    assert (never["now"], never["start"], never["refused"]["never"]) == (False, None, True)
+    assert never["sentence"]
+    with pytest.raises(BadFields, match="members"):
+        asked(0)
+    with pytest.raises(BadInput, match="nothing-like-it"):
+        asked(1, priority="nothing-like-it")
+    assert daemon.client.jobs() == before
 
 
 def page_of(daemon: Daemon, path: str) -> str:

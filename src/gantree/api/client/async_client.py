@@ -75,6 +75,7 @@ class AsyncClient:
 
     submit = _method(requests.submit)
     check = _method(requests.check)
+    forecast = _method(requests.forecast)
     jobs = _method(requests.jobs)
     jobs_page = _method(requests.jobs_page)
     job = _method(requests.job)

@@ -60,6 +60,22 @@ def check(
     return Request("POST", "/v1/jobs/check", body=body)
 
 
+def forecast(
+    text: str | None = None,
+    source: str = "job.yaml",
+    *,
+    jobs: Sequence[Mapping[str, object]] | None = None,
+    base_dir: str | None = None,
+    overrides: Mapping[str, str | int] | None = None,
+    env: Mapping[str, str] | None = None,
+    default_env: Mapping[str, str] | None = None,
+    user: str | None = None,
+) -> Request[Json]:
+    """When and where the first of these jobs would start if it were submitted now; nothing is taken."""
+    body = _submission(text, source, jobs, base_dir, overrides, env, default_env, user)
+    return Request("POST", "/v1/jobs/forecast", body=body)
+
+
 def _submission(
     text: str | None,
     source: str,

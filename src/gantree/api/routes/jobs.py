@@ -27,6 +27,7 @@ from gantree.api.backend import Backend, QueryBackend
 from gantree.api.client.request import LONGEST_WAIT_S
 from gantree.api.http.request_body import WITHOUT_FIELDS, Body
 from gantree.api.http.response_models.base import Login
+from gantree.api.http.response_models.explanations import ForecastResponse
 from gantree.api.http.response_models.jobs import (
     EXAMPLE_JOB,
     EXAMPLE_JOB_FILE,
@@ -129,6 +130,7 @@ def router(backend: Backend) -> APIRouter:
     routes = APIRouter(prefix="/v1/jobs", tags=["jobs"])
     _add_submission(routes, backend)
     _add_check(routes, backend)
+    _add_forecast(routes, backend)
     _add_commands(routes, backend)
     _add_changes(routes, backend)
     _add_list(routes, backend)
@@ -209,6 +211,22 @@ def _add_check(routes: APIRouter, backend: Backend) -> None:
         submission = await _submission_of(body, caller, request)
         receipt = await backend.call_controller(lambda controller: controller.check(submission))
         return json_response(_receipt_json(receipt))
+
+
+def _add_forecast(routes: APIRouter, backend: Backend) -> None:
+    @routes.post(
+        "/forecast",
+        **documented(ForecastResponse, "What the scheduler would decide about it now."),
+        **needs(Need.SUBMIT),
+    )
+    async def forecast(
+        body: SubmissionRequest, caller: CurrentCaller, request: Request
+    ) -> Response:
+        """Say when and where the first of these jobs would start if it were submitted now. Nothing is taken."""
+        submission = await _submission_of(body, caller, request)
+        event = await backend.call_controller(lambda controller: controller.first_event(submission))
+        told = await backend.read_forked(queries.forecast_of, caller, event, asker=caller.name)
+        return json_response(told)
 
 
 def _receipt_json(receipt: Receipt) -> Json:

@@ -13,6 +13,7 @@ from gantree import __version__
 from gantree.api.client.request import Request
 from gantree.api.http.response_models.explanations import (
     DefragmentResponse,
+    ForecastResponse,
     WhatIfResponse,
     WhenResponse,
     WhyResponse,
@@ -43,6 +44,7 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
     f"GET {_A_JOB}": JobResponse,
     f"GET {_A_JOB}/why": WhyResponse,
     f"GET {_A_JOB}/when": WhenResponse,
+    "POST /v1/jobs/forecast": ForecastResponse,
     f"POST {_A_JOB}/what-if": WhatIfResponse,
     f"GET {_A_JOB}/record": RecordResponse,
     f"GET {_A_JOB}/curve": CurveResponse,

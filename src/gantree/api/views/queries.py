@@ -7,7 +7,7 @@ Each is a function of this module, so that it can be sent to the reader by its n
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -32,9 +32,10 @@ from gantree.api.views import (
 from gantree.control.requests.policy_text import PolicyText
 from gantree.control.requests.policy_versions import tried, version_of
 from gantree.control.requests.read_view import ReadView
-from gantree.core.alternatives import Change, alternatives
+from gantree.core.alternatives import Change, alternatives, forecast
 from gantree.core.explain.explain import why
 from gantree.model.errors import NotFound
+from gantree.model.events import JobSubmitted
 from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.placement.request.sizes import sizes_of
 
@@ -177,6 +178,13 @@ def what_if(view: ReadView, caller: Caller, word: str, changes: Sequence[Change]
     redacted = [start_view.alternative_json(each) for each in found]
     redacted = redacted_for(caller, view.ledger, redacted)
     return {"job": job, "asked_at": view.now, "alternatives": redacted}
+
+
+def forecast_of(view: ReadView, caller: Caller, event: JobSubmitted) -> Json:
+    """When and where a job would start that is not submitted yet. Raises Conflict where it would be rejected."""
+    found = start_view.alternative_json(forecast(view.ledger, replace(event, observed_at=view.now)))
+    redacted: Json = redacted_for(caller, view.ledger, found)
+    return {"job": event.job, "asked_at": view.now, "forecast": redacted}
 
 
 def moves(view: ReadView, word: str) -> Json:

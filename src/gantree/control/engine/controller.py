@@ -46,7 +46,7 @@ from gantree.formats.policy.locations import NOWHERE, PolicyPlaces
 from gantree.journal.contract import Journal
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput, Conflict, GantreeError
-from gantree.model.events import ClusterObserved, Event
+from gantree.model.events import ClusterObserved, Event, JobSubmitted
 from gantree.model.facts import PolicyAdopted
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy
@@ -227,6 +227,10 @@ class Controller:
     def check(self, submission: JobSubmission) -> Receipt:
         """The receipt that a submission would get now; nothing is taken. Raises what is wrong with it."""
         return self._submissions.check(submission)
+
+    def first_event(self, submission: JobSubmission) -> JobSubmitted:
+        """The event of the first job of a submission, of which nothing is taken. Raises what is wrong with it."""
+        return self._submissions.first_event(submission)
 
     def adopt_policy(self, submitted: PolicyText, by: str = "") -> PolicyAdopted:
         """Let a policy rule from now on; give the version that it is. The one in force already is no new version.

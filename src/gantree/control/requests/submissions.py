@@ -126,10 +126,19 @@ class Submissions:
 
     def check(self, submission: JobSubmission) -> Receipt:
         """The receipt that a submission would get now; nothing is taken. Raises what is wrong with it."""
+        return self._tried(submission).receipt
+
+    def first_event(self, submission: JobSubmission) -> JobSubmitted:
+        """The event of its first job as it would be recorded now; nothing is taken. Raises what is wrong with it."""
+        first = self._tried(submission).events[0]
+        assert isinstance(first, JobSubmitted), "a submission has jobs"
+        return first
+
+    def _tried(self, submission: JobSubmission) -> _Taken:
         self._given.clear()
         self._look_up([submission])
         with about(submission.source) if submission.source else nullcontext():
-            return self._new(submission).receipt
+            return self._new(submission)
 
     def _each_alone(self, taken: Sequence[_Taken | GantreeError]) -> list[Receipt | GantreeError]:
         """Submissions that could not be written down together, because of one of them.

@@ -134,6 +134,14 @@ class WhatIfResponse(BaseModel):
     alternatives: list[Alternative]
 
 
+class ForecastResponse(BaseModel):
+    """When and where a job would start that is not submitted yet."""
+
+    job: str = Field(description="The id that it would get.")
+    asked_at: float
+    forecast: Alternative
+
+
 class Move(OpenModel):
     """A gang that moves."""
 
