@@ -66,10 +66,6 @@ def test_a_function_runs_as_a_job_and_gives_its_result(
     assert "to stderr 7\n" in logs
 
 
-def _fails() -> None:
-    raise ValueError("on purpose")
-
-
 def test_an_error_is_told_with_its_trace_and_is_not_tried_again(
     client: Client, tmp_path: Path
 ) -> None:

@@ -3,7 +3,7 @@
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -22,6 +22,8 @@ ENDED = frozenset({"succeeded", "failed", "cancelled", "timed-out"})
 LONGEST_WAIT_S = 60.0
 """So long one request waits; longer waits are several requests."""
 PAGE = 1000
+ONE_BY_ONE = 20
+"""Beyond so many jobs `rows` requests a list."""
 RETRY_WITHIN_S = 60.0
 PAUSE_S = 0.3
 
@@ -88,6 +90,24 @@ class Client:
             if not page["next"]:
                 return
             query["after"] = page["next"]
+
+    def rows(self, jobs: Iterable[str], since: float) -> dict[str, Row]:
+        """These jobs by id, without those that do not exist. Raises ApiError.
+
+        Many are looked for in the list of jobs that were submitted after since, in seconds since 1970; what is not
+        there is asked about one by one.
+        """
+        wanted = set(jobs)
+        found: dict[str, Row] = {}
+        if len(wanted) > ONE_BY_ONE:
+            found = {row["job"]: row for row in self.jobs(since=since) if row["job"] in wanted}
+        for job in sorted(wanted - found.keys()):
+            try:
+                found[job] = self.job(job)
+            except Rejected as error:
+                if error.title != "NotFound":
+                    raise
+        return found
 
     def why(self, job: str) -> str:
         """Why a job does not run, in a sentence. Raises Rejected."""

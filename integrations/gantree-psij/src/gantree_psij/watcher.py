@@ -2,14 +2,15 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable
 
 from psij import Job, JobState, JobStatus
 
-from gantree_client import ENDED, ApiError, Client, Rejected, Row
+from gantree_client import ENDED, ApiError, Client, Row
 
-ONE_BY_ONE = 20
-"""Beyond so many jobs a list is requested instead of each."""
+CLOCKS_DIFFER_S = 3600.0
+"""So far may the daemon's clock be behind."""
 POLL_S = 0.5
 FINAL = {
     "succeeded": JobState.COMPLETED,
@@ -28,6 +29,7 @@ class Watcher:
         """tell sets the state of a job."""
         self._client = client
         self._tell = tell
+        self._since = time.time() - CLOCKS_DIFFER_S
         self._jobs: dict[str, list[Job]] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -55,7 +57,7 @@ class Watcher:
             wait.wait(POLL_S)
 
     def _look(self, ids: list[str]) -> None:
-        rows = {row["job"]: row for row in self._rows(ids)}
+        rows = self._client.rows(ids, self._since)
         for native_id in ids:
             row = rows.get(native_id)
             if row is None:
@@ -65,19 +67,6 @@ class Watcher:
                 )
             else:
                 self._tell_of(native_id, row)
-
-    def _rows(self, ids: list[str]) -> Iterable[Row]:
-        if len(ids) > ONE_BY_ONE:
-            return self._client.jobs()
-        return filter(None, map(self._row, ids))
-
-    def _row(self, native_id: str) -> Row | None:
-        try:
-            return self._client.job(native_id)
-        except Rejected as error:
-            if error.title != "NotFound":
-                raise
-            return None
 
     def _tell_of(self, native_id: str, row: Row) -> None:
         phase = row["phase"]

@@ -5,7 +5,8 @@ was killed finds its jobs again when it is started anew, and submits none of the
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+import time
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from snakemake_executor_plugin_gantree.note import Note
 from snakemake_executor_plugin_gantree.settings import ExecutorSettings
 
 LOGS = Path(".snakemake/gantree_logs")
-ONE_BY_ONE = 20
-"""Beyond so many jobs a list is requested instead of each."""
+CLOCKS_DIFFER_S = 3600.0
+"""So far may the daemon's clock be behind."""
 
 
 class Executor(RemoteExecutor):
@@ -29,6 +30,7 @@ class Executor(RemoteExecutor):
 
     def __post_init__(self) -> None:
         """Find the daemon. Raises WorkflowError."""
+        self._since = time.time() - CLOCKS_DIFFER_S
         self._settings = self.executor_settings or ExecutorSettings()
         try:
             self._client = Client(self._settings.server)
@@ -82,7 +84,7 @@ class Executor(RemoteExecutor):
         """Report what has ended, give what has not."""
         try:
             rows = await self._rows([str(each.external_jobid) for each in active_jobs])
-        except Unreachable as error:
+        except ApiError as error:
             self.logger.info(f"{error}; asking again")
             for each in active_jobs:
                 yield each
@@ -97,23 +99,9 @@ class Executor(RemoteExecutor):
                 self._report_end(each, row)
 
     async def _rows(self, jobs: list[str]) -> dict[str, Row]:
-        """Each job that gantree knows. Raises Unreachable."""
-        if len(jobs) <= ONE_BY_ONE:
-            found = [await self._row(each) for each in jobs]
-            return {row["job"]: row for row in found if row is not None}
+        """Each job that gantree knows. Raises ApiError."""
         async with self.status_rate_limiter:
-            listed: Iterable[Row] = await asyncio.to_thread(lambda: list(self._client.jobs()))
-        wanted = set(jobs)
-        return {row["job"]: row for row in listed if row["job"] in wanted}
-
-    async def _row(self, job: str) -> Row | None:
-        async with self.status_rate_limiter:
-            try:
-                return await asyncio.to_thread(self._client.job, job)
-            except Rejected as error:
-                if error.title == "NotFound":
-                    return None
-                raise Unreachable(str(error)) from error
+            return await asyncio.to_thread(self._client.rows, jobs, self._since)
 
     def _report_end(self, info: SubmittedJobInfo, row: Row) -> None:
         (info.aux or {})["note"].remove()

@@ -1,12 +1,10 @@
 """A submitted function: its state, its cancellation, and its place among what a daemon is asked about at once."""
 
 import time
-from collections.abc import Iterable
-from typing import Any
 
 from submitit.core import core, logger, utils
 
-from gantree_client import ENDED, ApiError, Client, Rejected, Row
+from gantree_client import ApiError, Client, Row
 
 STATES = {
     "pending": "PENDING",
@@ -20,9 +18,8 @@ STATES = {
     "timed-out": "TIMEOUT",
 }
 """Phases of gantree in the words of submitit, which are those of Slurm."""
-ONE_BY_ONE = 20
-"""Beyond so many jobs a list is requested instead of each."""
 CLOCKS_DIFFER_S = 3600.0
+"""So far may the daemon's clock be behind."""
 POLL_S = 5
 
 
@@ -33,7 +30,7 @@ class GantreeInfoWatcher(core.InfoWatcher):
         """Nothing is asked yet."""
         super().__init__(delay_s)
         self._client: Client | None = None
-        self._oldest = time.time()
+        self._since = time.time() - CLOCKS_DIFFER_S
 
     def get_state(self, job_id: str, mode: str = "standard") -> str:
         """The state as Slurm would call it; UNKNOWN where the daemon does not answer or knows no such job."""
@@ -44,28 +41,13 @@ class GantreeInfoWatcher(core.InfoWatcher):
         self._num_calls += 1
         asked = sorted(self._registered - self._finished)
         try:
-            for row in self._rows(asked):
-                self._info_dict[row["job"]] = _info(row)
+            self._client = self._client or Client()
+            rows = self._client.rows(asked, self._since)
+            self._info_dict.update({each: _info(row) for each, row in rows.items()})
         except ApiError as error:
             logger.get_logger().warning(f"Call #{self.num_calls}: {error}; states may be old.")
         self._last_status_check = time.time()
         self._finished |= {each for each in asked if self.is_done(each, mode="cache")}
-
-    def _rows(self, jobs: list[str]) -> Iterable[Row]:
-        self._client = self._client or Client()
-        if len(jobs) <= ONE_BY_ONE:
-            return filter(None, (self._row(self._client, each) for each in jobs))
-        wanted = set(jobs)
-        listed = {row["job"]: row for row in self._client.jobs() if row["job"] in wanted}
-        return listed.values()
-
-    def _row(self, client: Client, job: str) -> Row | None:
-        try:
-            return client.job(job)
-        except Rejected as error:
-            if error.title != "NotFound":
-                raise
-            return None
 
 
 def _info(row: Row) -> dict[str, str]:
@@ -105,8 +87,3 @@ class GantreeJob(core.Job[core.R]):
         raise NotImplementedError(
             "gantree sends its signals itself: before the time limit, and to checkpoint"
         )
-
-
-def is_over(info: dict[str, Any]) -> bool:
-    """Whether a job has ended."""
-    return info.get("State") in {STATES[phase] for phase in ENDED}
