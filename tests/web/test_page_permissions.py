@@ -24,6 +24,7 @@ PAGES = (
     "/queues",
     "/cluster",
     "/gantt",
+    "/history",
     "/nodes",
     "/nodes/n0",
     "/jobs/a",

@@ -33,6 +33,7 @@ PAGES = (
     "/gantt",
     "/gantt?by=node",
     "/queues",
+    "/history",
     "/nodes",
     "/nodes/n3",
 )

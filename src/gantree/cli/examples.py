@@ -23,6 +23,7 @@ EXAMPLES: Mapping[str, str] = {
     "history queues": "gantree history queues --since 30d",
     "history waits": "gantree history waits --since 7d --queue research",
     "history preemptions": "gantree history preemptions --since 24h --by hour",
+    "seff": "gantree seff llama",
     "logs": "gantree logs -f -n 20 llama",
     "curve": "gantree curve llama",
     "attach": "gantree attach llama --rank 3 -- nvidia-smi",

@@ -41,6 +41,9 @@ class Commands(LazyGroup):
             "gantree.cli.history.commands:app",
             "Show ended jobs, use, waits and preemptions over time.",
         ),
+        "seff": Listed(
+            "gantree.cli.history.efficiency:seff", "Show what a job that has ended used."
+        ),
         "logs": Listed("gantree.cli.jobs.logs:logs", "Print the output of a job."),
         "curve": Listed(
             "gantree.cli.jobs.curve:curve", "Show step time and loss of a job over time."

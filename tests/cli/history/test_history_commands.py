@@ -176,3 +176,18 @@ def test_a_step_that_is_no_longer_kept_is_refused(daemon: Daemon, gantree: Comma
 )
 def test_a_sparkline_is_as_high_as_its_highest(figures: list[float], line: str) -> None:
     assert sparkline(figures) == line
+
+
+def test_the_end_of_a_job_is_told_as_seff_does(daemon: Daemon, gantree: CommandLine) -> None:
+    at = ("--state", str(daemon.state_dir))
+    first, *lines = gantree("seff", "a-2", *at).out.splitlines()
+    assert first == "a-2: failed (exit code 3)"
+    said = {line[:18].strip(): line[18:] for line in lines}
+    assert said["GPUs"] == "1 x H100-80GB on n0"
+    assert said["user, queue"] == "bob, x"
+    assert "from 20" in said["wall time"]
+    assert said["attempts"].startswith("1")
+    assert json.loads(gantree("seff", "a-2", "--json", *at).out)["job"] == "a-2"
+    why = gantree("why", "a-2", *at).out
+    assert "1 x H100-80GB on n0; wall time" in why.splitlines()[-1]
+    assert gantree("seff", "nobody", *at).code == 1

@@ -94,7 +94,7 @@ def usage(view: ReadView, caller: Caller, *asked: Any) -> Json:
         parts = max(1, bucket.width // query.step)
         for part in range(parts):
             start = bucket.start // query.step * query.step + part * query.step
-            _add(of_name.setdefault(start, UsageAmounts()), amounts, parts)
+            _add(of_name.setdefault(start, UsageAmounts()), amounts, part, parts)
     starts = range(query.since, query.until, query.step)
     rows = [
         {"name": name, **{figure: [getattr(of.get(start, NOTHING), figure) for start in starts] for figure in FIGURES}}
@@ -104,12 +104,15 @@ def usage(view: ReadView, caller: Caller, *asked: Any) -> Json:
     return {**_period(view, query), "starts": list(starts), "rows": rows}
 
 
-def _add(to: UsageAmounts, amounts: UsageAmounts, parts: int) -> None:
-    """Add an equal part of amounts; nothing but seconds is in a bucket that is wider than a step."""
+def _add(to: UsageAmounts, amounts: UsageAmounts, part: int, parts: int) -> None:
+    """Add one of so many equal parts of amounts; counts are all in the first."""
     for figure in FIGURES:
         amount = getattr(amounts, figure)
-        if amount:
-            setattr(to, figure, getattr(to, figure) + (amount if parts == 1 else amount / parts))
+        if isinstance(amount, float):
+            amount /= parts
+        elif part:
+            continue
+        setattr(to, figure, getattr(to, figure) + amount)
 
 
 def waits(view: ReadView, caller: Caller, *asked: Any) -> Json:

@@ -5,11 +5,15 @@ from typing import Any
 
 import typer
 
+from gantree.api.client.client import Client
 from gantree.cli.daemon_client import JobArgument, client
 from gantree.cli.explain.start_lines import start_line
 from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.output.ended_job import end_line
 from gantree.cli.output.printing import print_json
 from gantree.cli.output.refusals import refusal_lines
+from gantree.model.errors import Conflict, NotFound
+from gantree.model.phases import ENDED
 from gantree.text.preemption_blockers import PREEMPTION_BLOCKERS
 
 
@@ -19,13 +23,24 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """Explain why a job is in its state."""
-    answer = client(state).why(job)
+    daemon = client(state)
+    answer = daemon.why(job)
     if as_json:
         print_json(answer)
         return
     typer.echo(answer["sentence"])
     for line in _details(answer):
         typer.echo(f"  {line}")
+    if answer["phase"] in ENDED:
+        _print_use(daemon, answer["job"])
+
+
+def _print_use(daemon: Client, job: str) -> None:
+    """What an ended job used, where that is on record: not of one that was rejected."""
+    try:
+        typer.echo(f"  {end_line(daemon.ended_job(job))}")
+    except (Conflict, NotFound):
+        return
 
 
 def _details(answer: dict[str, Any]) -> list[str]:

@@ -36,6 +36,7 @@ from gantree.web.pages.gantt import page as gantt
 from gantree.web.pages.heat_map import page as heat_map
 from gantree.web.pages.jobs import job
 from gantree.web.pages.jobs import list as job_list
+from gantree.web.pages.over_time import page as over_time
 from gantree.web.pages.queues import page as queues
 
 
@@ -51,5 +52,6 @@ def routers() -> Pages:
         heat_map.router,
         gantt.router,
         queues.router,
+        over_time.router,
         nodes.router,
     )

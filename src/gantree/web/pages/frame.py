@@ -39,6 +39,7 @@ NAVIGATION: Final = (
     Entry("/cluster", "Cluster"),
     Entry("/gantt", "Gantt"),
     Entry("/queues", "Queues"),
+    Entry("/history", "History"),
     Entry("/nodes", "Nodes"),
     Entry("/submit", "Submit", Need.SUBMIT),
 )

@@ -1,0 +1,73 @@
+"""The page of the history."""
+
+from typing import Any, Final, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from gantree.api.access.access import Caller, CurrentCaller
+from gantree.api.access.permissions import Need, needs
+from gantree.api.backend import QueryBackend
+from gantree.api.views import usage_history_view
+from gantree.control.requests.read_view import ReadView
+from gantree.web.pages.frame import page_router, render
+from gantree.web.pages.over_time.charts import charts
+
+Json = dict[str, Any]
+Period = Literal["3h", "24h", "7d", "30d", "1y"]
+HOUR_S, DAY_S = 3600.0, 86_400.0
+PERIODS: Final[dict[str, tuple[str, float, str]]] = {
+    "3h": ("3 hours", 3 * HOUR_S, "minute"),
+    "24h": ("24 hours", DAY_S, "hour"),
+    "7d": ("7 days", 7 * DAY_S, "hour"),
+    "30d": ("30 days", 30 * DAY_S, "day"),
+    "1y": ("1 year", 365 * DAY_S, "day"),
+}
+"""Name, seconds and step of each."""
+
+
+def router(reads: QueryBackend) -> APIRouter:
+    """The route of the page."""
+    routes = page_router()
+
+    @routes.get("/history", **needs(Need.KNOWN))
+    async def history(request: Request, caller: CurrentCaller, period: Period = "24h") -> Response:
+        """The page."""
+        found = await reads.read_adaptive(answers, caller, period, asker=caller.name)
+        return render(
+            request,
+            caller,
+            "over_time.html",
+            period=period,
+            periods=[(key, name) for key, (name, _, _) in PERIODS.items()],
+            charts=charts(*found),
+            queues=_rows(found[1]),
+        )
+
+    return routes
+
+
+def answers(view: ReadView, caller: Caller, period: str) -> tuple[Json, Json, Json]:
+    """Use of all, use by queue, and waits, of a period until now."""
+    _, seconds, step = PERIODS[period]
+    asked = (step, max(0.0, view.now - seconds), None, None, None)
+    return (
+        usage_history_view.usage(view, caller, "all", *asked),
+        usage_history_view.usage(view, caller, "queue", *asked),
+        usage_history_view.waits(view, caller, "all", *asked),
+    )
+
+
+def _rows(queues: Json) -> list[Json]:
+    """Sums by queue."""
+    total = sum(sum(row["allocated_gpu_s"]) for row in queues["rows"])
+    return [
+        {
+            "name": row["name"],
+            "share": sum(row["allocated_gpu_s"]) / total if total else None,
+            "hours": sum(row["allocated_gpu_s"]) / HOUR_S,
+            "lost": sum(row["lost_gpu_s"]) / HOUR_S,
+            **{name: sum(row[name]) for name in ("submitted", "succeeded", "failed", "preempted")},
+        }
+        for row in queues["rows"]
+    ]
