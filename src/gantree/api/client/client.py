@@ -18,8 +18,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from gantree.api.client import requests
 from gantree.api.client.decoding import decoded_object
 from gantree.api.client.failover import ALIVE, CONNECT_WITHIN_S, Failover
+from gantree.api.client.login import login_name
 from gantree.api.client.request import LONGEST_WAIT_S, Json, Request, Stream
-from gantree.api.client.requests import login_name
 from gantree.api.client.target import NotSent, Target, targets
 from gantree.api.http import unix_socket
 from gantree.api.http.problems import error_of, problem_in

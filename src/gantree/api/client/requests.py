@@ -4,10 +4,10 @@
 OpenAPI has them, so a test can hold the two equal. Standard library only: the command line must start fast.
 """
 
-import getpass
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
+from gantree.api.client.login import login_name
 from gantree.api.client.request import (
     LONGEST_WAIT_S,
     Chunks,
@@ -454,15 +454,6 @@ def audit(
     """Changes that were asked for and requests that were refused, after a seq, and `next`: what to give as after."""
     query = {"since": since, "user": user, "after": after, "limit": limit}
     return Request("GET", "/v1/audit", query=query)
-
-
-def login_name() -> str:
-    """Who runs this program, as its environment or the system says; "" where neither has a printable word for it."""
-    try:
-        name = getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        return ""
-    return name if name.isprintable() else ""
 
 
 def _owner(user: str | None) -> Json:
