@@ -20,6 +20,7 @@ from gantree.model.errors import JournalError, NotFound
 from gantree.model.events import EndedJobsDue, GangEnded, GangStarted
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
+from gantree.web.pages.jobs.job import forgotten_of
 from support.recording import RecordingCluster
 
 Open = Callable[[], SqlJournal]
@@ -217,3 +218,18 @@ def forget_history(journal: SqlJournal) -> None:
 
 def test_a_turn_that_ends_nothing_adds_nothing() -> None:
     assert HistoryChange() == NO_CHANGE
+
+
+def test_the_page_of_a_forgotten_job_says_how_it_ended(controller: Controller) -> None:
+    run_to_the_end(controller, "a", exit_code=3, user="ann")
+    forget_all(controller)
+    view = controller.read_view()
+    about = forgotten_of(view, "a", OPERATOR)
+    assert about is not None
+    assert (about["ended"]["outcome"], about["ended"]["exit_code"], about["user"]) == (
+        "failed",
+        3,
+        "ann",
+    )
+    stranger = Caller("bob", (grant_of("user"),), "tcp")
+    assert forgotten_of(view, "a", stranger) is None

@@ -4,6 +4,7 @@ What a button does is the API's own route, sent by the browser; here is only wha
 """
 
 import asyncio
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -80,16 +81,32 @@ def found(view: ReadView, word: str, caller: Caller) -> tuple[Json | None, Json]
 
 
 def forgotten_of(view: ReadView, word: str, caller: Caller) -> Json | None:
-    """What was handed in as a job that is history by now; None where the journal or the caller may not tell."""
+    """What is known of a job that is history by now; None where nothing is, or the caller may not see it.
+
+    ended is its row of the history; None for one that was rejected, of which there is only what was handed in.
+    """
     if word in view.ledger.newest_of_name or not view.is_history(word):
         return None
+    recorded = view.journal.history.ended_job(word)
+    if recorded is not None:
+        ended = recorded.ended
+        if not has(caller, Need.SEE, ended.user, ended.queue):
+            return None
+        about = {"queue": ended.queue, "user": ended.user, "gpus": ended.gpus}
+        return {**about, "at": ended.submitted_at, "ended": asdict(ended)}
     event = view.journal.event(submitted_event_id(word))
     if not isinstance(event, JobSubmitted):
         return None
     spec = event.spec
     if not has(caller, Need.SEE, spec.user, spec.queue):
         return None
-    return {"queue": spec.queue, "user": spec.user, "gpus": spec.gpus, "at": event.observed_at}
+    return {
+        "queue": spec.queue,
+        "user": spec.user,
+        "gpus": spec.gpus,
+        "at": event.observed_at,
+        "ended": None,
+    }
 
 
 def job_of(view: ReadView, word: str, caller: Caller) -> Json:
