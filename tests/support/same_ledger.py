@@ -51,7 +51,7 @@ CACHES: dict[type, frozenset[str]] = {
 ANY_ORDER = frozenset(
     {
         "_holders_of_priority", "newest_of_name", "_node_of_user", "_node_of_queue", "_node_of_cohort",
-        "parts_of_node", "states_of_node", "numa_of_node", "holders_on_node", "held_back",
+        "jobs", "gated", "of_user", "parts_of_node", "states_of_node", "numa_of_node", "holders_on_node", "held_back",
         "_ranked_under", "_holdings", "_holding_in_queue", "_on_node", "_on_node[]", "_uses[]",
     }
 )  # fmt: skip
@@ -70,7 +70,7 @@ LEAVE_ENTRIES = frozenset(
 OF_HISTORY = frozenset(
     {
         "owners", "holders_on_node[]", "_positions_of_class", "_classes_of_signature", "_classes_of_signature[]",
-        "_entries_in_queue", "resting", "gated",
+        "_entries_in_queue", "resting",
     }
 )  # fmt: skip
 """Dictionaries in the order in which things came, which a fold tells otherwise than those who decided them."""

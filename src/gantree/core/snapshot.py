@@ -18,6 +18,8 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Any, ClassVar, get_type_hints
 
+from gantree.core.ledger.apply.arrays import count_unsplit
+from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.job_parts import MeteredUse, TimeSlices
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.site import Cordon, Illness, Labels, Site
@@ -26,6 +28,7 @@ from gantree.core.ledger.usage import Account, UsageTotals, Used, gpus_of_model
 from gantree.core.scheduler import Scheduler
 from gantree.model.cluster import Cluster
 from gantree.model.facts import PolicyAdopted
+from gantree.model.jobs import Job
 from gantree.model.phases import HOLDING, Phase
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.policy.order import Position
@@ -82,6 +85,26 @@ class QueueEntrySnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class ArraySnapshot:
+    """An array as in `ArrayState`; what follows from its split elements is left out."""
+
+    array: str
+    spec: Job
+    seq: int
+    submitted_at: float
+    held: bool
+    next_offset: int
+    early: tuple[int, ...]
+    undecided: tuple[str, ...]
+    ended: dict[Phase, int]
+    cut: bool
+    cut_as: Phase | None
+    reason: str
+    waits_since: float
+    ended_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Books:
     """What a ledger knows beside its jobs; job ids are in the order of the collections that they are in.
 
@@ -120,6 +143,7 @@ class Books:
     short: tuple[str, ...] = ()
     asked: dict[str, Cordon] | None = None
     unwell: dict[str, dict[str, Illness]] = field(default_factory=dict)
+    arrays: tuple[ArraySnapshot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +231,14 @@ def _books(ledger: Ledger, now: float) -> Books:
         tuple(site.short),
         dict(site.asked),
         {node: dict(told) for node, told in site.unwell.items()},
+        tuple(map(_array_snapshot, ledger.arrays.values())),
     )
+
+
+def _array_snapshot(array: ArrayState) -> ArraySnapshot:
+    found = {each.name: getattr(array, each.name) for each in fields(ArraySnapshot)}
+    found["early"], found["undecided"] = tuple(sorted(array.early)), tuple(array.undecided)
+    return ArraySnapshot(**{**found, "ended": dict(array.ended)})
 
 
 def _held(ledger: Ledger) -> dict[str, Any]:
@@ -247,6 +278,8 @@ def restored(snapshot: LedgerSnapshot, policy: Policy) -> Scheduler:
     _restore_site(ledger, books)
     live, ended = states_of(snapshot.live), states_of(snapshot.ended)
     _restore_jobs(ledger, live, ended, books.signatures)
+    _restore_arrays(ledger, books.arrays)
+    _restore_dependents(ledger)
     ledger.accounts.run_times.runtimes.go_on_from(books.runs)
     ledger.usage = UsageTotals(dict(books.usage))
     _restore_holders(ledger, books)
@@ -316,10 +349,30 @@ def _restore_jobs(
         state.queue = node_of[of_whom]
         ledger.jobs[state.job] = state
         ledger.newest_of_name[spec.name] = state.job
-        for name in filter(ledger.jobs.__contains__, spec.after):
-            ledger.dependents.setdefault(name, []).append(state.job)
     ledger.accounts.grow()
     _restore_signatures(ledger, signatures, every, live)
+
+
+def _restore_dependents(ledger: Ledger) -> None:
+    known = ledger.jobs.keys() | ledger.arrays.keys()
+    for state in ledger.jobs.values():
+        ledger.add_dependents(state.job, state.seq, filter(known.__contains__, state.spec.after))
+    for array in ledger.arrays.values():
+        ledger.add_dependents(array.array, array.seq, filter(known.__contains__, array.spec.after))
+
+
+def _restore_arrays(ledger: Ledger, arrays: Iterable[ArraySnapshot]) -> None:
+    for one in arrays:
+        found = {each.name: getattr(one, each.name) for each in fields(ArraySnapshot)}
+        found |= {"early": set(one.early), "undecided": dict.fromkeys(one.undecided)}
+        array = ArrayState(**{**found, "ended": dict(one.ended)})
+        array.queue = ledger.accounts.queue_of(array.spec)
+        ledger.arrays[array.array] = array
+        ledger.newest_array_of_name[array.spec.name] = array.array
+        count_unsplit(ledger, array, array.unsplit)
+    for state in ledger.jobs.values():
+        if state.array:
+            ledger.arrays[state.array].known += 1
 
 
 def _restore_signatures(

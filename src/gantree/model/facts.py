@@ -46,12 +46,60 @@ class RoomOfOthers(Fact):
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobAccepted(Fact):
-    """A job was accepted. seq is its place in order of arrival; priority is its number under the policy."""
+    """A job was accepted. seq is its place in order of arrival; priority is its number under the policy.
+
+    array: the array of which it is an element, that counted as one until now; "" if none.
+    """
 
     job: str
     spec: Job
     priority: int
     seq: int
+    array: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayAccepted(Fact):
+    """A job array was accepted. Its elements have the places seq, seq + 1, ... in order of arrival.
+
+    An element that may be started soon, or that comes to differ from the others, is split from the array: it follows as
+    a `JobAccepted`.
+    """
+
+    array: str
+    spec: Job
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayHeld(Fact):
+    """The unsplit elements of an array are held until it is released."""
+
+    array: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayReleased(Fact):
+    """The unsplit elements of an array are not held any more."""
+
+    array: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayReprioritised(Fact):
+    """The unsplit elements of an array have this priority, a class or a number."""
+
+    array: str
+    asked: str | int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayEnded(Fact):
+    """The unsplit elements of an array will never run: cancelled or failed."""
+
+    array: str
+    outcome: Phase
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -438,10 +486,14 @@ class PolicyAdopted(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsForgotten(Fact):
-    """Ended and rejected jobs were forgotten: they leave the ledger. Their ids are not used again."""
+    """Ended and rejected jobs, and arrays that are over, were forgotten: they leave the ledger.
+
+    Their ids are not used again.
+    """
 
     jobs: tuple[str, ...]
     rejected: tuple[str, ...] = ()
+    arrays: tuple[str, ...] = ()
 
 
 FACTS: dict[str, type[Fact]] = {
@@ -453,6 +505,7 @@ FACTS: dict[str, type[Fact]] = {
         CellBound, CellReleased, GangSuspended, GangResumed,
         JobReprioritised, JobScaled, JobBarred, NodeCordoned, NodeUncordoned, NodeLabelled, PolicyAdopted, GangWarned,
         JobsForgotten, RoomOfOthers, NodeHealthNoted,
+        ArrayAccepted, ArrayHeld, ArrayReleased, ArrayReprioritised, ArrayEnded,
         MemberMissed, MemberReplaced, MemberBack,
     )
 }  # fmt: skip

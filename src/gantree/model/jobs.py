@@ -285,7 +285,8 @@ class Job:
     """A job: its all-or-nothing gang (roles) and everything that scheduling depends on.
 
     priority is a class of the policy ("batch") or a number, larger first. after names jobs that must have succeeded
-    first; array_index is set on a job that came out of an `array`. trains and traffic describe what its ranks send each
+    first; array has the spans of indices (first, last) of a whole array, array_index the index of one job of it
+    (`model.arrays`). trains and traffic describe what its ranks send each
     other, overlap the share of it that overlaps with computing, by axis of the parallelism. parallelism is (axis, ways)
     in the order in which ranks count, the fastest axis first, where ranks_as_written; else in that of AXES.
     communicates is False for members that exchange no traffic (replicas behind a load balancer).
@@ -328,6 +329,7 @@ class Job:
     variables: str | None = None
     warn: Warn | None = None
     secrets: tuple[tuple[str, str], ...] = ()
+    array: tuple[tuple[int, int], ...] = ()
 
     def equals_but_for_name(self, other: "Job") -> bool:
         """Return whether two jobs are equal but for their names."""

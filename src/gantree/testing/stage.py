@@ -85,6 +85,7 @@ class Stage:
         ledger = recovered.ledger
         check(ledger)
         assert ledger.jobs == self.scheduler.ledger.jobs, "folding the facts gives other jobs"
+        assert ledger.arrays == self.scheduler.ledger.arrays, "... other arrays"
         assert ledger.claims == self.scheduler.ledger.claims, "... other claims"
         again = TimePassed(id="recovered", observed_at=self.now)
         decision = settled(recovered, [again], self.now)

@@ -72,6 +72,8 @@ class CellScheduler:
                 ledger, queue, state
             ):
                 break
+            if state.array and ledger.is_used_up(state.array):
+                break  # its next elements are split before jobs behind it are considered
 
     def _closes_queue(self, ledger: Ledger, queue: str, state: JobState) -> bool:
         """Whether a job that does not fit its cells now closes its queue: in strict order, unless it can never fit."""

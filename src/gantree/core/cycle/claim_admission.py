@@ -131,7 +131,7 @@ def _possible_rivals(builder: DecisionBuilder, state: JobState) -> Iterable[JobS
         if isinstance(fact, ADVANCING_FACTS) and not isinstance(fact, JobRequeued):
             jobs.append(fact.job)
         elif isinstance(fact, JobEnded):
-            jobs += ledger.dependents.get(fact.job, ())
+            jobs += ledger.dependents_after(ledger.jobs[fact.job])
     if state.job in jobs:
         jobs += [each.job for eq_class in ledger.waiting for each in ledger.waiting[eq_class]]
     first_of_class: dict[EquivalenceClass, JobState] = {}

@@ -37,6 +37,7 @@ from gantree.core.cycle.priority_boosts import end_boosts
 from gantree.core.cycle.scheduling_pass import SchedulingPass
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.lifecycle.arrays import split_elements
 from gantree.core.lifecycle.replacing import replace_missing
 from gantree.core.queue.heads import FeasibilityCache
 from gantree.core.queue.job_variants import JobVariants
@@ -80,6 +81,7 @@ class Cycle:
         """Make one pass, or consider arrivals only."""
         if builder.ledger.occupancy is None:
             return
+        split_elements(builder)
         if self._is_parked(builder) and not self._admits_claims(builder):
             self._consider_arrivals(builder)
         else:
@@ -135,6 +137,9 @@ class Cycle:
         replace_missing(builder, self._preferences)
         drain(builder, self._preferences)
         self._cells.run(builder)
+        while any(map(builder.ledger.is_used_up, builder.ledger.unsplit)):
+            split_elements(builder)
+            self._cells.run(builder)
         review(builder, self._preferences)
 
     def _new_pass(

@@ -16,6 +16,7 @@ from gantree.core.queue.cell_usage import any_cells
 from gantree.core.queue.preemption_rules import next_demotion
 from gantree.core.reservations.selection import next_overdue
 from gantree.model.facts import (
+    ArrayAccepted,
     AttemptEnded,
     CheckpointRecorded,
     Fact,
@@ -30,7 +31,7 @@ from gantree.policy.boosts import next_expiry
 
 ARRIVAL_FACTS = (JobAccepted, JobRequeued)
 """Facts by which a job begins to wait."""
-NEUTRAL_FACTS = (JobAccepted, JobRejected, GangWarned, JobsForgotten)
+NEUTRAL_FACTS = (ArrayAccepted, JobAccepted, JobRejected, GangWarned, JobsForgotten)
 """Facts that change no refusal of another job, except through the versions of the ledger."""
 
 

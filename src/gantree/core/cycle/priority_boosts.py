@@ -10,7 +10,7 @@ def end_boosts(builder: DecisionBuilder) -> None:
     policy = builder.ledger.policy
     if not policy.boosts:
         return
-    for state in list(builder.ledger.jobs.values()):
+    for state in builder.ledger.in_arrival_order():
         if state.ended_at is not None:
             continue
         number = policy.priority_of(state.spec.priority) + boost_of(policy, state.spec, builder.now)

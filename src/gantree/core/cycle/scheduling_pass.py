@@ -12,7 +12,8 @@ Jobs within their queue's guarantee come first, then all: a gang that borrows wo
 job reclaims the guarantee.
 
 A pass makes at most `preemption.plans` preemption plans. At that limit it stops; it continues with the refusals that it
-has made, if nothing has changed meanwhile (`core.cycle.cycle`).
+has made, if nothing has changed meanwhile (`core.cycle.cycle`). It also stops behind the last split element of an array
+with more elements (`core.lifecycle.arrays`), if that one starts or claims room.
 """
 
 from collections.abc import Collection, Iterable
@@ -65,7 +66,7 @@ class SchedulingPass:
     closed: set[str] = field(default_factory=set)
 
     def walk(self, builder: DecisionBuilder) -> bool:
-        """Consider every job that may start or preempt, and make reservations. Returns False at the limit of plans."""
+        """Consider every job that may start or preempt, and make reservations. Returns False if it stops early."""
         may_reclaim = builder.ledger.accounts.guarantees.may_reclaim
         if any(map(may_reclaim, self.prefilter.queues)) and not self._visit_all(
             builder, guaranteed_only=True
@@ -89,8 +90,11 @@ class SchedulingPass:
                 continue
             if self.plans >= self.policy.preemption.plans:
                 return False
+            is_undecided = ledger.is_undecided_element(state)
             if not guaranteed_only or self._is_first_guaranteed(builder, state):
                 self._schedule(builder, state)
+            if is_undecided and ledger.is_used_up(state.array):
+                return False
             self._close_queue_behind(builder, state)
             if guaranteed_only or state.phase is not Phase.PENDING:
                 continue

@@ -50,7 +50,7 @@ def _cluster_observed(builder: DecisionBuilder, event: ClusterObserved, policy: 
             ReservationDropped(at=builder.now, job=job, reason="the cluster has changed")
         )
     builder.record(FabricDefined(at=builder.now, cluster=event.cluster))
-    for state in list(builder.ledger.jobs.values()):
+    for state in builder.ledger.in_arrival_order():
         if state.phase is Phase.PENDING and (problem := unreadable(builder, state.spec)):
             end_job(builder, state, Phase.FAILED, None, f"the cluster has changed: {problem}")
 

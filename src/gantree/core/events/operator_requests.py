@@ -10,7 +10,8 @@ from typing import Any
 
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.state import JobState
-from gantree.core.lifecycle.lifecycle import end_job, save_then_stop, stop
+from gantree.core.lifecycle.arrays import end_unsplit, split_element
+from gantree.core.lifecycle.lifecycle import end_job, fail_dependents, save_then_stop, stop
 from gantree.core.preemption.free_capacity import move
 from gantree.core.queue.scaling import place_at_size
 from gantree.model.errors import BadInput
@@ -26,6 +27,9 @@ from gantree.model.events import (
     SuspendRequested,
 )
 from gantree.model.facts import (
+    ArrayHeld,
+    ArrayReleased,
+    ArrayReprioritised,
     ClaimDropped,
     JobHeld,
     JobReleased,
@@ -43,29 +47,49 @@ from gantree.policy.boosts import boost_of
 from gantree.policy.rules import Policy
 
 UNDER_WAY = (Phase.STARTING, Phase.RUNNING)
+CANCELLED = "cancelled while it waited"
 
 
 def _cancel_requested(builder: DecisionBuilder, event: CancelRequested, policy: Policy) -> None:
-    state = _alive(builder, event.job)
-    if state is None:
-        return
-    if state.phase is Phase.PENDING:
-        end_job(builder, state, Phase.CANCELLED, None, "cancelled while it waited")
-    elif state.stop_cause is not StopCause.CANCELLED:
-        stop(builder, state, StopCause.CANCELLED, policy)
+    for state in _alive(builder, event.job):
+        if state.phase is Phase.PENDING:
+            end_job(builder, state, Phase.CANCELLED, None, CANCELLED)
+        elif state.stop_cause is not StopCause.CANCELLED:
+            stop(builder, state, StopCause.CANCELLED, policy)
+    array = builder.ledger.arrays.get(event.job)
+    if array is not None and array.unsplit:
+        end_unsplit(builder, array, Phase.CANCELLED, CANCELLED)
+        fail_dependents(builder, [array.array], Phase.CANCELLED)
 
 
-def _alive(builder: DecisionBuilder, job: str) -> JobState | None:
-    """The job, if it was taken and has not ended."""
-    state = builder.ledger.jobs.get(job)
-    return None if state is None or state.phase in ENDED else state
+def _alive(builder: DecisionBuilder, name: str) -> list[JobState]:
+    """The jobs that a request is about and that have not ended: one, or the split elements of an array.
+
+    A request about an unsplit element splits it.
+    """
+    ledger = builder.ledger
+    array = ledger.arrays.get(name)
+    if array is not None:
+        found = [ledger.jobs.get(job) for job in array.split_jobs()]
+    else:
+        element = ledger.unsplit_element(name)
+        if element is not None:
+            split_element(builder, *element)
+        found = [ledger.jobs.get(name)]
+    return [state for state in found if state is not None and state.phase not in ENDED]
 
 
 def _hold_requested(builder: DecisionBuilder, event: HoldRequested, policy: Policy) -> None:
-    state = _alive(builder, event.job)
-    waits = state is not None and (state.phase is Phase.PENDING or state.leaving)
-    if state is not None and waits and not state.held:
-        _hold(builder, state, event.reason)
+    for state in _alive(builder, event.job):
+        if (state.phase is Phase.PENDING or state.leaving) and not state.held:
+            _hold(builder, state, event.reason)
+    _hold_unsplit(builder, event.job)
+
+
+def _hold_unsplit(builder: DecisionBuilder, name: str) -> None:
+    array = builder.ledger.arrays.get(name)
+    if array is not None and array.may_split:
+        builder.record(ArrayHeld(at=builder.now, array=array.array))
 
 
 def _hold(builder: DecisionBuilder, state: JobState, reason: str = "") -> None:
@@ -83,26 +107,35 @@ def withdraw(builder: DecisionBuilder, job: str, reason: str) -> None:
 
 def _suspend_requested(builder: DecisionBuilder, event: SuspendRequested, policy: Policy) -> None:
     """Hold a job, whatever it does; one that leaves anyway leaves as it was told to."""
-    state = _alive(builder, event.job)
-    if state is None or state.held:
-        return
-    _hold(builder, state)
-    if state.phase in UNDER_WAY:
-        save_then_stop(builder, state, StopCause.SUSPENDED, policy)
+    for state in _alive(builder, event.job):
+        if state.held:
+            continue
+        _hold(builder, state)
+        if state.phase in UNDER_WAY:
+            save_then_stop(builder, state, StopCause.SUSPENDED, policy)
+    _hold_unsplit(builder, event.job)
 
 
 def _release_requested(builder: DecisionBuilder, event: ReleaseRequested, policy: Policy) -> None:
-    state = _alive(builder, event.job)
-    if state is not None and state.held:
-        builder.record(JobReleased(at=builder.now, job=state.job))
+    for state in _alive(builder, event.job):
+        if state.held:
+            builder.record(JobReleased(at=builder.now, job=state.job))
+    array = builder.ledger.arrays.get(event.job)
+    if array is not None and array.held and array.unsplit:
+        builder.record(ArrayReleased(at=builder.now, array=array.array))
 
 
 def _scale_requested(builder: DecisionBuilder, event: ScaleRequested, policy: Policy) -> None:
     """A waiting gang asks for so many; one that runs goes on with so many at once if there is room, else with what it
     has, until it starts anew or grows."""
-    state = _alive(builder, event.job)
-    if state is None or event.members not in sizes_of(state.spec):
-        return
+    for state in _alive(builder, event.job):
+        if event.members in sizes_of(state.spec):
+            _scale(builder, state, event, policy)
+
+
+def _scale(
+    builder: DecisionBuilder, state: JobState, event: ScaleRequested, policy: Policy
+) -> None:
     if not state.scaled or state.spec.members != event.members:
         builder.record(JobScaled(at=builder.now, job=state.job, members=event.members))
     if state.phase is Phase.PENDING:
@@ -122,25 +155,30 @@ def _resize(
 
 
 def _priority_requested(builder: DecisionBuilder, event: PriorityRequested, policy: Policy) -> None:
-    state = _alive(builder, event.job)
-    if state is None or state.spec.priority == event.priority:
-        return
     try:
-        number = policy.priority_of(event.priority) + boost_of(policy, state.spec, builder.now)
+        number = policy.priority_of(event.priority)
     except BadInput:  # the policy has changed since it was asked
         return
-    builder.record(
-        JobReprioritised(at=builder.now, job=state.job, asked=event.priority, priority=number)
-    )
+    for state in _alive(builder, event.job):
+        if state.spec.priority != event.priority:
+            priority = number + boost_of(policy, state.spec, builder.now)
+            builder.record(
+                JobReprioritised(
+                    at=builder.now, job=state.job, asked=event.priority, priority=priority
+                )
+            )
+    array = builder.ledger.arrays.get(event.job)
+    if array is not None and array.unsplit and array.spec.priority != event.priority:
+        builder.record(ArrayReprioritised(at=builder.now, array=array.array, asked=event.priority))
 
 
 def _defragment_requested(
     builder: DecisionBuilder, event: DefragmentRequested, policy: Policy
 ) -> None:
     """Nothing by itself: it is planned once the walk has found no room by other means (`core.cycle.moves`)."""
-    state = _alive(builder, event.job)
-    if state is not None and state.phase is Phase.PENDING:
-        builder.moves_for.append(event.job)
+    builder.moves_for += [
+        state.job for state in _alive(builder, event.job) if state.phase is Phase.PENDING
+    ]
 
 
 def _policy_submitted(builder: DecisionBuilder, event: PolicySubmitted, policy: Policy) -> None:
@@ -151,7 +189,7 @@ def _policy_submitted(builder: DecisionBuilder, event: PolicySubmitted, policy: 
             at=builder.now, number=number, text=event.text, source=event.source, by=event.by
         )
     )
-    for state in list(builder.ledger.jobs.values()):
+    for state in builder.ledger.in_arrival_order():
         if state.ended_at is None:
             priority = policy.priority_of(state.spec.priority)
             priority += boost_of(policy, state.spec, builder.now)

@@ -11,6 +11,7 @@ from gantree.core.ledger.job_amounts import JobAmounts, capacity_of
 from gantree.core.ledger.projected_quota import ProjectedQuota
 from gantree.core.ledger.run_time_guesses import RunTimeGuesses
 from gantree.core.ledger.state import JobState
+from gantree.model.arrays import size_of
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.policy.order import Order
@@ -63,11 +64,12 @@ class Accounts:
         return self.tree.leaf(spec.queue, spec.user)
 
     def is_full(self, spec: Job) -> str:
-        """Return why a queue accepts no more jobs, for people; "" if it does."""
+        """Return why a queue accepts no further job, or not so large an array, for people; "" if it does."""
         node = self.tree.queue_node(
             spec.queue
         )  # `leaf` would make one: a rejected job leaves no trace
-        return "" if node is None else self.quota.may_wait(node).words
+        jobs = size_of(spec.array) if spec.array else 1
+        return "" if node is None else self.quota.may_wait(node, jobs).words
 
     def equivalence_class_of(self, state: JobState) -> EquivalenceClass:
         """Return the equivalence class of a pending job."""
@@ -86,6 +88,10 @@ class Accounts:
     def wait_no_more(self, state: JobState) -> None:
         """Remove a pending job."""
         self.quota.dequeue(state.queue)
+
+    def wait_unsplit(self, queue: int, change: int) -> None:
+        """Add (or remove) pending elements of an array that are not split."""
+        self.quota.count_waiting(queue, change)
 
     def start(self, state: JobState, placement: Placement, at: float) -> None:
         """Add a placed gang."""

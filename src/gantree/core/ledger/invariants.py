@@ -3,6 +3,7 @@
 Each check is written from the words, not from the code that keeps it true.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from gantree.core.ledger.ledger import Ledger
@@ -22,6 +23,7 @@ def violations(ledger: Ledger) -> list[str]:
         _whole_gangs,
         _occupancy_agrees,
         _collections_agree,
+        _arrays_agree,
         _claims_agree,
         _nothing_new_on_cordoned,
     )
@@ -123,6 +125,30 @@ def _collections_agree(ledger: Ledger) -> Iterator[str]:
     priorities = [state.priority for state in ledger.holding.values()]
     if priorities and min(priorities) != ledger.lowest_priority():
         yield f"lowest priority is {ledger.lowest_priority()}, a count gives {min(priorities)}"
+
+
+def _arrays_agree(ledger: Ledger) -> Iterator[str]:
+    """Each element of an array is unsplit, or a job, or was forgotten; counts are what a fresh count gives."""
+    waiting = Counter(
+        state.spec.user for state in ledger.jobs.values() if state.phase is Phase.PENDING
+    )
+    for array in ledger.arrays.values():
+        name = array.array
+        known = [state for state in ledger.jobs.values() if state.array == name]
+        unsplit = [array.job(offset) for offset in array.unsplit_offsets()]
+        waiting[array.spec.user] += len(unsplit)
+        if len(unsplit) != array.unsplit or (name in ledger.unsplit) != bool(unsplit):
+            yield f"{name} counts {array.unsplit} unsplit elements and has {len(unsplit)}"
+        if len(known) != array.known or any(job in ledger.jobs for job in unsplit):
+            yield f"{name} counts {array.known} jobs, and {len(known)} are known"
+        alive = sum(state.phase not in ENDED for state in known) + len(unsplit)
+        if alive + sum(array.ended.values()) != array.size:
+            yield f"{name} has {array.size} elements: {alive} alive, {array.ended} ended"
+        for job in array.undecided:
+            if ledger.jobs[job].phase is not Phase.PENDING or ledger.jobs[job].held:
+                yield f"{job} is {ledger.jobs[job].phase}, and undecided"
+    if {user: count for user, count in waiting.items() if count} != ledger.waiting_of_user.of_user:
+        yield f"waiting by user is {ledger.waiting_of_user.of_user}, a count gives {waiting}"
 
 
 def _claims_agree(ledger: Ledger) -> Iterator[str]:

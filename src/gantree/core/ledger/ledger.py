@@ -10,17 +10,22 @@ Room is held for waiting gangs under owner names of their own: a claim while its
 gang starts. Both hold what is free of their place, and more of it as it is freed: claims first, the oldest first.
 """
 
+from bisect import insort
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from operator import attrgetter
 
 from gantree.core.ledger.accounts import Accounts
 from gantree.core.ledger.apply.table import APPLY
+from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.claims_by_node import ClaimsByNode
 from gantree.core.ledger.signatures import Signatures
 from gantree.core.ledger.site import Site
 from gantree.core.ledger.state import CLAIM, RESERVATION, Claim, JobState, Reservation
 from gantree.core.ledger.usage import METERED, UsageTotals, meter
+from gantree.core.ledger.user_counts import UserCounts
+from gantree.model.arrays import parse_element
 from gantree.model.facts import Fact, PolicyAdopted
 from gantree.model.phases import HOLDING, NEXT, Phase
 from gantree.model.placements import Placement
@@ -43,19 +48,24 @@ class Ledger:
     member is being replaced. unusable are lost nodes with the reason; policies all versions on record. ended are jobs
     in the order of their ends, but for those that were forgotten, which are counted; rejected are those that were not
     taken into a queue, with the reason, oldest first, and rejected_at when. came are the queues and users of all jobs,
-    in the order in which each first came. applied counts facts.
+    in the order in which each first came. applied counts facts. unsplit are arrays with elements that are not split;
+    waiting_of_user counts these and the waiting jobs.
     """
 
     policy: Policy = field(default_factory=Policy)
     accounts: Accounts = field(init=False)
     jobs: dict[str, JobState] = field(default_factory=dict)
     newest_of_name: dict[str, str] = field(default_factory=dict)
+    arrays: dict[str, ArrayState] = field(default_factory=dict)
+    newest_array_of_name: dict[str, str] = field(default_factory=dict)
+    unsplit: dict[str, ArrayState] = field(default_factory=dict)
+    waiting_of_user: UserCounts = field(default_factory=UserCounts)
     rejected: dict[str, str] = field(default_factory=dict)
     rejected_at: dict[str, float] = field(default_factory=dict)
     forgotten_rejected: int = 0
     holding: dict[str, JobState] = field(default_factory=dict)
     waiting: WaitingJobs = field(default_factory=WaitingJobs)
-    dependents: dict[str, list[str]] = field(default_factory=dict)
+    dependents: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
     reservations: dict[str, Reservation] = field(default_factory=dict)
     bound: dict[tuple[str, str, int], str] = field(default_factory=dict)
@@ -149,6 +159,7 @@ class Ledger:
         if state.held or state.spec.after:
             self.gated[state.job] = None
         self.accounts.wait(state)
+        self.waiting_of_user.change(state.spec.user, 1)
 
     def dequeue(self, state: JobState) -> None:
         """Remove a pending job, or take it out to change its position."""
@@ -157,6 +168,64 @@ class Ledger:
         self.resting.pop(state.job, None)
         self.gated.pop(state.job, None)
         self.accounts.wait_no_more(state)
+        self.waiting_of_user.change(state.spec.user, -1)
+        self.decided(state)
+
+    def decided(self, state: JobState) -> None:
+        """Something was decided or changed for a job: it is not like the unsplit elements of its array any more."""
+        if state.array:
+            self.arrays[state.array].undecided.pop(state.job, None)
+
+    def unsplit_element(self, job: str) -> tuple[ArrayState, int] | None:
+        """The array and the offset of an unsplit element, by its id; None for what is none."""
+        parsed = parse_element(job)
+        array = None if parsed is None else self.arrays.get(parsed[0])
+        offset = None if parsed is None or array is None else array.offset(parsed[1])
+        return None if array is None or offset is None else (array, offset)
+
+    def is_undecided_element(self, state: JobState) -> bool:
+        """Whether a job is like the unsplit elements of its array."""
+        return bool(state.array) and state.job in self.arrays[state.array].undecided
+
+    def is_used_up(self, array: str) -> bool:
+        """Whether an array has elements to consider, and none of them is split."""
+        return self.arrays[array].may_split and not self.arrays[array].undecided
+
+    def note_name(self, state: JobState) -> None:
+        """A job goes by its name, if it is the newest of that name."""
+        newest = self.jobs.get(self.newest_of_name.get(state.spec.name, ""))
+        if newest is None or newest.seq <= state.seq:
+            self.newest_of_name[state.spec.name] = state.job
+
+    def in_arrival_order(self) -> list[JobState]:
+        """All jobs by their place in order of arrival; split elements of an array came into `jobs` later."""
+        return sorted(self.jobs.values(), key=attrgetter("seq"))
+
+    def add_dependents(self, name: str, seq: int, after: Iterable[str]) -> None:
+        """A job or array waits for others to succeed. Dependents are kept in order of arrival."""
+        for before in after:
+            insort(self.dependents.setdefault(before, []), (seq, name))
+
+    def dependents_of(self, name: str) -> list[str]:
+        """The jobs and arrays that come after a job or an array, in order of arrival."""
+        return [dependent for _, dependent in self.dependents.get(name, ())]
+
+    def dependents_after(self, state: JobState) -> list[str]:
+        """The jobs and arrays that come after a job, or after its array."""
+        of_array = self.dependents_of(state.array) if state.array else []
+        return [*self.dependents_of(state.job), *of_array]
+
+    def is_over(self, name: str) -> bool:
+        """Whether a job, or every element of an array, has ended."""
+        state = self.jobs.get(name)
+        return self.arrays[name].is_over if state is None else state.ended_at is not None
+
+    def has_succeeded(self, name: str) -> bool:
+        """Whether a job, or every element of an array, has succeeded."""
+        state = self.jobs.get(name)
+        if state is not None:
+            return state.phase is Phase.SUCCEEDED
+        return self.arrays[name].has_succeeded
 
     def count_holder(self, state: JobState, change: int) -> None:
         """Add (1) or remove (-1) a placed gang."""
@@ -186,6 +255,7 @@ class Ledger:
 
     def set_claim(self, job: str, claim: Claim) -> None:
         """Add the claim of a job."""
+        self.decided(self.jobs[job])
         self.claims[job] = claim
         self._claims_by_node.note(job, claim.placement)
 

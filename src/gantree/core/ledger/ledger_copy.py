@@ -19,6 +19,7 @@ def copy_of(ledger: Ledger) -> Ledger:
         ledger.accounts.run_times.runtimes,
     ]
     shared += [ledger.site.described, *ledger.policies]
+    shared += [array.spec for array in ledger.arrays.values()]
     shared += [*ledger.waiting, *ledger.claims.values(), *ledger.reservations.values()]
     twins: dict[int, Any] = {id(ledger.signatures): ledger.signatures.copy()}
     for state in ledger.jobs.values():

@@ -47,7 +47,8 @@ class JobState:
     preempting_claim_at; yielded_to is the job that preempted it last. moving says why the attempt will go on at the
     place that is held for it. at_home: it runs in a cell of its queue. warned: the attempt got its signal before its
     time limit. last_failure is why the last attempt failed that did, "" if none has. found: the attempt was adopted,
-    without a record of its start. scaled: a user has set the number of its members.
+    without a record of its start. scaled: a user has set the number of its members. array: the array of which it is an
+    element, "" if none.
     """
 
     job: str
@@ -103,6 +104,7 @@ class JobState:
     lives: tuple[tuple[int, int], ...] = ()
     exit_code: int | None = None
     reason: str = ""
+    array: str = ""
 
     @property
     def suspended(self) -> bool:

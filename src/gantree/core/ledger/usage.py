@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.state import JobState
 from gantree.model.facts import (
     AttemptEnded,
@@ -97,6 +98,21 @@ def meter(ledger: "Ledger", fact: Fact) -> None:
     state.metered = replace(state.metered, metered_at=fact.at)
 
 
+def meter_array(ledger: "Ledger", array: ArrayState, until: float) -> None:
+    """Book how long the unsplit elements of an array have waited."""
+    for account, used in _unsplit_waiting(array, until):
+        ledger.usage.add(account, used)
+    array.waits_since = until
+
+
+def _unsplit_waiting(array: ArrayState, until: float) -> Iterator[tuple[Account, Used]]:
+    if array.held or not array.unsplit:
+        return
+    for day, seconds in _days(array.waits_since, until):
+        account = Account(day, array.spec.queue, array.spec.user, NO_MODEL)
+        yield account, Used(waited_s=seconds * array.unsplit)
+
+
 def _book(book: UsageTotals, state: JobState, account: Account, used: Used) -> None:
     book.add(account, used)
     before = state.metered
@@ -162,6 +178,9 @@ def usage_at(ledger: "Ledger", now: float) -> dict[Account, Used]:
         if state.ended_at is None:
             for account, used in _since_metered(state, now):
                 book.add(account, used)
+    for array in ledger.unsplit.values():
+        for account, used in _unsplit_waiting(array, now):
+            book.add(account, used)
     return book.used_of
 
 

@@ -12,12 +12,14 @@ gang that ended by itself with 0 before it was told to stop has succeeded, whate
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any
 
 from gantree.core.ledger.decision_builder import DecisionBuilder
+from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
+from gantree.core.lifecycle.arrays import end_unsplit
 from gantree.core.lifecycle.launch import save_order, signal_order, start_order, stop_order
 from gantree.core.lifecycle.numbering import numbered
 from gantree.core.lifecycle.replacing import can_live_without, member_of_rank, member_started, miss
@@ -35,6 +37,7 @@ from gantree.model.events import (
     RankExited,
 )
 from gantree.model.facts import (
+    ArrayAccepted,
     AttemptEnded,
     CheckpointRecorded,
     CheckpointRequested,
@@ -162,15 +165,24 @@ def end_job(
 ) -> None:
     """Record a job's end; what it held for later is dropped, and what waits for it in vain fails with it."""
     _end(builder, state, outcome, code, reason)
-    in_vain = deque([] if outcome is Phase.SUCCEEDED else [state])
+    if outcome is not Phase.SUCCEEDED:
+        fail_dependents(builder, [name for name in (state.job, state.array) if name], outcome)
+
+
+def fail_dependents(builder: DecisionBuilder, names: Iterable[str], outcome: Phase) -> None:
+    """End with FAILED all that waits for these jobs or arrays, which have ended otherwise than well."""
+    ledger = builder.ledger
+    in_vain = deque((name, outcome) for name in names)
     while in_vain:
-        before = in_vain.popleft()
-        for dependent in builder.ledger.dependents.get(before.job, ()):
-            waiting = builder.ledger.jobs[dependent]
-            if waiting.phase is Phase.PENDING:
-                reason = f"{before.job}, which it comes after, {before.phase}"
-                _end(builder, waiting, Phase.FAILED, None, reason)
-                in_vain.append(waiting)
+        before, phase = in_vain.popleft()
+        reason = f"{before}, which it comes after, {phase}"
+        for dependent in ledger.dependents_of(before):
+            if dependent in ledger.arrays:
+                end_unsplit(builder, ledger.arrays[dependent], Phase.FAILED, reason)
+                in_vain.append((dependent, Phase.FAILED))
+            elif ledger.jobs[dependent].phase is Phase.PENDING:
+                _end(builder, ledger.jobs[dependent], Phase.FAILED, None, reason)
+                in_vain.append((dependent, Phase.FAILED))
 
 
 def _end(
@@ -199,20 +211,30 @@ def unreadable(builder: DecisionBuilder, spec: Job) -> str:
 
 
 def _job_submitted(builder: DecisionBuilder, event: JobSubmitted, policy: Policy) -> None:
-    if event.job in builder.ledger.jobs or event.job in builder.ledger.rejected:
+    ledger = builder.ledger
+    if event.job in ledger.jobs or event.job in ledger.arrays or event.job in ledger.rejected:
         return
-    reason = builder.ledger.accounts.is_full(event.spec)
-    predecessors = [builder.ledger.jobs.get(name) for name in event.spec.after]
-    for name, predecessor in zip(event.spec.after, predecessors, strict=True):
-        if predecessor is None:
-            reason = f"it comes after {name}, and there is no such job"
-        elif predecessor.phase in ENDED - {Phase.SUCCEEDED}:
-            reason = f"it comes after {name}, which {predecessor.phase}"
+    reason = ledger.accounts.is_full(event.spec)
+    for name in event.spec.after:
+        reason = _comes_in_vain_after(ledger, name) or reason
     accept(builder, event.job, event.spec, policy, reason)
 
 
+def _comes_in_vain_after(ledger: Ledger, name: str) -> str:
+    """Why a job that comes after another job or array can never start; "" if it can."""
+    if name in ledger.arrays:
+        in_vain = ledger.arrays[name].in_vain
+        return f"it comes after {name}, of which {plural(in_vain, 'job')} failed" if in_vain else ""
+    predecessor = ledger.jobs.get(name)
+    if predecessor is None:
+        return f"it comes after {name}, and there is no such job"
+    if predecessor.phase in ENDED - {Phase.SUCCEEDED}:
+        return f"it comes after {name}, which {predecessor.phase}"
+    return ""
+
+
 def accept(builder: DecisionBuilder, job: str, spec: Job, policy: Policy, reason: str = "") -> None:
-    """Take a job into its queue, or say why not: for a reason that is known, or because it cannot be read."""
+    """Take a job or an array into its queue, or say why not: for a known reason, or because it cannot be read."""
     reason, priority = _unfit(builder, spec) or reason, 0
     try:
         priority = policy.priority_of(spec.priority)
@@ -223,6 +245,9 @@ def accept(builder: DecisionBuilder, job: str, spec: Job, policy: Policy, reason
         return
     priority += boost_of(policy, spec, builder.now)
     seq = builder.ledger.next_seq
+    if spec.array:
+        builder.record(ArrayAccepted(at=builder.now, array=job, spec=spec, seq=seq))
+        return
     builder.record(JobAccepted(at=builder.now, job=job, spec=spec, priority=priority, seq=seq))
 
 

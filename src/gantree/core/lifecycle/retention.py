@@ -31,9 +31,22 @@ def _ended_jobs_due(builder: DecisionBuilder, event: EndedJobsDue, policy: Polic
         and not _is_awaited(ledger, state.job)
     )
     jobs = tuple(islice(gone, AT_ONCE))
-    rejected = _rejected_too_long_ago(ledger, event)
-    if jobs or rejected:
-        builder.record(JobsForgotten(at=builder.now, jobs=jobs, rejected=rejected))
+    rejected, arrays = _rejected_too_long_ago(ledger, event), _arrays_over(ledger, event)
+    if jobs or rejected or arrays:
+        builder.record(JobsForgotten(at=builder.now, jobs=jobs, rejected=rejected, arrays=arrays))
+
+
+def _arrays_over(ledger: Ledger, event: EndedJobsDue) -> tuple[str, ...]:
+    """The arrays that have ended and of which no element is known any more."""
+    gone = (
+        array.array
+        for array in ledger.arrays.values()
+        if array.ended_at is not None
+        and array.ended_at < event.ended_before
+        and not array.known
+        and not _is_awaited(ledger, array.array)
+    )
+    return tuple(islice(gone, AT_ONCE))
 
 
 def _rejected_too_long_ago(ledger: Ledger, event: EndedJobsDue) -> tuple[str, ...]:
@@ -43,7 +56,7 @@ def _rejected_too_long_ago(ledger: Ledger, event: EndedJobsDue) -> tuple[str, ..
 
 
 def _is_awaited(ledger: Ledger, job: str) -> bool:
-    return any(ledger.jobs[each].ended_at is None for each in ledger.dependents.get(job, ()))
+    return any(not ledger.is_over(each) for each in ledger.dependents_of(job))
 
 
 REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = {

@@ -5,7 +5,6 @@ from itertools import takewhile
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.model.phases import Phase
 from gantree.policy.queue_position import count_ahead
 from gantree.policy.waiting_jobs import EquivalenceClass, QueueEntry
 from gantree.policy.walk import Choose, IsCandidate, IsClosed, ShareOfQueue, Walk
@@ -45,7 +44,7 @@ def eligible(ledger: Ledger, state: JobState, now: float) -> bool:
     """Whether a pending job waits for room and quota only. A job with a claim has its room."""
     if state.held or state.job in ledger.claims or state.not_before > now:
         return False
-    return all(ledger.jobs[name].phase is Phase.SUCCEEDED for name in state.spec.after)
+    return all(map(ledger.has_succeeded, state.spec.after))
 
 
 def equivalence_class_of(state: JobState) -> EquivalenceClass:

@@ -52,15 +52,10 @@ class JobCounts:
                 top = place
         return top
 
-    def enqueue(self, path: Path) -> None:
-        """Add a pending job."""
+    def count_waiting(self, path: Path, change: int) -> None:
+        """Add (or remove) so many pending jobs."""
         for node in path:
-            self._waiting[node] += 1
-
-    def dequeue(self, path: Path) -> None:
-        """Remove a pending job."""
-        for node in path:
-            self._waiting[node] -= 1
+            self._waiting[node] += change
             assert self._waiting[node] >= 0, f"more jobs left {self._tree.name[node]} than waited"
 
     def is_limited(self, path: Path) -> bool:
@@ -84,11 +79,11 @@ class JobCounts:
                 return too_many(self._tree, node, RUNNING, runs, most, never=most < 1)
         return None
 
-    def too_many_waiting(self, path: Path) -> Admission | None:
-        """Return the refusal of one more pending job, or None."""
+    def too_many_waiting(self, path: Path, jobs: int = 1) -> Admission | None:
+        """Return the refusal of so many more pending jobs, or None."""
         for node in path:
             rule = self._tree.rule[node]
             most = rule.most_waiting if rule is not None else None
-            if most is not None and self._waiting[node] >= most:
+            if most is not None and self._waiting[node] + jobs > most:
                 return too_many(self._tree, node, WAITING, self._waiting[node], most)
         return None

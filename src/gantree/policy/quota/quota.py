@@ -282,17 +282,21 @@ class Quota:
         """Return a version that grows whenever something is released that a job of this node may use."""
         return self._releases.of(self._path(node))
 
-    def may_wait(self, node: int) -> Admission:
-        """Return the admission of one more pending job of a node."""
-        return self._counts.too_many_waiting(self._path(node)) or WITHIN_GUARANTEE
+    def may_wait(self, node: int, jobs: int = 1) -> Admission:
+        """Return the admission of so many more pending jobs of a node."""
+        return self._counts.too_many_waiting(self._path(node), jobs) or WITHIN_GUARANTEE
+
+    def count_waiting(self, node: int, change: int) -> None:
+        """Add (or remove) so many pending jobs of a node."""
+        self._counts.count_waiting(self._path(node), change)
 
     def enqueue(self, node: int) -> None:
         """Add a pending job of a node."""
-        self._counts.enqueue(self._path(node))
+        self._counts.count_waiting(self._path(node), 1)
 
     def dequeue(self, node: int) -> None:
         """Remove a pending job of a node."""
-        self._counts.dequeue(self._path(node))
+        self._counts.count_waiting(self._path(node), -1)
 
     def _room(self, path: tuple[int, ...], parts: Parts, may_borrow: bool) -> Admission:
         answer = self._answer(path, parts, may_borrow, ever=False)

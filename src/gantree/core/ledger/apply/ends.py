@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gantree.core.ledger.apply.arrays import element_ended
 from gantree.core.ledger.apply.foreign_holders import foreign_holders_first
 from gantree.core.ledger.apply.members import forget_members
 from gantree.core.ledger.apply.preempting_claims import end_count_if_not_for_others
@@ -113,3 +114,5 @@ def job_ended(ledger: Ledger, fact: JobEnded) -> None:
     state.equivalence_class, state.position = None, NOWHERE
     ledger.ended.append(state)
     ledger.accounts.run_times.learn(state)
+    if state.array:
+        element_ended(ledger, state, fact.at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gantree.core.ledger.apply.arrays import split
 from gantree.core.ledger.job_parts import MeteredUse
 from gantree.core.ledger.state import JobState
 from gantree.model.facts import JobAccepted, JobRejected, PolicyAdopted
@@ -15,18 +16,22 @@ if TYPE_CHECKING:
 def job_accepted(ledger: Ledger, fact: JobAccepted) -> None:
     """A job waits from now on."""
     assert fact.job not in ledger.jobs, f"{fact.job} accepted twice"
+    array = ledger.arrays[fact.array] if fact.array else None
+    submitted_at = fact.at if array is None else array.submitted_at
     state = JobState(
-        fact.job, fact.spec, fact.priority, fact.seq, ledger.signatures.of(fact.spec), fact.at
+        fact.job, fact.spec, fact.priority, fact.seq, ledger.signatures.of(fact.spec), submitted_at
     )
-    state.queue = ledger.accounts.queue_of(fact.spec)
-    state.held, state.metered = fact.spec.held, MeteredUse(fact.at)
+    state.array, state.queue = fact.array, ledger.accounts.queue_of(fact.spec)
+    waits_since = fact.at if array is None or array.held else array.waits_since
+    state.held, state.metered = fact.spec.held, MeteredUse(waits_since)
     ledger.came.setdefault((fact.spec.queue, fact.spec.user))
     ledger.jobs[fact.job] = state
-    ledger.newest_of_name[fact.spec.name] = fact.job
+    ledger.note_name(state)
     ledger.enqueue(state, fact.at)
-    ledger.next_seq = fact.seq + 1
-    for name in fact.spec.after:
-        ledger.dependents.setdefault(name, []).append(fact.job)
+    ledger.next_seq = max(ledger.next_seq, fact.seq + 1)
+    ledger.add_dependents(fact.job, fact.seq, fact.spec.after)
+    if array is not None:
+        split(ledger, state)
 
 
 def job_rejected(ledger: Ledger, fact: JobRejected) -> None:

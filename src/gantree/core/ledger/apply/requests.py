@@ -29,6 +29,7 @@ def job_held(ledger: Ledger, fact: JobHeld) -> None:
     """A job is not started any more."""
     state = ledger.jobs[fact.job]
     state.held, state.held_for = True, fact.reason
+    ledger.decided(state)
     if state.phase is Phase.PENDING:
         ledger.gated[fact.job] = None
 

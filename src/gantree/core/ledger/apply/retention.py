@@ -23,15 +23,32 @@ def jobs_forgotten(ledger: Ledger, fact: JobsForgotten) -> None:
         if ledger.newest_of_name.get(state.spec.name) == job:
             del ledger.newest_of_name[state.spec.name]
             names.add(state.spec.name)
+        if state.array:
+            ledger.arrays[state.array].known -= 1
         for before in state.spec.after:
-            _no_longer_after(ledger, before, job)
+            _no_longer_after(ledger, before, (state.seq, job))
         ledger.dependents.pop(job, None)
     for state in ledger.jobs.values():
         if state.spec.name in names:
-            ledger.newest_of_name[state.spec.name] = state.job
+            ledger.note_name(state)
+    for array in fact.arrays:
+        _forget_array(ledger, array)
     ledger.ended = [state for state in ledger.ended if state.job not in gone]
     ledger.forgotten += len(gone)
     _forget_signatures(ledger)
+
+
+def _forget_array(ledger: Ledger, array: str) -> None:
+    gone = ledger.arrays.pop(array)
+    assert gone.is_over and not gone.known, f"{array} has elements, and was forgotten"
+    name = gone.spec.name
+    if ledger.newest_array_of_name.get(name) == array:
+        del ledger.newest_array_of_name[name]
+        alike = [each.array for each in ledger.arrays.values() if each.spec.name == name]
+        ledger.newest_array_of_name.update((name, each) for each in alike)
+    for before in gone.spec.after:
+        _no_longer_after(ledger, before, (gone.seq, array))
+    ledger.dependents.pop(array, None)
 
 
 def _forget_signatures(ledger: Ledger) -> None:
@@ -41,10 +58,10 @@ def _forget_signatures(ledger: Ledger) -> None:
     ledger.accounts.amounts.forget_all_but(used)
 
 
-def _no_longer_after(ledger: Ledger, before: str, job: str) -> None:
+def _no_longer_after(ledger: Ledger, before: str, dependent: tuple[int, str]) -> None:
     others = ledger.dependents.get(before)
     if others is None:
         return
-    others.remove(job)
+    others.remove(dependent)
     if not others:
         del ledger.dependents[before]

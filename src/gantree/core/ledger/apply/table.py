@@ -3,6 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+from gantree.core.ledger.apply.arrays import (
+    array_accepted,
+    array_ended,
+    array_held,
+    array_released,
+    array_reprioritised,
+)
 from gantree.core.ledger.apply.attempts import (
     checkpoint_recorded,
     checkpoint_requested,
@@ -44,6 +51,11 @@ from gantree.core.ledger.apply.site import (
     node_uncordoned,
 )
 from gantree.model.facts import (
+    ArrayAccepted,
+    ArrayEnded,
+    ArrayHeld,
+    ArrayReleased,
+    ArrayReprioritised,
     AttemptEnded,
     CellBound,
     CellReleased,
@@ -91,6 +103,11 @@ APPLY: dict[type[Fact], Callable[[Any, Any], None]] = {
     FabricDefined: fabric_defined,
     JobAccepted: job_accepted,
     JobRejected: job_rejected,
+    ArrayAccepted: array_accepted,
+    ArrayHeld: array_held,
+    ArrayReleased: array_released,
+    ArrayReprioritised: array_reprioritised,
+    ArrayEnded: array_ended,
     GangPlaced: gang_placed,
     GangRunning: gang_running,
     RoomClaimed: room_claimed,
