@@ -26,7 +26,7 @@ from gantree.control.readers.frames import Reply, packed
 from gantree.control.requests.read_view import ReadView
 from gantree.control.requests.submissions import JobSubmission
 from gantree.formats.cluster.reader import read_cluster
-from gantree.formats.job.reader import read_job_objects
+from gantree.formats.job.reader import read_submission_objects
 from gantree.formats.policy.reader import PRESETS
 from gantree.journal.sqlite import SqliteJournal, SqliteReader
 from gantree.web.pages import overview
@@ -60,7 +60,7 @@ QUESTIONS: dict[str, Question] = {
 
 def hand_in(controller: Controller, names: list[str]) -> None:
     """Take jobs of these names in, and decide."""
-    jobs = read_job_objects([job(name) for name in names], "benchmark")
+    jobs = read_submission_objects([job(name) for name in names], "benchmark")
     controller.submit_batch([JobSubmission(jobs, "/tmp")])
     controller.step()
 

@@ -34,7 +34,7 @@ from support.examples import seeds
 from support.random_lives import EVERY_KIND, WAYS, Lives, a_job, assert_same
 from support.same_ledger import differences
 
-STEPS = 60
+STEPS = 24
 REQUESTS = (CancelRequested, HoldRequested, ReleaseRequested, SuspendRequested)
 
 
@@ -127,7 +127,7 @@ def _lives(policy: str, seed: int) -> ArrayLives:
 
 @pytest.mark.parametrize("policy", EVERY_KIND)
 def test_elements_of_an_array_live_as_jobs_of_their_own_would(policy: str) -> None:
-    for seed in seeds(20, fewest=2):
+    for seed in seeds(20, fewest=1):
         lives = _lives(policy, seed)
         for _ in range(STEPS):
             lives.step()
@@ -136,11 +136,11 @@ def test_elements_of_an_array_live_as_jobs_of_their_own_would(policy: str) -> No
 @pytest.mark.parametrize("policy", ["as it comes", "models", "moves"])
 def test_arrays_are_folded_and_restored_as_they_are(policy: str) -> None:
     """Through the text of facts and of snapshots; ended elements are forgotten, and in the end the arrays."""
-    for seed in seeds(10, fewest=2):
+    for seed in seeds(10, fewest=1):
         lives = _lives(policy, seed)
         for step in range(STEPS):
             lives.step()
-            if step % 10 == 9:
+            if step % 12 == 11:
                 _check_recovered(lives)
 
 

@@ -14,7 +14,7 @@ import pytest
 from gantree.formats import read_job, read_trace
 from gantree.formats.access.reader import read_access
 from gantree.formats.cluster.reader import read_cluster
-from gantree.formats.job.reader import read_job_objects
+from gantree.formats.job.reader import read_submission_objects
 from gantree.formats.validation.problem_limit import MAX_MISTAKES
 from gantree.model.errors import BadFields
 from gantree.text.document import MAX_PATH_CHARS, read_documents
@@ -29,14 +29,14 @@ HOSTILE: dict[str, Callable[[], object]] = {
     "a field name of 300 KB over 200,000 lists": lambda: read_job(
         f'? "{"a" * 300_000}"\n: [{"[]," * 200_000}]\n', "f"
     ),
-    "an object's field name of 500 KB over 300,000 numbers": lambda: read_job_objects(
+    "an object's field name of 500 KB over 300,000 numbers": lambda: read_submission_objects(
         [{"k" * 500_000: [1] * 300_000}], "f"
     ),
     "JSON with a field name of 500 KB over 100,000 lists": lambda: read_json(
         f'{{"{"k" * 500_000}": [{"[]," * 100_000}[]], "a": 1, "a": 2}}', "f"
     ),
-    "400,000 roles that are none": lambda: read_job_objects([{"gang": [1] * 400_000}], "f"),
-    "300,000 unknown fields": lambda: read_job_objects([dict.fromkeys(map(str, range(300_000)))], "f"),
+    "400,000 roles that are none": lambda: read_submission_objects([{"gang": [1] * 400_000}], "f"),
+    "300,000 unknown fields": lambda: read_submission_objects([dict.fromkeys(map(str, range(300_000)))], "f"),
     "100,000 names that are none": lambda: read_job(f"{JOB}after: [{'., ' * 100_000}]\n", "f"),
     "50,000 documents that are no jobs": lambda: read_job("---\na: 1\n" * 50_000, "f"),
     "a field 100,000 times": lambda: read_job("a: 1\n" * 100_000, "f"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gantree.formats import read_cluster, read_job, read_policy, read_script
 from gantree.formats.access.reader import read_access
-from gantree.formats.job.reader import read_job_objects
+from gantree.formats.job.reader import read_submission_objects
 from gantree.formats.traces import read_trace_text
 from gantree.model.errors import BadFields, GantreeError
 from support.examples import examples
@@ -167,7 +167,7 @@ def test_a_good_file_with_strange_words_never_raises_anything_else(
 @given(objects=st.lists(st.dictionaries(words, json_values, max_size=4), max_size=3))
 def test_any_objects_of_a_request_never_raise_anything_else(objects: list[object]) -> None:
     with suppress(GantreeError):
-        read_job_objects(objects, "f.yaml")
+        read_submission_objects(objects, "f.yaml")
 
 
 @pytest.mark.parametrize(("reader", "good"), GOOD)

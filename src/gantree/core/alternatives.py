@@ -128,7 +128,7 @@ def alternatives(
 def _known(ledger: Ledger, job: str) -> JobState:
     if job in ledger.rejected:
         raise Conflict(f"{job} was rejected")
-    state = ledger.jobs.get(job)
+    state = ledger.jobs.get(job) or ledger.leader_of(job)
     if state is None:
         raise NotFound(f"there is no job {job}")
     if state.phase in ENDED:

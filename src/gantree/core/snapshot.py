@@ -99,6 +99,7 @@ class ArraySnapshot:
     ended: dict[Phase, int]
     cut: bool
     cut_as: Phase | None
+    cut_at: float | None
     reason: str
     waits_since: float
     ended_at: float | None
@@ -370,9 +371,15 @@ def _restore_arrays(ledger: Ledger, arrays: Iterable[ArraySnapshot]) -> None:
         ledger.arrays[array.array] = array
         ledger.newest_array_of_name[array.spec.name] = array.array
         count_unsplit(ledger, array, array.unsplit)
+    plain = ((state.seq, job) for job, state in ledger.jobs.items() if not state.array)
+    ledger.arrivals = sorted(
+        [*plain, *((array.seq, array.array) for array in ledger.arrays.values())]
+    )
     for state in ledger.jobs.values():
         if state.array:
             ledger.arrays[state.array].known += 1
+        if state.array and state.ended_at is None:
+            ledger.arrays[state.array].alive[state.job] = None
 
 
 def _restore_signatures(

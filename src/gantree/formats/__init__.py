@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from gantree.formats.cluster.machines import write_machines
     from gantree.formats.cluster.reader import read_cluster
     from gantree.formats.cluster.writer import write_cluster
-    from gantree.formats.job.reader import read_job, read_job_objects
+    from gantree.formats.job.reader import read_job, read_submission, read_submission_objects
     from gantree.formats.policy.reader import read_policy
     from gantree.formats.prices import read_prices
     from gantree.formats.slurm.script import Script, read_script
@@ -23,10 +23,11 @@ __all__ = [
     "read_calibration",
     "read_cluster",
     "read_job",
-    "read_job_objects",
     "read_policy",
     "read_prices",
     "read_script",
+    "read_submission",
+    "read_submission_objects",
     "read_trace",
     "write_calibration",
     "write_cluster",
@@ -39,7 +40,8 @@ _MODULE_OF = {
     "read_calibration": "calibration.reader",
     "read_cluster": "cluster.reader",
     "read_job": "job.reader",
-    "read_job_objects": "job.reader",
+    "read_submission": "job.reader",
+    "read_submission_objects": "job.reader",
     "read_policy": "policy.reader",
     "read_prices": "prices",
     "read_script": "slurm.script",

@@ -43,6 +43,11 @@ def offset_of(array: Spans, index: int) -> int | None:
     return None
 
 
+def has_index(array: Spans, index: int) -> bool:
+    """Whether there is an element with an index."""
+    return any(first <= index <= last for first, last in array)
+
+
 def element_of(array: Job, index: int) -> Job:
     """The element of an array with an index."""
     return replace(array, name=element_name(array.name, index), array=(), array_index=index)
@@ -75,6 +80,13 @@ def spans_of(indices: Iterable[int]) -> Spans:
         alike = [index for _, index in run]
         found.append((alike[0], alike[-1]))
     return tuple(found)
+
+
+def merged(first: Spans, then: Spans) -> Spans:
+    """Spans one behind the other, as one where they touch."""
+    if first and then and first[-1][1] + 1 == then[0][0]:
+        return (*first[:-1], (first[-1][0], then[0][1]), *then[1:])
+    return (*first, *then)
 
 
 def in_words(array: Spans, most: int = 8) -> str:

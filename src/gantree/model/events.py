@@ -42,17 +42,18 @@ class JobSubmitted(Event):
 class SubmissionTaken(Event):
     """A user submitted jobs with an idempotency key: (job, name) of each, and a digest of the submission.
 
-    It records the key only: each job has its own `JobSubmitted`.
+    It records the key only: each job has its own `JobSubmitted`. arrays: (id, spans of indices) of the arrays.
     """
 
     digest: str
     jobs: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...] = ()
+    arrays: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested(Event):
-    """A user requested to cancel a job."""
+    """A user requested to cancel a job, or all elements of an array. So it is with the other requests below."""
 
     job: str
 

@@ -46,7 +46,7 @@ def submit(controller: Controller, *jobs: Job, **overrides: Any) -> list[str]:
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "a-2", "a-3", "b-2"]), max_size=5), max_size=5))
 def test_an_id_is_never_given_twice_and_begins_with_the_name(rounds: list[list[str]]) -> None:
     used: set[str] = set()
-    ids = JobIds(used.__contains__)
+    ids = JobIds(used.__contains__, lambda elements: not used.isdisjoint(elements))
     for names in rounds:
         chosen = [submitted.job for submitted in ids.choose([job(name) for name in names])]
         assert not used & set(chosen)

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from starlette.requests import HTTPConnection
 
 from gantree.api.access.access import Caller, CurrentCaller
+from gantree.control.requests.job_ids import job_of
 from gantree.control.requests.submissions import submitted_event_id
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
@@ -139,14 +140,14 @@ def job_for(lookup: JobLookup, caller: Caller, word: str, need: Need) -> str:
     if caller.may(Power.CHANGE, ""):
         return lookup.resolve(word)
     ledger = lookup.ledger
-    state = _state_for(ledger, caller, word)
-    job, spec = (word, _submitted_spec(lookup, word)) if state is None else (state.job, state.spec)
+    known = _known_for(ledger, caller, word)
+    job, spec = known or (word, _submitted_spec(lookup, word))
     if spec is None and caller.sees_all:
         return lookup.resolve(word)
     if spec is None or not has(caller, Need.SEE, spec.user, spec.queue):
-        is_there = word in ledger.jobs or word in ledger.newest_of_name or word in ledger.rejected
+        is_there = job_of(ledger, word) is not None
         raise (HiddenJob if is_there else NotFound)(f"there is no job {word}")
-    if state is None and word not in ledger.rejected:
+    if known is None and word not in ledger.rejected:
         return lookup.resolve(word)  # which says that it is history, or not decided about yet
     if not has(caller, need, spec.user, spec.queue):
         raise Forbidden(f"{caller.name} may view {job} but not {need.value} it")
@@ -159,13 +160,28 @@ def _submitted_spec(lookup: JobLookup, word: str) -> Job | None:
     return event.spec if isinstance(event, JobSubmitted) else None
 
 
-def _state_for(ledger: Ledger, caller: Caller, word: str) -> JobState | None:
-    """The job of this id, or the newest of this name, among those that a caller may see."""
-    state = ledger.jobs.get(word) or ledger.jobs.get(ledger.newest_of_name.get(word, ""))
-    if state is None or sees(caller, state):
-        return state
-    named = (each for each in reversed(tuple(ledger.jobs.values())) if each.spec.name == word)
-    return next((each for each in named if sees(caller, each)), None)
+def _known_for(ledger: Ledger, caller: Caller, word: str) -> tuple[str, Job] | None:
+    """The job or array of this id, or the newest of this name, among those that a caller may see."""
+    job = job_of(ledger, word)
+    spec = None if job is None else ledger.spec_of(job)
+    if job is None or spec is None:
+        return None
+    if has(caller, Need.SEE, spec.user, spec.queue):
+        return job, spec
+    named = (
+        (each.job, each.spec)
+        for each in reversed(ledger.in_arrival_order())
+        if each.spec.name == word
+    )
+    arrays = (
+        (each.array, each.spec)
+        for each in reversed(ledger.arrays.values())
+        if each.spec.name == word
+    )
+    found = (
+        each for each in (*named, *arrays) if has(caller, Need.SEE, each[1].user, each[1].queue)
+    )
+    return next(found, (job, spec))
 
 
 def check_submission(
@@ -203,13 +219,15 @@ def redacted_for(caller: Caller, ledger: Ledger, value: Any) -> Any:
         value,
         "",
         lambda word: _is_hidden(caller, ledger, word),
-        lambda word: word != "" and word not in ledger.jobs,
+        lambda word: word != "" and ledger.spec_of(word) is None,
     )
 
 
 def _is_hidden(caller: Caller, ledger: Ledger, word: str) -> bool:
-    state = ledger.jobs.get(word)
-    return word in ledger.rejected if state is None else not sees(caller, state)
+    spec = ledger.spec_of(word)
+    if spec is None:
+        return word in ledger.rejected
+    return not has(caller, Need.SEE, spec.user, spec.queue)
 
 
 def _redacted(

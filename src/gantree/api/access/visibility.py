@@ -57,9 +57,11 @@ def facts_visible_to(caller: Caller, ledger: Ledger, facts: list[Json]) -> list[
 def _fact(caller: Caller, ledger: Ledger, fact: Json) -> Json | None:
     """Facts that concern no job are visible to callers who may see all jobs."""
     data = fact["data"]
-    state = ledger.jobs.get(data.get("job", ""))
+    of_whom = ledger.spec_of(data.get("job") or data.get("array", ""))
     spec = data.get("spec")
-    if not (caller.sees_all if state is None else sees(caller, state)):
+    if of_whom is None and not caller.sees_all:
+        return None
+    if of_whom is not None and not has(caller, Need.SEE, of_whom.user, of_whom.queue):
         return None
     if spec is not None and not has(caller, Need.READ, spec["user"], spec["queue"]):
         data = {**data, "spec": without_environment(spec)}

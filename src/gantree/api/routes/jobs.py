@@ -58,8 +58,9 @@ from gantree.control.engine.loop import wait_until_set
 from gantree.control.requests.job_commands import JobCommands
 from gantree.control.requests.submission_checks import Receipt
 from gantree.control.requests.submissions import JobSubmission, Key
-from gantree.formats import read_job, read_job_objects
+from gantree.formats import read_submission, read_submission_objects
 from gantree.formats.job.form import EnvName
+from gantree.model.arrays import in_words
 from gantree.model.errors import BadFields, Problem
 from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, HOLDING, Phase
@@ -195,9 +196,9 @@ async def _read(body: SubmissionRequest, *, is_short: bool) -> tuple[Job, ...]:
 
 def _jobs_in(body: SubmissionRequest) -> tuple[Job, ...]:
     if body.jobs is not None:
-        return read_job_objects(body.jobs, "request")
+        return read_submission_objects(body.jobs, "request")
     assert body.text is not None  # `SubmissionRequest` saw to it
-    return read_job(body.text, body.source)
+    return read_submission(body.text, body.source)
 
 
 def _add_check(routes: APIRouter, backend: Backend) -> None:
@@ -230,7 +231,10 @@ def _add_forecast(routes: APIRouter, backend: Backend) -> None:
 
 
 def _receipt_json(receipt: Receipt) -> Json:
-    jobs = [{"job": each.job, "name": each.name} for each in receipt.jobs]
+    jobs = [
+        {"job": each.job, "name": each.name, "array": in_words(each.array) if each.array else None}
+        for each in receipt.jobs
+    ]
     return {"jobs": jobs, "warnings": list(receipt.warnings)}
 
 
@@ -337,11 +341,15 @@ def _add_list(routes: APIRouter, backend: QueryBackend) -> None:
         user: str | None = None,
         name: str | None = None,
         since: Annotated[float | None, Query(description="Handed in then or later.")] = None,
+        by: Annotated[
+            Literal["job", "array"],
+            Query(description="`array`: jobs of an array that wait and do not differ are one row."),
+        ] = "job",
         after: Annotated[str | None, Query(description="`next` of the page before.")] = None,
         limit: Annotated[int | None, Query(ge=1, le=MOST_JOBS, description="None: all.")] = None,
     ) -> Response:
         """The jobs in order of arrival, those that were rejected last."""
-        wanted = Filter(frozenset(phase or ()), queue, user, name, since)
+        wanted = Filter(frozenset(phase or ()), queue, user, name, since, by == "array")
         first = await _page(backend, stream.caller, wanted, after, limit or ROWS_AT_ONCE)
         if limit is not None or first["next"] is None:
             return json_response(first)

@@ -6,11 +6,13 @@ from pydantic_core import to_jsonable_python
 
 from gantree.api.views.start_view import start_json
 from gantree.core.explain.explain import Explanation
+from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.reservations.start_estimates import known_start
 from gantree.formats.refusals import refusal_json
 from gantree.journal.contract import RecordedFact
+from gantree.model.arrays import in_words
 from gantree.model.phases import HOLDING, Phase
 from gantree.model.placements import Domain
 from gantree.topology.occupancy.site import cut_as_now
@@ -55,6 +57,31 @@ def job_row(ledger: Ledger, state: JobState) -> Json:
         "promised": start is not None and start.promised,
         "predicted_step_s": None if state.placement is None else state.placement.predicted.step_s,
         "progress": None,
+        "array": state.array or None,
+        "elements": None,
+    }
+
+
+def array_row(ledger: Ledger, array: ArrayState) -> Json:
+    """An array in a list: what its elements have in common, and how many there are in each phase."""
+    counts = array.counts(ledger.jobs)
+    priority = ledger.policy.priority_of(array.spec.priority)
+    return {
+        **job_row(ledger, array.unsplit_element(0, priority)),
+        "job": array.array,
+        "name": array.spec.name,
+        "phase": array.phase(counts).value,
+        "attempt": None,
+        "held": array.held,
+        "ended_at": array.ended_at,
+        "reason": array.reason,
+        "array": None,
+        "elements": {
+            "indices": in_words(array.spec.array),
+            "count": array.size,
+            "phases": {phase: count for phase, count in counts.items() if count},
+            "waiting": in_words(array.alike_spans(ledger.reservations)),
+        },
     }
 
 
@@ -70,7 +97,7 @@ def rejected_row(job: str, reason: str) -> Json:
     gone = dict.fromkeys(
         ("queue", "user", "priority", "gpus", "members", "processes", "attempt", "domain", "submitted_at",
          "started_at", "ended_at", "exit_code", "checkpoint_step", "members_now",
-         "gpus_now", "starts_at", "predicted_step_s", "progress")
+         "gpus_now", "starts_at", "predicted_step_s", "progress", "array", "elements")
     )  # fmt: skip
     known = {"job": job, "name": job, "phase": Phase.FAILED.value, "reason": f"rejected: {reason}"}
     never = {
@@ -85,8 +112,11 @@ def rejected_row(job: str, reason: str) -> Json:
 
 
 def job_detail(ledger: Ledger, job: str) -> Json:
-    """One job with its specification and its place."""
-    state = ledger.jobs.get(job)
+    """One job or array with its specification, and the job with its place."""
+    if job in ledger.arrays:
+        array = ledger.arrays[job]
+        return {**array_row(ledger, array), "spec": plain(array.spec), "placement": None}
+    state = ledger.find(job)
     if state is None:
         return {**rejected_row(job, ledger.rejected[job]), "spec": None, "placement": None}
     return {

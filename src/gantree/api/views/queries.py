@@ -34,8 +34,9 @@ from gantree.control.requests.policy_versions import tried, version_of
 from gantree.control.requests.read_view import ReadView
 from gantree.core.alternatives import Change, alternatives, forecast
 from gantree.core.explain.explain import why
-from gantree.model.errors import NotFound
 from gantree.model.events import JobSubmitted
+from gantree.core.ledger.ledger import Ledger
+from gantree.model.errors import Conflict, NotFound
 from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.placement.request.sizes import sizes_of
 
@@ -78,12 +79,21 @@ def job(
 ) -> Json | None:
     """A job if it is in a wanted phase, None: any; many wait for one at once, and its detail takes long to tell."""
     try:
-        state = view.ledger.jobs.get(job_for(view, caller, word, Need.SEE))
+        name = job_for(view, caller, word, Need.SEE)
     except NotFound:
-        state = None
-    if state is not None and wanted is not None and state.phase not in wanted:
+        return detail(view, caller, word)  # perhaps it is only in the history
+    if wanted is not None and _phase_of(view.ledger, name) not in wanted:
         return None
     return detail(view, caller, word)
+
+
+def _phase_of(ledger: Ledger, name: str) -> Phase:
+    """The phase of a job or an array; one that was rejected has failed."""
+    array = ledger.arrays.get(name)
+    if array is not None:
+        return array.phase(array.counts(ledger.jobs))
+    state = ledger.find(name)
+    return Phase.FAILED if state is None else state.phase
 
 
 def detail(lookup: JobLookup, caller: Caller, word: str) -> Json:
@@ -111,7 +121,11 @@ def compacted_to(view: ReadView) -> int:
 def log_of(view: ReadView, caller: Caller, word: str) -> tuple[str, int, int]:
     """The job's id, the most processes that an attempt of it may have or have had, and how many attempts there were."""
     job = job_for(view, caller, word, Need.READ)
-    state = view.ledger.jobs.get(job)
+    state = view.ledger.find(job)
+    if state is None and job in view.ledger.arrays:
+        raise Conflict(
+            f"{job} is an array: name one of its jobs, such as {view.ledger.arrays[job].job(0)}"
+        )
     if state is None:
         raise NotFound(f"{job} was rejected, so it never wrote anything")
     return job, state.at_size(max(sizes_of(state.spec))).processes, state.attempt
@@ -119,7 +133,7 @@ def log_of(view: ReadView, caller: Caller, word: str) -> tuple[str, int, int]:
 
 def log_state(view: ReadView, job: str) -> LogState:
     """Return the state of a job whose output is read."""
-    state = view.ledger.jobs.get(job)
+    state = view.ledger.find(job)
     if state is None:  # it ended so long ago that it is forgotten
         return LogState(0, attempt_over=True, job_over=True)
     return LogState(state.attempt, state.phase not in HOLDING, state.phase in ENDED)

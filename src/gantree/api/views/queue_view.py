@@ -1,6 +1,7 @@
 """The queue tree as plain JSON values: guarantees, usage, borrowed and lent amounts. No HTTP here."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from math import isfinite
 from typing import Any
 
@@ -35,12 +36,15 @@ def queues_json(ledger: Ledger, now: float) -> list[Json]:
 
 def _shown(ledger: Ledger) -> Iterator[int]:
     """The nodes of the tree without queues that the policy has no more and no live job has."""
-    accounts, queues = ledger.accounts, list(_in_tree(ledger.accounts))
-    if all(_is_in_policy(accounts, node) for node in queues):
-        return iter(queues)
+    accounts, every = ledger.accounts, list(_in_tree(ledger.accounts))
+    if all(_is_in_policy(accounts, node) for node in every):
+        return iter(every)
     live = (state for state in ledger.jobs.values() if state.ended_at is None)
-    had = {node for state in live for node in accounts.tree.path(state.queue)}
-    return (node for node in queues if node in had or _is_in_policy(accounts, node))
+    queues = chain(
+        (state.queue for state in live), (each.queue for each in ledger.unsplit.values())
+    )
+    had = {node for queue in queues for node in accounts.tree.path(queue)}
+    return (node for node in every if node in had or _is_in_policy(accounts, node))
 
 
 def _in_tree(accounts: Accounts, node: int = ROOT) -> Iterator[int]:

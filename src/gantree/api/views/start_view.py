@@ -38,7 +38,7 @@ def when_json(ledger: Ledger, job: str, now: float) -> Json:
     start = when(ledger, job, now) if waits else None
     if start is not None and not start.reserved and is_beyond_forecast(explained.refused):
         start = None
-    state = ledger.jobs.get(job)
+    state = ledger.find(job)
     return {
         "job": job,
         "phase": explained.phase.value,

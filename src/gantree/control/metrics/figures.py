@@ -92,6 +92,10 @@ def _queues(ledger: Ledger, now: float) -> dict[str, QueueFigures]:
         waiting[name] += len(standing)
         first = min((ledger.jobs[each.position.job].submitted_at for each in standing), default=now)
         since[name] = min(since.get(name, now), first)
+    for array in ledger.unsplit.values():
+        name = name_of_node[array.queue]
+        waiting[name] += array.unsplit
+        since[name] = min(since.get(name, now), array.submitted_at)
     running: Counter[str] = Counter()
     gpus: dict[str, float] = {}
     for state in ledger.holding.values():

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gantree.core.explain.explain import gate_now
+from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.eligibility import eligible
@@ -59,6 +60,15 @@ class GateCounts:
                 known, there = before.get(eq_class, ("unasked", frozenset()))
                 self.total[waits.value] += len(jobs - there if known == waits else jobs)
         self.now["other"] += len(ledger.waiting) - sum(map(len, asking.values()))
+        for array in ledger.unsplit.values():
+            self.now[self._waits_of(ledger, array)] += array.unsplit
+
+    def _waits_of(self, ledger: Ledger, array: ArrayState) -> str:
+        """What the unsplit elements of an array wait for: the same as the split ones."""
+        leader = ledger.leader_of(array.array)
+        if leader is None or array.held or leader.equivalence_class not in self._counted:
+            return "other"
+        return str(self._counted[leader.equivalence_class][0])
 
     def _ask(
         self,

@@ -6,6 +6,7 @@ Each request is checked against the ledger and becomes an event in the inbox; th
 from collections.abc import Callable
 
 from gantree.control.requests.read_view import ReadView
+from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.scaling import is_on_cordoned_node, place_at_size
@@ -44,12 +45,12 @@ class JobCommands:
         self._new_id = new_id
 
     def cancel(self, word: str) -> str:
-        """Request that a job be cancelled, by id or name; give its id. Twice is the same as once.
+        """Request that a job or an array be cancelled, by id or name; give its id. Twice is the same as once.
 
-        Raises NotFound, and Conflict for a job that has ended.
+        Raises NotFound, and Conflict for what has ended.
         """
         view = self._view()
-        job = view.not_ended(word).job
+        job = _job_or_array(view, word)
         event_id = f"{job}/cancel-requested"
         if any(each.event.id == event_id for each in view.journal.all_set_aside()):
             event_id = self._new_id(job, "cancel-requested")
@@ -57,11 +58,14 @@ class JobCommands:
         return job
 
     def hold(self, word: str) -> str:
-        """Keep a waiting job from starting, by id or name; give its id. A held job stays held.
+        """Keep a waiting job, or what waits of an array, from starting; give its id. A held job stays held.
 
         Raises NotFound, and Conflict for a job that does not wait.
         """
         view = self._view()
+        array = view.array(word)
+        if array is not None:
+            return self._of_array(array, HoldRequested, "hold-requested", view.now)
         state = view.not_ended(word)
         if state.phase is not Phase.PENDING:
             raise Conflict(
@@ -73,11 +77,14 @@ class JobCommands:
         return state.job
 
     def release(self, word: str) -> str:
-        """Release a held or suspended job, by id or name; give its id.
+        """Release a held or suspended job, or those of an array, by id or name; give its id.
 
         Raises NotFound, and Conflict for a job that is not held.
         """
         view = self._view()
+        array = view.array(word)
+        if array is not None:
+            return self._of_array(array, ReleaseRequested, "release-requested", view.now)
         state = view.not_ended(word)
         if not state.held:
             raise Conflict(f"{state.job} is not held: it is {state.phase}")
@@ -86,11 +93,14 @@ class JobCommands:
         return state.job
 
     def suspend(self, word: str) -> str:
-        """Stop a job, which saves if it can, and hold it; give its id. A waiting job is held.
+        """Stop a job, which saves if it can, and hold it; give its id. A waiting job is held. So with all of an array.
 
         Raises NotFound, and Conflict for a job that has ended or is about to.
         """
         view = self._view()
+        array = view.array(word)
+        if array is not None:
+            return self._of_array(array, SuspendRequested, "suspend-requested", view.now)
         state = view.not_ended(word)
         if state.phase is Phase.STOPPING and state.stop_cause in FINAL:
             raise Conflict(f"{state.job} is being stopped for good: {state.stop_cause}")
@@ -115,19 +125,19 @@ class JobCommands:
         return state.job
 
     def reprioritise(self, word: str, priority: str | int) -> str:
-        """Change the priority, a class or a number, of a job that has not ended; give its id.
+        """Change the priority, a class or a number, of a job or an array that has not ended; give its id.
 
-        Raises NotFound, BadInput for a class that the policy lacks, and Conflict for a job that has ended.
+        Raises NotFound, BadInput for a class that the policy lacks, and Conflict for what has ended.
         """
         view = self._view()
-        state = view.not_ended(word)
+        job = _job_or_array(view, word)
         check_priority(priority)
         view.policy.priority_of(priority)
-        event_id = self._new_id(state.job, "priority-requested")
+        event_id = self._new_id(job, "priority-requested")
         self._append(
-            PriorityRequested(id=event_id, observed_at=view.now, job=state.job, priority=priority)
+            PriorityRequested(id=event_id, observed_at=view.now, job=job, priority=priority)
         )
-        return state.job
+        return job
 
     def defragment(self, word: str) -> str:
         """Request the moves that let a waiting job start, by id or name; give its id. The core plans them.
@@ -139,6 +149,24 @@ class JobCommands:
         event_id = self._new_id(job, "defragment-requested")
         self._append(DefragmentRequested(id=event_id, observed_at=view.now, job=job))
         return job
+
+    def _of_array(
+        self,
+        array: ArrayState,
+        kind: type[HoldRequested | ReleaseRequested | SuspendRequested],
+        word: str,
+        now: float,
+    ) -> str:
+        """Request something of all elements of an array; those of which it cannot be are passed over."""
+        event_id = self._new_id(array.array, word)
+        self._append(kind(id=event_id, observed_at=now, job=array.array))
+        return array.array
+
+
+def _job_or_array(view: ReadView, word: str) -> str:
+    """The id of a job or an array that has not ended. Raises NotFound and Conflict."""
+    array = view.array(word)
+    return view.not_ended(word).job if array is None else array.array
 
 
 def check_priority(priority: str | int) -> None:

@@ -1,10 +1,12 @@
 """Job ids: a new one that no job ever had, and the job that an id or a name refers to."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from gantree.core.ledger.ledger import Ledger
+from gantree.model.arrays import Spans, element_name, has_index, indices_of, parse_element
 from gantree.model.jobs import Job
 
 NAMES_COUNTED = 100_000
@@ -17,22 +19,42 @@ class Submitted:
 
     job: str
     name: str
+    array: Spans = ()
 
 
 class JobIds:
-    """Chooses ids that no job ever had: the name, else name-2, name-3 and so on."""
+    """Chooses ids that no job ever had: the name, else name-2, name-3 and so on.
 
-    def __init__(self, is_taken: Callable[[str], bool]) -> None:
-        self._is_taken = is_taken
+    Of an array name, name.2, name.3 and so on: an element has the id of its array with its index behind.
+    """
+
+    def __init__(
+        self,
+        is_taken: Callable[[str], bool],
+        any_taken: Callable[[Collection[str]], bool],
+    ) -> None:
+        self._is_taken, self._any_taken = is_taken, any_taken
         self._next_of_name: dict[str, int] = {}
 
     def choose(self, jobs: Sequence[Job]) -> tuple[Submitted, ...]:
         """One id for each job, different from each other too."""
         chosen: dict[str, Submitted] = {}
         for job in jobs:
-            job_id = self._free_id(job.name, chosen)
-            chosen[job_id] = Submitted(job_id, job.name)
+            job_id = (
+                self._free_array_id(job, chosen) if job.array else self._free_id(job.name, chosen)
+            )
+            chosen[job_id] = Submitted(job_id, job.name, job.array)
         return tuple(chosen.values())
+
+    def _free_array_id(self, array: Job, chosen: Mapping[str, Submitted]) -> str:
+        for number in count(1):
+            candidate = array.name if number == 1 else f"{array.name}.{number}"
+            elements = [element_name(candidate, index) for index in indices_of(array.array)]
+            if _is_among(candidate, chosen) or not chosen.keys().isdisjoint(elements):
+                continue
+            if not self._is_taken(candidate) and not self._any_taken(elements):
+                return candidate
+        raise AssertionError("numbers do not end")
 
     def likely(self, names: Iterable[str]) -> list[str]:
         """The ids that jobs of these names will probably get, and those that will be tried for them before."""
@@ -40,8 +62,8 @@ class JobIds:
         first_of = {name: self._next_of_name.get(name, 1) for name in times}
         return [
             _numbered(name, first_of[name] + more)
-            for name, count in times.items()
-            for more in range(count + 1)
+            for name, jobs in times.items()
+            for more in range(jobs + 1)
         ]
 
     def _free_id(self, name: str, chosen: Mapping[str, Submitted]) -> str:
@@ -49,7 +71,7 @@ class JobIds:
 
         def is_taken(number: int) -> bool:
             candidate = _numbered(name, number)
-            return candidate in chosen or self._is_taken(candidate)
+            return _is_among(candidate, chosen) or self._is_taken(candidate)
 
         free = self._next_of_name.get(name, 1)
         taken, step = free - 1, 1
@@ -64,12 +86,38 @@ class JobIds:
         return _numbered(name, free)
 
 
+def _is_among(job: str, chosen: Mapping[str, Submitted]) -> bool:
+    """Whether an id is one of the chosen ones, or that of an element of a chosen array."""
+    parsed = parse_element(job)
+    array = None if parsed is None else chosen.get(parsed[0])
+    is_element = parsed is not None and array is not None and has_index(array.array, parsed[1])
+    return job in chosen or is_element
+
+
 def _numbered(name: str, number: int) -> str:
     return name if number == 1 else f"{name}-{number}"
 
 
 def job_of(ledger: Ledger, word: str) -> str | None:
-    """The job that a word means: the one with this id, else the newest of this name, else none."""
-    if word in ledger.jobs or word in ledger.rejected:
+    """The job or array that a word means: the one with this id, else the newest of this name, else none."""
+    if word in ledger.arrays or word in ledger.rejected or ledger.find(word) is not None:
         return word
-    return ledger.newest_of_name.get(word)
+    job, array = ledger.newest_of_name.get(word), ledger.newest_array_of_name.get(word)
+    if job is not None and array is not None:
+        return max(job, array, key=lambda each: seq_of(ledger, each))
+    return job or array or _element_by_name(ledger, word)
+
+
+def seq_of(ledger: Ledger, name: str) -> int:
+    """The place of a job or an array in order of arrival."""
+    return ledger.arrays[name].seq if name in ledger.arrays else ledger.jobs[name].seq
+
+
+def _element_by_name(ledger: Ledger, word: str) -> str | None:
+    """The element of the newest array of a name, of which no job has this name."""
+    parsed = parse_element(word)
+    array = None if parsed is None else ledger.newest_array_of_name.get(parsed[0])
+    if parsed is None or array is None:
+        return None
+    element = element_name(array, parsed[1])
+    return None if ledger.find(element) is None else element

@@ -17,7 +17,6 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.formats.policy.locations import NOWHERE, PolicyPlaces
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
-from gantree.model.phases import ENDED
 from gantree.placement.machine.devices import INNER_TIERS
 from gantree.planning.cells.domains import CellDomains
 from gantree.policy.amounts import MODEL
@@ -66,11 +65,10 @@ def check_site(policy: Policy, fabric: Fabric, places: PolicyPlaces = NOWHERE) -
 def jobs_without_queue(ledger: Ledger) -> dict[str, list[str]]:
     """The jobs that have not ended of each queue that the policy does not have; {} where it names no queues at all."""
     tree, found = ledger.accounts.tree, dict[str, list[str]]()
-    for state in ledger.jobs.values():
-        if state.phase not in ENDED and not tree.open:
-            node = tree.queue_node(state.spec.queue)
-            if node is None or tree.rule[node] is None:
-                found.setdefault(state.spec.queue, []).append(state.job)
+    for job, spec in () if tree.open else ledger.live_specs():
+        node = tree.queue_node(spec.queue)
+        if node is None or tree.rule[node] is None:
+            found.setdefault(spec.queue, []).append(job)
     return found
 
 
@@ -238,13 +236,11 @@ def _keys(resource: str) -> tuple[str, ...]:
 
 
 def _check_classes(policy: Policy, ledger: Ledger, places: PolicyPlaces) -> None:
-    for state in ledger.jobs.values():
-        if state.phase in ENDED:
-            continue
+    for job, spec in ledger.live_specs():
         try:
-            policy.priority_of(state.spec.priority)
+            policy.priority_of(spec.priority)
         except BadInput as error:
             way_out = "keep the class in `priorities`, or start with the policy as it was and cancel the job first"
             raise BadInput(
-                f"{places.of('priorities')}: {state.job} has not ended, and its {error} {way_out}"
+                f"{places.of('priorities')}: {job} has not ended, and its {error} {way_out}"
             ) from None

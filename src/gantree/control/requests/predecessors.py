@@ -8,10 +8,11 @@ from gantree.control.requests.job_ids import Submitted, job_of
 from gantree.control.requests.submission_checks import about
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
+from gantree.model.arrays import element_name, has_index, parse_element
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, Phase
-from gantree.text.words import did_you_mean
+from gantree.text.words import did_you_mean, plural
 
 NAMES_SHOWN = 8
 """So many jobs that wait for each other are named."""
@@ -27,13 +28,14 @@ def with_predecessors(
     ledger: Ledger,
     sees: Callable[[JobState], bool] | None = None,
 ) -> list[Job]:
-    """The jobs with the names in `after` made into ids: of a job above in the same file, else of an older one or array.
+    """The jobs with the names in `after` made into ids: of a job or array above in the same file, else of an older one.
 
-    sees says which of the older ones there are for whoever hands these in; None: all.
+    An element is named by the name of its array and its index. sees says which of the older ones there are for whoever
+    hands these in; None: all.
 
     Raises BadInput where there is no such job, where it stands below, and where it has ended without success.
     """
-    above: dict[str, str] = {}
+    above = _Above()
     below = Counter(submitted.name for submitted in chosen)
     older: dict[str, tuple[str, ...]] = {}
     resolved = []
@@ -42,15 +44,43 @@ def with_predecessors(
         before: list[str] = []
         with about(f"job {job.name}: after"):
             for name in job.after:
-                if below[name] and name not in above:
+                found = above.find(name)
+                if found is None and below[name]:
                     raise BadInput(_below(job, name, jobs))
-                if name not in above and name not in older:  # an array costs a walk over all jobs
-                    older[name] = _predecessors(name, above, ledger, sees)
-                before += [above[name]] if name in above else older[name]
-        above[job.name] = submitted.job
+                if found is None and name not in older:  # an old array costs a walk over all jobs
+                    older[name] = _predecessors(name, above.ids, ledger, sees)
+                before += older[name] if found is None else [found]
+        above.add(job, submitted)
         after = tuple(dict.fromkeys(before))
         resolved.append(job if after == job.after else replace(job, after=after))
     return resolved
+
+
+class _Above:
+    """The jobs and arrays above one in its file, by name; a job goes before an array of the same name."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, str] = {}
+        self._arrays: dict[str, Submitted] = {}
+
+    def add(self, job: Job, submitted: Submitted) -> None:
+        """The next job of the file is below this one."""
+        if job.array:
+            self._arrays[job.name] = submitted
+        else:
+            self.ids[job.name] = submitted.job
+
+    def find(self, name: str) -> str | None:
+        """The id of a job, of an array, or of an element; None where none of this name is above."""
+        if name in self.ids:
+            return self.ids[name]
+        if name in self._arrays:
+            return self._arrays[name].job
+        parsed = parse_element(name)
+        array = None if parsed is None else self._arrays.get(parsed[0])
+        if parsed is None or array is None or not has_index(array.array, parsed[1]):
+            return None
+        return element_name(array.job, parsed[1])
 
 
 def _below(job: Job, name: str, jobs: Sequence[Job]) -> str:
@@ -87,28 +117,45 @@ def _predecessors(
     ledger: Ledger,
     sees: Callable[[JobState], bool] | None,
 ) -> tuple[str, ...]:
-    """The older jobs that a name in `after` means: one, or all of the newest array of that name."""
+    """The older jobs that a name in `after` means: one, an array, or all of the newest array of an older version."""
     before = job_of(ledger, name)
     found = array_of(ledger, name) if before is None else (before,)
-    if sees is not None and not all(
-        each in ledger.jobs and sees(ledger.jobs[each]) for each in found
-    ):
+    if sees is not None and not all(_is_seen(ledger, each, sees) for each in found):
         found = ()
     if not found or before in ledger.rejected:
         known = [*above] if sees is not None else [*ledger.newest_of_name, *above]
         hint = did_you_mean(name, known[-NAMES_LOOKED_AT:])
         raise BadInput(f"there is no job {name}" + (f". {hint}" if hint else ""))
     for each in found:
-        phase = ledger.jobs[each].phase
-        if phase in ENDED and phase is not Phase.SUCCEEDED:
-            which = f"{name}, which" if before else f"{name}, of which {each}"
-            raise BadInput(f"it comes after {which} has ended: {phase}")
+        if ended := _ended_in_vain(ledger, each):
+            which = f"{name}, which" if before == each else f"{name}, of which {each}"
+            raise BadInput(f"it comes after {which} {ended}")
     return found
 
 
+def _is_seen(ledger: Ledger, name: str, sees: Callable[[JobState], bool]) -> bool:
+    array = ledger.arrays.get(name)
+    state = ledger.find(name) if array is None else array.unsplit_element(0, 0)
+    return state is not None and sees(state)
+
+
+def _ended_in_vain(ledger: Ledger, name: str) -> str:
+    """That a job, or jobs of an array, have ended without success, in words; "" if not."""
+    array = ledger.arrays.get(name)
+    if array is not None:
+        return f"has {plural(array.in_vain, 'job')} that did not succeed" if array.in_vain else ""
+    state = ledger.find(name)
+    ended = state is not None and state.phase in ENDED and state.phase is not Phase.SUCCEEDED
+    return f"has ended: {state.phase}" if state is not None and ended else ""
+
+
 def array_of(ledger: Ledger, name: str) -> tuple[str, ...]:
-    """The jobs of the array of this name that was submitted last, by index; () where there was none."""
-    found = [state for state in ledger.jobs.values() if _is_of_array(state.spec, name)]
+    """The jobs of the array of this name that was submitted last to a version that knew no arrays, by index."""
+    found = [
+        state
+        for state in ledger.jobs.values()
+        if not state.array and _is_of_array(state.spec, name)
+    ]
     newest_at = max((state.submitted_at for state in found), default=0.0)
     newest = [state for state in found if state.submitted_at == newest_at]
     return tuple(state.job for state in sorted(newest, key=lambda each: each.seq))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gantree.control.requests.job_ids import job_of
 from gantree.control.requests.submissions import submitted_event_id
 from gantree.core.cycle.moves import Defragmentation, defragmentation_plan
+from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.scheduler import Scheduler
@@ -78,14 +79,25 @@ class ReadView:
         return place is not None and place <= self.journal.cursor()
 
     def not_ended(self, word: str) -> JobState:
-        """The job that a word means. Raises NotFound, and Conflict where it was rejected or has ended."""
+        """The job that a word means. Raises NotFound, and Conflict where it was rejected, has ended or is an array."""
         job = self.resolve(word)
-        state = self.ledger.jobs.get(job)
+        state = self.ledger.find(job)
+        if state is None and job in self.ledger.arrays:
+            raise Conflict(
+                f"{job} is an array: name one of its jobs, such as {self.ledger.arrays[job].job(0)}"
+            )
         if state is None:
             raise Conflict(f"{job} was rejected")
         if state.phase in ENDED:
             raise Conflict(f"{job} has ended: {state.phase}")
         return state
+
+    def array(self, word: str) -> ArrayState | None:
+        """The array that a word means; None where it means a job. Raises NotFound, and Conflict where it has ended."""
+        array = self.ledger.arrays.get(self.resolve(word))
+        if array is not None and array.is_over:
+            raise Conflict(f"{array.array} has ended")
+        return array
 
     def waiting(self, word: str) -> JobState:
         """The waiting job that a word means. Raises NotFound, and Conflict for one that does not wait."""

@@ -5,7 +5,7 @@ What one of them has wrong is its own refusal; the others are taken. A submissio
 connection or a kill -9, gets the receipt that stands there. What is checked of a job is in `submission_checks`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +27,7 @@ from gantree.control.requests.submission_checks import (
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.journal.contract import Journal
+from gantree.model.arrays import Spans, has_index, parse_element
 from gantree.model.errors import BadInput, Conflict, GantreeError
 from gantree.model.events import Event, JobSubmitted, SubmissionTaken
 from gantree.model.jobs import Job
@@ -34,6 +35,10 @@ from gantree.policy.rules import Policy
 
 IDS_KEPT = 100_000
 """So many ids that were given are known without asking the journal."""
+
+
+ANY_INDEX: Spans = ((0, 10**9),)
+"""The indices of an array of which the journal knows no more than that there was a job or an array of this id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +98,11 @@ class Submissions:
         self._ledger = ledger
         self._policy = policy
         self._ran = ran
-        self._given: set[str] = set()
+        self._given: dict[str, Spans] = {}
         self._free: frozenset[str] = frozenset()
         self._taken: set[str] = set()
         self._warnings = Warnings()
-        self._ids = JobIds(self._id_is_taken)
+        self._ids = JobIds(self._id_is_taken, self._any_element_is_taken)
 
     def accept(self, batch: Sequence[JobSubmission]) -> list[Receipt | GantreeError]:
         """What becomes of each: a receipt, and then its jobs are durable under new ids, or what is wrong with it.
@@ -121,7 +126,7 @@ class Submissions:
             return self._each_alone(taken)
         if len(self._taken) > IDS_KEPT:
             self._taken.clear()
-        self._taken |= self._given
+        self._taken |= self._given.keys()
         return [one.receipt if isinstance(one, _Taken) else one for one in taken]
 
     def check(self, submission: JobSubmission) -> Receipt:
@@ -175,7 +180,8 @@ class Submissions:
         if found is None:
             event = self._journal.event(key.event_id)
             if isinstance(event, SubmissionTaken):
-                jobs = tuple(Submitted(job, name) for job, name in event.jobs)
+                spans = dict(event.arrays)
+                jobs = tuple(Submitted(job, name, spans.get(job, ())) for job, name in event.jobs)
                 found = (event.digest, Receipt(jobs, event.warnings))
             elif self._journal.seen([key.event_id]):
                 raise Conflict(f"the idempotency key {key.text} was used long ago; take another")
@@ -195,7 +201,7 @@ class Submissions:
         warnings = (*self._warnings.of(asked, ledger), *of_full_queues(asked, ledger))
         chosen = self._ids.choose(asked)
         specs = with_predecessors(asked, chosen, ledger, submission.sees)
-        self._given.update(each.job for each in chosen)
+        self._given.update((each.job, each.array) for each in chosen)
         now = self._clock()
         events: list[Event] = [
             JobSubmitted(id=submitted_event_id(each.job), observed_at=now, job=each.job, spec=spec)
@@ -230,11 +236,38 @@ class Submissions:
 
     def _id_is_taken(self, job: str) -> bool:
         """Ids on record or about to be, and those under which something ran that this journal knows nothing of."""
-        if job in self._taken or job in self._given:
+        if job in self._taken or job in self._given or self._is_element(job):
             return True
         if job not in self._free and self._journal.seen([submitted_event_id(job)]):
             return True
         return self._ran(job)
+
+    def _is_element(self, job: str) -> bool:
+        """Whether an id is that of an element of an array, which may be long over."""
+        parsed = parse_element(job)
+        if parsed is None:
+            return False
+        array, index = parsed
+        spans = self._given.get(array) or self._array_on_record(array)
+        return has_index(spans, index)
+
+    def _array_on_record(self, array: str) -> Spans:
+        known = self._ledger().arrays.get(array)
+        if known is not None:
+            return known.spec.array
+        event_id = submitted_event_id(array)
+        event = self._journal.event(event_id)
+        if isinstance(event, JobSubmitted):
+            return event.spec.array
+        return ANY_INDEX if self._journal.seen([event_id]) else ()
+
+    def _any_element_is_taken(self, elements: Collection[str]) -> bool:
+        """As `_id_is_taken`, for all elements of an array at once."""
+        if not (self._taken | self._given.keys()).isdisjoint(elements):
+            return True
+        if self._journal.seen([submitted_event_id(job) for job in elements]):
+            return True
+        return any(map(self._ran, elements))
 
 
 def submitted_event_id(job: str) -> str:
@@ -245,7 +278,11 @@ def submitted_event_id(job: str) -> str:
 def _note(
     key: Key, now: float, chosen: Sequence[Submitted], warnings: tuple[str, ...]
 ) -> SubmissionTaken:
-    jobs = tuple((each.job, each.name) for each in chosen)
     return SubmissionTaken(
-        id=key.event_id, observed_at=now, digest=key.digest, jobs=jobs, warnings=warnings
+        id=key.event_id,
+        observed_at=now,
+        digest=key.digest,
+        jobs=tuple((each.job, each.name) for each in chosen),
+        warnings=warnings,
+        arrays=tuple((each.job, each.array) for each in chosen if each.array),
     )

@@ -6,6 +6,7 @@ the order of arrival.
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from gantree.core.ledger.decision_builder import DecisionBuilder
@@ -70,13 +71,12 @@ def _alive(builder: DecisionBuilder, name: str) -> list[JobState]:
     ledger = builder.ledger
     array = ledger.arrays.get(name)
     if array is not None:
-        found = [ledger.jobs.get(job) for job in array.split_jobs()]
-    else:
-        element = ledger.unsplit_element(name)
-        if element is not None:
-            split_element(builder, *element)
-        found = [ledger.jobs.get(name)]
-    return [state for state in found if state is not None and state.phase not in ENDED]
+        return sorted(map(ledger.jobs.__getitem__, array.alive), key=attrgetter("seq"))
+    element = ledger.never_split(name)
+    if element is not None and not element[0].cut:
+        split_element(builder, *element)
+    state = ledger.jobs.get(name)
+    return [] if state is None or state.phase in ENDED else [state]
 
 
 def _hold_requested(builder: DecisionBuilder, event: HoldRequested, policy: Policy) -> None:

@@ -17,6 +17,7 @@ from gantree.core.explain.preemption import (
     gangs_in_the_way,
     may_preempt_any,
 )
+from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.replacing import missing_in_words
@@ -71,9 +72,13 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
     """Explain one job at a moment in seconds. Raises NotFound for a job that was never handed in."""
     if job in ledger.rejected:
         return Explanation(job, Phase.FAILED, f"Rejected: {ledger.rejected[job]}.")
-    state = ledger.jobs.get(job)
+    if job in ledger.arrays:
+        return why_array(ledger, ledger.arrays[job], now)
+    state = ledger.find(job)
     if state is None:
         raise NotFound(f"there is no job {job}")
+    if state.phase is Phase.PENDING and job not in ledger.jobs:
+        return why_unsplit(ledger, state, now)
     if state.phase is not Phase.PENDING:
         sentence = _present(state) + staying_on(ledger, state, now) + last_failure_in_words(state)
         return Explanation(job, state.phase, sentence)
@@ -93,6 +98,44 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
     first = tuple(islice(ahead_of(ledger, state, now), AHEAD_SHOWN))
     count, start = how_many_ahead(ledger, state, now), known_start(ledger, state)
     return Explanation(job, state.phase, sentence, refused, first, count, start, in_the_way)
+
+
+def why_array(ledger: Ledger, array: ArrayState, now: float) -> Explanation:
+    """Explain an array: how many of its elements wait, run and have ended, and what the next of them waits for."""
+    counts = array.counts(ledger.jobs)
+    told = [f"{count:,} {phase}" for phase, count in counts.items() if count]
+    sentence = f"Array of {plural(array.size, 'job')}: {', '.join(told)}."
+    if array.unsplit and array.held:
+        sentence += f" Held by hand; `gantree release {array.array}` releases it."
+    leader = ledger.leader_of(array.array)
+    if leader is None:
+        return Explanation(array.array, array.phase(counts), sentence)
+    found = why(ledger, leader.job, now)
+    sentence += f" Next: {leader.job}. {found.sentence}"
+    return replace(found, job=array.array, phase=array.phase(counts), sentence=sentence)
+
+
+def why_unsplit(ledger: Ledger, state: JobState, now: float) -> Explanation:
+    """Explain an element that waits and is not split: it is behind those of its array that are."""
+    array, leader = ledger.arrays[state.array], ledger.leader_of(state.job)
+    if state.held:
+        sentence = f"Waiting: held by hand; `gantree release {state.job}` releases it."
+        return Explanation(state.job, state.phase, sentence)
+    if leader is None:
+        return Explanation(state.job, state.phase, f"Waiting: behind other jobs of {array.array}.")
+    found = why(ledger, leader.job, now)
+    before = sum(offset < state.seq - array.seq for offset in array.unsplit_offsets())
+    before += len(array.undecided)
+    sentence = (
+        f"Waiting: behind {plural(before, 'job')} of its array. {leader.job}: {found.sentence}"
+    )
+    return replace(
+        found,
+        job=state.job,
+        sentence=sentence,
+        ahead_count=found.ahead_count + before,
+        start=None,
+    )
 
 
 def last_failure_in_words(state: JobState) -> str:
@@ -147,12 +190,12 @@ def gate_now(ledger: Ledger, state: JobState, now: float) -> Gate | None:
 def when(ledger: Ledger, job: str, now: float) -> Start | None:
     """When a waiting job starts: by its reservation, else by an estimate; None where neither is known.
 
-    Raises NotFound for a job that was never accepted.
+    Of an array, and of an element that is not split, neither is. Raises NotFound for a job that was never accepted.
     """
     state = ledger.jobs.get(job)
-    if state is None:
+    if state is None and ledger.spec_of(job) is None:
         raise NotFound(f"there is no job {job}")
-    if state.phase is not Phase.PENDING or ledger.occupancy is None:
+    if state is None or state.phase is not Phase.PENDING or ledger.occupancy is None:
         return None
     start = known_start(ledger, state)
     if start is not None:
@@ -226,7 +269,7 @@ def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> s
         return f"Waiting: {_held(state)}."
     before = _comes_after(ledger, state)
     if before is not None:
-        return f"Waiting: comes after {before.job}, which is {before.phase}."
+        return f"Waiting: comes after {before}."
     if state.not_before > now:
         failed = f"{state.reason}; failure {state.failures}"
         return f"Waiting: starts again in {state.not_before - now:.0f} s ({failed})."
@@ -239,10 +282,16 @@ def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> s
     return ""
 
 
-def _comes_after(ledger: Ledger, state: JobState) -> JobState | None:
-    """The first job that must succeed before it and has not; None where all have."""
-    before = (ledger.jobs[name] for name in state.spec.after)
-    return next((each for each in before if each.phase is not Phase.SUCCEEDED), None)
+def _comes_after(ledger: Ledger, state: JobState) -> str | None:
+    """The first job or array that must succeed before it and has not, in words; None where all have."""
+    before = next((name for name in state.spec.after if not ledger.has_succeeded(name)), None)
+    if before is None or before in ledger.jobs:
+        return before and f"{before}, which is {ledger.jobs[before].phase}"
+    array = ledger.arrays.get(before)
+    if array is None:
+        return f"{before}, which is {Phase.PENDING}"
+    left = array.size - sum(array.ended.values())
+    return f"{before}, of which {plural(left, 'job')} {'has' if left == 1 else 'have'} not ended"
 
 
 def _held(state: JobState) -> str:

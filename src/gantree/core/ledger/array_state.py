@@ -5,12 +5,25 @@ they are jobs of their own (`core.ledger.state`), with the place in order of arr
 many are split at a time is decided in `core.lifecycle.arrays`. Only `core.ledger.apply` writes here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gantree.model.arrays import Spans, element_name, index_at, offset_of, size_of, spans_of
+from gantree.core.ledger.state import JobState
+from gantree.model.arrays import (
+    Spans,
+    element_name,
+    element_of,
+    index_at,
+    merged,
+    offset_of,
+    size_of,
+    spans_of,
+)
 from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, Phase
+
+LIVE = (Phase.RUNNING, Phase.STARTING, Phase.SAVING, Phase.STOPPING)
+WORST_FIRST = (Phase.FAILED, Phase.TIMED_OUT, Phase.CANCELLED, Phase.SUCCEEDED)
 
 
 @dataclass(slots=True)
@@ -18,10 +31,10 @@ class ArrayState:
     """An array. Elements are numbered by offset, from 0 in the order written; times are seconds of `observed_at`.
 
     queue is its node of the queue tree. next_offset: all before it are split; early are offsets behind it that are
-    split, too. undecided are split elements that wait, and for which nothing was decided or changed since. known counts
-    the split elements that are in the ledger, ended those of each outcome, unsplit ones included. cut: the unsplit ones
-    have ended, with an outcome (cut_as) and a reason. waits_since: from when on the waiting of unsplit elements is not
-    in the accounts yet. ended_at: when the last element ended.
+    split, too. alive are the split elements that have not ended, undecided those of them that wait, and for which
+    nothing was decided or changed since. known counts the split elements that are in the ledger, ended all elements by
+    outcome. cut: the unsplit ones have ended, with an outcome (cut_as), a moment and a reason. waits_since: from when
+    on the waiting of unsplit elements is not in the accounts yet. ended_at: when the last element ended.
     """
 
     array: str
@@ -33,10 +46,12 @@ class ArrayState:
     next_offset: int = 0
     early: set[int] = field(default_factory=set)
     undecided: dict[str, None] = field(default_factory=dict)
+    alive: dict[str, None] = field(default_factory=dict)
     known: int = 0
     ended: dict[Phase, int] = field(default_factory=dict)
     cut: bool = False
     cut_as: Phase | None = None
+    cut_at: float | None = None
     reason: str = ""
     waits_since: float = 0.0
     ended_at: float | None = None
@@ -71,21 +86,40 @@ class ArrayState:
         """Whether there are elements to be considered for a start."""
         return not self.held and self.unsplit > 0
 
+    def counts(self, jobs: Mapping[str, JobState]) -> dict[str, int]:
+        """The number of elements in each phase, in the order of a job's life; jobs: those that are known."""
+        counts = {phase.value: 0 for phase in Phase}
+        counts[Phase.PENDING.value] = self.unsplit
+        for job in self.alive:
+            counts[jobs[job].phase.value] += 1
+        return counts | {phase.value: count for phase, count in self.ended.items()}
+
+    def phase(self, counts: Mapping[str, int]) -> Phase:
+        """The phase of the array as a whole: the furthest of any element that has not ended, else the worst end."""
+        order = (*LIVE, Phase.PENDING) if not self.is_over else WORST_FIRST
+        return next(phase for phase in order if counts[phase.value])
+
     def job(self, offset: int) -> str:
         """The id of the element at an offset."""
         return element_name(self.array, index_at(self.spec.array, offset))
 
     def offset(self, index: int) -> int | None:
-        """The offset of the unsplit element with an index; None if there is none."""
+        """The offset of an element that was never split, by its index; None if there is no such element."""
         offset = offset_of(self.spec.array, index)
-        if self.cut or offset is None or offset < self.next_offset or offset in self.early:
+        if offset is None or offset < self.next_offset or offset in self.early:
             return None
         return offset
 
-    def split_jobs(self) -> Iterator[str]:
-        """The ids of the split elements, in order of arrival."""
-        for offset in (*range(self.next_offset), *sorted(self.early)):
-            yield self.job(offset)
+    def unsplit_element(self, offset: int, priority: int) -> JobState:
+        """The state that an element has which was never split: like all of them it waits, or has ended with them."""
+        spec = element_of(self.spec, index_at(self.spec.array, offset))
+        state = JobState(
+            self.job(offset), spec, priority, self.seq + offset, -1, self.submitted_at, self.queue
+        )
+        state.array, state.held = self.array, self.held
+        if self.cut_as is not None:
+            state.phase, state.reason, state.ended_at = self.cut_as, self.reason, self.cut_at
+        return state
 
     def unsplit_offsets(self) -> Iterator[int]:
         """The offsets of the unsplit elements."""
@@ -93,13 +127,29 @@ class ArrayState:
             every = range(self.next_offset, self.size)
             yield from (each for each in every if each not in self.early)
 
-    def unsplit_spans(self) -> Spans:
-        """The indices of the unsplit elements."""
-        array = self.spec.array
-        if not self.early and not self.cut and len(array) == 1:
-            first, last = array[0]
-            return ((first + self.next_offset, last),) if self.unsplit else ()
-        return spans_of(index_at(array, offset) for offset in self.unsplit_offsets())
+    def alike_spans(self, apart: Container[str] = ()) -> Spans:
+        """The indices of the elements that wait and do not differ, split or not, but for those that are apart."""
+        undecided = {
+            offset
+            for index, offset in self._undecided_indices()
+            if element_name(self.array, index) not in apart
+        }
+        if not self.early and not self.cut and len(self.spec.array) == 1:
+            first, last = self.spec.array[0]
+            return merged(
+                spans_of(first + offset for offset in sorted(undecided)),
+                ((first + self.next_offset, last),) if self.unsplit else (),
+            )
+        offsets = sorted(undecided.union(self.unsplit_offsets()))
+        return spans_of(index_at(self.spec.array, offset) for offset in offsets)
+
+    def _undecided_indices(self) -> Iterator[tuple[int, int]]:
+        """(index, offset) of each undecided element."""
+        for job in self.undecided:
+            index = int(job.rpartition("-")[2])
+            offset = offset_of(self.spec.array, index)
+            assert offset is not None, f"{job} is no element of {self.array}"
+            yield index, offset
 
     def split(self, offset: int) -> None:
         """An element has a record of its own from now on."""

@@ -141,7 +141,10 @@ def _arrays_agree(ledger: Ledger) -> Iterator[str]:
             yield f"{name} counts {array.unsplit} unsplit elements and has {len(unsplit)}"
         if len(known) != array.known or any(job in ledger.jobs for job in unsplit):
             yield f"{name} counts {array.known} jobs, and {len(known)} are known"
-        alive = sum(state.phase not in ENDED for state in known) + len(unsplit)
+        living = [state.job for state in known if state.phase not in ENDED]
+        alive = len(living) + len(unsplit)
+        if set(living) != array.alive.keys():
+            yield f"{name} counts {list(array.alive)} as alive, a count gives {living}"
         if alive + sum(array.ended.values()) != array.size:
             yield f"{name} has {array.size} elements: {alive} alive, {array.ended} ended"
         for job in array.undecided:

@@ -27,6 +27,7 @@ from gantree.core.ledger.usage import METERED, UsageTotals, meter
 from gantree.core.ledger.user_counts import UserCounts
 from gantree.model.arrays import parse_element
 from gantree.model.facts import Fact, PolicyAdopted
+from gantree.model.jobs import Job
 from gantree.model.phases import HOLDING, NEXT, Phase
 from gantree.model.placements import Placement
 from gantree.policy.order import Position
@@ -49,7 +50,8 @@ class Ledger:
     in the order of their ends, but for those that were forgotten, which are counted; rejected are those that were not
     taken into a queue, with the reason, oldest first, and rejected_at when. came are the queues and users of all jobs,
     in the order in which each first came. applied counts facts. unsplit are arrays with elements that are not split;
-    waiting_of_user counts these and the waiting jobs.
+    waiting_of_user counts these and the waiting jobs. arrivals is (seq, id) of each array, and of each job that is no
+    element of one, in order of arrival.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -60,6 +62,7 @@ class Ledger:
     newest_array_of_name: dict[str, str] = field(default_factory=dict)
     unsplit: dict[str, ArrayState] = field(default_factory=dict)
     waiting_of_user: UserCounts = field(default_factory=UserCounts)
+    arrivals: list[tuple[int, str]] = field(default_factory=list)
     rejected: dict[str, str] = field(default_factory=dict)
     rejected_at: dict[str, float] = field(default_factory=dict)
     forgotten_rejected: int = 0
@@ -176,12 +179,49 @@ class Ledger:
         if state.array:
             self.arrays[state.array].undecided.pop(state.job, None)
 
-    def unsplit_element(self, job: str) -> tuple[ArrayState, int] | None:
-        """The array and the offset of an unsplit element, by its id; None for what is none."""
+    def never_split(self, job: str) -> tuple[ArrayState, int] | None:
+        """The array and the offset of an element that was never split, by its id; None for what is none."""
         parsed = parse_element(job)
         array = None if parsed is None else self.arrays.get(parsed[0])
         offset = None if parsed is None or array is None else array.offset(parsed[1])
         return None if array is None or offset is None else (array, offset)
+
+    def find(self, job: str) -> JobState | None:
+        """The state of a job, also of an element that was never split; None where there is no such job."""
+        state = self.jobs.get(job)
+        if state is None and (element := self.never_split(job)) is not None:
+            array, offset = element
+            state = array.unsplit_element(offset, self.policy.priority_of(array.spec.priority))
+        return state
+
+    @property
+    def waiting_jobs(self) -> int:
+        """The number of jobs that wait, elements of arrays that are not split among them."""
+        return len(self.waiting) + sum(array.unsplit for array in self.unsplit.values())
+
+    def live_specs(self) -> Iterator[tuple[str, Job]]:
+        """The id and the request of each job that has not ended, and of each array with elements that are not split."""
+        for state in self.jobs.values():
+            if state.ended_at is None:
+                yield state.job, state.spec
+        for array in self.unsplit.values():
+            yield array.array, array.spec
+
+    def leader_of(self, name: str) -> JobState | None:
+        """The element that is considered next for an array, or before an element that is not split; None if none is."""
+        element = self.never_split(name)
+        array = self.arrays.get(name) if element is None else element[0]
+        return (
+            None if array is None or not array.undecided else self.jobs[next(iter(array.undecided))]
+        )
+
+    def spec_of(self, name: str) -> Job | None:
+        """What a job or an array requests; None where there is none of this id."""
+        array = self.arrays.get(name)
+        if array is not None:
+            return array.spec
+        state = self.find(name)
+        return None if state is None else state.spec
 
     def is_undecided_element(self, state: JobState) -> bool:
         """Whether a job is like the unsplit elements of its array."""
@@ -222,7 +262,7 @@ class Ledger:
 
     def has_succeeded(self, name: str) -> bool:
         """Whether a job, or every element of an array, has succeeded."""
-        state = self.jobs.get(name)
+        state = self.find(name)
         if state is not None:
             return state.phase is Phase.SUCCEEDED
         return self.arrays[name].has_succeeded

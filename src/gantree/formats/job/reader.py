@@ -1,6 +1,6 @@
-"""job.yaml to `Job`s: one for each document, one for each index of an `array`."""
+"""job.yaml to `Job`s: one for each document; of an `array` one for each index, or one for all."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gantree.formats.job.form import (
@@ -16,14 +16,15 @@ from gantree.formats.job.form import (
     TrafficForm,
 )
 from gantree.formats.job.rules import (
+    after_problems,
     job_problems,
     jobs_of_arrays,
     name_problems,
-    names_of,
     speeds_of,
 )
 from gantree.formats.job.topology_form import GangTopologyForm, SlicesForm, TopologyForm
 from gantree.formats.validation.forms import MAX_PROBLEMS, empty_file, read_form, refuse
+from gantree.model.arrays import element_of, indices_of
 from gantree.model.errors import BadFields, Problem
 from gantree.model.jobs import (
     Apart,
@@ -50,23 +51,40 @@ MAX_JOB_FILE_BYTES = 1024 * 1024
 
 
 def read_job(text: str, source: str) -> tuple[Job, ...]:
-    """Read the text of a job file: its jobs in the order written, arrays spread out. Raises BadFields."""
+    """Read the text of a job file: its jobs in the order written, the elements of arrays as jobs. Raises BadFields."""
+    forms = _forms_of_text(text, source)
+    refuse(list(after_problems(forms)), source)
+    jobs_of_array = jobs_of_arrays(forms)
+    return tuple(
+        element
+        for form in forms
+        for element in _elements(_job(form, _after_elements(form.after, jobs_of_array)))
+    )
+
+
+def read_submission(text: str, source: str) -> tuple[Job, ...]:
+    """Read the text of a job file as `read_job`, but each array as one job (`Job.array`). Raises BadFields."""
+    return tuple(_job(form, form.after) for form in _forms_of_text(text, source))
+
+
+def read_submission_objects(objects: Sequence[object], source: str) -> tuple[Job, ...]:
+    """The jobs of JSON objects with the fields of a job file, as `read_submission` gives them. Raises BadFields."""
+    try:
+        forms = _forms(documents_of(objects, "jobs", source), source, [])
+    except BadFields as error:
+        raise BadFields([replace(each, line=None) for each in error.problems]) from None
+    return tuple(_job(form, form.after) for form in forms)
+
+
+def _forms_of_text(text: str, source: str) -> list[JobForm]:
     problems: list[Problem] = []
     documents = read_documents(text, source, problems, MAX_JOB_FILE_BYTES)
     if not documents:
         problems.append(empty_file(JobForm))
-    return _read(documents, source, problems)
+    return _forms(documents, source, problems)
 
 
-def read_job_objects(objects: Sequence[object], source: str) -> tuple[Job, ...]:
-    """The jobs of JSON objects, each with the fields of a job file, as `read_job` gives them. Raises BadFields."""
-    try:
-        return _read(documents_of(objects, "jobs", source), source, [])
-    except BadFields as error:
-        raise BadFields([replace(each, line=None) for each in error.problems]) from None
-
-
-def _read(documents: list[Document], source: str, problems: list[Problem]) -> tuple[Job, ...]:
+def _forms(documents: list[Document], source: str, problems: list[Problem]) -> list[JobForm]:
     forms = []
     for document in documents:
         form = read_form(JobForm, document, problems)
@@ -76,46 +94,59 @@ def _read(documents: list[Document], source: str, problems: list[Problem]) -> tu
     problems += [problem for form in forms for problem in job_problems(form)]
     problems += name_problems(forms, MAX_JOBS)
     refuse(problems, source)
-    jobs_of_array = jobs_of_arrays(forms)
-    return tuple(job for form in forms for job in _jobs(form, jobs_of_array))
+    return forms
 
 
-def _jobs(form: JobForm, jobs_of_array: Mapping[str, tuple[str, ...]]) -> Iterator[Job]:
-    """Yield the jobs of a document; jobs_of_array are those that the name of an array in the same file stands for."""
+def _after_elements(
+    names: Iterable[str], jobs_of_array: Mapping[str, tuple[str, ...]]
+) -> Iterator[str]:
+    """Names in `after` with the name of an array in the same file as those of its elements."""
+    for name in names:
+        yield from jobs_of_array.get(name, (name,))
+
+
+def _elements(job: Job) -> Iterator[Job]:
+    """The elements of an array; a job that is none alone."""
+    if not job.array:
+        yield job
+    for index in indices_of(job.array):
+        yield element_of(job, index)
+
+
+def _job(form: JobForm, after: Iterable[str]) -> Job:
+    """The job or the array of a document. after: what it comes after, by name."""
     roles = tuple(_role(role) for role in form.gang)
-    after = tuple(job for name in form.after for job in jobs_of_array.get(name, (name,)))
-    for name, index in names_of(form):
-        yield Job(
-            name=name,
-            roles=roles,
-            queue=form.queue,
-            priority=form.priority,
-            topology=_topology(form.topology),
-            parallelism=form.parallelism.axes(),
-            elastic=Elastic(form.elastic.min, form.elastic.max) if form.elastic else None,
-            checkpoint=_checkpoint(form.checkpoint) if form.checkpoint else None,
-            restarts=_restarts(form.restarts),
-            time_limit_s=form.time_limit,
-            warn=Warn(form.warn.signal, form.warn.before) if form.warn else None,
-            after=tuple(dict.fromkeys(after)),
-            array_index=index,
-            trains=_transformer(form.model) if form.model else None,
-            traffic=_traffic(form.traffic) if form.traffic else None,
-            overlap=form.overlap.axes(),
-            data=tuple(_data(need) for need in form.data),
-            communicates=form.communicates,
-            ranks_as_written=form.rank_order == AS_WRITTEN,
-            user=form.user or "",
-            preemptible=form.preemptible,
-            expected_s=form.expected,
-            held=form.hold,
-            speeds=speeds_of(form),
-            choose=form.choose,
-            budget_USD=form.budget_USD,
-            spot=form.spot,
-            variables=form.variables,
-            secrets=tuple(form.secrets.items()),
-        )
+    return Job(
+        name=form.name,
+        roles=roles,
+        queue=form.queue,
+        priority=form.priority,
+        topology=_topology(form.topology),
+        parallelism=form.parallelism.axes(),
+        elastic=Elastic(form.elastic.min, form.elastic.max) if form.elastic else None,
+        checkpoint=_checkpoint(form.checkpoint) if form.checkpoint else None,
+        restarts=_restarts(form.restarts),
+        time_limit_s=form.time_limit,
+        warn=Warn(form.warn.signal, form.warn.before) if form.warn else None,
+        after=tuple(dict.fromkeys(after)),
+        array=tuple((span.start, span.stop - 1) for span in form.array or ()),
+        trains=_transformer(form.model) if form.model else None,
+        traffic=_traffic(form.traffic) if form.traffic else None,
+        overlap=form.overlap.axes(),
+        data=tuple(_data(need) for need in form.data),
+        communicates=form.communicates,
+        ranks_as_written=form.rank_order == AS_WRITTEN,
+        user=form.user or "",
+        preemptible=form.preemptible,
+        expected_s=form.expected,
+        held=form.hold,
+        speeds=speeds_of(form),
+        choose=form.choose,
+        budget_USD=form.budget_USD,
+        spot=form.spot,
+        variables=form.variables,
+        secrets=tuple(form.secrets.items()),
+    )
 
 
 def _role(form: RoleForm) -> Role:

@@ -304,7 +304,7 @@ def _traffic_problems(traffic: TrafficForm, form: JobForm) -> Iterator[Problem]:
 
 
 def name_problems(forms: Sequence[JobForm], max_jobs: int) -> Iterator[Problem]:
-    """Yield what is wrong with the names of all jobs of a file, arrays spread out."""
+    """Yield what is wrong with the names of all jobs of a file, those of the elements of arrays among them."""
     line_of_name: dict[str, int] = {}
     for form in forms:
         if "name" in form.lost:
@@ -324,10 +324,8 @@ def name_problems(forms: Sequence[JobForm], max_jobs: int) -> Iterator[Problem]:
             if name in own:
                 yield form.problem("after", f"the job `{name}` itself", "other jobs", at=(index,))
 
-    yield from _after_problems(forms)
 
-
-def _after_problems(forms: Sequence[JobForm]) -> Iterator[Problem]:
+def after_problems(forms: Sequence[JobForm]) -> Iterator[Problem]:
     """Names of arrays in `after` stand for all their jobs, before each job of this one."""
     jobs_of_array, count = jobs_of_arrays(forms), 0
     for form in forms:

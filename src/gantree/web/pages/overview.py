@@ -73,7 +73,7 @@ def overview_of(view: ReadView, caller: Caller) -> Json:
         "nodes": 0 if site is None else len(site.nodes),
         "out_of_use": len(ledger.unusable),
         "cordoned": len(ledger.site.cordoned),
-        "waiting": len(ledger.waiting),
+        "waiting": ledger.waiting_jobs,
         "running": len(ledger.holding),
         "ended": len(ledger.ended),
         "promised": sum(each.promised for each in ledger.reservations.values()),

@@ -16,6 +16,11 @@ class SubmittedJob(BaseModel):
 
     job: str = Field(description="Its id from now on.", examples=["llama-7b-2"])
     name: str = Field(examples=["llama-7b"])
+    array: str | None = Field(
+        None,
+        description="Of an array its indices. Its jobs have its id with their index behind: `sweep-7`.",
+        examples=["0-9"],
+    )
 
 
 class ReceiptResponse(BaseModel):
@@ -60,6 +65,17 @@ class CurveResponse(OpenModel):
     attempts: list[AttemptCurve]
 
 
+class ArrayElements(BaseModel):
+    """The jobs of an array."""
+
+    indices: str = Field(examples=["0-9999"])
+    count: int
+    phases: dict[str, int] = Field(
+        description="How many are in each phase; phases with none are left out."
+    )
+    waiting: str = Field(description="The indices of those that wait and do not differ.")
+
+
 class JobRow(OpenModel):
     """A job as a list shows it. Of a job that was rejected only name, phase and reason are known."""
 
@@ -95,6 +111,8 @@ class JobRow(OpenModel):
     progress: Progress | None = Field(
         None, description="Of a job that runs; asked for alone, of one that has ended too."
     )
+    array: str | None = Field(None, description="The array of which it is a job.")
+    elements: ArrayElements | None = Field(None, description="Of an array; null for a job.")
 
 
 class JobsResponse(BaseModel):

@@ -30,6 +30,7 @@ def array_accepted(ledger: Ledger, fact: ArrayAccepted) -> None:
     ledger.arrays[fact.array] = array
     ledger.newest_array_of_name[spec.name] = fact.array
     ledger.next_seq = fact.seq + array.size
+    ledger.arrivals.append((fact.seq, fact.array))
     ledger.add_dependents(fact.array, fact.seq, spec.after)
     count_unsplit(ledger, array, array.unsplit)
 
@@ -49,6 +50,7 @@ def split(ledger: Ledger, state: JobState) -> None:
     array = ledger.arrays[state.array]
     array.split(state.seq - array.seq)
     array.known += 1
+    array.alive[state.job] = None
     if not state.held:
         array.undecided[state.job] = None
     count_unsplit(ledger, array, -1)
@@ -56,7 +58,9 @@ def split(ledger: Ledger, state: JobState) -> None:
 
 def element_ended(ledger: Ledger, state: JobState, at: float) -> None:
     """A split element has ended."""
-    ledger.arrays[state.array].count_end(state.phase, 1, at)
+    array = ledger.arrays[state.array]
+    del array.alive[state.job]
+    array.count_end(state.phase, 1, at)
 
 
 def array_held(ledger: Ledger, fact: ArrayHeld) -> None:
@@ -84,6 +88,7 @@ def array_ended(ledger: Ledger, fact: ArrayEnded) -> None:
     array = ledger.arrays[fact.array]
     meter_array(ledger, array, fact.at)
     unsplit = array.unsplit
-    array.cut, array.cut_as, array.reason = True, fact.outcome, fact.reason
+    array.cut, array.cut_as = True, fact.outcome
+    array.cut_at, array.reason = fact.at, fact.reason
     array.count_end(fact.outcome, unsplit, fact.at)
     count_unsplit(ledger, array, -unsplit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import TYPE_CHECKING
 
 from gantree.core.ledger.apply.arrays import split
@@ -30,7 +31,9 @@ def job_accepted(ledger: Ledger, fact: JobAccepted) -> None:
     ledger.enqueue(state, fact.at)
     ledger.next_seq = max(ledger.next_seq, fact.seq + 1)
     ledger.add_dependents(fact.job, fact.seq, fact.spec.after)
-    if array is not None:
+    if array is None:
+        insort(ledger.arrivals, (fact.seq, fact.job))
+    else:
         split(ledger, state)
 
 

@@ -33,6 +33,8 @@ def jobs_forgotten(ledger: Ledger, fact: JobsForgotten) -> None:
             ledger.note_name(state)
     for array in fact.arrays:
         _forget_array(ledger, array)
+    left = gone.union(fact.arrays)
+    ledger.arrivals = [each for each in ledger.arrivals if each[1] not in left]
     ledger.ended = [state for state in ledger.ended if state.job not in gone]
     ledger.forgotten += len(gone)
     _forget_signatures(ledger)
