@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from gantree.model.events import EVENTS
-from gantree.model.facts import FACTS
+from gantree.model.fact_kinds import FACTS
 from gantree.model.orders import ORDERS
 from gantree.model.phases import ENDED, HOLDING, NEXT, Phase, StopCause
 from gantree.model.verdicts import Gate

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, assume, event, example, given, settings
 from hypothesis import Phase as Stages
 from hypothesis import strategies as st
 
-from gantree.core.explain.explain import Explanation, when, why
+from gantree.core.explain.explain import when, why
+from gantree.core.explain.explanation import Explanation
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import Cluster, Node
 from gantree.model.events import NodeLost

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gantree.model.events import EVENTS
-from gantree.model.facts import FACTS
+from gantree.model.fact_kinds import FACTS
 from gantree.model.jobs import Job
 from gantree.model.orders import ORDERS, MemberLaunch
 from gantree.model.placements import MemberPlacement, Placement

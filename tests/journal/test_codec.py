@@ -14,7 +14,8 @@ from gantree.journal.encoding.codec import EVENT_CODEC, FACT_CODEC, ORDER_CODEC,
 from gantree.model.cluster import Allocation, Cluster, Link, Machine, Node
 from gantree.model.errors import JournalError
 from gantree.model.events import EVENTS, Event
-from gantree.model.facts import FACTS, Fact
+from gantree.model.fact_kinds import FACTS
+from gantree.model.facts import Fact
 from gantree.model.orders import ORDERS, Order
 from support.examples import examples
 

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from gantree.api.client.client import Client
 from gantree.api.server.listeners import listen_of
 from gantree.api.server.settings import Settings
+from gantree.control.requests.waiting_limits import DEFAULT_WAITING_LIMITS, WaitingLimits
 from gantree.formats import read_policy
 from gantree.model.errors import GantreeError
 from support.nursery import PLACE, Born, Nursery
@@ -73,9 +74,20 @@ def _live_as_asked(arguments: list[str]) -> None:
     from gantree.api.server.daemon import run_daemon
     from gantree.web.pages import routers
 
-    state, policy_file, address, cert, key, pages, root_path, access, run_as, metrics, *cluster = (
-        arguments
-    )
+    (
+        state,
+        policy_file,
+        address,
+        cert,
+        key,
+        pages,
+        root_path,
+        access,
+        run_as,
+        metrics,
+        most,
+        *cluster,
+    ) = arguments
     tls = (Path(cert), Path(key)) if cert else (None, None)
     settings = Settings(
         Path(state),
@@ -86,6 +98,7 @@ def _live_as_asked(arguments: list[str]) -> None:
         run_as_submitter=run_as == "run-as",
         root_path=root_path,
         gpu_metrics=tuple(metrics.split()),
+        waiting_limits=WaitingLimits(*map(int, most.split())),
     )
     run_daemon(settings, routers() if pages else ())
 
@@ -125,8 +138,8 @@ class Program:
 
 
 def unended(client: Client) -> list[str]:
-    """The jobs that are not over, in the order to cancel them: who waits before who runs, or it would start then."""
-    rows = [row for row in client.jobs() if row["phase"] not in ENDED_PHASES]
+    """The jobs and arrays that are not over, in the order to cancel them: who waits before who runs."""
+    rows = [row for row in client.jobs(by="array") if row["phase"] not in ENDED_PHASES]
     return [row["job"] for row in sorted(rows, key=lambda row: row["phase"] != "pending")]
 
 
@@ -151,6 +164,7 @@ class Daemon:
         access_file: Path | None = None,
         run_as_submitter: bool = False,
         gpu_metrics: str = "",
+        waiting_limits: WaitingLimits = DEFAULT_WAITING_LIMITS,
     ) -> None:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.state_dir = state_dir
@@ -164,6 +178,7 @@ class Daemon:
         self._pages = ["pages" if pages else "", root_path]
         self._access = [str(access_file or ""), "run-as" if run_as_submitter else ""]
         self._gpu_metrics = gpu_metrics
+        self._most_waiting = f"{waiting_limits.per_user} {waiting_limits.per_queue}"
         self._process: Born | None = None
         self._printed_before = 0
 
@@ -201,7 +216,8 @@ class Daemon:
         with self.output.open("ab") as output:
             self._printed_before = output.tell()
             arguments = [str(self.state_dir), str(self._policy_file)]
-            arguments += [*self._listen, *self._pages, *self._access, self._gpu_metrics, *cluster]
+            arguments += [*self._listen, *self._pages, *self._access]
+            arguments += [self._gpu_metrics, self._most_waiting, *cluster]
             self._process = start_nursery().bear(arguments, output.fileno())
 
     def kill(self) -> None:

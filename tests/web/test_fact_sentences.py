@@ -8,7 +8,7 @@ import pytest
 from gantree.api.access.access import EVERYTHING, Caller
 from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.journal.contract import RecordedFact
-from gantree.model.facts import FACTS
+from gantree.model.fact_kinds import FACTS
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 from gantree.web.pages.formatting import DASH, moment, number, span

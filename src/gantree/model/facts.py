@@ -1,13 +1,12 @@
 """Facts record decisions. The ledger changes only by applying facts, in order.
 
 Facts hold names, never indices, and are stored permanently. A fact type may gain fields with defaults; if its meaning
-changes, its VERSION is increased and an upcaster is added to `UPCASTERS`. OWNER is the authority after a restart:
+changes, its VERSION is increased and an upcaster is added (`model.fact_kinds`). OWNER is the authority after a restart:
 "journal" (facts are folded) or "cluster" (facts are reconciled with what runs).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from gantree.model.cluster import Cluster
 from gantree.model.jobs import Job
@@ -494,29 +493,3 @@ class JobsForgotten(Fact):
     jobs: tuple[str, ...]
     rejected: tuple[str, ...] = ()
     arrays: tuple[str, ...] = ()
-
-
-FACTS: dict[str, type[Fact]] = {
-    kind.__name__: kind
-    for kind in (
-        FabricDefined, JobAccepted, JobRejected, GangPlaced, GangRunning, RoomClaimed, ClaimDropped, GangPreempted,
-        CheckpointRequested, CheckpointRecorded, StopDecided, AttemptEnded, JobRequeued, JobEnded, NodeMarked,
-        GangMoving, GangAtHome, JobHeld, JobReleased, PriorityChanged, ReservationMade, ReservationDropped,
-        CellBound, CellReleased, GangSuspended, GangResumed,
-        JobReprioritised, JobScaled, JobBarred, NodeCordoned, NodeUncordoned, NodeLabelled, PolicyAdopted, GangWarned,
-        JobsForgotten, RoomOfOthers, NodeHealthNoted,
-        ArrayAccepted, ArrayHeld, ArrayReleased, ArrayReprioritised, ArrayEnded,
-        MemberMissed, MemberReplaced, MemberBack,
-    )
-}  # fmt: skip
-
-
-def _without_cut_short(data: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 counted the attempts of the job that preemption cut short, for a back-off of preempted jobs."""
-    return {name: value for name, value in data.items() if not name.startswith("cut_short")}
-
-
-UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
-    ("JobRequeued", 1): _without_cut_short,
-}
-"""(kind, old version) -> function from plain data of that version to plain data of the next."""

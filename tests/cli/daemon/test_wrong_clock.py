@@ -14,7 +14,7 @@ from cli.conftest import Gantree
 from gantree.journal.clock_correction import TIME_FIELDS
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.events import EVENTS, TimePassed
-from gantree.model.facts import FACTS
+from gantree.model.fact_kinds import FACTS
 from gantree.model.orders import ORDERS
 from support.daemon import Daemon, Program
 

@@ -119,7 +119,7 @@ def test_the_docs_list_the_columns() -> None:
 
 def test_words_of_jobs_do_not_steer_the_terminal(gantree: Gantree, daemon: Daemon) -> None:
     row: dict[str, Any] = daemon.client.jobs(name="a")[0]
-    selection = Selection((), None, None, None)
+    selection = Selection((), None, None, None, by_array=False)
     row["reason"] = "no such file: \x1b[2J\nb"
     lines = _lines(selection, [COLUMNS["reason"]], [row], False, 0.0)
     assert lines == ["REASON", "no such file: ?[2J?b"]

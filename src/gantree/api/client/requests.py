@@ -108,9 +108,20 @@ def jobs(
     user: str | None = None,
     name: str | None = None,
     since: float | None = None,
+    by: str | None = None,
 ) -> Request[Rows]:
-    """All jobs, a row each, in order of arrival, that are in one of the phases, in a queue or below it, and so on."""
-    query = {"phase": phase or None, "queue": queue, "user": user, "name": name, "since": since}
+    """All jobs, a row each, in order of arrival, that are in one of the phases, in a queue or below it, and so on.
+
+    by: "array" for one row for all jobs of an array that wait and do not differ.
+    """
+    query = {
+        "phase": phase or None,
+        "queue": queue,
+        "user": user,
+        "name": name,
+        "since": since,
+        "by": by,
+    }
     return Request("GET", "/v1/jobs", query=query, read=_rows("jobs"))
 
 
@@ -123,6 +134,7 @@ def jobs_page(
     user: str | None = None,
     name: str | None = None,
     since: float | None = None,
+    by: str | None = None,
 ) -> Request[Json]:
     """At most limit rows of `jobs`, and `next`: what to give as after for those that follow; None at the end."""
     query = {
@@ -133,6 +145,7 @@ def jobs_page(
         "user": user,
         "name": name,
         "since": since,
+        "by": by,
     }
     return Request("GET", "/v1/jobs", query=query)
 

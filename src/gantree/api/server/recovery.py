@@ -82,6 +82,7 @@ def recovered_controller(
             policy_text=settings.policy_text if is_named else None,
             epoch=term.epoch,
             keep=settings.keep,
+            waiting_limits=settings.waiting_limits,
             follower=follower,
             beat=loop.pulse.beat,
         )

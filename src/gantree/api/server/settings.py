@@ -11,6 +11,7 @@ from gantree.control.engine.leadership import LEASE_S
 from gantree.control.engine.retention import DEFAULT_RETENTION, RetentionLimits
 from gantree.control.engine.watchdog import STALL_S
 from gantree.control.requests.policy_text import PolicyText
+from gantree.control.requests.waiting_limits import DEFAULT_WAITING_LIMITS, WaitingLimits
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
 from gantree.executors.local.run_limits import DEFAULT_LIMITS, RunLimits
 from gantree.formats import read_cluster
@@ -67,6 +68,7 @@ class Settings:
     log_format: Format = Format.AUTO
     kubernetes: KubernetesSettings | None = None
     run_limits: RunLimits = DEFAULT_LIMITS
+    waiting_limits: WaitingLimits = DEFAULT_WAITING_LIMITS
     accept_clock: bool = False
 
     def site(self) -> Cluster | None:

@@ -141,7 +141,8 @@ def _of_array(
             yield _Place(number=state.seq), job_row(ledger, state)
     place = _Place(number=array.seq + array.size - 1, behind_array=True)
     if wanted.by_array and any_alike and place > after:
-        yield place, array_row(ledger, array)
+        phase = Phase.PENDING if array.cut_as is None else array.cut_as
+        yield place, {**array_row(ledger, array), "phase": phase.value}
 
 
 def _elements(

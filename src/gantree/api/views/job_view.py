@@ -5,7 +5,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from gantree.api.views.start_view import start_json
-from gantree.core.explain.explain import Explanation
+from gantree.core.explain.explanation import Explanation
 from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState

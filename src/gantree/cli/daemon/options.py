@@ -95,6 +95,16 @@ RootPathOption = Annotated[
         metavar="PATH", help="Path under which a proxy serves the daemon, such as /gantree."
     ),
 ]
+UserWaitingOption = Annotated[
+    int,
+    typer.Option(
+        min=0, help="Most waiting jobs of one user; an array counts as at most 64. 0: no limit."
+    ),
+]
+QueueWaitingOption = Annotated[
+    int,
+    typer.Option(min=0, help="Most waiting jobs of one queue, counted likewise. 0: no limit."),
+]
 KeepEndedOption = Annotated[
     int,
     typer.Option(min=0, metavar="N", help="Number of ended jobs to keep in lists."),

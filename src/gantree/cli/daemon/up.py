@@ -13,7 +13,7 @@ from gantree.api.gpu_metrics.exporters import checked
 from gantree.api.http.connections import HEAD_WITHIN_S
 from gantree.api.observability.log_format import Format, Level
 from gantree.api.server.daemon import run_daemon
-from gantree.api.server.listeners import listen_of, root_path_of
+from gantree.api.server.listeners import Listen, listen_of, root_path_of
 from gantree.api.server.settings import Settings, own_name
 from gantree.cli.daemon.access_options import AccessOption, RunAsOption, check_run_as
 from gantree.cli.daemon.options import (
@@ -31,12 +31,14 @@ from gantree.cli.daemon.options import (
     LogLevelOption,
     MaxConnectionsOption,
     NameOption,
+    QueueWaitingOption,
     RateOption,
     RootPathOption,
     StallOption,
     TlsCertOption,
     TlsKeyOption,
     TokenFileOption,
+    UserWaitingOption,
     VirtualOption,
 )
 from gantree.cli.daemon.run_limit_options import (
@@ -60,6 +62,7 @@ from gantree.cli.options import (
 from gantree.control.engine.leadership import LEASE_S
 from gantree.control.engine.retention import KEEP_ENDED, RetentionLimits
 from gantree.control.engine.watchdog import STALL_S
+from gantree.control.requests.waiting_limits import DEFAULT_WAITING_LIMITS, WaitingLimits
 from gantree.journal.sqlite import FILE as JOURNAL_FILE
 from gantree.model.errors import BadInput, JournalError, Unreachable
 from gantree.web import pages
@@ -91,6 +94,8 @@ def up(
     gpu_metrics: GpuMetricsOption = None,
     keep_ended: KeepEndedOption = KEEP_ENDED,
     keep_history: KeepHistoryOption = None,
+    user_waiting: UserWaitingOption = DEFAULT_WAITING_LIMITS.per_user,
+    queue_waiting: QueueWaitingOption = DEFAULT_WAITING_LIMITS.per_queue,
     accept_clock: AcceptClockOption = False,
     log_cap: LogCapOption = "1GiB",
     keep_free: KeepFreeOption = None,
@@ -105,12 +110,9 @@ def up(
     """
     if cluster is not None and virtual is not None:
         raise BadInput("--cluster cannot be used with --virtual")
-    if listen is None and (tls_cert or tls_key or token_file or insecure):
-        raise BadInput("--tls-cert, --tls-key, --token-file and --insecure need --listen")
     check_run_as(access, run_as_submitter=run_as_submitter)
     directory, url = state_dir(state), database_url(database)
-    token = token_file or directory / TOKEN_FILE
-    at = listen_of(listen, token, tls_cert, tls_key, insecure=insecure) if listen else None
+    at = _listen(listen, tls_cert, tls_key, token_file, directory, insecure=insecure)
     _check_names(url, name, advertise)
     text, source = _site(cluster, virtual, directory, has_database=url is not None)
     settings = Settings(
@@ -130,12 +132,31 @@ def up(
         lease_s=lease,
         stall_s=stall,
         keep=_keep(keep_ended, keep_history),
+        waiting_limits=WaitingLimits(user_waiting, queue_waiting),
         accept_clock=accept_clock,
         run_limits=run_limits(log_cap, keep_free, keep_runs, most_runs),
         log_level=log_level,
         log_format=log_format,
     )
     run_daemon(settings, pages.routers())
+
+
+def _listen(
+    listen: str | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    token_file: Path | None,
+    directory: Path,
+    *,
+    insecure: bool,
+) -> Listen | None:
+    """Where the daemon listens beside its socket; None: nowhere."""
+    if listen is None:
+        if tls_cert or tls_key or token_file or insecure:
+            raise BadInput("--tls-cert, --tls-key, --token-file and --insecure need --listen")
+        return None
+    token = token_file or directory / TOKEN_FILE
+    return listen_of(listen, token, tls_cert, tls_key, insecure=insecure)
 
 
 def _keep(ended: int, history: str | None) -> RetentionLimits:

@@ -40,6 +40,12 @@ def _or_nothing(value: object) -> str:
     return "" if value is None else str(value)
 
 
+def _job(row: Row, now: float) -> str:
+    """The id, of an array with the indices of its jobs that wait: sweep[64-9999]."""
+    elements = row.get("elements")
+    return row["job"] if elements is None else f"{row['job']}[{elements['waiting']}]"
+
+
 def _place(row: Row, now: float) -> str:
     domain = row["domain"]
     return "" if domain is None else domain["name"] or domain["tier"]
@@ -73,7 +79,14 @@ def _note(row: Row, now: float) -> str:
         parts.append(f"checkpoint at step {row['checkpoint_step']}")
     if row["progress"] is not None:
         parts.append(_progress(row["progress"], row["predicted_step_s"]))
+    if row.get("elements") is not None:
+        parts.append(_array_in_words(row["elements"]))
     return "; ".join(parts)
+
+
+def _array_in_words(elements: Row) -> str:
+    phases = ", ".join(f"{count} {phase}" for phase, count in elements["phases"].items())
+    return f"array of {elements['count']}: {phases}"
 
 
 def _progress(progress: Row, predicted_step_s: float | None) -> str:
@@ -94,7 +107,7 @@ def _short(number: float | str) -> str:
 
 
 COLUMNS = {
-    "job": Column("JOB", _of_field("job")),
+    "job": Column("JOB", _job),
     "name": Column("NAME", _of_field("name")),
     "phase": Column("PHASE", _of_field("phase")),
     "queue": Column("QUEUE", _of_field("queue")),

@@ -57,16 +57,24 @@ def jobs(
             help=f"Repeat every so many seconds ({WATCH_S:g}); on a pipe, print each change.",
         ),
     ] = None,
+    expand: Annotated[
+        bool, typer.Option("--expand", help="List each job of an array that waits, as --json does.")
+    ] = False,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List pending and running jobs."""
+    """List pending and running jobs.
+
+    The jobs of an array that wait and do not differ are one row: sweep[64-9999].
+    """
     if as_json and column_names is not None:
         raise BadInput("--columns: not allowed with --json, which prints all fields")
     if as_json and watch_s is not None:
         raise BadInput("--watch: not allowed with --json; GET /v1/events streams changes")
     shown = chosen_columns(column_names)
-    selection = Selection.of(all_jobs, queue, user, phase or [], since)
+    selection = Selection.of(
+        all_jobs, queue, user, phase or [], since, by_array=not (expand or as_json)
+    )
     daemon = client(state)
     if watch_s is not None:
         watch(
@@ -87,6 +95,7 @@ class Selection:
     queue: str | None
     user: str | None
     since: float | None
+    by_array: bool
 
     @classmethod
     def of(
@@ -96,6 +105,8 @@ class Selection:
         user: str | None,
         phases: list[str],
         since: str | None,
+        *,
+        by_array: bool,
     ) -> "Selection":
         """From the options. Raises BadInput."""
         chosen = checked_words("--phase", phases, Phase)
@@ -105,12 +116,14 @@ class Selection:
             queue,
             user,
             seconds_since_epoch("--since", since, time.time()),
+            by_array,
         )
 
     def rows(self, daemon: Client, most: int | None = None) -> tuple[list[Row], bool]:
         """Rows, at most so many, and whether there are more. Raises BadInput for a queue that there is not."""
         query: Any = {
-            "phase": self.phases, "queue": self.queue, "user": self.user, "since": self.since
+            "phase": self.phases, "queue": self.queue, "user": self.user, "since": self.since,
+            "by": "array" if self.by_array else None,
         }  # fmt: skip
         if most is None:
             rows, more = daemon.jobs(**query), False

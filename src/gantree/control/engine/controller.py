@@ -35,6 +35,7 @@ from gantree.control.requests.policy_versions import (
 from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.control.requests.submission_checks import Receipt
 from gantree.control.requests.submissions import JobSubmission, Submissions
+from gantree.control.requests.waiting_limits import DEFAULT_WAITING_LIMITS, WaitingLimits
 from gantree.control.snapshots import Snapshots
 from gantree.control.tracing import Causes
 from gantree.control.turn import TurnRunner
@@ -83,6 +84,7 @@ class Controller:
         policy_text: PolicyText | None = None,
         epoch: int | None = None,
         keep: RetentionLimits = DEFAULT_RETENTION,
+        waiting_limits: WaitingLimits = DEFAULT_WAITING_LIMITS,
         follower: Follower | None = None,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
@@ -124,7 +126,7 @@ class Controller:
         )
         self._wake_timer = WakeTimer(self.epoch)
         self._reconciled_at = self.clock()
-        self._submissions = self._make_submissions()
+        self._submissions = self._make_submissions(waiting_limits)
         self._command_ids = 0
         self.jobs = JobCommands(self.read_view, self._append, self._new_id)
         self.nodes = NodeCommands(lambda: self.ledger, self._append, self._new_id, self.clock)
@@ -284,7 +286,7 @@ class Controller:
     def _fold_under(self, policy: Policy) -> Scheduler:
         return self._snapshots.fold(policy)
 
-    def _make_submissions(self) -> Submissions:
+    def _make_submissions(self, limits: WaitingLimits) -> Submissions:
         return Submissions(
             self.journal,
             self.inbox.append,
@@ -292,6 +294,7 @@ class Controller:
             lambda: self.ledger,
             lambda: self.policy,
             self.cluster.has_run,
+            limits,
         )
 
     def _drain(self) -> bool:

@@ -15,8 +15,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from gantree import __version__
 from gantree.control.metrics.ledger_metrics import LedgerCollector, LedgerSample
 from gantree.model.events import EVENTS, Event
+from gantree.model.fact_kinds import FACTS
 from gantree.model.facts import (
-    FACTS,
     AttemptEnded,
     Fact,
     GangMoving,

@@ -73,7 +73,7 @@ class ReadView:
         """Whether this was the id of a job that has ended and was forgotten."""
         ledger = self.ledger
         is_any_history = ledger.forgotten or ledger.forgotten_rejected
-        if not is_any_history or job in ledger.jobs or job in ledger.rejected:
+        if not is_any_history or job in ledger.rejected or ledger.spec_of(job) is not None:
             return False
         place = self.journal.place_of(submitted_event_id(job))
         return place is not None and place <= self.journal.cursor()

@@ -24,6 +24,11 @@ from gantree.control.requests.submission_checks import (
     overridden,
     with_variables,
 )
+from gantree.control.requests.waiting_limits import (
+    DEFAULT_WAITING_LIMITS,
+    WaitingCounts,
+    WaitingLimits,
+)
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.journal.contract import Journal
@@ -91,6 +96,7 @@ class Submissions:
         ledger: Callable[[], Ledger],
         policy: Callable[[], Policy],
         ran: Callable[[str], bool],
+        limits: WaitingLimits = DEFAULT_WAITING_LIMITS,
     ) -> None:
         self._journal = journal
         self._append = append
@@ -98,6 +104,8 @@ class Submissions:
         self._ledger = ledger
         self._policy = policy
         self._ran = ran
+        self._limits = limits
+        self._counts = WaitingCounts(limits, ledger())
         self._given: dict[str, Spans] = {}
         self._free: frozenset[str] = frozenset()
         self._taken: set[str] = set()
@@ -109,8 +117,7 @@ class Submissions:
 
         Raises JournalError where nothing can be made durable; then none is taken.
         """
-        self._given.clear()
-        self._look_up(batch)
+        self._begin(batch)
         taken: list[_Taken | GantreeError] = []
         by_key: dict[str, tuple[str, Receipt]] = {}
         for submission in batch:
@@ -140,10 +147,14 @@ class Submissions:
         return first
 
     def _tried(self, submission: JobSubmission) -> _Taken:
-        self._given.clear()
-        self._look_up([submission])
+        self._begin([submission])
         with about(submission.source) if submission.source else nullcontext():
             return self._new(submission)
+
+    def _begin(self, batch: Sequence[JobSubmission]) -> None:
+        self._given.clear()
+        self._counts = WaitingCounts(self._limits, self._ledger())
+        self._look_up(batch)
 
     def _each_alone(self, taken: Sequence[_Taken | GantreeError]) -> list[Receipt | GantreeError]:
         """Submissions that could not be written down together, because of one of them.
@@ -198,6 +209,7 @@ class Submissions:
             raise BadInput(f"{len(jobs)} jobs cannot all be named {overrides['name']}")
         ledger = self._ledger()
         asked = [self._checked(job, submission, ledger) for job in jobs]
+        self._counts.add(asked)
         warnings = (*self._warnings.of(asked, ledger), *of_full_queues(asked, ledger))
         chosen = self._ids.choose(asked)
         specs = with_predecessors(asked, chosen, ledger, submission.sees)

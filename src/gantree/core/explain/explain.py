@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from gantree.core.cycle.cell_plans import lost_cells, never_fits_cells, refused_in_cells
+from gantree.core.explain.arrays import array_explanation, unsplit_explanation
+from gantree.core.explain.explanation import Explanation
 from gantree.core.explain.nodes import cordoned_for, staying_on
 from gantree.core.explain.preemption import (
     back_off_sentence,
@@ -17,7 +19,6 @@ from gantree.core.explain.preemption import (
     gangs_in_the_way,
     may_preempt_any,
 )
-from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.replacing import missing_in_words
@@ -51,34 +52,15 @@ NODES_SHOWN = 3
 """How many of the nodes that are out of use are named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The state of one job in words and numbers. ahead names the first jobs before it in the queue.
-
-    in_the_way are the jobs that would have to end for it to start, each with the reason why it may not be preempted.
-    """
-
-    job: str
-    phase: Phase
-    sentence: str
-    refused: Refused | None = None
-    ahead: tuple[str, ...] = ()
-    ahead_count: int = 0
-    start: Start | None = None
-    in_the_way: tuple[tuple[str, str], ...] = ()
-
-
 def why(ledger: Ledger, job: str, now: float) -> Explanation:
     """Explain one job at a moment in seconds. Raises NotFound for a job that was never handed in."""
     if job in ledger.rejected:
         return Explanation(job, Phase.FAILED, f"Rejected: {ledger.rejected[job]}.")
-    if job in ledger.arrays:
-        return why_array(ledger, ledger.arrays[job], now)
     state = ledger.find(job)
-    if state is None:
+    if state is None and job not in ledger.arrays:
         raise NotFound(f"there is no job {job}")
-    if state.phase is Phase.PENDING and job not in ledger.jobs:
-        return why_unsplit(ledger, state, now)
+    if state is None or (state.phase is Phase.PENDING and job not in ledger.jobs):
+        return why_array(ledger, job, now)
     if state.phase is not Phase.PENDING:
         sentence = _present(state) + staying_on(ledger, state, now) + last_failure_in_words(state)
         return Explanation(job, state.phase, sentence)
@@ -100,42 +82,13 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
     return Explanation(job, state.phase, sentence, refused, first, count, start, in_the_way)
 
 
-def why_array(ledger: Ledger, array: ArrayState, now: float) -> Explanation:
-    """Explain an array: how many of its elements wait, run and have ended, and what the next of them waits for."""
-    counts = array.counts(ledger.jobs)
-    told = [f"{count:,} {phase}" for phase, count in counts.items() if count]
-    sentence = f"Array of {plural(array.size, 'job')}: {', '.join(told)}."
-    if array.unsplit and array.held:
-        sentence += f" Held by hand; `gantree release {array.array}` releases it."
-    leader = ledger.leader_of(array.array)
-    if leader is None:
-        return Explanation(array.array, array.phase(counts), sentence)
-    found = why(ledger, leader.job, now)
-    sentence += f" Next: {leader.job}. {found.sentence}"
-    return replace(found, job=array.array, phase=array.phase(counts), sentence=sentence)
-
-
-def why_unsplit(ledger: Ledger, state: JobState, now: float) -> Explanation:
-    """Explain an element that waits and is not split: it is behind those of its array that are."""
-    array, leader = ledger.arrays[state.array], ledger.leader_of(state.job)
-    if state.held:
-        sentence = f"Waiting: held by hand; `gantree release {state.job}` releases it."
-        return Explanation(state.job, state.phase, sentence)
-    if leader is None:
-        return Explanation(state.job, state.phase, f"Waiting: behind other jobs of {array.array}.")
-    found = why(ledger, leader.job, now)
-    before = sum(offset < state.seq - array.seq for offset in array.unsplit_offsets())
-    before += len(array.undecided)
-    sentence = (
-        f"Waiting: behind {plural(before, 'job')} of its array. {leader.job}: {found.sentence}"
-    )
-    return replace(
-        found,
-        job=state.job,
-        sentence=sentence,
-        ahead_count=found.ahead_count + before,
-        start=None,
-    )
+def why_array(ledger: Ledger, name: str, now: float) -> Explanation:
+    """Explain an array, or an element that waits and is not split, by the element that is considered next."""
+    leader = ledger.leader_of(name)
+    found = None if leader is None else why(ledger, leader.job, now)
+    if name in ledger.arrays:
+        return array_explanation(ledger, ledger.arrays[name], found)
+    return unsplit_explanation(ledger, name, found)
 
 
 def last_failure_in_words(state: JobState) -> str:

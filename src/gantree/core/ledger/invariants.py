@@ -136,7 +136,7 @@ def _arrays_agree(ledger: Ledger) -> Iterator[str]:
         name = array.array
         known = [state for state in ledger.jobs.values() if state.array == name]
         unsplit = [array.job(offset) for offset in array.unsplit_offsets()]
-        waiting[array.spec.user] += len(unsplit)
+        waiting[array.spec.user] += bool(unsplit)
         if len(unsplit) != array.unsplit or (name in ledger.unsplit) != bool(unsplit):
             yield f"{name} counts {array.unsplit} unsplit elements and has {len(unsplit)}"
         if len(known) != array.known or any(job in ledger.jobs for job in unsplit):

@@ -50,8 +50,8 @@ class Ledger:
     in the order of their ends, but for those that were forgotten, which are counted; rejected are those that were not
     taken into a queue, with the reason, oldest first, and rejected_at when. came are the queues and users of all jobs,
     in the order in which each first came. applied counts facts. unsplit are arrays with elements that are not split;
-    waiting_of_user counts these and the waiting jobs. arrivals is (seq, id) of each array, and of each job that is no
-    element of one, in order of arrival.
+    waiting_of_user counts these arrays and the waiting jobs. arrivals is (seq, id) of each array, and of each job that
+    is no element of one, in order of arrival.
     """
 
     policy: Policy = field(default_factory=Policy)

@@ -1,4 +1,4 @@
-"""How many jobs wait of each user, unsplit elements of arrays included."""
+"""How many jobs wait of each user; all unsplit elements of an array count as one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """Encodes events, facts and orders as JSON text with kind and version, and decodes them.
 
 Decoding is strict about what it does not know: a kind or a version from the future is a JournalError, never a
-guess. Text of an older version goes through `facts.UPCASTERS`, one version at a time. Infinities survive
+guess. Text of an older version goes through `fact_kinds.UPCASTERS`, one version at a time. Infinities survive
 (as JSON5 constants). Encoding and decoding are by one pydantic adapter a kind: about 3 and 17 us for a gang of two
 members. (Encoding by inference on the dataclass took 5 us for an order and 45 for a job that is submitted.)
 """
@@ -16,7 +16,8 @@ from pydantic_core import PydanticSerializationError
 
 from gantree.model.errors import BadInput, JournalError
 from gantree.model.events import EVENTS, Event
-from gantree.model.facts import FACTS, UPCASTERS, Fact
+from gantree.model.fact_kinds import FACTS, UPCASTERS
+from gantree.model.facts import Fact
 from gantree.model.orders import ORDERS, Order
 from gantree.model.values import quick
 

@@ -38,11 +38,12 @@ def array_accepted(ledger: Ledger, fact: ArrayAccepted) -> None:
 def count_unsplit(ledger: Ledger, array: ArrayState, change: int) -> None:
     """So many more (or fewer) elements wait in an array; keep the index of arrays that have any."""
     ledger.accounts.wait_unsplit(array.queue, change)
-    ledger.waiting_of_user.change(array.spec.user, change)
+    had_any = array.array in ledger.unsplit
     if array.unsplit:
         ledger.unsplit[array.array] = array
     else:
         ledger.unsplit.pop(array.array, None)
+    ledger.waiting_of_user.change(array.spec.user, bool(array.unsplit) - had_any)
 
 
 def split(ledger: Ledger, state: JobState) -> None:

@@ -20,6 +20,7 @@ from gantree.control.requests.read_view import ReadView
 from gantree.control.requests.submissions import submitted_event_id
 from gantree.core.alternatives import USD_per_hour_of
 from gantree.core.explain.explain import why
+from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.model.events import JobSubmitted
@@ -113,14 +114,17 @@ def job_of(view: ReadView, word: str, caller: Caller) -> Json:
     """All of it that the ledger knows. Raises NotFound."""
     ledger, now = view.ledger, view.now
     job = job_for(view, caller, word, Need.SEE)
-    state = ledger.jobs.get(job)
+    state, array = ledger.find(job), ledger.arrays.get(job)
     context: Json = {
         "row": _shown(detail_visible_to(caller, ledger, job_view.job_detail(ledger, job))),
         "why": redacted_for(caller, ledger, job_view.explanation(why(ledger, job, now))),
     }
     if state is None:
         may = dict.fromkeys(("read", *BUTTONS), False)
-        return {**context, "when": None, "may": may, "place": None, "use": None, "choices": None}
+        if array is not None and not array.is_over:
+            may |= _may_of_array(array, caller)
+        choices = _choices(ledger) if may["priority"] else None
+        return {**context, "when": None, "may": may, "place": None, "use": None, "choices": choices}
     start = when_json(ledger, job, now) if state.phase is Phase.PENDING else None
     return {
         **context,
@@ -156,6 +160,18 @@ def _may(state: JobState, caller: Caller) -> Json:
         "suspend": lives and state.phase in HOLDING and not state.held,
         "priority": lives,
         "scale": lives and state.spec.elastic is not None,
+    }
+
+
+def _may_of_array(array: ArrayState, caller: Caller) -> Json:
+    """Which buttons of an array make sense now, and to this caller."""
+    changes = has(caller, Need.CHANGE, array.spec.user, array.spec.queue)
+    return {
+        "cancel": changes,
+        "hold": changes and array.may_split,
+        "release": changes and array.held,
+        "suspend": changes and bool(array.alive) and not array.held,
+        "priority": changes,
     }
 
 

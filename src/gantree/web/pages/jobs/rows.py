@@ -1,6 +1,6 @@
 """Rows of the page of jobs: one of three lists, filtered, a hundred at a time. Plain values; no HTTP here."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import attrgetter
@@ -9,11 +9,14 @@ from typing import Any, Literal
 from gantree.api.access.access import Caller
 from gantree.api.access.permissions import job_visibility, redacted_for, sees_queue
 from gantree.api.views.job_list import Filter
-from gantree.api.views.job_view import job_row, rejected_row
+from gantree.api.views.job_view import array_row, job_row, rejected_row
 from gantree.control.requests.job_ids import job_of
 from gantree.control.requests.read_view import ReadView
+from gantree.core.explain.explain import why_array
+from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.ledger import Ledger
-from gantree.policy.waiting_jobs import WaitingJobs
+from gantree.core.ledger.state import JobState
+from gantree.model.phases import Phase
 from gantree.web.pages.jobs.pending_reasons import Reasons
 
 Json = dict[str, Any]
@@ -40,9 +43,15 @@ def job_rows(view: ReadView, query: JobQuery, caller: Caller) -> Json:
     ledger = view.ledger
     found = _found(ledger, query, caller)
     first = (query.page - 1) * PER_PAGE
-    shown = [ledger.jobs[job] for job in found[first : first + PER_PAGE]]
-    why = _REASONS.of(ledger, shown, view.now)
-    rows = [{**job_row(ledger, state), "why": why[state.job]} for state in shown]
+    shown = found[first : first + PER_PAGE]
+    states = [ledger.jobs[job] for job in shown if job in ledger.jobs]
+    why = _REASONS.of(ledger, states, view.now)
+    rows = [
+        {**job_row(ledger, ledger.jobs[job]), "why": why[job]}
+        if job in ledger.jobs
+        else _array_row(ledger, ledger.arrays[job], view.now)
+        for job in shown
+    ]
     return {
         "rows": redacted_for(caller, ledger, rows),
         "rejected": _rejected(ledger, query) if first == 0 and caller.sees_all else [],
@@ -56,11 +65,17 @@ def job_rows(view: ReadView, query: JobQuery, caller: Caller) -> Json:
             if name and sees_queue(caller, name)
         ],
         "sizes": {
-            "waiting": len(ledger.waiting),
+            "waiting": ledger.waiting_jobs,
             "running": len(ledger.holding),
             "ended": len(ledger.ended),
         },
     }
+
+
+def _array_row(ledger: Ledger, array: ArrayState, now: float) -> Json:
+    """The row of the elements of an array that wait and do not differ."""
+    row = {**array_row(ledger, array), "phase": Phase.PENDING.value}
+    return {**row, "why": why_array(ledger, array.array, now).sentence}
 
 
 def _found(ledger: Ledger, query: JobQuery, caller: Caller) -> Sequence[str]:
@@ -70,14 +85,20 @@ def _found(ledger: Ledger, query: JobQuery, caller: Caller) -> Sequence[str]:
     if sees is None and not (sought or query.queue or query.user):
         return listed
     alike = Filter(queue=query.queue, user=query.user)
-    states = map(ledger.jobs.__getitem__, listed)
+    states = ((job, _state_of(ledger, job)) for job in listed)
     return [
-        state.job
-        for state in states
-        if (not sought or sought in state.job.lower() or sought in state.spec.name.lower())
+        job
+        for job, state in states
+        if (not sought or sought in job.lower() or sought in state.spec.name.lower())
         and alike.admits(state)
         and (sees is None or sees(state))
     ]
+
+
+def _state_of(ledger: Ledger, job: str) -> JobState:
+    """The state of a job, or what all elements of an array have in common that are not split."""
+    state = ledger.jobs.get(job)
+    return ledger.arrays[job].unsplit_element(0, 0) if state is None else state
 
 
 def _named(ledger: Ledger, query: JobQuery, found: Collection[str]) -> str | None:
@@ -94,23 +115,37 @@ def _listed(ledger: Ledger, which: Which) -> Sequence[str]:
         return [state.job for state in reversed(ledger.ended)]
     if which == "all":
         return list(reversed(ledger.jobs))
-    return _ARRIVALS.of(ledger.waiting)
+    return _ARRIVALS.of(ledger)
 
 
 class Arrivals:
-    """Who waits, in order of arrival; put in order once for all who look, until somebody comes or goes."""
+    """Who waits, in order of arrival; put in order once for all who look, until something changes.
+
+    Elements of an array that wait and do not differ are one, by the id of their array.
+    """
 
     def __init__(self) -> None:
-        self._of: tuple[WaitingJobs, int] | None = None
+        self._of: tuple[Ledger, int] | None = None
         self._jobs: tuple[str, ...] = ()
 
-    def of(self, waiting: WaitingJobs) -> Sequence[str]:
-        """The jobs of all lines."""
-        if self._of is None or self._of[0] is not waiting or self._of[1] != waiting.changes:
-            standing = chain.from_iterable(waiting[eq_class] for eq_class in waiting)
-            self._jobs = tuple(each.job for each in sorted(standing, key=attrgetter("seq")))
-            self._of = waiting, waiting.changes
+    def of(self, ledger: Ledger) -> Sequence[str]:
+        """The jobs of all queues."""
+        if self._of is None or self._of[0] is not ledger or self._of[1] != ledger.applied:
+            self._jobs = tuple(job for _, job in sorted(_waiting(ledger)))
+            self._of = ledger, ledger.applied
         return self._jobs
+
+
+def _waiting(ledger: Ledger) -> Iterator[tuple[int, str]]:
+    """(place in order of arrival, job or array) of all that waits."""
+    for position in chain.from_iterable(ledger.waiting[eq_class] for eq_class in ledger.waiting):
+        state = ledger.jobs[position.job]
+        is_alike = state.array and state.job in ledger.arrays[state.array].undecided
+        if not is_alike or state.job in ledger.reservations:
+            yield position.seq, position.job
+    for array in ledger.arrays.values():
+        if array.unsplit or array.undecided:
+            yield array.seq, array.array
 
 
 _ARRIVALS = Arrivals()

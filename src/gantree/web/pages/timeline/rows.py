@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from gantree.api.access.access import Caller
-from gantree.api.access.permissions import sees
+from gantree.api.access.permissions import Need, has
 from gantree.control.requests.read_view import ReadView
 from gantree.core.ledger.ledger import Ledger
 from gantree.journal.contract import RecordedFact
@@ -46,8 +46,8 @@ def _is_told(ledger: Ledger, caller: Caller, job: str | None) -> bool:
     """What is about no job is told to whoever may see all, and so is what is about one that is not known any more."""
     if caller.sees_all:
         return True
-    state = None if job is None else ledger.jobs.get(job)
-    return state is not None and sees(caller, state)
+    spec = None if job is None else ledger.spec_of(job)
+    return spec is not None and has(caller, Need.SEE, spec.user, spec.queue)
 
 
 def fact_row(recorded: RecordedFact) -> Json:

@@ -3,7 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+from gantree.model.arrays import size_of
 from gantree.model.facts import (
+    ArrayAccepted,
+    ArrayEnded,
+    ArrayHeld,
+    ArrayReleased,
+    ArrayReprioritised,
     AttemptEnded,
     CellBound,
     CellReleased,
@@ -61,8 +67,9 @@ def words(fact: Fact) -> str:
 
 
 def job_of_fact(fact: Fact) -> str | None:
-    """The job that a fact is about; None where it is about no job."""
-    return getattr(fact, "job", None)
+    """The job or array that a fact is about; None where it is about neither."""
+    job: str | None = getattr(fact, "job", None) or getattr(fact, "array", None)
+    return job
 
 
 def _names(jobs: tuple[str, ...]) -> str:
@@ -184,6 +191,17 @@ _WORDS: dict[type[Fact], Callable[[Any], str]] = {
     FabricDefined: lambda fact: f"The cluster has {plural(len(fact.cluster.nodes), 'node')} now.",
     JobAccepted: _accepted,
     JobRejected: lambda fact: f"Rejected: {fact.reason}.",
+    ArrayAccepted: lambda fact: (
+        f"Array {fact.array} of {plural(size_of(fact.spec.array), 'job')} is submitted to {fact.spec.queue}."
+    ),
+    ArrayHeld: lambda fact: f"The jobs of array {fact.array} that wait are held by a user.",
+    ArrayReleased: lambda fact: f"The jobs of array {fact.array} are released.",
+    ArrayReprioritised: lambda fact: (
+        f"A user set the priority of array {fact.array} to {fact.asked}."
+    ),
+    ArrayEnded: lambda fact: (
+        f"The jobs of array {fact.array} that waited have {fact.outcome}: {fact.reason}."
+    ),
     GangPlaced: _placed,
     GangRunning: lambda fact: f"All processes of attempt {fact.attempt} run.",
     RoomClaimed: _claimed,
