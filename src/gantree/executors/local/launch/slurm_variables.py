@@ -38,7 +38,7 @@ def gang_variables(order: StartGang, member: MemberLaunch) -> dict[str, str]:
         names["SLURM_CPUS_PER_TASK"] = str(int(member.cpus // member.processes))
     if order.array_index is not None:
         names["SLURM_ARRAY_TASK_ID"] = str(order.array_index)
-        names["SLURM_ARRAY_JOB_ID"] = order.job
+        names["SLURM_ARRAY_JOB_ID"] = order.job.removesuffix(f"-{order.array_index}")
     return names
 
 
