@@ -22,6 +22,7 @@ from gantree.core.queue.job_variants import open_variants
 from gantree.core.reservations.reservations import planned_start
 from gantree.core.reservations.start_estimates import Start, domain_in_words, known_start
 from gantree.core.scheduler import Scheduler, settled
+from gantree.model.arrays import element_name, element_of, index_at
 from gantree.model.errors import BadInput, Conflict, NotFound
 from gantree.model.events import Event, JobSubmitted, TimePassed
 from gantree.model.facts import (
@@ -215,12 +216,17 @@ def _tried(
 def forecast(ledger: Ledger, event: JobSubmitted) -> Alternative:
     """When and where a job would start that was submitted at that moment; no price. The ledger does not change.
 
+    Of an array, its first element.
+
     Raises Conflict where the job would be rejected, or no cluster is known.
     """
     if ledger.occupancy is None:
         raise Conflict("no cluster is known yet")
-    twin = copy_of(ledger)
-    return _decided(twin, event.job, (), event)[0]
+    spec, job = event.spec, event.job
+    if spec.array:
+        index = index_at(spec.array, 0)
+        spec, job = element_of(spec, index), element_name(job, index)
+    return _decided(copy_of(ledger), job, (), replace(event, job=job, spec=spec))[0]
 
 
 def _decided(twin: Ledger, job: str, change: Change, event: Event) -> tuple[Alternative, Job]:

@@ -34,9 +34,9 @@ from gantree.control.requests.policy_versions import tried, version_of
 from gantree.control.requests.read_view import ReadView
 from gantree.core.alternatives import Change, alternatives, forecast
 from gantree.core.explain.explain import why
-from gantree.model.events import JobSubmitted
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.errors import Conflict, NotFound
+from gantree.model.events import JobSubmitted
 from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.placement.request.sizes import sizes_of
 
