@@ -101,52 +101,31 @@ def _submission(
     return body
 
 
-def jobs(
-    *,
-    phase: Sequence[str] = (),
-    queue: str | None = None,
-    user: str | None = None,
-    name: str | None = None,
-    since: float | None = None,
-    by: str | None = None,
-) -> Request[Rows]:
-    """All jobs, a row each, in order of arrival, that are in one of the phases, in a queue or below it, and so on.
+class JobFilter(TypedDict, total=False):
+    """Which jobs: in one of the phases, in a queue or below it, of a user, of a name, submitted then or later.
 
     by: "array" for one row for all jobs of an array that wait and do not differ.
     """
-    query = {
-        "phase": phase or None,
-        "queue": queue,
-        "user": user,
-        "name": name,
-        "since": since,
-        "by": by,
-    }
+
+    phase: Sequence[str]
+    queue: str | None
+    user: str | None
+    name: str | None
+    since: float | None
+    by: str | None
+
+
+def jobs(**wanted: Unpack[JobFilter]) -> Request[Rows]:
+    """All jobs, a row each, in order of arrival."""
+    query = {**wanted, "phase": wanted.get("phase") or None}
     return Request("GET", "/v1/jobs", query=query, read=_rows("jobs"))
 
 
 def jobs_page(
-    *,
-    limit: int,
-    after: str | None = None,
-    phase: Sequence[str] = (),
-    queue: str | None = None,
-    user: str | None = None,
-    name: str | None = None,
-    since: float | None = None,
-    by: str | None = None,
+    *, limit: int, after: str | None = None, **wanted: Unpack[JobFilter]
 ) -> Request[Json]:
     """At most limit rows of `jobs`, and `next`: what to give as after for those that follow; None at the end."""
-    query = {
-        "limit": limit,
-        "after": after,
-        "phase": phase or None,
-        "queue": queue,
-        "user": user,
-        "name": name,
-        "since": since,
-        "by": by,
-    }
+    query = {**wanted, "limit": limit, "after": after, "phase": wanted.get("phase") or None}
     return Request("GET", "/v1/jobs", query=query)
 
 
