@@ -44,9 +44,13 @@ class Commands(LazyGroup):
         "seff": Listed(
             "gantree.cli.history.efficiency:seff", "Show what a job that has ended used."
         ),
-        "logs": Listed("gantree.cli.jobs.logs:logs", "Print the output of a job."),
+        "logs": Listed(
+            "gantree.cli.jobs.logs:logs",
+            "Print the output of a job, all ranks in the order of time.",
+        ),
         "curve": Listed(
-            "gantree.cli.jobs.curve:curve", "Show step time and loss of a job over time."
+            "gantree.cli.jobs.curve:curve",
+            "Show step time and loss of a job over time, an attempt a line.",
         ),
         "attach": Listed(
             "gantree.cli.jobs.attach:app",

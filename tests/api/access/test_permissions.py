@@ -59,6 +59,7 @@ ELASTIC = {
 BODIES: dict[str, Any] = {
     "POST /v1/jobs": {"jobs": [JOB]},
     "POST /v1/jobs/check": {"jobs": [JOB]},
+    "POST /v1/jobs/forecast": {"jobs": [JOB]},
     "POST /v1/jobs/{word}/scale": {"members": 1},
     "POST /v1/jobs/{word}/priority": {"priority": 1},
     "POST /v1/jobs/{word}/what-if": {},
@@ -95,7 +96,7 @@ NEEDS = {
         GET /healthz; GET /readyz; GET /v1/session/oidc; GET /v1/session/oidc/callback; POST /v1/session
     """,
     Need.KNOWN: """
-        DELETE /v1/session; DELETE /v1/tokens/{token}; GET /v1/cluster; GET /v1/events; GET /v1/facts; GET
+        DELETE /v1/session; DELETE /v1/tokens/{token}; GET /v1/cluster; GET /v1/cluster/domains; GET /v1/events; GET /v1/facts; GET
         /v1/health; GET /v1/history/jobs; GET /v1/history/usage; GET /v1/history/waits; GET
         /v1/jobs; GET /v1/nodes; GET /v1/nodes/{node}; GET /v1/queues; GET
         /v1/session; GET /v1/tokens; GET /v1/usage; GET /v1/usage/gpus; POST /v1/tokens
@@ -105,7 +106,7 @@ NEEDS = {
         /v1/jobs/{word}/what-if
     """,
     Need.READ: """
-        GET /v1/jobs/{word}/logs; GET /v1/jobs/{word}/record
+        GET /v1/jobs/{word}/curve; GET /v1/jobs/{word}/logs; GET /v1/jobs/{word}/record
     """,
     Need.CHANGE: """
         POST /v1/jobs/{word}/cancel; POST /v1/jobs/{word}/hold; POST /v1/jobs/{word}/priority; POST
@@ -113,7 +114,7 @@ NEEDS = {
         /v1/jobs/{word}/suspend
     """,
     Need.SUBMIT: """
-        POST /v1/jobs; POST /v1/jobs/check; POST /v1/jobs/{word}/rerun
+        POST /v1/jobs; POST /v1/jobs/check; POST /v1/jobs/forecast; POST /v1/jobs/{word}/rerun
     """,
     Need.SEE_ALL: """
         GET /metrics; GET /v1/policy; GET /v1/policy/versions; GET /v1/policy/versions/{number}

@@ -1,21 +1,26 @@
 """Moments on the command line: a date, with a time or without, or how long ago."""
 
+import re
 from datetime import UTC, datetime
 
 from gantree.model.errors import BadInput
 
 ALLOWED = "a date such as 2026-11-01, or how long ago: 7d, 36h"
-FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
 def seconds_since_epoch(option: str, text: str | None, now: float) -> float | None:
-    """Seconds since 1970 of a date (its first moment, UTC), a date with a time, or so long ago. Raises BadInput."""
+    """Seconds since 1970 of a date (its first moment), a date with a time, or so long ago; UTC without a zone.
+
+    Raises BadInput.
+    """
     if text is None:
         return None
-    for form in FORMS:
+    if DATE.match(text):
         try:
-            return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
-        except ValueError:
+            moment = datetime.fromisoformat(text)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
             pass
     from gantree.formats.validation.fields import duration  # noqa: PLC0415 - takes long
 

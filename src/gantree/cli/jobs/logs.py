@@ -11,7 +11,7 @@ from gantree.api.client.client import Client
 from gantree.api.client.requests import LogOptions
 from gantree.api.streams.log_pieces import Piece
 from gantree.cli.daemon_client import JobArgument, client
-from gantree.cli.input.durations import moment_of
+from gantree.cli.input.moments import ALLOWED, seconds_since_epoch
 from gantree.cli.jobs.log_follow import follow_output, form_of, pieces_of, write_stdout
 from gantree.cli.options import StateOption
 from gantree.model.errors import BadInput
@@ -46,7 +46,7 @@ def logs(
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="Print only what was written in the last 10m, 2h, ... or since 2026-11-26T17:00.",
+            help=f"Print only what was written then or later: {ALLOWED}.",
         ),
     ] = None,
     grep: Annotated[
@@ -76,7 +76,7 @@ def logs(
         "ranks": ranks,
         "attempt": attempt,
         "tail": tail,
-        "since": None if since is None else moment_of("--since", since, time.time()),
+        "since": seconds_since_epoch("--since", since, time.time()),
         "grep": grep,
     }
     write_stdout(_output(daemon, job, options, follow, timestamps, as_json))
