@@ -130,6 +130,10 @@ def _known(ledger: Ledger, job: str) -> JobState:
     if job in ledger.rejected:
         raise Conflict(f"{job} was rejected")
     state = ledger.jobs.get(job) or ledger.leader_of(job)
+    if state is None and ledger.spec_of(job) is not None:
+        raise Conflict(
+            f"{job} waits behind other jobs of its array, or is held with it: name another"
+        )
     if state is None:
         raise NotFound(f"there is no job {job}")
     if state.phase in ENDED:

@@ -96,10 +96,10 @@ NEEDS = {
         GET /healthz; GET /readyz; GET /v1/session/oidc; GET /v1/session/oidc/callback; POST /v1/session
     """,
     Need.KNOWN: """
-        DELETE /v1/session; DELETE /v1/tokens/{token}; GET /v1/cluster; GET /v1/cluster/domains; GET /v1/events; GET /v1/facts; GET
-        /v1/health; GET /v1/history/jobs; GET /v1/history/usage; GET /v1/history/waits; GET
-        /v1/jobs; GET /v1/nodes; GET /v1/nodes/{node}; GET /v1/queues; GET
-        /v1/session; GET /v1/tokens; GET /v1/usage; GET /v1/usage/gpus; POST /v1/tokens
+        DELETE /v1/session; DELETE /v1/tokens/{token}; GET /v1/cluster; GET /v1/cluster/domains; GET
+        /v1/events; GET /v1/facts; GET /v1/health; GET /v1/history/jobs; GET /v1/history/usage; GET
+        /v1/history/waits; GET /v1/jobs; GET /v1/nodes; GET /v1/nodes/{node}; GET /v1/queues; GET /v1/session;
+        GET /v1/tokens; GET /v1/usage; GET /v1/usage/gpus; POST /v1/tokens
     """,
     Need.SEE: """
         GET /v1/history/jobs/{word}; GET /v1/jobs/{word}; GET /v1/jobs/{word}/when; GET /v1/jobs/{word}/why; POST

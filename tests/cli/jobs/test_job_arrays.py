@@ -56,6 +56,7 @@ def test_an_array_is_submitted_listed_held_and_cancelled_as_one(
 
     gantree("hold", "sweep")
     assert daemon.client.job("sweep")["held"] and daemon.client.job("sweep-9999")["held"]
+    assert len(gantree("jobs").out.splitlines()) == 3  # the head, sweep-0, sweep[1-9999]
     gantree("release", "sweep-700")  # that one alone
     gantree("cancel", "sweep-0")
     daemon.wait("sweep-700", until="running")
@@ -66,7 +67,7 @@ def test_an_array_is_submitted_listed_held_and_cancelled_as_one(
     assert daemon.client.job("sweep-9999")["phase"] == "cancelled"
     assert gantree("jobs").out.startswith("No pending or running jobs")
     assert gantree("jobs", "--all", "--columns", "job").out.split() == [
-        "JOB", "sweep-0", *(f"sweep-{index}" for index in range(1, WINDOW)), "sweep-700", "sweep[]"
+        "JOB", "sweep-0", *(f"sweep-{index}" for index in range(1, WINDOW)), "sweep-700", "sweep[64-699,701-9999]"
     ]  # fmt: skip
 
 

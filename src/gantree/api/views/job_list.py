@@ -133,11 +133,11 @@ def _rows(
 def _of_array(
     ledger: Ledger, wanted: Filter, array: ArrayState, after: _Place, sees: Sees
 ) -> Iterator[tuple[_Place, Json]]:
-    any_alike = bool(array.unsplit or array.undecided or array.cut)
+    any_alike = bool(ledger.alike_spans(array))
     any_alike &= wanted.admits_any_of(array) and sees(array.unsplit_element(array.size - 1, 0))
     for state in _elements(ledger, array, after, with_unsplit=any_alike and not wanted.by_array):
-        is_alike = state.job in array.undecided and state.job not in ledger.reservations
-        if wanted.admits(state) and sees(state) and not (wanted.by_array and is_alike):
+        is_folded = wanted.by_array and ledger.is_alike(state)
+        if wanted.admits(state) and sees(state) and not is_folded:
             yield _Place(number=state.seq), job_row(ledger, state)
     place = _Place(number=array.seq + array.size - 1, behind_array=True)
     if wanted.by_array and any_alike and place > after:

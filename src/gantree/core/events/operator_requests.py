@@ -117,12 +117,12 @@ def _suspend_requested(builder: DecisionBuilder, event: SuspendRequested, policy
 
 
 def _release_requested(builder: DecisionBuilder, event: ReleaseRequested, policy: Policy) -> None:
-    for state in _alive(builder, event.job):
-        if state.held:
-            builder.record(JobReleased(at=builder.now, job=state.job))
     array = builder.ledger.arrays.get(event.job)
     if array is not None and array.held and array.unsplit:
         builder.record(ArrayReleased(at=builder.now, array=array.array))
+    for state in _alive(builder, event.job):
+        if state.held:
+            builder.record(JobReleased(at=builder.now, job=state.job))
 
 
 def _scale_requested(builder: DecisionBuilder, event: ScaleRequested, policy: Policy) -> None:

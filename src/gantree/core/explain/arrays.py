@@ -38,5 +38,11 @@ def unsplit_explanation(ledger: Ledger, job: str, of_next: Explanation | None) -
     sentence = (
         f"Waiting: behind {plural(before, 'job')} of its array. {of_next.job}: {of_next.sentence}"
     )
-    ahead = of_next.ahead_count + before
-    return replace(of_next, job=job, sentence=sentence, ahead_count=ahead, start=None)
+    return replace(
+        of_next,
+        job=job,
+        sentence=sentence,
+        ahead=(*of_next.ahead, of_next.job),
+        ahead_count=of_next.ahead_count + before,
+        start=None,
+    )

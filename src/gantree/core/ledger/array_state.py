@@ -5,7 +5,7 @@ they are jobs of their own (`core.ledger.state`), with the place in order of arr
 many are split at a time is decided in `core.lifecycle.arrays`. Only `core.ledger.apply` writes here.
 """
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gantree.core.ledger.state import JobState
@@ -123,33 +123,20 @@ class ArrayState:
 
     def unsplit_offsets(self) -> Iterator[int]:
         """The offsets of the unsplit elements."""
-        if not self.cut:
-            every = range(self.next_offset, self.size)
-            yield from (each for each in every if each not in self.early)
+        return iter(()) if self.cut else self._never_split()
 
-    def alike_spans(self, apart: Container[str] = ()) -> Spans:
-        """The indices of the elements that wait and do not differ, split or not, but for those that are apart."""
-        undecided = {
-            offset
-            for index, offset in self._undecided_indices()
-            if element_name(self.array, index) not in apart
-        }
-        if not self.early and not self.cut and len(self.spec.array) == 1:
+    def _never_split(self) -> Iterator[int]:
+        every = range(self.next_offset, self.size)
+        return (each for each in every if each not in self.early)
+
+    def spans_with(self, split: Iterable[int]) -> Spans:
+        """The indices of the elements that were never split, and of those that were at these offsets."""
+        if not self.early and len(self.spec.array) == 1:
             first, last = self.spec.array[0]
-            return merged(
-                spans_of(first + offset for offset in sorted(undecided)),
-                ((first + self.next_offset, last),) if self.unsplit else (),
-            )
-        offsets = sorted(undecided.union(self.unsplit_offsets()))
+            never = ((first + self.next_offset, last),) if self.next_offset < self.size else ()
+            return merged(spans_of(first + offset for offset in sorted(split)), never)
+        offsets = sorted({*split, *self._never_split()})
         return spans_of(index_at(self.spec.array, offset) for offset in offsets)
-
-    def _undecided_indices(self) -> Iterator[tuple[int, int]]:
-        """(index, offset) of each undecided element."""
-        for job in self.undecided:
-            index = int(job.rpartition("-")[2])
-            offset = offset_of(self.spec.array, index)
-            assert offset is not None, f"{job} is no element of {self.array}"
-            yield index, offset
 
     def split(self, offset: int) -> None:
         """An element has a record of its own from now on."""

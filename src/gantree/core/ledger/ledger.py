@@ -25,7 +25,7 @@ from gantree.core.ledger.site import Site
 from gantree.core.ledger.state import CLAIM, RESERVATION, Claim, JobState, Reservation
 from gantree.core.ledger.usage import METERED, UsageTotals, meter
 from gantree.core.ledger.user_counts import UserCounts
-from gantree.model.arrays import parse_element
+from gantree.model.arrays import Spans, parse_element
 from gantree.model.facts import Fact, PolicyAdopted
 from gantree.model.jobs import Job
 from gantree.model.phases import HOLDING, NEXT, Phase
@@ -226,6 +226,25 @@ class Ledger:
     def is_undecided_element(self, state: JobState) -> bool:
         """Whether a job is like the unsplit elements of its array."""
         return bool(state.array) and state.job in self.arrays[state.array].undecided
+
+    def is_alike(self, state: JobState) -> bool:
+        """Whether a split element is still as the unsplit ones of its array: it waits, and never did anything else."""
+        array = self.arrays.get(state.array)
+        return (
+            array is not None
+            and state.phase is Phase.PENDING
+            and state.attempt == 0
+            and state.held == array.held
+            and state.spec.priority == array.spec.priority
+            and not (state.barred_for or state.scaled)
+            and state.job not in self.claims
+            and state.job not in self.reservations
+        )
+
+    def alike_spans(self, array: ArrayState) -> Spans:
+        """The indices of the elements of an array that are alike (`is_alike`) or were never split."""
+        states = map(self.jobs.__getitem__, array.alive)
+        return array.spans_with(state.seq - array.seq for state in states if self.is_alike(state))
 
     def is_used_up(self, array: str) -> bool:
         """Whether an array has elements to consider, and none of them is split."""

@@ -62,6 +62,15 @@ def ahead_of(
 
 
 def how_many_ahead(ledger: Ledger, state: JobState, now: float) -> int:
-    """The number of pending jobs of all queues before this one, without a walk."""
+    """The number of pending jobs of all queues before this one, without a walk; with the unsplit elements of arrays."""
+    count = more = _count_ahead(ledger, state, now)
+    for array in ledger.unsplit.values():
+        if array.undecided and array.array != state.array:
+            last = ledger.jobs[next(reversed(array.undecided))]
+            more += array.unsplit if _count_ahead(ledger, last, now) < count else 0
+    return more
+
+
+def _count_ahead(ledger: Ledger, state: JobState, now: float) -> int:
     entry = QueueEntry(state.position, equivalence_class_of(state))
     return count_ahead(ledger.waiting, entry, ledger.accounts.tree.parent, *_shares(ledger, now))

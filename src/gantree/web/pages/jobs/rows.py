@@ -140,11 +140,10 @@ def _waiting(ledger: Ledger) -> Iterator[tuple[int, str]]:
     """(place in order of arrival, job or array) of all that waits."""
     for position in chain.from_iterable(ledger.waiting[eq_class] for eq_class in ledger.waiting):
         state = ledger.jobs[position.job]
-        is_alike = state.array and state.job in ledger.arrays[state.array].undecided
-        if not is_alike or state.job in ledger.reservations:
+        if not ledger.is_alike(state):
             yield position.seq, position.job
     for array in ledger.arrays.values():
-        if array.unsplit or array.undecided:
+        if not array.cut and ledger.alike_spans(array):
             yield array.seq, array.array
 
 
