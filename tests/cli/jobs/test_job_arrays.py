@@ -116,7 +116,7 @@ def test_pages_of_the_list_show_each_element_once(daemon: Daemon) -> None:
     assert names == ["p", *(f"a-{index}" for index in range(5, 151)), "q"]
     by_array = daemon.client.jobs(by="array")
     assert [row["job"] for row in by_array] == ["p", "a-100", "a", "q"]
-    assert by_array[2]["elements"]["waiting"] == "5-99,101-150"
+    assert by_array[2]["elements"]["stands_for"] == "5-99,101-150"
 
 
 def test_one_user_may_not_fill_the_queue(gantree: Gantree, daemon: Daemon) -> None:

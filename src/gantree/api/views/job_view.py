@@ -80,7 +80,7 @@ def array_row(ledger: Ledger, array: ArrayState) -> Json:
             "indices": in_words(array.spec.array),
             "count": array.size,
             "phases": {phase: count for phase, count in counts.items() if count},
-            "waiting": in_words(ledger.alike_spans(array)),
+            "stands_for": in_words(ledger.alike_spans(array)),
         },
     }
 

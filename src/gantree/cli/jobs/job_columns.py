@@ -43,7 +43,7 @@ def _or_nothing(value: object) -> str:
 def _job(row: Row, now: float) -> str:
     """The id, of an array with the indices of its jobs that wait: sweep[64-9999]."""
     elements = row.get("elements")
-    return row["job"] if elements is None else f"{row['job']}[{elements['waiting']}]"
+    return row["job"] if elements is None else f"{row['job']}[{elements['stands_for']}]"
 
 
 def _place(row: Row, now: float) -> str:

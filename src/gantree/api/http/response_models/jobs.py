@@ -73,7 +73,9 @@ class ArrayElements(BaseModel):
     phases: dict[str, int] = Field(
         description="How many are in each phase; phases with none are left out."
     )
-    waiting: str = Field(description="The indices of those that wait and do not differ.")
+    stands_for: str = Field(
+        description="The indices of those that wait and do not differ, or that were cancelled so."
+    )
 
 
 class JobRow(OpenModel):
