@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import tempfile
+import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hypothesis.internal.conjecture import providers
 
 from support.command_line import CommandLine
 from support.examples import IS_SOAK, examples
+from support.left_threads import left_threads
 from support.nursery import PLACE
 from support.postgres import NoPostgres, Server, SharedServer
 
@@ -130,6 +132,17 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         if report.when == "call" or not report.passed:
             item.ihook.pytest_runtest_logreport(report=report)
     return True
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_threads_are_left() -> Iterator[None]:
+    """The first fixture of a module, so the last that ends."""
+    before = frozenset(threading.enumerate())
+    yield
+    left = left_threads(before)
+    assert not left, (
+        f"threads outlive their module: {', '.join(left)} (see support/left_threads.py)"
+    )
 
 
 @pytest.fixture(scope="session")

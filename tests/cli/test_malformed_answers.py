@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +20,7 @@ from gantree.api.client.client import Client
 from gantree.api.client.request import Request
 from gantree.api.server.response_check import RESPONSE_MODELS
 from support.daemon import Daemon
+from support.serving import serving
 
 Gantree = Callable[..., Any]
 CLUSTER = """
@@ -72,7 +72,6 @@ class Mimic(ThreadingHTTPServer):
         self.changed: tuple[str, Any] | None = None
         self.asked: list[str] = []
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
-        Thread(target=self.serve_forever, daemon=True).start()
 
     def told(self, method: str, path: str, body: bytes) -> Any:
         """The answer to a question."""
@@ -117,7 +116,8 @@ def mimic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mimic]:
     with Daemon(tmp_path_factory.mktemp("wrong") / "state", CLUSTER) as daemon:
         daemon.client.submit(jobs=[_job("runs", 1), _job("waits", 2)])
         daemon.wait("runs", until="running")
-        yield Mimic(daemon.client)
+        with serving(Mimic(daemon.client)) as mimic:
+            yield mimic
 
 
 def _job(name: str, members: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ tiers: [leaf, node]
 machines: {m4: {gpus: 4, gpu: H100-80GB}}
 nodes: [{names: n0, machine: m4, at: {leaf: l0}}]
 """
-TALKS = 'i=0; while true; do echo "line $((i+=1))"; sleep 0.02; done'
+TALKS = 'i=0; while true; do echo "line $((i+=1))"; sleep 0.1; done'
 WITHIN_S = 300.0
 BEGINS_SLOWLY = """
 import os, signal, sys

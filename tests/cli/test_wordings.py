@@ -1,6 +1,7 @@
 """Sentences that sent users the wrong way, each as it must read now."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def test_a_suspended_job_is_told_how_to_resume(
     daemon.wait(job, until="running")
     daemon.client.suspend(job)
     while daemon.client.job(job)["phase"] != "pending":
-        pass
+        time.sleep(0.02)
     assert f"`gantree resume {job}` resumes it" in gantree("why", job).out
     daemon.client.cancel(job)
 

@@ -44,6 +44,8 @@ def start_nursery() -> Nursery:
         "gantree.cli.daemon.up",
         "gantree.cli.kubernetes.schedule",
         "gantree.executors.kubernetes.opening",
+        "anyio._backends._asyncio",
+        "support.built_application",
     )
     place = os.environ.get(PLACE)
     return Nursery("support.daemon:live", *late, place=Path(place) if place else None)

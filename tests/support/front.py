@@ -31,6 +31,7 @@ from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
 from gantree.policy.rules import Policy
 from support.recording import RecordingCluster
+from support.type_adapters import share_type_adapters
 
 DAEMON_TOKEN = "the-token-of-the-daemon"
 
@@ -75,6 +76,7 @@ class Front:
         providers = Providers(self.file)
         access = Access(DAEMON_TOKEN, None, self.file, self.tokens, providers)
         self.backend = Backend(self.loop, self.controller, 0.0)
+        share_type_adapters()
         self.app: FastAPI = build_app(self.backend, access, self._pages, audit=self.audit)
 
     def _made(self, journal: SqliteJournal) -> Controller:

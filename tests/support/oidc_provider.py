@@ -1,9 +1,9 @@
 """A small OIDC provider: real HTTP on a thread, real RSA keys, the code flow with PKCE. For tests."""
 
 import json
-import threading
 import time
 from base64 import urlsafe_b64encode
+from contextlib import ExitStack
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -12,6 +12,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
+
+from support.serving import serving
 
 CLIENT = "gantree-web"
 AUDIENCE = "gantree"
@@ -40,11 +42,12 @@ class Provider:
             def log_message(self, format: str, *args: object) -> None:
                 """Be quiet."""
 
+        self._open = ExitStack()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.issuer = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self._open.enter_context(serving(self._server))
         return self
 
     def __exit__(
@@ -53,8 +56,7 @@ class Provider:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._open.close()
 
     def rotate(self, key_id: str) -> None:
         """Sign with a new key from now on, and publish it alone."""

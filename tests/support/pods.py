@@ -6,7 +6,6 @@ with PodStage(tmp_path) as stage:
     stage.until(lambda: stage.phase("p0") == "Running")
 """
 
-import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -110,13 +109,7 @@ class PodStage:
 
     def kill(self) -> None:
         """End gantree at once: what it was about to write or to record is lost; pods go on."""
-        api = self._opened._api
-        api._thread.loop.call_soon_threadsafe(api._thread.loop.stop)
-        api._thread._thread.join(WITHIN_S)
-        for task in asyncio.all_tasks(
-            api._thread.loop
-        ):  # none is to end well, and nobody is to be told
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # as asyncio.gather does
+        self._opened._api.close()
         self.controller.journal.close()
         self._controller = None
 

@@ -6,7 +6,6 @@ Pictures lie in docs/images and are committed; a test does not take them, as fon
 import json
 import sys
 import tempfile
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from playwright.sync_api import Browser
 
 from support.chromium import chromium
 from support.daemon import Daemon
+from support.serving import serving
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 CLUSTER = """
@@ -132,7 +132,6 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         exporter = ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
-        threading.Thread(target=exporter.serve_forever, daemon=True).start()
         made = Daemon(
             Path(scratch) / "state",
             CLUSTER,
@@ -141,7 +140,7 @@ def main() -> None:
             pages=True,
             gpu_metrics=f"http://127.0.0.1:{exporter.server_port}/{{node}}",
         )
-        with made as daemon, chromium() as browser:
+        with serving(exporter), made as daemon, chromium() as browser:
             submit(daemon)
             shoot(browser, daemon)
 

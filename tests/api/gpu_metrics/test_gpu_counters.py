@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 
@@ -13,6 +12,7 @@ from gantree.api.gpu_metrics.exporters import checked
 from gantree.api.gpu_metrics.gpu_counters import GpuCounters
 from gantree.model.errors import BadInput, Unreachable
 from gantree.telemetry.gpu_use import GpuUse, UseOfGpu
+from support.serving import serving
 
 UTIL = 'DCGM_FI_DEV_GPU_UTIL{{gpu="{gpu}",Hostname="{host}"}} {value}\n'
 
@@ -25,7 +25,6 @@ class Exporter(ThreadingHTTPServer):
         self.says: dict[str, str] = {}
         self.asked: list[str] = []
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
-        Thread(target=self.serve_forever, daemon=True).start()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -44,9 +43,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def exporter() -> Iterator[Exporter]:
-    with Exporter() as server:
+    with serving(Exporter()) as server:
         yield server
-        server.shutdown()
 
 
 def looked(counters: GpuCounters, nodes: tuple[str, ...], times: int = 1) -> None:

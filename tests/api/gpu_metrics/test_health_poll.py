@@ -4,11 +4,11 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from support.daemon import Daemon
+from support.serving import serving
 
 CLUSTER = """
 name: two
@@ -39,12 +39,10 @@ class _Exporter(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Exporter) as exporter:
-        Thread(target=exporter.serve_forever, daemon=True).start()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Exporter)) as exporter:
         url = f"http://127.0.0.1:{exporter.server_address[1]}/metrics"
         with Daemon(tmp_path / "state", CLUSTER, gpu_metrics=url) as running:
             yield running
-        exporter.shutdown()
 
 
 def test_a_node_with_a_broken_gpu_is_cordoned_with_the_reason(daemon: Daemon) -> None:

@@ -1,6 +1,7 @@
 """Scripts, progress, records and reruns through a real daemon, before and after a kill -9."""
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_a_script_runs_says_how_far_it_is_and_runs_again(
         assert f"{script}:2: #SBATCH --account has no effect here" in err
         daemon.wait("train", until="running")
         while (told := daemon.client.job("train"))["progress"] is None:
-            pass
+            time.sleep(0.02)
         assert (told["progress"]["step"], told["progress"]["loss"]) == (7, "NaN")
         daemon.kill()
         daemon.start()
@@ -60,7 +61,7 @@ def test_a_script_runs_says_how_far_it_is_and_runs_again(
         assert row["progress"] == told["progress"]
         assert "step 7, loss NaN, 50 samples/s" in gantree(capfd, "jobs", "--state", state)[0]
         while not (record := daemon.client.record("train"))["found"]:
-            pass
+            time.sleep(0.02)
         assert record["roles"]["worker"]["script"]["path"] == str(script)
         assert [each["domains"]["leaf"] for each in record["members"]] == ["s0/l0", "s0/l0"]
         assert record["policy"] and record["gantree"]

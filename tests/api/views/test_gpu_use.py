@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 from support.command_line import CommandLine
 from support.daemon import Daemon
+from support.serving import serving
 
 CLUSTER = """
 name: two
@@ -53,8 +53,7 @@ class _Exporter(BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """Two jobs on two nodes, of which one tells how busy it is."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Exporter) as exporter:
-        Thread(target=exporter.serve_forever, daemon=True).start()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Exporter)) as exporter:
         url = f"http://127.0.0.1:{exporter.server_address[1]}/metrics"
         place = tmp_path_factory.mktemp("gpu-use") / "state"
         with Daemon(place, CLUSTER, gpu_metrics=url) as running:
@@ -62,7 +61,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
                 running.client.submit(JOB.format(name=name))
                 running.wait(name, until="running")
             yield running
-        exporter.shutdown()
 
 
 def test_each_job_comes_with_what_its_gpus_say_at_the_first_question(daemon: Daemon) -> None:

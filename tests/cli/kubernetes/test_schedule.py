@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -104,21 +105,30 @@ def test_a_server_that_does_not_answer_yet_is_waited_for(tmp_path: Path) -> None
     at, here = free_port(), f"127.0.0.1:{free_port()}"
     where = ["--api-server", f"http://127.0.0.1:{at}", "--state", str(tmp_path), "--listen", here]
     told = [sys.executable, "-m", "gantree.cli", "kubernetes", *where]
-    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     server = [sys.executable, "-m", "support.kubernetes", "--until-eof", "--port", str(at)]
-    with subprocess.Popen(told, **pipes) as daemon:
+    with killed_at_the_end(told) as daemon, httpx.Client(timeout=WITHIN_S) as http:
         assert f"127.0.0.1:{at} does not answer" in first_with(daemon.stderr, "trying again")
-        assert httpx.get(f"http://{here}/healthz").status_code == 200
-        assert httpx.get(f"http://{here}/readyz").status_code == 503
-        with subprocess.Popen(server, stdin=subprocess.PIPE, **pipes) as running:
+        assert http.get(f"http://{here}/healthz").status_code == 200
+        assert http.get(f"http://{here}/readyz").status_code == 503
+        with killed_at_the_end(server, stdin=subprocess.PIPE):
             assert "has no nodes yet" in first_with(daemon.stderr, "no nodes")
-            sent = httpx.post(f"http://127.0.0.1:{at}/api/v1/nodes", json=node("n0"))
+            sent = http.post(f"http://127.0.0.1:{at}/api/v1/nodes", json=node("n0"))
             assert sent.status_code == 201
             assert "ready: cluster kubernetes, 1 node" in first_with(daemon.stdout, "ready")
-            assert httpx.get(f"http://{here}/readyz").status_code == 200
+            assert http.get(f"http://{here}/readyz").status_code == 200
             daemon.terminate()
             assert daemon.wait(WITHIN_S) == 0
-            running.terminate()
+
+
+@contextmanager
+def killed_at_the_end(command: list[str], **how: Any) -> Iterator[subprocess.Popen[str]]:
+    """A process with pipes. A test that fails does not wait for its end."""
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **how}
+    with subprocess.Popen(command, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_a_kubeconfig_that_is_none_is_named(tmp_path: Path, gantree: Gantree) -> None:

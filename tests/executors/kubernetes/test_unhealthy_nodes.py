@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -11,6 +10,7 @@ from gantree.api.gpu_metrics.exporters import answers, questions
 from gantree.control.nodes.health_watch import HealthWatch
 from gantree.telemetry.dcgm_health import signs_in
 from support.pods import PodStage
+from support.serving import serving
 
 XID = 'DCGM_FI_DEV_XID_ERRORS{{gpu="{gpu}",UUID="GPU-{gpu}",Hostname="exporter-x",pod=""}} {xid}\n'
 CHECKPOINT = {"gantree.io/checkpoint": "first", "gantree.io/checkpoint-grace": "60s"}
@@ -25,7 +25,6 @@ class Exporters(ThreadingHTTPServer):
         self.xids: dict[tuple[str, int], int] = {}
         self.silent: set[str] = set()
         self.url = f"http://127.0.0.1:{self.server_address[1]}/{{node}}"
-        Thread(target=self.serve_forever, daemon=True).start()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -46,9 +45,9 @@ class _Handler(BaseHTTPRequestHandler):
 class WatchedKinds(PodStage):
     """A stage whose nodes have exporters, which are asked when the test says so."""
 
-    def __init__(self, state_dir: Path) -> None:
+    def __init__(self, state_dir: Path, exporters: Exporters) -> None:
         super().__init__(state_dir)
-        self.exporters, self.watch = Exporters(), HealthWatch(clean_s=0.0)
+        self.exporters, self.watch = exporters, HealthWatch(clean_s=0.0)
 
     def ask(self) -> None:
         """Ask the exporters of all nodes once."""
@@ -73,10 +72,8 @@ class WatchedKinds(PodStage):
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[WatchedKinds]:
-    with WatchedKinds(tmp_path / "a") as stage:
+    with serving(Exporters()) as exporters, WatchedKinds(tmp_path / "a", exporters) as stage:
         yield stage
-        stage.exporters.shutdown()
-        stage.exporters.server_close()
 
 
 def running(stage: WatchedKinds, name: str, **annotations: str) -> str:

@@ -6,7 +6,6 @@ Facts: "Dynamic Admission Control" of Kubernetes' documentation, and its referen
 import base64
 import json
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +17,7 @@ import pytest
 from support.certificates import certificate
 from support.kubernetes.server.statuses import Json
 from support.kubernetes.server.thread import Api
+from support.serving import serving
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 PODS = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
@@ -54,8 +54,6 @@ class Hook:
         trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         trust.load_cert_chain(self.cert, key)
         self.server.socket = trust.wrap_socket(self.server.socket, server_side=True)
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-        self.thread.start()
 
     def answered(self, word: str, review: Json) -> Json:
         response: Json = {"uid": review["request"]["uid"], "allowed": True}
@@ -63,11 +61,6 @@ class Hook:
         answer = self.answers.get(word)
         response |= labelled(word, asked) if answer is None else answer(asked)
         return {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response}
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
 
 
 def labelled(word: str, asked: Json) -> Json:
@@ -84,8 +77,8 @@ def patched(labels: Json) -> Json:
 @pytest.fixture
 def hook(tmp_path: Path) -> Iterator[Hook]:
     hook = Hook(tmp_path)
-    yield hook
-    hook.close()
+    with serving(hook.server):
+        yield hook
 
 
 @pytest.fixture
