@@ -125,7 +125,7 @@ def test_output_that_no_daemon_gave_is_told_as_such(
     done = gantree("logs", "a", "--json")
     assert (done.code, done.err) == (
         1,
-        "gantree: the output has a line without a rank: the server is no gantree daemon\n",
+        "gantree: the answer has a line that is no JSON (b'<html>'): the server is no gantree daemon\n",
     )
 
 

@@ -116,7 +116,7 @@ def test_who_is_ruled_out_would_have_been_refused(policy: str) -> None:
         live(WithPlainTwin(seed, EVERY_KIND[policy]))
 
 
-@pytest.mark.parametrize("policy", sampled(list(EVERY_KIND), 2))
+@pytest.mark.parametrize("policy", sampled(list(EVERY_KIND), 4))
 def test_who_is_ruled_out_of_a_long_queue_would_have_been_refused(policy: str) -> None:
     """Only the first of each queue is a head, so nobody behind it is looked at but to start. With more reservations
     than an array has bits.

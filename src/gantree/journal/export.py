@@ -1,6 +1,6 @@
 """A journal as JSON lines, for people, other programs and archives: a head, then each table's rows by their key.
 
-    {"gantree_journal": 3, "compacted_to": 0}
+    {"gantree_journal": 4, "compacted_to": 0}
     {"table": "facts", "seq": 1, "turn": 1, "kind": "FabricDefined", "version": 1, "data": {...}}
 
 Infinite numbers, which JSON lacks, are the texts "Infinity" and "-Infinity".

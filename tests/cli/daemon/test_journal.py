@@ -14,6 +14,7 @@ from gantree.core.scheduler import Scheduler
 from gantree.core.snapshot import snapshot_of
 from gantree.journal.contract import Snapshot
 from gantree.journal.encoding.snapshots import SnapshotCodec
+from gantree.journal.sql.tables import VERSION
 from gantree.journal.sqlite import FILE, SqliteJournal
 from gantree.policy.rules import Policy
 from gantree.testing.compaction_contract import lived
@@ -118,7 +119,7 @@ def test_the_export_is_lines_of_json(gantree: Gantree, tmp_path: Path) -> None:
         json.loads(line)
         for line in gantree("journal", "export", "--state", tmp_path).out.splitlines()
     ]
-    assert lines[0]["gantree_journal"] == 3
+    assert lines[0]["gantree_journal"] == VERSION
     assert {line["table"] for line in lines[1:]} >= {"inbox", "facts", "orders", "turns"}
 
 

@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 from gantree.api.client.decoding import decoded
+from gantree.model.errors import Unreachable
 
 Json = dict[str, Any]
 
@@ -98,7 +99,17 @@ class JsonLines:
 
     def feed(self, chunk: bytes) -> Iterable[Json]:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
-        return [decoded(line) for line in lines]
+        return [self._row(line) for line in lines]
+
+    @staticmethod
+    def _row(line: bytes) -> Json:
+        """The value of a line that came whole. Raises Unreachable."""
+        try:
+            return decoded(line)
+        except ValueError:
+            raise Unreachable(
+                f"the answer has a line that is no JSON ({line!r:.60}): the server is no gantree daemon"
+            ) from None
 
 
 class ServerSentEvents:

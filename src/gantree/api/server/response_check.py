@@ -32,7 +32,12 @@ from gantree.api.http.response_models.jobs import (
     ReceiptResponse,
 )
 from gantree.api.http.response_models.records import RecordResponse
-from gantree.api.http.response_models.site import ClusterResponse, HealthResponse, QueuesResponse
+from gantree.api.http.response_models.site import (
+    ClusterResponse,
+    DomainsResponse,
+    HealthResponse,
+    QueuesResponse,
+)
 from gantree.api.routes import audit, nodes, policies, sessions, tokens, usage
 
 _A_JOB = "/v1/jobs/{job}"
@@ -72,6 +77,7 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
     "POST /v1/policy/rollback": policies.PolicyAdoptedResponse,
     "GET /v1/queues": QueuesResponse,
     "GET /v1/cluster": ClusterResponse,
+    "GET /v1/cluster/domains": DomainsResponse,
     "GET /v1/usage": usage.UsageResponse,
     "GET /v1/usage/gpus": usage.GpuUseResponse,
     "GET /v1/history/jobs": EndedJobsResponse,
