@@ -198,7 +198,7 @@ def any_job(lots: Random, name: str) -> Job:
 
 
 @given(st.integers(0, 1 << 30))
-@settings(max_examples=examples(6), deadline=None)
+@settings(max_examples=examples(6, fewest=2), deadline=None)
 def test_whatever_parts_of_gpus_come_and_go_a_recovered_scheduler_decides_the_same(
     seed: int,
 ) -> None:

@@ -17,7 +17,7 @@ _made: dict[object, TypeAdapter[Any]] = {}
 @cache
 def share_type_adapters() -> None:
     """Have this process, and those forked from it, make each adapter once."""
-    ModelField.__post_init__ = _share  # type: ignore[method-assign]  # for tests
+    ModelField.__post_init__ = _share  # type: ignore[assignment, method-assign]  # self is named field
 
 
 def _share(field: ModelField) -> None:
