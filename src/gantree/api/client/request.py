@@ -105,11 +105,12 @@ class JsonLines:
     def _row(line: bytes) -> Json:
         """The value of a line that came whole. Raises Unreachable."""
         try:
-            return decoded(line)
+            row: Json = decoded(line)
         except ValueError:
             raise Unreachable(
                 f"the answer has a line that is no JSON ({line!r:.60}): the server is no gantree daemon"
             ) from None
+        return row
 
 
 class ServerSentEvents:
