@@ -83,7 +83,7 @@ def test_it_shows_cluster_queues_and_jobs_and_answers_keys(daemon: Daemon) -> No
         terminal.press("?")
         terminal.wait_for("the last lines of its output")
         terminal.press("Escape")
-        terminal.wait_for("│ waits")
+        terminal.wait_for(lambda screen: "the last lines of its output" not in screen)
         terminal.press("q")
         assert terminal.exit_status() == 0
 
@@ -131,8 +131,8 @@ def test_it_goes_on_when_the_daemon_is_back(tmp_path: Path) -> None:
         assert "│n0 " in screen
         other.start()
         other.client.submit(jobs=[{**job("later", "default", 1, "true"), "hold": True}])
-        screen = terminal.wait_for("│ later")
-        assert "waiting 1" in screen.splitlines()[0]
+        terminal.wait_for("│ later")
+        terminal.wait_for("waiting 1")  # counts come with a request of their own
 
 
 @pytest.fixture(scope="module")
