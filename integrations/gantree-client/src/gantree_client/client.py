@@ -65,7 +65,7 @@ class Client:
             body["default_env"] = dict(default_env)
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
         answer = self._send("POST", "/v1/jobs", body=body, headers=headers)
-        return [row["job"] for row in answer["jobs"]]
+        return [job for row in answer["jobs"] for job in _ids(row)]
 
     def job(self, job: str, *, wait_s: float = 0.0, until: str = "ended") -> Row:
         """A job, at once or as soon as it has ended (or runs), at most wait_s later. Raises Rejected."""
@@ -195,3 +195,12 @@ class Client:
 
 def _path(template: str, *names: str) -> str:
     return template.format(*(quote(name, safe="") for name in names))
+
+
+def _ids(row: Mapping[str, Any]) -> list[str]:
+    """The ids of a row of a receipt: its own, or those of an array's jobs, whose indices it names as "0-3,7"."""
+    if not row.get("array"):
+        return [row["job"]]
+    parts = [each.partition("-") for each in str(row["array"]).split(",")]
+    indices = [range(int(first), int(last or first) + 1) for first, _, last in parts]
+    return [f"{row['job']}-{index}" for each in indices for index in each]
