@@ -18,6 +18,7 @@ import selectors
 import socket
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
@@ -57,8 +58,8 @@ class Kept(HTTPConnection):
         return answer
 
 
-def hold(port: int, idle: int, slow: int, is_held: Event, over: Event) -> None:
-    """Hold that many connections until it is over; what the daemon ends is opened again."""
+def hold(port: int, idle: int, slow: int, pause_s: float, is_held: Event, over: Event) -> None:
+    """Hold that many connections until it is over; what the daemon ends is opened again after a pause."""
     os.nice(10)  # it stands for other machines
     sockets: dict[int, socket.socket] = {}
     with selectors.DefaultSelector() as held:
@@ -70,15 +71,17 @@ def hold(port: int, idle: int, slow: int, is_held: Event, over: Event) -> None:
         for number in range(idle + slow):
             connect(number)
         is_held.set()
-        turn = 0
+        turn, ended = 0, deque[tuple[float, int]]()
         while not over.is_set():
+            while ended and ended[0][0] <= time.monotonic():
+                connect(ended.popleft()[1])
             due = time.monotonic() + 1.0 / max(1, slow)  # each in its turn, as clients of their own
             while (left_s := due - time.monotonic()) > 0:
                 for key, _ in held.select(left_s):
                     if _has_ended(sockets[key.data]):
                         held.unregister(key.fileobj)
                         sockets[key.data].close()
-                        connect(key.data)
+                        ended.append((time.monotonic() + pause_s, key.data))
             if slow:
                 turn = (turn + 1) % slow
                 with suppress(OSError):  # it was ended: seen in a moment
@@ -104,11 +107,11 @@ def _has_ended(one: socket.socket) -> bool:
 
 
 @contextmanager
-def holding(port: int, idle: int, slow: int) -> Iterator[None]:
+def holding(port: int, idle: int, slow: int, pause_s: float = 0.0) -> Iterator[None]:
     """Connections are held within this block."""
     context = multiprocessing.get_context("spawn")
     is_held, over = context.Event(), context.Event()
-    holder = context.Process(target=hold, args=(port, idle, slow, is_held, over))
+    holder = context.Process(target=hold, args=(port, idle, slow, pause_s, is_held, over))
     holder.start()
     try:
         if not is_held.wait(PATIENCE_S):

@@ -170,14 +170,22 @@ def database(kind: str, home: Path) -> Iterator[list[str]]:
 
 
 class Daemon:
-    """`gantree up` in a process of its own."""
+    """`gantree up` in a process of its own. run_by are words before the command; log is a file outside of home."""
 
-    def __init__(self, home: Path, cluster: str, options: Sequence[str] = ()) -> None:
-        self.state, self.log = home / "state", home / "daemon.log"
+    def __init__(
+        self,
+        home: Path,
+        cluster: str,
+        options: Sequence[str] = (),
+        *,
+        run_by: Sequence[str] = (),
+        log: Path | None = None,
+    ) -> None:
+        self.state, self.log = home / "state", log or home / "daemon.log"
         (home / "cluster.yaml").write_text(cluster)
         script = Path(sys.executable).with_name("gantree")
         named = ["--cluster", str(home / "cluster.yaml"), "--state", str(self.state)]
-        self._command = [str(script), "up", *named, *options]
+        self._command = [*run_by, str(script), "up", *named, *options]
         self.process: subprocess.Popen[bytes] | None = None
         self._size = 0
 

@@ -12,6 +12,7 @@ import pytest
 
 from gantree.model.errors import Conflict, GantreeError, NotFound, Unreachable
 from support.daemon import Daemon
+from support.processes import below
 
 CLUSTER = """\
 name: one
@@ -30,26 +31,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         running.client.submit(JOB.format(name="waits", gpus=1, run="'true'"))
         running.wait("runs", until="running")
         yield running
-
-
-def below(pid: int) -> dict[str, list[int]]:
-    """The processes that were forked from one, and from these, by the name that they give themselves."""
-    parents, names = {}, {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            head, _, rest = stat.read_text().rpartition(")")
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        number, _, name = head.partition(" (")
-        if rest.split()[0] != "Z":
-            parents[int(number)], names[int(number)] = int(rest.split()[1]), name
-    found: dict[str, list[int]] = {}
-    level = [pid]
-    while level:
-        level = [child for child, parent in parents.items() if parent in level]
-        for child in level:
-            found.setdefault(names[child], []).append(child)
-    return found
 
 
 def reader_of(daemon: Daemon, other_than: int = 0) -> int:

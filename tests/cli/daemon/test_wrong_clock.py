@@ -1,9 +1,7 @@
 """A machine whose clock stands far ahead of the journal: a start is refused unless somebody says that it is right."""
 
 import json
-import sqlite3
 import time
-from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,13 +10,11 @@ import pytest
 
 from cli.conftest import Gantree
 from gantree.journal.clock_correction import TIME_FIELDS
-from gantree.journal.sqlite import SqliteJournal
-from gantree.model.events import EVENTS, TimePassed
+from gantree.model.events import EVENTS
 from gantree.model.fact_kinds import FACTS
 from gantree.model.orders import ORDERS
 from support.daemon import Daemon, Program
-
-DAY_S = 86400
+from support.wrong_clocks import DAY_S, jump_ahead, move_events
 
 
 @pytest.fixture
@@ -31,16 +27,10 @@ def words(tmp_path: Path) -> list[str]:
     return words
 
 
-def move_events(state_dir: str, days: int) -> None:
-    """Have all events of the journal happen so many days later: as if the clock stood behind by that."""
-    with closing(sqlite3.connect(Path(state_dir) / "journal.sqlite3")) as db, db:
-        db.execute("UPDATE inbox SET observed_at = observed_at + ?", (days * DAY_S,))
-
-
 def test_a_clock_far_ahead_of_the_journal_is_refused_until_it_is_accepted(
     words: list[str], gantree: Gantree
 ) -> None:
-    move_events(words[-1], -2000)
+    move_events(Path(words[-1]), -2000)
     told = gantree(*words)
     assert told.code == 1
     assert "2000 days ahead of the newest event of the journal" in told.err
@@ -55,7 +45,7 @@ def test_a_clock_far_ahead_of_the_journal_is_refused_until_it_is_accepted(
 def test_a_pause_of_weeks_and_a_clock_that_stands_behind_are_no_obstacle(
     words: list[str], days: int
 ) -> None:
-    move_events(words[-1], days)
+    move_events(Path(words[-1]), days)
     with Program(*words) as program:
         program.says("ready")
         assert program.stop() == 0
@@ -68,17 +58,6 @@ machines: {m4: {gpus: 4, gpu: H100-80GB}}
 nodes: [{names: n0, machine: m4}]
 """
 DURATIONS = {"grace_s", "gpu_s_lost", "lost_s", "checkpoint_every_s", "step_s"}
-
-
-def jump_ahead(state_dir: Path, days: int) -> None:
-    """As if a daemon had run for a moment while the clock stood so far ahead."""
-    journal = SqliteJournal(state_dir)
-    epoch = journal.lead("a wrong clock", 60.0)
-    assert epoch is not None
-    moment = time.time() + days * DAY_S
-    journal.append_inbox([TimePassed(id="far-ahead", observed_at=moment)], epoch)
-    journal.resign(epoch)
-    journal.close()
 
 
 def gpu_hours(daemon: Daemon) -> float:

@@ -1,0 +1,1 @@
+"""The items of a hostile day, one a module: each has an `ITEM`."""

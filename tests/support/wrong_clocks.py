@@ -1,0 +1,28 @@
+"""Journals as a daemon leaves them whose machine had a wrong clock."""
+
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+from gantree.journal.sqlite import SqliteJournal
+from gantree.model.events import TimePassed
+
+DAY_S = 86400
+
+
+def move_events(state_dir: Path, days: int) -> None:
+    """Have all events of the journal happen so many days later: as if the clock stood behind by that."""
+    with closing(sqlite3.connect(state_dir / "journal.sqlite3")) as db, db:
+        db.execute("UPDATE inbox SET observed_at = observed_at + ?", (days * DAY_S,))
+
+
+def jump_ahead(state_dir: Path, days: int) -> None:
+    """As if a daemon had run for a moment while the clock stood so far ahead."""
+    journal = SqliteJournal(state_dir)
+    epoch = journal.lead("a wrong clock", 60.0)
+    assert epoch is not None
+    moment = time.time() + days * DAY_S
+    journal.append_inbox([TimePassed(id="far-ahead", observed_at=moment)], epoch)
+    journal.resign(epoch)
+    journal.close()
