@@ -170,7 +170,10 @@ def database(kind: str, home: Path) -> Iterator[list[str]]:
 
 
 class Daemon:
-    """`gantree up` in a process of its own. run_by are words before the command; log is a file outside of home."""
+    """`gantree up` in a process of its own.
+
+    run_by are words before the command; files is where what is not its state goes, home where that is None.
+    """
 
     def __init__(
         self,
@@ -179,12 +182,13 @@ class Daemon:
         options: Sequence[str] = (),
         *,
         run_by: Sequence[str] = (),
-        log: Path | None = None,
+        files: Path | None = None,
     ) -> None:
-        self.state, self.log = home / "state", log or home / "daemon.log"
-        (home / "cluster.yaml").write_text(cluster)
+        files = files or home
+        self.state, self.log = home / "state", files / "daemon.log"
+        (files / "cluster.yaml").write_text(cluster)
         script = Path(sys.executable).with_name("gantree")
-        named = ["--cluster", str(home / "cluster.yaml"), "--state", str(self.state)]
+        named = ["--cluster", str(files / "cluster.yaml"), "--state", str(self.state)]
         self._command = [*run_by, str(script), "up", *named, *options]
         self.process: subprocess.Popen[bytes] | None = None
         self._size = 0

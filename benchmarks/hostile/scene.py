@@ -39,7 +39,7 @@ class Item:
 
     title: str
     act: Callable[[Site], AbstractContextManager[object]]
-    rounds: int = 3
+    rounds: int = 2
     refuses: bool = False
     options: Sequence[str] = ()
     run_by: Sequence[str] = ()
@@ -76,14 +76,14 @@ class _Windows:
 
 def play(item: Item, place: Path) -> dict[str, Any]:
     """Act it out in a directory; figures and violations."""
-    home, log = place / "home", place / "daemon.log"
+    home = place / "home"
     home.mkdir()
     with mounted(home, item.disk):
-        return _play(item, home, log)
+        return _play(item, home)
 
 
-def _play(item: Item, home: Path, log: Path) -> dict[str, Any]:
-    site, windows = Site(home, item.options, item.run_by, log), _Windows()
+def _play(item: Item, home: Path) -> dict[str, Any]:
+    site, windows = Site(home, item.options, item.run_by, home.parent), _Windows()
     site.daemon.start()
     try:
         site.window()  # it is warm from here on

@@ -24,7 +24,7 @@ PATIENCE_S = 60.0
 WATCH_EVERY_S = 0.2
 WATCHER_WAITS_S = 2.0
 """An answer that takes the watcher longer counts as none."""
-REQUESTS = 60
+REQUESTS = 40
 """Jobs that another user submits in one window."""
 FIGURES = ("decision", "jobs")
 FREE_NODES = 1
@@ -72,7 +72,7 @@ def job(name: str, user: str, **fields: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the watcher saw at one moment: whether `/readyz` was a 200, and whether a submission was taken."""
+    """At one moment: whether `/readyz` was a 200; whether a submission was taken and gangs could start."""
 
     at: float
     is_ready: bool
@@ -99,12 +99,13 @@ class Site:
         home: Path,
         options: Sequence[str] = (),
         run_by: Sequence[str] = (),
-        log: Path | None = None,
+        files: Path | None = None,
     ) -> None:
         self.home = home
-        self.daemon = Daemon(home, CLUSTER + TAKEN, options, run_by=run_by, log=log)
+        self.daemon = Daemon(home, CLUSTER + TAKEN, options, run_by=run_by, files=files)
         self.acknowledged: dict[str, float] = {}
         self.complaints: list[str] = []
+        self.can_start_jobs = True
         self.seen: list[Seen] = []
         self._numbers = count(1)
 
@@ -190,7 +191,7 @@ class Site:
             at = time.monotonic()
             is_ready = caller.ask("GET", "/readyz")[0] == OK
             status, one = self.submit(caller, "watcher")
-            self.seen.append(Seen(at, is_ready, status == CREATED))
+            self.seen.append(Seen(at, is_ready, status == CREATED and self.can_start_jobs))
             if status == CREATED:
                 caller.ask("POST", f"/v1/jobs/{one}/cancel")
             caller.close()

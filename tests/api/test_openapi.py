@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from random import choice
@@ -46,6 +47,8 @@ NO_METHOD = {
 EVENTS = "/v1/events"
 BODY_MIB = 1 << 20
 SHORT_ANSWER = 20_000
+CASES: Counter[str] = Counter()
+"""Requests that were generated and sent, by operation; `pytest -s` prints how many."""
 CLUSTER = """
 name: one
 tiers: [node]
@@ -176,6 +179,7 @@ def test_no_request_breaks_the_daemon_or_what_it_says_of_its_answers(
         if operation.path != EVENTS:  # has no end; see below
             for mode in modes:
                 broken += _tried(operation, token, mode, role)
+    print(f"{role}: {CASES.total()} cases over {len(CASES)} operations so far")
     assert not broken, "\n".join(broken)
     assert daemon.process.poll() is None
 
@@ -197,6 +201,7 @@ def _tried(operation: Any, token: str, mode: GenerationMode, role: str) -> list[
             del case.query[name]
         if isinstance(case.path_parameters, dict) and "word" in case.path_parameters:
             case.path_parameters["word"] = choice(JOBS) if IS_SOAK else own
+        CASES[operation.label] += 1
         response = case.call(headers={"Authorization": f"Bearer {token}"}, timeout=300)
         case.validate_response(
             response,
@@ -241,6 +246,7 @@ PLACES = (
 def test_whoever_listens_gets_events_from_where_he_says_or_is_told_what_is_wrong(
     daemon: Daemon, tokens: dict[str, str], role: str, place: str | None, job: str | None
 ) -> None:
+    CASES[f"GET {EVENTS}"] += 1
     last = max(fact["seq"] for fact in daemon.client.facts())
     headers = {"Authorization": f"Bearer {tokens[role]}"}
     if place is not None:

@@ -23,6 +23,7 @@ def handed_over(site: Site) -> Iterator[None]:
     old.wait(WITHIN_S)
     socket = site.daemon.state / "gantree.sock"
     site.require(socket.is_socket(), "the socket of the successor is gone")
+    site.window()  # a daemon that has just started is not warm
     yield
 
 

@@ -70,7 +70,7 @@ class SqliteJournal(SqlJournal):
             self._directory.check_room()
         except OSError as error:
             raise JournalError(
-                f"the disk of journal {self.path} has no room: {error.strerror}"
+                f"the disk of journal {self.path} has no room (bytes or inodes): {error.strerror}"
             ) from error
 
     def _prepare(self) -> None:

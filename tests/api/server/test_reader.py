@@ -59,6 +59,8 @@ def test_a_reader_that_does_not_answer_holds_up_neither_turns_nor_submissions(
 ) -> None:
     daemon.client.why("waits")
     reader = reader_of(daemon)
+    (host,) = below(daemon.process.pid)["gantree-host"]
+    os.kill(host, signal.SIGSTOP)  # it would let the reader go on
     os.kill(reader, signal.SIGSTOP)
     answered: list[Any] = []
     try:
@@ -68,9 +70,17 @@ def test_a_reader_that_does_not_answer_holds_up_neither_turns_nor_submissions(
         assert daemon.wait(submitted["jobs"][0]["job"])["phase"] == "succeeded"
         assert not answered
     finally:
+        os.kill(host, signal.SIGCONT)
         os.kill(reader, signal.SIGCONT)
     asking.join(WITHIN_S)
     assert answered[0]["phase"] == "pending"
+
+
+def test_a_reader_that_is_stopped_is_let_go_on(daemon: Daemon) -> None:
+    reader = reader_of(daemon)
+    os.kill(reader, signal.SIGSTOP)
+    assert daemon.client.why("waits")["phase"] == "pending"
+    assert reader_of(daemon) == reader
 
 
 def test_who_was_told_of_something_finds_it_in_every_answer(daemon: Daemon) -> None:

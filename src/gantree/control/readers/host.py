@@ -122,12 +122,23 @@ def end_with(parent: int, name: bytes) -> None:
         os._exit(1)
 
 
+def _see_to_readers(number: int, frame: object) -> None:
+    """Reap readers that ended, and let go on who was stopped: all that read would wait for it."""
+    with suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            if pid == 0:
+                return
+            if os.WIFSTOPPED(status):
+                os.kill(pid, signal.SIGCONT)
+
+
 def _host(control: socket.socket, serve: Callable[[socket.socket], None]) -> None:
     gc.freeze()
     end_with(os.getppid(), b"gantree-host")
     for number in OF_THE_DAEMON:
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for readers
+    signal.signal(signal.SIGCHLD, _see_to_readers)
     me = os.getpid()
     while True:
         word, handed, _, _ = socket.recv_fds(control, 1, 1)
