@@ -78,10 +78,15 @@ unit-under-load: $(VENV)/.ready  ## The tests TIMES=5 times beside LOAD=6 busy p
 	for _ in $$(seq $(or $(LOAD),6)); do (while :; do :; done) & done; failed=0; \
 	for _ in $$(seq $(or $(TIMES),5)); do $(PYTEST) || failed=1; done; exit $$failed
 
+.PHONY: hostile
+hostile: $(VENV)/.ready  ## A hostile day on real daemons: counts violations (ONLY=full_disk for one item)
+	PYTHONPATH=tests:benchmarks $(PY) -m hostile $(if $(ONLY),--only $(ONLY))
+
 .PHONY: figures
 figures: $(VENV)/.ready  ## Repeat the published figures (hours); DATA=DIRECTORY of public traces for those on a trace
 	@failed=0; run() { echo "== $$*"; "$$@" || failed=1; }; \
 	run $(PY) -m pytest -n $(WORKERS) -m figures -o faulthandler_timeout=0; \
+	run env GANTREE_SOAK=50 $(PY) -m pytest -s -n 0 -o faulthandler_timeout=0 tests/api/test_openapi.py -k "no_request or listens"; \
 	run $(VENV)/bin/gantree bench decisions --gpus 16384; \
 	run $(VENV)/bin/gantree bench queue; \
 	for name in submit_latency pricing calibration quality arnold kueue_shapes transactions; do run $(PY) benchmarks/$$name.py; done; \

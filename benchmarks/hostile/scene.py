@@ -105,7 +105,7 @@ def _rounds(item: Item, site: Site, windows: _Windows) -> None:
 
 def _told(item: Item, site: Site, windows: _Windows) -> dict[str, Any]:
     wrong_s, said = site.longest_wrong()
-    told = {
+    told: dict[str, Any] = {
         "acknowledged": len(site.acknowledged),
         "readyz_wrong_s": round(wrong_s, 1),
         **{figure: windows.p99_ms(figure) for figure in FIGURES},
