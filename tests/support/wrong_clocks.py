@@ -23,6 +23,6 @@ def jump_ahead(state_dir: Path, days: int) -> None:
     epoch = journal.lead("a wrong clock", 60.0)
     assert epoch is not None
     moment = time.time() + days * DAY_S
-    journal.append_inbox([TimePassed(id="far-ahead", observed_at=moment)], epoch)
+    journal.append_inbox([TimePassed(id=f"far-ahead-{moment}", observed_at=moment)], epoch)
     journal.resign(epoch)
     journal.close()
