@@ -108,7 +108,12 @@ class Feed:
         if chosen is None:
             return [], False
         page = self.client.jobs_page(
-            limit=PAGE, phase=chosen, queue=wanted.queue, user=wanted.user, name=wanted.name
+            limit=PAGE,
+            phase=chosen,
+            queue=wanted.queue,
+            user=wanted.user,
+            name=wanted.name,
+            by="array",
         )
         return page["jobs"], page["next"] is not None
 
