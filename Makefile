@@ -1,9 +1,10 @@
 # Every command of the project. On a machine with Python 3.11 or newer and make, `make test` and `make demo` do all
 # their own set-up: a virtual environment in .venv, uv in it, and exactly what requirements/dev.txt pins and hashes.
 #
-# The set-up has two stages, each with a stamp, so that it runs again only when what it was made from has changed:
-#   .venv/.uv      the environment itself and requirements/bootstrap.txt (enough to re-make a lock)
-#   .venv/.ready   requirements/dev.txt and this project, editable
+# The set-up has three stages, each with a stamp, so that it runs again only when what it was made from has changed:
+#   .venv/.uv         the environment itself and requirements/bootstrap.txt (enough to re-make a lock)
+#   .venv/.installed  requirements/dev.txt and this project, editable
+#   .venv/.ready      that, and caches of what tests would wait for
 # .venv/.uv holds the path it was made at: scripts in an environment that was moved or copied point elsewhere, so
 # such an environment is made anew. uv comes from the lock, not from PATH: the same version writes the same lock.
 
@@ -104,7 +105,7 @@ sameness: $(VENV)/.ready  ## A digest of all decisions, compared with the newest
 	  $(if $(DATA),--philly $(DATA)/philly_pollux/philly_jobs.csv.gz --topo $(DATA)/lingjun2023_topo/topo.csv.gz)
 
 .PHONY: demo
-demo: $(VENV)/.ready  ## A gang trains, yields to an urgent job, resumes; checks itself
+demo: $(VENV)/.installed  ## A gang trains, yields to an urgent job, resumes; checks itself
 	$(PY) examples/demo/demo.py
 
 .PHONY: crash-demo
@@ -169,9 +170,13 @@ $(VENV)/.uv: requirements/bootstrap.txt
 	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
 	@echo "$(CURDIR)" > $@
 
-$(VENV)/.ready: $(VENV)/.uv pyproject.toml requirements/dev.txt
+# Enough to use gantree; what .ready adds saves time of tests.
+$(VENV)/.installed: $(VENV)/.uv pyproject.toml requirements/dev.txt
 	$(FETCH) pip sync --quiet --compile-bytecode --python $(PY) --require-hashes --no-build-isolation requirements/dev.txt
 	$(FETCH) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.installed
 	@echo "import $(TYPED)" > $(VENV)/typed.py
 	-$(PY) -m mypy $(VENV)/typed.py >/dev/null
 	-$(PY) -m pytest --collect-only -qq >/dev/null

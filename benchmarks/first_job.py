@@ -1,7 +1,7 @@
 """How long a newcomer waits for the output of a first own job, from `git clone` on, downloads aside.
 
 Clones this repository into an empty directory and times, one after the other: the clone; the set-up of the environment
-(`make .venv/.ready`); `gantree up --virtual` until it is ready; the submission of a script of the newcomer's own until
+(`make .venv/.installed`, as `make demo` does); `gantree up --virtual` until it is ready; the submission of a script of the newcomer's own until
 its output can be read. The packages come from the caches of pip and uv, which a set-up before has filled: what is timed
 still asks the registry for the bootstrap's few files. `--warm` makes one such set-up first, untimed.
 
@@ -29,7 +29,7 @@ def set_up(place: Path) -> dict[str, float]:
     took_s = {}
     for part, command in (
         ("clone", ["git", "clone", "--quiet", str(ROOT), str(place)]),
-        ("environment", ["make", "--silent", "-C", str(place), ".venv/.ready"]),
+        ("environment", ["make", "--silent", "-C", str(place), ".venv/.installed"]),
     ):
         began = time.monotonic()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
