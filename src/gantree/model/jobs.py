@@ -15,6 +15,8 @@ SHARDED = ("none", "optimizer", "parameters")
 """What data-parallel replicas may shard among each other."""
 ISOLATIONS = ("time-slicing", "mps")
 """Ways to share a GPU without MIG: time slicing without isolation, or CUDA MPS with limits."""
+NOTIFY_EVENTS = ("start", "end", "failure", "preemption")
+"""Events of a job that it may have announced."""
 CHOICES = ("order", "time", "cost")
 """Criteria for the choice of a GPU model: its place in the list, the earliest end, the lowest cost."""
 LAUNCHERS = ("slurm",)
@@ -194,6 +196,15 @@ class Warn:
 
 
 @dataclass(frozen=True, slots=True)
+class Notify:
+    """Which events of a job are announced (of NOTIFY_EVENTS): to the URL of a webhook, an address of mail, or both."""
+
+    on: tuple[str, ...]
+    webhook: str | None = None
+    mail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Elastic:
     """Members between min and max."""
 
@@ -330,6 +341,7 @@ class Job:
     warn: Warn | None = None
     secrets: tuple[tuple[str, str], ...] = ()
     array: tuple[tuple[int, int], ...] = ()
+    notify: Notify | None = None
 
     def equals_but_for_name(self, other: "Job") -> bool:
         """Return whether two jobs are equal but for their names."""

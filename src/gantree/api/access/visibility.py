@@ -87,4 +87,18 @@ def without_environment(spec: Mapping[str, Any]) -> Json:
         }
         for role in spec["roles"]
     ]
-    return {**spec, "roles": roles, "secrets": [[name, REDACTED] for name, _ in spec["secrets"]]}
+    secrets = [[name, REDACTED] for name, _ in spec["secrets"]]
+    return {
+        **spec,
+        "roles": roles,
+        "secrets": secrets,
+        "notify": _without_addresses(spec["notify"]),
+    }
+
+
+def _without_addresses(notify: Mapping[str, Any] | None) -> Json | None:
+    """Which events are announced, but not to whom: the URL of a webhook is often its password."""
+    if notify is None:
+        return None
+    hidden = {each: notify[each] and REDACTED for each in ("webhook", "mail")}
+    return {**notify, **hidden}

@@ -36,6 +36,7 @@ from gantree.api.server.journal_location import (
     journal_location_of,
 )
 from gantree.api.server.listeners import advertised, bind, url_of
+from gantree.api.server.notifications import notify_users
 from gantree.api.server.recovery import DaemonParts, recovered_controller
 from gantree.api.server.settings import Settings
 from gantree.api.server.standby_app import RoleDispatcher, build_standby_app
@@ -305,6 +306,7 @@ class _Lifecycle:
         watching = asyncio.create_task(self._until_over(term))
         exporters = self._daemon.settings.gpu_metrics
         asking = asyncio.create_task(watch_health(exporters, loop, controller))
+        notifying = asyncio.create_task(notify_users(self._daemon, loop, controller))
         serving = [(over_socket, over_socket.serving()), *self._over_tcp()]
         tasks = [task for _, task in serving]
         while not all(server.started for server, _ in serving) and not any(
@@ -325,6 +327,7 @@ class _Lifecycle:
         else:
             log.error("epoch %d is over: this daemon stands by", term.epoch)
         asking.cancel()
+        notifying.cancel()
         loop.stop()
         over_socket.should_exit = True
         if self._tcp is not None and self._stop.is_set():
@@ -335,6 +338,8 @@ class _Lifecycle:
         await stepping
         with suppress(asyncio.CancelledError):
             await asking
+        with suppress(asyncio.CancelledError):
+            await notifying
 
     async def _until_over(self, term: Term) -> None:
         """Run until stopped, or until the term ends."""

@@ -29,6 +29,7 @@ from gantree.control.metrics.metrics import Metrics
 from gantree.control.readers.follower import Follower
 from gantree.control.readers.host import ReaderHost
 from gantree.executors.local.launch.open_files import OpenFiles
+from gantree.journal.notification_store import NotificationStore
 from gantree.model.cluster import Cluster
 
 
@@ -62,6 +63,8 @@ def recovered_controller(
     with what is on record. follower has read the journal ahead, if anybody has.
     """
     settings, journal = daemon.settings, daemon.location.journal
+    if settings.notify.is_on:
+        NotificationStore(daemon.location.journal.database).begin()
     running: list[Controller] = []  # none yet while it is built
     if daemon.location.shared and settings.kubernetes is None:
         refuse_runs_elsewhere(settings.state_dir, journal)
@@ -83,6 +86,7 @@ def recovered_controller(
             epoch=term.epoch,
             keep=settings.keep,
             waiting_limits=settings.waiting_limits,
+            notify=settings.notify,
             follower=follower,
             beat=loop.pulse.beat,
         )

@@ -10,6 +10,7 @@ from gantree.api.server.listeners import Listen
 from gantree.control.engine.leadership import LEASE_S
 from gantree.control.engine.retention import DEFAULT_RETENTION, RetentionLimits
 from gantree.control.engine.watchdog import STALL_S
+from gantree.control.notifications.settings import NO_NOTIFICATIONS, NotifySettings
 from gantree.control.requests.policy_text import PolicyText
 from gantree.control.requests.waiting_limits import DEFAULT_WAITING_LIMITS, WaitingLimits
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
@@ -43,6 +44,7 @@ class Settings:
     run_as_submitter: jobs run as the Unix users of those who handed them in, which takes root.
     accept_clock: the wall clock is right, however far it is ahead of the journal. run_limits say what output and old
     run directories may take of the disk.
+    notify says where notifications of jobs may go; by default nowhere.
     gpu_metrics are addresses of exporters that tell how busy GPUs are; none: the driver of this machine is asked.
     """
 
@@ -70,6 +72,7 @@ class Settings:
     run_limits: RunLimits = DEFAULT_LIMITS
     waiting_limits: WaitingLimits = DEFAULT_WAITING_LIMITS
     accept_clock: bool = False
+    notify: NotifySettings = NO_NOTIFICATIONS
 
     def site(self) -> Cluster | None:
         """The cluster as described now. Raises BadInput for a text that is no cluster file."""

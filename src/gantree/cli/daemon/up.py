@@ -16,6 +16,12 @@ from gantree.api.server.daemon import run_daemon
 from gantree.api.server.listeners import Listen, listen_of, root_path_of
 from gantree.api.server.settings import Settings, own_name
 from gantree.cli.daemon.access_options import AccessOption, RunAsOption, check_run_as
+from gantree.cli.daemon.notify_options import (
+    MailFromOption,
+    SmtpOption,
+    WebhookHostOption,
+    notify_settings,
+)
 from gantree.cli.daemon.options import (
     AcceptClockOption,
     AdvertiseOption,
@@ -97,6 +103,9 @@ def up(
     user_waiting: UserWaitingOption = DEFAULT_WAITING_LIMITS.per_user,
     queue_waiting: QueueWaitingOption = DEFAULT_WAITING_LIMITS.per_queue,
     accept_clock: AcceptClockOption = False,
+    notify_webhook_host: WebhookHostOption = None,
+    smtp: SmtpOption = None,
+    mail_from: MailFromOption = None,
     log_cap: LogCapOption = "1GiB",
     keep_free: KeepFreeOption = None,
     keep_runs: KeepRunsOption = "90d",
@@ -108,18 +117,14 @@ def up(
 
     Ctrl-C and SIGTERM stop it. Running jobs continue, and the next start adopts them.
     """
-    if cluster is not None and virtual is not None:
-        raise BadInput("--cluster cannot be used with --virtual")
     check_run_as(access, run_as_submitter=run_as_submitter)
     directory, url = state_dir(state), database_url(database)
     at = _listen(listen, tls_cert, tls_key, token_file, directory, insecure=insecure)
     _check_names(url, name, advertise)
-    text, source = _site(cluster, virtual, directory, has_database=url is not None)
     settings = Settings(
         directory,
-        text,
-        source,
-        *policy_named(policy),
+        *_site(cluster, virtual, directory, has_database=url is not None),
+        *policy_named(policy),  # type: ignore[arg-type]  # mypy follows one unpacked tuple, not two
         listen=at and at.limited(max_connections, header_timeout),
         requests_per_s=requests_per_second,
         access_file=access,
@@ -134,6 +139,7 @@ def up(
         keep=_keep(keep_ended, keep_history),
         waiting_limits=WaitingLimits(user_waiting, queue_waiting),
         accept_clock=accept_clock,
+        notify=notify_settings(notify_webhook_host, smtp, mail_from),
         run_limits=run_limits(log_cap, keep_free, keep_runs, most_runs),
         log_level=log_level,
         log_format=log_format,
@@ -176,6 +182,8 @@ def _site(
     cluster: str | None, virtual: str | None, directory: Path, *, has_database: bool
 ) -> tuple[str | None, str]:
     """The text of a cluster file and its name in messages; None: the recorded cluster."""
+    if cluster is not None and virtual is not None:
+        raise BadInput("--cluster cannot be used with --virtual")
     if cluster is not None:
         return read_text(cluster), source_of(cluster)
     if virtual is not None:

@@ -18,6 +18,7 @@ from gantree.control.history.rebuild import HistoryRebuild
 from gantree.control.inbox import InboxWriter
 from gantree.control.metrics.metrics import Metrics
 from gantree.control.metrics.sampler import LedgerSampler
+from gantree.control.notifications.settings import NO_NOTIFICATIONS, NotifySettings
 from gantree.control.ports import Clock, MakeCluster
 from gantree.control.readers.follower import Follower
 from gantree.control.readers.standby_fold import ReadAhead, read_ahead
@@ -85,6 +86,7 @@ class Controller:
         epoch: int | None = None,
         keep: RetentionLimits = DEFAULT_RETENTION,
         waiting_limits: WaitingLimits = DEFAULT_WAITING_LIMITS,
+        notify: NotifySettings = NO_NOTIFICATIONS,
         follower: Follower | None = None,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
@@ -126,7 +128,7 @@ class Controller:
         )
         self._wake_timer = WakeTimer(self.epoch)
         self._reconciled_at = self.clock()
-        self._submissions = self._make_submissions(waiting_limits)
+        self._submissions = self._make_submissions(waiting_limits, notify)
         self._command_ids = 0
         self.jobs = JobCommands(self.read_view, self._append, self._new_id)
         self.nodes = NodeCommands(lambda: self.ledger, self._append, self._new_id, self.clock)
@@ -286,7 +288,7 @@ class Controller:
     def _fold_under(self, policy: Policy) -> Scheduler:
         return self._snapshots.fold(policy)
 
-    def _make_submissions(self, limits: WaitingLimits) -> Submissions:
+    def _make_submissions(self, limits: WaitingLimits, notify: NotifySettings) -> Submissions:
         return Submissions(
             self.journal,
             self.inbox.append,
@@ -295,6 +297,7 @@ class Controller:
             lambda: self.policy,
             self.cluster.has_run,
             limits,
+            notify,
         )
 
     def _drain(self) -> bool:

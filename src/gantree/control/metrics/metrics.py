@@ -115,6 +115,12 @@ class Metrics:
         )
 
     def _count_requests(self) -> None:
+        self.notifications = Counter(
+            "gantree_notifications",
+            "Tries to send a notification of a job, and those given up.",
+            ["channel", "outcome"],
+            registry=self.registry,
+        )
         self.http = self._histogram(
             "gantree_http_request_seconds",
             "From a request to the head of its answer.",

@@ -10,6 +10,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from gantree.control.notifications.settings import (
+    NO_NOTIFICATIONS,
+    NotifySettings,
+    check_notify,
+)
 from gantree.control.requests.job_ids import JobIds, Submitted
 from gantree.control.requests.predecessors import with_predecessors
 from gantree.control.requests.submission_checks import (
@@ -97,6 +102,7 @@ class Submissions:
         policy: Callable[[], Policy],
         ran: Callable[[str], bool],
         limits: WaitingLimits = DEFAULT_WAITING_LIMITS,
+        notify: NotifySettings = NO_NOTIFICATIONS,
     ) -> None:
         self._journal = journal
         self._append = append
@@ -105,6 +111,7 @@ class Submissions:
         self._policy = policy
         self._ran = ran
         self._limits = limits
+        self._notify = notify
         self._counts = WaitingCounts(limits, ledger())
         self._given: dict[str, Spans] = {}
         self._free: frozenset[str] = frozenset()
@@ -231,6 +238,7 @@ class Submissions:
             asked = with_variables(asked, submission.env, submission.default_env)
             asked = completed(asked, submission.user, submission.base_dir)
             check_commands(asked)
+            check_notify(asked.notify, self._notify)
             self._policy().priority_of(asked.priority)
             check_queue(asked, ledger.accounts.tree)
         return asked

@@ -1,6 +1,6 @@
 """Fields of job.yaml.
 
-Its `topology` stands in `topology_form`, rules that join fields in `rules`.
+Its `topology` stands in `topology_form`, `notify` in `notify_form`, rules that join fields in `rules`.
 """
 
 import re
@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from gantree.formats.job.notify_form import NotifyForm
 from gantree.formats.job.topology_form import GangTopologyForm, TopologyForm
 from gantree.formats.validation.fields import (
     MAX_COUNT,
@@ -421,6 +422,7 @@ class JobForm(Form):
     spot: YesNo = False
     variables: Launcher | None = None
     secrets: dict[EnvName, Text] = empty(dict)
+    notify: NotifyForm | None = None
     hold: YesNo = False
     after: Listed[Name] = empty(list)
     array: Array | None = None

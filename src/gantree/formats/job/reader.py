@@ -15,6 +15,7 @@ from gantree.formats.job.form import (
     RoleForm,
     TrafficForm,
 )
+from gantree.formats.job.notify_form import NotifyForm
 from gantree.formats.job.rules import (
     after_problems,
     job_problems,
@@ -34,6 +35,7 @@ from gantree.model.jobs import (
     Elastic,
     Job,
     Near,
+    Notify,
     Restarts,
     Role,
     Shape,
@@ -146,7 +148,12 @@ def _job(form: JobForm, after: Iterable[str]) -> Job:
         spot=form.spot,
         variables=form.variables,
         secrets=tuple(form.secrets.items()),
+        notify=_notify(form.notify) if form.notify else None,
     )
+
+
+def _notify(form: NotifyForm) -> Notify:
+    return Notify(tuple(dict.fromkeys(form.on)), form.webhook, form.mail)
 
 
 def _role(form: RoleForm) -> Role:

@@ -18,6 +18,7 @@ from gantree.formats.job.form import (
 )
 from gantree.formats.job.topology_rules import topology_problems
 from gantree.model.errors import Problem
+from gantree.model.jobs import NOTIFY_EVENTS
 from gantree.text.words import NAME_PATTERN, did_you_mean, plural
 from gantree.topology.hardware.gpu_models import gpu_model
 from gantree.topology.hardware.mig import mig_table
@@ -39,6 +40,7 @@ def job_problems(form: JobForm) -> list[Problem]:
         *_role_name_problems(form),
         *_speed_problems(form),
         *_secret_problems(form),
+        *_notify_problems(form),
         *_stopping_problems(form),
         *(problem for role in form.gang for problem in part_problems(role)),
         *topology_problems(form),
@@ -81,6 +83,17 @@ def _secret_problems(form: JobForm) -> Iterator[Problem]:
                     "secrets", f"{name!r}, which is in `env` too", allowed, at=(name,)
                 )
                 break
+
+
+def _notify_problems(form: JobForm) -> Iterator[Problem]:
+    """What is announced goes somewhere, and somebody is told something."""
+    notify = form.notify
+    if notify is None or notify.any_lost("webhook") or notify.any_lost("mail"):
+        return
+    if notify.webhook is None and notify.mail is None:
+        yield form.problem("notify", "neither webhook nor mail", "one of them, or both")
+    if not notify.on and not notify.any_lost("on"):
+        yield notify.problem("on", "no event", f"some of {', '.join(NOTIFY_EVENTS)}")
 
 
 def _speed_problems(form: JobForm) -> Iterator[Problem]:

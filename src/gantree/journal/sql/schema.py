@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, select
 
 from gantree.journal.sql.history_tables import history_mark
+from gantree.journal.sql.notification_tables import notification_mark
 from gantree.journal.sql.tables import (
     METADATA,
     VERSION,
@@ -36,6 +37,7 @@ def create(connection: Connection) -> None:
     connection.execute(leadership.insert().values(one=1, epoch=0, holder=None, until=0))
     connection.execute(compacted.insert().values(one=1, turn=0, fact=0, order=0, event=0))
     connection.execute(history_mark.insert().values(one=1, counted_to=0.0, rebuild_after=None))
+    connection.execute(notification_mark.insert().values(one=1, cursor=None))
 
 
 def migrate(connection: Connection, version: int, to: int = VERSION) -> None:

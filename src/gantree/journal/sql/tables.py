@@ -4,7 +4,8 @@
 about. `epochs` says who has led, `leadership` (one row) who leads now. `snapshots` stand for the facts before them,
 and `compacted` (one row) says up to which numbers rows were therefore deleted. A compacted event keeps its row,
 with its id and no data, so that the id stays refused. `tokens` and `audit` are no part of what is decided: they say
-who may ask and who did (`access_store`). `gantree_version` is Alembic's. Tables of the history: `history_tables`.
+who may ask and who did (`access_store`). `gantree_version` is Alembic's. Other tables:
+`history_tables`, `notification_tables`.
 """
 
 from sqlalchemy import (
@@ -22,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-VERSION = 4
+VERSION = 5
 """The version of these tables: the number of the newest migration. SQLite files have it as user_version, too."""
 VERSION_TABLE = "gantree_version"
 

@@ -1,0 +1,82 @@
+"""What is announced of which fact, as rows for the journal. Pure: sending is in `delivery`.
+
+The body is one JSON object, the same for webhooks and, in lines, for mail. Its id is made of the fact, so that whoever
+gets a message twice knows it.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gantree.control.notifications.settings import target_of
+from gantree.journal.contract import RecordedFact
+from gantree.journal.notification_store import Notification
+from gantree.model.facts import ArrayEnded, Fact, GangPreempted, GangRunning, JobEnded
+from gantree.model.jobs import Job
+from gantree.model.phases import Phase
+
+ANNOUNCED = (GangRunning, GangPreempted, JobEnded, ArrayEnded)
+"""Kinds of facts of which anything is announced."""
+WEBHOOK, MAIL = "webhook", "mail"
+FAILURES = frozenset({Phase.FAILED, Phase.TIMED_OUT})
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """What a fact says of a job. attempt None: that of the job's last, which the fact does not name."""
+
+    job: str
+    event: str
+    phase: Phase
+    attempt: int | None = None
+    exit_code: int | None = None
+    reason: str = ""
+
+
+def announced(fact: Fact) -> Announced:
+    """What one of ANNOUNCED says. The job of an array whose waiting elements ended together is the array."""
+    match fact:
+        case GangRunning():
+            return Announced(fact.job, "start", Phase.RUNNING, fact.attempt)
+        case GangPreempted():
+            return Announced(
+                fact.job, "preemption", Phase.STOPPING, fact.attempt, reason=fact.cause
+            )
+        case JobEnded():
+            event = "failure" if fact.outcome in FAILURES else "end"
+            return Announced(
+                fact.job, event, fact.outcome, exit_code=fact.exit_code, reason=fact.reason
+            )
+        case ArrayEnded():
+            event = "failure" if fact.outcome in FAILURES else "end"
+            return Announced(fact.array, event, fact.outcome, 0, reason=fact.reason)
+    raise AssertionError(f"nothing is announced of {type(fact).__name__}")
+
+
+def notifications_of(
+    recorded: RecordedFact, said: Announced, spec: Job, attempt: int
+) -> Iterator[Notification]:
+    """The rows for a job that has its events announced: none, one, or one for each channel."""
+    notify, at = spec.notify, recorded.fact.at
+    if notify is None or said.event not in notify.on:
+        return
+    body = json.dumps(
+        {
+            "id": f"{recorded.seq}.{int(at * 1000)}.{said.job}",
+            "job": said.job,
+            "name": spec.name,
+            "queue": spec.queue,
+            "user": spec.user,
+            "event": said.event,
+            "at": at,
+            "phase": str(said.phase),
+            "exit_code": said.exit_code,
+            "reason": said.reason,
+            "attempt": attempt,
+        }
+    )
+    if notify.webhook is not None:
+        target = target_of(notify.webhook)
+        yield Notification(recorded.seq, WEBHOOK, target, notify.webhook, body, at, 0, at)
+    if notify.mail is not None:
+        yield Notification(recorded.seq, MAIL, MAIL, notify.mail, body, at, 0, at)
