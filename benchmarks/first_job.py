@@ -1,9 +1,10 @@
 """How long a newcomer waits for the output of a first own job, from `git clone` on, downloads aside.
 
 Clones this repository into an empty directory and times, one after the other: the clone; the set-up of the environment
-(`make .venv/.installed`, as `make demo` does); `gantree up --virtual` until it is ready; the submission of a script of the newcomer's own until
-its output can be read. The packages come from the caches of pip and uv, which a set-up before has filled: what is timed
-still asks the registry for the bootstrap's few files. `--warm` makes one such set-up first, untimed.
+(`make .venv/.installed`, as `make demo` does); `gantree up --virtual` until it is ready; the submission of a script of
+the newcomer's own until its output can be read. The packages come from the caches of pip and uv, which a set-up before
+has filled: what is timed still asks the registry for the bootstrap's few files. `--warm` makes one such set-up first,
+untimed.
 
     python benchmarks/first_job.py [--warm] [--most 60]
 
