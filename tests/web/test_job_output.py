@@ -172,6 +172,7 @@ def test_fields_write_the_job_file_and_say_when_the_job_would_start(page: Page) 
 def test_on_a_phone_the_gantt_opens_at_now_with_the_names_of_its_rows(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto("/gantt")
+    expect(page.locator("#gantt-names a text").first).to_be_visible()
     window = page.locator("#gantt-scroll").bounding_box()
     now = page.locator("#gantt-now").bounding_box()
     name = page.locator("#gantt-names a text").first.bounding_box()

@@ -379,7 +379,8 @@ def test_a_page_that_takes_long_is_asked_for_less_often(
 
 
 def test_a_long_list_is_shown_a_hundred_at_a_time(daemon: Daemon, page: Page) -> None:
-    daemon.client.submit(job("many", "true", members=4, more="array: 1-110"), base_dir="/tmp")
+    jobs = [job(f"many-{number}", "true", members=4) for number in range(110)]
+    daemon.client.submit("---\n".join(jobs), base_dir="/tmp")
     page.goto(f"{PREFIX}/queue?find=many-&page=2")
     expect(page.locator("#jobs tbody tr")).to_have_count(10)
     page.get_by_role("link", name="Previous").click()
@@ -389,5 +390,5 @@ def test_a_long_list_is_shown_a_hundred_at_a_time(daemon: Daemon, page: Page) ->
 
 def test_a_check_takes_nothing(daemon: Daemon) -> None:
     told = daemon.client.check(job("never", "true"), base_dir="/tmp")
-    assert json.dumps(told["jobs"]) == '[{"job": "never", "name": "never"}]'
+    assert json.dumps(told["jobs"]) == '[{"job": "never", "name": "never", "array": null}]'
     assert daemon.client.jobs(name="never") == []

@@ -113,7 +113,9 @@ def test_jobs_are_selected_by_words_that_are_checked(daemon: Daemon) -> None:
         terminal.press("Enter")
         terminal.wait_for("Did you mean `research`?")
         terminal.press("C-u")
+        terminal.wait_for(lambda screen: "queue=reserch" not in screen)
         terminal.write("queue=research")
+        terminal.wait_for("queue=research")
         terminal.press("Enter")
         screen = terminal.wait_for(lambda screen: "│ waits" not in screen)
         assert "queue=research" in screen.splitlines()[0]
