@@ -66,13 +66,6 @@ def parse_element(word: str) -> tuple[str, int] | None:
     return (array, int(index)) if element_name(array, int(index)) == word else None
 
 
-def array_name(element: Job) -> str:
-    """The name of the array of an element; "" for a job that is none."""
-    return (
-        "" if element.array_index is None else element.name.removesuffix(f"-{element.array_index}")
-    )
-
-
 def spans_of(indices: Iterable[int]) -> Spans:
     """Ascending indices as spans."""
     found = []

@@ -1,6 +1,5 @@
 """How many jobs wait of each user; all unsplit elements of an array count as one."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 
@@ -9,9 +8,6 @@ class UserCounts:
     """A number of jobs by user; users without any are not in it."""
 
     of_user: dict[str, int] = field(default_factory=dict)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.of_user)
 
     def __getitem__(self, user: str) -> int:
         return self.of_user.get(user, 0)
