@@ -7,7 +7,8 @@ from hostile.scene import Item
 from hostile.site import Site
 
 SCRIPT = "exec nice -n 19 yes"
-MOST_MB = 40.0
+MOST_MB = 100.0
+"""The cap, and what `yes` writes between two looks of the shim, which follow at once while a log grows fast."""
 
 
 @contextmanager

@@ -234,7 +234,16 @@ async def deadly(said: Said, asked: ReaderSupervisor) -> None:
     os.kill(after, signal.SIGKILL)
     said["asked of a reader that was killed"] = "answered" if len(await waits) == 2 else "not"
     await told(asked, seq_of)
+    said["asked of a reader that hangs"] = await told_of_hanging(asked)
     said["asked of a socket that is closed"] = await told_of_closed(asked)
+
+
+async def told_of_hanging(asked: ReaderSupervisor) -> list[Any]:
+    """What a question brings while the reader is kept busy, and whether the same reader answers the next."""
+    was, supervisor.INLINE_WITHIN_S = supervisor.INLINE_WITHIN_S, 0.1
+    reader, answer = asked.pid, await told(asked, sleep, 0.5)
+    supervisor.INLINE_WITHIN_S = was
+    return [answer, await told(asked, process_of) == reader]
 
 
 async def told_of_closed(asked: ReaderSupervisor) -> list[Any]:

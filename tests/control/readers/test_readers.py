@@ -82,6 +82,14 @@ def test_a_reader_that_is_killed_is_replaced_and_what_was_asked_of_it_is_asked_a
     assert said["asked of a reader that was killed"] == "answered"
 
 
+def test_a_reader_that_hangs_keeps_nobody_waiting_and_answers_once_it_goes_on(
+    said: dict[str, Any],
+) -> None:
+    answer, goes_on = said["asked of a reader that hangs"]
+    assert answer == "Unreachable: the reader gave no answer within 0.1 s"
+    assert goes_on
+
+
 def test_a_question_between_the_end_of_a_reader_and_the_word_of_it_is_asked_of_the_next(
     said: dict[str, Any],
 ) -> None:

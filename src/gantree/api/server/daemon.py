@@ -38,8 +38,9 @@ from gantree.api.server.journal_location import (
 from gantree.api.server.listeners import advertised, bind, url_of
 from gantree.api.server.notifications import notify_users
 from gantree.api.server.recovery import DaemonParts, recovered_controller
+from gantree.api.server.role_dispatcher import RoleDispatcher
 from gantree.api.server.settings import Settings
-from gantree.api.server.standby_app import RoleDispatcher, build_standby_app
+from gantree.api.server.standby_app import build_standby_app
 from gantree.api.server.standby_reads import StandbyBackend
 from gantree.api.server.stop_signals import StopSignals
 from gantree.control.engine.controller import Controller
@@ -326,6 +327,7 @@ class _Lifecycle:
             self._stop.set()
         else:
             log.error("epoch %d is over: this daemon stands by", term.epoch)
+            self._dispatcher.stand_by()  # now: what is left to end here may wait for the database
         asking.cancel()
         notifying.cancel()
         loop.stop()

@@ -1,18 +1,12 @@
-"""The application of a standby: health, metrics, the leader's name, reads and pages; other requests are refused.
-
-`RoleDispatcher` is the application that every listener serves while the process lives. It passes each request to the
-application of the daemon's role: the full one while it leads, the standby's before and after.
-"""
+"""The application of a standby: health, metrics, the leader's name, reads and pages; other requests are refused."""
 
 import asyncio
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gantree import __version__
 from gantree.api.access.access import Access
@@ -24,38 +18,11 @@ from gantree.api.observability.request_telemetry import METHODS, RequestTelemetr
 from gantree.api.server.app import Pages
 from gantree.api.server.error_handlers import add_error_handlers
 from gantree.api.server.standby_reads import AgeMiddleware, StandbyBackend, routers
-from gantree.control.engine.leadership import Leadership, Term
+from gantree.control.engine.leadership import Leadership
 from gantree.control.metrics.metrics import Metrics
 
 Json = dict[str, Any]
 UNAVAILABLE = 503
-
-
-class RoleDispatcher:
-    """Passes requests to the application of the current role; from the end of a term on that is the standby's.
-
-    That one is made by its first request: most daemons lead from the start to the end, and would wait for it.
-    """
-
-    def __init__(self, standing_by: Callable[[], ASGIApp]) -> None:
-        self._standing_by = cache(standing_by)
-        self._leading: tuple[Term, ASGIApp] | None = None
-
-    def lead(self, term: Term, application: ASGIApp) -> None:
-        """Let application answer for as long as the term lasts."""
-        self._leading = (term, application)
-
-    def stand_by(self) -> None:
-        """Let the standby's application answer."""
-        self._leading = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass one request on."""
-        leading = self._leading
-        application = (
-            leading[1] if leading is not None and leading[0].is_on else self._standing_by()
-        )
-        await application(scope, receive, send)
 
 
 def build_standby_app(

@@ -3,8 +3,8 @@
 Short queries are answered in turn from the current ledger. Queries that may take seconds are answered by a fork of the
 reader, which has the whole ledger of that moment at the price of the pages that it changes, while the reader goes on. A
 fork costs tens of milliseconds, so a query that seldom takes long (`why`) is answered without one until one of its kind
-took long, and by forks until none of the last few did. The kernel ends a query after LIMIT_S: an alarm with no handler.
-
+took long, and by forks until none of the last few did. The kernel ends a query after LIMIT_S, and catching up with a
+journal that does not answer: an alarm with no handler.
 """
 
 import gc
@@ -15,7 +15,8 @@ import signal
 import socket
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +51,16 @@ FOLLOW_EVERY_S = 0.5
 CHUNK = 1 << 20
 
 log = logging.getLogger(__name__)
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """The block ends within LIMIT_S, or this process does."""
+    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def serve(own: socket.socket) -> None:
@@ -128,7 +139,8 @@ class _Server:
 
     def _follow(self) -> None:
         try:
-            self._follower.catch_up()
+            with _limited():
+                self._follower.catch_up()
         except GantreeError as error:
             log.warning("the reader could not follow the journal, trying again: %s", error)
 
@@ -168,23 +180,23 @@ class _Server:
         while True:
             self._catch_up_for(query)
             view = follower.read_view(query.since.now)
-            signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
             try:
-                value = query.function(view, *query.arguments)
+                with _limited():
+                    value = query.function(view, *query.arguments)
                 took_s = time.thread_time() - began_s
                 self._durations.note(query.function, took_s)
                 return Reply(query.number, value, view.at, follower.age_s, took_s)
             except FollowerOutdated:
-                follower.catch_up()
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0.0)
+                with _limited():
+                    follower.catch_up()
 
     def _catch_up_for(self, query: Query) -> None:
         """Read up to the fact that a query needs; for NEWEST an unreadable journal is no error."""
         if self._follower.seq >= query.since.seq:
             return
         try:
-            self._follower.catch_up()
+            with _limited():
+                self._follower.catch_up()
         except JournalError:
             if query.since.seq != NEWEST:
                 raise

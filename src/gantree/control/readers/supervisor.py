@@ -28,6 +28,8 @@ from gantree.model.errors import TooOften, Unreachable
 
 READY_WITHIN_S = 10.0
 """So long a query waits for a reader."""
+INLINE_WITHIN_S = 10.0
+"""So long a query that takes no time waits for its answer: a reader hangs where its journal does."""
 MOST_QUERIES = 1000
 """Queries that wait for their answers; more are refused."""
 MOST_OF_ONE = 200
@@ -98,7 +100,12 @@ class ReaderSupervisor:
             running = await self._ready()
             try:
                 query = self._new_query(since, mode, function, arguments, asker)
-                return await self._send(running, query)
+                async with asyncio.timeout(INLINE_WITHIN_S if mode is QueryMode.INLINE else None):
+                    return await self._send(running, query)
+            except TimeoutError:
+                raise Unreachable(
+                    f"the reader gave no answer within {INLINE_WITHIN_S:g} s"
+                ) from None
             except ReaderLost:
                 if mode is QueryMode.ADAPTIVE:
                     mode = QueryMode.FORKED  # it may be what ended the reader

@@ -148,11 +148,12 @@ async function follow() {
   }
 }
 
-/** Whether the daemon leads is another page: load it where that has changed. */
+/** Whether the daemon leads is another page: load it where that has changed. Who leads instead is a live part. */
 export async function lookWhoLeads() {
   if (document.hidden || leaving) return;
   const leads = await fetch(`${base}/readyz`).then((answer) => answer.ok, () => !standsBy);
   if (leads === standsBy) location.reload();
+  else if (standsBy) refreshSoon();
 }
 
 function followWhileSeen() {
