@@ -8,7 +8,7 @@ from hostile.site import Site
 
 SCRIPT = "exec nice -n 19 yes"
 MOST_MB = 100.0
-"""The cap, and what `yes` writes between two looks of the shim, which follow at once while a log grows fast."""
+"""The cap, and what `yes` writes between two looks of the shim: 20 ms at 2 GB/s, on a disk in memory."""
 
 
 @contextmanager

@@ -33,8 +33,8 @@ LAST_ANSWERS_S = 1
 """Seconds that pending requests may take once the daemon stops."""
 MOST_HEAD_BYTES = 64 * 1024
 """The line and the headers of a request; what comes with the last part of them is not counted."""
-ACCEPT_AT_ONCE = 16
-"""Connections that are accepted before others are looked at: so many descriptors more than the limits may be open."""
+ACCEPT_AT_ONCE, ACCEPT_PAUSE_S = 4, 0.005
+"""Connections that are accepted at once, and the pause where more wait: 800 a second, while requests are answered."""
 PAUSE_S = 1.0
 """After there was no descriptor for a connection."""
 IN_HEAD = frozenset({Phase.NEW, Phase.HEAD})
@@ -207,13 +207,17 @@ class _Acceptor:
                 return
             accepted.setblocking(False)
             self._admit(accepted, address)
+        self._listen_again_in(ACCEPT_PAUSE_S)
 
     def _pause(self, error: OSError) -> None:
         """Leave the waiting ones where they are for a while: the engine needs descriptors more."""
+        self._listen_again_in(PAUSE_S)
+        log.error("no connection is accepted for %g s: %s", PAUSE_S, error)
+
+    def _listen_again_in(self, pause_s: float) -> None:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._listener)
-        loop.call_later(PAUSE_S, self._listen)
-        log.error("no connection is accepted for %g s: %s", PAUSE_S, error)
+        loop.call_later(pause_s, self._listen)
 
     def _admit(self, accepted: socket.socket, address: Any) -> None:
         uid = None if self._is_tcp else peer_uid(accepted)

@@ -23,6 +23,8 @@ from gantree.api.views.queries import LogState
 LEAST_BYTES = 1 << 14
 """So much of each rank is read at once where many share a chunk."""
 LOOK_EVERY_S = 0.05
+PAUSE_S = 0.01
+"""After a piece of CHUNK_BYTES: at most 100 MB/s for each reader, and the requests of others are answered between."""
 
 
 class MergedLogs:
@@ -96,6 +98,8 @@ async def stream_attempt(
         while (new := await output.read_on()) is not None:
             quiet = False
             yield new
+            if len(new) >= CHUNK_BYTES:
+                await asyncio.sleep(PAUSE_S)
         if done:
             break
         if quiet:
