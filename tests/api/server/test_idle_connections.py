@@ -5,6 +5,7 @@ import resource
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -51,6 +52,17 @@ class Limited:
     def over_tcp(self) -> Client:
         host, port = self.address
         return Client(f"http://{host}:{port}", (self.state / "token").read_text().strip())
+
+    def timed_out(self) -> float:
+        """Connections over TCP that took too long, as its metrics have it."""
+        with socket.socket(socket.AF_UNIX) as asks:
+            asks.connect(str(self.state / "gantree.sock"))
+            asks.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            told = received(asks).decode()
+        name = 'gantree_connections_ended_total{listener="tcp",reason="timed out"} '
+        return next(
+            (float(line.split()[-1]) for line in told.splitlines() if line.startswith(name)), 0.0
+        )
 
     def wait_until_ready(self) -> None:
         while " ready: " not in self.printed:
@@ -142,8 +154,11 @@ def test_a_stream_of_an_authenticated_caller_goes_on_beside_them(
     ],
 )
 def test_a_request_that_never_ends_is_ended(daemon: Limited, held: ExitStack, half: bytes) -> None:
+    before = daemon.timed_out()
     for one in connect(daemon, held, 20, half):
         assert received(one).startswith(b"HTTP/1.1 408 ")
+    while daemon.timed_out() < before + 20:  # they are counted once a second
+        time.sleep(0.1)
 
 
 def test_a_connection_that_is_idle_after_an_answer_is_ended(

@@ -160,7 +160,7 @@ class _Lifecycle:
                 settings.listen.most_connections,
                 settings.listen.header_timeout_s,
             )
-            self._tcp = Server(self._dispatcher, over_tcp, settings.listen, limits)
+            self._tcp = Server(self._dispatcher, over_tcp, settings.listen, limits, daemon.metrics)
         self._serving_tcp: asyncio.Task[None] | None = None
         self._said: str | None = None
 
@@ -296,7 +296,7 @@ class _Lifecycle:
             opened.callback(self._dispatcher.stand_by)
             set_all_apart()
             limits = socket_limits(daemon.open_files.now, for_all=daemon.settings.run_as_submitter)
-            server = Server(self._dispatcher, over_socket, None, limits)
+            server = Server(self._dispatcher, over_socket, None, limits, daemon.metrics)
             await self._serve(loop, controller, term, server)
 
     async def _serve(

@@ -9,11 +9,13 @@ import asyncio
 import logging
 import socket
 import time
+from collections import Counter as Tally
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
+from prometheus_client import Counter
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -28,6 +30,7 @@ from gantree.api.http.connections import (
 from gantree.api.http.web_sockets import WebSockets
 from gantree.api.server.listeners import Listen
 from gantree.api.streams.exec_relay import MOST_BYTES
+from gantree.control.metrics.metrics import Metrics
 
 LAST_ANSWERS_S = 1
 """Seconds that pending requests may take once the daemon stops."""
@@ -123,6 +126,7 @@ class Server(uvicorn.Server):
         listener: socket.socket,
         listen: Listen | None,
         limits: ConnectionLimits,
+        metrics: Metrics,
     ) -> None:
         """listen is what an address of TCP was asked for with; None for the Unix socket."""
         secured: dict[str, Any] = {}
@@ -146,7 +150,9 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self.listener = listener
-        self._acceptor = _Acceptor(self, listener, limits, is_tcp=listen is not None)
+        self._acceptor = _Acceptor(
+            self, listener, limits, metrics.connections_ended, is_tcp=listen is not None
+        )
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -168,10 +174,17 @@ class _Acceptor:
     """Accepts the connections of a server within limits, and ends those that are too slow."""
 
     def __init__(
-        self, server: Server, listener: socket.socket, limits: ConnectionLimits, *, is_tcp: bool
+        self,
+        server: Server,
+        listener: socket.socket,
+        limits: ConnectionLimits,
+        ended: Counter,
+        *,
+        is_tcp: bool,
     ) -> None:
         self._server, self._listener, self._is_tcp = server, listener, is_tcp
         self._connections = Connections(limits)
+        self._ended_metric, self._unsaid = ended, Tally[str]()
         self._handshakes: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None
         self._say_at = 0.0
@@ -258,19 +271,28 @@ class _Acceptor:
             for connection in self._connections.overdue():
                 self._connections.ended["timed out"] += 1
                 connection.expire()
+            self._count()
             self._say()
+
+    def _count(self) -> None:
+        """Count what was ended since the last time."""
+        ended = self._connections.ended
+        listener = "tcp" if self._is_tcp else "socket"
+        for reason, number in ended.items():
+            self._ended_metric.labels(listener, reason).inc(number)
+        self._unsaid += ended
+        ended.clear()
 
     def _say(self) -> None:
         """Say what was ended, at most once a minute."""
-        ended = self._connections.ended
-        if not ended or time.monotonic() < self._say_at:
+        if not self._unsaid or time.monotonic() < self._say_at:
             return
         self._say_at = time.monotonic() + SAY_EVERY_S
         limits = self._connections.limits
         log.warning(
             "connections over %s: %s (limits: %d at once, %d without credentials of one %s)",
             "TCP" if self._is_tcp else "the Unix socket",
-            ", ".join(f"{number} {why}" for why, number in ended.items()),
+            ", ".join(f"{number} {why}" for why, number in self._unsaid.items()),
             limits.most, limits.most_of_peer, "address" if self._is_tcp else "user",
         )  # fmt: skip
-        ended.clear()
+        self._unsaid.clear()

@@ -115,6 +115,12 @@ class Metrics:
         )
 
     def _count_requests(self) -> None:
+        self.connections_ended = Counter(
+            "gantree_connections_ended",
+            "Connections that the daemon ended or refused: too slow, or over a limit.",
+            ["listener", "reason"],
+            registry=self.registry,
+        )
         self.notifications = Counter(
             "gantree_notifications",
             "Tries to send a notification of a job, and those given up.",
