@@ -9,6 +9,7 @@ docs/observability.md has the table.
 import re
 from collections import Counter as Counted
 from collections.abc import Iterable, Sequence
+from itertools import product
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
@@ -121,6 +122,8 @@ class Metrics:
             ["listener", "reason"],
             registry=self.registry,
         )
+        for listener, reason in product(("tcp", "socket"), ("timed out", "gave way", "refused")):
+            self.connections_ended.labels(listener, reason)
         self.notifications = Counter(
             "gantree_notifications",
             "Tries to send a notification of a job, and those given up.",
