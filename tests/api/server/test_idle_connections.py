@@ -59,7 +59,7 @@ class Limited:
             asks.connect(str(self.state / "gantree.sock"))
             asks.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             told = received(asks).decode()
-        name = 'gantree_connections_ended_total{listener="tcp",reason="timed out"} '
+        name = 'gantree_connections_ended_total{cause="timed out",listener="tcp"} '
         return next(
             (float(line.split()[-1]) for line in told.splitlines() if line.startswith(name)), 0.0
         )

@@ -278,8 +278,8 @@ class _Acceptor:
         """Count what was ended since the last time."""
         ended = self._connections.ended
         listener = "tcp" if self._is_tcp else "socket"
-        for reason, number in ended.items():
-            self._ended_metric.labels(listener, reason).inc(number)
+        for cause, number in ended.items():
+            self._ended_metric.labels(listener, cause).inc(number)
         self._unsaid += ended
         ended.clear()
 

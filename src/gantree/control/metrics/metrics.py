@@ -119,11 +119,11 @@ class Metrics:
         self.connections_ended = Counter(
             "gantree_connections_ended",
             "Connections that the daemon ended or refused: too slow, or over a limit.",
-            ["listener", "reason"],
+            ["listener", "cause"],
             registry=self.registry,
         )
-        for listener, reason in product(("tcp", "socket"), ("timed out", "gave way", "refused")):
-            self.connections_ended.labels(listener, reason)
+        for listener, cause in product(("tcp", "socket"), ("timed out", "gave way", "refused")):
+            self.connections_ended.labels(listener, cause)
         self.notifications = Counter(
             "gantree_notifications",
             "Tries to send a notification of a job, and those given up.",

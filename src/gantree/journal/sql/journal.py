@@ -294,7 +294,7 @@ class SqlJournal:
             yield RecordedFact(seq, FACT_CODEC.decode(Encoded(*code)))
 
     def facts_about(self, job: str, after: int, to: int) -> Iterator[RecordedFact]:
-        """The facts about one job after a seq, up to another, that are there."""
+        """The facts about one job or array after a seq, up to another, that are there."""
         wanted = select(facts.c.seq, facts.c.kind, facts.c.version, facts.c.data)
         wanted = wanted.where(facts.c.seq > after, facts.c.seq <= to).order_by(facts.c.seq)
         named = facts.c.data.contains(json.dumps(job), autoescape=True)
@@ -302,7 +302,8 @@ class SqlJournal:
             found = connection.execute(wanted.where(named)).all()
         for seq, *code in found:  # some name it only beside another
             fact = FACT_CODEC.decode(Encoded(*code))
-            if getattr(fact, "job", None) == job:
+            about = getattr(fact, "job", None) or getattr(fact, "array", None)
+            if about == job:
                 yield RecordedFact(seq, fact)
 
     def compacted_to(self) -> int:

@@ -92,8 +92,9 @@ class JobTimelines:
 
 
 def facts_of_job(view: ReadView, job: str, after: int) -> tuple[list[Json], int]:
-    """The rows of a job after a seq, and the seq up to which was looked. The first time it may take long."""
-    journal, state = view.journal, view.ledger.jobs.get(job)
+    """The rows of a job or array after a seq, and the seq up to which was looked. The first time it may take long."""
+    journal, ledger = view.journal, view.ledger
+    state = ledger.jobs.get(job) or ledger.arrays.get(job)
     last, first = journal.last_fact(), max(after, journal.compacted_to())
     if not after and state is not None:  # there is nothing about it from before it was handed in
         first = max(first, journal.facts_before(state.submitted_at))
