@@ -26,6 +26,7 @@ from gantree.api.server.http_server import Server
 from gantree.api.server.listeners import bind, listen_of, url_of
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
+from gantree.control.metrics.metrics import Metrics
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
 from gantree.model.events import GangEnded, GangStarted
@@ -154,7 +155,7 @@ class PretendedSite:
         with bind(listen) as listener:
             server = Server(
                 build_app(self._backend, self._access, routers()),
-                listener, listen, tcp_limits(1024),
+                listener, listen, tcp_limits(1024), Metrics(),
             )  # fmt: skip
             serving = server.serving()
             while not server.started:

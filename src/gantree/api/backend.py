@@ -30,7 +30,7 @@ Given = TypeVarTuple("Given")
 
 
 class QueryBackend(Protocol):
-    """What reading routes work with; a standby has one too (`standby_reads`)."""
+    """What reading routes work with; a standby has one too (`server.standby.reads`)."""
 
     @property
     def gpu_counters(self) -> GpuCounters:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from gantree.api.server.role_dispatcher import RoleDispatcher
+from gantree.api.server.standby.role_dispatcher import RoleDispatcher
 from gantree.control.engine.leadership import Term
 
 HTTP: Scope = {"type": "http", "method": "GET", "path": "/", "headers": []}

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.api.streams import rank_logs
-from gantree.api.streams.log_pieces import Piece, as_json, as_lines, data_of
-from gantree.api.streams.log_ranks import ranks_of
-from gantree.api.streams.log_search import LineSearch
-from gantree.api.streams.log_streams import MergedLogs
-from gantree.api.streams.log_tails import line_start
-from gantree.api.streams.rank_logs import RankLog
+from gantree.api.streams.logs import rank_logs
+from gantree.api.streams.logs.pieces import Piece, as_json, as_lines, data_of
+from gantree.api.streams.logs.rank_logs import RankLog
+from gantree.api.streams.logs.ranks import ranks_of
+from gantree.api.streams.logs.search import LineSearch
+from gantree.api.streams.logs.streaming import MergedLogs
+from gantree.api.streams.logs.tails import line_start
 from gantree.executors.local.shim.log_times import RECORD
 from gantree.model.errors import BadFields
 from support.examples import examples

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import gantree.api.streams.log_tails
-from gantree.api.streams.log_pieces import as_lines, as_written
-from gantree.api.streams.log_streams import (
+import gantree.api.streams.logs.tails
+from gantree.api.streams.logs.pieces import as_lines, as_written
+from gantree.api.streams.logs.rank_logs import CHUNK_BYTES, RankLog
+from gantree.api.streams.logs.streaming import (
     AttemptOutput,
     MergedLogs,
     is_over,
     stream_attempt,
     stream_job,
 )
-from gantree.api.streams.log_tails import tail_start, tail_starts
-from gantree.api.streams.rank_logs import CHUNK_BYTES, RankLog
+from gantree.api.streams.logs.tails import tail_start, tail_starts
 from gantree.api.streams.streaming import StreamRevoked
 from gantree.api.views.queries import LogState
 from support.examples import examples
@@ -246,7 +246,7 @@ def test_the_tail_of_a_file_is_its_last_lines_whatever_the_blocks_it_is_read_in(
     path = tmp_path_factory.mktemp("log") / "0"
     path.write_bytes(raw)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(gantree.api.streams.log_tails, "TAIL_BLOCK_BYTES", block)
+        patched.setattr(gantree.api.streams.logs.tails, "TAIL_BLOCK_BYTES", block)
         start, found = tail_start(path, wanted)
     last = _split(raw)
     assert raw[start:] == b"".join(last[len(last) - found :])

@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.api.streams.log_pieces import Piece
+from gantree.api.streams.logs.pieces import Piece
 from gantree.cli.jobs.log_follow import Seen
 from support.examples import examples
 

@@ -15,7 +15,7 @@ import uvloop
 
 from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.backend import Backend
-from gantree.api.server.standby_reads import StandbyBackend
+from gantree.api.server.standby.reads import StandbyBackend
 from gantree.api.views import queries
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop

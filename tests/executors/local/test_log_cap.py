@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.api.streams.log_gaps import gap_of
-from gantree.api.streams.log_pieces import as_lines, as_written
-from gantree.api.streams.log_tails import tail_start
-from gantree.api.streams.rank_logs import RankLog
+from gantree.api.streams.logs.gaps import gap_of
+from gantree.api.streams.logs.pieces import as_lines, as_written
+from gantree.api.streams.logs.rank_logs import RankLog
+from gantree.api.streams.logs.tails import tail_start
 from gantree.executors.local.run_limits import GIB, DiskAmount, RunLimits
 from gantree.executors.local.shim.log_cap import BLOCK_BYTES, LEAST_BYTES, LogCap, cut
 from gantree.executors.local.shim.shim import read_json, write_json

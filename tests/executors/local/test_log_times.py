@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.api.streams.line_times import offset_at, records_between
-from gantree.api.streams.log_streams import MergedLogs
-from gantree.api.streams.rank_logs import RankLog
+from gantree.api.streams.logs.line_times import offset_at, records_between
+from gantree.api.streams.logs.rank_logs import RankLog
+from gantree.api.streams.logs.streaming import MergedLogs
 from gantree.executors.local.shim import log_times
 from gantree.executors.local.shim.log_times import RECORD, LogTimes, thinned
 from support.examples import examples

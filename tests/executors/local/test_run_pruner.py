@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gantree.api.streams.log_pieces import as_written
-from gantree.api.streams.log_streams import AttemptOutput, MergedLogs, stream_attempt
-from gantree.api.streams.rank_logs import DELETED, RankLog
+from gantree.api.streams.logs.pieces import as_written
+from gantree.api.streams.logs.rank_logs import DELETED, RankLog
+from gantree.api.streams.logs.streaming import AttemptOutput, MergedLogs, stream_attempt
 from gantree.executors.local.run_limits import DiskAmount, RunLimits
 from gantree.executors.local.run_pruner import RunPruner
 from support.gangs import GangStage, four_nodes

@@ -1,4 +1,4 @@
-"""The route of a job's output. `gantree.api.streams.log_streams` merges the output of ranks."""
+"""The route of a job's output. `gantree.api.streams.logs.streaming` merges the output of ranks."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ from gantree.api.access.access import Caller
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import QueryBackend
 from gantree.api.http.responses import documented_stream
-from gantree.api.streams.line_times import offset_at
-from gantree.api.streams.log_pieces import Form, as_json, as_lines, as_written
-from gantree.api.streams.log_ranks import ranks_of
-from gantree.api.streams.log_search import LONGEST_PATTERN, LineSearch
-from gantree.api.streams.log_streams import (
+from gantree.api.streams.logs.line_times import offset_at
+from gantree.api.streams.logs.pieces import Form, as_json, as_lines, as_written
+from gantree.api.streams.logs.rank_logs import RankLog
+from gantree.api.streams.logs.ranks import ranks_of
+from gantree.api.streams.logs.search import LONGEST_PATTERN, LineSearch
+from gantree.api.streams.logs.streaming import (
     AttemptOutput,
     MergedLogs,
     is_over,
     stream_attempt,
     stream_job,
 )
-from gantree.api.streams.log_tails import line_start, tail_starts
-from gantree.api.streams.rank_logs import RankLog
+from gantree.api.streams.logs.tails import line_start, tail_starts
 from gantree.api.streams.streaming import (
     AuthorizedStreamingResponse,
     CurrentStream,

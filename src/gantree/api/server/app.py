@@ -34,7 +34,7 @@ from gantree.api.routes import (
     usage,
 )
 from gantree.api.server.error_handlers import add_error_handlers
-from gantree.api.server.standby_reads import StandbyBackend
+from gantree.api.server.standby.reads import StandbyBackend
 from gantree.api.server.submit_fast_path import SubmitFastPath, route_in
 
 ROUTERS = (

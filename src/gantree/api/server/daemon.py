@@ -38,10 +38,10 @@ from gantree.api.server.journal_location import (
 from gantree.api.server.listeners import advertised, bind, url_of
 from gantree.api.server.notifications import notify_users
 from gantree.api.server.recovery import DaemonParts, recovered_controller
-from gantree.api.server.role_dispatcher import RoleDispatcher
 from gantree.api.server.settings import Settings
-from gantree.api.server.standby_app import build_standby_app
-from gantree.api.server.standby_reads import StandbyBackend
+from gantree.api.server.standby.app import build_standby_app
+from gantree.api.server.standby.reads import StandbyBackend
+from gantree.api.server.standby.role_dispatcher import RoleDispatcher
 from gantree.api.server.stop_signals import StopSignals
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.leadership import CAMPAIGN_EVERY_S, Term

@@ -16,7 +16,7 @@ import typer
 
 from gantree.api.client.client import Client, Json
 from gantree.api.client.requests import LogOptions
-from gantree.api.streams.log_pieces import Form, Piece, as_lines, as_written, data_of
+from gantree.api.streams.logs.pieces import Form, Piece, as_lines, as_written, data_of
 from gantree.cli.output.errors import error_text, warn
 from gantree.model.errors import GantreeError, JournalError, Unreachable
 

@@ -9,7 +9,7 @@ import typer
 
 from gantree.api.client.client import Client
 from gantree.api.client.requests import LogOptions
-from gantree.api.streams.log_pieces import Piece
+from gantree.api.streams.logs.pieces import Piece
 from gantree.cli.daemon_client import JobArgument, client
 from gantree.cli.input.moments import ALLOWED, seconds_since_epoch
 from gantree.cli.jobs.log_follow import follow_output, form_of, pieces_of, write_stdout

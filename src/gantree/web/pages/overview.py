@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from gantree.api.access.access import Caller, CurrentCaller
 from gantree.api.access.permissions import Need, needs, redacted_for, sees_queue
 from gantree.api.backend import Backend
-from gantree.api.server.standby_reads import StandbyBackend
+from gantree.api.server.standby.reads import StandbyBackend
 from gantree.control.metrics.figures import Figures, figures_of
 from gantree.control.requests.read_view import ReadView
 from gantree.web.pages.frame import page_router, render

@@ -1,7 +1,7 @@
 """Where the last lines of each rank begin, found without reading what is before them.
 
 Files are read backwards, block by block, from the last attempt on until there are enough lines. The last lines of a
-rank do not reach over a gap (`log_gaps`).
+rank do not reach over a gap (`gaps`).
 """
 
 import os
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from gantree.api.streams.log_gaps import Gap, gap_of
+from gantree.api.streams.logs.gaps import Gap, gap_of
 
 TAIL_BLOCK_BYTES = 1 << 16
 

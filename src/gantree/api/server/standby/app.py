@@ -17,7 +17,7 @@ from gantree.api.http.security_middleware import SecurityMiddleware
 from gantree.api.observability.request_telemetry import METHODS, RequestTelemetry
 from gantree.api.server.app import Pages
 from gantree.api.server.error_handlers import add_error_handlers
-from gantree.api.server.standby_reads import AgeMiddleware, StandbyBackend, routers
+from gantree.api.server.standby.reads import AgeMiddleware, StandbyBackend, routers
 from gantree.control.engine.leadership import Leadership
 from gantree.control.metrics.metrics import Metrics
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
 
-from gantree.api.streams.log_pieces import Form, Piece
-from gantree.api.streams.log_search import LineSearch
-from gantree.api.streams.rank_logs import CHUNK_BYTES, RankLog
+from gantree.api.streams.logs.pieces import Form, Piece
+from gantree.api.streams.logs.rank_logs import CHUNK_BYTES, RankLog
+from gantree.api.streams.logs.search import LineSearch
 from gantree.api.streams.streaming import StreamRevoked
 from gantree.api.views.queries import LogState
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import re2
 
-from gantree.api.streams.log_pieces import Piece
+from gantree.api.streams.logs.pieces import Piece
 from gantree.model.errors import BadFields, Problem
 
 LONGEST_PATTERN = 1000

@@ -3,16 +3,16 @@
 Where lines are wanted, a piece has whole lines only: a last line without an end comes when it ends, or by `rest`. A
 line longer than LONGEST_LINE_BYTES is cut there, always at the same places.
 
-Where the middle of a large log was dropped, a notice says how much (`log_gaps`), and the output goes on with the next
+Where the middle of a large log was dropped, a notice says how much (`gaps`), and the output goes on with the next
 whole line.
 """
 
 import os
 from pathlib import Path
 
-from gantree.api.streams.line_times import records_between
-from gantree.api.streams.log_gaps import Gap, dropped, gap_of
-from gantree.api.streams.log_pieces import Piece
+from gantree.api.streams.logs.gaps import Gap, dropped, gap_of
+from gantree.api.streams.logs.line_times import records_between
+from gantree.api.streams.logs.pieces import Piece
 
 CHUNK_BYTES = 1 << 20
 LONGEST_LINE_BYTES = 1 << 20
