@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -217,7 +218,7 @@ def _tried(operation: Any, token: str, mode: GenerationMode, role: str) -> list[
         attempt()
     except Unsatisfiable:
         return []  # nothing that it could be sent is forbidden
-    except Exception as error:
+    except (Exception, FailureGroup) as error:
         broken.append(f"{operation.label}: {error}")
     return broken
 

@@ -1,5 +1,6 @@
 """A daemon with 300 descriptors, and clients without a token that hold connections: it goes on all the same."""
 
+import json
 import re
 import resource
 import socket
@@ -159,6 +160,21 @@ def test_a_request_that_never_ends_is_ended(daemon: Limited, held: ExitStack, ha
         assert received(one).startswith(b"HTTP/1.1 408 ")
     while daemon.timed_out() < before + 20:  # they are counted once a second
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [b"GET /v1/jobs?x=" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n", b"no HTTP at all\r\n\r\n"],
+)
+def test_what_is_no_request_is_answered_by_a_problem(
+    daemon: Limited, held: ExitStack, request_line: bytes
+) -> None:
+    (one,) = connect(daemon, held, 1, request_line)
+    head, _, body = received(one).partition(b"\r\n\r\n")
+    assert b"content-type: application/problem+json" in head
+    assert json.loads(body) == {
+        "title": "Bad Request", "status": 400, "detail": "Invalid HTTP request received."
+    }  # fmt: skip
 
 
 def test_a_connection_that_is_idle_after_an_answer_is_ended(

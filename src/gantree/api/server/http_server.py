@@ -6,6 +6,7 @@ a client writes in headers (X-Forwarded-For and its kin) is believed nowhere.
 """
 
 import asyncio
+import json
 import logging
 import socket
 import time
@@ -27,6 +28,7 @@ from gantree.api.http.connections import (
     Connections,
     Phase,
 )
+from gantree.api.http.problems import MEDIA_TYPE
 from gantree.api.http.web_sockets import WebSockets
 from gantree.api.server.listeners import Listen
 from gantree.api.streams.exec_relay import MOST_BYTES
@@ -77,7 +79,7 @@ class _Http(HttpToolsProtocol):
             connection.enter(Phase.HEAD)
             self._head_bytes = 0
         if connection.phase in IN_HEAD and self._head_bytes > MOST_HEAD_BYTES:
-            self.send_400_response("The headers are too long.")
+            self.send_400_response("the headers are too long")
             return
         self._head_bytes += len(data)
         super().data_received(data)
@@ -107,6 +109,13 @@ class _Http(HttpToolsProtocol):
         if self._connection.phase is Phase.ANSWER and not self.pipeline:
             self._connection.enter(Phase.IDLE)
         super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """A problem as any other; the parser says no more than that it is one (the longest URL has 64 KiB)."""
+        body = json.dumps({"title": "Bad Request", "status": 400, "detail": msg}).encode()
+        head = f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        self.transport.write(b"HTTP/1.1 400 Bad Request\r\n" + head.encode() + body)
+        self.transport.close()
 
     def _time_out(self) -> None:
         """Say that a request came too slowly, and end; at once where that is said already, or nothing was asked."""
