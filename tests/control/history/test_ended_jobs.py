@@ -1,6 +1,7 @@
 """Ended jobs on record: one row each, with the turn that ends it; it outlives memory, facts and processes."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from gantree.journal.sql.journal import SqlJournal
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.access import grant_of
 from gantree.model.errors import JournalError, NotFound
-from gantree.model.events import EndedJobsDue, GangEnded, GangStarted
+from gantree.model.events import CancelRequested, EndedJobsDue, GangEnded, GangStarted
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.web.pages.jobs.job import forgotten_of
@@ -100,6 +101,23 @@ def test_a_job_that_ends_is_on_record_with_what_it_used(controller: Controller) 
     assert (b.outcome, b.exit_code) == ("failed", 3)
     (fact,) = [each for each in controller.journal.facts(seq - 1) if each.seq == seq]
     assert type(fact.fact).__name__ == "JobEnded", "its place is that of the fact"
+
+
+def test_elements_that_end_unsplit_are_one_row(controller: Controller) -> None:
+    sweep = replace(job("sweep", gpus=8), array=((0, 99),))
+    controller.submit([sweep], None, {}, "ann")
+    controller.step()
+    cancel = CancelRequested(id="c", observed_at=controller.clock(), job="sweep")
+    controller.inbox.append([cancel])
+    controller.step()
+    row = next(each for _, each in rows(controller.journal) if "[" in each.job)  # type: ignore[arg-type]  # in SQL
+    assert (row.job, row.name, row.outcome, row.attempts) == (
+        "sweep[64-99]",
+        "sweep",
+        "cancelled",
+        0,
+    )
+    assert (row.user, row.gpus, row.started_at, row.held_gpu_s) == ("ann", 8, None, 0.0)
 
 
 def test_the_row_comes_with_the_turn_or_not_at_all(

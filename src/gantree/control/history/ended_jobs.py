@@ -1,7 +1,11 @@
 """The row of an ended job, of its state in the ledger that has just ended it."""
 
+from dataclasses import replace
+
 from gantree.accounting.ended_jobs import EndedJob
+from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.state import JobState
+from gantree.model.arrays import in_words
 from gantree.text.hostlists import folded
 
 
@@ -34,6 +38,13 @@ def ended_job(state: JobState) -> EndedJob:
         lost_gpu_s=sum(lost for _, _, lost in spent),
         waited_s=state.metered.waited_s,
     )
+
+
+def ended_elements(array: ArrayState, priority: int) -> EndedJob:
+    """The row of the elements that ended before they were split from their array: one for all, by their indices."""
+    one, indices = array.unsplit_element(0, priority), in_words(array.spans_with(()))
+    row = replace(ended_job(one), job=f"{array.array}[{indices}]", name=array.spec.name)
+    return row if array.held else replace(row, waited_s=row.ended_at - row.submitted_at)
 
 
 def _nodes(state: JobState) -> str:

@@ -8,12 +8,13 @@ from gantree.accounting.change import NO_CHANGE, HistoryChange
 from gantree.accounting.ended_jobs import EndedJob
 from gantree.accounting.meter import UsageMeter
 from gantree.accounting.usage import NO_MODEL, CountedTo, UsageKey
-from gantree.control.history.ended_jobs import ended_job
+from gantree.control.history.ended_jobs import ended_elements, ended_job
 from gantree.control.history.levels import GpusOfModel, capacity_of, held_s, levels_of
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.ledger.usage import gpus_of_model
 from gantree.model.facts import (
+    ArrayEnded,
     AttemptEnded,
     FabricDefined,
     Fact,
@@ -89,6 +90,10 @@ class HistoryRecorder:
             noted(self, fact, ledger)
         if type(fact) is JobEnded:
             self._ended.append((index, ended_job(ledger.jobs[fact.job])))
+        elif type(fact) is ArrayEnded:
+            array = ledger.arrays[fact.array]
+            priority = ledger.policy.priority_of(array.spec.priority)
+            self._ended.append((index, ended_elements(array, priority)))
 
     def taken(self, *, all_of_it: bool = False) -> HistoryChange:
         """What was noted since the last change. all_of_it: with all that is used up to the last fact."""
