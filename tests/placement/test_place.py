@@ -434,6 +434,20 @@ def test_a_refusal_tells_which_of_the_free_gpus_count(
     assert answer.sentence.partition(" Fits now")[0] == told
 
 
+def test_a_refusal_names_the_device_that_machines_with_free_gpus_lack() -> None:
+    h100 = builders.machine(4)
+    card = replace(h100, name="card", devices=(("card", 1),))
+    machines = {"plain": replace(h100, name="plain"), "card": card}
+    nodes = (Node("n0", "plain"), Node("n1", "card"))
+    taken = (Allocation("old", "n1", (0, 1, 2, 3)),)
+    fabric = Fabric.build(Cluster("c", ("node",), machines, nodes, allocations=taken))
+    shape = Shape(gpus=1, devices=(("card", 1),))
+    answer = place(Occupancy(fabric), Job("x", (Role("w", 1, shape),)))
+    assert isinstance(answer, Refused)
+    told = "Waiting: needs 1 GPU; 0 of the 4 free GPUs are in machines with enough card."
+    assert answer.sentence.partition(" Fits now")[0] == told
+
+
 def test_nics_that_the_site_did_not_state_are_not_counted_and_not_named() -> None:
     unstated = replace(builders.machine(4), nics_counted=False)
     site = replace(

@@ -42,6 +42,8 @@ def test_a_model_is_asked_for_only_where_no_other_would_do() -> None:
         (Shape(mig="3g.40gb", models=("H100-80GB",)), 3 / 7),
         (Shape(mig="3g.40gb"), 3 / 7),
         (Shape(mig="2g.12gb", models=("A30-24GB",)), 2 / 4),
+        (Shape(devices=(("nvidia.com/mig-3g.40gb", 2), ("pods", 1))), 6 / 7),
+        (Shape(gpus=1, devices=(("nvidia.com/mig-1g.10gb.me", 1),)), 8 / 7),
     ],
 )
 def test_a_part_of_a_gpu_counts_as_that_part(shape: Shape, gpus: float) -> None:
@@ -55,6 +57,9 @@ def test_what_is_held_counts_by_the_models_of_the_nodes() -> None:
         MemberPlacement("w", 2, "n1", share=SharePart(1, 0.5, 40, "mps")),
         MemberPlacement("w", 3, "n2", cpus=1),
     )
+    one = MemberPlacement("w", 0, "n1", devices=(("nvidia.com/mig-3g.40gb", 1),))
+    instance = held((one,), {"n1": "H100-80GB"}.get)
+    assert instance["gpus"] == instance["gpus/H100-80GB"] == pytest.approx(3 / 7)
     models = {"n0": "A100-80GB", "n1": "H100-80GB"}
     amounts = held(members, models.get)
     assert amounts == {

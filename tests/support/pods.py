@@ -117,7 +117,10 @@ class PodStage:
         """Step gantree until something is so."""
         deadline = time.monotonic() + within_s
         while not done():
-            assert time.monotonic() < deadline, self.told()
+            assert time.monotonic() < deadline, (
+                self.told(),
+                {n: p["status"].get("conditions") for n, p in self.pods().items()},
+            )
             if not self.controller.step():
                 time.sleep(0.02)
 
@@ -154,6 +157,10 @@ class PodStage:
             capacity["nvidia.com/gpu"] = str(gpus)
         for name in expand(names):
             self.running.run(self.kubelet.register(name, capacity, told))
+
+    def allocatable(self, node: str, amounts: dict[str, str]) -> None:
+        """A node's kubelet lists these resources, as its device plugins tell it."""
+        self.running.run(self.kubelet.allocate(node, amounts))
 
     def pod(self, name: str, gpus: int = 0, **told: Any) -> Json:
         """Create a pod for gantree. told: labels, annotations, owners and spec, as in a manifest."""

@@ -25,6 +25,12 @@ ONE_PER_NODE_PREFIX = "sole/"
 """Prefix of device names of which every node has exactly one, whatever its machine description says."""
 COUNTER_PREFIX = "kin/"
 """Prefix of device names that only count members on a node: there are always enough of them."""
+GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu")
+"""Names under which device plugins of Kubernetes allocate whole GPUs."""
+CLAIMED_GPUS = "claims(GPU)"
+"""Whole GPUs, any of a node, that claims ask for: a node has as many as its ResourceSlices list."""
+GPU_DEVICES = frozenset((*GPU_RESOURCES, CLAIMED_GPUS))
+"""Device names that stand for whole GPUs: a member holds one with each of its GPUs, where they are allocated so."""
 COLLECTIVES = (
     "all_reduce",
     "all_gather",

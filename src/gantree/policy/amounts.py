@@ -1,7 +1,8 @@
 """Amounts that a job requests and that a placed gang holds, in the resources of quotas and shares.
 
 A part of a GPU counts as that part: a share as its compute, a MIG instance as its compute slices over those of the GPU
-(3g.40gb of an H100: 3/7). "gpus" counts GPUs of any model; "gpus/MODEL" only those of which the model is certain, so
+(3g.40gb of an H100: 3/7), whether a job asks for a profile or for devices that are instances, as pods of Kubernetes do
+("nvidia.com/mig-3g.40gb"). "gpus" counts GPUs of any model; "gpus/MODEL" only those of which the model is certain, so
 what a job asks for may lack what its place then holds: ask the quota again with what is held.
 
 Quotas and shares must come out the same in whatever order jobs came and went, so they count in whole `ticks`, not in
@@ -21,6 +22,8 @@ TICKS = 42_000_000
 """Ticks in one GPU, CPU, GiB, NIC or device."""
 MEMBERS_KEPT = 4096
 """Kinds of members of which what they hold is remembered."""
+MIG_DEVICE = "nvidia.com/mig-"
+"""What the names of devices that are MIG instances begin with; their profile follows."""
 MODEL = "gpus/"
 """What the resources that are GPUs of one model begin with."""
 
@@ -43,6 +46,8 @@ def requested_by_member(role: Role) -> Amounts:
     """Return the request of one member of a role."""
     shape = role.shape
     gpus = _requested_gpus(shape)
+    if shape.devices:
+        gpus += max(_mig_devices(shape.devices, model) for model in shape.models or (None,))
     amounts = {
         "gpus": gpus,
         "cpus": shape.cpus,
@@ -87,9 +92,10 @@ def _held_by_one(
 ) -> Amounts:
     """What one member with whole GPUs holds: hundreds of a kind come together."""
     amounts: dict[str, float] = {}
-    _add(amounts, "gpus", gpus)
+    whole_and_parts = gpus + _mig_devices(devices, model)
+    _add(amounts, "gpus", whole_and_parts)
     if model is not None:
-        _add(amounts, MODEL + model, gpus)
+        _add(amounts, MODEL + model, whole_and_parts)
     _add(amounts, "cpus", cpus)
     _add(amounts, "memory_GiB", memory_GiB)
     _add(amounts, "nics", nics)
@@ -126,6 +132,7 @@ def _requested_gpus(shape: Shape) -> float:
 
 def _gpus_held(member: MemberPlacement, model: str | None) -> float:
     parts = sum(_mig_part(part.profile, model) for part in member.mig)
+    parts += _mig_devices(member.devices, model)
     return len(member.gpus) + parts + (member.share.compute if member.share else 0.0)
 
 
@@ -133,6 +140,16 @@ def _memory_part(memory_GiB: float, model: str | None) -> float:
     """How much of a GPU so much of its memory is; the whole of one whose memory is not known."""
     known = gpu_model(model)
     return min(1.0, memory_GiB / known.memory_GiB) if known and known.memory_GiB else 1.0
+
+
+@lru_cache(MEMBERS_KEPT)
+def _mig_devices(devices: tuple[tuple[str, int], ...], model: str | None) -> float:
+    """GPUs that the MIG instances among devices are parts of; a resource's name cannot have the + of "+me"."""
+    return sum(
+        count * _mig_part(name.removeprefix(MIG_DEVICE).replace(".me", "+me"), model)
+        for name, count in devices
+        if name.startswith(MIG_DEVICE)
+    )
 
 
 def _mig_part(profile: str, model: str | None) -> float:

@@ -10,6 +10,7 @@ it wants to be apart from. What is short of what is counted in `placement.refusa
 `placement.refusal.advice`, what the empty fabric could hold in `placement.refusal.on_empty`.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -256,8 +257,24 @@ def _which_count(where: Occupancy, lack: Lack) -> str:
     if free < free_gpus(where, usable):
         told.append(f"of an acceptable {' and '.join(filter(None, words))}")
     if lack.free < free:
-        told.append("in machines large enough for a member")
+        scarce = " and ".join(_scarce_devices(where, shapes))
+        told.append(
+            f"in machines with enough {scarce}"
+            if scarce
+            else "in machines large enough for a member"
+        )
     return f"{are(lack.free)} {', '.join(told)}"
+
+
+def _scarce_devices(where: Occupancy, shapes: Sequence[Shape]) -> dict[str, None]:
+    """Devices that a machine has too few of for a member, although it has the GPUs."""
+    there = [(machine.gpus, dict(machine.devices)) for machine in where.fabric.machines]
+    return {
+        name: None
+        for shape in shapes
+        for name, count in shape.devices
+        if any(gpus >= shape.gpus and devices.get(name, 0) < count for gpus, devices in there)
+    }
 
 
 # ----- CONTIGUITY

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from gantree.model.cluster import Machine
+from gantree.model.jobs import GPU_DEVICES
 from gantree.model.placements import MemberPlacement, NumaPart
 from gantree.topology.hardware.masks import gpus_of, mask_of
 from gantree.topology.hardware.numa import NumaUse
@@ -142,7 +143,10 @@ class NodeRoom:
         return problem
 
     def part_of(self, member: MemberPlacement) -> MemberPlacement:
-        """What of a member is free. What it holds on NUMA nodes stays together: all of it or nothing."""
+        """What of a member is free. What it holds on NUMA nodes stays together: all of it or nothing.
+
+        Of devices that are its GPUs by another name, no more than GPUs: the others come free with the GPUs.
+        """
         free_mask = self.state.free_mask()
         gpus = tuple(gpu for gpu in member.gpus if free_mask >> gpu & 1)
         state, mig = self.state.take_whole(gpus), []
@@ -164,7 +168,7 @@ class NodeRoom:
             devices=tuple(
                 (name, free)
                 for name, count in member.devices
-                if (free := min(count, free_of(self.devices, name)))
+                if (free := min(_most(name, count, gpus), free_of(self.devices, name)))
             ),
             numa=() if self.book.numa_steps[self.numa, member.numa, 1][0] else member.numa,
         )
@@ -224,3 +228,8 @@ def first_problem(
         if problem:
             return f"on {member.node} {problem}"
     return ""
+
+
+def _most(name: str, count: int, gpus: Sequence[int]) -> int:
+    """How many of a member's devices of a name it may hold with these of its GPUs."""
+    return min(count, len(gpus)) if name in GPU_DEVICES else count

@@ -86,6 +86,11 @@ class Kubelet(Follower):
             "POST", path_of("v1", "nodes"), {"metadata": metadata, "status": status}
         )
 
+    async def allocate(self, node: str, amounts: dict[str, str]) -> None:
+        """Device plugins of a node offer so much; its capacity stays."""
+        path = f"{path_of('v1', 'nodes', name=node)}/status"
+        await self.client.insist("PATCH", path, {"status": {"allocatable": amounts}}, STRATEGIC)
+
     async def tell_ready(self, node: str, status: str) -> None:
         """A node's condition becomes True, False or Unknown; taints follow, as of the node lifecycle controller."""
         path = path_of("v1", "nodes", name=node)

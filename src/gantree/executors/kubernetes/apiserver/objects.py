@@ -400,8 +400,12 @@ class NodeStatus(Object, frozen=True):
 
 
 class Wiring(Object, frozen=True):
-    """How GPUs of a node hang together, as their slices tell it; no field of the API. links are classes of paths."""
+    """How GPUs of a node hang together, as their slices tell it; no field of the API. links are classes of paths.
 
+    gpus is how many of them slices list.
+    """
+
+    gpus: int = 0
     numa: tuple[int | None, ...] = ()
     links: tuple[tuple[str, ...], ...] = ()
 

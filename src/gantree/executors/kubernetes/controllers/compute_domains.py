@@ -24,7 +24,7 @@ from gantree.executors.kubernetes.nodes.site import SiteReading
 from gantree.executors.kubernetes.pods.gang_spec import InvalidObject, Spec, table, tables, text
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from gantree.executors.kubernetes.workloads.gangjob import service_of
-from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES
+from gantree.model.jobs import GPU_RESOURCES
 
 Json = dict[str, Any]
 

@@ -1,8 +1,8 @@
 """How many pods with the same claims a node can serve: a count for the core, which has no devices.
 
-GPUs of claims are the core's GPUs. Everything else that claims request (a NIC on the same PCIe root, a partition, a
-selector, an alternative) counts as one unit: a node has as many units as allocations succeed one after the other, and a
-pod takes one.
+GPUs of claims are the core's GPUs, on nodes that have enough of them in slices (`CLAIMED_GPUS`). Everything else that
+claims request (a NIC on the same PCIe root, a partition, a selector, an alternative) counts as one unit: a node has as
+many units as allocations succeed one after the other, and a pod takes one.
 
 What is taken otherwise (claims of others, partitions of a GPU, tainted devices) is reported as held by others, whenever
 it changes. Units of different requests draw on the same devices, so two gangs that are placed at the same time may both

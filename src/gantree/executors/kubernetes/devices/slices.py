@@ -23,7 +23,7 @@ from gantree.executors.kubernetes.apiserver.device_objects import (
 )
 from gantree.executors.kubernetes.apiserver.objects import Node, Wiring
 from gantree.executors.kubernetes.pods.device_rules import Facts, Value, Version
-from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES, quantity
+from gantree.topology.discovery.listings.kubernetes_nodes import quantity
 from gantree.topology.hardware.link_classes import SELF
 
 STANDARD = "resource.kubernetes.io/"
@@ -155,30 +155,24 @@ def devices_of(node: str, slices: Iterable[ResourceSlice]) -> NodeDevices:
 
 
 def with_devices(node: Node, devices: NodeDevices) -> Node:
-    """Return a Node object with the number and model of its GPUs, as a device plugin sets them.
+    """Return a Node object with the GPUs that its slices list: their number, model and wiring.
 
-    Where a device plugin tells of GPUs already, that stays: then claims are no business of the core's count of GPUs.
+    What its device plugins list stays as it is: a pod that asks a plugin for GPUs must not go where only slices have
+    them, nor a claim where only a plugin has.
     """
-    if not devices.gpus or any(node.status.allocatable.get(name) for name in GPU_RESOURCES):
+    if not devices.gpus:
         return node
     first = next(device for device in devices.devices if device.key == devices.gpus[0])
     labels = {**dict(_labels(first)), **node.metadata.labels}
-    count = {"nvidia.com/gpu": str(len(devices.gpus))}
-    status = node.status
     return msgspec.structs.replace(
         node,
         wiring=wiring_of(devices),
         metadata=msgspec.structs.replace(node.metadata, labels=labels),
-        status=msgspec.structs.replace(
-            status,
-            capacity={**status.capacity, **count},
-            allocatable={**(status.allocatable or status.capacity), **count},
-        ),
     )
 
 
 def wiring_of(there: NodeDevices) -> Wiring:
-    """How the GPUs of a node hang together by NUMA node and PCIe root; empty where one of them does not tell.
+    """How many GPUs a node has, and how they hang together by NUMA node and PCIe root, where all of them tell.
 
     Of NVLinks attributes say nothing: a path is told as PCIe goes, which is no worse than one that is not known.
     """
@@ -187,10 +181,10 @@ def wiring_of(there: NodeDevices) -> Wiring:
     numa = tuple(numa_of(gpu) for gpu in gpus)
     roots = [gpu.attribute(PCIE_ROOT) for gpu in gpus]
     if None in roots:
-        return Wiring(() if None in numa else numa)
+        return Wiring(len(gpus), () if None in numa else numa)
     sides = range(len(gpus))
     links = tuple(tuple(_path(a, b, roots, numa) for b in sides) for a in sides)
-    return Wiring(() if None in numa else numa, links)
+    return Wiring(len(gpus), () if None in numa else numa, links)
 
 
 def _path(a: int, b: int, roots: Sequence[object], numa: Sequence[int | None]) -> str:

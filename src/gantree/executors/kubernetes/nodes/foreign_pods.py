@@ -1,7 +1,7 @@
 """Resources that foreign pods hold on nodes: pods of other schedulers and of DaemonSets.
 
 The sum of their requests is counted by node. GPUs, of which requests give only the number, count as the last of the
-node. Their MIG instances are not counted, as it is not known which they hold.
+node.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.pods.shapes import Amounts, devices_of, held_by
 from gantree.model.events import OthersHold
+from gantree.model.jobs import GPU_RESOURCES
 from gantree.model.placements import MemberPlacement
-from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES
 
 HOLDER, ROLE = "others on ", "others"
 

@@ -4,7 +4,7 @@ What changes all the time is left out: whether a node is ready, or cordoned, are
 the control plane puts on such nodes are passed over with them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -16,6 +16,7 @@ from gantree.model import node_rules
 from gantree.model.cluster import Cluster, Machine
 from gantree.model.cluster import Node as SiteNode
 from gantree.model.errors import BadInput
+from gantree.model.jobs import CLAIMED_GPUS, GPU_RESOURCES
 from gantree.topology.discovery.assembly import assembled
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.listings.kubernetes import read
@@ -174,7 +175,16 @@ def site_fields(node: Node) -> object:
 
 
 def _with_kind(node: Node) -> dict[str, object]:
-    return {"kind": "Node", "metadata": node.metadata, "spec": node.spec, "status": node.status}
+    """A node as listings have it. Where slices list GPUs, these are taken for the hardware of its device plugins."""
+    status = node.status
+    if node.wiring.gpus > max(_plugin_gpus(node)):
+        capacity = {**status.capacity, GPU_RESOURCES[0]: str(node.wiring.gpus)}
+        status = msgspec.structs.replace(status, capacity=capacity)
+    return {"kind": "Node", "metadata": node.metadata, "spec": node.spec, "status": status}
+
+
+def _plugin_gpus(node: Node) -> Iterator[float]:
+    return (quantity(str(node.status.capacity.get(name, 0))) or 0.0 for name in GPU_RESOURCES)
 
 
 def _with_counts(reading: FabricReading) -> tuple[FabricReading, list[str]]:
@@ -222,6 +232,8 @@ def _devices(node: Node) -> dict[str, int]:
         name: quantity(str(text)) or 0.0 for name, text in node.status.allocatable.items()
     }
     counted = {name: int(amount) for name, amount in amounts.items() if is_counted(name)}
+    if node.wiring.gpus:
+        counted[CLAIMED_GPUS] = node.wiring.gpus
     if "ephemeral-storage" in amounts:
         counted["ephemeral-storage"] = int(amounts["ephemeral-storage"] // _MEBI)
     counted[PODS] = int(amounts.get(PODS, USUAL_PODS))

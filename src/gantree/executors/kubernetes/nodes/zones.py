@@ -24,7 +24,8 @@ from gantree.executors.kubernetes.pods.gang_spec import (
     tables,
     text,
 )
-from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES, quantity
+from gantree.model.jobs import GPU_RESOURCES
+from gantree.topology.discovery.listings.kubernetes_nodes import quantity
 
 ZONES = GroupKind("topology.node.k8s.io", "noderesourcetopologies", ("v1alpha2", "v1alpha1"))
 NUMA_NODE = "Node"

@@ -25,11 +25,9 @@ from gantree.executors.kubernetes.pods.ports import exclusive_devices
 from gantree.executors.kubernetes.pods.self_affinity import self_affinity_devices
 from gantree.executors.kubernetes.pods.templates import once_per_template
 from gantree.model import node_rules
-from gantree.model.jobs import Shape
-from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES, quantity
+from gantree.model.jobs import CLAIMED_GPUS, GPU_RESOURCES, Shape
+from gantree.topology.discovery.listings.kubernetes_nodes import quantity
 
-MIG_PREFIX = "nvidia.com/mig-"
-SHARED_GPU = "nvidia.com/gpu.shared"
 PODS = "pods"
 """A node takes so many pods at most: each counts as one device of this name."""
 OF_COMPUTE_DOMAINS = (
@@ -98,13 +96,13 @@ def pod_request(pod: Pod) -> PodRequest:
     gpus = sum(int(amounts.get(name, 0)) for name in GPU_RESOURCES) + claimed.gpus
     if claimed.counted is not None:
         amounts[claimed.counted] = 1
-    mig = [name for name in sorted(amounts) if name.startswith(MIG_PREFIX) and amounts[name] > 0]
-    unknown = [*_unknown_amounts(amounts, mig, gpus), *invalid_annotations(pod)]
+    elif claimed.gpus:
+        amounts[CLAIMED_GPUS] = claimed.gpus
+    unknown = [*_unknown_amounts(amounts), *invalid_annotations(pod)]
     shape = Shape(
-        gpus=0 if mig else gpus,
+        gpus=gpus,
         cpus=amounts.get("cpu", 0.0),
         memory_GiB=amounts.get("memory", 0.0) / 2**30,
-        mig=mig[0].removeprefix(MIG_PREFIX) if mig else None,
         labels=_pinned(dict(labels_of(pod.spec)), claimed),
         devices=tuple(sorted(devices_of(amounts).items())),
     )
@@ -113,7 +111,7 @@ def pod_request(pod: Pod) -> PodRequest:
 
 
 def devices_of(amounts: Mapping[str, float]) -> dict[str, int]:
-    """What is counted by name, GPUs not among them; storage in MiB. A pod counts as one of `PODS`."""
+    """What is counted by name; storage in MiB. A pod counts as one of `PODS`."""
     counted = {
         name: int(amount) for name, amount in amounts.items() if amount > 0 and is_counted(name)
     }
@@ -123,9 +121,11 @@ def devices_of(amounts: Mapping[str, float]) -> dict[str, int]:
 
 
 def is_counted(resource: str) -> bool:
-    """Whether a resource is counted as devices of its name."""
-    is_gpu = resource in GPU_RESOURCES or resource.startswith(MIG_PREFIX)
-    return not is_gpu and resource not in _NATIVE and resource != PODS
+    """Whether a resource is counted as devices of its name, as every extended resource is.
+
+    GPUs are counted twice: as GPUs of the machine, which have positions and links, and as what its plugin allocates.
+    """
+    return resource not in _NATIVE and resource != PODS
 
 
 def labels_of(spec: PodSpec) -> Iterator[tuple[str, str]]:
@@ -200,9 +200,7 @@ def _toleration(told: Toleration) -> str:
         return ""
 
 
-def _unknown_amounts(amounts: Amounts, mig: list[str], gpus: int) -> Iterator[str]:
-    if len(mig) > 1 or (mig and (amounts[mig[0]] > 1 or gpus)):
-        yield "more than one MIG instance, or one beside whole GPUs: one is counted"
+def _unknown_amounts(amounts: Amounts) -> Iterator[str]:
     kinds = [name for name in GPU_RESOURCES if amounts.get(name)]
     if len(kinds) > 1:
         yield f"{' and '.join(kinds)} in one pod: they are added up"

@@ -16,8 +16,9 @@ from gantree.executors.kubernetes.constraints.channels import DRIVER
 from gantree.executors.kubernetes.nodes.site import site_of
 from gantree.executors.kubernetes.tools.survey import SeenPod, Survey
 from gantree.model.errors import BadInput
+from gantree.model.jobs import GPU_RESOURCES
 from gantree.text.words import plural
-from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES, quantity
+from gantree.topology.discovery.listings.kubernetes_nodes import quantity
 from gantree.topology.discovery.listings.label_keys import CLIQUE_KEY, families
 
 NFD = "feature.node.kubernetes.io/"

@@ -10,7 +10,7 @@ from gantree.executors.kubernetes.nodes.site import site_fields
 from gantree.executors.kubernetes.pods import annotations as marks
 from gantree.executors.kubernetes.pods.shapes import amounts_of
 from gantree.executors.kubernetes.workloads.keys import Key, key_of
-from gantree.topology.discovery.listings.kubernetes_nodes import GPU_RESOURCES
+from gantree.model.jobs import GPU_RESOURCES
 
 MOST_GANGS = 1_000
 """Gangs that the tally keeps; the oldest ended ones are dropped first."""

@@ -256,8 +256,6 @@ def _each(shape: Shape) -> dict[str, object]:
     each: dict[str, object] = {"cpus": shape.cpus, "memory_GiB": shape.memory_GiB}
     if shape.gpus:
         each["gpus"] = shape.gpus
-    if shape.mig:
-        each["mig"] = shape.mig
     devices = {name: count for name, count in shape.devices if name != POD_COUNT}
     if devices:
         each["devices"] = devices

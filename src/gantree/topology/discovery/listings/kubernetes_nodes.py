@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gantree.model.jobs import GPU_RESOURCES
 from gantree.text.document import Truth
 from gantree.text.records import Record
 from gantree.text.words import plural, shortened
 from gantree.topology.discovery.listings.label_keys import labels_of
 from gantree.topology.discovery.machines.devices.nvidia_names import model_name
 
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu")
 _NVIDIA = "nvidia.com/"
 _QUANTITY = re.compile(
     r"([+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30}))([A-Za-z]*(?:[+-]?[0-9]{1,3})?)",
