@@ -1,7 +1,6 @@
 """Watches that are opened again: at once where one ended by its time or for silence, later after an error."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -30,8 +29,9 @@ def test_a_watch_that_is_idle_is_opened_again_without_a_pause(
 
     async def follow(running: ServerThread, api: Api) -> Reflector[Pod]:
         client = Client(Connection(running.url))
-        told: Any = lambda key, before, after: names.append(key[1])  # noqa: E731
-        reflector = Reflector(client, Resource("api/v1/pods", Pod), told)
+        reflector = Reflector(
+            client, Resource("api/v1/pods", Pod), lambda key, before, after: names.append(key[1])
+        )
         task = asyncio.ensure_future(reflector.run())
         async with asyncio.timeout(WITHIN_S):
             while running.server.asked["", "watch", "", "pods"] < 3:
