@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from gantree.control.clock import SteadyClock
 from gantree.control.engine.wake_timer import AGAIN_AFTER_S, WakeTimer
 from gantree.control.inbox import InboxWriter
+from gantree.control.metrics.metrics import Metrics
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import JournalError
-from gantree.model.events import Event, GangStartFailed
+from gantree.model.events import CancelRequested, Event, GangStartFailed
 from gantree.testing.journal_contract import led, tick
 from support.examples import examples
 
@@ -149,6 +150,22 @@ def test_what_was_told_and_committed_unknown_to_us_is_there_once(tmp_path: Path)
     assert intake.flush()
     assert [each.event.id for each in journal.read_inbox(0, 9)] == ["t1", "t2"]
     assert intake.unflushed == 0
+    journal.close()
+
+
+def test_an_emitted_event_with_the_id_of_another_is_counted_and_named_and_holds_up_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal, metrics = SqliteJournal(tmp_path), Metrics()
+    intake = InboxWriter(journal, led(journal), lambda: None, metrics)
+    intake.append([tick(1)])
+    for event in (tick(2), CancelRequested(id="t1", observed_at=1, job="a"), tick(3), tick(1)):
+        intake.enqueue(event)
+    assert intake.flush()
+    assert [each.event.id for each in journal.read_inbox(0, 9)] == ["t1", "t2", "t3"]
+    assert intake.unflushed == 0
+    assert "CancelRequested t1" in caplog.text
+    assert metrics.registry.get_sample_value("gantree_events_id_reused_total") == 1
     journal.close()
 
 

@@ -1,9 +1,11 @@
 """The only writer of the inbox. It keeps `observed_at` monotone and loses no event.
 
 `append` returns once events are durable. The cluster calls `enqueue` from any thread, and the next `flush` appends what
-is queued. An event leaves the queue only after the journal has it, so a full disk delays events and loses none.
+is queued. An event leaves the queue only after the journal has it, so a full disk delays events and loses none. Only
+one that has the id of another event on record, which is a bug of its source, is lost, loudly.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,7 +14,10 @@ from typing import Any
 from gantree.control.metrics.metrics import Metrics
 from gantree.control.tracing import Causes
 from gantree.journal.contract import Journal
+from gantree.model.errors import EventIdReused
 from gantree.model.events import Event
+
+log = logging.getLogger(__name__)
 
 
 class InboxWriter:
@@ -29,7 +34,8 @@ class InboxWriter:
         """epoch is the leader's, under which events are appended; metrics and causes get each event."""
         self._journal = journal
         self._epoch = epoch
-        self._commit = (metrics or Metrics()).commit.labels("inbox")
+        metrics = metrics or Metrics()
+        self._commit, self._id_reused = metrics.commit.labels("inbox"), metrics.id_reused
         self._causes = causes or Causes()
         self._wake = wake
         self._queued: deque[Event] = deque()
@@ -50,10 +56,18 @@ class InboxWriter:
         """Append emitted events; return whether there were any."""
         queued = tuple(self._queued)
         if queued:
-            self._append(queued, self._journal.append_emitted)
+            self._append_emitted(queued)
         for _ in queued:
             self._queued.popleft()
         return bool(queued)
+
+    def _append_emitted(self, queued: Sequence[Event]) -> None:
+        """An event with the id of another is lost, as whoever emitted it would only repeat it."""
+        try:
+            self._append(queued, self._journal.append_emitted)
+        except EventIdReused as error:
+            log.critical("bug: events of the cluster were %s", error)
+            self._id_reused.inc(len(error.events))
 
     def append(self, events: Sequence[Event]) -> None:
         """Make events durable before returning. Raises JournalError, and BadInput for unwritable text."""

@@ -145,16 +145,18 @@ class Journal(Election, Protocol):
         ...
 
     def append_inbox(self, events: Sequence[Event], epoch: int) -> None:
-        """Make events durable, in order, before returning. An id that was ever appended is dropped.
+        """Make events durable, in order, before returning. An event that was ever appended is dropped.
 
-        Raises BadInput for an event that cannot be written down (text that is no Unicode); then none is taken.
+        Raises BadInput for an event that cannot be written down (text that is no Unicode), and EventIdReused for one
+        whose id was ever appended with other content; then none is taken. When it was seen, or happened, is no content;
+        of an event that was compacted only its kind is known.
         """
         ...
 
     def append_emitted(self, events: Sequence[Event], epoch: int) -> None:
         """As above, for events that their source repeats: they may be lost in a crash until a turn is committed.
 
-        So a turn waits for the disk once.
+        So a turn waits for the disk once. Where it raises EventIdReused, the other events are taken.
         """
         ...
 

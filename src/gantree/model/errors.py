@@ -9,7 +9,8 @@
     ├── Forbidden         who asks may not do it
     ├── NotFound          no such job, node, rank or file
     ├── Conflict          the state forbids it (a name that is taken, a job that has ended)
-    │   └── Stale         it is not as the caller saw it last
+    │   ├── Stale         it is not as the caller saw it last
+    │   └── EventIdReused an event has the id of another event on record
     ├── TooOften          more requests than a caller may make
     ├── Unreachable       no daemon, no driver, no machine answers
     ├── TooLong           no answer was found in the time that one may take
@@ -83,6 +84,15 @@ class Conflict(GantreeError):
 
 class Stale(Conflict):
     """The object changed since the caller read it."""
+
+
+class EventIdReused(Conflict):
+    """Events have ids of other events on record. events are those that were not taken: (id, kind) of each."""
+
+    def __init__(self, events: Sequence[tuple[str, str]]) -> None:
+        self.events = tuple(events)
+        named = ", ".join(f"{kind} {event_id}" for event_id, kind in self.events)
+        super().__init__(f"not taken, as other events are on record under their ids: {named}")
 
 
 class TooOften(GantreeError):

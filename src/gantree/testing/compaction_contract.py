@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from gantree.journal.contract import Compacted, Journal, Snapshot
-from gantree.model.errors import JournalError
+from gantree.model.errors import EventIdReused, JournalError
+from gantree.model.events import CancelRequested
 from gantree.testing.journal_contract import OpensJournals, ended, led, stop, tick
 
 
@@ -132,6 +133,14 @@ class CompactionContract(OpensJournals):
         assert journal.seen(["t1"])
         journal.append_inbox([tick(1), tick(6)], epoch)
         assert [entry.event.id for entry in journal.read_inbox(4, 9)] == ["t5", "t6"]
+
+    def test_of_a_compacted_event_the_kind_is_known(self, journal: Journal) -> None:
+        epoch = led(journal)
+        lived(journal, epoch)
+        journal.save_snapshot(at_turn(4), epoch)
+        journal.compact(8, epoch)
+        with pytest.raises(EventIdReused, match="CancelRequested t1"):
+            journal.append_inbox([CancelRequested(id="t1", observed_at=1, job="a")], epoch)
 
     def test_what_was_set_aside_is_kept_whole(self, journal: Journal) -> None:
         epoch = led(journal)

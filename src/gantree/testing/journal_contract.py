@@ -16,8 +16,14 @@ from pathlib import Path
 import pytest
 
 from gantree.journal.contract import Journal
-from gantree.model.errors import BadInput
-from gantree.model.events import CancelRequested, ClusterObserved, JobSubmitted, TimePassed
+from gantree.model.errors import BadInput, EventIdReused
+from gantree.model.events import (
+    CancelRequested,
+    ClusterObserved,
+    GangEnded,
+    JobSubmitted,
+    TimePassed,
+)
 from gantree.model.facts import FabricDefined, GangPreempted, JobAccepted, JobEnded, NodeMarked
 from gantree.model.orders import MemberLaunch, StartGang, StopGang
 from gantree.model.phases import Phase
@@ -27,6 +33,10 @@ from gantree.testing.builders import cluster, job
 def tick(number: int, at: float = 1.0) -> TimePassed:
     """An event without content."""
     return TimePassed(id=f"t{number}", observed_at=at)
+
+
+def _cancelled(event_id: str, job_id: str) -> CancelRequested:
+    return CancelRequested(id=event_id, observed_at=1, job=job_id)
 
 
 def stop(number: int, epoch: int) -> StopGang:
@@ -107,6 +117,46 @@ class JournalContract(OpensJournals):
         assert journal.seen([]) == frozenset()
         assert [journal.place_of(f"t{number}") for number in (1, 3, 4)] == [1, 3, None]
 
+    def test_of_an_event_only_the_times_may_differ_when_it_is_appended_again(
+        self, journal: Journal
+    ) -> None:
+        epoch = led(journal)
+        ended = GangEnded(id="e", observed_at=1.0, occurred_at=0.5, job="a", attempt=1, exit_code=0)
+        journal.append_inbox([ended], epoch)
+        again = replace(ended, observed_at=9.0, occurred_at=0.75)
+        journal.append_inbox([again, tick(1), again], epoch)
+        journal.append_emitted([tick(2), again, tick(1), tick(3)], epoch)
+        assert [entry.event.id for entry in journal.read_inbox(0, 10)] == ["e", "t1", "t2", "t3"]
+
+    @pytest.mark.parametrize("is_first_on_record", [True, False])
+    def test_another_event_under_a_known_id_is_refused_with_all_beside_it(
+        self, journal: Journal, is_first_on_record: bool
+    ) -> None:
+        epoch = led(journal)
+        first, other = _cancelled("x", "a"), _cancelled("x", "b")
+        if is_first_on_record:
+            journal.append_inbox([first], epoch)
+        before = journal.read_inbox(0, 10)
+        with pytest.raises(EventIdReused, match="CancelRequested x") as caught:
+            journal.append_inbox([tick(1), first, other, tick(2)], epoch)
+        assert caught.value.events == (("x", "CancelRequested"),)
+        assert journal.read_inbox(0, 10) == before
+        journal.append_inbox([tick(1)], epoch)
+        assert journal.seen(["x", "t1"]) == ({"x", "t1"} if is_first_on_record else {"t1"})
+
+    def test_of_emitted_events_the_others_are_taken(self, journal: Journal) -> None:
+        epoch = led(journal)
+        journal.append_inbox([tick(1)], epoch)
+        events = [tick(2), _cancelled("t1", "a"), tick(3), tick(1)]
+        with pytest.raises(EventIdReused, match="CancelRequested t1"):
+            journal.append_emitted(events, epoch)
+        entries = journal.read_inbox(0, 10)
+        assert [entry.event.id for entry in entries] == ["t1", "t2", "t3"]
+        assert entries[0].event == tick(1)
+        with pytest.raises(EventIdReused):
+            journal.append_emitted(events, epoch)
+        assert len(journal.read_inbox(0, 10)) == 3
+
     def test_ids_are_dropped_after_reopening_too(self, tmp_path: Path) -> None:
         first = self.open(tmp_path)
         epoch = led(first)
@@ -174,7 +224,7 @@ class JournalContract(OpensJournals):
         self, journal: Journal
     ) -> None:
         epoch = led(journal)
-        unwritable = CancelRequested(id="x", observed_at=1, job="\udc80")
+        unwritable = _cancelled("x", "\udc80")
         with pytest.raises(BadInput):
             journal.append_inbox([tick(1), unwritable], epoch)
         assert journal.read_inbox(0, 10) == ()

@@ -18,7 +18,7 @@ from gantree.control.requests.submissions import JobSubmission, Key
 from gantree.core.ledger.ledger import Ledger
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import BadInput, Conflict, NotFound
-from gantree.model.events import JobSubmitted
+from gantree.model.events import CancelRequested, JobSubmitted
 from gantree.model.jobs import Checkpoint, Job
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy, QueueRule
@@ -338,5 +338,18 @@ def test_what_cannot_be_written_down_is_refused_to_all_who_hand_it_in_under_one_
     first, second, third = controller.submit_batch([unwritable, unwritable, good])
     assert isinstance(first, BadInput) and isinstance(second, BadInput)
     assert isinstance(third, Receipt)
+    controller.step()
+    assert list(controller.ledger.jobs) == ["b"]
+
+
+def test_a_submission_under_the_id_of_another_event_is_refused_and_others_are_taken(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = CancelRequested(id="a/submitted", observed_at=0.0, job="b")
+    controller.journal.append_inbox([theirs], controller.epoch)
+    monkeypatch.setattr(controller.journal, "seen", lambda ids: frozenset())
+    refused, taken = controller.submit_batch([JobSubmission([job("a")]), JobSubmission([job("b")])])
+    assert isinstance(refused, Conflict) and "JobSubmitted a/submitted" in str(refused)
+    assert isinstance(taken, Receipt)
     controller.step()
     assert list(controller.ledger.jobs) == ["b"]

@@ -89,6 +89,11 @@ class Metrics:
             "Events that broke the scheduler, since this process started.",
             registry=self.registry,
         )
+        self.id_reused = Counter(
+            "gantree_events_id_reused",
+            "Events of the cluster that were lost, as they had ids of other events.",
+            registry=self.registry,
+        )
         self.failed_steps = Counter(
             "gantree_steps_failed",
             "Steps that the world forbade (a full disk), each tried again.",

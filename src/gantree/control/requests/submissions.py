@@ -38,7 +38,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.journal.contract import Journal
 from gantree.model.arrays import Spans, has_index, parse_element
-from gantree.model.errors import BadInput, Conflict, GantreeError
+from gantree.model.errors import BadInput, Conflict, EventIdReused, GantreeError
 from gantree.model.events import Event, JobSubmitted, SubmissionTaken
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy
@@ -136,7 +136,7 @@ class Submissions:
         try:
             if events:
                 self._append(events)
-        except BadInput:
+        except (BadInput, EventIdReused):
             return self._each_alone(taken)
         if len(self._taken) > IDS_KEPT:
             self._taken.clear()
@@ -169,13 +169,13 @@ class Submissions:
         What is wrong with one is wrong with those that were given its receipt under the same key.
         """
         outcomes: list[Receipt | GantreeError] = []
-        wrong: dict[int, BadInput] = {}
+        wrong: dict[int, GantreeError] = {}
         for one in taken:
             if isinstance(one, _Taken):
                 try:
                     if one.events:
                         self._append(one.events)
-                except BadInput as error:
+                except (BadInput, EventIdReused) as error:
                     wrong[id(one.receipt)] = error
                 outcomes.append(wrong.get(id(one.receipt), one.receipt))
             else:

@@ -20,6 +20,10 @@ from gantree.model.errors import JournalError
 Sync = Callable[[], None]
 
 
+class KeyTaken(JournalError):
+    """A row has the key of another one."""
+
+
 def _nothing() -> None:
     """What is sent one by one is done by then."""
 
@@ -165,8 +169,10 @@ class Database:
         """Leave nothing of a transaction. Raises JournalError for what the database said."""
         self._roll_back(connection)
         if isinstance(error, self._failures):
-            self.engine.dispose()  # what has cut one line may have cut all that were idle
-            raise self.error(error) from None
+            told = self.error(error)
+            if not isinstance(told, KeyTaken):
+                self.engine.dispose()  # what has cut one line may have cut all that were idle
+            raise told from None
 
     def _roll_back(self, connection: Connection) -> None:
         """Leave nothing of a transaction, nor its connection to the next one: whatever has happened on it."""
@@ -208,6 +214,8 @@ class Database:
         said = " ".join(str(cause).split())
         for secret in self.secrets:
             said = said.replace(secret, "***")
+        if isinstance(cause, self.engine.dialect.loaded_dbapi.IntegrityError):
+            return KeyTaken(f"journal {self.name}: {said}")
         damaged = type(cause).__module__ == "sqlite3" and type(cause).__name__ == "DatabaseError"
         return JournalError(f"journal {self.name}: {said}{self.damage_hint if damaged else ''}")
 

@@ -25,9 +25,10 @@ from gantree.journal.contract import (
     Snapshot,
 )
 from gantree.journal.encoding.codec import EVENT_CODEC, FACT_CODEC, ORDER_CODEC, Codec, Encoded
+from gantree.journal.encoding.repeats import without_repeats
 from gantree.journal.inbox_cache import InboxCache
 from gantree.journal.sql import compaction, schema
-from gantree.journal.sql.database import Database
+from gantree.journal.sql.database import Database, KeyTaken
 from gantree.journal.sql.history import SqlHistory, write_history
 from gantree.journal.sql.history_tables import history_mark
 from gantree.journal.sql.journal_statements import (
@@ -35,6 +36,7 @@ from gantree.journal.sql.journal_statements import (
     APPEND,
     BACKLOG,
     EVENT,
+    EVENTS_AMONG,
     FENCE,
     FENCE_AND_TURN,
     INSERT,
@@ -57,7 +59,7 @@ from gantree.journal.sql.tables import (
     snapshots,
     turns,
 )
-from gantree.model.errors import BadInput, JournalError, NotLeading
+from gantree.model.errors import BadInput, EventIdReused, JournalError, NotLeading
 from gantree.model.events import Event
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
@@ -138,7 +140,28 @@ class SqlJournal:
             return row.epoch, row.holder
 
     def append_inbox(self, events: Sequence[Event], epoch: int) -> None:
-        """Make events durable; ids that were ever appended are dropped."""
+        """Make events durable. Whether they repeat what is on record is looked at only where their ids are there."""
+        try:
+            self._append(events, epoch)
+        except KeyTaken:
+            fresh, reused = self._without_repeats(events)
+            if reused:
+                raise EventIdReused(reused) from None
+            if len(fresh) == len(events):
+                raise
+            self._append(fresh, epoch)
+
+    def append_emitted(self, events: Sequence[Event], epoch: int) -> None:
+        """As above, for events that their source repeats after a crash."""
+        with self.database.without_waiting():
+            try:
+                self.append_inbox(events, epoch)
+            except EventIdReused:
+                self.append_inbox(self._without_repeats(events)[0], epoch)
+                raise
+
+    def _append(self, events: Sequence[Event], epoch: int) -> None:
+        """Raises KeyTaken where an id is on record, or comes twice; then none is taken."""
         codes = [EVENT_CODEC.encode(event) for event in events]
         rows = [event_row(event, code) for event, code in zip(events, codes, strict=True)]
 
@@ -151,18 +174,23 @@ class SqlJournal:
         for code, event in zip(codes, events, strict=True):
             self._unread.keep(code, event)
 
-    def append_emitted(self, events: Sequence[Event], epoch: int) -> None:
-        """As above, for events that their source repeats after a crash."""
-        with self.database.without_waiting():
-            self.append_inbox(events, epoch)
+    def _without_repeats(
+        self, events: Sequence[Event]
+    ) -> tuple[list[Event], list[tuple[str, str]]]:
+        rows = self._among(EVENTS_AMONG, [event.id for event in events])
+        return without_repeats(events, {event_id: Encoded(*code) for event_id, *code in rows})
 
     def seen(self, event_ids: Collection[str]) -> frozenset[str]:
         """Which of these were ever appended."""
         asked = [event_id for event_id in event_ids if _is_writable(event_id)]
+        return frozenset(found for (found,) in self._among(SEEN_AMONG, asked))
+
+    def _among(self, statement: Statement, event_ids: Sequence[str]) -> list[Row]:
+        """What a statement finds of these ids."""
         with self.database.reading() as connection:
             in_sqlite = connection.dialect.name == "sqlite"
-            ids = json.dumps(asked) if in_sqlite else asked
-            return frozenset(found for (found,) in SEEN_AMONG.rows(connection, {"ids": ids}))
+            ids = json.dumps(event_ids) if in_sqlite else event_ids
+            return statement.rows(connection, {"ids": ids})
 
     def event(self, event_id: str) -> Event | None:
         """The event of this id, if it still says anything."""

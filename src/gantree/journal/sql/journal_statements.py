@@ -11,7 +11,7 @@ from sqlalchemy import (
     literal_column,
     select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import postgresql
 
 from gantree.journal.sql.statements import Statement
 from gantree.journal.sql.tables import (
@@ -44,22 +44,26 @@ NEW_EVENT: dict[str, Any] = {"seq": NEXT_EVENT} | {
 }
 
 
-APPEND = Statement(
-    {
-        name: insert(inbox).values(NEW_EVENT).on_conflict_do_nothing(index_elements=["id"])
-        for name, insert in (("sqlite", sqlite.insert), ("postgresql", postgresql.insert))
-    }
-)
+APPEND = Statement(inbox.insert().values(NEW_EVENT))
+"""Fails for an id that is taken, so that nothing is looked up for those that are not."""
 
 
-SEEN_AMONG = Statement(
+AMONG = {
+    "sqlite": inbox.c.id.in_(
+        select(func.json_each(bindparam("ids")).table_valued("value").c.value)
+    ),
+    "postgresql": inbox.c.id == any_(bindparam("ids", type_=postgresql.ARRAY(Text))),
+}
+"""Events whose ids are given, by kind of database."""
+
+
+SEEN_AMONG = Statement({name: select(inbox.c.id).where(among) for name, among in AMONG.items()})
+
+
+EVENTS_AMONG = Statement(
     {
-        "sqlite": select(inbox.c.id).where(
-            inbox.c.id.in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value))
-        ),
-        "postgresql": select(inbox.c.id).where(
-            inbox.c.id == any_(bindparam("ids", type_=postgresql.ARRAY(Text)))
-        ),
+        name: select(inbox.c.id, inbox.c.kind, inbox.c.version, inbox.c.data).where(among)
+        for name, among in AMONG.items()
     }
 )
 
