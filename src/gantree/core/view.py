@@ -27,7 +27,7 @@ class JobView:
 
     missing are the members of the attempt, by number, that have no process; replacing those of them that have a
     placement to restart on. replacements counts how often each member was replaced, by number; others are absent.
-    scaled: its number of members was set by a request.
+    scaled: its number of members was set by a request. reason says why it has ended, or what it was stopped for last.
     """
 
     job: str
@@ -42,6 +42,7 @@ class JobView:
     failures: int
     started_at: float | None
     stop_cause: StopCause | None
+    reason: str
     missing: tuple[int, ...]
     replacing: tuple[int, ...]
     replacements: Mapping[int, int]
@@ -68,9 +69,18 @@ class LedgerView:
         found = self._ledger.jobs.get(job)
         return None if found is None else _job(found)
 
+    def is_over(self, job: str) -> bool:
+        """Return whether a job was accepted and has ended."""
+        found = self._ledger.jobs.get(job)
+        return found is not None and found.phase in ENDED
+
     def open_jobs(self) -> Iterator[JobView]:
         """Yield all jobs that have not ended."""
         return (_job(each) for each in self._ledger.jobs.values() if each.phase not in ENDED)
+
+    def ended_jobs(self) -> Iterator[JobView]:
+        """Yield all jobs that have ended and are not forgotten, in the order in which they came."""
+        return (_job(each) for each in self._ledger.jobs.values() if each.phase in ENDED)
 
     def placed_jobs(self) -> Iterator[JobView]:
         """Yield the placed jobs."""
@@ -164,6 +174,7 @@ def _job(found: JobState) -> JobView:
         failures=found.failures,
         started_at=found.started_at,
         stop_cause=found.stop_cause,
+        reason=found.reason,
         missing=tuple(gap.member for gap in found.missing),
         replacing=tuple(gap.member for gap in found.missing if gap.placed),
         replacements=dict(found.lives),

@@ -56,6 +56,7 @@ class CancelRequested(Event):
     """A user requested to cancel a job, or all elements of an array. So it is with the other requests below."""
 
     job: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ def wishes(draw: st.DrawFn) -> ClaimRequests:
         (0, tuple(request(f"r{n}/{way}") for way in range(draw(st.integers(1, 2)))))
         for n in range(draw(st.integers(1, 2)))
     ]
-    names = draw(st.sampled_from((frozenset[str](), frozenset({"r0"}))))
+    names: tuple[str, ...] = draw(st.sampled_from(((), ("r0",))))
     constraints = draw(
         st.sampled_from(
             (

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from support.kubernetes.client import STRATEGIC
 from support.kubernetes.samples import binding, node, pod
 from support.kubernetes.server.thread import Api
 
@@ -273,3 +274,37 @@ def test_a_budget_refuses_an_eviction(api: Api, space: str, pods: str) -> None:
     assert late.status_code == 429
     assert late.json()["details"]["causes"][0]["reason"] == "DisruptionBudget"
     assert "deletionTimestamp" not in api.get(f"{pods}/b").json()["metadata"]
+
+
+def amounts(**told: str) -> dict[str, Any]:
+    """A container's resources, as many requested as the limit."""
+    return {"requests": told, "limits": told}
+
+
+def test_a_pod_is_resized_before_it_is_bound(api: Api, pods: str) -> None:
+    """Fact: PATCH .../resize changes cpu and memory of containers, and nothing else; the generation grows."""
+    made = pod("a")
+    made["spec"]["containers"][0]["resources"] = amounts(cpu="1000", memory="1Gi")
+    before = api.post(pods, made).json()
+    name = before["spec"]["containers"][0]["name"]
+    smaller = {"name": name, "image": "other", "resources": amounts(cpu="1", memory="1Gi")}
+    patch = {"metadata": {"labels": {"x": "y"}}, "spec": {"containers": [smaller]}}
+    told = api.patch(f"{pods}/a/resize", patch, STRATEGIC)
+    assert told.status_code == 200, told.text
+    after = api.get(f"{pods}/a").json()
+    (container,) = after["spec"]["containers"]
+    assert container["resources"] == amounts(cpu="1", memory="1Gi")
+    assert container["image"] == before["spec"]["containers"][0]["image"]
+    assert "x" not in after["metadata"].get("labels", {})
+    assert after["metadata"]["generation"] == before["metadata"]["generation"] + 1
+
+
+def test_a_resize_that_changes_the_class_of_service_is_refused(api: Api, pods: str) -> None:
+    """Fact: 422, "Pod QOS Class may not change"."""
+    made = pod("a")
+    made["spec"]["containers"][0]["resources"] = amounts(cpu="2", memory="1Gi")
+    name = api.post(pods, made).json()["spec"]["containers"][0]["name"]
+    fewer = {"name": name, "resources": {"requests": {"cpu": "1"}}}
+    told = api.patch(f"{pods}/a/resize", {"spec": {"containers": [fewer]}}, STRATEGIC)
+    assert (told.status_code, told.json()["reason"]) == (422, "Invalid")
+    assert "QOS" in told.text

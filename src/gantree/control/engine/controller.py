@@ -119,6 +119,7 @@ class Controller:
         folded = self._first_fold(ahead)
         HistoryRebuild(journal, self.epoch, folded.policy, beat).run()
         known, self._new_site = _site_of(journal, folded, site)
+        self._find_site = site if callable(site) else None
         check_fit(folded.policy, known, folded.ledger, self.policies.places or places)
         self.cluster = make_cluster(known, self.inbox.enqueue, self.clock)
         self.sampler = LedgerSampler(self.metrics, self.epoch)
@@ -158,8 +159,9 @@ class Controller:
             self.inbox.append([self.policies.event(self.policies.to_submit, "", event_id)])
         self.cluster.adopt(self.epoch)
         self._drain()
-        if self._new_site is not None:
-            self._observe(self._new_site)
+        site = self._site_with_room()
+        if site is not None:
+            self._observe(site)
             self._drain()
         self.reconcile()
         self._warn_of_lost_queues()
@@ -307,6 +309,14 @@ class Controller:
             progressed = True
             self._beat()
         return progressed
+
+    def _site_with_room(self) -> Cluster | None:
+        """The site if it is not the one on record; found again, if what was decided since it was has no room there."""
+        site = self._new_site
+        if site is None or self._find_site is None:
+            return site
+        has_room = not self.turn_runner.scheduler.conflicts(site)
+        return site if has_room else self._find_site(self.decided)
 
     def _observe(self, site: Cluster) -> None:
         conflicts = self.turn_runner.scheduler.conflicts(site)

@@ -54,7 +54,7 @@ CANCELLED = "cancelled while it waited"
 def _cancel_requested(builder: DecisionBuilder, event: CancelRequested, policy: Policy) -> None:
     for state in _alive(builder, event.job):
         if state.phase is Phase.PENDING:
-            end_job(builder, state, Phase.CANCELLED, None, CANCELLED)
+            end_job(builder, state, Phase.CANCELLED, None, event.reason or CANCELLED)
         elif state.stop_cause is not StopCause.CANCELLED:
             stop(builder, state, StopCause.CANCELLED, policy)
     array = builder.ledger.arrays.get(event.job)

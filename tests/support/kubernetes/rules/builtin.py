@@ -29,7 +29,8 @@ def builtin(gang_api: str | None) -> list[Resource]:
 def _core() -> list[Resource]:
     return [
         Resource(
-            "", "v1", "pods", "Pod", subresources=("binding", "eviction", "status"), fields=POD_FIELDS,
+            "", "v1", "pods", "Pod", subresources=("binding", "eviction", "resize", "status"),
+            fields=POD_FIELDS,
             short_names=("po",), has_generation=True, rules=PodRules(),
         ),
         Resource(

@@ -24,6 +24,7 @@ ONLY_THESE = (
     "pod updates may not change fields other than `spec.containers[*].image`, `spec.initContainers[*].image`, "
     "`spec.activeDeadlineSeconds`, `spec.tolerations` (only additions to existing tolerations)"
 )
+RESIZABLE = frozenset({"cpu", "memory"})
 CHANGEABLE_WHEN_GATED = frozenset({"nodeSelector", "affinity"})
 DEFAULTS: Json = {
     "restartPolicy": "Always",
@@ -73,6 +74,19 @@ class PodRules(Rules):
             ]
             return {**new, "status": {**new["status"], "conditions": conditions}}
         return new
+
+    def resize(self, old: Json, new: Json) -> Json:
+        """Other amounts of its containers; all else that was written is let drop."""
+        told = {each["name"]: each.get("resources") or {} for each in new["spec"]["containers"]}
+        before = old["spec"]["containers"]
+        after = [
+            _defaulted_container({**each, "resources": told.get(each["name"], each["resources"])})
+            for each in before
+        ]
+        causes = list(_bad_resize(before, after))
+        if causes:
+            raise invalid("Pod", "", old["metadata"]["name"], *causes)
+        return {**old, "spec": {**old["spec"], "containers": after}}
 
     def grace_s(self, old: Json, asked_s: int | None) -> int:
         """A pod that no kubelet has, or that has ended, is gone at once."""
@@ -274,6 +288,23 @@ def _changed_lists(before: Json, after: Json) -> Iterator[tuple[str, str]]:
             "spec.tolerations",
             "Forbidden: existing toleration can not be modified except its tolerationSeconds",
         )
+
+
+def _bad_resize(before: list[Json], after: list[Json]) -> Iterator[tuple[str, str]]:
+    if _qos(before) != _qos(after):
+        yield "spec", "Invalid value: Pod QOS Class may not change as a result of resizing"
+    if [_without_resizable(each) for each in before] != [
+        _without_resizable(each) for each in after
+    ]:
+        yield "spec", "Forbidden: only cpu and memory resources are mutable"
+
+
+def _without_resizable(container: Json) -> dict[str, Json]:
+    return {
+        kind: {name: amount for name, amount in amounts.items() if name not in RESIZABLE}
+        for kind, amounts in container["resources"].items()
+        if isinstance(amounts, dict)
+    }
 
 
 def _without_image(container: Any) -> Json:

@@ -45,6 +45,10 @@ class Rules:
         """The object to keep for one whose status stays."""
         return new
 
+    def resize(self, old: Json, new: Json) -> Json:
+        """The object to keep for one whose amounts alone are written."""
+        return old
+
     def update_status(self, others: Others, old: Json, new: Json) -> Json:
         """The object to keep for one of which only the status is written."""
         return new

@@ -190,6 +190,8 @@ class Objects:
         if part == "status":
             new = {**before, "status": body.get("status") or {}}
             new = resource.rules.update_status(self, before, new)
+        elif part == "resize":
+            new = resource.rules.resize(before, {**_content(body), "metadata": metadata})
         else:
             new = {**_content(body), "metadata": metadata}
             if "status" in resource.subresources:

@@ -1,5 +1,6 @@
 """Admission of gangs: a gang is submitted as a job once its pods are complete; its job is held while they are not, and
-cancelled when they are gone.
+cancelled when they are gone or change, and handed in again under another id: an id is never used twice, whoever led and
+whatever was forgotten meanwhile, as the journal would take its events for repeats.
 
 A required topology that the site does not have is an error of the manifest: such a gang is not submitted until its pods
 or the site change, as it must not run elsewhere.
@@ -24,7 +25,7 @@ from gantree.executors.kubernetes.pods.shapes import pod_request
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from gantree.executors.kubernetes.workloads.elastic import min_pods
 from gantree.executors.kubernetes.workloads.gangs import Gang, in_order, job_of
-from gantree.executors.kubernetes.workloads.keys import Key
+from gantree.executors.kubernetes.workloads.keys import Key, handed_in, job_id, uid_of_job
 from gantree.executors.kubernetes.workloads.pending_pods import PendingGang, PendingPods
 from gantree.executors.kubernetes.writes.pod_status import (
     MISCONFIGURED,
@@ -48,6 +49,16 @@ from gantree.model.phases import ENDED, HOLDING, Phase
 AT_ONCE = 256
 """Gangs that are reviewed in one step: as many as one turn decides about, so that binding goes on meanwhile."""
 PODS_MISSING, NOT_HONOURED = "WaitingForPodsReady", "NotHonoured"
+WITHDRAWN = {
+    word: f"withdrawn: {why}"
+    for word, why in (
+        ("pods-gone", "its pods are gone"),
+        ("pods-changed", "its pods have changed"),
+        ("volumes-changed", "its volumes allow fewer nodes"),
+    )
+}
+"""Why a job is cancelled here, by the word in the id of the request: on record, it tells them from those that a user
+cancels, which are not handed in again."""
 
 
 class GangAdmission:
@@ -72,14 +83,29 @@ class GangAdmission:
         """Gangs whose required topology the site lacks: reviewed again when the site changes."""
         self._with_late_pods: dict[Key, None] = {}
         """Gangs that are placed and have further pods that are pending."""
+        self._refused: dict[str, str] = {}
+        """What was cancelled or failed under earlier leaders, by `handed_in`, and what its pods are told."""
+        self._is_caught_up = False
         self._epoch = self._counted = 0
 
     def adopt(self, decided: LedgerView, epoch: int) -> None:
         """The jobs on record are the gangs of their names."""
         self._epoch = epoch
+        self._set_jobs(decided)
+
+    def _catch_up(self, decided: LedgerView) -> None:
+        """What was appended before the start is decided by now, and is handed in no second time."""
+        self._is_caught_up = True
+        self._set_jobs(decided)
+        for state in decided.ended_jobs():
+            self._refused.pop(before := handed_in(_key_of(state), uid_of_job(state.job)), None)
+            if _is_refused(state):
+                self._refused[before] = _of_ended(state)
+
+    def _set_jobs(self, decided: LedgerView) -> None:
         for state in decided.open_jobs():
-            namespace, _, name = state.spec.name.partition("/")
-            self._pending.set_job(state.job, _key_in(state.job, namespace, name))
+            if state.job not in self._pending.key_of_job:
+                self._pending.set_job(state.job, _key_of(state))
 
     def attempts_ended(self, jobs: Iterable[str]) -> None:
         """Attempts of these jobs have ended; the jobs are not decided yet."""
@@ -91,6 +117,8 @@ class GangAdmission:
 
     def step(self, decided: LedgerView, site: SiteReading | None, now: float) -> None:
         """Review what has changed, and write to a few gangs why they wait."""
+        if not self._is_caught_up:
+            self._catch_up(decided)
         for job, has_ended in list(self._undecided.items()):
             state = decided.job(job)
             is_rejected = decided.rejection(job) is not None
@@ -105,7 +133,8 @@ class GangAdmission:
             if pending_gang is not None:
                 self._review(pending_gang, decided, site, now)
                 self._pending.prune(key)
-        self._pod_status.step(decided, self._pending.job_of, now)
+        for key in self._pod_status.step(decided, self._pending.job_of, now):
+            self._pending.changed[key] = None
 
     def _to_retry(self, site: SiteReading | None) -> Iterator[Key]:
         """Gangs to review although their pods have not changed."""
@@ -128,10 +157,10 @@ class GangAdmission:
         if pending_gang.job is not None and pending_gang.job not in self._undecided:
             if state is None or state.phase in ENDED:
                 self._feasibility.leave_queue(pending_gang.key)
-                if not pending_gang.withdrawn and (
-                    state is None or state.phase is not Phase.SUCCEEDED
-                ):
-                    pending_gang.refused = frozenset(pending_gang.pods)
+                if not pending_gang.withdrawn and (state is None or _is_refused(state)):
+                    rejected_for = decided.rejection(pending_gang.job)
+                    why = f"Rejected: {rejected_for}." if state is None else _of_ended(state)
+                    self._refuse(pending_gang, why)
                 self._pending.release_job(pending_gang.job)
             elif state.phase is Phase.PENDING:
                 self._review_job(pending_gang, state, decided, now)
@@ -184,7 +213,7 @@ class GangAdmission:
 
     def _withdraw(self, pending_gang: PendingGang, job: str, word: str, now: float) -> None:
         pending_gang.withdrawn = True
-        self._request(CancelRequested, job, word, now)
+        self._request(CancelRequested, job, word, now, reason=WITHDRAWN[word])
 
     def _submit(self, pending_gang: PendingGang, site: SiteReading | None, now: float) -> None:
         gang = self._pending.gang(pending_gang.key)
@@ -193,17 +222,29 @@ class GangAdmission:
                 pending_gang.key,
                 WaitReason(PODS_MISSING, self._pending.missing_sentence(pending_gang.key)),
             )
-        elif site is not None and frozenset(pending_gang.pods) != pending_gang.refused:
+        elif site is not None and not self._is_refused(pending_gang, gang):
             self._submit_whole(gang, site, now)
 
+    def _is_refused(self, pending_gang: PendingGang, gang: Gang) -> bool:
+        """Whether these pods were a job that came to nothing, here or under an earlier leader."""
+        before = handed_in(gang.key, gang.pods[0].metadata.uid)
+        if before in self._refused:
+            self._refuse(pending_gang, self._refused.pop(before))
+        return frozenset(pending_gang.pods) == pending_gang.refused
+
+    def _refuse(self, pending_gang: PendingGang, why: str) -> None:
+        """Do not hand these pods in again, and say why."""
+        pending_gang.refused = frozenset(pending_gang.pods)
+        if pending_gang.pods:
+            self._pod_status.report(pending_gang.key, WaitReason(MISCONFIGURED, why))
+
     def _submit_whole(self, gang: Gang, site: SiteReading, now: float) -> None:
-        namespace, name, kind = gang.key
         if gang.blocked is not None:
             if not gang.blocked.may_pass:
                 sentence = f"Waiting: {gang.blocked.blocked}."
                 self._pod_status.report(gang.key, WaitReason(MISCONFIGURED, sentence))
             return
-        spec, barred, lost = job_of(gang, site.tier, namespace)
+        spec, barred, lost = job_of(gang, site.tier, gang.key[0])
         if barred:
             tiers = ", ".join(site.cluster.tiers)
             sentence = f"Waiting: the site has no {barred[0]}; its tiers are {tiers}."
@@ -221,7 +262,7 @@ class GangAdmission:
             self._write_status(
                 gang.key, WaitReason(NOT_HONOURED, f"gantree does not act on {word}.")
             )
-        job = f"{namespace}.{name}.{kind}.{gang.pods[0].metadata.uid}"
+        job = job_id(gang.key, gang.pods[0].metadata.uid, self._next_number("-"))
         self._pending.set_job(job, gang.key)
         self._pending.changed.pop(gang.key, None)
         self._undecided[job] = False
@@ -240,10 +281,14 @@ class GangAdmission:
     def _request(
         self, kind: type[Event], job: str, word: str, now: float, **fields: object
     ) -> None:
-        self._counted += 1
         told: Any = {"job": job, **fields}
-        self._emit(kind(id=f"{job}/{word}/{self._epoch}.{self._counted}", observed_at=now, **told))
+        self._emit(kind(id=f"{job}/{word}/{self._next_number('.')}", observed_at=now, **told))
         self._undecided[job] = False
+
+    def _next_number(self, between: str) -> str:
+        """A number that never came before: each epoch counts anew."""
+        self._counted += 1
+        return f"{self._epoch}{between}{self._counted}"
 
     def _write_status(self, key: Key, reason_to_wait: WaitReason) -> None:
         """Write why a gang waits to its pods; what is not acted on, as an event alone."""
@@ -268,9 +313,20 @@ def _is_settled(state: JobView) -> bool:
     return state.phase in ENDED or state.phase is Phase.PENDING
 
 
-def _key_in(job: str, namespace: str, name: str) -> Key:
+def _is_refused(state: JobView) -> bool:
+    """Whether the pods of a job that has ended are not handed in again."""
+    return state.phase is not Phase.SUCCEEDED and state.reason not in WITHDRAWN.values()
+
+
+def _of_ended(state: JobView) -> str:
+    """What pods are told whose job has ended without them."""
+    return f"Not bound: {state.job} {state.phase}: {state.reason}."
+
+
+def _key_of(state: JobView) -> Key:
     """The key of a job's gang; its id has the kind of the group after namespace and name."""
-    kind = job.removeprefix(f"{namespace}.{name}.").rpartition(".")[0]
+    namespace, _, name = state.spec.name.partition("/")
+    kind = state.job.removeprefix(f"{namespace}.{name}.").rpartition(".")[0]
     return namespace, name, kind
 
 

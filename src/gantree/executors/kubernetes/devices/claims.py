@@ -50,10 +50,13 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeviceConstraint:
-    """Devices of these asks of one claim are equal in an attribute, or each different in it."""
+    """Devices of these asks of one claim are equal in an attribute, or each different in it.
+
+    names are sorted: nodes count by a digest of what is written of it, in this process and the next.
+    """
 
     claim: int
-    names: frozenset[str]
+    names: tuple[str, ...]
     attribute: str
     is_match: bool
 
@@ -184,5 +187,5 @@ def _rules(number: int, claim: ResourceClaim) -> Iterator[DeviceConstraint]:
             name = claim.metadata.name
             raise Unfit(f"a constraint of claim {name!r} is of a kind that is not known")
         yield DeviceConstraint(
-            number, frozenset(each.requests), attribute, each.match_attribute is not None
+            number, tuple(sorted(each.requests)), attribute, each.match_attribute is not None
         )

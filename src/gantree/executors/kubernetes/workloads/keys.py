@@ -17,6 +17,8 @@ ALONE, BY_WORD = "pod", "gang"
 """Kinds of gangs that have no object."""
 LONGEST = 253
 """What an annotation names may be any text; no object has a longer name."""
+HAND_IN = "_"
+"""In ids of jobs, between the uid of the gang's first pod and what tells one hand-in of it from all others."""
 _NO_NAME, _NO_WORD = re.compile(r"[^A-Za-z0-9.-]"), re.compile(rf"[^A-Za-z0-9._{PART}-]")
 """What stands in no name, and in no name of a gang of ours: ids of jobs are made of them."""
 
@@ -48,6 +50,21 @@ def object_of(key: Key) -> Key:
 def part_of(key: Key) -> str:
     """The part of its object that a gang is; "" for the whole."""
     return key[1].partition(PART)[2] if key[2] not in (ALONE, BY_WORD) else ""
+
+
+def job_id(key: Key, uid: str, hand_in: str) -> str:
+    """The id of a gang as a job. uid is that of its first pod; hand_in never came before, and has no dot."""
+    return f"{handed_in(key, uid)}{HAND_IN}{hand_in}"
+
+
+def handed_in(key: Key, uid: str) -> str:
+    """What the ids of all jobs have in common that a gang with this first pod was handed in as."""
+    return f"{'.'.join(key)}.{uid}"
+
+
+def uid_of_job(job: str) -> str:
+    """The uid of the first pod of a job's gang."""
+    return job.rpartition(".")[2].partition(HAND_IN)[0]
 
 
 class Keys:

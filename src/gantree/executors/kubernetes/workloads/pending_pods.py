@@ -18,6 +18,7 @@ from gantree.executors.kubernetes.workloads.keys import (
     Keys,
     object_of,
     part_of,
+    uid_of_job,
 )
 
 
@@ -81,7 +82,7 @@ class PendingPods:
         pending_gang = self.gangs.get(key) or self._new(key)
         pending_gang.job, pending_gang.withdrawn = job, False
         if key[2] == ALONE:
-            self.keys.set_alone(job.rpartition(".")[2])
+            self.keys.set_alone(uid_of_job(job))
         self.key_of_job[job] = key
         self.changed[key] = None
 

@@ -5,7 +5,7 @@ that decisions are not delayed, and only changes are written. Reasons are those 
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from gantree.core.view import LedgerView
@@ -65,8 +65,10 @@ class PodStatusUpdates:
             self._reported[key] = reason_to_wait
             self.write(key, reason_to_wait)
 
-    def step(self, decided: LedgerView, job_of: Callable[[Key], str | None], now: float) -> None:
-        """Update the next few that are due."""
+    def step(
+        self, decided: LedgerView, job_of: Callable[[Key], str | None], now: float
+    ) -> Iterator[Key]:
+        """Update the next few that are due; give those whose job has ended although its pods are pending."""
         for _ in range(AT_ONCE):
             if not self._queue or self._queue[0][0] > now:
                 return
@@ -76,7 +78,11 @@ class PodStatusUpdates:
                 continue
             self._queue.append((now + EVERY_S, key))
             job = job_of(key)
-            reason_to_wait = None if job is None else wait_reason(decided, job, now)
+            if job is None:
+                continue
+            if decided.is_over(job):
+                yield key
+            reason_to_wait = wait_reason(decided, job, now)
             if reason_to_wait is not None:
                 self.report(key, reason_to_wait)
 
