@@ -25,7 +25,9 @@ REASONS = {
     503: "ServiceUnavailable",
     504: "Timeout",
 }
-SETTINGS = ("watch_events", "watch_room", "bookmark_s", "gone_in_stream", "list_lag")
+SETTINGS = (
+    "watch_events", "watch_room", "bookmark_s", "progress_s", "gone_in_stream", "list_lag",
+)  # fmt: skip
 FAULT_FIELDS = (
     "verb", "resource", "name", "code", "retry_after_s", "delay_s", "is_lost", "times", "skip",
 )  # fmt: skip
@@ -80,14 +82,16 @@ class Faults:
     """The knobs of a server.
 
     watch_events ends each watch after so many events; watch_room is how many may wait for a slow reader. bookmark_s is
-    the time between bookmarks. gone_in_stream: a watch from a forgotten revision is answered with 200 and an event of
-    410, as a server does that has a watch cache; else with 410 at once. list_lag is by how many changes of its table
-    a list from the cache is behind. held are the resources whose watches say nothing for now.
+    the time between bookmarks, progress_s that between the notes of etcd on how far it is, without which a bookmark
+    tells no more than the changes of its own resource. gone_in_stream: a watch from a forgotten revision is answered
+    with 200 and an event of 410, as a server does that has a watch cache; else with 410 at once. list_lag is by how
+    many changes of its table a list from the cache is behind. held are the resources whose watches say nothing for now.
     """
 
     watch_events: int | None = None
     watch_room: int = 10_000
     bookmark_s: float = 60.0
+    progress_s: float = 600.0
     gone_in_stream: bool = True
     list_lag: int = 0
     held: set[str] = field(default_factory=set)

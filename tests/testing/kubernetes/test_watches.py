@@ -148,7 +148,7 @@ def test_a_revision_that_is_too_old_may_be_an_answer_too(running: ServerThread, 
 
 def test_bookmarks_tell_how_far_a_quiet_watch_is(running: ServerThread, ours: Api) -> None:
     """Convention: allowWatchBookmarks; a bookmark holds kind, version and the revision up to which all was told."""
-    running.server.faults.bookmark_s = 0.05
+    running.server.faults.bookmark_s = running.server.faults.progress_s = 0.05
     version = version_of(ours, "default")
     ours.post("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}})
     query = {"resourceVersion": version, "allowWatchBookmarks": "true"}
@@ -156,3 +156,17 @@ def test_bookmarks_tell_how_far_a_quiet_watch_is(running: ServerThread, ours: Ap
         mark = next(events)
     assert (mark["type"], mark["object"]["kind"]) == ("BOOKMARK", "Pod")
     assert int(mark["object"]["metadata"]["resourceVersion"]) > int(version)
+
+
+def test_a_watch_of_an_idle_kind_is_told_nothing(running: ServerThread, ours: Api) -> None:
+    """Server 1.36 with etcd's defaults: bookmarks begin with the first change of the kind, or after ten minutes."""
+    running.server.faults.bookmark_s = 0.05
+    version = version_of(ours, "default")
+    ours.post("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}})
+    query = {"resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": 1}
+    with ours.watch(PODS.format("default"), **query) as events:
+        assert list(events) == []
+    ours.post(PODS.format("default"), pod("a"))
+    with ours.watch(PODS.format("default"), **query) as events:
+        told = [each["type"] for each in islice(events, 3)]
+    assert told == ["ADDED", "BOOKMARK", "BOOKMARK"]

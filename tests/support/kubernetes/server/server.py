@@ -215,7 +215,7 @@ class ApiServer:
         self, response: web.StreamResponse, watch: Watch, lasts_s: float, bookmarks: bool
     ) -> None:
         clock = asyncio.get_running_loop().time
-        ends_at = clock() + lasts_s
+        ends_at, noted_at = clock() + lasts_s, clock() + self.faults.progress_s
         while not (watch.ended and not watch.lines):
             left_s, at_most = ends_at - clock(), self.faults.watch_events
             if left_s <= 0 or (at_most is not None and watch.told >= at_most):
@@ -227,7 +227,9 @@ class ApiServer:
             if lines:
                 await response.write(b"".join(lines))
             elif bookmarks and not watch.ended:
-                watch.bookmark()
+                is_noted = clock() >= noted_at
+                watch.tell_progress(is_noted=is_noted)
+                noted_at = clock() + self.faults.progress_s if is_noted else noted_at
 
 
 def _json(body: bytes, code: int = 200) -> web.Response:

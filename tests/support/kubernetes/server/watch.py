@@ -36,7 +36,7 @@ class Watch:
         self.table = store.table(resource.group, resource.plural)
         self.room = room
         self.lines: deque[bytes] = deque()
-        self.revision = store.revision
+        self.revision = self.begun_at = store.revision
         self.told = 0
         self.ended = False
         self.is_cut = False
@@ -57,6 +57,7 @@ class Watch:
             self._tell_all()
         if initial and flag(query, "allowWatchBookmarks"):
             self.bookmark({INITIAL_END: "true"})
+        self.begun_at = asked if asked and not initial else self.revision
         if not self.ended:
             self.table.listeners.append(self._hear)
             self._is_listening = True
@@ -134,11 +135,20 @@ class Watch:
         self.lines.append(line)
         self._news.set()
 
-    def bookmark(self, annotations: Json | None = None) -> None:
+    def tell_progress(self, *, is_noted: bool) -> None:
+        """A bookmark, if anything is known that is newer than where the watch began: a change of its own resource,
+        or, where etcd has noted how far it is, any.
+        """
+        own = self.table.changes[-1].revision if self.table.changes else 0
+        revision = self.store.revision if is_noted else own
+        if revision > self.begun_at:
+            self.bookmark(revision=revision)
+
+    def bookmark(self, annotations: Json | None = None, revision: int | None = None) -> None:
         """Tell up to which revision all was told."""
         if self.store.revision < self.revision:
             return
-        metadata: Json = {"resourceVersion": str(self.store.revision)}
+        metadata: Json = {"resourceVersion": str(revision or self.store.revision)}
         if annotations:
             metadata["annotations"] = annotations
         content = {

@@ -37,8 +37,9 @@ LONGEST_WAIT_S = 30.0
 ANSWER_WITHIN_S = 30.0
 WATCH_S = 300
 """How long a watch is asked for before it begins anew, in seconds."""
-QUIET_S = 60.0
-"""A server sends a bookmark every minute or so; a watch that is silent for longer than twice that is taken for dead."""
+SILENT_S = 120.0
+"""A watch that is silent for so long may be dead, and ends: its reader opens another. Nor does a server send bookmarks
+of a kind that is idle: etcd tells it how far it is every ten minutes."""
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -226,7 +227,8 @@ class Client:
     async def watch(self, resource: Resource[T], version: str) -> AsyncIterator[Change[T]]:
         """What happens to objects of a kind from a version on, until the server ends it.
 
-        Raises Gone where the version is too old, ApiError, Unreachable.
+        It ends after its time, or when nothing was heard for long. Raises Gone where the version is too old, ApiError,
+        Unreachable.
         """
         query = {
             **resource.selectors,
@@ -239,18 +241,14 @@ class Client:
         path = f"{resource.path}?{urlencode(query)}"
         try:
             await self._renew()
-            async with self._wire.stream(path, self._headers(), 2 * QUIET_S) as (
+            async with self._wire.stream(path, self._headers(), SILENT_S) as (
                 answer,
                 chunks,
             ):
                 if answer.status != 200:
                     raise self._refusal(answer.status, b"".join([part async for part in chunks]))
-                rest = b""
-                async for chunk in chunks:
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    for line in lines:
-                        if line:
-                            yield self._change(line, line_decoder, resource.type)
+                async for line in _lines(chunks):
+                    yield self._change(line, line_decoder, resource.type)
         except (Broken, TimeoutError) as error:
             raise self._unreachable(error) from error
 
@@ -391,6 +389,19 @@ class Client:
             return read_object(text, decoder)
         except msgspec.DecodeError as error:
             raise Unreachable(f"{self._base} does not talk as an API server: {error}") from error
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The lines of a stream, up to its end or a long silence."""
+    rest = b""
+    try:
+        async for chunk in chunks:
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line:
+                    yield line
+    except TimeoutError:
+        return
 
 
 def _retry_after_s(answer: Answer) -> float | None:

@@ -30,6 +30,8 @@ from gantree.model.errors import Unreachable
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 15.0
 """Pauses after errors double from the first to the longest."""
+SHORT_S = 1.0
+"""A watch that delivered nothing and ended sooner was refused, whatever the server said."""
 
 log = logging.getLogger(__name__)
 
@@ -65,24 +67,32 @@ class Reflector(Generic[T]):
         """Why there is no watch at the moment."""
         self._client, self._resource, self._told = client, resource, told
         self._version = ""
-        self._is_told = False
-        """Whether the last watch delivered anything."""
+        self._is_sound = False
+        """Whether the last watch delivered anything, or lasted."""
 
     async def run(self) -> None:
-        """Run until cancelled. A watch that delivered nothing is followed by a pause."""
+        """Run until cancelled. A watch that has ended by its time is followed by the next, after errors by a pause."""
         pause_s = FIRST_PAUSE_S
         while True:
-            self._is_told = False
-            try:
-                await self._follow()
-            except Gone:
-                self._version = ""
-            except (ApiError, Unreachable) as error:
-                self._say(f"{self._resource.path}: {error}")
-            if self._is_told:
+            has_failed = await self._has_failed()
+            if self._is_sound:
                 pause_s = FIRST_PAUSE_S
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            if has_failed or not self._is_sound:
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _has_failed(self) -> bool:
+        """Follow once; whether that ended by an error."""
+        self._is_sound = False
+        try:
+            await self._follow()
+        except Gone:
+            self._version = ""
+        except (ApiError, Unreachable) as error:
+            self._say(f"{self._resource.path}: {error}")
+        else:
+            return False
+        return True
 
     def forget(self) -> None:
         """Remove all objects; it must not run again."""
@@ -100,10 +110,14 @@ class Reflector(Generic[T]):
             self._version = listed.version
             self.lists += 1
             self.synced.set()
+        loop = asyncio.get_running_loop()
+        short_until = loop.time() + SHORT_S
         async for change in self._client.watch(self._resource, self._version):
-            self.trouble, self._is_told = None, True
+            self.trouble, self._is_sound = None, True
             self._apply(change)
             self._version = change.resource_version
+        if loop.time() >= short_until:
+            self.trouble, self._is_sound = None, True
 
     async def _is_set_back(self) -> bool:
         """Return whether the server is at an older revision than it was."""
