@@ -10,7 +10,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,6 +27,8 @@ GATES = (
     "DRAWorkloadResourceClaims",
 )  # fmt: skip
 
+SERVED = "scheduling.k8s.io/v1alpha2=true"
+
 
 class NoRealServer(Exception):
     """One was asked for, and there is none that starts."""
@@ -38,8 +40,16 @@ def is_asked_for() -> bool:
 
 
 @contextmanager
-def real_server(place: Path) -> Iterator[tuple[str, str]]:
-    """(URL, token of an administrator) of a server that keeps its files in a directory."""
+def real_server(
+    place: Path,
+    gates: Mapping[str, bool] | None = None,
+    served: str = SERVED,
+    without: Sequence[str] = ("ServiceAccount",),
+) -> Iterator[tuple[str, str]]:
+    """(URL, token of an administrator) of a server that keeps its files in a directory.
+
+    gates are feature gates beside GATES; served is its `--runtime-config`; without are admission plugins.
+    """
     assets = Path(os.environ[ASSETS])
     missing = [name for name in ("etcd", "kube-apiserver") if not (assets / name).exists()]
     if missing:
@@ -47,7 +57,15 @@ def real_server(place: Path) -> Iterator[tuple[str, str]]:
     etcd_port, peer_port, port = _free_port(), _free_port(), _free_port()
     with (
         _running(_etcd(assets, place, etcd_port, peer_port), place / "etcd.log"),
-        _running(_apiserver(assets, place, etcd_port, port), place / "apiserver.log") as server,
+        _running(
+            [
+                *_apiserver(assets, place, etcd_port, port),
+                f"--feature-gates={_gates(gates or {})}",
+                f"--runtime-config={served}",
+                f"--disable-admission-plugins={','.join(without)}",
+            ],
+            place / "apiserver.log",
+        ) as server,
     ):
         url = f"https://127.0.0.1:{port}"
         _wait(url, server, place / "apiserver.log")
@@ -74,16 +92,19 @@ def _apiserver(assets: Path, place: Path, etcd_port: int, port: int) -> list[str
         )
     )
     tokens.write_text(f'{TOKEN},admin,admin,"system:masters"\n')
-    gates = ",".join(f"{name}=true" for name in GATES)
     return [
         str(assets / "kube-apiserver"), f"--etcd-servers=http://127.0.0.1:{etcd_port}",
         f"--cert-dir={place / 'certs'}", "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
         f"--secure-port={port}", "--service-cluster-ip-range=10.0.0.0/24", f"--token-auth-file={tokens}",
         "--authorization-mode=RBAC", f"--service-account-key-file={key}",
         f"--service-account-signing-key-file={key}", f"--service-account-issuer=https://127.0.0.1:{port}",
-        "--disable-admission-plugins=ServiceAccount", "--runtime-config=scheduling.k8s.io/v1alpha2=true",
-        f"--feature-gates={gates}",
     ]  # fmt: skip
+
+
+def _gates(more: Mapping[str, bool]) -> str:
+    """The value of `--feature-gates`."""
+    gates = {**dict.fromkeys(GATES, True), **more}
+    return ",".join(f"{name}={str(is_on).lower()}" for name, is_on in gates.items())
 
 
 @contextmanager
