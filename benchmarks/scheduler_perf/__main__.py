@@ -78,7 +78,7 @@ async def _measured(
         return figures | {
             "scheduler_cpu_s": started.cpu_s(),
             "server_cpu_s": server_cpu_s(place) - before,
-            "peak_MB": started.peak_MB(),
+            "memory_MB": started.memory_MB(),
             "took_s": time.monotonic() - began_at,
         }
 
@@ -151,9 +151,7 @@ def _print_table(
 ) -> None:
     """Medians of gantree and of the other one."""
     print(
-        ROW.format(
-            "workload", "gantree", "other", "times", "p99 ms", "CPU s", "server CPU s", "peak MB"
-        )
+        ROW.format("workload", "gantree", "other", "times", "p99 ms", "CPU s", "server CPU s", "MB")
     )
     for workload in chosen:
         ours = [value for key, value in done.items() if key[:2] == (workload.title, "gantree")]
@@ -176,7 +174,7 @@ def _row(title: str, ours: list[Json], theirs: list[Json]) -> str:
     reasons = [f"{key}: {row[key]}" for row in (*ours, *theirs) for key in REASONS if key in row]
     return ROW.format(
         title, *rate, times, pair("p99_ms", 0), pair("scheduler_cpu_s", 1),
-        pair("server_cpu_s", 1), pair("peak_MB", 0),
+        pair("server_cpu_s", 1), pair("memory_MB", 0),
     ) + ("" if not reasons else f"\n    {reasons[0]}")  # fmt: skip
 
 

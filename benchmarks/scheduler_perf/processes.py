@@ -45,9 +45,9 @@ class Process:
         """CPU seconds of its session so far."""
         return sum(int(each[11]) + int(each[12]) for each in self._stats()) / TICKS
 
-    def peak_MB(self) -> float:
-        """The sum of the largest resident sizes of its processes."""
-        return sum(_peak_kB(each) for each in self._members()) / 1000
+    def memory_MB(self) -> float:
+        """What its processes take now; pages that they share count once (PSS)."""
+        return sum(map(_pss_kB, self._members())) / 1000
 
     def stop(self) -> None:
         """End it, and all of its session."""
@@ -81,12 +81,12 @@ def _stat(pid: int) -> list[str]:
         return []
 
 
-def _peak_kB(pid: int) -> int:
+def _pss_kB(pid: int) -> int:
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
+        rolled_up = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    return next((int(line.split()[1]) for line in status.splitlines() if "VmHWM" in line), 0)
+    return next(int(line.split()[1]) for line in rolled_up.splitlines() if line.startswith("Pss:"))
 
 
 def server_cpu_s(place: Path) -> float:
@@ -128,13 +128,20 @@ def kubeconfig(place: Path, url: str, token: str) -> Path:
 @contextmanager
 def scheduler(name: str, place: Path, config: Path, workload: Workload) -> Iterator[Process]:
     """gantree, or a binary that takes kube-scheduler's options: started, and ready."""
+    with launched(name, place, config, workload) as started:
+        _wait(started, GANTREE_SAYS if name == "gantree" else KUBE_SCHEDULER_SAYS)
+        yield started
+
+
+@contextmanager
+def launched(name: str, place: Path, config: Path, workload: Workload) -> Iterator[Process]:
+    """The same, which may not be ready yet."""
     is_gantree = name == "gantree"
     command = (
         _gantree(place, config) if is_gantree else _kube_scheduler(name, place, config, workload)
     )
     started = Process(command, place / "scheduler.log")
     try:
-        _wait(started, GANTREE_SAYS if is_gantree else KUBE_SCHEDULER_SAYS)
         yield started
     finally:
         started.stop()
