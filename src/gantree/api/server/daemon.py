@@ -64,8 +64,8 @@ from gantree.text.words import plural
 
 LOOK_EVERY_S = 0.1
 """How often a leader looks whether it still leads; what it must not do is refused without this look."""
-AGAIN_AFTER_S = 2.0
-"""After a take-over that failed."""
+AGAIN_AFTER_S, LOOK_AGAIN_AFTER_S = 2.0, 0.25
+"""After a take-over that failed; after one in which no cluster was found, whose nodes may appear at any moment."""
 STOP_WITHIN_S = 30.0
 """After a signal a daemon ends at the latest: what it waits for may never answer."""
 SWITCH_S = 0.0003
@@ -251,6 +251,7 @@ class _Lifecycle:
 
     async def _recover(self, loop: Loop, term: Term, *, is_start: bool) -> Controller | None:
         """A controller that goes on. Where the cluster does not answer it is asked again; None once that is in vain."""
+        said = ""
         while True:
             loop.pulse.is_recovering = True
             try:
@@ -265,12 +266,13 @@ class _Lifecycle:
                         )
                     )
             except Unreachable as error:
-                log.error("not ready, trying again: %s", error)
+                if str(error) != said:
+                    log.error("not ready, trying again: %s", said := str(error))
             finally:
                 loop.pulse.is_recovering = False
             self._readers.start()
             self._over_tcp()
-            if await wait_until_set(self._stop, AGAIN_AFTER_S) or not term.is_on:
+            if await wait_until_set(self._stop, LOOK_AGAIN_AFTER_S) or not term.is_on:
                 return None
 
     async def _answer(self, loop: Loop, controller: Controller, term: Term) -> None:
