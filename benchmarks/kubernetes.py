@@ -294,7 +294,11 @@ def binding(name: str, to: str) -> tuple[str, str, Any]:
 
 
 def make_nodes(url: str, count: int) -> None:
-    asyncio.run(send(url, [("POST", "/api/v1/nodes", node(number)) for number in range(count)]))
+    """Nodes join; who finds them ready takes away the taint that a new one has."""
+    nodes = [node(number) for number in range(count)]
+    asyncio.run(send(url, [("POST", "/api/v1/nodes", each) for each in nodes]))
+    ready = [(f"/api/v1/nodes/{each['metadata']['name']}", {**each, "spec": {}}) for each in nodes]
+    asyncio.run(send(url, [("PUT", path, body) for path, body in ready]))
 
 
 def bare(url: str, count: int, nodes: int) -> float:

@@ -15,7 +15,6 @@ from support.pods import PodStage
 GUIDE = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text()
 SECTIONS = re.findall(r"^## From (?:the )?(.+?)\n(.*?)(?=^## )", GUIDE, re.MULTILINE | re.DOTALL)
 PAIRS = {name: re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) for name, text in SECTIONS}
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def stage(tmp_path: Path) -> Iterator[PodStage]:
             "versions": [version],
         }
         body = {"metadata": {"name": f"podgroups.{VOLCANO.group}"}, "spec": spec}
-        assert stage.api.post(DEFINITIONS, body).status_code == 201
+        stage.api.define(body)
         stage.nodes("a0", network_topology_nvidia_com__leaf="l0")
         stage.nodes("b[0-1]", network_topology_nvidia_com__leaf="l1")
         stage.start()

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from support.daemon import Program
+from support.kubernetes.client import MERGE
 from support.kubernetes.samples import node
 from support.pods import PodStage
 
@@ -112,8 +113,10 @@ def test_a_server_that_does_not_answer_yet_is_waited_for(tmp_path: Path) -> None
         assert http.get(f"http://{here}/readyz").status_code == 503
         with killed_at_the_end(server, stdin=subprocess.PIPE):
             assert "has no nodes yet" in first_with(daemon.stderr, "no nodes")
-            sent = http.post(f"http://127.0.0.1:{at}/api/v1/nodes", json=node("n0"))
-            assert sent.status_code == 201
+            nodes = f"http://127.0.0.1:{at}/api/v1/nodes"
+            assert http.post(nodes, json=node("n0")).status_code == 201
+            ready, merge = {"spec": {"taints": None}}, {"Content-Type": MERGE}
+            assert http.patch(f"{nodes}/n0", headers=merge, json=ready).status_code == 200
             assert "ready: cluster kubernetes, 1 node" in first_with(daemon.stdout, "ready")
             assert http.get(f"http://{here}/readyz").status_code == 200
             daemon.terminate()

@@ -238,8 +238,7 @@ def status(stage: RackStage, name: str) -> Json:
 
 def define_gangjobs(stage: RackStage) -> None:
     body = yaml.safe_load((DEPLOY / "crds/gangjobs.yaml").read_text())
-    answer = stage.api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
-    assert answer.status_code == 201, answer.text
+    stage.api.define(body)
 
 
 def test_a_gangjob_that_asks_for_nvlink_gets_a_compute_domain_and_takes_it_with_it(

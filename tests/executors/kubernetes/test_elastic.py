@@ -43,8 +43,7 @@ def staged(state: Path, nodes: str = "n[0-3]") -> Iterator[PodStage]:
     policy = replace(PRESETS["gantree"], grace_s=1.0, min_run_s=0.0)
     with PodStage(state, policy) as stage:
         body = yaml.safe_load(CRD.read_text())
-        answer = stage.api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
-        assert answer.status_code == 201, answer.text
+        stage.api.define(body)
         stage.nodes(nodes)
         stage.start()
         yield stage

@@ -52,8 +52,7 @@ def define(stage: PodStage, group: str, version: str, kind: str, plural: str) ->
             ],
         },
     }
-    answer = stage.api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
-    assert answer.status_code == 201, answer.text
+    stage.api.define(body)
 
 
 def create(stage: PodStage, api_version: str, kind: str, name: str, spec: Json) -> None:

@@ -143,8 +143,7 @@ def test_racks_with_nvlink_between_nodes_need_compute_domains(api: Api) -> None:
     node(api, "n1", **clique)
     (told,) = found(api)
     assert (told.level, told.check, told.nodes) == (Level.PROBLEM, "IMEX", ("n0", "n1"))
-    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    assert api.post(definitions, crd()).status_code == 201
+    api.define(crd())
     (told,) = found(api)
     assert (told.nodes, "no slice of" in told.what) == (("n0", "n1"), True)
     for name in ("n0", "n1"):

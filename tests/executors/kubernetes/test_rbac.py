@@ -78,8 +78,7 @@ def define_groups(stage: PodStage) -> None:
             "versions": [version],
         }
         body: Json = {"metadata": {"name": f"{kind.plural}.{kind.group}"}, "spec": spec}
-        url = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        assert stage.api.post(url, body).status_code == 201
+        stage.api.define(body)
 
 
 def live(stage: PodStage) -> None:

@@ -192,8 +192,7 @@ def test_without_its_first_pod_no_gang_goes_on(stage: PodStage) -> None:
 
 def test_the_pod_of_a_gangjob_on_a_lost_node_is_made_anew(stage: PodStage) -> None:
     body = yaml.safe_load(CRD.read_text())
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    assert stage.api.post(path, body).status_code == 201
+    stage.api.define(body)
     stage.start()
     assert stage.api.post(URL, yaml.safe_load(MANIFEST)).status_code == 201
     names = [f"g-worker-{number}" for number in range(3)]

@@ -108,8 +108,7 @@ def stage(tmp_path: Path) -> Iterator[PodStage]:
         names = ("topology.node.k8s.io", "NodeResourceTopology", "noderesourcetopologies")
         body = definition(*names, version="v1alpha2")
         body["spec"]["scope"] = "Cluster"
-        url = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        assert stage.api.post(url, body).status_code == 201
+        stage.api.define(body)
         stage.nodes("n0", gpus=8, product="NVIDIA-L40S")
         yield stage
 

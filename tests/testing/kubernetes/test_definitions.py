@@ -1,5 +1,6 @@
 """Custom resources: what a definition defines is served, with its schema; and goes with the definition."""
 
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -35,9 +36,7 @@ SCHEMA = {
 def groups(api: Api, space: str) -> str:
     """A PodGroup as Volcano has it, of a group of the test's own."""
     group = f"{space}.example.com"
-    assert (
-        api.post(DEFINITIONS, definition(group, "PodGroup", "podgroups", SCHEMA)).status_code == 201
-    )
+    api.define(definition(group, "PodGroup", "podgroups", SCHEMA))
     return f"/apis/{group}/v1/namespaces/{space}/podgroups"
 
 
@@ -47,7 +46,7 @@ def group_of(groups: str, name: str, **spec: Any) -> dict[str, Any]:
 
 
 def test_what_is_defined_is_served(api: Api, space: str, groups: str) -> None:
-    """Fact: CRD works: established, discovered, created, listed with its kind, versioned."""
+    """Fact: CRD works: a moment later it is established, discovered, created, listed with its kind, versioned."""
     told = api.get(f"{DEFINITIONS}/podgroups.{space}.example.com").json()["status"]["conditions"]
     assert {"type": "Established", "status": "True"}.items() <= told[1].items()
     rows = api.get(f"/apis/{space}.example.com/v1").json()["resources"]
@@ -109,10 +108,39 @@ def test_custom_objects_are_replaced_by_who_has_read_them(api: Api, groups: str)
 
 
 def test_a_definition_takes_its_objects_along(api: Api, space: str, groups: str) -> None:
-    """Convention: with the definition its objects are gone and its path is 404."""
+    """Fact: it goes a moment after it was told to, its objects before it, then its path is 404."""
     api.post(groups, group_of(groups, "a", minMember=1))
+    told = api.delete(f"{DEFINITIONS}/podgroups.{space}.example.com")
+    assert (told.status_code, told.json()["kind"]) == (200, "CustomResourceDefinition")
+    assert told.json()["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+    api.until(groups, lambda told: told.status_code == 404)
+    assert api.get(groups).text.strip() == "404 page not found"
+
+
+def test_a_definition_that_goes_waits_for_its_objects(api: Api, space: str, groups: str) -> None:
+    """Fact: an object that a finalizer holds holds its definition, of which nothing new is created meanwhile, 403."""
+    held = group_of(groups, "a", minMember=1)
+    api.post(groups, {**held, "metadata": {"name": "a", "finalizers": ["example.com/f"]}})
     api.delete(f"{DEFINITIONS}/podgroups.{space}.example.com")
-    assert api.get(groups).status_code == 404
+    refused = api.post(groups, group_of(groups, "b", minMember=1))
+    assert (refused.status_code, refused.json()["reason"]) == (403, "Forbidden")
+    api.until(f"{groups}/a", lambda told: "deletionTimestamp" in told.json()["metadata"])
+    assert api.get(groups).status_code == 200
+    assert api.patch(f"{groups}/a", {"metadata": {"finalizers": None}}).status_code == 200
+    path = f"{DEFINITIONS}/podgroups.{space}.example.com"
+    api.until(path, lambda told: told.status_code == 404)
+
+
+def test_a_definition_is_established_a_moment_after_it_came(api: Api, space: str) -> None:
+    """Fact: it is created without conditions, then told to be installed, then established."""
+    version = api.get(DEFINITIONS).json()["metadata"]["resourceVersion"]
+    made = api.post(DEFINITIONS, definition(f"{space}.example.com", "Queue", "queues"))
+    assert made.json()["status"]["conditions"] is None
+    with api.watch(DEFINITIONS, resourceVersion=version) as events:
+        told = [each["object"] for each in islice(events, 3)]
+    assert [each["status"]["conditions"] is None for each in told] == [True, False, False]
+    reasons = [[each["reason"] for each in one["status"]["conditions"]] for one in told[1:]]
+    assert reasons == [["NoConflicts", "Installing"], ["NoConflicts", "InitialNamesAccepted"]]
 
 
 def test_a_definition_is_named_after_what_it_defines(api: Api, space: str) -> None:
@@ -130,7 +158,7 @@ def test_how_many_there_are_to_be_is_asked_and_written_at_scale(api: Api, space:
     body = definition(f"{space}.example.com", "Crowd", "crowds", schema)
     paths = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
     body["spec"]["versions"][0]["subresources"] = {"status": {}, "scale": paths}
-    assert api.post(DEFINITIONS, body).status_code == 201
+    api.define(body)
     url = f"/apis/{space}.example.com/v1/namespaces/{space}/crowds"
     kind = {"apiVersion": f"{space}.example.com/v1", "kind": "Crowd"}
     assert api.post(url, {**kind, "metadata": {"name": "a"}, "spec": {}}).status_code == 201
@@ -147,4 +175,5 @@ def test_how_many_there_are_to_be_is_asked_and_written_at_scale(api: Api, space:
     assert api.put(f"{url}/a/scale", {**told, "spec": {"replicas": 2}}).json()["spec"] == {
         "replicas": 2
     }
-    assert api.patch(f"{url}/a/scale", {"spec": {"replicas": -1}}).status_code == 400
+    for replicas in (-1, "many"):
+        assert api.patch(f"{url}/a/scale", {"spec": {"replicas": replicas}}).status_code == 422

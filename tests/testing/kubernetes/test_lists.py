@@ -66,7 +66,6 @@ def test_fields_select(api: Api, space: str) -> None:
         {"labelSelector": "a in b"},
         {"limit": "many"},
         {"resourceVersion": "-1"},
-        {"resourceVersionMatch": "Exact"},
     ],
 )
 def test_a_query_that_the_server_does_not_understand_is_refused(
@@ -74,6 +73,22 @@ def test_a_query_that_the_server_does_not_understand_is_refused(
 ) -> None:
     """Convention: 400."""
     assert api.get(PODS.format(space), **query).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"resourceVersionMatch": "Exact"},
+        {"resourceVersionMatch": "NotOlderThan"},
+        {"resourceVersionMatch": "Exact", "resourceVersion": "0"},
+        {"resourceVersionMatch": "Newest", "resourceVersion": "1"},
+    ],
+)
+def test_a_match_of_revisions_needs_one(api: Api, space: str, query: dict[str, str]) -> None:
+    """Fact: resourceVersionMatch without resourceVersion, of 0 exactly, or of no such name: 422 of ListOptions."""
+    refused = api.get(PODS.format(space), **query)
+    assert (refused.status_code, refused.json()["details"]["kind"]) == (422, "ListOptions")
+    assert refused.json()["details"]["causes"][0]["field"] == "resourceVersionMatch"
 
 
 def test_pages_tell_one_revision(api: Api, space: str) -> None:

@@ -81,18 +81,37 @@ def test_what_is_not_there_is_not_found(api: Api, space: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "/none",
-        "/api/v1/none",
-        "/apis/none.example.com/v1/things",
-        "/apis/scheduling.k8s.io/v9",
-        "/api/v1/nodes/a/none",
-    ],
+    ["/none", "/apis/none.example.com", "/apis/none.example.com/v1/things"],
 )
 def test_a_path_that_leads_nowhere_is_answered_in_text(api: Api, path: str) -> None:
     """Convention: 404 page not found, which is no Status and no JSON."""
     told = api.get(path)
     assert (told.status_code, told.text.strip()) == (404, "404 page not found")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/none",
+        "/api/v9/pods",
+        "/apis/scheduling.k8s.io/v9",
+        "/apis/scheduling.k8s.io/v1/none",
+        "/api/v1/nodes/a/none",
+        "/api/v1/pods/a",
+        "/api/v1/namespaces/default/nodes",
+    ],
+)
+def test_what_a_group_does_not_have_is_answered_by_a_status(api: Api, path: str) -> None:
+    """Fact: below a built-in group an unknown version, resource or part of one is a Status of 404."""
+    told = api.get(path)
+    assert (told.status_code, told.json()["reason"]) == (404, "NotFound")
+    assert told.json()["message"] == "the server could not find the requested resource"
+
+
+def test_what_is_in_a_namespace_is_created_there_only(api: Api) -> None:
+    """Fact: 405 for a POST to, and a DELETE of, the collection above the namespaces."""
+    for told in (api.post("/api/v1/pods", pod("a")), api.delete("/api/v1/pods")):
+        assert (told.status_code, told.json()["reason"]) == (405, "MethodNotAllowed")
 
 
 def test_an_object_of_another_kind_or_namespace_is_refused(api: Api, space: str) -> None:
@@ -170,7 +189,8 @@ def test_a_status_that_was_never_written_is_not_written_with_the_rest(api: Api, 
         f"/api/v1/namespaces/{space}/services",
         {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}},
     )
-    service = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}, "status": ingress}
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    service = {"metadata": {"name": "a"}, "spec": spec, "status": ingress}
     made = api.post(path, service)
     changed = api.patch(f"{path}/a", {"metadata": {"labels": {"a": "b"}}, "status": ingress})
     for told in (made.json(), changed.json()):
@@ -192,9 +212,12 @@ def test_generation_counts_changes_of_the_spec(api: Api, space: str) -> None:
 
 
 def test_a_node_registers_with_its_status(api: Api, space: str) -> None:
-    """Convention: kubelets create their Node with its status, and capacity is what can be allocated."""
+    """Convention: kubelets create their Node with its status, and capacity is what can be allocated. Fact: a new node
+    is tainted until the controller of nodes finds it ready."""
     made = api.post("/api/v1/nodes", node(space, cpu="8")).json()
     assert made["status"]["allocatable"] == {"cpu": "8"}
+    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    assert made["spec"]["taints"] == [taint]
     assert api.delete(f"/api/v1/nodes/{space}").status_code == 200
 
 

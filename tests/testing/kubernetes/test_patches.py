@@ -85,17 +85,22 @@ def test_a_json_patch_that_does_not_fit_changes_nothing(operation: dict[str, Any
             {"conditions": [{"type": "Ready", "status": "False", "reason": "r"}, {"type": "B", "status": "x"}]},
             {"conditions": [{"type": "Ready", "status": "True"}, {"type": "C", "status": "y"}]},
             {"conditions": [
-                {"type": "Ready", "status": "True", "reason": "r"}, {"type": "B", "status": "x"},
-                {"type": "C", "status": "y"},
+                {"type": "Ready", "status": "True", "reason": "r"}, {"type": "C", "status": "y"},
+                {"type": "B", "status": "x"},
             ]},
         ),
-        ({"finalizers": ["a"]}, {"finalizers": ["b", "a"]}, {"finalizers": ["a", "b"]}),
+        ({"finalizers": ["a"]}, {"finalizers": ["b", "a"]}, {"finalizers": ["b", "a"]}),
+        ({"finalizers": ["a", "b"]}, {"finalizers": ["c", "b"]}, {"finalizers": ["c", "a", "b"]}),
         ({"finalizers": ["a", "b"]}, {"$deleteFromPrimitiveList/finalizers": ["a"]}, {"finalizers": ["b"]}),
+        ({"taints": [{"key": "k"}]}, {"taints": [{"key": "l"}]}, {"taints": [{"key": "l"}]}),
         (
-            {"taints": [{"key": "k"}, {"key": "l"}]}, {"taints": [{"key": "k", "$patch": "delete"}]},
-            {"taints": [{"key": "l"}]},
+            {"volumes": [{"name": "k"}, {"name": "l"}]}, {"volumes": [{"name": "k", "$patch": "delete"}]},
+            {"volumes": [{"name": "l"}]},
         ),
-        ({"taints": [{"key": "k"}]}, {"taints": [{"$patch": "replace"}, {"key": "m"}]}, {"taints": [{"key": "m"}]}),
+        (
+            {"volumes": [{"name": "k"}]}, {"volumes": [{"$patch": "replace"}, {"name": "m"}]},
+            {"volumes": [{"name": "m"}]},
+        ),
         (
             {"containers": [{"name": "a", "image": "1"}]}, {"containers": [{"name": "a", "image": "2"}]},
             {"containers": [{"name": "a", "image": "2"}]},
@@ -108,7 +113,8 @@ def test_a_json_patch_that_does_not_fit_changes_nothing(operation: dict[str, Any
 def test_strategic_merges_know_the_lists_that_have_keys(
     target: Any, patch: Any, expected: Any
 ) -> None:
-    """Convention: conditions by type, taints by key, containers by name, finalizers as a set; others are replaced."""
+    """Convention: conditions by type, containers by name, finalizers as a set; others, taints among them, are replaced.
+    Fact: what is new comes first."""
     before = json.dumps(target)
     assert strategic_merge(target, patch) == expected
     assert json.dumps(target) == before
@@ -122,9 +128,9 @@ def test_the_media_type_says_which_patch_it_is(api: Api, space: str) -> None:
         (
             {"metadata": {"finalizers": ["example.com/b"]}},
             STRATEGIC,
-            ["example.com/a", "example.com/b"],
+            ["example.com/b", "example.com/a"],
         ),
-        ([{"op": "remove", "path": "/metadata/finalizers/0"}], JSON_PATCH, ["example.com/b"]),
+        ([{"op": "remove", "path": "/metadata/finalizers/0"}], JSON_PATCH, ["example.com/a"]),
         ({"metadata": {"finalizers": None}}, "application/merge-patch+json", None),
     ):
         told = api.patch(f"{path}/a", body, media_type)

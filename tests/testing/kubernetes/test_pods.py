@@ -162,15 +162,25 @@ def test_a_pod_that_no_kubelet_needs_goes_at_once(api: Api, pods: str, phase: st
         {"schedulerName": "other"},
         {"priority": 7},
         {"containers": [{"name": "main", "image": "registry/train:1", "command": ["x"]}]},
-        {"tolerations": []},
+        {"tolerations": [{"key": "other", "operator": "Exists"}]},
         {"restartPolicy": "Always"},
     ],
 )
 def test_most_of_a_pod_never_changes(api: Api, pods: str, change: dict[str, Any]) -> None:
     """Convention: pod updates may not change fields other than a few, 422."""
-    api.post(pods, pod("a"))
+    api.post(pods, pod("a", tolerations=[{"key": "gpu", "operator": "Exists"}]))
     refused = api.patch(f"{pods}/a", {"spec": change})
     assert (refused.status_code, refused.json()["reason"]) == (422, "Invalid")
+
+
+def test_what_every_pod_tolerates_comes_back(api: Api, pods: str) -> None:
+    """Fact: five minutes on a node that is not ready or cannot be reached; a change without them is filled in again."""
+    made = api.post(pods, pod("a")).json()["spec"]["tolerations"]
+    assert len(made) == 2
+    for told in ([], [{"key": "gpu", "operator": "Exists"}]):
+        changed = api.patch(f"{pods}/a", {"spec": {"tolerations": told}})
+        assert changed.status_code == 200
+        assert changed.json()["spec"]["tolerations"] == [*told, *made]
 
 
 def test_a_pod_that_was_read_can_be_written(api: Api, pods: str) -> None:
@@ -233,6 +243,15 @@ def budget(min_available: int) -> dict[str, Any]:
     return {"metadata": {"name": "b"}, "spec": spec}
 
 
+def runs(api: Api, pods: str, name: str, is_ready: str) -> None:
+    """A pod of a budget runs."""
+    api.post(pods, pod(name, {"labels": {"app": "x"}}))
+    api.post(f"{pods}/{name}/binding", binding(name, "n0"))
+    ready = {"type": "Ready", "status": is_ready}
+    status = {"status": {"phase": "Running", "conditions": [ready]}}
+    assert api.patch(f"{pods}/{name}/status", status).status_code == 200
+
+
 def eviction(name: str) -> dict[str, Any]:
     return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
 
@@ -250,9 +269,7 @@ def test_a_budget_refuses_an_eviction(api: Api, space: str, pods: str) -> None:
     """Convention: 429 where the status allows none or is older than the spec; each eviction is charged to it."""
     path = f"/apis/policy/v1/namespaces/{space}/poddisruptionbudgets"
     for name in ("a", "b"):
-        api.post(pods, pod(name, {"labels": {"app": "x"}}))
-        api.post(f"{pods}/{name}/binding", binding(name, "n0"))
-        api.patch(f"{pods}/{name}/status", {"status": {"phase": "Running"}})
+        runs(api, pods, name, "True")
     api.post(path, budget(1))
     early = api.post(f"{pods}/a/eviction", eviction("a"))
     assert (early.status_code, early.json()["reason"]) == (429, "TooManyRequests")
@@ -308,3 +325,28 @@ def test_a_resize_that_changes_the_class_of_service_is_refused(api: Api, pods: s
     told = api.patch(f"{pods}/a/resize", {"spec": {"containers": [fewer]}}, STRATEGIC)
     assert (told.status_code, told.json()["reason"]) == (422, "Invalid")
     assert "QOS" in told.text
+
+
+def test_a_pod_that_is_not_ready_is_evicted_within_its_budget(
+    api: Api, space: str, pods: str
+) -> None:
+    """Fact: while as many are healthy as the budget wants, one that is not goes without a charge; else 429."""
+    path = f"/apis/policy/v1/namespaces/{space}/poddisruptionbudgets"
+    for name in ("a", "b"):
+        runs(api, pods, name, "False")
+    api.post(path, budget(1))
+    status = {
+        "observedGeneration": 1,
+        "disruptionsAllowed": 0,
+        "currentHealthy": 1,
+        "desiredHealthy": 1,
+        "expectedPods": 3,
+    }
+    assert api.patch(f"{path}/b/status", {"status": status}).status_code == 200
+    assert api.post(f"{pods}/a/eviction", eviction("a")).status_code == 201
+    assert api.get(f"{path}/b").json()["status"].get("disruptedPods", {}) == {}
+    api.patch(f"{path}/b/status", {"status": {"currentHealthy": 0}})
+    assert api.post(f"{pods}/b/eviction", eviction("b")).status_code == 429
+    always = {"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}}
+    assert api.patch(f"{path}/b", always).status_code == 200
+    assert api.post(f"{pods}/b/eviction", eviction("b")).status_code == 201

@@ -27,6 +27,7 @@ LABEL = "resource.nvidia.com/computeDomain"
 CHANNELS, DAEMONS = "compute-domain-default-channel.nvidia.com", "compute-domain-daemon.nvidia.com"
 CLAIMS = "resource.k8s.io/v1"
 ENDED = frozenset({"Succeeded", "Failed"})
+SERVED = 200
 LOOK_S = 0.02
 
 
@@ -73,6 +74,9 @@ class ComputeDomainDriver(Follower):
         await self._create(
             "apiextensions.k8s.io/v1", "customresourcedefinitions", crd(self.version)
         )
+        domains = path_of(f"{GROUP}/{self.version}", "computedomains")
+        while (await self.client.insist("GET", domains)).code != SERVED:
+            await asyncio.sleep(LOOK_S)
         await self._create("v1", "namespaces", {"metadata": {"name": HOME}})
         for name, kind in ((CHANNELS, "channel"), (DAEMONS, "daemon")):
             is_kind = f"device.attributes['{DRIVER}'].type == '{kind}'"
@@ -82,7 +86,7 @@ class ComputeDomainDriver(Follower):
             spec = {"selectors": [{"cel": {"expression": rule}}]}
             await self._create(CLAIMS, "deviceclasses", {"metadata": {"name": name}, "spec": spec})
         followed = (
-            (self._domains, path_of(f"{GROUP}/{self.version}", "computedomains")),
+            (self._domains, domains),
             (self._pods, path_of("v1", "pods")),
             (self._nodes, path_of("v1", "nodes")),
         )

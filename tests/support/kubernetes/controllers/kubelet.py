@@ -22,13 +22,14 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
-from support.kubernetes.client import STRATEGIC, Client, path_of
+from support.kubernetes.client import MERGE, STRATEGIC, Client, path_of
 from support.kubernetes.controllers.follower import Follower
 from support.kubernetes.server.statuses import Json
 
 PREFIX = "kubelet.gantree/"
 ENDED = frozenset({"Succeeded", "Failed"})
 KILLED = 143
+CHANGED = 409
 HEARS_WITHIN_S = 300.0
 REFUSED = "UnexpectedAdmissionError"
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
@@ -79,12 +80,13 @@ class Kubelet(Follower):
     async def register(
         self, name: str, capacity: dict[str, str], labels: dict[str, str] | None = None
     ) -> None:
-        """A node joins and is ready."""
+        """A node joins and is ready, upon which the node lifecycle controller takes its first taint away."""
         status = {"capacity": capacity, "conditions": [_ready("True")]}
         metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}}
         await self.client.insist(
             "POST", path_of("v1", "nodes"), {"metadata": metadata, "status": status}
         )
+        await self._taint(name, None)
 
     async def allocate(self, node: str, amounts: dict[str, str]) -> None:
         """Device plugins of a node offer so much; its capacity stays."""
@@ -97,12 +99,20 @@ class Kubelet(Follower):
         body = {"status": {"conditions": [_ready(status)]}}
         await self.client.insist("PATCH", f"{path}/status", body, STRATEGIC)
         key = {"False": NOT_READY, "Unknown": UNREACHABLE}.get(status)
-        taints: list[Json] = [
-            {"key": each, "$patch": "delete"} for each in (NOT_READY, UNREACHABLE) if each != key
-        ]
-        if key:
-            taints.append({"key": key, "effect": "NoExecute"})
-        await self.client.insist("PATCH", path, {"spec": {"taints": taints}}, STRATEGIC)
+        await self._taint(node, key)
+
+    async def _taint(self, node: str, key: str | None) -> None:
+        """The taints that say how a node is become those of a key, or none."""
+        path, effects = path_of("v1", "nodes", name=node), ("NoSchedule", "NoExecute")
+        own = [{"key": key, "effect": effect} for effect in effects] if key else []
+        while True:
+            told = (await self.client.insist("GET", path)).content
+            kept = told["spec"].get("taints") or ()
+            rest = [each for each in kept if each["key"] not in (NOT_READY, UNREACHABLE)]
+            version = {"resourceVersion": told["metadata"]["resourceVersion"]}
+            body = {"metadata": version, "spec": {"taints": [*rest, *own] or None}}
+            if (await self.client.insist("PATCH", path, body, MERGE)).code != CHANGED:
+                return
 
     async def exit(self, namespace: str, name: str, code: int = 0) -> None:
         """A pod's container exits. Waits for a pod that was bound, but of which its kubelet has not heard yet."""

@@ -27,7 +27,10 @@ class BudgetRules(Rules):
 
 
 def to_charge(others: Others, pod: Json) -> Json | None:
-    """The budget that an eviction of a pod is charged to, if any. A pod that does not run yet costs nothing."""
+    """The budget that an eviction of a pod is charged to, if any.
+
+    A pod that does not run yet costs nothing; neither does one that is not ready, while enough others are healthy.
+    """
     if pod["status"].get("phase") in {*ENDED, "Pending"} or "deletionTimestamp" in pod["metadata"]:
         return None
     namespace = pod["metadata"]["namespace"]
@@ -39,9 +42,21 @@ def to_charge(others: Others, pod: Json) -> Json | None:
     if len(found) > 1:
         message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         raise Refusal(500, "InternalError", message)
-    if found:
-        _check(found[0])
-    return found[0] if found else None
+    if not found or _is_free(found[0], pod):
+        return None
+    _check(found[0])
+    return found[0]
+
+
+def _is_free(budget: Json, pod: Json) -> bool:
+    """Whether a pod that is not ready goes without a charge: the budget counts only healthy ones."""
+    conditions = {each["type"]: each["status"] for each in pod["status"].get("conditions") or ()}
+    if conditions.get("Ready") == "True":
+        return False
+    status = budget["status"]
+    is_met = status["currentHealthy"] >= status["desiredHealthy"] > 0
+    is_always = budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+    return bool(is_met or is_always)
 
 
 def _check(budget: Json) -> None:

@@ -1,10 +1,13 @@
-"""CustomResourceDefinitions: what they define is served as soon as they are kept, and no longer when they are gone.
+"""CustomResourceDefinitions: what they define is served a moment after they are kept, until a moment after their end.
+
+A new definition is established by a controller of the server (Installing, Established). One that is told to go is held
+by a finalizer: nothing new is created of it, its objects are deleted, and it goes with the last of them.
 
 Objects of a definition are checked against its schema (422); what the schema does not know is cut off, as a structural
 schema asks for, and its defaults are filled in.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema_rs
@@ -12,22 +15,24 @@ import jsonschema_rs
 from support.kubernetes.rules.resources import Resource
 from support.kubernetes.rules.rules import Others, Rules
 from support.kubernetes.rules.scales import PART, ScalePaths
-from support.kubernetes.server.objects import Objects
-from support.kubernetes.server.statuses import Json, invalid
-from support.kubernetes.server.storage import Change
+from support.kubernetes.server.statuses import Json, forbidden, invalid
 
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
 KEEP_ALL = "x-kubernetes-preserve-unknown-fields"
 IS_OBJECT = "x-kubernetes-embedded-resource"
 INT_OR_STRING = "x-kubernetes-int-or-string"
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+TERMINATING = "create not allowed while custom resource definition is terminating"
 WHOLE = frozenset({"kind", "apiVersion", "metadata"})
 
 
 class DefinitionRules(Rules):
     """Those of definitions themselves."""
 
+    tells_deletion_first = True
+
     def create(self, others: Others, new: Json) -> Json:
-        """Established at once, if its name is that of what it defines."""
+        """Not established yet, if its name is that of what it defines."""
         spec = new.get("spec") or {}
         expected = f"{(spec.get('names') or {}).get('plural')}.{spec.get('group')}"
         if new["metadata"]["name"] != expected:
@@ -35,26 +40,37 @@ class DefinitionRules(Rules):
             raise invalid(
                 "CustomResourceDefinition", GROUP, new["metadata"]["name"], ("metadata.name", why)
             )
-        return {**new, "status": _established(spec, others.now())}
+        stored = [each["name"] for each in spec["versions"] if each.get("storage")]
+        names = {"plural": "", "kind": ""}
+        status = {"conditions": None, "acceptedNames": names, "storedVersions": stored}
+        return {**new, "status": status}
+
+    def deleting(self, content: Json) -> Json:
+        """Held until its objects are gone."""
+        metadata = content["metadata"]
+        finalizers = [*(metadata.get("finalizers") or ()), CLEANUP]
+        held = {**content, "metadata": {**metadata, "finalizers": finalizers}}
+        return with_condition(held, "Terminating", "True", "InstanceDeletionPending")
+
+    def holds(self, content: Json) -> bool:
+        """Until it was told to go, by which its finalizer comes."""
+        return "deletionTimestamp" not in content["metadata"]
 
 
-def _established(spec: Json, now: str) -> Json:
-    conditions = [
-        {"type": kind, "status": "True", "reason": reason, "message": "", "lastTransitionTime": now}
-        for kind, reason in (
-            ("NamesAccepted", "NoConflicts"),
-            ("Established", "InitialNamesAccepted"),
-        )
-    ]
-    stored = [each["name"] for each in spec["versions"] if each.get("storage")]
-    return {"conditions": conditions, "acceptedNames": spec["names"], "storedVersions": stored}
+def with_condition(definition: Json, kind: str, status: str, reason: str) -> Json:
+    """A definition with one condition as it is now."""
+    told = definition["status"]
+    rest = [each for each in told.get("conditions") or () if each["type"] != kind]
+    condition = {"type": kind, "status": status, "reason": reason, "message": ""}
+    return {**definition, "status": {**told, "conditions": [*rest, condition]}}
 
 
 class CustomRules(Rules):
     """Those of the objects of a definition, by the schema of one version."""
 
-    def __init__(self, group: str, kind: str, schema: Json | None) -> None:
+    def __init__(self, group: str, plural: str, kind: str, schema: Json | None) -> None:
         self.group = group
+        self.plural = plural
         self.kind = kind
         self.schema = schema
         self._validator = (
@@ -64,7 +80,10 @@ class CustomRules(Rules):
         )
 
     def create(self, others: Others, new: Json) -> Json:
-        """Cut to its schema, filled in and checked."""
+        """Cut to its schema, filled in and checked, unless its definition goes."""
+        definition = others.lookup(GROUP, PLURAL, "", f"{self.plural}.{self.group}")
+        if definition and "deletionTimestamp" in definition["metadata"]:
+            raise forbidden(self.plural, self.group, "", TERMINATING)
         return self._kept(new)
 
     def update(self, others: Others, old: Json, new: Json) -> Json:
@@ -144,35 +163,12 @@ def _plain_part(name: str, part: Any) -> Any:
     return part if name in {"default", "enum", "example"} else _plain(part)
 
 
-def follow_definitions(objects: Objects, gone: Callable[[str], object]) -> None:
-    """Serve what definitions define, from now on.
-
-    gone is called with the plural of what is served no more: apiextensions-apiserver tears down the storage of a
-    definition that was deleted, once its objects are, and all watches of it end by that.
-    """
-
-    def follow(change: Change) -> None:
-        spec = change.after.content["spec"]
-        if change.deleted:
-            table = objects.store.table(spec["group"], spec["names"]["plural"])
-            for stored in table.sorted():
-                objects.store.remove(table, stored, stored.content)
-        objects.catalog.drop(spec["group"], spec["names"]["plural"])
-        if change.deleted:
-            gone(spec["names"]["plural"])
-            return
-        for resource in _defined(spec):
-            objects.catalog.add(resource)
-
-    objects.store.table(GROUP, PLURAL).listeners.append(follow)
-
-
 def _scale_of(version: Json) -> ScalePaths | None:
     told = (version.get("subresources") or {}).get(PART)
     return None if told is None else ScalePaths.read(told)
 
 
-def _defined(spec: Json) -> Iterator[Resource]:
+def defined(spec: Json) -> Iterator[Resource]:
     """A resource for each version that a definition serves."""
     names = spec["names"]
     for version in spec["versions"]:
@@ -196,5 +192,5 @@ def _defined(spec: Json) -> Iterator[Resource]:
             has_generation=True,
             needs_version=True,
             is_custom=True,
-            rules=CustomRules(spec["group"], names["kind"], schema),
+            rules=CustomRules(spec["group"], names["plural"], names["kind"], schema),
         )

@@ -1,8 +1,10 @@
-"""What a server does to nodes: a kubelet that registers one tells its status with it; a taint keeps pods from a node
-that is not ready yet only where something sets it, so none is set here."""
+"""What a server does to nodes: a kubelet that registers one tells its status with it; a taint keeps pods from a new
+node until the controller of nodes finds it ready."""
 
 from support.kubernetes.rules.rules import Others, Rules
 from support.kubernetes.server.statuses import Json
+
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
 class NodeRules(Rules):
@@ -15,4 +17,6 @@ class NodeRules(Rules):
         status = new.get("status") or {}
         if "capacity" in status:
             status = {"allocatable": status["capacity"], **status}
-        return {**new, "spec": new.get("spec") or {}, "status": status}
+        spec = new.get("spec") or {}
+        taints = [each for each in spec.get("taints") or () if each != NOT_READY]
+        return {**new, "spec": {**spec, "taints": [*taints, NOT_READY]}, "status": status}

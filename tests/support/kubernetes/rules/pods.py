@@ -40,6 +40,8 @@ DEFAULTS: Json = {
 class PodRules(Rules):
     """Those of pods."""
 
+    tells_deletion_first = True
+
     def defaulted(self, new: Json) -> Json:
         """With the defaults of its spec."""
         return {**new, "spec": {**DEFAULTS, **(new.get("spec") or {})}}
@@ -62,7 +64,9 @@ class PodRules(Rules):
 
     def update(self, others: Others, old: Json, new: Json) -> Json:
         """Only a few fields of a pod may change. The last gate that is taken away lets it be scheduled."""
-        before, after = old["spec"], new.get("spec") or {}
+        before, after = old["spec"], {**(new.get("spec") or {})}
+        after["tolerations"] = _tolerations(after.get("tolerations") or [])
+        new = {**new, "spec": after}
         causes = [*_changed_fields(before, after), *_changed_lists(before, after)]
         if causes:
             raise invalid("Pod", "", old["metadata"]["name"], *causes)

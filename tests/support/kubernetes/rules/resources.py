@@ -81,6 +81,15 @@ class Catalog:
             raise NoSuchPath
         return served[plural]
 
+    def is_built_in(self, steps: list[str]) -> bool:
+        """Whether a path is below a group that needs no definition."""
+        match steps:
+            case ["api", _, *_]:
+                return True
+            case ["apis", group, _, *_]:
+                return any(r.group == group and not r.is_custom for r in self.resources())
+        return False
+
     def any_version(self, group: str, plural: str) -> Resource | None:
         """A resource at the version that is preferred of those that have it."""
         for (of_group, _), served in self._served.items():

@@ -32,6 +32,8 @@ class Rules:
     """Those of a kind that asks for nothing."""
 
     keeps_status_on_create = False
+    tells_deletion_first = False
+    """Whether an object that goes at once is told to go before: a change, then its deletion."""
 
     def defaulted(self, new: Json) -> Json:
         """An object as it came, with what it does not say."""

@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from support.kubernetes.server.statuses import Json, Refusal, bad_request
+from support.kubernetes.server.statuses import Json, Refusal, bad_request, invalid
 
 PART = "scale"
 
@@ -55,8 +55,12 @@ class ScalePaths:
     def scaled(self, content: Json, change: Callable[[Json], Json]) -> Json:
         """An object with as many as a changed Scale of it says."""
         replicas = (change(self.scale_of(content)).get("spec") or {}).get("replicas")
+        path = "." + ".".join(self.spec)
+        if replicas is None:
+            raise bad_request(f'the spec replicas field "{path}" cannot be empty')
         if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
-            raise bad_request(f"spec.replicas: Invalid value: {replicas!r}: must be a count")
+            why = f"Invalid value: {replicas!r}: should be a non-negative integer"
+            raise invalid("Scale", "autoscaling", content["metadata"]["name"], (path, why))
         made = deepcopy(content)
         holder: Any = made
         for step in self.spec[:-1]:

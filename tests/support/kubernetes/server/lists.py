@@ -12,7 +12,7 @@ from support.kubernetes.faults import Faults
 from support.kubernetes.rules.resources import Resource
 from support.kubernetes.server.queries import number
 from support.kubernetes.server.selectors import Matches, both, field_matches, label_matches
-from support.kubernetes.server.statuses import Json, Refusal, bad_request, expired
+from support.kubernetes.server.statuses import Json, Refusal, expired, invalid_option
 from support.kubernetes.server.storage import Store, Stored, encode
 
 KEPT_LISTS = 1_000
@@ -77,10 +77,8 @@ class Lists:
         """The revision that a list tells, and all objects at it."""
         table = self.store.table(resource.group, resource.plural)
         asked, match = number(query, "resourceVersion"), query.get("resourceVersionMatch")
-        if match and asked is None:
-            raise bad_request(
-                "resourceVersionMatch is forbidden unless resourceVersion is provided"
-            )
+        if match:
+            _check_match(asked, match)
         if match == EXACT and asked is not None:
             self._check_kept(table.forgotten, asked)
             return asked, table.as_of(asked)
@@ -115,6 +113,19 @@ class Lists:
                 "You must start a new list without the continue parameter."
             )
         return rest
+
+
+def _check_match(asked: int | None, match: str) -> None:
+    """Refuse a resourceVersionMatch that says nothing beside its resourceVersion."""
+    why = None
+    if asked is None:
+        why = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+    elif match not in {EXACT, "NotOlderThan"}:
+        why = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""'
+    elif match == EXACT and asked == 0:
+        why = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+    if why:
+        raise invalid_option("resourceVersionMatch", why)
 
 
 def _too_large(asked: int, current: int) -> Refusal:

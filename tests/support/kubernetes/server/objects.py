@@ -168,17 +168,14 @@ class Objects:
         if "deletionTimestamp" in metadata:
             grace_s = min(grace_s, metadata["deletionGracePeriodSeconds"])
         metadata |= self._held_back(metadata, options)
-        waits = grace_s or metadata.get("finalizers")
-        if not waits and not resource.rules.holds(old.content):
+        waits = grace_s or metadata.get("finalizers") or resource.rules.holds(old.content)
+        if not waits and not resource.rules.tells_deletion_first:
             return self.store.remove(self.table(resource), old, old.content), True
-        if metadata.get("deletionGracePeriodSeconds") == grace_s:
+        if metadata.get("deletionGracePeriodSeconds") != grace_s:
+            old = self._told_to_go(resource, old, metadata, grace_s)
+        if waits:
             return old, False
-        metadata["deletionTimestamp"] = _told(datetime.now(UTC) + timedelta(seconds=grace_s))
-        metadata["deletionGracePeriodSeconds"] = grace_s
-        if "generation" in metadata:
-            metadata["generation"] += 1
-        content = resource.rules.deleting({**old.content, "metadata": metadata})
-        return self.store.put(self.table(resource), content), False
+        return self.store.remove(self.table(resource), old, old.content), True
 
     # Steps of them
 
@@ -214,6 +211,15 @@ class Objects:
         if "deletionTimestamp" in metadata and not waits and not resource.rules.holds(new):
             return self.store.remove(table, old, new)
         return self.store.put(table, new)
+
+    def _told_to_go(self, resource: Resource, old: Stored, metadata: Json, grace_s: int) -> Stored:
+        """An object that stays until its grace is over or what holds it lets go."""
+        if "generation" in metadata and "deletionTimestamp" not in metadata:
+            metadata["generation"] += 1
+        metadata["deletionTimestamp"] = _told(datetime.now(UTC) + timedelta(seconds=grace_s))
+        metadata["deletionGracePeriodSeconds"] = grace_s
+        content = resource.rules.deleting({**old.content, "metadata": metadata})
+        return self.store.put(self.table(resource), content)
 
     def _check_namespace(self, resource: Resource, namespace: str, told: Json) -> None:
         """A namespace must be there before what is in it, and takes nothing new while it goes."""

@@ -16,6 +16,7 @@ from support.kubernetes.server.statuses import (
     NoSuchPath,
     Refusal,
     bad_request,
+    not_allowed,
     success,
 )
 from support.kubernetes.server.storage import Stored, encode
@@ -52,8 +53,7 @@ def carry_out(objects: Objects, lists: Lists, request: Request) -> Answer:
     target, resource = request.target, request.resource
     if target.part and target.part not in resource.subresources:
         raise NoSuchPath
-    if bool(target.namespace) != resource.namespaced and request.verb != "list":
-        raise NoSuchPath
+    _check_namespace(resource, request)
     match request.verb:
         case "get":
             return _get(objects, request)
@@ -68,7 +68,16 @@ def carry_out(objects: Objects, lists: Lists, request: Request) -> Answer:
             return _delete(objects, request)
         case "deletecollection":
             return _delete_all(objects, lists, request)
-    raise Refusal(405, "MethodNotAllowed", "the server does not allow this method")
+    raise not_allowed()
+
+
+def _check_namespace(resource: Resource, request: Request) -> None:
+    """What is in a namespace is above it only to be listed."""
+    target = request.target
+    if target.namespace and not resource.namespaced:
+        raise NoSuchPath
+    if resource.namespaced and not target.namespace and request.verb != "list":
+        raise NoSuchPath if target.name else not_allowed()
 
 
 def _object(resource: Resource, stored: Stored, code: int = 200) -> Answer:
@@ -88,11 +97,11 @@ def _create(objects: Objects, request: Request) -> Answer:
     body = object_of(request.body)
     if not target.part:
         if target.name:
-            raise Refusal(405, "MethodNotAllowed", "the server does not allow this method")
+            raise not_allowed()
         return _object(resource, objects.create(resource, target.namespace, body), 201)
     post = POSTS.get((resource.plural, target.part))
     if post is None:
-        raise Refusal(405, "MethodNotAllowed", "the server does not allow this method")
+        raise not_allowed()
     post(objects, resource, target.namespace, target.name, body)
     return Answer(201, encode(success(201)))
 

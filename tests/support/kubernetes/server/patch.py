@@ -2,6 +2,7 @@
 
 All of them are functions from an object to a new one; what a patch does not touch is shared between both. A strategic
 merge merges the lists of MERGE_KEYS by a key of their elements, the list of finalizers by value, and replaces others.
+What a patch names stands in its order, or in that of $setElementOrder, and what is new comes first.
 """
 
 from copy import deepcopy
@@ -24,7 +25,6 @@ MERGE_KEYS = {
     "topologySpreadConstraints": "topologyKey",
     "ownerReferences": "uid",
     "reservedFor": "uid",
-    "taints": "key",
     "addresses": "type",
     "podIPs": "ip",
 }
@@ -63,22 +63,24 @@ def strategic_merge(target: Any, patch: Any) -> Any:
         elif value is None:
             merged.pop(name, None)
         else:
-            merged[name] = _merged_field(name, merged.get(name), value)
+            order = patch.get(ORDER + name, value)
+            merged[name] = _merged_field(name, merged.get(name), value, order)
     return merged
 
 
-def _merged_field(name: str, old: Any, new: Any) -> Any:
+def _merged_field(name: str, old: Any, new: Any, order: Any) -> Any:
     if not isinstance(new, list):
         return strategic_merge(old, new)
     if name in SETS:
-        return [*(old or ()), *(each for each in new if each not in (old or ()))]
+        left = [each for each in old or () if each not in new]
+        return _interleaved(left, list(dict.fromkeys(new)), old or [])
     if name in MERGE_KEYS and all(isinstance(each, dict) for each in new):
-        return _merged_list(old or [], new, MERGE_KEYS[name])
+        return _merged_list(old or [], new, MERGE_KEYS[name], order)
     return new
 
 
-def _merged_list(old: list[Json], new: list[Json], key: str) -> list[Json]:
-    """Elements of old changed by those of new that have the same key; others are appended."""
+def _merged_list(old: list[Json], new: list[Json], key: str, order: list[Json]) -> list[Json]:
+    """Elements of old changed by those of new that have the same key; order has those that the patch orders."""
     if {"$patch": "replace"} in new:
         return [each for each in new if "$patch" not in each]
     merged = {each.get(key): each for each in old}
@@ -89,7 +91,20 @@ def _merged_list(old: list[Json], new: list[Json], key: str) -> list[Json]:
             merged.pop(each[key], None)
         else:
             merged[each[key]] = strategic_merge(merged.get(each[key]), each)
-    return list(merged.values())
+    ordered = [each[key] for each in order if each[key] in merged]
+    left = [name for name in merged if name not in ordered]
+    names = _interleaved(left, ordered, [each.get(key) for each in old])
+    return [merged[name] for name in names]
+
+
+def _interleaved(left: list[Any], ordered: list[Any], old: list[Any]) -> list[Any]:
+    """What a patch does not name among what it does: before the next of these that it came before."""
+    told: list[Any] = []
+    for each in ordered:
+        while left and each in old and old.index(left[0]) < old.index(each):
+            told.append(left.pop(0))
+        told.append(each)
+    return told + left
 
 
 def json_patch(target: Json, operations: Any) -> Json:

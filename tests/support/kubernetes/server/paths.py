@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from support.kubernetes.server.statuses import NoSuchPath, Refusal
+from support.kubernetes.server.statuses import NoSuchPath, not_allowed
 
 BY_METHOD = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -53,7 +53,7 @@ def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
     """The verb of a request."""
     verb = BY_METHOD.get(method)
     if verb is None:
-        raise Refusal(405, "MethodNotAllowed", "the server does not allow this method")
+        raise not_allowed()
     if target.name:
         return verb
     if verb == "get":

@@ -18,11 +18,11 @@ from typing import Self
 
 from aiohttp import web
 
+from support.kubernetes.controllers.definitions import Definitions
 from support.kubernetes.controllers.garbage import Garbage
 from support.kubernetes.faults import Fault, Faults
 from support.kubernetes.rules.admission import Admission, Creation
 from support.kubernetes.rules.builtin import builtin
-from support.kubernetes.rules.definitions import follow_definitions
 from support.kubernetes.rules.resources import Catalog, Resource
 from support.kubernetes.server import reviews
 from support.kubernetes.server.access import Access, User
@@ -31,7 +31,13 @@ from support.kubernetes.server.objects import Objects
 from support.kubernetes.server.operations import Request, carry_out, object_of
 from support.kubernetes.server.paths import target_of, verb_of
 from support.kubernetes.server.queries import flag, number
-from support.kubernetes.server.statuses import Json, NoSuchPath, Refusal, status_of
+from support.kubernetes.server.statuses import (
+    NO_RESOURCE,
+    Json,
+    NoSuchPath,
+    Refusal,
+    status_of,
+)
 from support.kubernetes.server.storage import Store, encode
 from support.kubernetes.server.watch import Watch
 
@@ -74,7 +80,7 @@ class ApiServer:
         self.watches: set[Watch] = set()
         self.asked: Counter[tuple[str, str, str, str]] = Counter()
         """How often each user has asked for a verb of a resource of a group."""
-        follow_definitions(self.objects, self.end_watches)
+        Definitions(self.objects, self.end_watches)
         if self.settings.collects_garbage:
             self.store.listener = Garbage(self.objects).hear
         namespaces = self.objects.catalog.find("", "v1", "namespaces")
@@ -124,7 +130,7 @@ class ApiServer:
         try:
             return await self._answer(request)
         except NoSuchPath:
-            return web.Response(text="404 page not found\n", status=404)
+            return self._nowhere(request)
         except Refusal as refusal:
             response = _json(encode(refusal.status), refusal.code)
             if refusal.retry_after_s is not None:
@@ -135,6 +141,12 @@ class ApiServer:
         except Exception:
             message = f"a bug of the test server, or an object it cannot read: {format_exc()}"
             return _json(encode(status_of(500, "InternalError", message)), 500)
+
+    def _nowhere(self, request: web.BaseRequest) -> web.Response:
+        """Below a built-in group a Status, elsewhere a line of text."""
+        if self.objects.catalog.is_built_in(request.path.strip("/").split("/")):
+            return _json(encode(NO_RESOURCE), 404)
+        return web.Response(text="404 page not found\n", status=404)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         steps = [step for step in request.path.split("/") if step]

@@ -55,6 +55,12 @@ def bad_request(message: str) -> Refusal:
     return Refusal(400, "BadRequest", message)
 
 
+def not_allowed() -> Refusal:
+    """405: a resource has no such verb."""
+    message = "the server does not allow this method on the requested resource"
+    return Refusal(405, "MethodNotAllowed", message)
+
+
 def not_found(plural: str, group: str, name: str) -> Refusal:
     """404 for an object."""
     details = {"name": name, "group": group, "kind": plural}
@@ -62,7 +68,14 @@ def not_found(plural: str, group: str, name: str) -> Refusal:
 
 
 class NoSuchPath(Exception):
-    """404 for a path that leads to no resource: that is no Status but a line of text."""
+    """404 for a path that leads to no resource: where no group is served that is no Status but a line of text."""
+
+
+NO_RESOURCE = {
+    **status_of(404, "NotFound", "the server could not find the requested resource"),
+    "details": {},
+}
+"""The same below a built-in group."""
 
 
 def already_exists(plural: str, group: str, name: str) -> Refusal:
@@ -103,6 +116,11 @@ def invalid(kind: str, group: str, name: str, *causes: tuple[str, str]) -> Refus
     }
     about = f"{kind}.{group}" if group else kind
     return Refusal(422, "Invalid", f'{about} "{name}" is invalid: {told}', details)
+
+
+def invalid_option(field: str, why: str) -> Refusal:
+    """422: the query of a list or a watch contradicts itself."""
+    return invalid("ListOptions", "meta.k8s.io", "", (field, why))
 
 
 def _cause(wrong: str) -> str:

@@ -9,6 +9,7 @@ with ServerThread() as running:
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from support.kubernetes.server.statuses import Json
 
 READY_WITHIN_S = 300.0
 ANSWERS_WITHIN_S = 300.0
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MERGE = "application/merge-patch+json"
 T = TypeVar("T")
 
@@ -120,6 +122,22 @@ class Api:
         content = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         return self.http.request("DELETE", path, content=content, params=query, headers=headers)
+
+    def define(self, definition: Json) -> None:
+        """Create a definition, and wait until what it defines is served."""
+        answer = self.post(DEFINITIONS, definition)
+        assert answer.status_code == 201, answer.text
+        spec = definition["spec"]
+        for version in spec["versions"]:
+            path = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
+            self.until(path, lambda told: told.status_code == 200)
+
+    def until(self, path: str, is_so: Callable[[httpx.Response], bool]) -> None:
+        """Ask for what is at a path until the answer is as it should be."""
+        ends_at = time.monotonic() + ANSWERS_WITHIN_S
+        while not is_so(told := self.get(path)):
+            assert time.monotonic() < ends_at, told.text
+            time.sleep(0.02)
 
     @contextmanager
     def watch(self, path: str, **query: Any) -> Iterator[Iterator[Json]]:

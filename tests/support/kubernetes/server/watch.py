@@ -16,11 +16,15 @@ from collections.abc import Mapping
 from support.kubernetes.rules.resources import Resource
 from support.kubernetes.server.lists import Question
 from support.kubernetes.server.queries import flag, number
-from support.kubernetes.server.statuses import Json, Refusal, expired, invalid
+from support.kubernetes.server.statuses import Json, Refusal, expired, invalid_option
 from support.kubernetes.server.storage import Change, Store, encode
 
 INITIAL_END = "k8s.io/initial-events-end"
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+MATCH_ALONE = (
+    "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+)
+NO_MATCH = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
 
 
 class Watch:
@@ -67,26 +71,10 @@ class Watch:
         told, match = flag(query, "sendInitialEvents"), query.get("resourceVersionMatch")
         if told is None:
             if match:
-                raise invalid(
-                    "ListOptions",
-                    "meta.k8s.io",
-                    "",
-                    (
-                        "resourceVersionMatch",
-                        "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-                    ),
-                )
+                raise invalid_option("resourceVersionMatch", MATCH_ALONE)
             return None
         if match != "NotOlderThan":
-            raise invalid(
-                "ListOptions",
-                "meta.k8s.io",
-                "",
-                (
-                    "resourceVersionMatch",
-                    "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                ),
-            )
+            raise invalid_option("resourceVersionMatch", NO_MATCH)
         return told
 
     def _resume(self, revision: int, gone_in_stream: bool) -> None:
