@@ -302,7 +302,8 @@ class Claimed(Object, frozen=True):
     """What a pod's claims ask of a node; no field of the API, but what `allocator` has read out of many objects.
 
     counted: what all that is more than so many GPUs is counted as. nodes: where what it has already can be used.
-    blocked: why its claims cannot be read yet; may_pass: that will be over in a moment, or else it is an error.
+    blocked: why its claims cannot be read yet; may_pass: that will be over in a moment, or else it is an error; in_use:
+    other pods have to let go of one first. open: claims without devices that others may use, too (`claim_turns`).
     domains: the ComputeDomains, by uid, of which it has a channel (`channels`).
     """
 
@@ -311,6 +312,8 @@ class Claimed(Object, frozen=True):
     nodes: tuple[NodeSelector, ...] = ()
     blocked: str = ""
     may_pass: bool = False
+    in_use: bool = False
+    open: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
 
 

@@ -4,7 +4,8 @@ These change all the time, unlike what manifests ask of nodes. They go to the co
 (`gantree.model.node_restrictions`), again whenever they change, so that it places, preempts and explains with them.
 They are checked once more before pods are bound (`admit`): two gangs may have been placed in one turn, and constraints
 between pods of one gang can only be checked then. Gangs with constraints that match their own pods (spread, affinity
-and anti-affinity to pods like themselves) are submitted one after the other, each once the one before is placed.
+and anti-affinity to pods like themselves) are submitted one after the other, each once the one before is placed, and so
+are pods that share a claim without devices (`claim_turns`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from itertools import product
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.constraints import affinity, channels, spread
 from gantree.executors.kubernetes.constraints.affinity import Placed
+from gantree.executors.kubernetes.constraints.claim_turns import ClaimTurns, claims_open_to_others
 from gantree.executors.kubernetes.constraints.gang_constraints import role_of
 from gantree.executors.kubernetes.constraints.pod_index import PodIndex
 from gantree.executors.kubernetes.constraints.volume_writes import Provision
@@ -35,6 +37,7 @@ from gantree.model.node_rules import (
 NO_VOLUMES = "volumes that are free and suit its claims are on other nodes"
 MOST_ALTERNATIVES = 64
 """Alternatives in one rule, at most; claims with more possible volumes wait until one is bound."""
+PLACED_FIRST = "pods that its constraints count are placed first"
 NODE = "node"
 NOWHERE = Requirement(NAME_KEY, "in", ())
 """No node is like that."""
@@ -95,6 +98,7 @@ class InterPodFeasibility:
         self._turn_of: dict[str, Key] = {}
         self._queued: dict[str, dict[Key, None]] = {}
         self._woken: dict[Key, None] = {}
+        self._claim_turns = ClaimTurns()
 
     # ----- objects
 
@@ -117,9 +121,9 @@ class InterPodFeasibility:
 
     # ----- pending gangs
 
-    def stale(self, gangs: Mapping[Key, PendingGang]) -> list[Key]:
-        """Pending gangs whose restrictions may have changed since the last call."""
-        woken, self._woken = list(self._woken), {}
+    def stale(self, gangs: Mapping[Key, PendingGang], now_s: float) -> list[Key]:
+        """Pending gangs whose restrictions may have changed since the last call, or whose turn may have come."""
+        woken, self._woken = [*self._woken, *self._claim_turns.pop_woken(now_s)], {}
         now = (self.index.version, self.volumes.version, self.index.anti_affinity_version)
         if now == self._seen:
             return woken
@@ -185,25 +189,27 @@ class InterPodFeasibility:
 
     # ----- one after the other
 
-    def acquire_turn(self, gang: Gang) -> bool:
-        """Whether no other gang that its constraints match is to be placed first; from now on it is its turn."""
+    def acquire_turn(self, gang: Gang, now_s: float) -> str:
+        """Why another gang is to be placed first; "" if none is, and from now on it is the turn of this one."""
         names = list(self._selectors_of(gang))
         for name in names:
             if self._turn_of.get(name, gang.key) != gang.key:
                 self._queued.setdefault(name, {})[gang.key] = None
                 self._dynamic.pop(gang.key, None)
-                return False
+                return PLACED_FIRST
         self._turn_of |= dict.fromkeys(names, gang.key)
-        return True
+        return self._claim_turns.acquire(gang.key, claims_open_to_others(gang.pods), now_s)
 
     def leave_queue(self, key: Key) -> None:
         """A gang is placed or gone: the next has its turn."""
         for name in [name for name, behind in self._queued.items() if key in behind]:
             self._dequeue(name, key)
+        self._claim_turns.leave(key)
         self.release_turn(key)
 
     def release_turn(self, key: Key) -> None:
         """A gang that has its turn cannot use it now: the next has it."""
+        self._claim_turns.release(key)
         for name in [name for name, first in self._turn_of.items() if first == key]:
             del self._turn_of[name]
             if name in self._queued:

@@ -25,6 +25,7 @@ from gantree.executors.kubernetes.devices.allocation import DeviceResult, FreeDe
 from gantree.executors.kubernetes.devices.claim_index import (
     NAME_FIELD,
     ClaimIndex,
+    InUse,
     NotReady,
     Plan,
     devices_in,
@@ -131,10 +132,14 @@ class Allocator:
             claimed = Claimed(blocked=str(error))
         except NotReady as error:
             claimed = Claimed(blocked=str(error), may_pass=True)
+        except InUse as error:
+            claimed = Claimed(blocked=str(error), in_use=True)
         return msgspec.structs.replace(pod, claimed=claimed)
 
     def _claimed(self, pod: Pod) -> Claimed:
         claims = self.book.claims_of(pod)
+        for claim in claims.values():
+            self.book.check_free(claim, pod.metadata.uid)
         open_ = {name: claim for name, claim in claims.items() if _is_open(claim, pod.metadata.uid)}
         nodes = [
             claim.status.allocation.node_selector
@@ -152,7 +157,11 @@ class Allocator:
             else self.room.name(claim_requests)
         )
         return Claimed(
-            gpus=self._selectors.gpus(claim_requests), counted=counted, nodes=pins, domains=domains
+            gpus=self._selectors.gpus(claim_requests),
+            counted=counted,
+            nodes=pins,
+            domains=domains,
+            open=tuple(_open_to_others(pod, open_)),
         )
 
     def _check(self, claim_requests: ClaimRequests) -> None:
@@ -318,7 +327,8 @@ class Allocator:
         for number, claim in enumerate(open_.values()):
             own = [each for each in results if each.claim == number]
             devices = tuple(each.device.key for each in own if not each.request.is_admin)
-            self.book.plan(claim.metadata.uid, Plan(uid, node, devices))
+            key = (claim.metadata.namespace, claim.metadata.name)
+            self.book.plan(claim.metadata.uid, Plan(key, uid, node, devices))
             self._touch(devices)
             told = allocation_of(claim, own, node, self._classes)
             grants.append(Grant(claim, uid, pod.metadata.name, node, told, devices))
@@ -368,6 +378,15 @@ class Verdict(Enum):
 def _is_open(claim: ResourceClaim, uid: str) -> bool:
     """Whether devices are yet to be found for a claim; one that only this pod has may still be moved."""
     return claim.status.allocation is None or is_for_pod_alone(claim, uid)
+
+
+def _open_to_others(pod: Pod, claims: Mapping[str, ResourceClaim]) -> Iterator[str]:
+    """The claims without an allocation that a pod names, instead of having them made for it alone."""
+    for wanted in pod.spec.resource_claims:
+        claim = claims.get(wanted.name)
+        is_named = wanted.resource_claim_name is not None
+        if is_named and claim is not None and claim.status.allocation is None:
+            yield claim.metadata.name
 
 
 def _is_on(claim: ResourceClaim, node: str) -> bool:

@@ -100,6 +100,8 @@ class ClaimController:
         }
         self._late |= late
         self._stale |= late
+        for key in self._allocator.book.pop_replanned():
+            self._stale |= self._users.get(key, {})
         if self._nodes.site is not self._site:
             self._site = self._nodes.site
             self._stale |= dict.fromkeys(self._pods)

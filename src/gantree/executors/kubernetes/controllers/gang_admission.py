@@ -6,12 +6,14 @@ A required topology that the site does not have is an error of the manifest: suc
 or the site change, as it must not run elsewhere.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gantree.core.view import JobView, LedgerView
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.constraints.channels import together
+from gantree.executors.kubernetes.constraints.claim_turns import claims_open_to_others
 from gantree.executors.kubernetes.constraints.gang_constraints import with_gang_constraints
 from gantree.executors.kubernetes.constraints.inter_pod_feasibility import (
     ANYWHERE,
@@ -127,7 +129,7 @@ class GangAdmission:
                 self._pending.mark_changed(job)
             elif state is not None and not has_ended:
                 del self._undecided[job]  # it is placed: nothing to do until its attempt ends
-        self._pending.changed |= dict.fromkeys(self._feasibility.stale(self._pending.gangs))
+        self._pending.changed |= dict.fromkeys(self._feasibility.stale(self._pending.gangs, now))
         for key in dict.fromkeys((*self._pending.pop_changed(AT_ONCE), *self._to_retry(site))):
             pending_gang = self._pending.gangs.get(key)
             if pending_gang is not None:
@@ -239,10 +241,12 @@ class GangAdmission:
             self._pod_status.report(pending_gang.key, WaitReason(MISCONFIGURED, why))
 
     def _submit_whole(self, gang: Gang, site: SiteReading, now: float) -> None:
-        if gang.blocked is not None:
-            if not gang.blocked.may_pass:
-                sentence = f"Waiting: {gang.blocked.blocked}."
-                self._pod_status.report(gang.key, WaitReason(MISCONFIGURED, sentence))
+        blocked = gang.blocked
+        if blocked is not None and blocked.may_pass:
+            return
+        reason = _why_blocked(gang)
+        if reason is not None:
+            self._pod_status.report(gang.key, reason)
             return
         spec, barred, lost = job_of(gang, site.tier, gang.key[0])
         if barred:
@@ -254,8 +258,10 @@ class GangAdmission:
         verdict, depends_on_others = ANYWHERE, self._feasibility.depends_on_others(gang)
         if depends_on_others:
             verdict = self._feasibility.evaluate(gang)
-        if verdict.waits or (depends_on_others and not self._feasibility.acquire_turn(gang)):
-            why = verdict.waits or "pods that its constraints count are placed first"
+        why = verdict.waits
+        if depends_on_others and not why:
+            why = self._feasibility.acquire_turn(gang, now)
+        if why:
             self._pod_status.report(gang.key, WaitReason(PENDING, f"Waiting: {why}."))
             return
         for word in (*gang.unknown, *lost):
@@ -311,6 +317,23 @@ class GangAdmission:
 
 def _is_settled(state: JobView) -> bool:
     return state.phase in ENDED or state.phase is Phase.PENDING
+
+
+def _why_blocked(gang: Gang) -> WaitReason | None:
+    """Why the claims of a gang keep it from being handed in."""
+    blocked = gang.blocked
+    if blocked is not None:
+        reason = PENDING if blocked.in_use else MISCONFIGURED
+        return WaitReason(reason, f"Waiting: {blocked.blocked}.")
+    often = Counter(claims_open_to_others(gang.pods))
+    shared = next((name for (_, name), count in often.items() if count > 1), None)
+    if shared is None:
+        return None
+    sentence = (
+        f"Waiting: pods of one gang share claim {shared!r}, which is not allocated; gantree allocates a claim with one"
+        " pod, so give each its own, or have a pod that is not of the gang use it first."
+    )
+    return WaitReason(MISCONFIGURED, sentence)
 
 
 def _is_refused(state: JobView) -> bool:

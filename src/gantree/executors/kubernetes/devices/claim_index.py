@@ -11,6 +11,8 @@ from gantree.executors.kubernetes.apiserver.device_objects import Allocation, Re
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.devices.slices import DeviceKey
 
+MAX_CONSUMERS = 256
+"""A claim is for so many pods at most, by the API."""
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 NAME_FIELD = "metadata.name"
 
@@ -19,10 +21,15 @@ class NotReady(Exception):
     """A pod's claims are not all there; the text says what is missing."""
 
 
+class InUse(Exception):
+    """A claim is there, and not for this pod as long as others have it; the text says how."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Devices that are to be a claim's: for which pod, on which node."""
 
+    claim: Key
     pod: str
     node: str
     devices: tuple[DeviceKey, ...]
@@ -35,6 +42,7 @@ class ClaimIndex:
         self.claims: dict[Key, ResourceClaim] = {}
         self.plans: dict[str, Plan] = {}
         """By the claim's uid."""
+        self._replanned: dict[Key, None] = {}
         self._held: dict[str, tuple[DeviceKey, ...]] = {}
         """Devices that a claim has by the server's word, by its uid."""
         self._holders: dict[DeviceKey, dict[str, None]] = {}
@@ -61,6 +69,7 @@ class ClaimIndex:
     def plan(self, uid: str, plan: Plan) -> None:
         """These devices are to be a claim's."""
         self.plans[uid] = plan
+        self._replanned[plan.claim] = None
         for device in plan.devices:
             self._holders.setdefault(device, {})[uid] = None
 
@@ -68,10 +77,29 @@ class ClaimIndex:
         """A plan is carried out, or given up. Gives the devices that it was for."""
         plan = self.plans.pop(uid, None)
         devices = () if plan is None else plan.devices
+        if plan is not None:
+            self._replanned[plan.claim] = None
         for device in devices:
             if device not in self._held.get(uid, ()):
                 self._let_go(device, uid)
         return devices
+
+    def pop_replanned(self) -> list[Key]:
+        """The claims for which plans were made or given up since the last call."""
+        found = list(self._replanned)
+        self._replanned.clear()
+        return found
+
+    def check_free(self, claim: ResourceClaim, pod: str) -> None:
+        """Raise InUse where a claim cannot be this pod's for now."""
+        name, uid = claim.metadata.name, claim.metadata.uid
+        plan, consumers = self.plans.get(uid), self._consumers.get(uid, ())
+        if plan is not None and plan.pod != pod:
+            raise InUse(f"claim {name!r} is being allocated for another pod")
+        if len(consumers) >= MAX_CONSUMERS and pod not in consumers:
+            raise InUse(
+                f"claim {name!r} is reserved for {len(consumers)} pods, and can be for no more"
+            )
 
     def holders(self, device: DeviceKey) -> Mapping[str, None]:
         """The uids of the claims that have a device, or are to have it."""
