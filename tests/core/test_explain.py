@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.explain.explain import when, why
+from gantree.core.explain.explain import brief_reason, when, why
 from gantree.core.reservations.start_estimates import Start
 from gantree.model.errors import NotFound
 from gantree.model.jobs import Checkpoint
@@ -71,6 +71,16 @@ def test_whatever_else_a_job_waits_for_is_said(stage: Stage, name: str, words: s
     stage.submit(job("urgent", members=3, gpus=8, priority="production"))
     stage.submit(job("late", after=("train",)))
     assert words in why(stage.scheduler.ledger, name, 0).sentence
+
+
+def test_a_brief_reason_does_not_count_down(stage: Stage) -> None:
+    stage.submit(job("failing", gpus=8, restarts=1))
+    stage.ended("failing", exit_code=1)
+    ledger = stage.scheduler.ledger
+    told = {brief_reason(ledger, ledger.jobs["failing"], now) for now in (0.0, 1.0, 2.0)}
+    ((sentence, _),) = told
+    assert sentence.startswith("Waiting: starts again after a pause (")
+    assert sentence.endswith("; failure 1).")
 
 
 def test_who_waits_for_quota_is_told_whose_minimum_run_time_it_waits_for_and_how_long() -> None:

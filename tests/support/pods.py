@@ -117,10 +117,7 @@ class PodStage:
         """Step gantree until something is so."""
         deadline = time.monotonic() + within_s
         while not done():
-            assert time.monotonic() < deadline, (
-                self.told(),
-                {n: p["status"].get("conditions") for n, p in self.pods().items()},
-            )
+            assert time.monotonic() < deadline, self.told()
             if not self.controller.step():
                 time.sleep(0.02)
 
@@ -134,7 +131,7 @@ class PodStage:
     def told(self) -> str:
         """How things stand, for a test that failed."""
         pods = {
-            name: (pod["status"].get("phase"), pod["spec"].get("nodeName"))
+            name: (pod["status"].get("phase"), pod["spec"].get("nodeName"), _why_waiting(pod))
             for name, pod in self.pods().items()
         }
         jobs = {
@@ -227,3 +224,9 @@ class PodStage:
     async def _close_kubelet(self) -> None:
         await self.kubelet.__aexit__(None, None, None)
         await self._client.__aexit__(None, None, None)
+
+
+def _why_waiting(pod: Json) -> str:
+    """What the condition PodScheduled of a pod says while it is not true."""
+    conditions = pod["status"].get("conditions") or []
+    return next((each.get("message", "") for each in conditions if each["status"] == "False"), "")

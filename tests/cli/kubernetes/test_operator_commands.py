@@ -44,7 +44,8 @@ def test_preflight_prints_what_to_fix_and_fails(gantree: Gantree, stage: PodStag
     told = gantree("kubernetes", "preflight", "--api-server", stage.running.url)
     assert told.code == 0
     assert "warning: labels: a[0-1],b[0-1]: no feature.node.kubernetes.io/... label\n" in told.out
-    assert told.out.endswith("0 problems, 1 warning: 4 nodes, 4 with GPUs, Kubernetes v1.36.2\n")
+    last = "0 problems, 1 warning: 4 nodes, 4 with GPUs, Kubernetes v1.36.2; gantree's Lease and records would be in"
+    assert told.out.endswith(f"{last} namespace default\n")
     stage.api.patch("/api/v1/nodes/a0/status", {"status": {"allocatable": {"nvidia.com/gpu": "7"}}})
     told = gantree("kubernetes", "preflight", "--api-server", stage.running.url, "--json")
     assert told.code == 1

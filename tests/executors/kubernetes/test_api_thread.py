@@ -12,20 +12,22 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.client import Client, Gone, Listed, Resource
 from gantree.executors.kubernetes.apiserver.connection import Connection
-from gantree.executors.kubernetes.apiserver.objects import Pod
+from gantree.executors.kubernetes.apiserver.objects import Metadata, Pod
 from gantree.executors.kubernetes.apiserver.reflector import Reflector
 from gantree.executors.kubernetes.controllers import gang_admission as reception
 from gantree.executors.kubernetes.controllers import nodes
 from gantree.executors.kubernetes.nodes.site import SiteReading, site_of
 from gantree.executors.kubernetes.watch import api_thread as link_module
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
-from gantree.executors.kubernetes.writes.pod_status import PodStatusUpdates
+from gantree.executors.kubernetes.writes.patches import annotate
+from gantree.executors.kubernetes.writes.pod_status import PodStatusUpdates, WaitReason
 from gantree.executors.kubernetes.writes.writes import Binding
 from gantree.journal.encoding import codec
 from gantree.model.errors import Unreachable
+from support.kubernetes.samples import pod
 from support.kubernetes.server.access import Access, Grant, User
 from support.kubernetes.server.server import Settings
-from support.kubernetes.server.thread import ServerThread
+from support.kubernetes.server.thread import Api, ServerThread
 from support.pods import PodStage
 
 KEY = ("default", "g", "gang")
@@ -97,6 +99,25 @@ def test_who_leads_no_more_writes_nothing_that_was_begun_before() -> None:
         with pytest.raises(Unreachable, match="leads by now"):
             asyncio.run(create(running.url))
         assert (fault.met, answers) == (1, [])
+
+
+def test_a_patch_for_a_pod_that_was_replaced_changes_nothing() -> None:
+    async def annotated(url: str, uid: str) -> str:
+        client = Client(Connection(url))
+        try:
+            return await annotate(
+                client, Metadata(name="p", namespace="default", uid=uid), {"a": "b"}
+            )
+        finally:
+            await client.close()
+
+    with ServerThread() as running, Api(running.url) as api:
+        path = "/api/v1/namespaces/default/pods"
+        uid = api.post(path, pod("p")).json()["metadata"]["uid"]
+        assert asyncio.run(annotated(running.url, "00000000-0000-0000-0000-000000000000")) == ""
+        assert "annotations" not in api.get(f"{path}/p").json()["metadata"]
+        assert asyncio.run(annotated(running.url, uid)) == ""
+        assert api.get(f"{path}/p").json()["metadata"]["annotations"] == {"a": "b"}
 
 
 def test_a_link_that_was_never_started_or_is_dead_can_be_closed() -> None:
@@ -190,16 +211,29 @@ def test_what_breaks_while_pods_are_bound_is_seen(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_gang_that_waits_again_and_again_has_one_turn_to_be_told() -> None:
-    telling = PodStatusUpdates(lambda key, reason_to_wait: None)
+    telling = PodStatusUpdates(lambda key, reason_to_wait, has_event: None)
     for now in range(9):
         telling.add(KEY, float(now))
         telling.remove(KEY)
     telling.add(KEY, 9.0)
-    assert len(telling._queue) == 1
+    assert len(telling._undecided) == 1
     telling.remove(KEY)
     telling.step(LedgerView(Ledger()), lambda key: None, 99.0)
     telling.add(KEY, 99.0)
-    assert len(telling._queue) == 1
+    assert len(telling._undecided) == 1
+
+
+def test_a_reason_with_other_numbers_is_no_new_event() -> None:
+    written: list[tuple[str, bool]] = []
+    telling = PodStatusUpdates(
+        lambda key, reason, is_new: written.append((reason.sentence, is_new))
+    )
+    telling.add(KEY, 0.0)
+    for free in ("needs 6 GPUs; 4 are free.", "needs 6 GPUs; 3.5 are free.", "needs a node."):
+        telling.report(KEY, WaitReason("NoMatchingFlavor", free))
+    assert [is_new for _, is_new in written] == [True, False, True]
+    telling.report(KEY, WaitReason("PendingEvaluation", "needs a node."))
+    assert written[-1] == ("needs a node.", True)
 
 
 def gangs(stage: PodStage) -> dict[Any, Any]:

@@ -173,6 +173,24 @@ def test_pods_are_told_why_they_wait(stage: PodStage, monkeypatch: pytest.Monkey
     stage.until(lambda: due <= reasons(stage))
 
 
+def test_a_refusal_is_told_at_once(stage: PodStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later updates would take an hour. The group has the server's defaults, of which nothing is said."""
+    stage.nodes("n0")
+    stage.start()
+    stage.pod("p0", gpus=4)
+    stage.until(lambda: stage.bound("p0"))
+    monkeypatch.setattr(telling, "EVERY_S", 3_600.0)
+    group(stage, "g", 1)
+    member(stage, "g-0", "g", gpus=6)
+    stage.until(lambda: said(stage, "g-0") == "Waiting: needs 6 GPUs; 4 are free.")
+    group(stage, "h", 2)
+    member(stage, "h-0", "h")
+    stage.until(lambda: "1 of 2 pods" in said(stage, "h-0"))
+    member(stage, "h-1", "h")
+    stage.until(lambda: "16 GPUs" in said(stage, "h-0"))
+    assert "NotHonoured" not in reasons(stage)
+
+
 def test_what_is_not_honoured_is_told_in_an_event(stage: PodStage) -> None:
     stage.nodes("n0")
     stage.start()

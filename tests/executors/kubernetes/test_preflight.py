@@ -193,11 +193,13 @@ def test_what_the_account_may_not_do_is_told_with_its_reason() -> None:
     with ServerThread(Settings(access=access)) as running, Api(running.url) as api:
         node(api, "n0")
         assert found(api) == []
-        connection = Connection(running.url, ask_token=lambda: ("viewer", 60.0))
+        token = ("viewer", 60.0)
+        connection = Connection(running.url, ask_token=lambda: token, namespace="sched")
         told = findings(asyncio.run(survey(connection)), "gantree")
     lacking = [each.what for each in told if each.check == "rights"]
     assert "this account may not create pods/binding of the core API" in lacking
     assert "this account may not list podgroups of scheduling.volcano.sh" in lacking
+    assert "this account may not create leases of coordination.k8s.io in namespace sched" in lacking
     assert not any("list nodes" in each for each in lacking)
 
 

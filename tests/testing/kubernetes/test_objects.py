@@ -148,12 +148,16 @@ def test_a_write_that_changes_nothing_makes_no_version(api: Api, space: str) -> 
     assert same["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
 
 
-def test_a_write_for_another_uid_conflicts(api: Api, space: str) -> None:
-    """Convention: a uid in a write and in preconditions of a deletion is a guard, 409."""
+def test_a_write_for_another_uid_is_refused(api: Api, space: str) -> None:
+    """Server 1.36: a uid in a PUT and in preconditions of a deletion is a guard, 409; a patch of it is 422."""
     made = api.post(MAPS.format(space), config("a")).json()
     other = "00000000-0000-0000-0000-000000000000"
     path = f"{MAPS.format(space)}/a"
-    assert api.patch(path, {"metadata": {"uid": other}, "data": {"n": "1"}}).status_code == 409
+    refused = api.patch(path, {"metadata": {"uid": other}, "data": {"n": "1"}})
+    assert (refused.status_code, refused.json()["reason"]) == (422, "Invalid")
+    assert refused.json()["details"]["causes"][0]["field"] == "metadata.uid"
+    meant = {**made, "metadata": {**made["metadata"], "uid": other}}
+    assert api.put(path, meant).status_code == 409
     assert api.delete(path, {"preconditions": {"uid": other}}).status_code == 409
     gone = api.delete(path, {"preconditions": {"uid": made["metadata"]["uid"]}})
     assert (gone.status_code, gone.json()["status"]) == (200, "Success")

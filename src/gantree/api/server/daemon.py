@@ -57,6 +57,7 @@ from gantree.control.readers.host import fork_host
 from gantree.control.readers.server import serve
 from gantree.control.readers.standby_fold import StandbyFold
 from gantree.control.readers.supervisor import ReaderSupervisor
+from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
 from gantree.executors.local.launch.open_files import raise_limit
 from gantree.journal.access_store import AccessStore
 from gantree.model.errors import JournalError, NotLeading, Unreachable
@@ -218,7 +219,8 @@ class _Lifecycle:
         leads = "nobody leads" if known is None else f"{known.name} leads"
         if trouble is None and leads != self._said:
             self._said = leads
-            _say("; ".join((f"gantree {__version__} stands by: {leads}", *self._addresses)))
+            lease = _leases(self._daemon.settings.kubernetes)
+            _say("; ".join((f"gantree {__version__} stands by: {leads}", *self._addresses, *lease)))
         await wait_until_set(self._stop, CAMPAIGN_EVERY_S)
 
     async def _lead(self, term: Term, *, is_start: bool) -> None:
@@ -320,6 +322,7 @@ class _Lifecycle:
             addresses = (
                 f"socket {self._daemon.settings.state_dir / unix_socket.FILE}",
                 *self._addresses,
+                *_leases(self._daemon.settings.kubernetes),
             )
             _say(f"gantree {__version__} ready: {_site(controller)}; {', '.join(addresses)}")
         await asyncio.wait(
@@ -358,6 +361,11 @@ def _end_now() -> None:
         STOP_WITHIN_S,
     )
     os._exit(1)
+
+
+def _leases(told: KubernetesSettings | None) -> tuple[str, ...]:
+    """The Lease by which this daemon was elected, if by one."""
+    return (f"Lease {told.connection.namespace}/{told.lease}",) if told and told.lease else ()
 
 
 def _site(controller: Controller) -> str:

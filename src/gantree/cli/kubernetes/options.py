@@ -53,7 +53,8 @@ LeaseNameOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Lease for the leader election of daemons with separate journals; '' for none."
+        help="Lease for the leader election of daemons with separate journals, in the namespace of the service account"
+        " or of the kubeconfig's context; '' for none."
         " [default: the schedulerName; none with --database or --dry-run]",
     ),
 ]

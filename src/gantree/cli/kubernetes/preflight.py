@@ -64,6 +64,7 @@ def _checked(settings: KubernetesSettings) -> dict[str, Any]:
     count = {each: sum(1 for finding in found if finding.level == each) for each in Level}
     return {
         "server": {"url": settings.connection.server, "version": surveyed.version},
+        "namespace": surveyed.namespace,
         "nodes": len(surveyed.nodes),
         "gpu_nodes": len(gpu_nodes(surveyed)),
         "problems": count[Level.PROBLEM],
@@ -87,7 +88,10 @@ def _text(document: dict[str, Any]) -> str:
         f"{plural(document['problems'], 'problem')}, {plural(document['warnings'], 'warning')}"
     )
     of = f"{plural(document['nodes'], 'node')}, {document['gpu_nodes']} with GPUs"
-    return "\n".join([*lines, f"{summary}: {of}, Kubernetes {document['server']['version']}"])
+    home = f"gantree's Lease and records would be in namespace {document['namespace']}"
+    return "\n".join(
+        [*lines, f"{summary}: {of}, Kubernetes {document['server']['version']}; {home}"]
+    )
 
 
 def _lines(finding: dict[str, Any]) -> list[str]:

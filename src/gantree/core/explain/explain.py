@@ -100,11 +100,12 @@ def last_failure_in_words(state: JobState) -> str:
 def brief_reason(ledger: Ledger, state: JobState, now: float) -> tuple[str, Gate | None]:
     """The sentence and the gate of `why`, without its costly parts: jobs ahead, jobs in the way, and the start.
 
+    It stays the same while nothing changes: no number in it counts down.
     It is the same for all eligible jobs of one equivalence class (`core.queue.eligibility`).
     """
     if state.phase is not Phase.PENDING:
         return _present(state) + staying_on(ledger, state, now), None
-    other = _waits_for_other_than_room(ledger, state, now)
+    other = _waits_for_other_than_room(ledger, state, now, counts_down=False)
     no = None if other else _first_refusal(ledger, state, now)
     if no is not None:
         return with_restriction_reason(state, no.refused).sentence, no.refused.gate
@@ -216,7 +217,9 @@ def _for_whom(state: JobState) -> str:
     return f" to make room for {state.preempted_by}" if state.preempted_by else ""
 
 
-def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> str:
+def _waits_for_other_than_room(
+    ledger: Ledger, state: JobState, now: float, *, counts_down: bool = True
+) -> str:
     """The sentence for a job that waits for something other than room or quota; "" otherwise."""
     if state.held:
         return f"Waiting: {_held(state)}."
@@ -225,7 +228,8 @@ def _waits_for_other_than_room(ledger: Ledger, state: JobState, now: float) -> s
         return f"Waiting: comes after {before}."
     if state.not_before > now:
         failed = f"{state.reason}; failure {state.failures}"
-        return f"Waiting: starts again in {state.not_before - now:.0f} s ({failed})."
+        after = f"in {state.not_before - now:.0f} s" if counts_down else "after a pause"
+        return f"Waiting: starts again {after} ({failed})."
     if state.job in ledger.claims:
         leaving = [job for job in ledger.claims[state.job].victims if job in ledger.holding]
         are = "is" if len(leaving) == 1 else "are"

@@ -54,9 +54,18 @@ class GroupRules(Rules):
         return {
             **new,
             "metadata": metadata,
-            "spec": {**spec, "priority": self._priority(others, metadata, spec)},
+            "spec": {
+                **self._defaults(),
+                **spec,
+                "priority": self._priority(others, metadata, spec),
+            },
             "status": {},
         }
+
+    def _defaults(self) -> Json:
+        """What a group is given that does not say it."""
+        is_observed = self.version == OBSERVED and self.kind == "PodGroup"
+        return {"disruptionMode": "Pod"} if is_observed else {}
 
     def update(self, others: Others, old: Json, new: Json) -> Json:
         """The spec never changes."""

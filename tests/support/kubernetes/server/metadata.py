@@ -58,6 +58,14 @@ def updated(kind: str, group: str, plural: str, old: Json, told: Json) -> Json:
     return metadata
 
 
+def keep_uid(kind: str, group: str, old: Json, told: Json) -> None:
+    """Refuse a patch with another uid: it is no guard there, but a change of a field that never changes."""
+    uid = told.get("uid")
+    if uid and uid != old["uid"]:
+        why = f'Invalid value: "{uid}": field is immutable'
+        raise invalid(kind, group, old["name"], ("metadata.uid", why))
+
+
 def guard(plural: str, group: str, old: Json, told: Json) -> None:
     """Refuse a write that was meant for another object or for another state of it."""
     uid, version = told.get("uid"), told.get("resourceVersion")

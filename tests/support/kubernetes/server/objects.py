@@ -155,6 +155,7 @@ class Objects:
             raise bad_request("a patch must leave an object with metadata")
         if _checked(resource, namespace, body).get("name") != name:
             raise bad_request("the name of an object cannot be patched")
+        meta.keep_uid(resource.kind, resource.group, old.content["metadata"], body["metadata"])
         return self._change(resource, old, body, part)
 
     def delete(

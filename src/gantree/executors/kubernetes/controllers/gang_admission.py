@@ -269,6 +269,7 @@ class GangAdmission:
                 gang.key, WaitReason(NOT_HONOURED, f"gantree does not act on {word}.")
             )
         job = job_id(gang.key, gang.pods[0].metadata.uid, self._next_number("-"))
+        self._pod_status.update_soon(gang.key, now)
         self._pending.set_job(job, gang.key)
         self._pending.changed.pop(gang.key, None)
         self._undecided[job] = False
@@ -296,7 +297,7 @@ class GangAdmission:
         self._counted += 1
         return f"{self._epoch}{between}{self._counted}"
 
-    def _write_status(self, key: Key, reason_to_wait: WaitReason) -> None:
+    def _write_status(self, key: Key, reason_to_wait: WaitReason, has_event: bool = True) -> None:
         """Write why a gang waits to its pods; what is not acted on, as an event alone."""
         pending_gang = self._pending.gangs.get(key)
         pods = in_order(pending_gang.pods.values()) if pending_gang else []
@@ -311,6 +312,7 @@ class GangAdmission:
                 reason_to_wait.sentence,
                 None if is_warning else self._api.status_of_group(key),
                 is_warning,
+                has_event,
             )
         )
 

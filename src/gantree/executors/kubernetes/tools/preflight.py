@@ -74,7 +74,10 @@ def gpu_nodes(told: Survey) -> list[Node]:
 
 def _rbac(told: Survey) -> Iterator[Finding]:
     for rule, verb in told.missing:
-        what = f"this account may not {verb} {rule.resource} of {rule.group or 'the core API'}"
+        where = f" in namespace {told.namespace}" if rule.own_namespace else ""
+        what = (
+            f"this account may not {verb} {rule.resource} of {rule.group or 'the core API'}{where}"
+        )
         fix = f"needed: {rule.why}; apply the ClusterRole that is installed with gantree, and run this as its account"
         yield Finding(Level.PROBLEM, "rights", what, fix)
 

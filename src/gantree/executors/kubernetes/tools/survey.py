@@ -122,7 +122,8 @@ class ServerVersion(Object, frozen=True):
 class Survey:
     """resources: by "group/version", the names of what is served there, of the groups that matter here.
 
-    missing are the (right, verb) that we have not; slices are None where they may not be listed or are not served.
+    namespace is where gantree is to run; missing are the (right, verb) that we have not; slices are None where they may
+    not be listed or are not served.
     """
 
     version: str
@@ -131,6 +132,7 @@ class Survey:
     pods: tuple[SeenPod, ...]
     slices: tuple[Slice, ...] | None
     missing: tuple[tuple[RbacRule, str], ...]
+    namespace: str
 
     def served(self, group: str, resource: str) -> tuple[str, ...]:
         """The versions at which a resource is served."""
@@ -160,6 +162,7 @@ async def survey(connection: Connection, node_selector: str = "") -> Survey:
             tuple(pods.objects),
             await _slices(client, resources),
             await _missing(client, connection.namespace),
+            connection.namespace,
         )
     finally:
         await client.close()

@@ -38,7 +38,6 @@ def core(spec: Spec) -> GangSpec:
     mode = spec.get("disruptionMode")
     if not isinstance(mode, str | dict | None):
         raise InvalidObject("disruptionMode is neither a word nor an object")
-    one_by_one = mode == "Pod" or (isinstance(mode, dict) and "single" in mode)
     priority = number(spec, "priority") or None
     return GangSpec(
         members=count(gang, "minCount") or 1,
@@ -46,7 +45,6 @@ def core(spec: Spec) -> GangSpec:
         required=text(topology[0], "key") if topology else None,
         unknown=(
             *there(spec, "resourceClaims", "parentCompositePodGroupName"),
-            *(("disruptionMode: pods one by one",) if one_by_one else ()),
             *(("schedulingConstraints.topology after the first",) if len(topology) > 1 else ()),
         ),
     )

@@ -42,10 +42,15 @@ async def patch_pod(
             return ""
         except ApiError as error:
             if error.status < 500 and error.status != 429:
-                return "" if error.status in (404, 409) else str(error)
+                return "" if error.status in (404, 409) or _is_another(error) else str(error)
             trouble = str(error)
         except Unreachable as error:
             trouble = str(error)
         if asyncio.get_running_loop().time() >= deadline:
             return trouble
         await asyncio.sleep(AGAIN_S)
+
+
+def _is_another(error: ApiError) -> bool:
+    """Whether the pod has another uid: in a patch that is no guard, but a change of what is immutable."""
+    return error.status == 422 and "metadata.uid: " in str(error)

@@ -4,6 +4,7 @@ Users and autoscalers read `PodScheduled=False, Unschedulable`, so it is kept up
 that decisions are not delayed, and only changes are written. Reasons are those of Kueue, for tools that read them.
 """
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ AT_ONCE = 4
 """Gangs that are updated in one step at most."""
 EVERY_S = 10.0
 """The reason of a gang is updated so often at most."""
+SOON_S = 0.1
+"""A gang about which nothing is decided yet is looked at again so soon."""
 REASON_OF_GATE = {
     Gate.LIMIT: "ExceedsMaxQuota",
     Gate.QUOTA: "WaitingForQuota",
@@ -28,6 +31,7 @@ REASON_OF_GATE = {
 }
 """Kueue's words for the gates, as its condition QuotaReserved has them."""
 MISCONFIGURED, PENDING = "Misconfigured", "PendingEvaluation"
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +46,25 @@ class WaitReason:
 class PodStatusUpdates:
     """Pending gangs, what was written last, and which is updated next."""
 
-    write: Callable[[Key, WaitReason], None]
+    write: Callable[[Key, WaitReason, bool], None]
+    """Given a reason, and whether it is to be an event, too: its words are new, numbers aside."""
+    _undecided: deque[tuple[float, Key]] = field(default_factory=deque)
+    """Gangs of which it is to be seen soon why they wait; before the others."""
     _queue: deque[tuple[float, Key]] = field(default_factory=deque)
-    _queued: set[Key] = field(default_factory=set)
-    """The keys in the queue: a gang that is added again keeps its place there."""
+    _due: dict[Key, float] = field(default_factory=dict)
+    """When each gang is updated next: a gang that is added again keeps its place. Other entries do not count."""
     _reported: dict[Key, WaitReason | None] = field(default_factory=dict)
 
     def add(self, key: Key, now: float) -> None:
         """A gang is pending."""
         self._reported.setdefault(key, None)
-        if key not in self._queued:
-            self._queued.add(key)
-            self._queue.append((now, key))
+        if key not in self._due:
+            self.update_soon(key, now)
+
+    def update_soon(self, key: Key, now: float) -> None:
+        """What a gang waits for changes."""
+        self._due[key] = now
+        self._undecided.append((now, key))
 
     def remove(self, key: Key) -> None:
         """A gang is no longer pending."""
@@ -61,22 +72,21 @@ class PodStatusUpdates:
 
     def report(self, key: Key, reason_to_wait: WaitReason) -> None:
         """Write a reason that is not decided by the core, unless it was written already."""
-        if self._reported.get(key) != reason_to_wait:
+        before = self._reported.get(key)
+        if before != reason_to_wait:
             self._reported[key] = reason_to_wait
-            self.write(key, reason_to_wait)
+            self.write(key, reason_to_wait, before is None or _words(before) != _words(reason_to_wait))  # fmt: skip
 
     def step(
         self, decided: LedgerView, job_of: Callable[[Key], str | None], now: float
     ) -> Iterator[Key]:
         """Update the next few that are due; give those whose job has ended although its pods are pending."""
         for _ in range(AT_ONCE):
-            if not self._queue or self._queue[0][0] > now:
+            key = self._take(self._undecided, now) or self._take(self._queue, now)
+            if key is None:
                 return
-            _, key = self._queue.popleft()
             if key not in self._reported:
-                self._queued.discard(key)
                 continue
-            self._queue.append((now + EVERY_S, key))
             job = job_of(key)
             if job is None:
                 continue
@@ -85,6 +95,24 @@ class PodStatusUpdates:
             reason_to_wait = wait_reason(decided, job, now)
             if reason_to_wait is not None:
                 self.report(key, reason_to_wait)
+            is_known = reason_to_wait is not None or (job is None and self._reported[key])
+            queue, after_s = (self._queue, EVERY_S) if is_known else (self._undecided, SOON_S)
+            self._due[key] = now + after_s
+            queue.append((now + after_s, key))
+
+    def _take(self, queue: deque[tuple[float, Key]], now: float) -> Key | None:
+        """The first of a queue whose time has come; it has no place any more."""
+        while queue and queue[0][0] <= now:
+            due, key = queue.popleft()
+            if self._due.get(key) == due:
+                del self._due[key]
+                return key
+        return None
+
+
+def _words(reason_to_wait: WaitReason) -> tuple[str, str]:
+    """A reason without its numbers."""
+    return reason_to_wait.reason, _NUMBER.sub("", reason_to_wait.sentence)
 
 
 def wait_reason(decided: LedgerView, job: str, now: float) -> WaitReason | None:

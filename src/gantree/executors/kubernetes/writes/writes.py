@@ -65,7 +65,7 @@ class Bound:
 class StatusMessage:
     """Why the pods (namespace, name) of a gang wait. uid is that of the first; group the path of its status, if any.
 
-    is_warning: write it as an event alone.
+    is_warning: write it as an event alone. has_event: write an event at all.
     """
 
     pods: tuple[tuple[str, str], ...]
@@ -74,6 +74,7 @@ class StatusMessage:
     sentence: str
     group: str | None = None
     is_warning: bool = False
+    has_event: bool = True
 
 
 Failed = tuple[tuple[str, str], ...]
@@ -164,7 +165,7 @@ async def write_status(client: Client, message: StatusMessage) -> str:
         trouble = trouble or await _tried(client, "PATCH", path, _condition(message), STRATEGIC)
     if message.group is not None:
         trouble = trouble or await _tried(client, "PATCH", message.group, _of_group(message), MERGE)
-    if message.pods:
+    if message.pods and message.has_event:
         namespace = message.pods[0][0]
         path = f"api/v1/namespaces/{namespace}/events"
         trouble = trouble or await _tried(client, "POST", path, _event(message), JSON)
