@@ -1,6 +1,6 @@
 """Dynamic resource allocation in a list: a driver that publishes devices, and claims that are allocated.
 
-A driver has one pool a node, with one slice of devices that say nothing of themselves.
+A driver has one pool a node, with one slice; devices differ in their NUMA node alone.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,13 +17,26 @@ def slice_of(driver: str, node: str, devices: int) -> Json:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
-        "metadata": {"generateName": f"{node}-"},
+        "metadata": {"name": node},
         "spec": {
             "driver": driver,
             "nodeName": node,
-            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-            "devices": [{"name": f"instance-{number:02d}"} for number in range(devices)],
+            "pool": {"name": node, "generation": 0, "resourceSliceCount": 1},
+            "devices": [_device(number) for number in range(devices)],
         },
+    }
+
+
+def _device(number: int) -> Json:
+    return {
+        "name": f"instance-{number}",
+        "attributes": {
+            "model": {"string": "A100"},
+            "family": {"string": "GPU"},
+            "driverVersion": {"version": "1.2.3"},
+            "dra.example.com/numa": {"int": number},
+        },
+        "capacity": {"memory": {"value": "1Gi"}},
     }
 
 

@@ -21,6 +21,7 @@ from scheduler_perf.volumes import with_volume
 from support.kubernetes.client import Client
 
 IN_FLIGHT = 50
+AT_ONCE = {"gracePeriodSeconds": 0}
 
 
 @dataclass(slots=True)
@@ -49,6 +50,9 @@ class Operations:
     measured: list[Measured] = field(default_factory=list)
     requests: int = 0
     _numbers: Any = field(default_factory=count)
+    _node_numbers: Any = field(default_factory=count)
+    _awaited: set[Key] = field(default_factory=set)
+    """Pods that were not waited for yet."""
     _collections: list[_Collection] = field(default_factory=list)
     _background: list[asyncio.Task[None]] = field(default_factory=list)
     _namespaces: set[str] = field(default_factory=lambda: {"default"})
@@ -134,11 +138,13 @@ class Operations:
             if path
             else _default_node()
         )
+        meta = made["metadata"]
+        if "name" not in meta:
+            meta["name"] = f"{meta.pop('generateName')}{next(self._node_numbers):05d}"
+        meta.setdefault("labels", {})["kubernetes.io/hostname"] = meta["name"]
         if labels := operation.get("labelNodePrepareStrategy"):
             values = labels["labelValues"]
-            made["metadata"].setdefault("labels", {})[labels["labelKey"]] = values[
-                index % len(values)
-            ]
+            meta["labels"][labels["labelKey"]] = values[index % len(values)]
         if more := operation.get("nodeAllocatableStrategy", {}).get("nodeAllocatable"):
             status = made["status"]
             status["allocatable"] = {**status["capacity"], **more}
@@ -200,10 +206,9 @@ class Operations:
     async def _update(self, content: Json, namespace: str, operation: Json) -> None:
         where = content["metadata"].get("namespace", namespace)
         path = f"{await self._collection(content, where)}/{content['metadata']['name']}"
-        for part in operation.get("subresources") or [""]:
-            now = await self.send("GET", path)
-            content["metadata"]["resourceVersion"] = now["metadata"]["resourceVersion"]
-            await self.send("PUT", f"{path}/{part}".rstrip("/"), content)
+        parts = "/".join(["", *operation.get("subresources", ())])
+        await self.send("PUT", path + parts, content)
+        await self.send("PUT", f"{path}/status", content)
 
     # ----- pods
 
@@ -215,6 +220,7 @@ class Operations:
         if operation.get("steadyState"):
             keys = await self._keep_steady(operation, namespace, keys)
         elif operation.get("skipWaitToCompletion"):
+            self._awaited.update(keys)
             return
         else:
             await self.pods.until_bound(keys)
@@ -235,9 +241,7 @@ class Operations:
         if volume := operation.get("persistentVolumeTemplatePath"):
             claim = operation["persistentVolumeClaimTemplatePath"]
             templates = (self.workload.path(volume), self.workload.path(claim))
-            content = await with_volume(
-                self.send, content, templates, namespace, next(self._numbers)
-            )
+            content = await with_volume(self.send, content, templates, namespace, index)
         asked_at = time.monotonic()
         created = await self._create(content, namespace)
         self.pods.asked_at[namespace, created["metadata"]["name"]] = asked_at
@@ -255,7 +259,7 @@ class Operations:
             if not bound:
                 await asyncio.sleep(0.005)
                 continue
-            await self._send_all([self._delete(key) for key in bound])
+            await self._send_all([self._delete(key, AT_ONCE) for key in bound])
             live.difference_update(bound)
             fresh = await self._pods(operation, namespace, len(bound))
             live.update(fresh)
@@ -270,10 +274,8 @@ class Operations:
             }
             await self._create_pods(inner)
 
-    async def _delete(self, key: Key) -> Json:
-        return await self.send(
-            "DELETE", f"/api/v1/namespaces/{key[0]}/pods/{key[1]}", {"gracePeriodSeconds": 0}
-        )
+    async def _delete(self, key: Key, options: Json | None = None) -> Json:
+        return await self.send("DELETE", f"/api/v1/namespaces/{key[0]}/pods/{key[1]}", options)
 
     async def _delete_pods(self, operation: Json) -> None:
         deleting = self._delete_slowly(operation)
@@ -302,44 +304,49 @@ class Operations:
 
     async def _create_more(self, file: Path, operation: Json) -> None:
         most, pause_s = operation.get("number", 0), operation["intervalMilliseconds"] / 1000
-        for index in count():
-            if most and index >= most:
-                return
-            await self._create(rendered(file, index), "churn")
+        for index in count(1):
             await asyncio.sleep(pause_s)
+            await self._create(rendered(file), "churn")
+            if index == most:
+                return
 
     async def _recreate(self, file: Path, operation: Json) -> None:
+        """So many objects come and go in turn, one change at a time."""
         pause_s = operation["intervalMilliseconds"] / 1000
+        there: list[str | None] = [None] * operation.get("number", 1)
         for index in count():
-            made = [
-                await self._create(rendered(file, index + each), "churn")
-                for each in range(operation.get("number", 1))
-            ]
             await asyncio.sleep(pause_s)
-            for each in made:
-                path = await self._collection({**rendered(file), **each}, "churn")
-                await self.send(
-                    "DELETE", f"{path}/{each['metadata']['name']}", {"gracePeriodSeconds": 0}
-                )
-            await asyncio.sleep(pause_s)
+            content, place = rendered(file), index % len(there)
+            name, there[place] = there[place], None
+            if name is None:
+                there[place] = (await self._create(content, "churn"))["metadata"]["name"]
+            else:
+                await self.send("DELETE", f"{await self._collection(content, 'churn')}/{name}")
 
     # ----- waiting and measuring
 
     async def _barrier(self, operation: Json) -> None:
+        """Wait for pods that were not waited for when they were created."""
         wants_bound = operation.get("stageRequirement") != "Attempted"
         namespaces, selector = operation.get("namespaces"), operation.get("labelSelector")
-        known = set(self.pods.asked_at)
+        left = {key for key in self._awaited if namespaces is None or key[0] in namespaces}
 
         def is_over() -> bool:
-            chosen = self.pods.chosen(namespaces, selector)
-            done = (
-                pod.bound_at if wants_bound else pod.attempted_at
-                for pod in chosen
-                if not pod.is_gone
+            left.difference_update(
+                [key for key in left if self._is_past(key, selector, wants_bound)]
             )
-            return known <= self.pods.all.keys() and all(done)
+            return not left
 
+        if wants_bound:
+            self._awaited -= left
         await self.pods.until(is_over)
+
+    def _is_past(self, key: Key, selector: dict[str, str] | None, wants_bound: bool) -> bool:
+        pod = self.pods.all.get(key)
+        if pod is None:
+            return False
+        is_meant = not pod.is_gone and selects(selector, pod.labels)
+        return not is_meant or bool(pod.bound_at if wants_bound else pod.attempted_at)
 
     async def _start_collecting(self, operation: Json) -> None:
         self._collections.append(

@@ -15,10 +15,10 @@ BOUND = {"pv.kubernetes.io/bind-completed": "true"}
 async def with_volume(
     send: Send, pod: Json, templates: tuple[Path, Path], namespace: str, number: int
 ) -> Json:
-    """The pod with a volume and a claim of these templates, which are created; number makes their names unique."""
+    """The pod with a volume and a claim of these templates, which are created. number is the pod's in its operation."""
     volume, claim = rendered(templates[0]), rendered(templates[1])
     claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
-    name = f"pv-{number}"
+    name = f"{namespace}-vol-{number}"
     claim["metadata"] = {"name": f"pvc-{number}", "annotations": BOUND}
     claim["spec"]["volumeName"] = name
     made = await send("POST", claims, claim)

@@ -22,7 +22,7 @@ POD = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"generateName": "pod-", "labels": {"n": "{{Mod .Index 2}}"}},
-    "spec": {"containers": [{"name": "c", "image": "i"}]},
+    "spec": {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 0},
 }
 CASES = [
     {
