@@ -200,3 +200,52 @@ def test_what_is_not_honoured_is_told_in_an_event(stage: PodStage) -> None:
     (event,) = stage.api.get("/api/v1/events").json()["items"]
     assert (event["reason"], event["type"]) == ("NotHonoured", "Warning")
     assert "gantree.io/checkpoint" in event["message"]
+
+
+def scheduled(stage: PodStage, name: str) -> tuple[str, str, str]:
+    """Status, reason and message of the condition of a pod group that says whether it was scheduled."""
+    url = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups/{name}"
+    conditions = stage.api.get(url).json()["status"].get("conditions", ())
+    found = [each for each in conditions if each["type"] == "PodGroupScheduled"]
+    return (found[0]["status"], found[0]["reason"], found[0]["message"]) if found else ("", "", "")
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_pod_group_says_that_it_is_scheduled_once_its_gang_is_bound(
+    stage: PodStage, is_killed: bool
+) -> None:
+    stage.nodes("n0")
+    stage.start()
+    group(stage, "g", 2)
+    for name in ("g-0", "g-1"):
+        member(stage, name, "g")
+    stage.until(lambda: scheduled(stage, "g")[0] == "False")
+    others = {"type": "DisruptionTarget", "status": "False", "reason": "None", "message": ""}
+    url = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups/g/status"
+    told = stage.api.get(url).json()["status"]["conditions"]
+    stage.api.patch(url, {"status": {"conditions": [*told, others]}})
+    stage.nodes("n1")
+    stage.until(lambda: stage.bound("g-0", "g-1"))
+    if is_killed:
+        stage.kill()
+        stage.api.patch(url, {"status": {"conditions": [*told, others]}})
+        stage.start()
+    stage.until(lambda: scheduled(stage, "g")[:2] == ("True", "Scheduled"))
+    kinds = [each["type"] for each in stage.api.get(url).json()["status"]["conditions"]]
+    assert sorted(kinds) == ["DisruptionTarget", "PodGroupScheduled"]
+
+
+def test_a_pod_group_whose_gang_was_stopped_says_why_it_waits(stage: PodStage) -> None:
+    stage.nodes("n[0-1]")
+    stage.start()
+    group(stage, "g", 2)
+    for name in ("g-0", "g-1"):
+        member(stage, name, "g")
+    stage.until(lambda: scheduled(stage, "g")[0] == "True")
+    stage.exit("g-0", 7)
+    stage.until(lambda: phases(stage) == [Phase.PENDING] and stage.phase("g-1") == "")
+    stage.api.delete("/api/v1/namespaces/default/pods/g-0")
+    member(stage, "g-0", "g")
+    stage.until(lambda: scheduled(stage, "g")[0] == "False")
+    member(stage, "g-1", "g")
+    stage.until(lambda: scheduled(stage, "g")[0] == "True")

@@ -14,23 +14,26 @@ from typing import Any
 from gantree.core.view import LedgerView
 from gantree.executors.exec_session import PendingExecSession, Terminal
 from gantree.executors.inventory import Inventory
-from gantree.executors.kubernetes.apiserver.objects import Metadata, Pod
+from gantree.executors.kubernetes.apiserver.objects import Group, Metadata, Pod
 from gantree.executors.kubernetes.constraints.inter_pod_feasibility import InterPodFeasibility
 from gantree.executors.kubernetes.controllers.adoption import Adoption
 from gantree.executors.kubernetes.controllers.allocator import Allocator
 from gantree.executors.kubernetes.controllers.attempt_controller import AttemptController
 from gantree.executors.kubernetes.controllers.claim_controller import ClaimController
 from gantree.executors.kubernetes.controllers.gang_admission import GangAdmission
-from gantree.executors.kubernetes.controllers.gangjobs import GangJobs
+from gantree.executors.kubernetes.controllers.gangjobs import GangJobs, Name
 from gantree.executors.kubernetes.controllers.late_bindings import LateBindings
 from gantree.executors.kubernetes.controllers.node_events import NodeEvents
 from gantree.executors.kubernetes.controllers.nodes import Nodes
 from gantree.executors.kubernetes.nodes.foreign_pods import ForeignPods
 from gantree.executors.kubernetes.pods.checkpoint_protocol import CheckpointProtocol
+from gantree.executors.kubernetes.pods.gang_spec import GroupKind
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from gantree.executors.kubernetes.workloads.gang_labels import gang_spec_of_group
 from gantree.executors.kubernetes.workloads.gangjob import GANGJOB
 from gantree.executors.kubernetes.workloads.pending_pods import PendingPods, may_be_bound
+from gantree.executors.kubernetes.workloads.pod_groups import CORE
+from gantree.executors.kubernetes.writes.group_conditions import GroupConditions
 from gantree.executors.kubernetes.writes.nominations import Nominations
 from gantree.executors.kubernetes.writes.patches import annotate, nominate
 from gantree.executors.progress import Progress
@@ -89,6 +92,7 @@ class KubernetesCluster:
         self._takes_over = takes_over
         self._checkpoints = CheckpointProtocol(self._annotate, self._attempts.pods_of)
         self._nominations = Nominations(self._nominate)
+        self._group_conditions = GroupConditions(api, self._pending.job_of, self._attempts.is_bound)
         self._node_events = NodeEvents(api, self._attempts.pods_of)
         self._gangjobs = GangJobs(api, scheduler, self._pending.job_of, lambda: nodes.site, emit)
 
@@ -132,6 +136,7 @@ class KubernetesCluster:
         self._claims.step(self._attempts.pods, lambda pod: self._may_start(pod, decided))
         self._nominations.step(decided, self._pending.gang_of_job, self._attempts.pods)
         self._gangjobs.step(decided, now)
+        self._group_conditions.step(decided, now)
         self._node_events.step(decided, now)
         if self._pending.changed:
             self._api.wake()
@@ -227,20 +232,26 @@ class KubernetesCluster:
                     labels = None if after is None else after.metadata.labels
                     self._feasibility.index.update_namespace(key[1], labels)
                 case "group":
-                    kind, (namespace, name) = key
-                    gang_spec = None if after is None else gang_spec_of_group(kind, after)
-                    self._pending.update_group((namespace, name, kind.key_word), gang_spec)
-                    if kind is GANGJOB:
-                        self._gangjobs.update((namespace, name), after)
+                    kind, where = key
+                    self._update_group(kind, where, after)
                 case "topology":
                     kind, (_, name) = key
                     self._nodes.update_topology(kind, name, after, self._clock())
                 case "bound":
                     self._attempts.on_bound(key)
+                    self._group_conditions.look(self._pending.key_of_job.get(key.job))
                 case _:
                     raise key  # a bug on the other thread
         for pod in self._claims.pop_stale(self._clock()):
             self._update_pod(pod, pod)
+
+    def _update_group(self, kind: GroupKind, where: Name, group: Group | None) -> None:
+        key = (*where, kind.key_word)
+        self._pending.update_group(key, None if group is None else gang_spec_of_group(kind, group))
+        if kind is CORE:
+            self._group_conditions.update(key, group)
+        if kind is GANGJOB:
+            self._gangjobs.update(where, group)
 
     def _update_pod(self, before: Pod | None, after: Pod | None) -> None:
         if after is not None:

@@ -120,6 +120,13 @@ class AttemptController:
         pods = [self.pods.get(member.uid or "") for member in found.members.values()]
         return all(pod is not None and pod.metadata.deletion_timestamp is None for pod in pods)
 
+    def is_bound(self, job: str, attempt: int) -> bool:
+        """Whether all members of an attempt are bound, and it goes on."""
+        found = self._members.attempts.get((job, attempt))
+        if found is None or found.binding or found.stopping or found.failed:
+            return False
+        return found.is_assigned
+
     def update(self, pod: Pod, *, gone: bool) -> None:
         """The pod of a member has changed, or is gone."""
         self._allocator.count_pod(pod, gone=gone)
