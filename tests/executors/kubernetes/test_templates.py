@@ -87,7 +87,7 @@ def test_what_the_object_of_a_group_says_counts_beside_what_its_template_does() 
 def test_what_is_asked_of_the_topology_is_read_anew_for_every_site() -> None:
     asks = pod("a", annotations={"gantree.io/required-topology": "leaf"})
     gang = gang_of(key_of(asks), None, [asks])
-    assert job_of(gang, lambda word: None, "d")[1] == ("topology 'leaf'",)
+    assert job_of(gang, lambda word: None, "d")[1] == ("leaf",)
     assert job_of(gang, _tier, "d")[0].topology.required == "leaf"
 
 

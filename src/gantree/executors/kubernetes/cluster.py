@@ -79,7 +79,12 @@ class KubernetesCluster:
         self._feasibility = InterPodFeasibility()
         self._attempts = AttemptController(api, self._pending, allocator, self._feasibility, emit)
         self._admission = GangAdmission(
-            api, self._pending, self._feasibility, emit, self._attempts.is_steady
+            api,
+            self._pending,
+            self._feasibility,
+            emit,
+            self._attempts.is_steady,
+            nodes.ask_level,
         )
         self._late_bindings = LateBindings(api)
         self._adoption = Adoption(

@@ -22,11 +22,12 @@ from gantree.executors.kubernetes.constraints.inter_pod_feasibility import (
 )
 from gantree.executors.kubernetes.constraints.preferred_affinity import with_preferences
 from gantree.executors.kubernetes.controllers.attempt_events import FOR_PODS
+from gantree.executors.kubernetes.nodes.asked_levels import MOST_ASKED
 from gantree.executors.kubernetes.nodes.site import SiteReading
 from gantree.executors.kubernetes.pods.shapes import pod_request
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from gantree.executors.kubernetes.workloads.elastic import min_pods
-from gantree.executors.kubernetes.workloads.gangs import Gang, in_order, job_of
+from gantree.executors.kubernetes.workloads.gangs import Gang, in_order, job_of, topology_in_words
 from gantree.executors.kubernetes.workloads.keys import Key, handed_in, job_id, uid_of_job
 from gantree.executors.kubernetes.workloads.pending_pods import PendingGang, PendingPods
 from gantree.executors.kubernetes.writes.pod_status import (
@@ -73,11 +74,13 @@ class GangAdmission:
         feasibility: InterPodFeasibility,
         emit: Callable[[Event], None],
         is_steady: Callable[[str, int], bool],
+        ask_level: Callable[[str, float], bool],
     ) -> None:
-        """is_steady says whether all members of an attempt run."""
+        """is_steady says whether all members of an attempt run. ask_level has the site get a tier of a label key."""
         self._api, self._pending, self._emit = api, pending, emit
         self._feasibility = feasibility
         self._pod_status, self._is_steady = PodStatusUpdates(self._write_status), is_steady
+        self._ask_level = ask_level
         self._undecided: dict[str, bool] = {}
         """Jobs with an event that is not decided yet; whether it is the end of an attempt."""
         self._site: SiteReading | None = None
@@ -249,11 +252,14 @@ class GangAdmission:
             self._pod_status.report(gang.key, reason)
             return
         spec, barred, lost = job_of(gang, site.tier, gang.key[0])
-        if barred:
-            tiers = ", ".join(site.cluster.tiers)
-            sentence = f"Waiting: the site has no {barred[0]}; its tiers are {tiers}."
-            self._pod_status.report(gang.key, WaitReason(MISCONFIGURED, sentence))
+        keys = [word for word in (*barred, *lost) if site.is_new_key(word)]
+        new_keys = [word for word in keys if self._ask_level(word, now)]
+        if barred or new_keys:
             self._without_topology[gang.key] = None
+        if barred and not new_keys:
+            sentence = _without_tier(barred[0], site)
+            self._pod_status.report(gang.key, WaitReason(MISCONFIGURED, sentence))
+        if barred or new_keys:
             return
         verdict, depends_on_others = ANYWHERE, self._feasibility.depends_on_others(gang)
         if depends_on_others:
@@ -264,7 +270,7 @@ class GangAdmission:
         if why:
             self._pod_status.report(gang.key, WaitReason(PENDING, f"Waiting: {why}."))
             return
-        for word in (*gang.unknown, *lost):
+        for word in (*gang.unknown, *map(topology_in_words, lost)):
             self._write_status(
                 gang.key, WaitReason(NOT_HONOURED, f"gantree does not act on {word}.")
             )
@@ -315,6 +321,18 @@ class GangAdmission:
                 has_event,
             )
         )
+
+
+def _without_tier(word: str, site: SiteReading) -> str:
+    """Why a gang waits whose topology the site does not have, and the way out."""
+    tiers = ", ".join(site.cluster.tiers)
+    sentence = f"Waiting: the site has no {topology_in_words(word)}; its tiers are {tiers}."
+    if word not in site.labels:
+        return sentence
+    return (
+        f"{sentence} Nodes have that label, but it is made no tier (its domains do not nest in these, or"
+        f" {MOST_ASKED} other labels were asked for): name the levels with --level, the widest first."
+    )
 
 
 def _is_settled(state: JobView) -> bool:

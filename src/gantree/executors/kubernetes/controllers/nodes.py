@@ -12,6 +12,7 @@ from gantree.core.view import LedgerView, SiteView
 from gantree.executors.kubernetes.apiserver.objects import Group, Node
 from gantree.executors.kubernetes.constraints.channels import unmarked
 from gantree.executors.kubernetes.controllers.allocator import Allocator
+from gantree.executors.kubernetes.nodes.asked_levels import MOST_ASKED, keys_of_jobs
 from gantree.executors.kubernetes.nodes.node_health import (
     SOURCE,
     is_of_kubernetes,
@@ -65,6 +66,7 @@ class Nodes:
         self.site: SiteReading | None = None
         self._name, self._levels, self._file = name, tuple(levels), file
         self._topologies: dict[tuple[GroupKind, str], Group] = {}
+        self._asked: dict[str, None] = {}
         self._nodes: dict[str, Node] = {}
         self._changed: dict[str, None] = {}
         self._stale_since: float | None = None
@@ -96,6 +98,13 @@ class Nodes:
         if kind is not ZONES or not has_equal_zones(before, group):
             self.mark_stale(now)
 
+    def ask_level(self, key: str, now: float) -> bool:
+        """Rebuild the site with a tier of a label key, if its domains nest; False where too many were asked for."""
+        if key not in self._asked and len(self._asked) < MOST_ASKED:
+            self._asked[key] = None
+            self.mark_stale(now)
+        return key in self._asked
+
     def mark_stale(self, now: float) -> None:
         """Rebuild the site: devices or topology of nodes may have changed."""
         if self._stale_since is None:
@@ -104,8 +113,13 @@ class Nodes:
     def build(self, decided: LedgerView, now: float) -> Cluster:
         """The site of the present nodes, and of stale nodes that gangs hold. Raises BadInput for no node at all."""
         equipped = [self._allocator.equipped(node) for node in self._nodes.values()]
-        topologies = read_topologies(self._topologies, equipped)
-        self.site = site_of(self._name, equipped, self._levels, topologies, self._file)
+        is_first = self.site is None
+        site = self._read(equipped)
+        before = keys_of_jobs(decided, site.cluster.tiers, site.labels) if is_first else ()
+        if before:  # asked for before a restart
+            self._asked |= dict.fromkeys(before[:MOST_ASKED])
+            site = self._read(equipped)
+        self.site = site
         cluster, stale = with_stale_nodes(with_hostnames(self.site.cluster, self._nodes), decided)
         self.site = replace(self.site, cluster=cluster)
         self._stale_since = now if stale else None
@@ -113,6 +127,11 @@ class Nodes:
         machines = cluster.machines
         self._gpus_of_node = {node.name: machines[node.machine].gpus for node in cluster.nodes}
         return cluster
+
+    def _read(self, nodes: Sequence[Node]) -> SiteReading:
+        topologies = read_topologies(self._topologies, nodes)
+        asked = replace(topologies, asked=tuple(self._asked))
+        return site_of(self._name, nodes, self._levels, asked, self._file)
 
     @property
     def gpus_of_node(self) -> Mapping[str, int]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from gantree.executors.kubernetes.apiserver.objects import Node, Wiring
+from gantree.executors.kubernetes.nodes.asked_levels import tiers_of_keys
 from gantree.executors.kubernetes.nodes.topologies import NodeTopologies
 from gantree.executors.kubernetes.pods.shapes import PODS, Amounts, is_counted
 from gantree.model import node_rules
@@ -42,11 +43,20 @@ NO_TOPOLOGIES = NodeTopologies()
 
 @dataclass(frozen=True, slots=True)
 class SiteReading:
-    """A cluster, which tier is meant by a label key, and what is missing or odd."""
+    """A cluster, which tier is meant by a label key, and what is missing or odd.
+
+    labels are the keys that nodes have; asked those for which gangs have asked beyond the levels.
+    """
 
     cluster: Cluster
     tier_of_key: Mapping[str, str]
     warnings: tuple[str, ...]
+    labels: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()
+
+    def is_new_key(self, word: str) -> bool:
+        """Whether a word that means no tier is a label of nodes that may become one."""
+        return word in self.labels and word not in self.asked and self.tier(word) is None
 
     def tier(self, word: str) -> str | None:
         """The tier that a user means by a tier's name or a label key; None where there is none."""
@@ -73,7 +83,8 @@ def site_of(
         return _site_of(name, found, levels, told, file)
     except BadInput as error:
         if told.topologies:
-            reading = site_of(name, found, levels, NodeTopologies(warnings=told.warnings), file)
+            others = NodeTopologies(warnings=told.warnings, asked=told.asked)
+            reading = site_of(name, found, levels, others, file)
             lost = f"objects that tell a topology are left out: {error}"
             return replace(reading, warnings=(*reading.warnings, lost))
         odd = {node.metadata.name: trouble for node in found if (trouble := _oddity(node))}
@@ -127,14 +138,20 @@ def _site_of(
 ) -> SiteReading:
     items = [*(_with_kind(node) for node in found), *told.topologies]
     text = msgspec.json.encode({"items": items}).decode()
-    reading, odd = _with_counts(read([(text, SOURCE)], levels or None))
+    reading, odd = _with_counts(read([(text, SOURCE)], levels or None, told.asked))
     made = assembled(name, reading, MachineChoice({}, {}), SOURCE)
     cluster, lost = (made.cluster, []) if file is None else as_in_file(made.cluster, file)
     cluster = _with_devices(cluster, {node.metadata.name: node for node in found})
     cluster = replace(cluster, domains=tuple(d for d in cluster.domains if d.tier != "node"))
     keys = _tier_of_key(found, cluster, (*levels, *told.keys))
     words = {word: keys[key] for word, key in told.key_of_word.items() if key in keys}
-    return SiteReading(cluster, {**keys, **words}, (*made.warnings, *odd, *lost, *told.warnings))
+    return SiteReading(
+        cluster,
+        {**tiers_of_keys(cluster, told.asked), **keys, **words},
+        (*made.warnings, *odd, *lost, *told.warnings),
+        frozenset(key for node in found for key in node.metadata.labels),
+        frozenset(told.asked),
+    )
 
 
 def as_in_file(seen: Cluster, file: Cluster) -> tuple[Cluster, list[str]]:

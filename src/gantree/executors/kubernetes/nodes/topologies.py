@@ -47,7 +47,7 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 class NodeTopologies:
     """What such objects tell: levels as Kueue's, labels beside the nodes' own, other words for keys, what is odd.
 
-    sockets_of_node: the socket of each GPU.
+    sockets_of_node: the socket of each GPU. asked: further label keys, of which gangs ask domains.
     """
 
     topologies: tuple[Json, ...] = ()
@@ -56,6 +56,7 @@ class NodeTopologies:
     keys: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     sockets_of_node: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    asked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

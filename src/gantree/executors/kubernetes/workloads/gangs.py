@@ -220,7 +220,12 @@ def _tier(tier: Callable[[str], str | None], word: str | None) -> str | None:
 
 
 def _lost(tier: Callable[[str], str | None], words: Iterable[str | None]) -> tuple[str, ...]:
-    return tuple(f"topology {word!r}" for word in dict.fromkeys(words) if word and not tier(word))
+    return tuple(word for word in dict.fromkeys(words) if word and not tier(word))
+
+
+def topology_in_words(word: str) -> str:
+    """What of a request the site may lack."""
+    return f"topology {word!r}"
 
 
 def _of_role(gang_spec: GangSpec, pod: Pod) -> GangSpec:

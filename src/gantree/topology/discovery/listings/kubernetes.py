@@ -87,10 +87,14 @@ def parse(text: str, source: str, levels: Sequence[str] | None = None) -> Fabric
     return read([(text, source)], levels)
 
 
-def read(texts: Sequence[tuple[str, str]], levels: Sequence[str] | None = None) -> FabricReading:
+def read(
+    texts: Sequence[tuple[str, str]],
+    levels: Sequence[str] | None = None,
+    further: Sequence[str] = (),
+) -> FabricReading:
     """Read nodes and Kueue topologies of one cluster, which may be texts of their own, each a pair (text, source).
 
-    Errors as of `parse`.
+    further are label keys that become tiers, too, where their domains nest in the others. Errors as of `parse`.
     """
     given = _Told({}, {})
     for text, source_of_text in texts:
@@ -100,6 +104,8 @@ def read(texts: Sequence[tuple[str, str]], levels: Sequence[str] | None = None) 
     if not given.nodes:
         raise BadInput(f"{source}: no Node in it; give `kubectl get nodes -o json` or `-o yaml`")
     reading = _asked_for(given.nodes, levels, source) if levels else _found(given, source)
+    for key in further:
+        reading = _with_level(reading, given.nodes, key, source)
     _check_names(reading, report)
     domains, unfit = _unfit(given.nodes.values())
     notes = _notes(given.nodes.values())
@@ -162,6 +168,17 @@ def _asked_for(nodes: Nodes, keys: Sequence[str], source: str) -> FabricReading:
     reading = _family_reading(nodes, family)
     said = ", ".join(f"{level.keys[0]} is tier {level.tier}" for level in levels)
     return replace(reading, inferred=(said, *reading.inferred))
+
+
+def _with_level(reading: FabricReading, nodes: Nodes, key: str, source: str) -> FabricReading:
+    """The same with a tier of the domains of a label, if they nest in its tiers and are none of them."""
+    family = Family(key, levels_of_keys([key]))
+    there = _having(nodes, family)
+    if not there or len(reading.tiers) == MAX_TIERS:
+        return reading
+    level = Source(source, key, _family_reading(there, family))
+    joined = merged([Source(source, "nodes", reading), level])
+    return joined if len(joined.tiers) > len(reading.tiers) else reading
 
 
 def _found(given: _Told, source: str) -> FabricReading:
