@@ -7,6 +7,7 @@ import pytest
 from gantree.model.cluster import Allocation, Cluster, Machine, Nic, NicFacts, Node
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Job, Role, Shape, Slices, TopologySpec
+from gantree.model.node_rules import TOLERATES_LABEL, Taint
 from gantree.model.placements import Domain, Placement
 from gantree.model.verdicts import Gate, Refused, Shortage
 from gantree.placement.choice.search import fits, place, signature
@@ -430,6 +431,30 @@ def test_a_refusal_tells_which_of_the_free_gpus_count(
 ) -> None:
     occupancy = three_kinds(Allocation("old", "n2", (0,)), Allocation("old", "n0", (0,)))
     answer = place(occupancy, Job("x", (Role("w", members, shape),)))
+    assert isinstance(answer, Refused)
+    assert answer.sentence.partition(" Fits now")[0] == told
+
+
+@pytest.mark.parametrize(
+    ("gpus", "tainted", "told"),
+    [
+        (8, ("n1",), "Never fits: a member of role w needs 8 GPUs; the largest machine has 4."),
+        (8, ("n0", "n1"), "Never fits: every node has a taint that role w does not tolerate."),
+        (
+            3,
+            ("n1",),
+            "Never fits: needs 6 GPUs; 4 of the empty cluster's 8 GPUs are of an acceptable taint.",
+        ),
+    ],
+)
+def test_what_a_job_tolerates_is_not_told_as_a_label_that_it_asks_for(
+    gpus: int, tainted: tuple[str, ...], told: str
+) -> None:
+    taint = (Taint("busy", "", "NoSchedule"),)
+    nodes = tuple(Node(n, "m", taints=taint if n in tainted else ()) for n in ("n0", "n1"))
+    fabric = Fabric.build(Cluster("c", ("node",), {"m": builders.machine(4)}, nodes))
+    shape = Shape(gpus=gpus, labels=((TOLERATES_LABEL, "other:NoExecute"),))
+    answer = place(Occupancy(fabric), Job("x", (Role("w", 2, shape),)))
     assert isinstance(answer, Refused)
     assert answer.sentence.partition(" Fits now")[0] == told
 

@@ -13,7 +13,7 @@ tolerated taint may name its value and its effect, or neither; "*" is every tain
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -128,6 +128,11 @@ def satisfies(name: str, labels: Mapping[str, str], rule: str) -> bool:
     """Return whether a node with this name and these labels satisfies an alternative of a rule."""
     told = {HOST_KEY: name, **labels, NAME_KEY: name}
     return any(all(each.holds(told) for each in terms) for terms in read_rule(rule))
+
+
+def without_tolerations(labels: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The labels and rules by which nodes are chosen: what is tolerated is no request."""
+    return tuple(each for each in labels if each[0] != TOLERATES_LABEL)
 
 
 def tolerates(taints: tuple[Taint, ...], tolerations: str) -> bool:

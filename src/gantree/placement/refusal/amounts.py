@@ -11,6 +11,7 @@ import numpy as np
 
 from gantree.model.cluster import Machine
 from gantree.model.jobs import Shape
+from gantree.model.node_rules import without_tolerations
 from gantree.placement.machine import mig
 from gantree.placement.machine.numa import most_bandwidth
 from gantree.placement.machine.shares import sharing_of
@@ -250,8 +251,9 @@ def _is_held_up(where: Occupancy, node: int, profile: str) -> bool:
 
 
 def wanted(role: RoleRequest) -> str:
-    """Return the labels and GPU models that a role requests, for people."""
-    labels = ", ".join(f"{key}={value}" for key, value in role.shape.labels)
+    """Return the labels and GPU models that a role requests, for people; what it tolerates is no request."""
+    asked = without_tolerations(role.shape.labels)
+    labels = ", ".join(f"{key}={value}" for key, value in asked)
     models = " or ".join(role.shape.models)
     told = [f"label {labels}" if labels else "", f"GPUs of model {models}" if models else ""]
     return " and ".join(filter(None, told))

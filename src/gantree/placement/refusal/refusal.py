@@ -17,6 +17,7 @@ import numpy as np
 
 from gantree.model.cluster import MARKET_LABEL, ON_DEMAND
 from gantree.model.jobs import Job, Shape
+from gantree.model.node_rules import without_tolerations
 from gantree.model.verdicts import Gate, Refused, Relaxation, Shortage
 from gantree.placement.refusal.advice import advice, looser_or_fewer, nearer_or_fewer
 from gantree.placement.refusal.amounts import (
@@ -151,8 +152,7 @@ def _too_large(occupancy: Occupancy, request: TopologyRequest, role: RoleRequest
         return None
     admitted = occupancy.fabric.nodes_with(role.shape.labels, role.shape.models)
     if not admitted.any():
-        asked = wanted(role) or f"label {MARKET_LABEL}={ON_DEMAND}"  # none that has no other labels
-        sentence = f"Never fits: no node has {asked}, which role {role.name} asks for."
+        sentence = f"Never fits: {_none_admits(occupancy.fabric, role)}."
         return Refused(Gate.SHAPE, sentence + _meant(occupancy.fabric, role), never=True)
     that_admits = f" with {wanted(role)}" if wanted(role) else ""
     held_back = admitted & occupancy.emptied().held_back_node
@@ -168,6 +168,14 @@ def _too_large(occupancy: Occupancy, request: TopologyRequest, role: RoleRequest
     )
     besides = f"; {spares} {_nodes(spares)} held back as spares" if spares else ""
     return Refused(Gate.SHAPE, f"Never fits: {told}{besides}.", never=True, short_by=short)
+
+
+def _none_admits(fabric: Fabric, role: RoleRequest) -> str:
+    """What of a role no node is as, or has; one that asks for nothing is kept away by taints, or by the market."""
+    asked = wanted(role)
+    if not asked and fabric.has_taints:
+        return f"every node has a taint that role {role.name} does not tolerate"
+    return f"no node has {asked or f'label {MARKET_LABEL}={ON_DEMAND}'}, which role {role.name} asks for"
 
 
 def _no_machine(role: RoleRequest, lack: tuple[str, float, float], that_admits: str) -> Told:
@@ -249,7 +257,7 @@ def _which_count(where: Occupancy, lack: Lack) -> str:
     free = free_gpus(where, admitted if usable is None else admitted & usable)
     words = [
         "model" if any(shape.models for shape in shapes) else "",
-        "label" if any(shape.labels for shape in shapes) else "",
+        "label" if any(without_tolerations(shape.labels) for shape in shapes) else "",
         "market" if where.fabric.has_spot else "",
         "taint" if where.fabric.has_taints else "",
     ]

@@ -15,6 +15,7 @@ from math import prod
 
 import numpy as np
 
+from gantree.model.node_rules import without_tolerations
 from gantree.model.verdicts import Gate, Patch, Refused, Relaxation, Shortage
 from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.slots.slots import SlotShape
@@ -292,7 +293,7 @@ def _members(box_request: BoxRequest) -> str:
 
 def _wanted(box_request: BoxRequest) -> str:
     shape = box_request.role.shape
-    labels = ", ".join(f"{key}={value}" for key, value in shape.labels)
+    labels = ", ".join(f"{key}={value}" for key, value in without_tolerations(shape.labels))
     wanted = [f"label {labels}" if labels else "", " or ".join(shape.models)]
     told = " and ".join(filter(None, wanted))
     return f" with {told}" if told else ""
