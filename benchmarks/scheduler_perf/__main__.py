@@ -1,11 +1,13 @@
 """Runs workloads with gantree and with another scheduler, in turn, and prints what each was worth.
 
     PYTHONPATH=tests:benchmarks KUBEBUILDER_ASSETS=DIRECTORY python -m scheduler_perf LISTS [--only WORDS]...
-        [--other kube-scheduler] [--rounds 3] [--nodes 1000] [--pods 6000] [--results FILE] [--limit-s 300]
+        [--other kube-scheduler] [--policy FILE] [--rounds 3] [--nodes 1000] [--pods 6000]
+        [--results FILE] [--limit-s 300]
 
 LISTS is a folder with `performance-config.yaml` files. Of each test case the largest workload within --nodes and --pods
 runs, or with --exact the one that is named (GROUP/CASE/WORKLOAD). Each run has an etcd and an API server of its own. A
-run that is in --results is not repeated, so a stopped benchmark goes on where it was.
+run that is in --results is not repeated, so a stopped benchmark goes on where it was. Lists that preempt need a --policy
+without a minimum run time (`evictions: {min_run: 0s, grace: 0s}`), which kube-scheduler does not have.
 
 pods/s: measured pods over the time from the first request to the last binding. p99: milliseconds from the request that
 creates a pod until its binding is seen. CPU: seconds of scheduler and API server over the whole workload.
@@ -38,7 +40,7 @@ Json = dict[str, Any]
 ROW = "{:<64} {:>8} {:>8} {:>6}  {:>13} {:>13} {:>13} {:>11}"
 
 
-def played(workload: Workload, name: str, limit_s: float) -> Json:
+def played(workload: Workload, name: str, options: argparse.Namespace) -> Json:
     """One run, in a directory of its own; figures, or why there are none."""
     with tempfile.TemporaryDirectory(prefix="gantree-bench-") as directory:
         place = Path(directory)
@@ -46,9 +48,11 @@ def played(workload: Workload, name: str, limit_s: float) -> Json:
             config = kubeconfig(place, url, token)
             with (
                 claim_controller(place, config, workload),
-                scheduler(name, place, config, workload) as started,
+                scheduler(name, place, config, workload, options.policy) as started,
             ):
-                return asyncio.run(_measured(workload, (url, token, place), started, limit_s))
+                return asyncio.run(
+                    _measured(workload, (url, token, place), started, options.limit_s)
+                )
 
 
 async def _measured(
@@ -114,7 +118,7 @@ def main() -> None:
             for name in ("gantree", options.other):
                 key = (workload.title, name, number)
                 if key not in done:
-                    done[key] = played(workload, name, options.limit_s)
+                    done[key] = played(workload, name, options)
                     _write(options.results, key, done[key])
                     print(*key, json.dumps(done[key]), flush=True)
     _print_table(chosen, options.other, done)
@@ -189,6 +193,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="*", default=[], help="test cases with one of these words")
     parser.add_argument("--exact", nargs="*", default=[], help="GROUP/CASE/WORKLOAD")
     parser.add_argument("--other", default="kube-scheduler", help="a binary of KUBEBUILDER_ASSETS")
+    parser.add_argument("--policy", help="of gantree: a preset or a file")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=6000)

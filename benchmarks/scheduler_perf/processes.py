@@ -126,19 +126,25 @@ def kubeconfig(place: Path, url: str, token: str) -> Path:
 
 
 @contextmanager
-def scheduler(name: str, place: Path, config: Path, workload: Workload) -> Iterator[Process]:
-    """gantree, or a binary that takes kube-scheduler's options: started, and ready."""
-    with launched(name, place, config, workload) as started:
+def scheduler(
+    name: str, place: Path, config: Path, workload: Workload, policy: str | None = None
+) -> Iterator[Process]:
+    """gantree with a policy, or a binary that takes kube-scheduler's options: started, and ready."""
+    with launched(name, place, config, workload, policy) as started:
         _wait(started, GANTREE_SAYS if name == "gantree" else KUBE_SCHEDULER_SAYS)
         yield started
 
 
 @contextmanager
-def launched(name: str, place: Path, config: Path, workload: Workload) -> Iterator[Process]:
+def launched(
+    name: str, place: Path, config: Path, workload: Workload, policy: str | None = None
+) -> Iterator[Process]:
     """The same, which may not be ready yet."""
     is_gantree = name == "gantree"
     command = (
-        _gantree(place, config) if is_gantree else _kube_scheduler(name, place, config, workload)
+        _gantree(place, config, policy)
+        if is_gantree
+        else _kube_scheduler(name, place, config, workload)
     )
     started = Process(command, place / "scheduler.log")
     try:
@@ -147,10 +153,11 @@ def launched(name: str, place: Path, config: Path, workload: Workload) -> Iterat
         started.stop()
 
 
-def _gantree(place: Path, config: Path) -> list[str]:
+def _gantree(place: Path, config: Path, policy: str | None) -> list[str]:
+    more = [] if policy is None else [f"--policy={policy}"]
     return [
         str(Path(sys.executable).with_name("gantree")), "kubernetes", "schedule", f"--kubeconfig={config}",
-        f"--scheduler-name={NAME}", "--lease-name=", f"--state={place / 'state'}",
+        f"--scheduler-name={NAME}", "--lease-name=", f"--state={place / 'state'}", *more,
     ]  # fmt: skip
 
 

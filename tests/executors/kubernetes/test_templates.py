@@ -84,6 +84,15 @@ def test_what_the_object_of_a_group_says_counts_beside_what_its_template_does() 
     assert job_of(gang, _tier, "d")[0].queue == "q"
 
 
+@pytest.mark.parametrize("priority", [None, 0, 10, -5, 1_000_000])
+def test_the_priority_of_a_pod_is_kubernetes_own_and_without_a_class_0(
+    priority: int | None,
+) -> None:
+    told = pod("a", spec={} if priority is None else {"priority": priority})
+    job = job_of(gang_of(key_of(told), None, [told]), _tier, "d")[0]
+    assert job.priority == (priority or 0)
+
+
 def test_what_is_asked_of_the_topology_is_read_anew_for_every_site() -> None:
     asks = pod("a", annotations={"gantree.io/required-topology": "leaf"})
     gang = gang_of(key_of(asks), None, [asks])

@@ -37,7 +37,8 @@ INDEX_KEYS = (
     "apps.kubernetes.io/pod-index",
 )
 """Labels and annotations that number the pods of one owner."""
-DEFAULT_QUEUE = "default"
+DEFAULT_QUEUE, NO_CLASS = "default", 0
+"""Of pods that name none. Kubernetes gives them priority 0; a PriorityClass of 10 is above that."""
 BUT_NAME = tuple(field.name for field in fields(Job))[1:]
 """What jobs of one template have in common."""
 RESTARTS = Restarts(limit=1_000_000)
@@ -157,7 +158,7 @@ def _job_of(
         name=f"{namespace}/{name}",
         roles=tuple(roles),
         queue=gang_spec.queue or DEFAULT_QUEUE,
-        priority="batch" if gang_spec.priority is None else gang_spec.priority,
+        priority=NO_CLASS if gang_spec.priority is None else gang_spec.priority,
         topology=topology,
         restarts=_restarts(gang_spec),
         user=owner,
