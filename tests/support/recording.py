@@ -25,6 +25,7 @@ class RecordingCluster:
         self.told: list[Order] = []
         self.attempts: dict[tuple[str, int], Status] = {}
         self.to_adopt: list[Event] = []
+        self.remaining: dict[str, str] = {}
         self.logs = Path("/nonexistent")
         self.closed = False
 
@@ -51,6 +52,10 @@ class RecordingCluster:
     def has_run(self, job: str) -> bool:
         """Whether the test has put logs of it there."""
         return (self.logs / job).exists()
+
+    def remains(self, job: str) -> str:
+        """What the test says."""
+        return self.remaining.get(job, "")
 
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """A folder an attempt below `logs`, which the test may set."""

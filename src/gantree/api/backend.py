@@ -23,6 +23,7 @@ from gantree.control.readers.frames import QueryMode
 from gantree.control.readers.supervisor import ReaderSupervisor
 from gantree.control.requests.read_view import ReadView
 from gantree.executors.progress import Progress
+from gantree.model.phases import Phase
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -71,6 +72,10 @@ class QueryBackend(Protocol):
 
     async def add_progress(self, rows: Sequence[Json], *, ended: bool = False) -> None:
         """Put into rows of jobs that hold a place how far they are; where ended, also of those that did."""
+        ...
+
+    async def add_remaining(self, explained: Json) -> None:
+        """Put into the answer to why what keeps an attempt that is stopped from ending."""
         ...
 
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
@@ -148,6 +153,15 @@ class Backend:
     async def add_progress(self, rows: Sequence[Json], *, ended: bool = False) -> None:
         """Put into rows of jobs that hold a place how far they are; where ended, also of those that did."""
         await add_progress(rows, self.controller.cluster, ended=ended)
+
+    async def add_remaining(self, explained: Json) -> None:
+        """Put into the answer to why what keeps an attempt that is stopped from ending."""
+        if explained["phase"] != Phase.STOPPING:
+            return
+        job: str = explained["job"]
+        remaining = await self.call_controller(lambda controller: controller.cluster.remains(job))
+        if remaining:
+            explained["sentence"] += f" Waiting: {remaining}."
 
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """Where the output of a rank is, once there is some."""

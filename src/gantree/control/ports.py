@@ -48,6 +48,10 @@ class ClusterPort(Protocol):
         """Whether anything was ever begun under this id, by whomever."""
         ...
 
+    def remains(self, job: str) -> str:
+        """What keeps an attempt that is stopped from ending, as a clause; "" where nothing is known."""
+        ...
+
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """The file that a process's output goes to."""
         ...

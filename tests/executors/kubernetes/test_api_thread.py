@@ -210,15 +210,20 @@ def test_what_breaks_while_pods_are_bound_is_seen(monkeypatch: pytest.MonkeyPatc
     ]
 
 
+def nothing_remains(job: str) -> str:
+    """No attempt is kept from ending."""
+    return ""
+
+
 def test_a_gang_that_waits_again_and_again_has_one_turn_to_be_told() -> None:
-    telling = PodStatusUpdates(lambda key, reason_to_wait, has_event: None)
+    telling = PodStatusUpdates(lambda key, reason_to_wait, has_event: None, nothing_remains)
     for now in range(9):
         telling.add(KEY, float(now))
         telling.remove(KEY)
     telling.add(KEY, 9.0)
     assert len(telling._undecided) == 1
     telling.remove(KEY)
-    telling.step(LedgerView(Ledger()), lambda key: None, 99.0)
+    assert list(telling.step(LedgerView(Ledger()), lambda key: None, 99.0)) == []
     telling.add(KEY, 99.0)
     assert len(telling._undecided) == 1
 
@@ -226,7 +231,7 @@ def test_a_gang_that_waits_again_and_again_has_one_turn_to_be_told() -> None:
 def test_a_reason_with_other_numbers_is_no_new_event() -> None:
     written: list[tuple[str, bool]] = []
     telling = PodStatusUpdates(
-        lambda key, reason, is_new: written.append((reason.sentence, is_new))
+        lambda key, reason, is_new: written.append((reason.sentence, is_new)), nothing_remains
     )
     telling.add(KEY, 0.0)
     for free in ("needs 6 GPUs; 4 are free.", "needs 6 GPUs; 3.5 are free.", "needs a node."):

@@ -64,9 +64,9 @@ def _add_job_questions(routes: APIRouter, backend: QueryBackend) -> None:
     )
     async def explain(word: str, caller: CurrentCaller) -> Response:
         """Why a job is where it is."""
-        return json_response(
-            await backend.read_adaptive(asked.explained, caller, word, asker=caller.name)
-        )
+        explained = await backend.read_adaptive(asked.explained, caller, word, asker=caller.name)
+        await backend.add_remaining(explained)
+        return json_response(explained)
 
     @routes.get(
         "/jobs/{word}/when",

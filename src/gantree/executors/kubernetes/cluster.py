@@ -77,7 +77,9 @@ class KubernetesCluster:
         self._epoch = 0
         self._pending, self._foreign_pods = PendingPods(), ForeignPods()
         self._feasibility = InterPodFeasibility()
-        self._attempts = AttemptController(api, self._pending, allocator, self._feasibility, emit)
+        self._attempts = AttemptController(
+            api, self._pending, allocator, self._feasibility, emit, self._explain_group
+        )
         self._admission = GangAdmission(
             api,
             self._pending,
@@ -85,6 +87,7 @@ class KubernetesCluster:
             emit,
             self._attempts.is_steady,
             nodes.ask_level,
+            self.remains,
         )
         self._late_bindings = LateBindings(api)
         self._adoption = Adoption(
@@ -179,6 +182,10 @@ class KubernetesCluster:
         """Ids are made of the uids of pods: none is used twice."""
         return False
 
+    def remains(self, job: str) -> str:
+        """What keeps an attempt that is stopped from ending: pods that are not gone."""
+        return self._attempts.remains(job)
+
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """Raises NotFound: output is where kubectl finds it."""
         raise NotFound(f"{job} runs as pods: their output is with `kubectl logs`")
@@ -249,6 +256,12 @@ class KubernetesCluster:
                     raise key  # a bug on the other thread
         for pod in self._claims.pop_stale(self._clock()):
             self._update_pod(pod, pod)
+
+    def _explain_group(self, job: str, sentence: str) -> None:
+        """A gang waits for pods of its last attempt."""
+        key = self._pending.key_of_job.get(job)
+        if key is not None:
+            self._group_conditions.explain(key, f"Waiting: {sentence}.", self._clock())
 
     def _update_group(self, kind: GroupKind, where: Name, group: Group | None) -> None:
         key = (*where, kind.key_word)

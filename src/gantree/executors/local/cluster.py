@@ -256,6 +256,10 @@ class LocalCluster:
         """Whether a job has a directory. Called for each submitted job."""
         return os.path.isdir(f"{self._runs}/{job}")  # noqa: PTH112 - a Path takes ten times as long
 
+    def remains(self, job: str) -> str:
+        """Nothing: processes are killed when their grace is over."""
+        return ""
+
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """The file that a process's stdout and stderr go to. Raises BadInput for an impossible job id."""
         return RunDirectory(self._runs, job, attempt).log(rank)

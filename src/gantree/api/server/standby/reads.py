@@ -98,6 +98,9 @@ class StandbyBackend:
         """Put into rows of jobs that hold a place how far they are; where ended, also of those that did."""
         await add_progress(rows, self, ended=ended)
 
+    async def add_remaining(self, explained: Json) -> None:
+        """Nothing: only the leader's executor knows."""
+
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """Where the output of a rank is, once there is some."""
         return self._run(job, attempt).log(rank)

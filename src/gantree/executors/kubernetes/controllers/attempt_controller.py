@@ -22,6 +22,7 @@ from gantree.executors.kubernetes.workloads.attempts import Attempt, MemberBindi
 from gantree.executors.kubernetes.workloads.elastic import COME_WITHIN_S, PendingStarts
 from gantree.executors.kubernetes.workloads.pending_pods import PendingPods
 from gantree.executors.kubernetes.writes.eviction import Evictions
+from gantree.executors.kubernetes.writes.remaining_pods import RemainingPods
 from gantree.executors.kubernetes.writes.writes import Binding, Bound, binding_of
 from gantree.model.events import Event
 from gantree.model.orders import ReplaceMember, StartGang, StopGang
@@ -41,7 +42,9 @@ class AttemptController:
         allocator: Allocator,
         feasibility: InterPodFeasibility,
         emit: Callable[[Event], None],
+        tell: Callable[[str, str], None],
     ) -> None:
+        """tell is called with a job and what keeps its last attempt from ending."""
         self._api, self._pending = api, pending
         self._allocator, self._feasibility = allocator, feasibility
         self._members = AttemptMembers(pending, feasibility)
@@ -49,6 +52,7 @@ class AttemptController:
         self._replacement = MemberReplacement(api, self._members, pending, allocator, feasibility)
         self._pending_starts = PendingStarts()
         self._evictions = Evictions()
+        self._remaining = RemainingPods(api, tell)
         self._retry_at = float("-inf")
         self.pods = self._members.pods
 
@@ -95,6 +99,7 @@ class AttemptController:
         self._pending_starts.forget(job, attempt)
         self._replacement.forget(name)
         self._events.forget(name)
+        self._remaining.forget(name)
         self._members.remove(name)
 
     # ----- pods
@@ -269,7 +274,14 @@ class AttemptController:
             for attempt in self._members.attempts.values():
                 if attempt.is_leaving:
                     self._delete_pods(attempt)
+                    pods = self.pods_of(*attempt.key)
+                    self._remaining.review(attempt.key, pods, decided.site.is_lost, now)
         self._replacement.step(decided)
+
+    def remains(self, job: str) -> str:
+        """What keeps the last attempt of a job from ending; "" for nothing that is known."""
+        found = self._remaining.told(job)
+        return next((told for name, told in found if self.pods_of(*name)), "")
 
     def _give_up(self, order: StartGang) -> None:
         """Fail starts whose pods were not created in time."""

@@ -75,11 +75,15 @@ class GangAdmission:
         emit: Callable[[Event], None],
         is_steady: Callable[[str, int], bool],
         ask_level: Callable[[str, float], bool],
+        remains: Callable[[str], str],
     ) -> None:
-        """is_steady says whether all members of an attempt run. ask_level has the site get a tier of a label key."""
+        """is_steady says whether all members of an attempt run. ask_level has the site get a tier of a label key.
+
+        remains says what keeps the last attempt of a job from ending.
+        """
         self._api, self._pending, self._emit = api, pending, emit
         self._feasibility = feasibility
-        self._pod_status, self._is_steady = PodStatusUpdates(self._write_status), is_steady
+        self._pod_status, self._is_steady = PodStatusUpdates(self._write_status, remains), is_steady
         self._ask_level = ask_level
         self._undecided: dict[str, bool] = {}
         """Jobs with an event that is not decided yet; whether it is the end of an attempt."""

@@ -1,7 +1,7 @@
-"""The condition PodGroupScheduled=True of Kubernetes' own pod groups whose gangs are bound.
+"""The condition PodGroupScheduled of Kubernetes' own pod groups whose gangs are bound, or were.
 
-It is written until it is seen, so that neither a lost write nor a restart leaves "not scheduled" on a group that runs.
-Why a gang waits is written to its group with its pods (`pod_status`).
+True is written until it is seen, so that neither a lost write nor a restart leaves "not scheduled" on a group that
+runs. Why a gang waits is written to its group with its pods (`pod_status`).
 """
 
 from collections.abc import Callable
@@ -49,6 +49,11 @@ class GroupConditions:
         if key in self._conditions:
             self._due[key] = float("-inf")
 
+    def explain(self, key: Key, sentence: str, now: float) -> None:
+        """Write why a gang that was bound is not any more."""
+        if key in self._conditions:
+            self._write(key, "False", "Unschedulable", sentence, now)
+
     def step(self, decided: LedgerView, now: float) -> None:
         """Write to those of which it is not seen that they are bound."""
         for key in [key for key, due_at in self._due.items() if due_at <= now]:
@@ -58,9 +63,7 @@ class GroupConditions:
                 del self._due[key]
                 continue
             self._due[key] = now + AGAIN_S
-            path = self._api.status_of_group(key)
-            if path is not None:
-                self._api.request("PATCH", path, self._body(key, now), MERGE)
+            self._write(key, "True", "Scheduled", "All pods of the gang are bound.", now)
 
     def _is_told(self, key: Key) -> bool:
         return any(
@@ -68,14 +71,17 @@ class GroupConditions:
             for each in self._conditions[key]
         )
 
-    def _body(self, key: Key, now: float) -> Json:
+    def _write(self, key: Key, status: str, reason: str, message: str, now: float) -> None:
         """With the group's other conditions, as a merge patch replaces the list."""
         others = [each for each in self._conditions[key] if each.get("type") != SCHEDULED]
         condition = {
             "type": SCHEDULED,
-            "status": "True",
-            "reason": "Scheduled",
-            "message": "All pods of the gang are bound.",
+            "status": status,
+            "reason": reason,
+            "message": message,
             "lastTransitionTime": datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
-        return {"status": {"conditions": [*others, condition]}}
+        path = self._api.status_of_group(key)
+        if path is not None:
+            body = {"status": {"conditions": [*others, condition]}}
+            self._api.request("PATCH", path, body, MERGE)

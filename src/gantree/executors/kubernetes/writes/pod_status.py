@@ -48,6 +48,8 @@ class PodStatusUpdates:
 
     write: Callable[[Key, WaitReason, bool], None]
     """Given a reason, and whether it is to be an event, too: its words are new, numbers aside."""
+    remains: Callable[[str], str]
+    """What keeps the last attempt of a job from ending."""
     _undecided: deque[tuple[float, Key]] = field(default_factory=deque)
     """Gangs of which it is to be seen soon why they wait; before the others."""
     _queue: deque[tuple[float, Key]] = field(default_factory=deque)
@@ -88,17 +90,21 @@ class PodStatusUpdates:
             if key not in self._reported:
                 continue
             job = job_of(key)
-            if job is None:
-                continue
-            if decided.is_over(job):
+            if job is not None and decided.is_over(job):
                 yield key
-            reason_to_wait = wait_reason(decided, job, now)
+            reason_to_wait = None if job is None else self._reason_of(job, decided, now)
             if reason_to_wait is not None:
                 self.report(key, reason_to_wait)
             is_known = reason_to_wait is not None or (job is None and self._reported[key])
             queue, after_s = (self._queue, EVERY_S) if is_known else (self._undecided, SOON_S)
             self._due[key] = now + after_s
             queue.append((now + after_s, key))
+
+    def _reason_of(self, job: str, decided: LedgerView, now: float) -> WaitReason | None:
+        remaining = self.remains(job)
+        if remaining:
+            return WaitReason(PENDING, f"Waiting: {remaining}.")
+        return wait_reason(decided, job, now)
 
     def _take(self, queue: deque[tuple[float, Key]], now: float) -> Key | None:
         """The first of a queue whose time has come; it has no place any more."""
