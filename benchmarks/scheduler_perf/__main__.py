@@ -6,8 +6,10 @@
 
 LISTS is a folder with `performance-config.yaml` files. Of each test case the largest workload within --nodes and --pods
 runs, or with --exact the one that is named (GROUP/CASE/WORKLOAD). Each run has an etcd and an API server of its own. A
-run that is in --results is not repeated, so a stopped benchmark goes on where it was. Lists that preempt need a --policy
-without a minimum run time (`evictions: {min_run: 0s, grace: 0s}`), which kube-scheduler does not have.
+run that is in --results is not repeated, so a stopped benchmark goes on where it was.
+
+Lists that preempt need a --policy without a minimum run time, which kube-scheduler does not have:
+`evictions: {min_run: 0s, grace: 0s}`.
 
 pods/s: measured pods over the time from the first request to the last binding. p99: milliseconds from the request that
 creates a pod until its binding is seen. CPU: seconds of scheduler and API server over the whole workload.
