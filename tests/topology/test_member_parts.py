@@ -14,7 +14,12 @@ from gantree.topology.occupancy.member_parts import grown, is_nothing, part_of, 
 from gantree.topology.occupancy.occupancy import Occupancy
 from support.examples import examples
 
-MACHINE = replace(machine(4, nics=2, cpus=8.0), memory_GiB=16.0, numa_memory_GBps=400.0)
+MACHINE = replace(
+    machine(4, nics=2, cpus=8.0),
+    memory_GiB=16.0,
+    numa_memory_GBps=400.0,
+    devices=(("card", 4), ("nvidia.com/gpu", 4)),
+)
 SITE = Cluster("one", ("node",), {"m": MACHINE}, (Node("n0", "m", ()),))
 
 members = st.builds(
@@ -91,3 +96,19 @@ def test_where_no_more_is_free_than_before_nobody_finds_room_who_found_none(
     found, finds = before.part_of(wanted) == wanted, after.part_of(wanted) == wanted
     assert found or not finds or after.has_more_than(before)
     assert not before.has_more_than(after)
+
+
+def test_of_devices_that_are_gpus_no_more_are_free_than_gpus() -> None:
+    """The others come free with their GPUs: what others may use meanwhile is not held."""
+    occupancy = Occupancy(Fabric.build(SITE))
+    three = (("card", 3), ("nvidia.com/gpu", 3))
+    occupancy.take(
+        "stays", [MemberPlacement("w", 0, "n0", (0, 1), devices=(("nvidia.com/gpu", 2),))]
+    )
+    wanted = MemberPlacement("w", 0, "n0", (1, 2), devices=three[1:])
+    assert part_of(occupancy, 0, wanted) == replace(
+        wanted, gpus=(2,), devices=(("nvidia.com/gpu", 1),)
+    )
+    wanted = MemberPlacement("w", 0, "n0", (0, 1, 2), devices=three)
+    free = (("card", 3), ("nvidia.com/gpu", 1))
+    assert part_of(occupancy, 0, wanted) == replace(wanted, gpus=(2,), devices=free)

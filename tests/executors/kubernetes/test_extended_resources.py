@@ -74,7 +74,7 @@ def test_a_claim_is_told_that_no_node_publishes_devices(stage: DeviceStage) -> N
     stage.until(lambda: why in waits(stage, "c1"))
 
 
-def test_gpus_of_a_node_that_a_plugin_and_slices_list_are_given_once(stage: DeviceStage) -> None:
+def test_gpus_of_a_node_that_a_plugin_and_slices_list_are_counted_once(stage: DeviceStage) -> None:
     """Both list the same hardware: four GPUs are four, whoever asks for them."""
     stage.nodes("both", gpus=4)
     stage.slice("both", GPU, [gpu(number) for number in range(4)])
