@@ -131,3 +131,13 @@ def test_a_pod_may_have_several_mig_instances_and_whole_gpus(stage: DeviceStage)
     stage.until(lambda: stage.bound("p1"))
     stage.pod("p2", spec=asking({"nvidia.com/mig-1g.10gb": "1"}))
     stage.until(lambda: "nvidia.com/mig-1g.10gb" in waits(stage, "p2"))
+
+
+def test_mig_instances_that_a_plugin_calls_gpus_are_given_as_such(stage: DeviceStage) -> None:
+    """The strategy `single`: the product label says so, and which part of a GPU they are is the site's business."""
+    stage.nodes("n0", gpus=3, product="NVIDIA-H100-80GB-HBM3-MIG-2g.20gb")
+    stage.start()
+    for number in range(4):
+        stage.pod(f"p{number}", gpus=1)
+    stage.until(lambda: phases(stage).count(Phase.RUNNING) == 3)
+    stage.until(lambda: phases(stage).count(Phase.PENDING) == 1)

@@ -21,7 +21,7 @@ from gantree.model.jobs import CLAIMED_GPUS, GPU_RESOURCES
 from gantree.topology.discovery.assembly import assembled
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.listings.kubernetes import read
-from gantree.topology.discovery.listings.kubernetes_nodes import quantity
+from gantree.topology.discovery.listings.kubernetes_nodes import MAX_GPUS, quantity
 from gantree.topology.discovery.listings.label_keys import (
     HOST_KEY,
     NVLINK_KEYS,
@@ -138,7 +138,8 @@ def _site_of(
 ) -> SiteReading:
     items = [*(_with_kind(node) for node in found), *told.topologies]
     text = msgspec.json.encode({"items": items}).decode()
-    reading, odd = _with_counts(read([(text, SOURCE)], levels or None, told.asked))
+    read_nodes = read([(text, SOURCE)], levels or None, told.asked)
+    reading, odd = _with_counts(read_nodes, {node.metadata.name: node for node in found})
     made = assembled(name, reading, MachineChoice({}, {}), SOURCE)
     cluster, lost = (made.cluster, []) if file is None else as_in_file(made.cluster, file)
     cluster = _with_devices(cluster, {node.metadata.name: node for node in found})
@@ -204,17 +205,27 @@ def _plugin_gpus(node: Node) -> Iterator[float]:
     return (quantity(str(node.status.capacity.get(name, 0))) or 0.0 for name in GPU_RESOURCES)
 
 
-def _with_counts(reading: FabricReading) -> tuple[FabricReading, list[str]]:
-    """Nodes with an unknown number of GPUs get none, with a warning."""
+def _with_counts(
+    reading: FabricReading, told: Mapping[str, Node]
+) -> tuple[FabricReading, list[str]]:
+    """Where what the plugin calls GPUs are MIG instances, each counts as a GPU of no model, with a warning."""
+    unknown = {
+        node.name: _counted_gpus(told[node.name]) for node in reading.nodes if node.gpus is None
+    }
     odd = [
-        f"node {node.name}: how many GPUs it has is not told"
-        for node in reading.nodes
-        if node.gpus is None
+        f"node {name}: its {count} GPUs are parts of GPUs, or more than can be"
+        for name, count in unknown.items()
     ]
     nodes = tuple(
-        replace(node, gpus=0, gpu=None) if node.gpus is None else node for node in reading.nodes
+        replace(node, gpus=unknown[node.name], gpu=None) if node.name in unknown else node
+        for node in reading.nodes
     )
     return replace(reading, nodes=nodes), odd
+
+
+def _counted_gpus(node: Node) -> int:
+    count = int(max(_plugin_gpus(node)))
+    return count if count <= MAX_GPUS else 0
 
 
 def _with_devices(cluster: Cluster, told: Mapping[str, Node]) -> Cluster:
