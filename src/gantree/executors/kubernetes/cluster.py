@@ -22,6 +22,7 @@ from gantree.executors.kubernetes.controllers.attempt_controller import AttemptC
 from gantree.executors.kubernetes.controllers.claim_controller import ClaimController
 from gantree.executors.kubernetes.controllers.gang_admission import GangAdmission
 from gantree.executors.kubernetes.controllers.gangjobs import GangJobs, Name
+from gantree.executors.kubernetes.controllers.group_conditions import GroupConditions
 from gantree.executors.kubernetes.controllers.late_bindings import LateBindings
 from gantree.executors.kubernetes.controllers.node_events import NodeEvents
 from gantree.executors.kubernetes.controllers.nodes import Nodes
@@ -33,7 +34,6 @@ from gantree.executors.kubernetes.workloads.gang_labels import gang_spec_of_grou
 from gantree.executors.kubernetes.workloads.gangjob import GANGJOB
 from gantree.executors.kubernetes.workloads.pending_pods import PendingPods, may_be_bound
 from gantree.executors.kubernetes.workloads.pod_groups import CORE
-from gantree.executors.kubernetes.writes.group_conditions import GroupConditions
 from gantree.executors.kubernetes.writes.nominations import Nominations
 from gantree.executors.kubernetes.writes.patches import annotate, nominate
 from gantree.executors.progress import Progress

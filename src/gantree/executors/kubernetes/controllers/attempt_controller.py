@@ -15,6 +15,7 @@ from gantree.executors.kubernetes.controllers.attempt_events import AttemptEvent
 from gantree.executors.kubernetes.controllers.attempt_members import AttemptMembers
 from gantree.executors.kubernetes.controllers.member_replacement import MemberReplacement
 from gantree.executors.kubernetes.controllers.pod_choice import lacks_pods, pod_chooser
+from gantree.executors.kubernetes.controllers.remaining_pods import RemainingPods
 from gantree.executors.kubernetes.devices.claims import Unfit
 from gantree.executors.kubernetes.pods.annotations import start_annotations
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
@@ -22,7 +23,6 @@ from gantree.executors.kubernetes.workloads.attempts import Attempt, MemberBindi
 from gantree.executors.kubernetes.workloads.elastic import COME_WITHIN_S, PendingStarts
 from gantree.executors.kubernetes.workloads.pending_pods import PendingPods
 from gantree.executors.kubernetes.writes.eviction import Evictions
-from gantree.executors.kubernetes.writes.remaining_pods import RemainingPods
 from gantree.executors.kubernetes.writes.writes import Binding, Bound, binding_of
 from gantree.model.events import Event
 from gantree.model.orders import ReplaceMember, StartGang, StopGang
