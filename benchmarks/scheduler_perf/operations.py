@@ -235,9 +235,7 @@ class Operations:
     async def _pod(self, operation: Json, namespace: str, index: int, how_many: int) -> Json:
         path = operation.get("podTemplatePath")
         file = self.workload.default_pod if path is None else self.workload.path(path)
-        if file is None:
-            raise CannotRun("createPods names no template")
-        content = rendered(file, index, how_many)
+        content = _default_pod() if file is None else rendered(file, index, how_many)
         if volume := operation.get("persistentVolumeTemplatePath"):
             claim = operation["persistentVolumeClaimTemplatePath"]
             templates = (self.workload.path(volume), self.workload.path(claim))
@@ -396,6 +394,23 @@ def _seconds(duration: str) -> float:
 
 def _namespace(name: str) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def _default_pod() -> Json:
+    """The pod of Kubernetes' own benchmark where a list names none."""
+    amounts = {"cpu": "100m", "memory": "500Mi"}
+    container = {
+        "name": "pause",
+        "image": "registry.k8s.io/pause:3.10.1",
+        "ports": [{"containerPort": 80}],
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": "pod-"},
+        "spec": {"containers": [container]},
+    }
 
 
 def _default_node() -> Json:

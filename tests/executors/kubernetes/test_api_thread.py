@@ -299,6 +299,7 @@ def test_a_start_makes_the_site_once(stage: PodStage, monkeypatch: pytest.Monkey
         return site_of(name, *told)
 
     monkeypatch.setattr(nodes, "SETTLE_S", 0.0)
+    monkeypatch.setattr(nodes, "LONGEST_PAUSE_S", 0.0)
     monkeypatch.setattr(nodes, "site_of", counted)
     stage.nodes("n[0-1]")
     stage.start()

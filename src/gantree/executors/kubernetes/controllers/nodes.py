@@ -5,6 +5,8 @@ stopped first. While there are such nodes the site is rebuilt periodically.
 """
 
 import logging
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -44,8 +46,10 @@ from gantree.model.events import (
 
 log = logging.getLogger(__name__)
 
-SETTLE_S = 1.0
-"""The site is rebuilt so long after its first change, so that many new nodes are one change."""
+SETTLE_S = 0.05
+"""The site is rebuilt so long after its first change at the earliest, so that many new nodes are one change."""
+PAUSE_OF_TOOK, LONGEST_PAUSE_S = 10.0, 1.0
+"""After a rebuild there is none for ten times as long as it took, at most a second."""
 
 
 class Nodes:
@@ -70,6 +74,7 @@ class Nodes:
         self._nodes: dict[str, Node] = {}
         self._changed: dict[str, None] = {}
         self._stale_since: float | None = None
+        self._built_at, self._took_s = -math.inf, 0.0
         self._gpus_of_node: dict[str, int] = {}
         self._told = 0
 
@@ -122,7 +127,7 @@ class Nodes:
         self.site = site
         cluster, stale = with_stale_nodes(with_hostnames(self.site.cluster, self._nodes), decided)
         self.site = replace(self.site, cluster=cluster)
-        self._stale_since = now if stale else None
+        self._built_at, self._stale_since = now, now if stale else None
         self._changed |= dict.fromkeys(stale)
         machines = cluster.machines
         self._gpus_of_node = {node.name: machines[node.machine].gpus for node in cluster.nodes}
@@ -140,7 +145,7 @@ class Nodes:
 
     def events(self, decided: LedgerView, now: float, epoch: int) -> Iterator[Event]:
         """The new events: the site first, if it has changed and settled, then single nodes."""
-        if self._stale_since is not None and now - self._stale_since >= SETTLE_S and self._nodes:
+        if self._nodes and self._is_settled(now):
             before = self.site
             cluster = self._rebuilt(decided, now)
             if cluster is not None and (before is None or cluster != before.cluster):
@@ -152,10 +157,20 @@ class Nodes:
             del self._changed[name]
             yield from self._of_node(name, known, now, epoch)
 
+    def _is_settled(self, now: float) -> bool:
+        """Whether the site has changed, and is to be rebuilt now."""
+        if self._stale_since is None:
+            return False
+        pause_s = min(PAUSE_OF_TOOK * self._took_s, LONGEST_PAUSE_S)
+        return now >= max(self._stale_since + SETTLE_S, self._built_at + pause_s)
+
     def _rebuilt(self, decided: LedgerView, now: float) -> Cluster | None:
         """The rebuilt site; None if nodes make no valid site: then the last one stays until nodes change again."""
+        began_s = time.perf_counter()
         try:
-            return self.build(decided, now)
+            cluster = self.build(decided, now)
+            self._took_s = time.perf_counter() - began_s
+            return cluster
         except BadInput as error:
             log.error("the nodes make no site, so the last one stays: %s", error)
             self._stale_since = None
