@@ -130,10 +130,10 @@ manifests: $(VENV)/.ready  ## Write deploy/kubernetes/gantree.yaml anew from the
 	PYTHONPATH=tests $(PY) -m support.manifests
 
 .PHONY: test-kubernetes
-test-kubernetes: $(VENV)/.ready  ## Tests of an API server on a real one too; KUBEBUILDER_ASSETS=DIR has it
+test-kubernetes: $(VENV)/.ready  ## Tests of an API server, and of gantree on one, on a real one too; KUBEBUILDER_ASSETS=DIR has it
 	@if [ -z "$${KUBEBUILDER_ASSETS:-}" ]; then \
-	  echo "Skipped: KUBEBUILDER_ASSETS names no directory with kube-apiserver and etcd."; exit 0; fi; \
-	$(PY) -m pytest -n 0 tests/testing/kubernetes
+	  echo "Skipped: KUBEBUILDER_ASSETS names no directory with kube-apiserver, kube-controller-manager and etcd."; exit 0; fi; \
+	$(PY) -m pytest -n 0 tests/testing/kubernetes tests/executors/kubernetes
 
 .PHONY: integrations
 integrations: $(VENV)/.ready  ## Plug-ins for other tools on a real daemon, with those tools' own suites; ONLY=submitit for one

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 import yaml
 
-from support.kubernetes.client import Client
 from support.kubernetes.controllers.controllers import Controllers
 from support.kubernetes.server.statuses import Json
+from support.kubernetes.server.thread import ServerThread
 from support.pods import PodStage
 
 API = "/apis/resource.k8s.io/v1"
@@ -58,11 +58,12 @@ def request(name: str, of_class: str, count: int = 1, **told: Any) -> Json:
 
 
 class DeviceStage(PodStage):
-    """With the controllers of claims beside the kubelet."""
+    """With the controllers of claims beside the kubelet; a real server has its own."""
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self.running.run(self._open_controllers())
+        if isinstance(self.running, ServerThread):
+            self.running.run(self._open_controllers())
         return self
 
     def __exit__(
@@ -71,7 +72,8 @@ class DeviceStage(PodStage):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.running.run(self._close_controllers())
+        if isinstance(self.running, ServerThread):
+            self.running.run(self._close_controllers())
         super().__exit__(kind, error, trace)
 
     # ----- what administrators and drivers do
@@ -166,7 +168,7 @@ class DeviceStage(PodStage):
         assert answer.status_code == 201, answer.text
 
     async def _open_controllers(self) -> None:
-        self._controllers_client = Client(self.running.url)
+        self._controllers_client = self.client()
         await self._controllers_client.__aenter__()
         self._controllers = Controllers(self._controllers_client, "v1alpha2")
         await self._controllers.__aenter__()

@@ -31,6 +31,7 @@ from support.kubernetes.server.access import ALL, Access, Grant, User
 from support.kubernetes.server.server import Settings
 from support.kubernetes.server.statuses import Json
 from support.kubernetes.server.thread import Api, ServerThread
+from support.kubernetes.shared import SharedServer
 
 WITHIN_S = 300.0
 TOKEN = GANTREE = "gantree"
@@ -50,18 +51,23 @@ def _with_role(settings: Settings) -> Settings:
 
 
 class PodStage:
-    """The server and its kubelet last as long as the block; gantree is started by `start`, and may be stopped."""
+    """The server and its kubelet last as long as the block; gantree is started by `start`, and may be stopped.
+
+    open_server: how it comes by its server, for those tests that may use a real one.
+    """
+
+    open_server: Callable[[Settings], ServerThread | SharedServer] = ServerThread
 
     def __init__(
         self, state_dir: Path, policy: Policy = PRESETS["gantree"], settings: Settings | None = None
     ) -> None:
-        self.running = ServerThread(_with_role(settings or Settings()))
+        self.running = type(self).open_server(_with_role(settings or Settings()))
         self._state_dir, self._policy = state_dir, policy
         self._controller: Controller | None = None
 
     def __enter__(self) -> Self:
         self.running.__enter__()
-        self.api = Api(self.running.url)
+        self.api = Api(self.running.url, self.running.token)
         self.running.run(self._open_kubelet())
         return self
 
@@ -92,7 +98,9 @@ class PodStage:
 
     def start(self, **told: Any) -> None:
         """Start gantree, or start it again. told: fields of its settings."""
-        connection = Connection(self.running.url, ask_token=lambda: (TOKEN, float("inf")))
+        connection = Connection(
+            self.running.url, ask_token=lambda: (TOKEN, float("inf")), verify=False
+        )
         self._opened = opened = Opened(KubernetesSettings(connection, **told), lambda: None)
 
         def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
@@ -215,8 +223,12 @@ class PodStage:
         pods = self.pods()
         return all(name in pods and pods[name]["spec"].get("nodeName") for name in names)
 
+    def client(self) -> Client:
+        """A client that may do everything, for what lives beside the server."""
+        return Client(self.running.url, self.running.token, is_checked=False)
+
     async def _open_kubelet(self) -> None:
-        self._client = Client(self.running.url)
+        self._client = self.client()
         await self._client.__aenter__()
         self.kubelet = Kubelet(self._client)
         await self.kubelet.__aenter__()

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Self
 
 from support.devices import DeviceStage
-from support.kubernetes.client import Client
 from support.kubernetes.controllers.compute_domains import GROUP, LABEL, ComputeDomainDriver
 from support.kubernetes.server.statuses import Json
 
@@ -74,7 +73,7 @@ class RackStage(DeviceStage):
         return f"/apis/{GROUP}/{self.version}/namespaces/default/computedomains"
 
     async def _open_driver(self) -> None:
-        self._driver_client = Client(self.running.url)
+        self._driver_client = self.client()
         await self._driver_client.__aenter__()
         self._driver = ComputeDomainDriver(self._driver_client, self.version, self.has_other)
         await self._driver.__aenter__()

@@ -1,13 +1,56 @@
-"""What holds for all tests of gantree on Kubernetes."""
+"""What holds for all tests of gantree on Kubernetes.
 
+Those of a stage run on a real server too, where KUBEBUILDER_ASSETS names one.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
 from gantree.executors.kubernetes.workloads import gangs
+from support.kubernetes.real import is_asked_for, real_controllers, real_server
+from support.kubernetes.server.server import Settings
+from support.kubernetes.shared import CONTROLLERS, SharedServer
+from support.pods import PodStage
 
 
 @pytest.fixture(autouse=True)
 def _what_failed_starts_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that tests need not wait for the backoff of a gang whose owner names none."""
     monkeypatch.setattr(gangs, "RESTARTS", replace(gangs.RESTARTS, backoff_s=0.2))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The tests of a module that knows a stage run on both servers."""
+    stages = [each for each in vars(metafunc.module).values() if _is_stage(each)]
+    if stages and is_asked_for():
+        metafunc.parametrize("server", ["ours", "real"], indirect=True)
+
+
+def _is_stage(told: object) -> bool:
+    return isinstance(told, type) and issubclass(told, PodStage)
+
+
+@pytest.fixture(autouse=True)
+def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of a test's stages: ours or a real one."""
+    if getattr(request, "param", "ours") == "real":
+        opened = request.getfixturevalue("open_real")
+        monkeypatch.setattr(PodStage, "open_server", staticmethod(opened))
+
+
+@pytest.fixture(scope="session")
+def open_real(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[Settings], SharedServer]]:
+    """How a stage comes by a real server, one after another by the same."""
+    place = tmp_path_factory.mktemp("kubernetes")
+    with real_server(place) as (url, token), real_controllers(place, url, *CONTROLLERS):
+
+        def opened(settings: Settings) -> SharedServer:
+            if replace(settings, access=None) != Settings():
+                pytest.skip("needs a server that serves other things")
+            return SharedServer(url, token)
+
+        yield opened

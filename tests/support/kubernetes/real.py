@@ -3,9 +3,11 @@
     with real_server(tmp_path) as (url, token):
         ...
 
-It has no controllers, no scheduler and no kubelet, and serves the gang API with its gates on.
+It has no controllers but those that are started beside it, no scheduler and no kubelet, and serves the gang API with
+its gates on.
 """
 
+import json
 import os
 import socket
 import subprocess
@@ -20,6 +22,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 ASSETS = "KUBEBUILDER_ASSETS"
 TOKEN = "token-of-the-tests"
+USERS = {TOKEN: ("admin", "system:masters"), "gantree": ("gantree", "")}
+"""Users and their groups, by token. What gantree may do is told by roles."""
 READY_WITHIN_S = 300.0
 LAST_BYTES = 2_000
 GATES = (
@@ -72,6 +76,31 @@ def real_server(
         yield url, TOKEN
 
 
+@contextmanager
+def real_controllers(place: Path, url: str, *names: str) -> Iterator[None]:
+    """Some controllers of kube-controller-manager, beside a real server."""
+    assets, config = Path(os.environ[ASSETS]), place / "controllers.kubeconfig"
+    if not (assets / "kube-controller-manager").exists():
+        raise NoRealServer(f"{ASSETS} is {assets}, which has no kube-controller-manager")
+    told = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "real", "cluster": {"server": url, "insecure-skip-tls-verify": True}}
+        ],
+        "users": [{"name": "admin", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
+        "current-context": "real",
+    }
+    config.write_text(json.dumps(told))
+    command = [
+        str(assets / "kube-controller-manager"), f"--kubeconfig={config}", "--leader-elect=false",
+        "--secure-port=0", f"--controllers={','.join(names)}", f"--feature-gates={_gates({})}",
+    ]  # fmt: skip
+    with _running(command, place / "controllers.log"):
+        yield
+
+
 def _etcd(assets: Path, place: Path, port: int, peer_port: int) -> list[str]:
     client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
     return [
@@ -91,7 +120,8 @@ def _apiserver(assets: Path, place: Path, etcd_port: int, port: int) -> list[str
             serialization.NoEncryption(),
         )
     )
-    tokens.write_text(f'{TOKEN},admin,admin,"system:masters"\n')
+    lines = [f'{token},{name},{name},"{group}"' for token, (name, group) in USERS.items()]
+    tokens.write_text("\n".join(lines) + "\n")
     return [
         str(assets / "kube-apiserver"), f"--etcd-servers=http://127.0.0.1:{etcd_port}",
         f"--cert-dir={place / 'certs'}", "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",

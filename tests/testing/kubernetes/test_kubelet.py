@@ -14,6 +14,7 @@ import pytest
 from support.kubernetes.client import Client
 from support.kubernetes.controllers.controllers import DELETE_PROTECTION, Controllers, desired
 from support.kubernetes.controllers.kubelet import Kubelet
+from support.kubernetes.controllers.node_room import requests
 from support.kubernetes.samples import allocation, binding, claim, consumer, pod, pod_group
 from support.kubernetes.server.thread import Api, ServerThread
 
@@ -163,6 +164,113 @@ def test_a_frozen_node_does_nothing_until_it_is_thawed(
     assert phase(ours.get(f"{PODS}/a").json()) == "Running"
     running.call(kubelet.thaw, "n0")
     comes(ours, f"{PODS}/a", is_gone)
+
+
+def container(**more: Any) -> Content:
+    return {"name": "main", "image": "i", **more}
+
+
+def needs(**amounts: str) -> Content:
+    told = {name.replace("__", "/").replace("_", "."): each for name, each in amounts.items()}
+    return container(resources={"requests": told, "limits": told})
+
+
+PORT = container(ports=[{"containerPort": 80, "hostPort": 80}])
+OTHER_PORT = container(ports=[{"containerPort": 80, "hostPort": 81}])
+
+
+@pytest.mark.parametrize(
+    ("first", "fits", "refused", "reason", "message"),
+    [
+        (needs(cpu="1500m"), needs(cpu="0.5"), needs(cpu="501m"), "OutOfcpu",
+         "cpu, requested: 501, used: 1500, capacity: 2000"),
+        (needs(memory="3Gi"), needs(memory="1Gi"), needs(memory="1025Mi"), "OutOfmemory", "enough resource: memory"),
+        (
+            needs(nvidia_com__gpu="1"), needs(nvidia_com__gpu="1"), needs(nvidia_com__gpu="2"),
+            "UnexpectedAdmissionError", "devices unavailable for nvidia.com/gpu. Requested: 2, Available: 1",
+        ),
+        (PORT, OTHER_PORT, PORT, "NodePorts", "free ports"),
+    ],
+    ids=["cpu", "memory", "devices", "ports"],
+)  # fmt: skip
+def test_a_pod_that_has_no_room_is_refused(
+    running: ServerThread,
+    ours: Api,
+    kubelet: Kubelet,
+    first: Content,
+    fits: Content,
+    refused: Content,
+    reason: str,
+    message: str,
+) -> None:
+    """Fact (read): pkg/kubelet/lifecycle/predicate.go; the device manager comes before it. Failed for good, and what
+    has ended holds no room."""
+    room = {"cpu": "2", "memory": "4Gi", "pods": "110", "nvidia.com/gpu": "2"}
+    running.run(kubelet.register("n0", room))
+    bound(ours, "first", containers=[first])
+    comes(ours, f"{PODS}/first", lambda told: phase(told) == "Running")
+    bound(ours, "refused", containers=[refused])
+    told = comes(ours, f"{PODS}/refused", lambda told: phase(told) == "Failed")["status"]
+    assert told["reason"] == reason
+    assert message in told["message"]
+    assert told["message"].startswith("Pod was rejected: ")
+    bound(ours, "fits", containers=[fits])
+    comes(ours, f"{PODS}/fits", lambda told: phase(told) == "Running")
+    for name in ("first", "fits"):
+        running.run(kubelet.exit("default", name, 0))
+        comes(ours, f"{PODS}/{name}", lambda told: phase(told) == "Succeeded")
+    bound(ours, "again", containers=[refused])
+    comes(ours, f"{PODS}/again", lambda told: phase(told) == "Running")
+
+
+def test_a_node_holds_so_many_pods(running: ServerThread, ours: Api, kubelet: Kubelet) -> None:
+    """Fact (read): pods are a resource of a node."""
+    running.run(kubelet.register("n0", {"cpu": "2", "pods": "1"}))
+    bound(ours, "a")
+    comes(ours, f"{PODS}/a", lambda told: phase(told) == "Running")
+    bound(ours, "b")
+    told = comes(ours, f"{PODS}/b", lambda told: phase(told) == "Failed")
+    assert told["status"]["reason"] == "OutOfpods"
+
+
+@pytest.mark.parametrize(
+    ("effect", "tolerations", "expected"),
+    [
+        ("NoExecute", [], "Failed"),
+        ("NoSchedule", [], "Running"),
+        ("NoExecute", [{"key": "gpu", "operator": "Exists"}], "Running"),
+        ("NoExecute", [{"key": "gpu", "operator": "Equal", "value": "b"}], "Failed"),
+    ],
+)
+def test_a_pod_that_a_taint_would_drive_out_is_refused(
+    running: ServerThread,
+    ours: Api,
+    kubelet: Kubelet,
+    effect: str,
+    tolerations: list[Content],
+    expected: str,
+) -> None:
+    """Fact (read): the kubelet is only interested in the taint NoExecute."""
+    running.run(kubelet.register("n0", {"cpu": "2"}))
+    taint = {"key": "gpu", "value": "a", "effect": effect}
+    assert ours.patch("/api/v1/nodes/n0", {"spec": {"taints": [taint]}}).status_code == 200
+    bound(ours, "a", tolerations=tolerations)
+    told = comes(ours, f"{PODS}/a", lambda told: phase(told) == expected)
+    assert told["status"].get("reason") == ("TaintToleration" if expected == "Failed" else None)
+
+
+def test_a_pod_asks_for_the_most_that_its_containers_need_at_a_time() -> None:
+    """Fact (read): init containers run one by one before the others; one that restarts always runs beside them."""
+    spec = {
+        "containers": [needs(cpu="1"), needs(cpu="500m")],
+        "initContainers": [
+            needs(cpu="2"),
+            {**needs(cpu="250m"), "restartPolicy": "Always"},
+            needs(cpu="2"),
+        ],
+        "overhead": {"cpu": "10m"},
+    }
+    assert requests({"spec": spec})["cpu"] == 2260
 
 
 def test_a_node_is_not_ready_and_ready_again(

@@ -6,7 +6,8 @@
         await kubelet.exit("default", "worker-0", code=1)
 
 A pod that is bound to a node becomes Running, ends as its annotations or a test say, and is taken away when it was told
-to go and its grace is over, sooner if it stops sooner. What an annotation may say:
+to go and its grace is over, sooner if it stops sooner. One that has no room there is refused (node_room.py). What an
+annotation may say:
 
     kubelet.gantree/starts-s   after how long it runs (0)
     kubelet.gantree/runs-s     how long it runs; without it until a test says so
@@ -24,12 +25,13 @@ from typing import Any
 
 from support.kubernetes.client import MERGE, STRATEGIC, Client, path_of
 from support.kubernetes.controllers.follower import Follower
+from support.kubernetes.controllers.node_room import Refused, refusal
 from support.kubernetes.server.statuses import Json
 
 PREFIX = "kubelet.gantree/"
 ENDED = frozenset({"Succeeded", "Failed"})
 KILLED = 143
-CHANGED = 409
+FOUND, CHANGED = 200, 409
 HEARS_WITHIN_S = 300.0
 REFUSED = "UnexpectedAdmissionError"
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
@@ -42,6 +44,8 @@ class _Sandbox:
     pod: Json
     exited: "asyncio.Future[int]"
     deleted: asyncio.Event = field(default_factory=asyncio.Event)
+    is_taken: bool = False
+    """Whether it was not refused, and has not ended."""
     restarts: int = 0
     ip: str = ""
     task: "asyncio.Task[None] | None" = None
@@ -170,11 +174,10 @@ class Kubelet(Follower):
     async def _live(self, sandbox: _Sandbox) -> None:
         """The life of a pod on its node."""
         await self._awake(sandbox)
-        if sandbox.says("refused") or self._takes_refusal():
-            message = (
-                f"Allocate failed: {sandbox.says('refused', 'told by a test')}, which is unexpected"
-            )
-            status = {"phase": "Failed", "reason": REFUSED, "message": message}
+        refused = await self._refusal(sandbox)
+        if refused is not None:
+            message = f"Pod was rejected: {refused.message}"
+            status = {"phase": "Failed", "reason": refused.reason, "message": message}
             await self._tell(sandbox, status)
             return
         if self.prepare is not None:
@@ -187,6 +190,31 @@ class Kubelet(Follower):
             await self._run(sandbox)
         if sandbox.deleted.is_set():
             await self._stop(sandbox)
+
+    async def _refusal(self, sandbox: _Sandbox) -> Refused | None:
+        """Why a pod is not taken, if so. A node that is not registered has room for everything."""
+        node = await self.client.insist("GET", path_of("v1", "nodes", name=sandbox.node))
+        if sandbox.says("refused") or self._takes_refusal():
+            why = sandbox.says("refused", "told by a test")
+            return Refused(REFUSED, f"Allocate failed: {why}, which is unexpected")
+        told = self._no_room(sandbox, node.content) if node.code == FOUND else None
+        if told is not None:
+            await self._drop_gone(sandbox.node)
+            told = self._no_room(sandbox, node.content)
+        sandbox.is_taken = told is None
+        return told
+
+    def _no_room(self, sandbox: _Sandbox, node: Json) -> Refused | None:
+        others = [each for each in self._sandboxes.values() if each.node == sandbox.node]
+        return refusal(node, [each.pod for each in others if each.is_taken], sandbox.pod)
+
+    async def _drop_gone(self, node: str) -> None:
+        """Who has bound the next pod may have heard before us that another is gone."""
+        query = {"fieldSelector": f"spec.nodeName={node}"}
+        told = await self.client.ask("GET", path_of("v1", "pods"), query=query)
+        left = {each["metadata"]["uid"] for each in told.content["items"]}
+        for uid, each in self._sandboxes.items():
+            each.is_taken = each.is_taken and (each.node != node or uid in left)
 
     def _takes_refusal(self) -> bool:
         self._refusals, is_refused = max(self._refusals - 1, 0), self._refusals > 0
@@ -207,13 +235,14 @@ class Kubelet(Follower):
                 sandbox.exited = asyncio.get_running_loop().create_future()
             await self._awake(sandbox)
             if not _restarts(sandbox.pod["spec"].get("restartPolicy"), code):
+                sandbox.is_taken = False
                 await self._tell(sandbox, _ended(sandbox, code))
                 return
             sandbox.restarts += 1
 
     async def _stop(self, sandbox: _Sandbox) -> None:
         """It stops within its grace, says how it ended and is taken away."""
-        metadata = sandbox.pod["metadata"]
+        sandbox.is_taken, metadata = False, sandbox.pod["metadata"]
         grace_s = float(metadata.get("deletionGracePeriodSeconds", 0))
         await asyncio.sleep(min(float(sandbox.says("stops-s", "0")), grace_s))
         await self._awake(sandbox)

@@ -29,17 +29,15 @@ MERGE = "application/merge-patch+json"
 T = TypeVar("T")
 
 
-class ServerThread:
-    """The server and its event loop, from the beginning of a block to its end."""
+class LoopThread:
+    """An event loop on a thread of its own, from the beginning of a block to its end."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self.server = ApiServer(settings or Settings())
+    def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self.run(self.server.__aenter__())
         return self
 
     def __exit__(
@@ -48,22 +46,16 @@ class ServerThread:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.run(self.server.__aexit__(None, None, None))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(READY_WITHIN_S)
         self._loop.close()
 
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return self.server.url
-
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine answers that runs beside the server."""
+        """What a coroutine answers that runs on the thread."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(READY_WITHIN_S)
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """What a function answers that is called on the server's thread: every knob is turned there."""
+        """What a function answers that is called on the thread: every knob is turned there."""
         told: Future[T] = Future()
 
         def do() -> None:
@@ -74,6 +66,36 @@ class ServerThread:
 
         self._loop.call_soon_threadsafe(do)
         return told.result(READY_WITHIN_S)
+
+
+class ServerThread(LoopThread):
+    """The server and its event loop, from the beginning of a block to its end."""
+
+    token = ""
+    """Whoever shows none may do everything."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__()
+        self.server = ApiServer(settings or Settings())
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.run(self.server.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.run(self.server.__aexit__(None, None, None))
+        super().__exit__(kind, error, trace)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return self.server.url
 
 
 class Api:
