@@ -92,7 +92,8 @@ class DeviceStage(PodStage):
         """All devices of a driver on a node, as one pool."""
         name = spec.pop("name", driver)
         pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
-        told = {"driver": driver, "nodeName": node, "pool": pool, "devices": devices, **spec}
+        spec |= {"devices": devices} if devices else {}
+        told = {"driver": driver, "nodeName": node, "pool": pool, **spec}
         self._create("resourceslices", f"{node}-{name}", told, "")
 
     def claimed_nodes(self, *names: str, gpus: int = 8, nics: int = 0) -> None:

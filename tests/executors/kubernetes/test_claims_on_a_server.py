@@ -208,7 +208,8 @@ def test_a_claim_that_no_device_is_like_is_told_and_waits(
     stage.claimed_nodes("n0", gpus=1)
     stage.template("odd", request("gpu", "tpu"))
     stage.template("none", request("gpu", "gpu", selectors=['device.driver == "other"']))
-    stage.template("bad", request("gpu", "gpu", selectors=["device.driver =="]))
+    optional = f'device.attributes["{GPU}"].?type.orValue("") == "gpu"'
+    stage.template("bad", request("gpu", "gpu", selectors=[optional]))
     stage.start()
     for name in ("odd", "none", "bad", "absent"):
         stage.claimant(name, name)

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from support.kubernetes.samples import allocation, claim, consumer, pod, result
+from support.kubernetes.samples import DRIVER, allocation, claim, consumer, pod, result
 from support.kubernetes.server.thread import Api, ServerThread
 
+API = "/apis/resource.k8s.io/v1"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
@@ -178,3 +179,34 @@ def test_a_slice_is_of_one_place_and_of_devices_or_counters(
         refused = api.post("/apis/resource.k8s.io/v1/resourceslices", body)
     assert refused.status_code == 422
     assert why in refused.json()["message"]
+
+
+def test_what_selects_devices_is_cel(api: Api, space: str) -> None:
+    """Fact: CEL that cannot be read is refused, of classes, claims and templates alike, 422 with the field."""
+    selectors = [{"cel": {"expression": "device.driver =="}}]
+    wrong = claim("a")["spec"]
+    wrong["devices"]["requests"][0]["exactly"]["selectors"] = selectors
+    first = {"name": "first", "deviceClassName": DRIVER, "selectors": selectors}
+    some = {"devices": {"requests": [{"name": "gpus", "firstAvailable": [first]}]}}
+    below = f"{API}/namespaces/{space}"
+    for path, spec, field in (
+        (f"{API}/deviceclasses", {"selectors": selectors}, "spec"),
+        (f"{below}/resourceclaims", wrong, "spec.devices.requests[0].exactly"),
+        (f"{below}/resourceclaims", some, "spec.devices.requests[0].firstAvailable[0]"),
+        (f"{below}/resourceclaimtemplates", {"spec": wrong}, "spec.spec.devices.requests[0].exactly"),
+    ):  # fmt: skip
+        refused = api.post(path, {"metadata": {"name": "a"}, "spec": spec})
+        assert (refused.status_code, refused.json()["reason"]) == (422, "Invalid")
+        (cause,) = refused.json()["details"]["causes"]
+        assert cause["field"] == f"{field}.selectors[0].cel.expression"
+
+
+def test_a_slice_has_devices_or_what_they_share(api: Api, space: str) -> None:
+    """Fact: not both, an empty list of devices included, 422."""
+    counters = [{"name": "set-0", "counters": {"slices": {"value": "2"}}}]
+    pool = {"name": space, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": space, "pool": pool, "sharedCounters": counters}
+    path, metadata = f"{API}/resourceslices", {"name": space}
+    both = api.post(path, {"metadata": metadata, "spec": {**spec, "devices": []}})
+    assert both.status_code == 422
+    assert api.post(path, {"metadata": metadata, "spec": spec}).status_code == 201

@@ -2,7 +2,7 @@
 
 from support.kubernetes.rules import admission
 from support.kubernetes.rules.budgets import BudgetRules
-from support.kubernetes.rules.claims import ClaimRules, SliceRules
+from support.kubernetes.rules.claims import ClaimRules, ClassRules, SliceRules, TemplateRules
 from support.kubernetes.rules.definitions import DefinitionRules
 from support.kubernetes.rules.groups import GroupRules, WorkloadRules
 from support.kubernetes.rules.namespaces import NamespaceRules
@@ -99,9 +99,11 @@ def _others() -> list[Resource]:
 def _dynamic_resources() -> list[Resource]:
     group = "resource.k8s.io"
     return [
-        Resource(group, "v1", "deviceclasses", "DeviceClass", namespaced=False, has_generation=True),
+        Resource(
+            group, "v1", "deviceclasses", "DeviceClass", namespaced=False, has_generation=True, rules=ClassRules(),
+        ),
         Resource(group, "v1", "resourceclaims", "ResourceClaim", subresources=STATUS, rules=ClaimRules()),
-        Resource(group, "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
+        Resource(group, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", rules=TemplateRules()),
         Resource(
             group, "v1", "resourceslices", "ResourceSlice", namespaced=False,
             fields=("spec.nodeName", "spec.driver"), has_generation=True, rules=SliceRules(),

@@ -29,11 +29,34 @@ class SliceRules(Rules):
         if sum(bool(spec.get(place)) for place in PLACES) != 1:
             told = ", ".join(f"`{place}`" for place in PLACES)
             causes.append(("spec", f"Invalid value: exactly one of {told} is required"))
-        if spec.get("devices") and spec.get("sharedCounters"):
-            why = "Invalid value: only one of `sharedCounters` or `devices` is allowed"
+        if None not in (spec.get("devices"), spec.get("sharedCounters")):
+            why = 'Invalid value: "": only one of `sharedCounters` or `devices` is allowed'
             causes.append(("spec", why))
         if causes:
             raise invalid("ResourceSlice", GROUP, new["metadata"]["name"], *causes)
+        return new
+
+
+class ClassRules(Rules):
+    """Those of device classes: what they select by can be read."""
+
+    def create(self, others: Others, new: Json) -> Json:
+        """Every selector is CEL."""
+        causes = list(_bad_selectors("spec", new.get("spec") or {}))
+        if causes:
+            raise invalid("DeviceClass", GROUP, new["metadata"]["name"], *causes)
+        return new
+
+
+class TemplateRules(Rules):
+    """Those of templates of claims: what they make is a claim."""
+
+    def create(self, others: Others, new: Json) -> Json:
+        """Its spec is of the form of a claim's."""
+        below = (new.get("spec") or {}).get("spec") or {}
+        causes = list(_bad_requests("spec.spec", below))
+        if causes:
+            raise invalid("ResourceClaimTemplate", GROUP, new["metadata"]["name"], *causes)
         return new
 
 
@@ -42,7 +65,7 @@ class ClaimRules(Rules):
 
     def create(self, others: Others, new: Json) -> Json:
         """With a spec of the form of v1, in which a request nests under exactly."""
-        causes = list(_bad_requests(new.get("spec") or {}))
+        causes = list(_bad_requests("spec", new.get("spec") or {}))
         if causes:
             raise invalid(KIND, GROUP, new["metadata"]["name"], *causes)
         return {**new, "status": {}}
@@ -76,9 +99,9 @@ def _is_bound_otherwise(before: Json, after: Json) -> bool:
     return any(before.get(name) != after.get(name) for name in ("allocation", "reservedFor"))
 
 
-def _bad_requests(spec: Json) -> Iterator[Cause]:
+def _bad_requests(prefix: str, spec: Json) -> Iterator[Cause]:
     for index, each in enumerate((spec.get("devices") or {}).get("requests") or ()):
-        where = f"spec.devices.requests[{index}]"
+        where = f"{prefix}.devices.requests[{index}]"
         if not each.get("name"):
             yield f"{where}.name", "Required value"
         told = [field for field in ("exactly", "firstAvailable") if each.get(field)]
@@ -86,6 +109,19 @@ def _bad_requests(spec: Json) -> Iterator[Cause]:
             yield where, "Required value: exactly one of `exactly` or `firstAvailable` is required"
         if each.get("exactly") and not each["exactly"].get("deviceClassName"):
             yield f"{where}.exactly.deviceClassName", "Required value"
+        yield from _bad_selectors(f"{where}.exactly", each.get("exactly") or {})
+        for number, below in enumerate(each.get("firstAvailable") or ()):
+            yield from _bad_selectors(f"{where}.firstAvailable[{number}]", below)
+
+
+def _bad_selectors(prefix: str, told: Json) -> Iterator[Cause]:
+    for index, each in enumerate(told.get("selectors") or ()):
+        from support.kubernetes.rules.conditions import is_cel
+
+        expression = (each.get("cel") or {}).get("expression", "")
+        if not is_cel(expression):
+            where = f"{prefix}.selectors[{index}].cel.expression"
+            yield where, f'Invalid value: "{expression}": compilation failed: Syntax error'
 
 
 def _bad_allocation(claim: Json, status: Json) -> Iterator[Cause]:

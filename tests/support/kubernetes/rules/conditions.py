@@ -1,4 +1,7 @@
-"""Conditions in CEL on requests, as webhooks have them. Imported for the first of them: cel-python takes a second."""
+"""Conditions in CEL: of webhooks on requests, of classes and claims on devices.
+
+Imported for the first of them: cel-python takes a second.
+"""
 
 from typing import Any
 
@@ -19,3 +22,12 @@ def value(expression: str, request: Json) -> bool:
         return bool(environment.program(environment.compile(expression)).evaluate(told))
     except (CELEvalError, CELParseError) as error:
         raise ValueError(f"{expression!r}: {error}") from error
+
+
+def is_cel(expression: str) -> bool:
+    """Whether an expression can be parsed. Optional fields (`.?`, `[?`) are CEL that cel-python does not know."""
+    try:
+        celpy.Environment().compile(expression.replace(".?", ".").replace("[?", "["))
+    except CELParseError:
+        return False
+    return True
