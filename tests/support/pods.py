@@ -98,9 +98,7 @@ class PodStage:
 
     def start(self, **told: Any) -> None:
         """Start gantree, or start it again. told: fields of its settings."""
-        connection = Connection(
-            self.running.url, ask_token=lambda: (TOKEN, float("inf")), verify=False
-        )
+        connection = self.connection(TOKEN)
         self._opened = opened = Opened(KubernetesSettings(connection, **told), lambda: None)
 
         def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
@@ -222,6 +220,10 @@ class PodStage:
         """Whether all these pods have a node."""
         pods = self.pods()
         return all(name in pods and pods[name]["spec"].get("nodeName") for name in names)
+
+    def connection(self, token: str) -> Connection:
+        """How gantree gets to the server as whoever shows a token."""
+        return Connection(self.running.url, ask_token=lambda: (token, float("inf")), verify=False)
 
     def client(self) -> Client:
         """A client that may do everything, for what lives beside the server."""

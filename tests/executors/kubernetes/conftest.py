@@ -1,6 +1,6 @@
 """What holds for all tests of gantree on Kubernetes.
 
-Those of a stage run on a real server too, where KUBEBUILDER_ASSETS names one.
+Those of a stage, which keeps gantree's state in tmp_path, run on a real server too, where KUBEBUILDER_ASSETS names one.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,9 +22,11 @@ def _what_failed_starts_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The tests of a module that knows a stage run on both servers."""
-    stages = [each for each in vars(metafunc.module).values() if _is_stage(each)]
-    if stages and is_asked_for():
+    """Tests with a stage run on both servers, but for those of what only ours lets happen."""
+    knows_stages = any(_is_stage(each) for each in vars(metafunc.module).values())
+    has_one = knows_stages and "tmp_path" in metafunc.fixturenames
+    is_only_ours = metafunc.definition.get_closest_marker("only_ours") is not None
+    if has_one and is_asked_for() and not is_only_ours:
         metafunc.parametrize("server", ["ours", "real"], indirect=True)
 
 

@@ -196,8 +196,9 @@ def test_what_is_not_honoured_is_told_in_an_event(stage: PodStage) -> None:
     stage.start()
     stage.pod("p0", gpus=1, annotations={"gantree.io/checkpoint": "now and then"})
     stage.until(lambda: stage.bound("p0"))
-    stage.until(lambda: stage.api.get("/api/v1/events").json()["items"] != [])
-    (event,) = stage.api.get("/api/v1/events").json()["items"]
+    about = {"fieldSelector": "involvedObject.name=p0"}
+    stage.until(lambda: stage.api.get("/api/v1/events", **about).json()["items"] != [])
+    (event,) = stage.api.get("/api/v1/events", **about).json()["items"]
     assert (event["reason"], event["type"]) == ("NotHonoured", "Warning")
     assert "gantree.io/checkpoint" in event["message"]
 
@@ -220,15 +221,22 @@ def test_a_pod_group_says_that_it_is_scheduled_once_its_gang_is_bound(
     for name in ("g-0", "g-1"):
         member(stage, name, "g")
     stage.until(lambda: scheduled(stage, "g")[0] == "False")
-    others = {"type": "DisruptionTarget", "status": "False", "reason": "None", "message": ""}
+    others = {
+        "type": "DisruptionTarget",
+        "status": "False",
+        "reason": "None",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
     url = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups/g/status"
     told = stage.api.get(url).json()["status"]["conditions"]
-    stage.api.patch(url, {"status": {"conditions": [*told, others]}})
+    body = {"status": {"conditions": [*told, others]}}
+    assert stage.api.patch(url, body).status_code == 200
     stage.nodes("n1")
     stage.until(lambda: stage.bound("g-0", "g-1"))
     if is_killed:
         stage.kill()
-        stage.api.patch(url, {"status": {"conditions": [*told, others]}})
+        assert stage.api.patch(url, body).status_code == 200
         stage.start()
     stage.until(lambda: scheduled(stage, "g")[:2] == ("True", "Scheduled"))
     kinds = [each["type"] for each in stage.api.get(url).json()["status"]["conditions"]]

@@ -71,6 +71,7 @@ def test_nulls_in_the_place_of_maps_and_lists_are_nothing_there(stage: PodStage)
     stage.until(lambda: stage.bound("listed", "watched"))
 
 
+@pytest.mark.only_ours
 def test_an_object_that_cannot_be_read_hides_no_other(stage: PodStage) -> None:
     stage.nodes("n0")
     container = {"name": "main", "image": "train"}
@@ -109,6 +110,7 @@ def test_an_odd_node_is_left_out_and_told(odd: Node) -> None:
     assert any("odd" in warning for warning in reading.warnings)
 
 
+@pytest.mark.only_ours
 def test_while_nodes_are_odd_gangs_start_on_the_others(stage: PodStage) -> None:
     stage.nodes("n0")
     stage.start()
@@ -120,6 +122,7 @@ def test_while_nodes_are_odd_gangs_start_on_the_others(stage: PodStage) -> None:
     stage.until(lambda: stage.bound("p0", "p1"))
 
 
+@pytest.mark.only_ours
 def test_nodes_that_make_no_site_leave_the_last_one(stage: PodStage) -> None:
     stage.nodes("n0")
     stage.start()

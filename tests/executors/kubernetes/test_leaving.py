@@ -75,13 +75,17 @@ def nominated(stage: PodStage, name: str) -> str:
 
 def test_a_gang_that_is_preempted_is_evicted(tmp_path: Path) -> None:
     with staged(tmp_path) as stage:
-        gang(stage, "low", **{"kubelet.gantree/stops-s": "1"})
+        gang(stage, "low")
         stage.until(lambda: runs(stage, "low"))
+        for node in ("n0", "n1"):
+            stage.running.call(stage.kubelet.freeze, node)
         budget(stage, "low", maxUnavailable=2)
         gang(stage, "high", "production")
-        stage.until(lambda: disrupted(stage.pods()["low-0"]) != "")
+        stage.until(lambda: all(disrupted(stage.pods()[name]) for name in ("low-0", "low-1")))
         reasons = {disrupted(stage.pods()[name]) for name in ("low-0", "low-1")}
         assert reasons == {"EvictionByEvictionAPI"}
+        for node in ("n0", "n1"):
+            stage.running.call(stage.kubelet.thaw, node)
         stage.until(lambda: runs(stage, "high"))
 
 

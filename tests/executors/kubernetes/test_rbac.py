@@ -74,7 +74,7 @@ def define_groups(stage: PodStage) -> None:
         spec: Json = {
             "group": kind.group,
             "scope": "Namespaced",
-            "names": {"kind": "PodGroup", "plural": kind.plural, "singular": "podgroup"},
+            "names": {"kind": kind.plural.title(), "plural": kind.plural},
             "versions": [version],
         }
         body: Json = {"metadata": {"name": f"{kind.plural}.{kind.group}"}, "spec": spec}

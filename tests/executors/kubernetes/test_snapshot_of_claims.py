@@ -3,7 +3,6 @@
 import asyncio
 from pathlib import Path
 
-from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.tools.snapshot import files_of, seen
 from gantree.formats import read_cluster, read_job
 from gantree.model.cluster import Cluster
@@ -19,7 +18,7 @@ SAME = {"requests": ["gpu", "nic"], "matchAttribute": "resource.kubernetes.io/pc
 
 def taken(stage: DeviceStage) -> tuple[dict[str, str], tuple[str, ...]]:
     """The files of a snapshot, and what it warns of."""
-    return files_of(asyncio.run(seen(Connection(stage.running.url))), "fleet")
+    return files_of(asyncio.run(seen(stage.connection(stage.running.token))), "fleet")
 
 
 def held(cluster: Cluster) -> dict[str, tuple[int, ...]]:

@@ -56,6 +56,7 @@ def volume_body(name: str, node: str, size: str = "10Gi", **spec: Any) -> Json:
             "capacity": {"storage": size},
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": "local",
+            "local": {"path": "/data"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_node]}]}},
             **spec,
         },

@@ -51,7 +51,8 @@ def storage_class(stage: PodStage, name: str, **told: object) -> None:
 
 
 def claim(stage: PodStage, name: str, of: str, mode: str = "ReadWriteOnce") -> None:
-    spec = {"storageClassName": of, "accessModes": [mode]}
+    amount = {"requests": {"storage": "1Gi"}}
+    spec = {"storageClassName": of, "accessModes": [mode], "resources": amount}
     answer = stage.api.post(CLAIMS, {"metadata": {"name": name}, "spec": spec})
     assert answer.status_code == 201
 

@@ -143,6 +143,30 @@ def test_a_definition_is_established_a_moment_after_it_came(api: Api, space: str
     assert reasons == [["NoConflicts", "Installing"], ["NoConflicts", "InitialNamesAccepted"]]
 
 
+def test_names_of_definitions_are_taken_once_in_a_group(api: Api, space: str) -> None:
+    """Fact: a second definition of a kind is kept, is not accepted and is not served."""
+    group = f"{space}.example.com"
+    api.define(definition(group, "Queue", "queues"))
+    assert api.post(DEFINITIONS, definition(group, "Queue", "others")).status_code == 201
+    path = f"{DEFINITIONS}/others.{group}"
+    api.until(path, lambda told: bool(told.json()["status"].get("conditions")))
+    conditions = {each["type"]: each for each in api.get(path).json()["status"]["conditions"]}
+    assert conditions["NamesAccepted"]["status"] == "False"
+    assert conditions["NamesAccepted"]["reason"].endswith("Conflict")
+    assert conditions["Established"]["reason"] == "NotAccepted"
+    assert api.get(f"/apis/{group}/v1/others").status_code == 404
+
+
+def test_a_definition_of_a_group_of_kubernetes_is_approved_of(api: Api, space: str) -> None:
+    """Fact: of *.k8s.io and *.kubernetes.io only with the annotation api-approved.kubernetes.io, else 422."""
+    body = definition(f"{space}.k8s.io", "Queue", "queues")
+    refused = api.post(DEFINITIONS, body)
+    assert refused.status_code == 422
+    (cause,) = refused.json()["details"]["causes"]
+    assert cause["field"] == "metadata.annotations[api-approved.kubernetes.io]"
+    api.define(body)
+
+
 def test_a_definition_is_named_after_what_it_defines(api: Api, space: str) -> None:
     """Convention: metadata.name is PLURAL.GROUP, else 422."""
     body = definition(f"{space}.example.com", "Queue", "queues")

@@ -133,3 +133,21 @@ def test_the_later_versions_name_their_workload_otherwise(version: str) -> None:
         assert api.post(groups, body).status_code == 201
         word = {"metadata": {"name": "h"}, "spec": {**GANG, "disruptionMode": "PodGroup"}}
         assert api.post(groups, word).status_code == 400
+
+
+def test_a_condition_of_a_group_is_whole(api: Api, space: str) -> None:
+    """Fact: 422 without the time or the reason of a condition."""
+    path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{space}/podgroups"
+    assert api.post(path, pod_group("g")).status_code == 201
+    whole = {
+        "type": "PodGroupScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    for absent in ("lastTransitionTime", "reason"):
+        condition = {name: told for name, told in whole.items() if name != absent}
+        refused = api.patch(f"{path}/g/status", {"status": {"conditions": [condition]}})
+        assert refused.status_code == 422
+    assert api.patch(f"{path}/g/status", {"status": {"conditions": [whole]}}).status_code == 200

@@ -16,6 +16,8 @@ from support.kubernetes.server.storage import Change, Stored
 INSTALLS_S = 0.02
 """How long it takes to establish a definition, and how often its objects are looked at while it goes."""
 
+CONFLICTS = {"plural": "PluralConflict", "singular": "SingularConflict", "kind": "KindConflict"}
+
 
 class Definitions:
     """Acts on the running event loop. gone is called with the plural of what is served no more."""
@@ -53,12 +55,30 @@ class Definitions:
 
     def _install(self, resource: Resource, stored: Stored) -> None:
         names = stored.content["spec"]["names"]
+        taken = self._conflict(stored.content)
+        if taken:
+            refused = with_condition(stored.content, "NamesAccepted", "False", taken)
+            new = with_condition(refused, "Established", "False", "NotAccepted")
+            self.objects.keep(resource, stored, new)
+            return
         status = {**stored.content["status"], "acceptedNames": names}
         accepted = with_condition(
             {**stored.content, "status": status}, "NamesAccepted", "True", "NoConflicts"
         )
         new = with_condition(accepted, "Established", "False", "Installing")
         self.objects.keep(resource, stored, new)
+
+    def _conflict(self, content: Json) -> str:
+        """Which name of a definition another of its group has already; "" if none."""
+        spec, others = content["spec"], self.objects.listed(GROUP, PLURAL)
+        for each in others:
+            told = each["spec"]
+            if told["group"] == spec["group"] and each["metadata"] != content["metadata"]:
+                theirs = each["status"]["acceptedNames"]
+                for name, reason in CONFLICTS.items():
+                    if theirs.get(name) and theirs[name] == spec["names"].get(name):
+                        return reason
+        return ""
 
     def _establish(self, resource: Resource, stored: Stored) -> None:
         new = with_condition(stored.content, "Established", "True", "InitialNamesAccepted")
@@ -88,11 +108,16 @@ def _next_step(content: Json) -> Step | None:
     metadata = content["metadata"]
     if "deletionTimestamp" in metadata:
         return Definitions._clean_up if CLEANUP in metadata.get("finalizers", ()) else None
-    if _is_established(content):
-        return None
-    return Definitions._establish if content["status"]["conditions"] else Definitions._install
+    told = _conditions(content)
+    if "Established" not in told:
+        return Definitions._install
+    is_installing = told["NamesAccepted"] == "True" and told["Established"] == "False"
+    return Definitions._establish if is_installing else None
 
 
 def _is_established(content: Json) -> bool:
-    conditions = content["status"].get("conditions") or ()
-    return {"Established": "True"} in [{each["type"]: each["status"]} for each in conditions]
+    return _conditions(content).get("Established") == "True"
+
+
+def _conditions(content: Json) -> dict[str, str]:
+    return {each["type"]: each["status"] for each in content["status"].get("conditions") or ()}

@@ -56,7 +56,12 @@ class Provisioner(Follower):
     async def _make(self, claim: Json, node: str | None) -> None:
         metadata = claim["metadata"]
         name = f"pvc-{metadata['uid']}"
-        spec: Json = {"claimRef": {"name": metadata["name"], "namespace": metadata["namespace"]}}
+        spec: Json = {
+            "claimRef": {"name": metadata["name"], "namespace": metadata["namespace"]},
+            "capacity": claim["spec"]["resources"]["requests"],
+            "accessModes": claim["spec"]["accessModes"],
+            "csi": {"driver": NAME, "volumeHandle": name},
+        }
         if node is not None:
             spec["nodeAffinity"] = {"required": await self._nodes_like(node)}
         body = {"metadata": {"name": name}, "spec": spec}

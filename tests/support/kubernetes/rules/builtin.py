@@ -9,6 +9,7 @@ from support.kubernetes.rules.namespaces import NamespaceRules
 from support.kubernetes.rules.nodes import NodeRules
 from support.kubernetes.rules.pods import PodRules
 from support.kubernetes.rules.resources import Resource
+from support.kubernetes.rules.volumes import VolumeClaimRules, VolumeRules
 
 POD_FIELDS = (
     "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
@@ -47,10 +48,11 @@ def _core() -> list[Resource]:
         Resource("", "v1", "events", "Event", fields=EVENT_FIELDS, short_names=("ev",)),
         Resource(
             "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", subresources=STATUS, short_names=("pvc",),
+            rules=VolumeClaimRules(),
         ),
         Resource(
             "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False, subresources=STATUS,
-            short_names=("pv",),
+            short_names=("pv",), rules=VolumeRules(),
         ),
         Resource("", "v1", "secrets", "Secret", fields=("type",)),
         Resource("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",)),

@@ -22,6 +22,7 @@ KEEP_ALL = "x-kubernetes-preserve-unknown-fields"
 IS_OBJECT = "x-kubernetes-embedded-resource"
 INT_OR_STRING = "x-kubernetes-int-or-string"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+PROTECTED, APPROVED = (".k8s.io", ".kubernetes.io"), "api-approved.kubernetes.io"
 TERMINATING = "create not allowed while custom resource definition is terminating"
 WHOLE = frozenset({"kind", "apiVersion", "metadata"})
 
@@ -40,6 +41,11 @@ class DefinitionRules(Rules):
             raise invalid(
                 "CustomResourceDefinition", GROUP, new["metadata"]["name"], ("metadata.name", why)
             )
+        annotations = new["metadata"].get("annotations") or {}
+        if spec["group"].endswith(PROTECTED) and APPROVED not in annotations:
+            where = f"metadata.annotations[{APPROVED}]"
+            why = "Required value: protected groups must have approval annotation"
+            raise invalid("CustomResourceDefinition", GROUP, new["metadata"]["name"], (where, why))
         stored = [each["name"] for each in spec["versions"] if each.get("storage")]
         names = {"plural": "", "kind": ""}
         status = {"conditions": None, "acceptedNames": names, "storedVersions": stored}

@@ -74,6 +74,18 @@ class GroupRules(Rules):
             raise invalid(self.kind, GROUP, old["metadata"]["name"], ("spec", why))
         return new
 
+    def update_status(self, others: Others, old: Json, new: Json) -> Json:
+        """Conditions are whole."""
+        causes = [
+            (f"status.conditions[{index}].{field}", "Required value")
+            for index, each in enumerate(new["status"].get("conditions") or ())
+            for field in ("type", "status", "lastTransitionTime", "reason")
+            if not each.get(field)
+        ]
+        if causes:
+            raise invalid(self.kind, GROUP, old["metadata"]["name"], *causes)
+        return new
+
     def _check_workload(self, others: Others, metadata: Json, spec: Json) -> None:
         """The Workload that it says it comes from must be there."""
         if self.version == OBSERVED:
