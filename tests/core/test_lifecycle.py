@@ -340,3 +340,14 @@ def test_a_gang_that_ended_unprompted_just_after_the_decision_has_succeeded(stag
     stage.submit(job("high", gpus=8))
     stage.tell(GangEnded, job="low", attempt=1, exit_code=0, unprompted=True)
     assert stage.phases() == {"low": "succeeded", "high": "starting"}
+
+
+def test_a_job_that_is_withdrawn_ends_with_the_reason_and_one_that_was_placed_meanwhile_goes_on(
+    stage: Stage,
+) -> None:
+    stage.submit(job("placed", members=2, gpus=8), job("waits", gpus=8))
+    for name in ("placed", "waits"):
+        told = stage.event(CancelRequested, job=name, reason="withdrawn", if_pending=True)
+        assert stage.handle([told]).orders == ()
+    assert stage.phase("placed") is Phase.STARTING
+    assert (stage.phase("waits"), stage.state("waits").reason) == (Phase.CANCELLED, "withdrawn")

@@ -53,10 +53,14 @@ class SubmissionTaken(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested(Event):
-    """A user requested to cancel a job, or all elements of an array. So it is with the other requests below."""
+    """A user requested to cancel a job, or all elements of an array. So it is with the other requests below.
+
+    if_pending: an executor did, of a job that it hands in again otherwise; one that was placed meanwhile goes on.
+    """
 
     job: str
     reason: str = ""
+    if_pending: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

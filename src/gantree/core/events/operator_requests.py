@@ -55,7 +55,7 @@ def _cancel_requested(builder: DecisionBuilder, event: CancelRequested, policy: 
     for state in _alive(builder, event.job):
         if state.phase is Phase.PENDING:
             end_job(builder, state, Phase.CANCELLED, None, event.reason or CANCELLED)
-        elif state.stop_cause is not StopCause.CANCELLED:
+        elif state.stop_cause is not StopCause.CANCELLED and not event.if_pending:
             stop(builder, state, StopCause.CANCELLED, policy)
     array = builder.ledger.arrays.get(event.job)
     if array is not None and array.unsplit:

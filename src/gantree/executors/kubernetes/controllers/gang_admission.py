@@ -173,6 +173,8 @@ class GangAdmission:
                 self._pending.release_job(pending_gang.job)
             elif state.phase is Phase.PENDING:
                 self._review_job(pending_gang, state, decided, now)
+            else:
+                pending_gang.withdrawn = False
         is_fixed = state is None or state.spec.elastic is None
         if pending_gang.pods and state is not None and state.phase in HOLDING and is_fixed:
             self._review_late(pending_gang, state)
@@ -222,7 +224,8 @@ class GangAdmission:
 
     def _withdraw(self, pending_gang: PendingGang, job: str, word: str, now: float) -> None:
         pending_gang.withdrawn = True
-        self._request(CancelRequested, job, word, now, reason=WITHDRAWN[word])
+        told: Any = {"reason": WITHDRAWN[word], "if_pending": True}
+        self._request(CancelRequested, job, word, now, **told)
 
     def _submit(self, pending_gang: PendingGang, site: SiteReading | None, now: float) -> None:
         gang = self._pending.gang(pending_gang.key)
