@@ -27,7 +27,7 @@ from gantree.policy.rules import Policy
 from gantree.text.hostlists import expand
 from support.kubernetes.client import Client
 from support.kubernetes.controllers.kubelet import Kubelet
-from support.kubernetes.server.access import ALL, Access, Grant, User
+from support.kubernetes.server.access import EVERYTHING, Access, Grant, User
 from support.kubernetes.server.server import Settings
 from support.kubernetes.server.statuses import Json
 from support.kubernetes.server.thread import Api, ServerThread
@@ -46,7 +46,7 @@ def _with_role(settings: Settings) -> Settings:
         Grant(rule.verbs, (rule.group,), (rule.resource,), (HOME,) if rule.own_namespace else ())
         for rule in RBAC_RULES
     )
-    users = {TOKEN: User(GANTREE, rights), "": User("admin", (Grant((ALL,), (ALL,), (ALL,)),))}
+    users = {TOKEN: User(GANTREE, rights), "": User("admin", (EVERYTHING,))}
     return replace(settings, access=settings.access or Access(users))
 
 

@@ -11,7 +11,7 @@ import pytest
 from gantree.executors.kubernetes.workloads import gangs
 from support.kubernetes.real import is_asked_for, real_controllers, real_server
 from support.kubernetes.server.server import Settings
-from support.kubernetes.shared import CONTROLLERS, SharedServer
+from support.kubernetes.shared import CONTROLLERS, SharedServer, or_skipped
 from support.pods import PodStage
 
 
@@ -48,7 +48,11 @@ def open_real(
 ) -> Iterator[Callable[[Settings], SharedServer]]:
     """How a stage comes by a real server, one after another by the same."""
     place = tmp_path_factory.mktemp("kubernetes")
-    with real_server(place) as (url, token), real_controllers(place, url, *CONTROLLERS):
+    with (
+        or_skipped(),
+        real_server(place) as (url, token),
+        real_controllers(place, url, *CONTROLLERS),
+    ):
 
         def opened(settings: Settings) -> SharedServer:
             if replace(settings, access=None) != Settings():

@@ -3,29 +3,24 @@
 Those of knobs, and of what only ours has, use ours alone.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 
 import pytest
 
-from support.kubernetes.real import NoRealServer, is_asked_for, real_server
+from support.kubernetes.real import is_asked_for, real_server
 from support.kubernetes.server.thread import Api, ServerThread, Site
+from support.kubernetes.shared import or_skipped
 
 _spaces = count(1)
 
 
 @pytest.fixture(scope="session")
 def real_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A real server, for all tests of this process. Without it they are skipped, and with CI=true they fail."""
-    try:
-        with real_server(tmp_path_factory.mktemp("kubernetes")) as (url, token):
-            yield Site(url, Api(url, token))
-    except NoRealServer as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+    """A real server, for all tests of this process."""
+    with or_skipped(), real_server(tmp_path_factory.mktemp("kubernetes")) as (url, token):
+        yield Site(url, Api(url, token))
 
 
 @pytest.fixture(scope="module", params=["ours", "real"] if is_asked_for() else ["ours"])

@@ -71,3 +71,14 @@ def test_a_role_of_a_namespace_ends_with_it(running: ServerThread) -> None:
         assert api.get(PODS).status_code == 403
         assert api.get("/api/v1/namespaces/team-a/pods").status_code == 200
         assert api.get("/api/v1/nodes").status_code == 403
+
+
+def test_a_server_that_has_just_started_knows_no_roles_yet(running: ServerThread) -> None:
+    """Fact: 403 for a moment after a restart, but for administrators."""
+    access = running.server.settings.access
+    assert access is not None
+    access.knows_roles = False
+    with Api(running.url, "reader") as reader, Api(running.url, "admin") as admin:
+        assert (reader.get(PODS).status_code, admin.get(PODS).status_code) == (403, 200)
+        access.knows_roles = True
+        assert reader.get(PODS).status_code == 200

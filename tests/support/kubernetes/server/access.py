@@ -36,6 +36,10 @@ class Grant:
         )
 
 
+EVERYTHING = Grant((ALL,), (ALL,), (ALL,))
+"""What an administrator may, of whom a server knows without any role."""
+
+
 @dataclass(frozen=True, slots=True)
 class User:
     """One who asks. namespaces limits the rules to those; empty: everywhere."""
@@ -52,10 +56,15 @@ class User:
 
 
 class Access:
-    """The users of a server, by token."""
+    """The users of a server, by token.
+
+    knows_roles: for a moment after its start a server has read no role yet. Until then whoever may not do everything
+    may do nothing.
+    """
 
     def __init__(self, users: dict[str, User]) -> None:
         self.users = users
+        self.knows_roles = True
 
     def user(self, authorization: str | None) -> User:
         """Who shows a header of authorization."""
@@ -68,7 +77,8 @@ class Access:
         self, user: User, verb: str, group: str, resource: str, namespace: str, name: str
     ) -> None:
         """Refuse what a user may not do."""
-        if user.may(verb, group, resource, namespace):
+        is_known = self.knows_roles or EVERYTHING in user.grants
+        if is_known and user.may(verb, group, resource, namespace):
             return
         where = f' in the namespace "{namespace}"' if namespace else " at the cluster scope"
         why = (
