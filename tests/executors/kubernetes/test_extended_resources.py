@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gantree.executors.kubernetes.writes import pod_status
 from gantree.model.phases import Phase
 from support.devices import GPU, NIC, DeviceStage, gpu, request
 from support.kubernetes.server.statuses import Json
@@ -141,3 +143,27 @@ def test_mig_instances_that_a_plugin_calls_gpus_are_given_as_such(stage: DeviceS
         stage.pod(f"p{number}", gpus=1)
     stage.until(lambda: phases(stage).count(Phase.RUNNING) == 3)
     stage.until(lambda: phases(stage).count(Phase.PENDING) == 1)
+
+
+def test_a_node_whose_plugin_loses_a_gpu_in_use_is_read_again_when_that_gang_ends(
+    stage: DeviceStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gang goes on with eight, and nothing is rebuilt meanwhile; the next gang of eight does not get that node."""
+    monkeypatch.setattr(pod_status, "EVERY_S", 0.2)
+    stage.nodes("n0", gpus=8)
+    stage.start()
+    stage.pod("p0", gpus=8)
+    stage.until(lambda: phases(stage) == [Phase.RUNNING])
+    cluster: Any = stage.controller.cluster
+    before = cluster._nodes.site
+    stage.allocatable("n0", {"nvidia.com/gpu": "7"})
+    stage.until(lambda: cluster._nodes.site is not before)
+    rebuilt = cluster._nodes.site
+    stage.work_for(1.0)
+    assert cluster._nodes.site is rebuilt
+    stage.pod("p1", gpus=8)
+    stage.until(lambda: "8 GPUs" in waits(stage, "p1"))
+    stage.exit("p0")
+    stage.until(lambda: "8 nvidia.com/gpu" in waits(stage, "p1"))
+    stage.pod("p2", gpus=7)
+    stage.until(lambda: stage.bound("p2"))

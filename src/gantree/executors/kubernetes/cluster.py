@@ -113,6 +113,7 @@ class KubernetesCluster:
         self._node_events.adopt(decided)
         self._foreign_pods.adopt(decided.site.foreign_holders())
         self._allocator.adopt(decided.site.foreign_holders())
+        self._nodes.adopt(decided.site.foreign_holders())
         self._apply_changes()
         self._pending.keys.keep(self._attempts.pods)
         self._attempts.mark_missing(decided)

@@ -1,7 +1,7 @@
 """Turns Node objects into events: the site when it changes, and which nodes are usable, cordoned or unhealthy.
 
 A deleted node stays part of the site while gangs hold something on it (`nodes.stale_nodes`): it is lost, and they are
-stopped first. While there are such nodes the site is rebuilt periodically.
+stopped first. The site is rebuilt when that has changed.
 """
 
 import logging
@@ -28,7 +28,12 @@ from gantree.executors.kubernetes.nodes.site import (
     usable,
     with_hostnames,
 )
-from gantree.executors.kubernetes.nodes.stale_nodes import with_stale_nodes
+from gantree.executors.kubernetes.nodes.stale_nodes import (
+    HOLDER,
+    attempts_on,
+    lost_parts,
+    with_stale_nodes,
+)
 from gantree.executors.kubernetes.nodes.topologies import read_topologies
 from gantree.executors.kubernetes.nodes.zones import ZONES, has_equal_zones
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
@@ -41,13 +46,17 @@ from gantree.model.events import (
     HealthObserved,
     NodeLost,
     NodeReturned,
+    OthersHold,
     UncordonRequested,
 )
+from gantree.model.placements import MemberPlacement
 
 log = logging.getLogger(__name__)
 
 SETTLE_S = 0.05
 """The site is rebuilt so long after its first change at the earliest, so that many new nodes are one change."""
+LETS_GO_S = 0.5
+"""How often it is asked whether gangs on stale nodes have ended."""
 PAUSE_OF_TOOK, LONGEST_PAUSE_S = 10.0, 1.0
 """After a rebuild there is none for ten times as long as it took, at most a second."""
 
@@ -75,6 +84,12 @@ class Nodes:
         self._changed: dict[str, None] = {}
         self._stale_since: float | None = None
         self._built_at, self._took_s = -math.inf, 0.0
+        self._stale_nodes: tuple[str, ...] = ()
+        self._attempts_there: frozenset[tuple[str, int]] = frozenset()
+        """The attempts for which the nodes of before are kept."""
+        self._asked_at = -math.inf
+        self._lost: dict[str, MemberPlacement] = {}
+        self._lost_on_record: dict[str, MemberPlacement] = {}
         self._gpus_of_node: dict[str, int] = {}
         self._told = 0
 
@@ -126,8 +141,10 @@ class Nodes:
             site = self._read(equipped)
         self.site = site
         cluster, stale = with_stale_nodes(with_hostnames(self.site.cluster, self._nodes), decided)
+        self._lost = lost_parts(cluster, self.site.cluster, stale)
         self.site = replace(self.site, cluster=cluster)
-        self._built_at, self._stale_since = now, now if stale else None
+        self._built_at, self._stale_since = now, None
+        self._stale_nodes, self._attempts_there = stale, attempts_on(stale, decided)
         self._changed |= dict.fromkeys(stale)
         machines = cluster.machines
         self._gpus_of_node = {node.name: machines[node.machine].gpus for node in cluster.nodes}
@@ -145,6 +162,7 @@ class Nodes:
 
     def events(self, decided: LedgerView, now: float, epoch: int) -> Iterator[Event]:
         """The new events: the site first, if it has changed and settled, then single nodes."""
+        self._let_go(decided, now)
         if self._nodes and self._is_settled(now):
             before = self.site
             cluster = self._rebuilt(decided, now)
@@ -152,10 +170,40 @@ class Nodes:
                 yield ClusterObserved(
                     id=self._id("cluster", epoch), observed_at=now, cluster=cluster
                 )
+        yield from self._of_lost_parts(now, epoch)
         known = decided.site
         for name in [name for name in self._changed if known.has_node(name)]:
             del self._changed[name]
             yield from self._of_node(name, known, now, epoch)
+
+    def adopt(self, holders: Mapping[str, tuple[MemberPlacement, ...]]) -> None:
+        """What is on record as lost parts of nodes."""
+        self._lost_on_record = {
+            holder.removeprefix(HOLDER): member
+            for holder, members in holders.items()
+            if holder.startswith(HOLDER)
+            for member in members
+        }
+
+    def _of_lost_parts(self, now: float, epoch: int) -> Iterator[Event]:
+        """Parts of stale nodes that are there no more, held until the gangs there have ended."""
+        before, self._lost_on_record = self._lost_on_record, dict(self._lost)
+        for node in dict.fromkeys((*before, *self._lost)):
+            member = self._lost.get(node)
+            if member != before.get(node):
+                yield OthersHold(
+                    id=self._id(f"lost/{node}", epoch),
+                    observed_at=now,
+                    holder=HOLDER + node,
+                    members=() if member is None else (member,),
+                )
+
+    def _let_go(self, decided: LedgerView, now: float) -> None:
+        """Rebuild the site once other attempts hold room on stale nodes; asked from time to time."""
+        if self._stale_nodes and now >= self._asked_at + LETS_GO_S:
+            self._asked_at = now
+            if attempts_on(self._stale_nodes, decided) != self._attempts_there:
+                self.mark_stale(now)
 
     def _is_settled(self, now: float) -> bool:
         """Whether the site has changed, and is to be rebuilt now."""
