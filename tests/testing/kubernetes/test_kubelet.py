@@ -341,6 +341,23 @@ def test_a_claim_is_cleared_when_its_pod_ends(
     assert ("allocation" in told["status"]) != is_protected
 
 
+def test_a_pod_does_not_start_before_its_claim_is_reserved_for_it(
+    running: ServerThread, ours: Api, kubelet: Kubelet
+) -> None:
+    """Fact (read): the kubelet refuses to prepare a claim that is not allocated, or reserved for others, and tries
+    again."""
+    ours.post(CLAIMS, claim("c"))
+    wants = [{"name": "g", "resourceClaimName": "c"}]
+    other = ours.post(PODS, pod("other")).json()
+    allocate(ours, "c", other)
+    made = bound(ours, "a", resourceClaims=wants)
+    bound(ours, "b")
+    comes(ours, f"{PODS}/b", lambda told: phase(told) == "Running")
+    assert phase(ours.get(f"{PODS}/a").json()) == "Pending"
+    allocate(ours, "c", made)
+    comes(ours, f"{PODS}/a", lambda told: phase(told) == "Running")
+
+
 def test_a_template_makes_a_claim_that_goes_with_its_pod(
     running: ServerThread, ours: Api, kubelet: Kubelet
 ) -> None:

@@ -6,8 +6,8 @@
         await kubelet.exit("default", "worker-0", code=1)
 
 A pod that is bound to a node becomes Running, ends as its annotations or a test say, and is taken away when it was told
-to go and its grace is over, sooner if it stops sooner. One that has no room there is refused (node_room.py). What an
-annotation may say:
+to go and its grace is over, sooner if it stops sooner. One that has no room there is refused (node_room.py); one whose
+claims are not reserved for it does not start until they are. What an annotation may say:
 
     kubelet.gantree/starts-s   after how long it runs (0)
     kubelet.gantree/runs-s     how long it runs; without it until a test says so
@@ -33,6 +33,7 @@ ENDED = frozenset({"Succeeded", "Failed"})
 KILLED = 143
 FOUND, CHANGED = 200, 409
 HEARS_WITHIN_S = 300.0
+PREPARES_AGAIN_S = 0.05
 REFUSED = "UnexpectedAdmissionError"
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 
@@ -180,6 +181,7 @@ class Kubelet(Follower):
             status = {"phase": "Failed", "reason": refused.reason, "message": message}
             await self._tell(sandbox, status)
             return
+        await _first(sandbox.deleted.wait(), self._reserved(sandbox))
         if self.prepare is not None:
             await _first(sandbox.deleted.wait(), self.prepare(sandbox.pod))
         await _first(sandbox.deleted.wait(), asyncio.sleep(float(sandbox.says("starts-s", "0"))))
@@ -215,6 +217,20 @@ class Kubelet(Follower):
         left = {each["metadata"]["uid"] for each in told.content["items"]}
         for uid, each in self._sandboxes.items():
             each.is_taken = each.is_taken and (each.node != node or uid in left)
+
+    async def _reserved(self, sandbox: _Sandbox) -> None:
+        """Until every claim of a pod is allocated and reserved for it: a kubelet tries again and again."""
+        uid, namespace = sandbox.pod["metadata"]["uid"], sandbox.pod["metadata"]["namespace"]
+        for wanted in sandbox.pod["spec"].get("resourceClaims") or ():
+            while not await self._is_reserved(namespace, _claim_of(sandbox.pod, wanted), uid):
+                await asyncio.sleep(PREPARES_AGAIN_S)
+
+    async def _is_reserved(self, namespace: str, claim: str, uid: str) -> bool:
+        path = path_of("resource.k8s.io/v1", "resourceclaims", namespace, claim)
+        found = await self.client.insist("GET", path)
+        status = found.content.get("status") or {} if claim and found.code == FOUND else {}
+        users = {each["uid"] for each in status.get("reservedFor") or ()}
+        return bool(status.get("allocation")) and uid in users
 
     def _takes_refusal(self) -> bool:
         self._refusals, is_refused = max(self._refusals - 1, 0), self._refusals > 0
@@ -271,6 +287,15 @@ class Kubelet(Follower):
 def _restarts(policy: str | None, code: int) -> bool:
     """Whether a container that exited is started again."""
     return policy in {None, "Always"} or (policy == "OnFailure" and code != 0)
+
+
+def _claim_of(pod: Json, wanted: Json) -> str:
+    """The name of a claim that a pod wants, "" where none was made of its template yet."""
+    if wanted.get("resourceClaimName"):
+        return str(wanted["resourceClaimName"])
+    made = pod["status"].get("resourceClaimStatuses") or ()
+    names = {each["name"]: each.get("resourceClaimName") for each in made}
+    return names.get(wanted["name"]) or ""
 
 
 def _ready(status: str) -> Json:
