@@ -218,13 +218,13 @@ def nothing_remains(job: str) -> str:
 def test_a_gang_that_waits_again_and_again_has_one_turn_to_be_told() -> None:
     telling = PodStatusUpdates(lambda key, reason_to_wait, has_event: None, nothing_remains)
     for now in range(9):
-        telling.add(KEY, float(now))
+        telling.add(KEY, float(now), 1)
         telling.remove(KEY)
-    telling.add(KEY, 9.0)
+    telling.add(KEY, 9.0, 1)
     assert len(telling._undecided) == 1
     telling.remove(KEY)
     assert list(telling.step(LedgerView(Ledger()), lambda key: None, 99.0)) == []
-    telling.add(KEY, 99.0)
+    telling.add(KEY, 99.0, 1)
     assert len(telling._undecided) == 1
 
 
@@ -233,7 +233,7 @@ def test_a_reason_with_other_numbers_is_no_new_event() -> None:
     telling = PodStatusUpdates(
         lambda key, reason, is_new: written.append((reason.sentence, is_new)), nothing_remains
     )
-    telling.add(KEY, 0.0)
+    telling.add(KEY, 0.0, 1)
     for free in ("needs 6 GPUs; 4 are free.", "needs 6 GPUs; 3.5 are free.", "needs a node."):
         telling.report(KEY, WaitReason("NoMatchingFlavor", free))
     assert [is_new for _, is_new in written] == [True, False, True]
@@ -375,3 +375,13 @@ def test_an_allocation_that_could_not_be_removed_is_decided_about_again(stage: P
     cluster._api.seen.append(("claim again", claim, None, None))
     cluster._apply_changes()
     assert claim in cluster._allocator._to_check
+
+
+def test_a_pod_that_comes_to_a_gang_that_waits_is_told_too_without_a_new_event() -> None:
+    written: list[bool] = []
+    telling = PodStatusUpdates(lambda key, reason, is_new: written.append(is_new), nothing_remains)
+    reason = WaitReason("NoMatchingFlavor", "needs a node.")
+    for pods in (1, 2, 2, 1, 2):
+        telling.add(KEY, 0.0, pods)
+        telling.report(KEY, reason)
+    assert written == [True, False, False]

@@ -157,7 +157,7 @@ class GangAdmission:
         self, pending_gang: PendingGang, decided: LedgerView, site: SiteReading | None, now: float
     ) -> None:
         if pending_gang.pods:
-            self._pod_status.add(pending_gang.key, now)
+            self._pod_status.add(pending_gang.key, now, len(pending_gang.pods))
         else:
             self._pod_status.remove(pending_gang.key)
             self._feasibility.leave_queue(pending_gang.key)

@@ -56,9 +56,15 @@ class PodStatusUpdates:
     _due: dict[Key, float] = field(default_factory=dict)
     """When each gang is updated next: a gang that is added again keeps its place. Other entries do not count."""
     _reported: dict[Key, WaitReason | None] = field(default_factory=dict)
+    _pods: dict[Key, int] = field(default_factory=dict)
+    _has_newcomers: set[Key] = field(default_factory=set)
+    """Gangs with pods that came after the reason was written."""
 
-    def add(self, key: Key, now: float) -> None:
-        """A gang is pending."""
+    def add(self, key: Key, now: float, pods: int) -> None:
+        """A gang is pending, with so many pods."""
+        if pods > self._pods.get(key, pods):
+            self._has_newcomers.add(key)
+        self._pods[key] = pods
         self._reported.setdefault(key, None)
         if key not in self._due:
             self.update_soon(key, now)
@@ -71,11 +77,14 @@ class PodStatusUpdates:
     def remove(self, key: Key) -> None:
         """A gang is no longer pending."""
         self._reported.pop(key, None)
+        self._pods.pop(key, None)
+        self._has_newcomers.discard(key)
 
     def report(self, key: Key, reason_to_wait: WaitReason) -> None:
         """Write a reason that is not decided by the core, unless it was written already."""
         before = self._reported.get(key)
-        if before != reason_to_wait:
+        if before != reason_to_wait or key in self._has_newcomers:
+            self._has_newcomers.discard(key)
             self._reported[key] = reason_to_wait
             self.write(key, reason_to_wait, before is None or _words(before) != _words(reason_to_wait))  # fmt: skip
 
