@@ -5,11 +5,12 @@ Those of a stage, which keeps gantree's state in tmp_path, run on a real server 
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from gantree.executors.kubernetes.workloads import gangs
-from support.kubernetes.real import is_asked_for, real_controllers, real_server
+from support.kubernetes.real import ETCD, is_asked_for, real_controllers, real_server
 from support.kubernetes.server.server import Settings
 from support.kubernetes.shared import CONTROLLERS, SharedServer, or_skipped
 from support.pods import PodStage
@@ -38,14 +39,15 @@ def _is_stage(told: object) -> bool:
 def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server of a test's stages: ours or a real one."""
     if getattr(request, "param", "ours") == "real":
-        opened = request.getfixturevalue("open_real")
+        has_front = request.node.get_closest_marker("faults") is not None
+        opened = partial(request.getfixturevalue("open_real"), has_front)
         monkeypatch.setattr(PodStage, "open_server", staticmethod(opened))
 
 
 @pytest.fixture(scope="session")
 def open_real(
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Callable[[Settings], SharedServer]]:
+) -> Iterator[Callable[[bool, Settings], SharedServer]]:
     """How a stage comes by a real server, one after another by the same."""
     place = tmp_path_factory.mktemp("kubernetes")
     with (
@@ -54,9 +56,9 @@ def open_real(
         real_controllers(place, url, *CONTROLLERS),
     ):
 
-        def opened(settings: Settings) -> SharedServer:
+        def opened(has_front: bool, settings: Settings) -> SharedServer:
             if replace(settings, access=None) != Settings():
                 pytest.skip("needs a server that serves other things")
-            return SharedServer(url, token)
+            return SharedServer(url, token, (place / ETCD).read_text(), has_front)
 
         yield opened

@@ -59,6 +59,7 @@ def bound(stage: PodStage) -> int:
     return int(asked["gantree", "create", "", "pods/binding"])
 
 
+@pytest.mark.faults
 def test_a_gang_is_its_own_again_with_the_very_devices_and_ends_as_it_would_have(
     stage: PodStage, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -133,6 +133,7 @@ class Story:
             self.check()
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("seed", seeds(10, fewest=1))
 def test_whatever_fails_no_device_is_had_twice_and_nothing_is_left(
     seed: int, tmp_path: Path

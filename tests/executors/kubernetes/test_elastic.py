@@ -226,6 +226,7 @@ def test_a_pod_that_is_deleted_while_room_is_freed_for_it_costs_it_nothing(tmp_p
         assert not any(held)
 
 
+@pytest.mark.faults
 def test_a_start_whose_pods_cannot_be_made_fails_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +316,7 @@ class Story:
         assert all(pods == 1 for pods in held.values()), (self.log, self.stage.told())
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("seed", seeds(10, fewest=1))
 def test_whatever_is_cut_off_it_runs_at_the_size_that_was_asked(seed: int, tmp_path: Path) -> None:
     with staged(tmp_path) as stage:

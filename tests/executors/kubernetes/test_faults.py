@@ -383,6 +383,7 @@ def remembered(story: Story) -> dict[str, Any]:
     return {name: each for name, each in kept.items() if each}
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("seed", seeds(10, fewest=1))
 def test_whatever_fails_gangs_are_whole_and_nothing_is_left(
     seed: int, tmp_path: Path, record_property: Callable[[str, object], None]

@@ -182,6 +182,7 @@ def test_with_it_go_its_pods_and_its_job(stage: PodStage) -> None:
     stage.until(lambda: str(stage.controller.ledger.jobs[job].phase) == "cancelled")
 
 
+@pytest.mark.faults
 def test_one_that_waits_says_why_and_makes_no_second_pods(stage: PodStage) -> None:
     create(stage, topology={"required": "network.topology.nvidia.com/spine"})
     stage.until(lambda: set(stage.pods()) == set(PODS))

@@ -54,6 +54,7 @@ def given_up(stage: PodStage, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
     return {f"gantree.io/{key}": value for key, value in told.items()}
 
 
+@pytest.mark.faults
 def test_a_binding_that_lands_after_it_was_given_up_is_taken_back(
     stage: PodStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_binding_that_lands_after_it_was_given_up_is_taken_back(
     stage.until(lambda: not stage.controller.ledger.site.others)
 
 
+@pytest.mark.faults
 def test_one_that_lands_before_the_end_is_on_record_goes_too(
     stage: PodStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +79,7 @@ def test_one_that_lands_before_the_end_is_on_record_goes_too(
     stage.until(lambda: "g-1" not in stage.pods())
 
 
+@pytest.mark.faults
 def test_a_pod_of_a_later_attempt_than_is_known_is_left_alone(
     stage: PodStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

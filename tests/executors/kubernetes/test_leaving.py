@@ -19,7 +19,7 @@ from gantree.executors.kubernetes.writes.patches import nominate
 from gantree.formats.policy.reader import PRESETS
 from support.kubernetes.controllers.controllers import Controllers
 from support.kubernetes.server.statuses import Json
-from support.pods import PodStage
+from support.pods import TOKEN, PodStage
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 PODS = "/api/v1/namespaces/default/pods"
@@ -200,20 +200,21 @@ def test_words_on_checkpoints_that_mean_nothing_are_told(told: dict[str, str], w
     assert checkpoint_of([pod]) is None
 
 
+@pytest.mark.faults
 def test_a_change_to_a_pod_is_tried_again_and_is_of_no_other_pod(tmp_path: Path) -> None:
     with PodStage(tmp_path) as stage:
         made = msgspec.convert(stage.pod("p0"), Pod).metadata
         faults = stage.running.server.faults
         stage.running.call(lambda: faults.add(resource="pods/status", code=500, times=2))
-        assert stage.running.run(told(stage.running.url, made, "n0")) == ""
+        assert stage.running.run(told(stage.connection(TOKEN), made, "n0")) == ""
         assert nominated(stage, "p0") == "n0"
         other = msgspec.structs.replace(made, uid="of-another")
-        assert stage.running.run(told(stage.running.url, other, "n1")) == ""
+        assert stage.running.run(told(stage.connection(TOKEN), other, "n1")) == ""
         assert nominated(stage, "p0") == "n0"
 
 
-async def told(url: str, pod: Metadata, node: str) -> str:
-    client = Client(Connection(url))
+async def told(connection: Connection, pod: Metadata, node: str) -> str:
+    client = Client(connection)
     try:
         return await nominate(client, pod, node)
     finally:

@@ -102,6 +102,7 @@ def live(stage: PodStage) -> None:
     stage.until(lambda: stage.phase("g-1") == "")
 
 
+@pytest.mark.faults
 def test_every_right_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telling, "EVERY_S", 0.2)
     with PodStage(tmp_path) as stage:

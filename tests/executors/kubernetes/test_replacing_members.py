@@ -155,6 +155,7 @@ def test_a_replacement_that_a_kubelet_refuses_is_replaced_by_the_next(stage: Pod
     assert state(stage).attempt == 1
 
 
+@pytest.mark.faults
 def test_a_pod_that_goes_while_it_is_bound_is_replaced_by_the_next(stage: PodStage) -> None:
     gang(stage)
     delete(stage, "g-1")

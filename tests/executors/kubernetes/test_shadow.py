@@ -90,6 +90,7 @@ GANG: dict[str, Any] = {
 }
 
 
+@pytest.mark.faults
 def test_no_write_reaches_the_server_and_the_report_compares(
     stage: PodStage, tmp_path: Path
 ) -> None:
@@ -130,6 +131,7 @@ def test_no_write_reaches_the_server_and_the_report_compares(
     assert totals["writes_withheld"]["POST binding"] == 3
 
 
+@pytest.mark.faults
 def test_a_pod_ends_in_the_dry_run_once_it_has_ended_in_truth(
     stage: PodStage, tmp_path: Path
 ) -> None:
@@ -161,6 +163,7 @@ def test_a_pod_that_was_bound_before_gantree_saw_it_is_decided_about_too(
     assert row["ours"]["nodes"] in (["n0"], ["n1"])
 
 
+@pytest.mark.faults
 def test_pods_of_a_gantree_in_charge_are_decided_about_anew(
     stage: PodStage, tmp_path: Path
 ) -> None:
@@ -175,6 +178,7 @@ def test_pods_of_a_gantree_in_charge_are_decided_about_anew(
     assert shown.metadata.annotations == {"gantree.io/gang": "g"}
 
 
+@pytest.mark.faults
 def test_a_pod_that_is_made_anew_under_its_name_is_decided_about_too(
     stage: PodStage, tmp_path: Path
 ) -> None:
@@ -189,6 +193,7 @@ def test_a_pod_that_is_made_anew_under_its_name_is_decided_about_too(
     assert written(stage) == []
 
 
+@pytest.mark.faults
 def test_a_watch_that_breaks_changes_nothing(stage: PodStage, tmp_path: Path) -> None:
     stage.nodes("n[0-2]")
     shadow(stage, tmp_path)

@@ -24,6 +24,8 @@ ASSETS = "KUBEBUILDER_ASSETS"
 TOKEN = "token-of-the-tests"
 USERS = {TOKEN: ("admin", "system:masters"), "gantree": ("gantree", "")}
 """Users and their groups, by token. What gantree may do is told by roles."""
+ETCD = "etcd.url"
+"""The file among those of a server that says where its etcd is."""
 READY_WITHIN_S = 300.0
 LAST_BYTES = 2_000
 GATES = (
@@ -59,6 +61,7 @@ def real_server(
     if missing:
         raise NoRealServer(f"{ASSETS} is {assets}, which has no {' and no '.join(missing)}")
     etcd_port, peer_port, port = _free_port(), _free_port(), _free_port()
+    (place / ETCD).write_text(f"http://127.0.0.1:{etcd_port}")
     with (
         _running(_etcd(assets, place, etcd_port, peer_port), place / "etcd.log"),
         _running(

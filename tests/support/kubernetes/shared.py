@@ -1,6 +1,7 @@
 """A real server that many stages use one after another: what one has made goes with it.
 
-It stands in for a ServerThread where a stage is told to use it. It has no knobs: a test that turns one is skipped.
+It stands in for a ServerThread where a stage is told to use it. Tests that turn knobs have a front before it; what that
+cannot do either, and knobs of tests that do not say that they need any, skip the test.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import pytest
 
 from gantree.executors.kubernetes.apiserver.rbac import RBAC_RULES
 from support.kubernetes.client import MERGE, Client, path_of
+from support.kubernetes.front import Front
 from support.kubernetes.real import NoRealServer
 from support.kubernetes.server.statuses import Json
 from support.kubernetes.server.thread import LoopThread
@@ -43,19 +45,29 @@ def or_skipped() -> Iterator[None]:
 class SharedServer(LoopThread):
     """For one stage, from the beginning of a block to its end."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, etcd_url: str, has_front: bool) -> None:
         super().__init__()
-        self.url, self.token = url, token
+        self.real_url, self.token = url, token
+        self._front = Front(url, etcd_url) if has_front else None
         self._before: set[str] = set()
 
     @property
+    def url(self) -> str:
+        """Where it, or its front, listens."""
+        return self._front.url if self._front else self.real_url
+
+    @property
     def server(self) -> Any:
-        """The knobs of the test server: there are none here."""
-        pytest.skip("turns a knob that only the test server has")
+        """What has the knobs."""
+        if self._front is None:
+            pytest.skip("turns a knob that only the test server has")
+        return self._front
 
     def __enter__(self) -> Self:
         super().__enter__()
         self.run(self._begin())
+        if self._front:
+            self.run(self._front.__aenter__())
         return self
 
     def __exit__(
@@ -64,11 +76,13 @@ class SharedServer(LoopThread):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._front:
+            self.run(self._front.__aexit__(None, None, None))
         self.run(self._sweep())
         super().__exit__(kind, error, trace)
 
     def _client(self) -> Client:
-        return Client(self.url, self.token, is_checked=False)
+        return Client(self.real_url, self.token, is_checked=False)
 
     async def _begin(self) -> None:
         """Let gantree do what its roles allow, and note what is there already."""

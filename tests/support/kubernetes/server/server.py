@@ -132,10 +132,7 @@ class ApiServer:
         except NoSuchPath:
             return self._nowhere(request)
         except Refusal as refusal:
-            response = _json(encode(refusal.status), refusal.code)
-            if refusal.retry_after_s is not None:
-                response.headers["Retry-After"] = str(refusal.retry_after_s)
-            return response
+            return refused(refusal)
         except (web.HTTPException, ConnectionError):
             raise
         except Exception:
@@ -181,7 +178,7 @@ class ApiServer:
             Request(verb, resource, target, request.query, body, request.content_type),
         )
         response = _json(answer.body, answer.code)
-        return await _spoiled(request, response, fault) if fault else response
+        return await spoiled(request, response, fault) if fault else response
 
     async def _answer_for_itself(
         self, steps: list[str], request: web.BaseRequest
@@ -248,7 +245,15 @@ def _json(body: bytes, code: int = 200) -> web.Response:
     return web.Response(body=body, status=code, content_type="application/json")
 
 
-async def _spoiled(
+def refused(refusal: Refusal) -> web.Response:
+    """The answer to a request that is refused."""
+    response = _json(encode(refusal.status), refusal.code)
+    if refusal.retry_after_s is not None:
+        response.headers["Retry-After"] = str(refusal.retry_after_s)
+    return response
+
+
+async def spoiled(
     request: web.BaseRequest, response: web.Response, fault: Fault
 ) -> web.StreamResponse:
     """An answer that is late, or breaks off in the middle."""
