@@ -104,6 +104,7 @@ class Loop:
         self.failure = None
         if progressed:
             self.changes.tick()
+            return 0.0  # what was decided may let the cluster hand in the next at once
         return POLL_S if alarm_s is None else min(POLL_S, alarm_s)
 
     async def run(self, controller: Controller) -> None:

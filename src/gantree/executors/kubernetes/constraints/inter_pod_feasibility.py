@@ -131,7 +131,10 @@ class InterPodFeasibility:
         self._dynamic = {key: None for key in self._dynamic if key in gangs}
         if anti_affinity_before == now[2]:
             return [*woken, *self._dynamic]
-        kept = (key for key, pending_gang in gangs.items() if self._is_kept_away(pending_gang))
+        queued = {
+            key for behind in self._queued.values() for key in behind
+        }  # nothing to be found for them yet
+        kept = (key for key in gangs if key not in queued and self._is_kept_away(gangs[key]))
         return list(dict.fromkeys((*woken, *self._dynamic, *kept)))
 
     def _is_kept_away(self, pending_gang: PendingGang) -> bool:
@@ -210,6 +213,10 @@ class InterPodFeasibility:
     def release_turn(self, key: Key) -> None:
         """A gang that has its turn cannot use it now: the next has it."""
         self._claim_turns.release(key)
+        self._pass_turn(key)
+
+    def _pass_turn(self, key: Key) -> None:
+        """The next has its turn, at all selectors."""
         for name in [name for name, first in self._turn_of.items() if first == key]:
             del self._turn_of[name]
             if name in self._queued:
@@ -240,8 +247,11 @@ class InterPodFeasibility:
 
     # ----- placed gangs
 
-    def admit(self, placed: Placed) -> str:
-        """Check pods of a gang before they are bound: "" and they count as bound, or why they must not be."""
+    def admit(self, placed: Placed, key: Key | None = None) -> str:
+        """Check pods of a gang before they are bound: "" and they count as bound, or why they must not be.
+
+        Once they count, the turn of the gang with this key is over.
+        """
         for pod, node in placed:
             self._place(pod, node)
         if not (
@@ -257,6 +267,8 @@ class InterPodFeasibility:
         if objections:
             for pod, _ in placed:
                 self._leave(pod)
+        elif key is not None:
+            self._pass_turn(key)
         return objections[0] if objections else ""
 
     def forget(self, pod: Pod) -> None:

@@ -230,7 +230,9 @@ class AttemptController:
             attempt.failed = f"{missing} of {attempt.size} pods are not there any more"
         else:
             placed = [(self.pods[each.uid], each.node) for each in bindings]
-            attempt.failed = self._feasibility.admit(placed)
+            attempt.failed = self._feasibility.admit(
+                placed, self._pending.key_of_job.get(order.job)
+            )
         return self._unless_failed(attempt, bindings)
 
     def _with_devices(self, attempt: Attempt, bindings: list[Binding]) -> list[Binding]:

@@ -270,12 +270,14 @@ class GangAdmission:
             return
         verdict, depends_on_others = ANYWHERE, self._feasibility.depends_on_others(gang)
         if depends_on_others:
+            behind = self._feasibility.acquire_turn(gang, now)
+            if behind:  # mostly for a moment
+                reason = WaitReason(PENDING, f"Waiting: {behind}.")
+                self._pod_status.report_later(gang.key, reason, now)
+                return
             verdict = self._feasibility.evaluate(gang)
-        why = verdict.waits
-        if depends_on_others and not why:
-            why = self._feasibility.acquire_turn(gang, now)
-        if why:
-            self._pod_status.report(gang.key, WaitReason(PENDING, f"Waiting: {why}."))
+        if verdict.waits:
+            self._pod_status.report(gang.key, WaitReason(PENDING, f"Waiting: {verdict.waits}."))
             return
         for word in (*gang.unknown, *map(topology_in_words, lost)):
             self._write_status(

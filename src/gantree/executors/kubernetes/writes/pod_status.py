@@ -20,6 +20,8 @@ EVERY_S = 10.0
 """The reason of a gang is updated so often at most."""
 SOON_S = 0.1
 """A gang about which nothing is decided yet is looked at again so soon."""
+LATER_S = 2.0
+"""A gang that waits for its turn behind another says so after so long: mostly its turn has come by then."""
 REASON_OF_GATE = {
     Gate.LIMIT: "ExceedsMaxQuota",
     Gate.QUOTA: "WaitingForQuota",
@@ -59,6 +61,8 @@ class PodStatusUpdates:
     _pods: dict[Key, int] = field(default_factory=dict)
     _has_newcomers: set[Key] = field(default_factory=set)
     """Gangs with pods that came after the reason was written."""
+    _later: dict[Key, tuple[float, WaitReason]] = field(default_factory=dict)
+    """Reasons that mostly pass in a moment: from when on each is written."""
 
     def add(self, key: Key, now: float, pods: int) -> None:
         """A gang is pending, with so many pods."""
@@ -79,6 +83,11 @@ class PodStatusUpdates:
         self._reported.pop(key, None)
         self._pods.pop(key, None)
         self._has_newcomers.discard(key)
+        self._later.pop(key, None)
+
+    def report_later(self, key: Key, reason_to_wait: WaitReason, now: float) -> None:
+        """Write a reason of a gang that is not handed in yet, if it is still so in LATER_S."""
+        self._later.setdefault(key, (now + LATER_S, reason_to_wait))
 
     def report(self, key: Key, reason_to_wait: WaitReason) -> None:
         """Write a reason that is not decided by the core, unless it was written already."""
@@ -101,7 +110,9 @@ class PodStatusUpdates:
             job = job_of(key)
             if job is not None and decided.is_over(job):
                 yield key
-            reason_to_wait = None if job is None else self._reason_of(job, decided, now)
+            if job is not None:
+                self._later.pop(key, None)
+            reason_to_wait = self._reason_of(key, job, decided, now)
             if reason_to_wait is not None:
                 self.report(key, reason_to_wait)
             is_known = reason_to_wait is not None or (job is None and self._reported[key])
@@ -109,7 +120,12 @@ class PodStatusUpdates:
             self._due[key] = now + after_s
             queue.append((now + after_s, key))
 
-    def _reason_of(self, job: str, decided: LedgerView, now: float) -> WaitReason | None:
+    def _reason_of(
+        self, key: Key, job: str | None, decided: LedgerView, now: float
+    ) -> WaitReason | None:
+        if job is None:
+            since, later = self._later.get(key, (now, None))
+            return later if now >= since else None
         remaining = self.remains(job)
         if remaining:
             return WaitReason(PENDING, f"Waiting: {remaining}.")
