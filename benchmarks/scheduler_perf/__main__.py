@@ -34,6 +34,7 @@ from scheduler_perf.processes import (
     scheduler,
     server_cpu_s,
 )
+from scheduler_perf.server import Server
 from scheduler_perf.templates import CannotRun
 from support.kubernetes.client import Client
 from support.kubernetes.real import real_server
@@ -64,7 +65,7 @@ async def _measured(
     async with Client(url, token, is_checked=False) as client:
         pods = Pods(client)
         pods.start()
-        operations = Operations(client, workload, pods)
+        operations = Operations(Server(client), workload, pods)
         before, began_at = server_cpu_s(place), time.monotonic()
         try:
             async with asyncio.timeout(limit_s):

@@ -16,6 +16,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from scheduler_perf.lists import Workload, largest, workloads  # found by then
 from scheduler_perf.operations import Operations
 from scheduler_perf.pods import Pods
+from scheduler_perf.server import Server
 from scheduler_perf.templates import CannotRun, rendered
 
 POD = {
@@ -111,11 +112,13 @@ def run(workload: Workload) -> tuple[Operations, dict[str, Any]]:
                 pods = Pods(client)
                 pods.start()
                 binder = asyncio.create_task(bind_all(client))
-                operations = Operations(client, workload, pods)
-                await operations.run()
-                binder.cancel()
-                await asyncio.gather(binder, return_exceptions=True)
-                await pods.stop()
+                operations = Operations(Server(client), workload, pods)
+                try:
+                    await operations.run()
+                finally:
+                    binder.cancel()
+                    await asyncio.gather(binder, return_exceptions=True)
+                    await pods.stop()
                 return operations
 
         operations = asyncio.run(life())
