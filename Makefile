@@ -135,6 +135,10 @@ test-kubernetes: $(VENV)/.ready  ## Tests of an API server, and of gantree on on
 	  echo "Skipped: KUBEBUILDER_ASSETS names no directory with kube-apiserver, kube-controller-manager and etcd."; exit 0; fi; \
 	$(PY) -m pytest -n 0 tests/testing/kubernetes tests/executors/kubernetes
 
+.PHONY: scheduler-perf
+scheduler-perf: $(VENV)/.ready  ## Kubernetes' own operation lists, gantree and kube-scheduler in turn (hours); KUBEBUILDER_ASSETS=DIR LISTS=DIR
+	PYTHONPATH=tests:benchmarks $(PY) -m scheduler_perf $(LISTS) $(if $(ONLY),--only $(ONLY)) --rounds $(or $(TIMES),3)
+
 .PHONY: integrations
 integrations: $(VENV)/.ready  ## Plug-ins for other tools on a real daemon, with those tools' own suites; ONLY=submitit for one
 	@for name in $(or $(ONLY),$(INTEGRATIONS)); do bash integrations/test.sh "$$name" $(PY); done
