@@ -14,8 +14,8 @@ from gantree.api.streams.logs.gaps import Gap, dropped, gap_of
 from gantree.api.streams.logs.line_times import records_between
 from gantree.api.streams.logs.pieces import Piece
 
-CHUNK_BYTES = 1 << 20
-LONGEST_LINE_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 18
+LONGEST_LINE_BYTES = 1 << 17
 LONGEST_PART_BYTES = 1 << 16
 """So much of a line whose begin was dropped is left out; what goes on longer has no lines."""
 DELETED = b"gantree: the output of this attempt was deleted to make room\n"

@@ -24,7 +24,7 @@ LEAST_BYTES = 1 << 14
 """So much of each rank is read at once where many share a chunk."""
 LOOK_EVERY_S = 0.05
 PAUSE_S = 0.01
-"""After a piece of CHUNK_BYTES: at most 100 MB/s for each reader, and the requests of others are answered between."""
+"""After a piece of CHUNK_BYTES: at most 25 MB/s for each reader, and the requests of others are answered between."""
 
 
 class MergedLogs:
