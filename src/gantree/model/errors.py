@@ -89,10 +89,15 @@ class Stale(Conflict):
 class EventIdReused(Conflict):
     """Events have ids of other events on record. events are those that were not taken: (id, kind) of each."""
 
-    def __init__(self, events: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, sentence: str, events: Sequence[tuple[str, str]] = ()) -> None:
         self.events = tuple(events)
-        named = ", ".join(f"{kind} {event_id}" for event_id, kind in self.events)
-        super().__init__(f"not taken, as other events are on record under their ids: {named}")
+        super().__init__(sentence)
+
+    @classmethod
+    def of(cls, events: Sequence[tuple[str, str]]) -> "EventIdReused":
+        """Name the events."""
+        named = ", ".join(f"{kind} {event_id}" for event_id, kind in events)
+        return cls(f"not taken, as other events are on record under their ids: {named}", events)
 
 
 class TooOften(GantreeError):

@@ -146,7 +146,7 @@ class SqlJournal:
         except KeyTaken:
             fresh, reused = self._without_repeats(events)
             if reused:
-                raise EventIdReused(reused) from None
+                raise EventIdReused.of(reused) from None
             if len(fresh) == len(events):
                 raise
             self._append(fresh, epoch)
