@@ -6,6 +6,7 @@ that decides, too. The step follows on the controller's thread with nothing betw
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,6 +19,8 @@ from gantree.control.requests.submissions import JobSubmission
 
 MOST_JOBS = 256
 """Jobs of one group, unless one caller alone hands in more: a turn takes no more events either."""
+LONGEST_S = 0.005
+"""After so long the step comes first: else whoever submits without a pause keeps others waiting for decisions."""
 
 _Waiting = tuple[JobSubmission, "asyncio.Future[Receipt]"]
 
@@ -47,11 +50,11 @@ class GroupCommit:
 
     def _take(self, group: Sequence[_Waiting]) -> None:
         """On the controller's thread: make a group durable, then those that arrived meanwhile, up to a turn's jobs."""
-        jobs = 0
+        jobs, until_s = 0, time.perf_counter() + LONGEST_S
         while group:
             self._take_group(group)
             jobs += sum(len(submission.jobs) for submission, _ in group)
-            group = self._group(MOST_JOBS - jobs)
+            group = self._group(MOST_JOBS - jobs) if time.perf_counter() < until_s else []
 
     def _take_group(self, group: Sequence[_Waiting]) -> None:
         """Make a group durable, and give out the receipts."""
