@@ -242,10 +242,18 @@ def test_who_hands_in_is_told_before_the_turn_and_who_asks_then_is_answered_afte
     play(tmp_path, scene)
 
 
-def test_who_comes_while_others_are_written_down_goes_before_the_step_up_to_so_many_jobs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("longest_s", "in_order"),
+    [
+        (300.0, [["a"], ["b1", "b2"], ["step"], ["c1", "c2"]]),
+        (0.0, [["a"], ["step"], ["b1", "b2", "c1", "c2"], ["step"]]),
+    ],
+)
+def test_who_comes_while_others_are_written_down_goes_before_the_step_up_to_so_many_jobs_and_so_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest_s: float, in_order: list[list[str]]
 ) -> None:
     monkeypatch.setattr(group_commit, "MOST_JOBS", 4)
+    monkeypatch.setattr(group_commit, "LONGEST_S", longest_s)
     order: list[list[str]] = []
 
     async def scene(loop: Loop, controller: Controller) -> None:
@@ -275,7 +283,20 @@ def test_who_comes_while_others_are_written_down_goes_before_the_step_up_to_so_m
         await asyncio.gather(*handed_in)
 
     play(tmp_path, scene)
-    assert order[:4] == [["a"], ["b1", "b2"], ["step"], ["c1", "c2"]]
+    assert order[:4] == in_order
+
+
+def test_after_a_step_that_decided_something_the_next_follows_at_once(tmp_path: Path) -> None:
+    pauses_s: list[float] = []
+
+    async def scene(loop: Loop, controller: Controller) -> None:
+        loop.stop()
+        await until_ended()
+        await loop.call(lambda: controller.submit([job("a")], None, {}, ""))
+        pauses_s.extend([await loop.advance(controller) for _ in range(2)])
+
+    play(tmp_path, scene)
+    assert pauses_s[0] == 0.0 < pauses_s[1]
 
 
 def test_a_ticket_taken_before_a_look_misses_no_change() -> None:
