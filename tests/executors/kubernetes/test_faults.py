@@ -376,7 +376,7 @@ def remembered(story: Story) -> dict[str, Any]:
         "nominated": cluster._nominations._nominated,
         "checkpoints": cluster._checkpoints._open,
         "placed": cluster._feasibility.index._placed,
-        "turns": cluster._feasibility._turn_of | cluster._feasibility._queued,
+        "turns": cluster._feasibility._turns._turns,
         "amounts": foreign._amounts_of_pod_on_node,
         "on record": story.stage.controller.ledger.site.others,
     }

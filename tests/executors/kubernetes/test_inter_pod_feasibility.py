@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gantree.executors.kubernetes.constraints import pod_turns
 from gantree.executors.kubernetes.writes import pod_status as telling
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
@@ -204,6 +205,80 @@ def test_of_two_that_must_not_meet_and_are_placed_in_one_turn_one_is_bound(stage
     stage.until(lambda: "pods that it keeps away from are there" in said(stage, left))
     stage.exit("p0" if left == "p1" else "p1")
     stage.until(lambda: stage.bound(left))
+
+
+def moments(stage: PodStage) -> int:
+    """How many decisions placed the jobs that hold room."""
+    return len(
+        {state.placed_at for state in stage.controller.ledger.jobs.values() if state.placement}
+    )
+
+
+def test_with_affinity_to_their_own_kind_all_but_the_first_are_placed_at_once(
+    stage: PodStage,
+) -> None:
+    zoned(stage, a="a[0-3]", b="b[0-3]")
+    names = [f"p{number}" for number in range(24)]
+    for name in names:
+        stage.pod(name, labels={"app": "web"}, spec=near_to({"app": "web"}))
+    stage.start()
+    stage.until(lambda: stage.bound(*names))
+    assert len({zone_of(stage, name) for name in names}) == 1
+    assert moments(stage) <= 4
+
+
+def test_pods_keep_from_their_kind_in_several_namespaces(stage: PodStage) -> None:
+    """All in one decision: the core counts them, as it does those of one namespace."""
+    stage.nodes("n[0-5]")
+    spec = away_from({"app": "web"})
+    required = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    required[0]["namespaces"] = ["default", "other"]
+    names = [f"p{number}" for number in range(7)]
+    for name in names:
+        stage.pod(name, labels={"app": "web"}, spec=spec)
+    stage.start()
+    stage.until(lambda: sum(map(stage.bound, names)) == 6)
+    assert len({stage.node_of(name) for name in names if stage.bound(name)}) == 6
+    (left,) = [name for name in names if not stage.bound(name)]
+    stage.until(lambda: "away from" in said(stage, left))
+    assert moments(stage) == 1
+
+
+def test_a_pod_that_fits_nowhere_holds_back_its_kind_for_a_while(
+    stage: PodStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a rollout with a request that no node has."""
+    monkeypatch.setattr(pod_turns, "PATIENCE_S", 0.5)
+    zoned(stage, a="a0", b="b0")
+    stage.start()
+    spec = spread_over(ZONE, {"app": "web"})
+    stage.pod("big", gpus=16, labels={"app": "web"}, spec=spec)
+    stage.until(lambda: said(stage, "big") != "")
+    names = [f"p{number}" for number in range(4)]
+    for name in names:
+        stage.pod(name, gpus=2, labels={"app": "web"}, spec=spec)
+    stage.until(lambda: stage.bound(*names))
+    assert sorted(Counter(zone_of(stage, name) for name in names).values()) == [2, 2]
+
+
+@pytest.mark.parametrize("skew", [1, 2, 5])
+def test_batches_keep_the_skew(stage: PodStage, skew: int) -> None:
+    """At no moment has a zone more than skew beyond another; one zone has no room for its share."""
+    zoned(stage, a="a[0-1]", b="b[0-1]", c="c0")
+    names = [f"p{number}" for number in range(18)]
+    for name in names:
+        spec = spread_over(ZONE, {"app": "web"}, maxSkew=skew)
+        stage.pod(name, gpus=2, labels={"app": "web"}, spec=spec)
+    stage.start()
+    zones, most = {"a": 0, "b": 0, "c": 0}, 3 * 4 + 2 * skew
+
+    def is_done() -> bool:
+        counts = zones | Counter(zone_of(stage, name) for name in names if stage.bound(name))
+        assert max(counts.values()) - min(counts.values()) <= skew
+        return sum(counts.values()) == min(most, 18)
+
+    stage.until(is_done)
+    assert all(state.failures == 0 for state in stage.controller.ledger.jobs.values())
 
 
 def test_many_that_count_their_own_kind_get_their_places_one_after_the_other(

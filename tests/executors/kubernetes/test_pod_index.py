@@ -202,3 +202,37 @@ def test_namespaces_that_get_other_labels_are_selected_anew() -> None:
     assert index.forbidden_domains(pod("p")) == {ZONE: {"a"}}
     index.update_namespace("x", {"team": "b"})
     assert index.forbidden_domains(pod("p")) == {}
+
+
+def near_pod_by_pod(before: set[str], gang: tuple[str, ...]) -> bool:
+    """Whether there is an order in which each pod of a gang that is near to its kind may be bound, as upstream does."""
+    for order in set(permutations(gang)):
+        there = set(before)
+        for zone in order:
+            if there and zone not in there:
+                break
+            there.add(zone)
+        else:
+            return True
+    return False
+
+
+@given(
+    st.lists(st.sampled_from(ZONES), max_size=2),
+    st.lists(st.sampled_from(ZONES), min_size=1, max_size=4),
+)
+@settings(max_examples=examples(100))
+def test_a_gang_is_near_to_its_kind_exactly_if_its_pods_could_be_bound_one_by_one(
+    before: list[str], gang: list[str]
+) -> None:
+    index = scene_of(*(f"{zone}0" for zone in ZONES))
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": ZONE}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    for number, zone in enumerate(before):
+        index.place(pod(f"old-{number}"), f"{zone}0")
+    spec: dict[str, Any] = {"affinity": {"podAffinity": required}}
+    placed = [(pod(f"new-{number}", **spec), f"{zone}0") for number, zone in enumerate(gang)]
+    for each, where in placed:
+        index.place(each, where)
+    is_right = not list(affinity.objections(index, placed))
+    assert is_right == near_pod_by_pod(set(before), tuple(gang))

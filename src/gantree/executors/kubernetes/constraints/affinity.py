@@ -4,7 +4,8 @@ Anti-affinity counts in both directions: of the pod, and of bound pods. A pod wi
 the first of them in any domain. Terms that match pods of the gang itself are checked once all are placed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gantree.executors.kubernetes.apiserver.objects import Pod, PodTerm
 from gantree.executors.kubernetes.constraints.pod_index import PodIndex
@@ -46,9 +47,20 @@ def objections(index: PodIndex, placed: Placed) -> Iterator[str]:
         yield from _away(index, pod, node)
         for term in pod.spec.affinity_terms:
             domain = index.domain_of(node, term.topology_key)
-            near = index.counts_in_domains(index.selector_of(term, pod), term.topology_key)
-            if domain is None or not near[domain]:
+            if domain is None or domain not in _near_domains(index, placed, pod, term):
                 yield f"{pod.metadata.name} would not be near to the pods it must be near to"
+
+
+def _near_domains(index: PodIndex, placed: Placed, pod: Pod, term: PodTerm) -> Collection[str]:
+    """The domains that a term of a placed pod allows: one alone for pods that are the first of their kind."""
+    selector, key = index.selector_of(term, pod), term.topology_key
+    near = index.counts_in_domains(selector, key)
+    if not selector.matches(pod):
+        return near
+    own = (index.domain_of(node, key) for other, node in placed if selector.matches(other))
+    counts = Counter(each for each in own if each is not None)
+    before = near - counts
+    return before or list(counts)[:1]
 
 
 def _away(index: PodIndex, pod: Pod, node: str) -> Iterator[str]:

@@ -4,8 +4,8 @@ These change all the time, unlike what manifests ask of nodes. They go to the co
 (`gantree.model.node_restrictions`), again whenever they change, so that it places, preempts and explains with them.
 They are checked once more before pods are bound (`admit`): two gangs may have been placed in one turn, and constraints
 between pods of one gang can only be checked then. Gangs with constraints that match their own pods (spread, affinity
-and anti-affinity to pods like themselves) are submitted one after the other, each once the one before is placed, and so
-are pods that share a claim without devices (`claim_turns`).
+and anti-affinity to pods like themselves) are submitted in batches (`pod_turns`), and pods that share a claim without
+devices one after the other (`claim_turns`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +18,7 @@ from gantree.executors.kubernetes.constraints.affinity import Placed
 from gantree.executors.kubernetes.constraints.claim_turns import ClaimTurns, claims_open_to_others
 from gantree.executors.kubernetes.constraints.gang_constraints import role_of
 from gantree.executors.kubernetes.constraints.pod_index import PodIndex
+from gantree.executors.kubernetes.constraints.pod_turns import PodTurns
 from gantree.executors.kubernetes.constraints.volume_writes import Provision
 from gantree.executors.kubernetes.constraints.volumes import Volumes, claims_of
 from gantree.executors.kubernetes.pods.shapes import pod_request
@@ -95,10 +96,7 @@ class InterPodFeasibility:
         self._seen = (0, 0, 0)
         self._nodes_version = 0
         self._dynamic: dict[Key, None] = {}
-        self._turn_of: dict[str, Key] = {}
-        self._queued: dict[str, dict[Key, None]] = {}
-        self._woken: dict[Key, None] = {}
-        self._claim_turns = ClaimTurns()
+        self._turns, self._claim_turns = PodTurns(), ClaimTurns()
 
     # ----- objects
 
@@ -123,7 +121,7 @@ class InterPodFeasibility:
 
     def stale(self, gangs: Mapping[Key, PendingGang], now_s: float) -> list[Key]:
         """Pending gangs whose restrictions may have changed since the last call, or whose turn may have come."""
-        woken, self._woken = [*self._woken, *self._claim_turns.pop_woken(now_s)], {}
+        woken = [*self._turns.pop_woken(now_s), *self._claim_turns.pop_woken(now_s)]
         now = (self.index.version, self.volumes.version, self.index.anti_affinity_version)
         if now == self._seen:
             return woken
@@ -131,10 +129,9 @@ class InterPodFeasibility:
         self._dynamic = {key: None for key in self._dynamic if key in gangs}
         if anti_affinity_before == now[2]:
             return [*woken, *self._dynamic]
-        queued = {
-            key for behind in self._queued.values() for key in behind
-        }  # nothing to be found for them yet
-        kept = (key for key in gangs if key not in queued and self._is_kept_away(gangs[key]))
+        kept = (
+            key for key in gangs if not self._turns.waits(key) and self._is_kept_away(gangs[key])
+        )
         return list(dict.fromkeys((*woken, *self._dynamic, *kept)))
 
     def _is_kept_away(self, pending_gang: PendingGang) -> bool:
@@ -190,60 +187,47 @@ class InterPodFeasibility:
         yield from channels.requirements(self.index, pod)
         yield from spread.requirements(self.index, pod, members)
 
-    # ----- one after the other
+    # ----- in batches
 
     def acquire_turn(self, gang: Gang, now_s: float) -> str:
-        """Why another gang is to be placed first; "" if none is, and from now on it is the turn of this one."""
-        names = list(self._selectors_of(gang))
-        for name in names:
-            if self._turn_of.get(name, gang.key) != gang.key:
-                self._queued.setdefault(name, {})[gang.key] = None
-                self._dynamic.pop(gang.key, None)
-                return PLACED_FIRST
-        self._turn_of |= dict.fromkeys(names, gang.key)
+        """Why other gangs are to be placed first; "" if none is, and from now on it is the turn of this one."""
+        if not self._turns.acquire(gang.key, self._limits(gang), now_s):
+            self._dynamic.pop(gang.key, None)
+            return PLACED_FIRST
         return self._claim_turns.acquire(gang.key, claims_open_to_others(gang.pods), now_s)
 
     def leave_queue(self, key: Key) -> None:
-        """A gang is placed or gone: the next has its turn."""
-        for name in [name for name, behind in self._queued.items() if key in behind]:
-            self._dequeue(name, key)
+        """A gang is placed or gone: the next have their turn."""
+        self._turns.leave(key)
         self._claim_turns.leave(key)
-        self.release_turn(key)
 
     def release_turn(self, key: Key) -> None:
-        """A gang that has its turn cannot use it now: the next has it."""
+        """A gang that has its turn cannot use it now: the next have it."""
+        self._turns.release(key)
         self._claim_turns.release(key)
-        self._pass_turn(key)
 
-    def _pass_turn(self, key: Key) -> None:
-        """The next has its turn, at all selectors."""
-        for name in [name for name, first in self._turn_of.items() if first == key]:
-            del self._turn_of[name]
-            if name in self._queued:
-                first = next(iter(self._queued[name]))
-                self._dequeue(name, first)
-                self._turn_of[name] = first
-                self._woken[first] = None
-
-    def _dequeue(self, name: str, key: Key) -> None:
-        del self._queued[name][key]
-        if not self._queued[name]:
-            del self._queued[name]
-
-    def _selectors_of(self, gang: Gang) -> Iterator[str]:
-        """Names of the selectors of a gang's constraints that match its own pods."""
+    def _limits(self, gang: Gang) -> dict[str, int]:
+        """How many gangs may be placed with the present restrictions, by selector that matches their own pods."""
+        limits: dict[str, int] = {}
         for _, pods in gang.roles:
-            pod = pods[0]
-            if not has_dynamic_constraints(pod):
-                continue
-            for term in (*pod.spec.anti_affinity_terms, *pod.spec.affinity_terms):
-                selector = self.index.selector_of(term, pod)
-                if not selector.counted_by and selector.matches(pod):
-                    yield selector.name
-            for constraint in spread.constraints_of(pod):
-                selector = spread.selector_of(pod, constraint)
-                if selector.matches(pod):
-                    yield selector.name
+            if has_dynamic_constraints(pods[0]):
+                for name, limit in self._limits_of(pods[0]):
+                    limits[name] = min(limit, limits.get(name, limit))
+        return dict.fromkeys(limits, 0) if len(gang.pods) > 1 else limits
+
+    def _limits_of(self, pod: Pod) -> Iterator[tuple[str, int]]:
+        for term in pod.spec.anti_affinity_terms:
+            selector = self.index.selector_of(term, pod)
+            if not selector.counted_by and selector.matches(pod):
+                yield selector.name, 1
+        for term in pod.spec.affinity_terms:
+            selector = self.index.selector_of(term, pod)
+            if selector.matches(pod) and not self.index.counts_by_node(selector):
+                yield selector.name, 1
+        for constraint in spread.constraints_of(pod):
+            selector = spread.selector_of(pod, constraint)
+            if selector.matches(pod):
+                yield selector.name, spread.room(self.index, pod, constraint)
 
     # ----- placed gangs
 
@@ -268,7 +252,7 @@ class InterPodFeasibility:
             for pod, _ in placed:
                 self._leave(pod)
         elif key is not None:
-            self._pass_turn(key)
+            self._turns.release(key)
         return objections[0] if objections else ""
 
     def forget(self, pod: Pod) -> None:

@@ -57,6 +57,13 @@ def requirements(index: PodIndex, pod: Pod, members: int) -> Iterator[NodeConstr
         )
 
 
+def room(index: PodIndex, pod: Pod, constraint: SpreadConstraint) -> int:
+    """How many more pods may be in each domain where one may be, whatever becomes of the others; at least one."""
+    counts = counted(index, pod, constraint)
+    most = _least(counts, constraint) + constraint.max_skew
+    return min((most - count for count in counts.values() if count < most), default=1)
+
+
 def _raised(counts: Mapping[str, int], least: int, more: int) -> int:
     """How many the domain with least could have if so many more pods went where there are least."""
     while counts and sum(max(0, least + 1 - count) for count in counts.values()) <= more:

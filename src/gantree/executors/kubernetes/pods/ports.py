@@ -15,7 +15,8 @@ from gantree.model.jobs import ONE_PER_NODE_PREFIX
 
 HOSTNAME = "kubernetes.io/hostname"
 _PORT = re.compile(rf"{ONE_PER_NODE_PREFIX}port/([0-9]+/[A-Za-z]+)")
-_KIND = re.compile(rf"{ONE_PER_NODE_PREFIX}apart/[a-z0-9-]+/[0-9a-f]+")
+_EVERY = "*"
+_KIND = re.compile(rf"{ONE_PER_NODE_PREFIX}apart/[a-z0-9+*-]+/[0-9a-f]+")
 
 
 def exclusive_devices(pod: Pod) -> tuple[str, ...]:
@@ -31,17 +32,30 @@ def in_words(sentence: str) -> str:
 
 
 def exclusive_device_of(pod: Pod, term: PodTerm) -> str:
-    """The sole device that says what a term says: off the nodes of its own kind, in its namespace; else ""."""
-    home, labels = pod.metadata.namespace, pod.metadata.labels
-    at_home = term.namespace_selector is None and set(term.namespaces) <= {home}
-    if term.topology_key != HOSTNAME or not at_home or term.label_selector is None:
+    """The sole device that says what a term says: off the nodes of its own kind; else "".
+
+    Not where namespaces are selected by their labels, which may change.
+    """
+    spaces, labels = _namespaces(pod, term), pod.metadata.labels
+    if term.topology_key != HOSTNAME or not spaces or term.label_selector is None:
         return ""
     selector = narrowed(
         term.label_selector, labels, term.match_label_keys, term.mismatch_label_keys
     )
     return (
-        f"{ONE_PER_NODE_PREFIX}apart/{home}/{digest(selector)}" if matches(selector, labels) else ""
+        f"{ONE_PER_NODE_PREFIX}apart/{spaces}/{digest(selector)}"
+        if matches(selector, labels)
+        else ""
     )
+
+
+def _namespaces(pod: Pod, term: PodTerm) -> str:
+    """The namespaces of a term, if the pod's own is one of them; else ""."""
+    chosen, home = term.namespace_selector, pod.metadata.namespace
+    if chosen is None:
+        named = term.namespaces or (home,)
+        return "+".join(sorted(set(named))) if home in named else ""
+    return "" if chosen.match_labels or chosen.match_expressions else _EVERY
 
 
 def _ports(spec: PodSpec) -> Iterator[str]:
