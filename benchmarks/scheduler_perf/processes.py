@@ -49,9 +49,9 @@ class Process:
         """What its processes take now; pages that they share count once (PSS)."""
         return sum(map(_pss_kB, self._members())) / 1000
 
-    def stop(self) -> None:
-        """End it, and all of its session."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
+    def stop(self, *signals: int) -> None:
+        """End it, and all of its session; signals: how, by default SIGTERM, and SIGKILL after a while."""
+        for number in signals or (signal.SIGTERM, signal.SIGKILL):
             if self.has_ended:
                 break
             os.killpg(self._process.pid, number)

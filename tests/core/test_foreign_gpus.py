@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from gantree.model.cluster import Node
 from gantree.model.events import ClusterObserved, HoldRequested, OthersHold, ReleaseRequested
 from gantree.model.node_rules import NODES_LABEL, TOLERATES_LABEL, Taint
 from gantree.model.phases import Phase
-from gantree.model.placements import MemberPlacement
+from gantree.model.placements import MemberPlacement, holder_beside
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 from support.examples import examples
@@ -59,6 +60,20 @@ def test_others_are_carried_over_to_a_site_that_is_observed_anew() -> None:
     hold(stage, "theirs", held("n1", *range(8)))
     stage.tell(ClusterObserved, cluster=cluster(leaves=1, nodes=3))
     assert counted(stage, "theirs") == 8
+
+
+@pytest.mark.parametrize(("holder", "leaves"), [(holder_beside("low"), True), ("theirs", False)])
+def test_what_is_held_beside_a_gang_comes_free_with_it(holder: str, leaves: bool) -> None:
+    stage = Stage(cluster(leaves=1, nodes=1))
+    stage.submit(job("low", gpus=4, priority="research"))
+    stage.started("low")
+    hold(stage, holder, held("n0", 4, 5, 6, 7))
+    stage.submit(job("high", gpus=8, priority="production"))
+    assert (stage.phase("low") is Phase.STOPPING) is leaves
+    if leaves:
+        hold(stage, holder, ())
+        stage.ended("low")
+        assert stage.phase("high") is Phase.STARTING
 
 
 def test_room_that_is_held_for_a_claim_yields_to_others() -> None:

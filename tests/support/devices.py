@@ -43,6 +43,19 @@ def nic(number: int, root: str = "") -> Json:
     return device(f"nic-{number}", root, type="nic")
 
 
+def partitions(gpus: int) -> list[Json]:
+    """GPUs of two slices each: whole ones, and halves of each that draw on the same counters."""
+    made: list[Json] = []
+    for number in range(gpus):
+        uses = [{"counterSet": f"set-{number}", "counters": {"slices": {"value": "2"}}}]
+        half = [{"counterSet": f"set-{number}", "counters": {"slices": {"value": "1"}}}]
+        made.append({**gpu(number), "consumesCounters": uses})
+        for part in range(2):
+            name = f"gpu-{number}-half-{part}"
+            made.append({**device(name, type="mig"), "consumesCounters": half})
+    return made
+
+
 def _attribute(value: object) -> Json:
     if isinstance(value, bool):
         return {"bool": value}
@@ -103,6 +116,16 @@ class DeviceStage(PodStage):
             self.slice(name, GPU, [gpu(n, f"pci0000:{n:02x}", numa=n // 4) for n in range(gpus)])
             if nics:
                 self.slice(name, NIC, [nic(n, f"pci0000:{n:02x}") for n in range(nics)])
+
+    def partitioned(self, node: str, gpus: int) -> None:
+        """GPUs of a node of the class whole, or each as two of the class half, and these classes."""
+        for kind, of_type in (("whole", "gpu"), ("half", "mig")):
+            of_kind = f'device.attributes["{GPU}"].type == "{of_type}"'
+            self.device_class(kind, f'device.driver == "{GPU}" && {of_kind}')
+        sets = [{"name": f"set-{n}", "counters": {"slices": {"value": "2"}}} for n in range(gpus)]
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 2}
+        self.slice(node, GPU, [], sharedCounters=sets, pool=pool, name="counters")
+        self.slice(node, GPU, partitions(gpus), pool=pool)
 
     # ----- what a user does
 

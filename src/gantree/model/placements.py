@@ -76,6 +76,11 @@ class MemberPlacement:
         return (*(part.gpu for part in self.mig), *((self.share.gpu,) if self.share else ()))
 
 
+def holder_beside(job: str) -> str:
+    """The foreign holder of what nobody can have while a job runs, and what is not counted as the job's own."""
+    return f"beside {job}"
+
+
 @dataclass(frozen=True, slots=True)
 class GpuChange:
     """Repartitioning of a GPU before the gang starts: MIG mode on, off or unchanged; instances destroyed, then created.

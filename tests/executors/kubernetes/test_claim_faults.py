@@ -1,17 +1,20 @@
 """Claims among faults: gantree is killed, refused or left without an answer at any write on the way to a bound gang.
 
-Each seed is one story of some gangs. Whatever happens, no device is ever two claims', a gang is bound whole or not at
-all, and what was written for a gang that does not start is taken back: allocation, finalizer and consumer.
+Each seed is one story of some gangs, half of which take the devices of a gang of lower priority that runs. Whatever
+happens, no device is ever two claims', a gang is bound whole or not at all, and what was written for a gang that does
+not start is taken back: allocation, finalizer and consumer.
 """
 
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gantree.core.ledger.invariants import check
+from gantree.formats.policy.reader import PRESETS
 from support.devices import GPU, NIC, DeviceStage, request
 from support.examples import seeds
 from support.kubernetes.faults import Fault
@@ -26,6 +29,7 @@ WRITES = (
     ("patch", "resourceclaims/status"),
     ("create", "pods/binding"),
 )
+EVICTION = ("create", "pods/eviction")
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -39,7 +43,11 @@ class Story:
     def round(self, number: int) -> None:
         members = self.random.choice((1, 2, 2, 3))
         names = [f"g{number}-{member}" for member in range(members)]
-        verb, resource = self.random.choice(WRITES)
+        victims = self.random.choice((0, 4 - members + 1))
+        for victim in range(victims):
+            self.submit(f"v{number}-{victim}", f"v{number}", victims, priority="research")
+        self.until(lambda: self.runs(f"v{number}-", victims), "the first gang does not run")
+        verb, resource = self.random.choice((*WRITES, EVICTION) if victims else WRITES)
         kind = self.random.choice(("kill", "kill", "kill", "lost", "refused"))
         fault = self.fault(verb, resource, kind)
         for name in names:
@@ -52,7 +60,8 @@ class Story:
             if gone:
                 self.stage.api.delete(f"{PODS}/{gone}", {"gracePeriodSeconds": 0})
             self.stage.start()
-        self.log.append(f"{members} {verb} {resource} {kind} {fault.met} {gone}")
+        told = f"{members} for {victims}: {verb} {resource} {kind} {fault.met} {gone}"
+        self.log.append(told)
         self.stage.running.call(self.stage.running.server.faults.clear)
         self.until(lambda: self.is_settled(names), "not settled")
         if gone:
@@ -73,12 +82,12 @@ class Story:
                 told |= {"code": self.random.choice((409, 429, 500)), "times": 2}
         return self.stage.running.call(lambda: faults.add(**told))
 
-    def submit(self, name: str, gang: str, members: int) -> None:
+    def submit(self, name: str, gang: str, members: int, priority: str = "production") -> None:
         self.stage.claimant(
             name,
             "pair",
             annotations={"gantree.io/gang-size": str(members)},
-            labels={"gantree.io/gang": gang},
+            labels={"gantree.io/gang": gang, "gantree.io/priority": priority},
         )
 
     # ----- what must be so
@@ -138,7 +147,8 @@ class Story:
 def test_whatever_fails_no_device_is_had_twice_and_nothing_is_left(
     seed: int, tmp_path: Path
 ) -> None:
-    with DeviceStage(tmp_path) as stage:
+    policy = replace(PRESETS["gantree"], min_run_s=0.0, evictions_per_day=None, grace_s=1.0)
+    with DeviceStage(tmp_path, policy) as stage:
         stage.classes(gpu=GPU, nic=NIC)
         stage.claimed_nodes("n0", "n1", gpus=2, nics=2)
         same = {"requests": [], "matchAttribute": "resource.kubernetes.io/pcieRoot"}

@@ -9,7 +9,7 @@ import pytest
 from gantree.executors.kubernetes.controllers import claim_controller as claim_desk
 from gantree.executors.kubernetes.writes.pod_status import wait_reason
 from gantree.model.phases import Phase
-from support.devices import API, GPU, NIC, DeviceStage, device, gpu, nic, request
+from support.devices import API, GPU, NIC, DeviceStage, gpu, nic, request
 from support.kubernetes.samples import consumer
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
@@ -157,32 +157,10 @@ def test_a_tainted_device_is_for_those_who_put_up_with_it(stage: DeviceStage) ->
     assert not stage.bound("chosen")
 
 
-def partitions(gpus: int) -> list[Json]:
-    """GPUs of two slices each: whole ones, and halves of each that draw on the same counters."""
-    made: list[Json] = []
-    for number in range(gpus):
-        uses = [{"counterSet": f"set-{number}", "counters": {"slices": {"value": "2"}}}]
-        half = [{"counterSet": f"set-{number}", "counters": {"slices": {"value": "1"}}}]
-        made.append({**gpu(number), "consumesCounters": uses})
-        for part in range(2):
-            name = f"gpu-{number}-half-{part}"
-            made.append({**device(name, type="mig"), "consumesCounters": half})
-    return made
-
-
 def test_partitions_share_what_their_gpu_has(stage: DeviceStage) -> None:
     """Two GPUs: two halves of one, then the other as a whole, and then nothing is left but one half."""
     stage.nodes("n0", gpus=0)
-    sets = [{"name": f"set-{n}", "counters": {"slices": {"value": "2"}}} for n in range(2)]
-    pool = {"name": "n0", "generation": 1, "resourceSliceCount": 2}
-    stage.slice("n0", GPU, [], sharedCounters=sets, pool=pool, name="counters")
-    stage.slice("n0", GPU, partitions(2), pool=pool)
-    stage.device_class(
-        "whole", f'device.driver == "{GPU}" && device.attributes["{GPU}"].type == "gpu"'
-    )
-    stage.device_class(
-        "half", f'device.driver == "{GPU}" && device.attributes["{GPU}"].type == "mig"'
-    )
+    stage.partitioned("n0", gpus=2)
     stage.template("one-whole", request("gpu", "whole"))
     stage.template("one-half", request("gpu", "half"))
     stage.start()

@@ -27,6 +27,7 @@ from gantree.policy.quota.admission import Admission
 from gantree.topology.fabric.fabric import IntArray
 from gantree.topology.occupancy.node_room import mask_of_gpus
 from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.occupancy.site import with_beside
 
 BORROWING, WITHIN_GUARANTEE = 0.0, 1.0
 """The first key of a victim's rank: gangs that borrow are stopped before gangs within their guarantee."""
@@ -282,7 +283,8 @@ def _occupancy_without(
     """The occupancy without stopping gangs, these reservations and these claims; the other ones have all their room."""
     projected = ledger.rooms().copy()
     every_claim = (CLAIM + job for job in ledger.claims)
-    for owner in (*ledger.leaving, *every_claim, *(RESERVATION + job for job in reservations)):
+    leaving = (owner for job in ledger.leaving for owner in with_beside(job))
+    for owner in (*leaving, *every_claim, *(RESERVATION + job for job in reservations)):
         projected.give_back(owner)
     without = frozenset(claims)
     for job, claim in ledger.claims.items():
@@ -317,7 +319,8 @@ def projected_free_gpus(
     rooms = ledger.rooms()
     gpus, mask_of_node = free_gpus(rooms), dict[int, int]()
     index_of_node, free_mask = rooms.fabric.index_of_node, rooms.free_mask_of_node
-    held = (*ledger.leaving, *(CLAIM + job for job in ledger.claims))
+    leaving = (owner for job in ledger.leaving for owner in with_beside(job))
+    held = (*leaving, *(CLAIM + job for job in ledger.claims))
     for owner in (*held, *(RESERVATION + job for job in ledger.reservations)):
         for member in rooms.owners.get(owner, ()):
             node = index_of_node[member.node]

@@ -29,6 +29,7 @@ from gantree.core.queue.quota_test import QuotaTest
 from gantree.core.queue.slot_demands import SlotDemandTable
 from gantree.planning.rightsizing.ranking import chooses
 from gantree.topology.fabric.fabric import BoolArray, IntArray
+from gantree.topology.occupancy.site import with_beside
 
 QUANTILES = 32
 """The running gangs are divided into so many parts by their order; a part counts as a whole."""
@@ -183,6 +184,7 @@ class _StopOrder:
         self, ledger: Ledger, gangs: Iterable[JobState], compared: int | None, now: float
     ) -> None:
         self._fabric, self._compared = ledger.rooms().fabric, compared
+        self._owners = ledger.rooms().owners
         by_order = ledger.policy.preemption.by == "order"
         rank = (
             (lambda one: lowest_order_key(ledger, one, now)[:compared])
@@ -217,6 +219,7 @@ class _StopOrder:
             for state in self.gangs[first:]:
                 assert state.placement is not None
                 add_gpus(gpus, self._fabric, state.placement.members)
+                add_gpus(gpus, self._fabric, self._owners.get(with_beside(state.job)[1], ()))
             self._sums[first] = gpus
         return gpus
 

@@ -14,6 +14,7 @@ from gantree.model.placements import Placement
 from gantree.placement.choice.search import find, fits
 from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.occupancy.site import with_beside
 
 Admits = Callable[[Sequence[str]], bool]
 """Whether the quota admits the gang without these owners; true for every larger set, too."""
@@ -57,14 +58,16 @@ class Trial:
         for owner in owners:
             if owner not in self._gone:
                 self._gone[owner] = None
-                self.room.give_back(owner)
+                for each in with_beside(owner):
+                    self.room.give_back(each)
 
     def restore(self, owners: Iterable[str]) -> None:
         """Put these removed owners back."""
         for owner in owners:
             del self._gone[owner]
-            if owner in self._held:
-                self.room.take(owner, self._held[owner])
+            for each in with_beside(owner):
+                if each in self._held:
+                    self.room.take(each, self._held[each])
 
     def fits_without(self, owners: Iterable[str]) -> bool:
         """Whether the gang fits without exactly these owners, whatever the quota."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gantree.model.cluster import Allocation, Cluster, Machine, Mig, Node
 from gantree.model.errors import BadInput
-from gantree.model.placements import MemberPlacement
+from gantree.model.placements import MemberPlacement, holder_beside
 from gantree.text.words import plural
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.mig import MigInstance, MigTable, mig_table
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 ROLE = "site"
 OWNER_PREFIX = "site:"
 """Before the names of those who hold something that gantree did not start."""
+
+
+def with_beside(job: str) -> tuple[str, str]:
+    """The owners that go when a job goes: itself, and what is held beside it."""
+    return job, OWNER_PREFIX + holder_beside(job)
 
 
 def site_states(fabric: Fabric) -> dict[int, GpuStates]:

@@ -40,10 +40,10 @@ from gantree.executors.kubernetes.devices.claims import (
 from gantree.executors.kubernetes.devices.device_capacity import HOLDER, CountedPod, DeviceCapacity
 from gantree.executors.kubernetes.devices.selector_index import SelectorIndex
 from gantree.executors.kubernetes.devices.slices import DeviceKey, Pools, with_devices
-from gantree.executors.kubernetes.pods.annotations import GPUS
+from gantree.executors.kubernetes.pods.annotations import GPUS, JOB
 from gantree.executors.kubernetes.writes.writes import Binding
 from gantree.model.events import OthersHold
-from gantree.model.placements import MemberPlacement
+from gantree.model.placements import MemberPlacement, holder_beside
 
 
 class Allocator:
@@ -66,7 +66,9 @@ class Allocator:
         self._node_of_device: dict[DeviceKey, str] = {}
         self._to_check: dict[Key, None] = {}
         self._known: dict[str, tuple[MemberPlacement, ...]] = {}
-        """What was reported last of each node."""
+        """What was reported last of each holder."""
+        self._beside: dict[str, tuple[str, ...]] = {}
+        """The jobs beside which something is held, by node."""
         self._told = 0
 
     # ----- objects
@@ -103,7 +105,7 @@ class Allocator:
         if gone or pod.has_ended:
             self._uncount(uid)
         elif claimed is not None and pod.spec.node_name:
-            self._count(uid, pod.spec.node_name, pod.metadata.annotations.get(GPUS, ""), claimed)
+            self._count(uid, pod.spec.node_name, pod.metadata.annotations, claimed)
 
     def read_all(self, seen: Iterable[tuple[str, Any, Any, Any]]) -> None:
         """Apply the first lists: slices, classes and claims before the pods that use them."""
@@ -207,44 +209,71 @@ class Allocator:
 
     def adopt(self, holders: Mapping[str, tuple[MemberPlacement, ...]]) -> None:
         """What is on record as held; differences are reported."""
-        for holder, members in holders.items():
-            if holder.startswith(HOLDER):
-                self._known[holder.removeprefix(HOLDER)] = members
-        self.recount({*self._known, *self._pools.nodes()})
+        beside = holder_beside("")
+        self._known = {
+            holder: members
+            for holder, members in holders.items()
+            if holder.startswith((HOLDER, beside))
+        }
+        for holder, members in self._known.items():
+            for member in members if holder.startswith(beside) else ():
+                jobs = self._beside.get(member.node, ())
+                self._beside[member.node] = (*jobs, holder.removeprefix(beside))
+        on_record = (member.node for members in self._known.values() for member in members)
+        self.recount([*on_record, *self._pools.nodes()])
 
     def changes(self, known: Container[str], now: float, epoch: int) -> Iterator[OthersHold]:
-        """An event for each node whose taken devices have changed; nodes that are not in the site yet wait."""
-        for node in [each for each in self._changed if each in known or each in self._known]:
+        """An event for each holder whose taken devices have changed; nodes that are not in the site yet wait."""
+        held: dict[str, tuple[MemberPlacement, ...]] = {}
+        for node in [n for n in self._changed if n in known or HOLDER + n in self._known]:
             del self._changed[node]
-            member = self.taken(node)
-            members = () if member is None else (member,)
-            if members == self._known.get(node, ()):
-                continue
-            self._known[node] = members
-            self._told += 1
-            yield OthersHold(
-                id=f"devices/{node}/{epoch}.{self._told}",
-                observed_at=now,
-                holder=HOLDER + node,
-                members=members,
-            )
+            there = self._pools.of_node(node)
+            rest, beside = self.room.taken_beside(node, there, *self._holders(node))
+            held[HOLDER + node] = () if rest is None else (rest,)
+            for job in dict.fromkeys((*self._beside.pop(node, ()), *beside)):
+                holder = holder_beside(job)
+                before = held.get(holder, self._known.get(holder, ()))
+                others = [member for member in before if member.node != node]
+                own = [beside[job]] if job in beside else []
+                held[holder] = tuple(sorted((*others, *own), key=lambda member: member.node))
+            if beside:
+                self._beside[node] = tuple(beside)
+        for holder, members in held.items():
+            if members != self._known.get(holder, ()):
+                yield self._holds(holder, members, now, epoch)
+
+    def _holds(
+        self, holder: str, members: tuple[MemberPlacement, ...], now: float, epoch: int
+    ) -> OthersHold:
+        self._known.pop(holder, None)
+        if members:
+            self._known[holder] = members
+        self._told += 1
+        return OthersHold(
+            id=f"devices/{holder}/{epoch}.{self._told}",
+            observed_at=now,
+            holder=holder,
+            members=members,
+        )
 
     def taken(self, node: str) -> MemberPlacement | None:
         """What is taken of a node beside the GPUs and requests that the core counts itself."""
-        there = self._pools.of_node(node)
-        held = self.book.held(device.key for device in there.devices)
-        users = dict.fromkeys(
-            user
-            for device in held
-            for claim in self.book.holders(device)
-            for user in self.book.consumers(claim)
-        )
-        counted_pods = [
-            counted_pod
-            for user in users
-            if (counted_pod := self._counted_pods.get(user)) and counted_pod.node == node
-        ]
-        return self.room.taken(node, there, held, counted_pods)
+        holders, counted_pods = self._holders(node)
+        return self.room.taken(node, self._pools.of_node(node), holders, counted_pods)
+
+    def _holders(self, node: str) -> tuple[dict[DeviceKey, str], list[CountedPod]]:
+        """The job that has each device that is held on a node, "" for others, and the pods of ours that have some."""
+        counted_pods: dict[str, CountedPod] = {}
+        holders: dict[DeviceKey, str] = {}
+        for device in self.book.held(each.key for each in self._pools.of_node(node).devices):
+            users = [
+                user for claim in self.book.holders(device) for user in self.book.consumers(claim)
+            ]
+            pods = {user: self._counted_pods[user] for user in users if user in self._counted_pods}
+            counted_pods |= {user: pod for user, pod in pods.items() if pod.node == node}
+            jobs = {pods[user].job if user in pods else "" for user in users}
+            holders[device] = jobs.pop() if len(jobs) == 1 else ""
+        return holders, [*counted_pods.values()]
 
     def barred(self, node: str) -> MemberPlacement | None:
         """What of a node is unusable, whatever is held: devices with taints."""
@@ -333,7 +362,7 @@ class Allocator:
             told = allocation_of(claim, own, node, self._classes)
             grants.append(Grant(claim, uid, pod.metadata.name, node, told, devices))
         claimed = pod.claimed or Claimed()
-        self._count(uid, node, binding.annotations.get(GPUS, ""), claimed)
+        self._count(uid, node, binding.annotations, claimed)
         return tuple(grants)
 
     def _allocate(
@@ -352,9 +381,10 @@ class Allocator:
             )
         return results
 
-    def _count(self, uid: str, node: str, positions: str, claimed: Claimed) -> None:
-        gpus = _numbers(positions) if claimed.gpus else ()
-        self._counted_pods[uid] = CountedPod(node, gpus, claimed.counted)
+    def _count(self, uid: str, node: str, annotations: Mapping[str, str], claimed: Claimed) -> None:
+        gpus = _numbers(annotations.get(GPUS, "")) if claimed.gpus else ()
+        job = annotations.get(JOB, "")
+        self._counted_pods[uid] = CountedPod(job, node, gpus, claimed.counted)
         self._changed[node] = None
 
     def _uncount(self, uid: str) -> None:

@@ -173,9 +173,20 @@ class AttemptController:
         """Emit the events of attempts; return the jobs whose attempts have ended."""
         attempts = self._members.attempts
         changed = [attempts[name] for name in self._members.changed if name in attempts]
+        for attempt in changed:
+            attempt.holds_devices = attempt.is_leaving and self._holds_devices(attempt)
         ended = self._events.emit(changed, decided, now)
         self._members.changed.clear()
+        self._members.changed |= {each.key: None for each in changed if each.holds_devices}
         return ended
+
+    def _holds_devices(self, attempt: Attempt) -> bool:
+        """Whether claims have devices still for pods of an attempt that are over: the control plane takes them back.
+
+        Until then nobody can have them, so a gang for which it was stopped would find its room lost.
+        """
+        over = {each.uid: None for each in attempt.members.values() if each.uid and each.is_over}
+        return self._allocator.book.has_devices(over)
 
     # ----- orders
 

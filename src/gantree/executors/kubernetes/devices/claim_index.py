@@ -3,7 +3,7 @@
 Plans count from the moment they are made until the claim is seen allocated, or the writing of them has failed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gantree.executors.kubernetes.apiserver.client import Key
@@ -47,6 +47,7 @@ class ClaimIndex:
         """Devices that a claim has by the server's word, by its uid."""
         self._holders: dict[DeviceKey, dict[str, None]] = {}
         self._consumers: dict[str, tuple[str, ...]] = {}
+        self._claims_of_consumer: dict[str, dict[str, None]] = {}
 
     def update(self, key: Key, after: ResourceClaim | None) -> list[DeviceKey]:
         """A claim was added or has changed; None: it is gone. Gives the devices that it had or has."""
@@ -54,11 +55,11 @@ class ClaimIndex:
         touched: list[DeviceKey] = []
         if before is not None:
             touched += self._put(before.metadata.uid, ())
-            self._consumers.pop(before.metadata.uid, None)
+            self._reserve(before.metadata.uid, ())
         if after is not None:
             self.claims[key] = after
             uid = after.metadata.uid
-            self._consumers[uid] = tuple(each.uid for each in after.status.reserved_for)
+            self._reserve(uid, tuple(each.uid for each in after.status.reserved_for))
             touched += self._put(uid, tuple(devices_in(after.status.allocation)))
             if after.status.allocation is not None:
                 touched += self.drop(uid)
@@ -109,6 +110,14 @@ class ClaimIndex:
         """Return those of the devices that are allocated or about to be."""
         return {device: None for device in devices if self._holders.get(device)}
 
+    def has_devices(self, pods: Collection[str]) -> bool:
+        """Whether a claim has devices that is reserved for some of these pods, and for no other."""
+        return any(
+            uid in self._held and all(user in pods for user in self._consumers[uid])
+            for pod in pods
+            for uid in self._claims_of_consumer.get(pod, ())
+        )
+
     def consumers(self, uid: str) -> tuple[str, ...]:
         """Return the uids of pods for which a claim is reserved, or about to be."""
         plan = self.plans.get(uid)
@@ -142,6 +151,17 @@ class ClaimIndex:
         if is_own and pod.metadata.uid not in owners:
             raise NotReady(f"claim {name!r} was made for another pod")
         return claim
+
+    def _reserve(self, uid: str, pods: tuple[str, ...]) -> None:
+        for pod in self._consumers.pop(uid, ()):
+            claims = self._claims_of_consumer[pod]
+            del claims[uid]
+            if not claims:
+                del self._claims_of_consumer[pod]
+        if pods:
+            self._consumers[uid] = pods
+        for pod in pods:
+            self._claims_of_consumer.setdefault(pod, {})[uid] = None
 
     def _put(self, uid: str, devices: tuple[DeviceKey, ...]) -> list[DeviceKey]:
         before = self._held.pop(uid, ())

@@ -4,12 +4,13 @@ GPUs of claims are the core's GPUs, on nodes that have enough of them in slices 
 claims request (a NIC on the same PCIe root, a partition, a selector, an alternative) counts as one unit: a node has as
 many units as allocations succeed one after the other, and a pod takes one.
 
-What is taken otherwise (claims of others, partitions of a GPU, tainted devices) is reported as held by others, whenever
-it changes. Units of different requests draw on the same devices, so two gangs that are placed at the same time may both
-seem to fit: then allocation refuses one, and it waits with that reason.
+What is taken otherwise (claims of others, partitions of a GPU, tainted devices, units of other requests) is reported as
+held by others, whenever it changes; what of it comes free when a job of ours leaves, as held beside that job. Units of
+different requests draw on the same devices, so two gangs that are placed at the same time may both seem to fit: then
+allocation refuses one, and it waits with that reason.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
@@ -19,6 +20,7 @@ from gantree.executors.kubernetes.devices.allocation import FreeDevices, count_a
 from gantree.executors.kubernetes.devices.claims import ClaimRequests, is_eligible
 from gantree.executors.kubernetes.devices.slices import DeviceKey, NodeDevices
 from gantree.model.placements import MemberPlacement
+from gantree.topology.occupancy.member_parts import is_nothing, without
 
 HOLDER, ROLE = "devices of ", "others"
 _KEPT = 65_536
@@ -26,8 +28,9 @@ _KEPT = 65_536
 
 @dataclass(frozen=True, slots=True)
 class CountedPod:
-    """What the core counts a pod of ours by: GPUs of its node, and a unit of its requests."""
+    """What the core counts a pod of ours by: GPUs of its node, and a unit of its requests. job: whose pod it is."""
 
+    job: str
     node: str
     gpus: tuple[int, ...] = ()
     counted: str | None = None
@@ -79,6 +82,32 @@ class DeviceCapacity:
         if not gpus and not devices:
             return None
         return MemberPlacement(ROLE, 0, node, gpus, devices=tuple(sorted(devices.items())))
+
+    def taken_beside(
+        self,
+        node: str,
+        there: NodeDevices,
+        holders: Mapping[DeviceKey, str],
+        counted_pods: Collection[CountedPod],
+    ) -> tuple[MemberPlacement | None, dict[str, MemberPlacement]]:
+        """What `taken` says: what nobody gives back, and what comes free with each job alone.
+
+        holders: of each device that is held the job of ours that has it, "" for others. What comes free only when
+        several jobs have left is nobody's to give back.
+        """
+        rest, beside = self.taken(node, there, holders, counted_pods), dict[str, MemberPlacement]()
+        every = rest
+        for job in dict.fromkeys(each.job for each in counted_pods):
+            if rest is None or every is None:
+                break
+            held = {device: None for device, holder in holders.items() if holder != job}
+            others = [each for each in counted_pods if each.job != job]
+            freed = without(every, self.taken(node, there, held, others))
+            lacking = without(rest, freed)
+            if lacking != rest:
+                beside[job] = without(rest, lacking)
+                rest = None if is_nothing(lacking) else lacking
+        return rest, beside
 
     def _number(
         self, claim_requests: ClaimRequests, there: NodeDevices, held: Mapping[DeviceKey, object]

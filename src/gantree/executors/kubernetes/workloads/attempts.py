@@ -68,6 +68,7 @@ class Attempt:
 
     grace_s is what its pods are given when they go; None: what each asks for itself. evicts: they go for others, so
     budgets are asked. anew: members that are to start anew while the others stay, with what their pods are told.
+    holds_devices: claims of pods that are over have devices still.
     """
 
     job: str
@@ -79,6 +80,7 @@ class Attempt:
     failed: str = ""
     grace_s: float | None = None
     evicts: bool = False
+    holds_devices: bool = False
     replacing: dict[int, tuple[MemberLaunch, dict[str, str]]] = field(default_factory=dict)
 
     @property
@@ -134,7 +136,7 @@ class Attempt:
             for member_binding in self.members.values()
             if member_binding.uid is not None
         ]
-        if self.binding:
+        if self.binding or self.holds_devices:
             return False
         if self.stopping or self.failed:
             return all(member_binding.is_over for member_binding in bound)
