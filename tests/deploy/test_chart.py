@@ -11,8 +11,9 @@ import yaml
 
 from gantree.cli.kubernetes.commands import app
 from gantree.executors.kubernetes.apiserver.rbac import RBAC_RULES
+from gantree.executors.kubernetes.tools.release import BEFORE, SWITCH
 from support.kubernetes.server.thread import Api, ServerThread
-from support.manifests import DEPLOY, PLAIN, objects, plain, rendered
+from support.manifests import DEPLOY, MANIFESTS, PLAIN, objects, rendered
 
 helm = pytest.importorskip("helm_python", reason="Helm's library is for Linux on x86-64 alone")
 
@@ -31,6 +32,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "monitored": TLS | {"podMonitor": {"enabled": True, "tokenSecret": "viewer"}},
     "a pool": {"schedulerName": "gantree-b", "nodeSelector": {"pool": "b"}, "levels": ["a/spine", "a/leaf"]},
     "dry run": {"dryRun": True},
+    "namespaces": {"namespaces": {"enabled": True, "from": ["default-scheduler", "volcano"]}},
     "metrics": {"gpuMetrics": ["http://{node}:9400/metrics"]},
     "reached": {"networkPolicy": {"allowFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}},
     "webhook": HOOK,
@@ -67,8 +69,9 @@ def container(values: dict[str, Any] | None = None, name: str = "gantree") -> di
     return told
 
 
-def test_the_plain_manifest_is_the_chart_with_its_defaults() -> None:
-    assert PLAIN.read_text() == plain(), "write it anew: make manifests"
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_the_manifests_are_the_chart(path: Path) -> None:
+    assert path.read_text() == MANIFESTS[path](), "write it anew: make manifests"
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -186,6 +189,23 @@ def test_the_webhook_is_asked_about_gantrees_pods_and_holds_nobody_up(name: str)
         assert webhook["clientConfig"]["caBundle"] == "Q0E="
 
 
+def test_a_namespace_is_switched_by_the_schedulers_name() -> None:
+    values = {"schedulerName": "gantree-b", **VALUES["namespaces"]}
+    told = of_kind("MutatingAdmissionPolicyBinding", values, "gantree-namespaces")["spec"]
+    selector = told["matchResources"]["namespaceSelector"]
+    assert selector == {"matchLabels": {SWITCH: "gantree-b"}}
+    policy = of_kind("MutatingAdmissionPolicy", values, "gantree-namespaces")
+    assert (policy["metadata"]["name"], policy["spec"]["failurePolicy"]) == (
+        told["policyName"],
+        "Ignore",
+    )
+    conditions = [each["expression"] for each in policy["spec"]["matchConditions"]]
+    assert conditions[0] == 'object.spec.schedulerName in ["default-scheduler","volcano"]'
+    (mutation,) = policy["spec"]["mutations"]
+    assert '"/spec/schedulerName", value: "gantree-b"' in mutation["jsonPatch"]["expression"]
+    assert f'escapeKey("{BEFORE}")' in mutation["jsonPatch"]["expression"]
+
+
 def rights_of(values: dict[str, Any], kind: str = "ClusterRole") -> set[tuple[str, str, str]]:
     """(verb, group, resource) of each right that a role gives."""
     return {
@@ -234,5 +254,5 @@ def test_an_api_server_takes_the_manifest(api: Api) -> None:
 
 
 def test_no_template_is_left_empty() -> None:
-    told = rendered(VALUES["database"] | HOOK)
+    told = rendered(VALUES["database"] | HOOK | VALUES["namespaces"])
     assert {name for name, text in told.items() if not text.strip()} == set()

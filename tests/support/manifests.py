@@ -1,7 +1,8 @@
 """The manifests that install gantree, as Helm renders them from the chart: `python -m support.manifests`.
 
-deploy/kubernetes/gantree.yaml is the chart with its defaults, in a namespace of its own; this writes it anew, and a
-test holds the two equal. Helm is its own code, in a library (helm_python), which there is for Linux on x86-64 alone.
+deploy/kubernetes/gantree.yaml is the chart with its defaults, in a namespace of its own, shadow.yaml a dry run, and
+namespaces.yaml what switches namespaces; this writes them anew, and a test holds them equal. Helm is its own code, in a
+library (helm_python), which there is for Linux on x86-64 alone.
 """
 
 import json
@@ -16,7 +17,11 @@ Json = dict[str, Any]
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART, PLAIN = DEPLOY / "chart" / "gantree", DEPLOY / "kubernetes" / "gantree.yaml"
-RELEASE = NAMESPACE = "gantree"
+SHADOW, NAMESPACES = PLAIN.with_name("shadow.yaml"), PLAIN.with_name("namespaces.yaml")
+RELEASE = "gantree"
+SHADOW_RELEASE = "gantree-shadow"
+SWITCHES = "namespaces.yaml"
+"""The template that switches namespaces."""
 HEAD = """\
 # gantree as a scheduler beside the default one: what docs/kubernetes.md installs. Change the image; everything else
 # works as it stands on a cluster with a default storage class.
@@ -28,21 +33,34 @@ metadata:
   labels:
     pod-security.kubernetes.io/enforce: restricted
 """
+SHADOW_HEAD = """\
+# A dry run beside the scheduler in charge, which may only read: docs/kubernetes-trial.md. Change the image.
+# This is deploy/chart/gantree with dryRun: change that, and write this anew with `make manifests`.
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: gantree-shadow
+  labels:
+    pod-security.kubernetes.io/enforce: restricted
+"""
 
 
-def rendered(values: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """The text of each template, by its name. Raises helm_python.HelmError for values that the chart refuses."""
-    return dict(_rendered(json.dumps(values or {})))
+def rendered(values: Mapping[str, Any] | None = None, release: str = RELEASE) -> dict[str, str]:
+    """The text of each template, by its name; the namespace has the release's name.
+
+    Raises helm_python.HelmError for values that the chart refuses.
+    """
+    return dict(_rendered(json.dumps(values or {}), release))
 
 
 @cache
-def _rendered(values: str) -> dict[str, str]:
+def _rendered(values: str, release: str) -> dict[str, str]:
     """Each set of values is rendered once: that takes half a second."""
     from helm_python import Chart, disable_logging
 
     disable_logging()  # it tells of the link to the definitions, each time
     with Chart.load(CHART) as chart:
-        told = chart.render(json.loads(values), name=RELEASE, namespace=NAMESPACE)
+        told = chart.render(json.loads(values), name=release, namespace=release)
     return {name.rpartition("/")[2]: text for name, text in sorted(told.items())}
 
 
@@ -54,13 +72,27 @@ def objects(values: Mapping[str, Any] | None = None) -> list[Json]:
 
 def plain() -> str:
     """The text of the plain manifest."""
-    found = (text.strip() for name, text in rendered().items() if name.endswith(".yaml"))
-    texts = [text for text in found if text]
-    return (
-        "\n---\n".join([HEAD.rstrip(), *(text.removeprefix("---").strip() for text in texts)])
-        + "\n"
-    )
+    return _joined(HEAD, rendered())
 
+
+def shadow() -> str:
+    """The text of the manifest of a dry run."""
+    return _joined(SHADOW_HEAD, rendered({"dryRun": True}, SHADOW_RELEASE))
+
+
+def namespaces() -> str:
+    """The text of the manifest that switches namespaces."""
+    return rendered({"namespaces": {"enabled": True}})[SWITCHES].strip() + "\n"
+
+
+def _joined(head: str, told: Mapping[str, str]) -> str:
+    found = (text.strip() for name, text in told.items() if name.endswith(".yaml"))
+    texts = [text.removeprefix("---").strip() for text in found if text]
+    return "\n---\n".join([head.rstrip(), *texts]) + "\n"
+
+
+MANIFESTS = {PLAIN: plain, SHADOW: shadow, NAMESPACES: namespaces}
 
 if __name__ == "__main__":
-    PLAIN.write_text(plain(), encoding="utf-8")
+    for path, text in MANIFESTS.items():
+        path.write_text(text(), encoding="utf-8")

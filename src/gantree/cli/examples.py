@@ -7,6 +7,7 @@ EXAMPLES: Mapping[str, str] = {
     "up": "gantree up --cluster cluster.yaml --listen 127.0.0.1:8080",
     "kubernetes schedule": "gantree kubernetes schedule --policy policy.yaml",
     "kubernetes preflight": "gantree kubernetes preflight --node-selector pool=gpu",
+    "kubernetes release": "gantree kubernetes release research",
     "kubernetes shadow": "gantree kubernetes shadow --state shadow",
     "kubernetes snapshot": "gantree kubernetes snapshot fleet",
     "kubernetes webhook": "gantree kubernetes webhook --tls-cert tls.pem --env NCCL_SOCKET_IFNAME=eth0",

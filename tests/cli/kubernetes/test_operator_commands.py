@@ -126,3 +126,21 @@ def test_a_node_selector_that_is_no_label_is_named(gantree: Gantree, label: str)
     told = gantree("kubernetes", "--api-server", "http://127.0.0.1:9", "--node-selector", label)
     assert told.code == 2
     assert f"--node-selector: found {label!r}" in told.err
+
+
+def test_a_release_says_what_is_left_and_fails(gantree: Gantree, stage: PodStage) -> None:
+    words = ["kubernetes", "release", "default", "--api-server", stage.running.url]
+    before = {"gantree.io/scheduler-before": "default-scheduler"}
+    stage.pod("bare", annotations=before)
+    told = gantree(*words)
+    assert told.code == 1
+    assert told.out.splitlines() == [
+        "default: released; 0 pods evicted, 0 Jobs restarted, 1 left",
+        "    default/bare: it has no controller that makes it again; delete it and create it again",
+    ]
+    (row,) = gantree(*words, "--json").json()["namespaces"]
+    assert (row["namespace"], row["left"][0]["pod"]) == ("default", "default/bare")
+    every = gantree("kubernetes", "release", "-A", "--api-server", stage.running.url)
+    assert (every.code, every.out) == (0, "No namespace is switched.\n")
+    told = gantree("kubernetes", "release", "--api-server", stage.running.url)
+    assert (told.code, told.err) == (2, "gantree: name namespaces, or give --all-namespaces\n")

@@ -82,26 +82,45 @@ def real_server(
 @contextmanager
 def real_controllers(place: Path, url: str, *names: str) -> Iterator[None]:
     """Some controllers of kube-controller-manager, beside a real server."""
-    assets, config = Path(os.environ[ASSETS]), place / "controllers.kubeconfig"
+    assets = Path(os.environ[ASSETS])
     if not (assets / "kube-controller-manager").exists():
         raise NoRealServer(f"{ASSETS} is {assets}, which has no kube-controller-manager")
-    told = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [
-            {"name": "real", "cluster": {"server": url, "insecure-skip-tls-verify": True}}
-        ],
-        "users": [{"name": "admin", "user": {"token": TOKEN}}],
-        "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
-        "current-context": "real",
-    }
-    config.write_text(json.dumps(told))
+    config = kubeconfig(place / "controllers.kubeconfig", url)
     command = [
         str(assets / "kube-controller-manager"), f"--kubeconfig={config}", "--leader-elect=false",
         "--secure-port=0", f"--controllers={','.join(names)}", f"--feature-gates={_gates({})}",
     ]  # fmt: skip
     with _running(command, place / "controllers.log"):
         yield
+
+
+@contextmanager
+def real_scheduler(place: Path, url: str) -> Iterator[None]:
+    """kube-scheduler, beside a real server."""
+    binary = Path(os.environ[ASSETS]) / "kube-scheduler"
+    if not binary.exists():
+        raise NoRealServer(f"there is no {binary}")
+    config = kubeconfig(place / "scheduler.kubeconfig", url)
+    command = [str(binary), f"--kubeconfig={config}", "--leader-elect=false", "--secure-port=0"]
+    with _running(command, place / "scheduler.log"):
+        yield
+
+
+def kubeconfig(file: Path, url: str, token: str = TOKEN, namespace: str = "default") -> Path:
+    """Write a kubeconfig for whoever has a token."""
+    cluster = {"server": url, "insecure-skip-tls-verify": True}
+    context = {"cluster": "real", "user": "user", "namespace": namespace}
+    told = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "real", "cluster": cluster}],
+        "users": [{"name": "user", "user": {"token": token}}],
+        "contexts": [{"name": "real", "context": context}],
+        "current-context": "real",
+    }
+    file.write_text(json.dumps(told))
+    file.chmod(0o600)
+    return file
 
 
 def _etcd(assets: Path, place: Path, port: int, peer_port: int) -> list[str]:

@@ -23,6 +23,10 @@ class KubernetesCommands(LazyGroup):
             "gantree.cli.kubernetes.preflight:preflight",
             "Check whether a cluster is ready for gangs on GPUs and RDMA, and print fixes.",
         ),
+        "release": Listed(
+            "gantree.cli.kubernetes.release:release",
+            "Give namespaces back to the scheduler that they had, with their waiting pods.",
+        ),
         "shadow": Listed(
             "gantree.cli.kubernetes.shadow:shadow",
             "Print the report of a dry run: what the scheduler did, and what gantree would do.",
