@@ -32,6 +32,8 @@ from gantree.topology.occupancy.site import with_beside
 BORROWING, WITHIN_GUARANTEE = 0.0, 1.0
 """The first key of a victim's rank: gangs that borrow are stopped before gangs within their guarantee."""
 
+NOBODY: Mapping[str, JobState] = {}
+
 _Holds = tuple[tuple[str, ...], tuple[str, ...]]
 """(jobs with reservations, jobs with claims)"""
 
@@ -58,14 +60,20 @@ class Candidates:
 
 
 def find_candidates(
-    ledger: Ledger, request: PreemptionRequest, now: float, *, with_forbidden: bool = False
+    ledger: Ledger,
+    request: PreemptionRequest,
+    now: float,
+    *,
+    with_forbidden: bool = False,
+    exchanged: Mapping[str, JobState] = NOBODY,
 ) -> Candidates:
-    """The gangs that may be stopped for this one. with_forbidden: all others too, each with what forbids it."""
+    """The gangs that may be stopped for this one. with_forbidden: all others too, each with what forbids it.
+
+    exchanged: gangs within their guarantee that may be stopped as if they borrowed (`core.preemption.exchange`).
+    """
     victims, forbidden, retry_at = [], [], inf
-    reclaimable, may_preempt_from = (
-        reclaimable_gangs(ledger, request),
-        may_preempt_at(ledger, request),
-    )
+    may_preempt_from = may_preempt_at(ledger, request)
+    reclaimable = {**reclaimable_gangs(ledger, request), **exchanged}
     gangs = (
         ledger.holding.values()
         if with_forbidden
@@ -78,9 +86,9 @@ def find_candidates(
             continue
         blocker, moment = _blocker(ledger, request, other, reclaimable, may_preempt_from, now)
         if not blocker:
-            victims.append(_victim(ledger, request, other, reclaimable, now))
+            victims.append(_victim(ledger, other, now))
         elif with_forbidden:
-            victim = _victim(ledger, request, other, reclaimable, now)
+            victim = _victim(ledger, other, now)
             forbidden.append(Forbidden(victim, blocker))
         retry_at = min(retry_at, moment) if blocker else retry_at
     return Candidates(tuple(victims), tuple(forbidden), None if retry_at == inf else retry_at)
@@ -148,14 +156,8 @@ def _blocker(
     return blocker or BACK_OFF, max(moment, may_preempt_from)
 
 
-def _victim(
-    ledger: Ledger,
-    request: PreemptionRequest,
-    other: JobState,
-    reclaimable: Container[str],
-    now: float,
-) -> Victim:
-    within = other.job not in reclaimable and ledger.accounts.guarantees.holds_within(other)
+def _victim(ledger: Ledger, other: JobState, now: float) -> Victim:
+    within = ledger.accounts.guarantees.holds_within(other)
     standing = WITHIN_GUARANTEE if within else BORROWING
     if ledger.policy.preemption.by == "order":
         right: tuple[float, ...] = (

@@ -5,7 +5,8 @@ The first means that suffices is used, from least harm to most:
     shrink        elastic gangs give members back: above their written size for any gang, below it for one that may
                   preempt them
     defragment    gangs move to other placements, if the policy applies such plans and the gain exceeds the cost
-    reclaim       gangs stop that borrow the guarantee of the pending gang's queue, if it is within that guarantee
+    reclaim       gangs stop that borrow the guarantee of the pending gang's queue, if it is within that guarantee, or
+                  others of their queues in their place (`core.preemption.exchange`)
     preempt       gangs stop that the pending gang may preempt by priority or by order
 
 Reclaim and preempt are one plan, in which gangs that borrow have the lowest rank. No gang is stopped before a proof
@@ -40,6 +41,7 @@ from gantree.core.preemption.candidates import (
     overlaps_reservation,
     reclaimable_gangs,
 )
+from gantree.core.preemption.exchange import exchangeable_gangs, is_fair_exchange
 from gantree.core.preemption.reclaimers import find_reclaimer
 from gantree.core.queue.cell_usage import (
     any_cells,
@@ -115,6 +117,7 @@ def _preempt(
     ledger = builder.ledger
     candidates = find_candidates(ledger, request, builder.now)
     plan = _preemption_plan(ledger, request, projected, candidates.victims, preferences)
+    plan = plan or _exchange_plan(builder, request, projected, preferences)
     if (
         plan is None
         or find_reclaimer(ledger, request, plan, projected, demands, builder.now) is not None
@@ -127,6 +130,23 @@ def _preempt(
         return NoCapacity(ledger.reservations[request.state.job].starts_at)
     _carry_out(builder, request, plan, preferences)
     return None
+
+
+def _exchange_plan(
+    builder: DecisionBuilder,
+    request: PreemptionRequest,
+    projected: Occupancy,
+    preferences: PlacementPreferences,
+) -> Plan | None:
+    """The cheapest preemption of gangs that borrow and of others in their place; None unless that is fair."""
+    ledger, borrowing = builder.ledger, reclaimable_gangs(builder.ledger, request)
+    exchanged = exchangeable_gangs(ledger, borrowing)
+    if not exchanged:
+        return None
+    victims = find_candidates(ledger, request, builder.now, exchanged=exchanged).victims
+    plan = _preemption_plan(ledger, request, projected, victims, preferences)
+    gone = [victim.owner for victim in plan.victims] if plan is not None else []
+    return plan if is_fair_exchange(ledger, gone, borrowing, exchanged) else None
 
 
 def _preemption_plan(
@@ -401,7 +421,8 @@ def _carry_out(
                 start(builder, state, placement)
                 return
     victims = tuple(victim.owner for victim in plan.victims)
-    reclaimable = reclaimable_gangs(ledger, request)
+    borrowing = reclaimable_gangs(ledger, request)
+    reclaimable = {**borrowing, **exchangeable_gangs(ledger, borrowing)}
     preempts = any(owner not in reclaimable for owner in victims)
     counts = preempts and not may_reclaim(ledger, request)
     _claim(builder, request, plan.placement, victims, preempts=counts)

@@ -7,7 +7,7 @@ could ever stop, no domain of their tier would have enough slots. The bound coun
                              (`core.preemption.candidates.projected_occupancy`); all GPUs of elastic gangs
     by priority              gangs of lower priority; of other queues only those that borrow
     by order                 gangs that come later in the order, in `QUANTILES`
-    within the guarantee     all gangs that borrow
+    within the guarantee     all gangs of queues of which one borrows
 
 The bound is never too low: minimum run times, eviction budgets and classes are left to the plan. Members that use no
 whole GPUs are not bounded.
@@ -67,6 +67,9 @@ class PreemptibleCapacity:
             self._preemptible_in_queue.setdefault(one.spec.queue, []).append(one)
         borrowing = ledger.accounts.guarantees.exceeding(preemptible)
         self._borrowing = self._stop_order(borrowing, ledger.accounts.order.before_share)
+        queues = dict.fromkeys(one.spec.queue for one in borrowing)
+        beside = [one for queue in queues for one in self._preemptible_in_queue.get(queue, ())]
+        self._reclaimable = self._stop_order(beside, ledger.accounts.order.before_share)
         self._most_of_group: dict[Hashable, IntArray] = {}
         self._counted_at = ledger.applied
         self._amounts: PreemptibleAmounts | None = None
@@ -137,10 +140,11 @@ class PreemptibleCapacity:
         mine, others = self._groups(state, within_guarantee=within_guarantee)
         none_of_mine = mine == len(self._own_queue(state).gangs)
         free = self._projected.gpus(self._ledger, state, within_guarantee=within_guarantee)
-        group = (id(free), "" if none_of_mine else state.spec.queue, mine, others)
+        stopped = self._reclaimable if within_guarantee else self._borrowing
+        group = (id(free), "" if none_of_mine else state.spec.queue, mine, others, within_guarantee)
         most = self._most_of_group.get(group)
         if most is None:
-            stoppable = self._own_queue(state).gpus_from(mine) + self._borrowing.gpus_from(others)
+            stoppable = self._own_queue(state).gpus_from(mine) + stopped.gpus_from(others)
             bound = NodeGpus(self._fabric, free + self._elastic_gpus + stoppable)
             most = np.array([bound.all_gpus()]) if self._may_move else bound.most_slots(demands)
             self._most_of_group[group] = most
