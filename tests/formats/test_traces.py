@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from gantree.formats import TraceJob, read_trace
 from gantree.formats.traces import GPUS_OF_A_PHILLY_MACHINE, philly_members, read_trace_text
 from gantree.model.errors import BadFields, GantreeError, NotFound, Unsupported
+from gantree.model.jobs import Slices, TopologySpec
+from gantree.sim.workload import job_of
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
 PHILLY = Path(__file__).parents[3] / "shared/data/traces/philly_pollux/philly_jobs.csv.gz"
@@ -66,6 +68,29 @@ def test_what_a_job_cannot_expect_and_allow_is_named(cells: str, column: str, wo
     (problem,) = caught.value.problems
     assert (problem.line, problem.field) == (2, column)
     assert words in str(problem)
+
+
+def test_what_a_job_asks_of_the_topology_is_read() -> None:
+    header = HEADER + ",required,preferred,slice_members,slice_required\n"
+    lines = [header, "a,0,1,4,8,spine,leaf,2,nvlink\n", "b,0,1,4,8,,,,\n"]
+    asking = TraceJob(
+        "a", 0, 1, 4, 8, required="spine", preferred="leaf", slice_members=2, slice_required="nvlink"
+    )  # fmt: skip
+    jobs = [asking, TraceJob("b", 0, 1, 4, 8)]
+    assert read_trace_text(lines, "t.csv") == jobs
+    assert job_of(jobs[0]).topology == TopologySpec("spine", "leaf", (Slices(2, "nvlink"),))
+    assert job_of(jobs[1]).topology == TopologySpec()
+
+
+@pytest.mark.parametrize(
+    ("cells", "column"),
+    [("a b,,,", "required"), (",,0,leaf", "slice_members"), (",,2,", "slice_required"), (",,,leaf", "slice_members")],
+)  # fmt: skip
+def test_what_a_job_cannot_ask_of_the_topology_is_named(cells: str, column: str) -> None:
+    header = HEADER + ",required,preferred,slice_members,slice_required\n"
+    with pytest.raises(BadFields) as caught:
+        read_trace_text([header, f"a,0,1,4,8,{cells}\n"], "t.csv")
+    assert [problem.field for problem in caught.value.problems] == [column]
 
 
 def test_philly_is_known_by_its_columns() -> None:

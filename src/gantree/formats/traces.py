@@ -41,7 +41,8 @@ class TraceJob:
     checkpoint_s is the time between checkpoints and time_limit_s the job's limit, None where the trace does not
     say; gpu is the model asked for, None for any. expected_s is what its user expected of the run time, None where
     nobody did. preemptible is False for a job that is never stopped for another. elastic_min and elastic_max are
-    members between which it may run, None for a fixed size.
+    members between which it may run, None for a fixed size. required and preferred are tiers, and each slice_members
+    consecutive members are in one domain of the tier slice_required; None where the trace asks for no such thing.
     """
 
     job_id: str
@@ -60,12 +61,17 @@ class TraceJob:
     preemptible: bool = True
     elastic_min: int | None = None
     elastic_max: int | None = None
+    required: str | None = None
+    preferred: str | None = None
+    slice_members: int | None = None
+    slice_required: str | None = None
 
 
 REQUIRED = ("job_id", "submit_s", "duration_s", "members", "gpus_per_member")
 OPTIONAL = (
     "gpu", "queue", "user", "priority", "cpus_per_member", "checkpoint_s", "time_limit_s",
-    "expected_s", "preemptible", "elastic_min", "elastic_max",
+    "expected_s", "preemptible", "elastic_min", "elastic_max", "required", "preferred", "slice_members",
+    "slice_required",
 )  # fmt: skip
 PHILLY = ("job_id", "arrival_s", "duration_s", "num_gpus", "vc")
 
@@ -155,6 +161,10 @@ _WHAT_IS_ALLOWED: Mapping[str, tuple[Callable[[str], object], str]] = {
     "preemptible": (_yes, "yes or no"),
     "elastic_min": (_count_from_one, "a whole number of 1 or more"),
     "elastic_max": (_count_from_one, "a whole number of 1 or more"),
+    "required": (_job_id, "a tier of the cluster"),
+    "preferred": (_job_id, "a tier of the cluster"),
+    "slice_members": (_count_from_one, "a whole number of 1 or more"),
+    "slice_required": (_job_id, "a tier of the cluster"),
 }
 
 
@@ -299,7 +309,7 @@ def _job(
     except (ValueError, OverflowError):
         problems += _row_problems(named, source, line)
         return None
-    wrong = _elastic_problem(job)
+    wrong = _elastic_problem(job) or _slice_problem(job)
     if wrong is not None:
         problems.append(Problem(source, line, *wrong))
         return None
@@ -338,6 +348,10 @@ def _plain_job(row: Row) -> TraceJob:
         preemptible=_yes(get("preemptible") or "yes"),
         elastic_min=_count_from_one(row["elastic_min"]) if get("elastic_min") else None,
         elastic_max=_count_from_one(row["elastic_max"]) if get("elastic_max") else None,
+        required=_job_id(row["required"]) if get("required") else None,
+        preferred=_job_id(row["preferred"]) if get("preferred") else None,
+        slice_members=_count_from_one(row["slice_members"]) if get("slice_members") else None,
+        slice_required=_job_id(row["slice_required"]) if get("slice_required") else None,
     )
 
 
@@ -353,6 +367,14 @@ def _elastic_problem(job: TraceJob) -> tuple[str, str, str] | None:
     if not job.members <= most:
         return "elastic_max", f"`{most}`", f"at least members, which are {job.members}"
     return None
+
+
+def _slice_problem(job: TraceJob) -> tuple[str, str, str] | None:
+    """Return (column, found, allowed) where only one of the columns of slices is filled, None where none is missing."""
+    if (job.slice_members is None) == (job.slice_required is None):
+        return None
+    missing = "slice_members" if job.slice_members is None else "slice_required"
+    return missing, "nothing", "both slice_members and slice_required, or none"
 
 
 def _philly_job(row: Row) -> TraceJob:

@@ -46,7 +46,7 @@ def columns(tiers: Sequence[str]) -> list[str]:
         *("job_id", "queue", "submit_s", "first_start_s", "end_s", "wait_s", "jct_s"),
         *("attempts", "gpus"),
         *(f"domains_{tier}" for tier in tiers),
-        *("placement", "members", "preemptions", "gpu_s_lost", "outcome", "reason"),
+        *("placement", "members", "preemptions", "gpu_s_lost", "outcome", "reason", "stops"),
     ]
 
 
@@ -65,6 +65,7 @@ def _cells(row: JobRow, tiers: int) -> list[str | int]:
         seconds(row.gpu_s_lost),
         row.outcome,
         row.reason,
+        stops_text(row),
     ]
 
 
@@ -84,6 +85,12 @@ def placement_text(row: JobRow) -> str:
         f"{node}:{ranges(sorted(gpus))}" if gpus else node
         for node, gpus in row.placement.gpus_of_node().items()
     )
+
+
+def stops_text(row: JobRow) -> str:
+    """When the job was stopped, why, and for which job: "3600 reclaim b;7200 moved c"."""
+    words = ((seconds(stop.at_s), stop.cause, stop.by) for stop in row.stops)
+    return ";".join(" ".join(filter(None, each)) for each in words)
 
 
 def ranges(rising: Iterable[int]) -> str:

@@ -7,7 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gantree.core.ledger.ledger import Ledger
-from gantree.model.facts import AttemptEnded, Fact, GangPlaced, JobEnded
+from gantree.model.facts import (
+    AttemptEnded,
+    Fact,
+    GangMoving,
+    GangPlaced,
+    GangPreempted,
+    JobEnded,
+)
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 
@@ -21,11 +28,24 @@ class Sample:
     waiting_jobs: int
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """An attempt was stopped at a moment for the job `by` ("" if for none).
+
+    cause: why it was preempted ("priority", "order" or "reclaim"), or that it "moved" or was "resized".
+    """
+
+    at_s: float
+    cause: str
+    by: str
+
+
 class Record:
-    """Folds facts into placements, held GPU-seconds, and samples over time."""
+    """Folds facts into placements, stops, held GPU-seconds, and samples over time."""
 
     def __init__(self) -> None:
         self.newest_placement: dict[str, Placement] = {}
+        self.stops: dict[str, list[Stop]] = {}
         self.samples: list[Sample] = []
         self.held_gpu_s = 0.0
         self.ended = 0
@@ -47,6 +67,9 @@ class Record:
                     gpus = self._gpus_of_job.pop(fact.job)
                     self._held_gpus -= gpus
                     self.held_gpu_s += (fact.at - self._placed_at.pop(fact.job)) * gpus
+                case GangPreempted() | GangMoving():
+                    stop = Stop(fact.at, str(fact.cause), fact.by)
+                    self.stops.setdefault(fact.job, []).append(stop)
                 case JobEnded():
                     self.ended += 1
         waiting_jobs = len(ledger.jobs) - len(ledger.holding) - self.ended

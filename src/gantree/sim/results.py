@@ -6,7 +6,7 @@ exceed. Where there is nothing to average, the value is None (null in JSON).
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 from typing import Any
 
@@ -16,9 +16,9 @@ from gantree.core.ledger.state import JobState
 from gantree.formats.traces import TraceJob
 from gantree.model.phases import ENDED, Phase
 from gantree.model.placements import FABRIC_TIER, Placement
-from gantree.sim.record import Record, Sample
+from gantree.sim.record import Record, Sample, Stop
 from gantree.sim.work import Work
-from gantree.sim.workload import job_id
+from gantree.sim.workload import job_id, row_id
 from gantree.topology.fabric.fabric import Fabric
 
 REJECTED = "rejected"
@@ -32,8 +32,8 @@ DIGITS = 6
 class JobRow:
     """One job. Times are seconds on the trace's time line; domains[i] counts domains of Result.tiers[i].
 
-    placement and domains are of the last attempt; outcome is the phase at the end of the run ("succeeded",
-    "pending", ...) or REJECTED, with the reason in words where it is not "succeeded".
+    placement and domains are of the last attempt; stops name rows of the trace. outcome is the phase at the end of the
+    run ("succeeded", "pending", ...) or REJECTED, with the reason in words where it is not "succeeded".
     """
 
     job_id: str
@@ -50,6 +50,7 @@ class JobRow:
     reason: str
     domains: tuple[int, ...] = ()
     placement: Placement | None = None
+    stops: tuple[Stop, ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -213,6 +214,10 @@ def _row(
         reason=reason,
         domains=() if placement is None else _domains(fabric, placement),
         placement=placement,
+        stops=tuple(
+            replace(stop, by=row_id(stop.by) if stop.by else "")
+            for stop in record.stops.get(job, ())
+        ),
     )
 
 

@@ -14,12 +14,14 @@ from gantree.formats.traces import TraceJob
 from gantree.model.cluster import Cluster
 from gantree.model.events import ClusterObserved, Event, JobSubmitted, TimePassed
 from gantree.model.jobs import Job
+from gantree.planning.cells.domains import CellDomains
 from gantree.policy.rules import Policy
 from gantree.sim.cluster import Overheads, SimCluster
 from gantree.sim.heap import EventHeap
 from gantree.sim.record import Record
 from gantree.sim.results import Result, gather
 from gantree.sim.workload import check_trace, job_id, job_of
+from gantree.topology.fabric.fabric import Fabric
 
 SUBMISSIONS_LAST = 1
 """Priority of submissions within one moment: first (0) what happens on the cluster, then what is asked of it."""
@@ -81,7 +83,7 @@ class Simulation:
         self._wake_at: float | None = None
         self._wakes = 0
         self._decided_at, self._decisions_now = self.now, 0
-        self.scheduler.conflicts(cluster)
+        CellDomains.of(policy.queues, Fabric.build(cluster))
         self._handle([ClusterObserved(id="cluster", observed_at=self.now, cluster=cluster)])
         for row in trace:
             self._schedule_event(row, jobs(row))

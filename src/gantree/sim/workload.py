@@ -1,6 +1,6 @@
 """Makes jobs of the rows of a trace: one role of equal members.
 
-A trace says how long a job ran, not how it was placed, so nothing is wished of the topology. A job with a
+A trace says how long a job ran, not how it was placed; it may say what a job asked of the topology. A job with a
 checkpoint interval can be asked to save; one without is only ever stopped.
 """
 
@@ -9,7 +9,7 @@ from math import isfinite
 
 from gantree.formats.traces import TraceJob
 from gantree.model.errors import BadInput
-from gantree.model.jobs import Checkpoint, Elastic, Job, Role, Shape
+from gantree.model.jobs import Checkpoint, Elastic, Job, Role, Shape, Slices, TopologySpec
 from gantree.text.words import counted
 
 ROLE = "worker"
@@ -20,12 +20,20 @@ def job_id(row: TraceJob) -> str:
     return f"t{row.job_id}"
 
 
+def row_id(job: str) -> str:
+    """The id in the trace of a job of the scheduler."""
+    return job.removeprefix("t")
+
+
 def job_of(row: TraceJob) -> Job:
     """The job that a row of a trace describes."""
     models = (row.gpu,) if row.gpu else ()
     elastic = None
     if row.elastic_min is not None and row.elastic_max is not None:
         elastic = Elastic(row.elastic_min, row.elastic_max)
+    slices: tuple[Slices, ...] = ()
+    if row.slice_members is not None and row.slice_required is not None:
+        slices = (Slices(row.slice_members, row.slice_required),)
     shape = Shape(gpus=row.gpus_per_member, cpus=row.cpus_per_member, models=models)
     return Job(
         name=job_id(row),
@@ -38,6 +46,7 @@ def job_of(row: TraceJob) -> Job:
         user=row.user,
         preemptible=row.preemptible,
         expected_s=row.expected_s,
+        topology=TopologySpec(row.required, row.preferred, slices),
     )
 
 
