@@ -19,7 +19,6 @@ from gantree.model.cluster import Cluster
 from gantree.model.events import Event, TimePassed
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
-from gantree.planning.cells.home import CellDomains
 from gantree.planning.policy_preferences import placement_preferences_of
 from gantree.policy.rules import Policy
 from gantree.topology.fabric.fabric import Fabric
@@ -109,11 +108,9 @@ class Scheduler:
     def conflicts(self, cluster: Cluster) -> tuple[str, ...]:
         """Jobs that run where this other description of the site has nothing for them, in words.
 
-        Raises BadInput for a description that contradicts itself, and for one on whose empty, healthy nodes the cells
-        of the policy do not all fit.
+        Raises BadInput for a description that contradicts itself.
         """
         site, conflicts = Occupancy(Fabric.build(cluster)), []
-        CellDomains.of(self.policy.queues, site.fabric)
         for state in self.ledger.holding.values():
             assert state.placement is not None
             missing = site.missing(state.placement.members)

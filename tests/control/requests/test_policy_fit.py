@@ -1,6 +1,7 @@
 """A policy that does not suit the site, or the jobs that it would rule, is refused before the daemon starts."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -68,6 +69,15 @@ def test_what_it_does_not_hold_is_refused_in_numbers(
 ) -> None:
     with pytest.raises(BadInput, match=f"^policy: {words}"):
         fit(*queues)
+
+
+@pytest.mark.parametrize("rule", [{"guarantee": {"gpus": 40}}, {"cells": (("leaf", 3),)}])
+def test_where_nodes_come_and_go_it_is_only_logged(
+    rule: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = Policy(queues=(QueueRule("a", **rule),))
+    check_fit(policy, SITE, Ledger(), may_grow=True)
+    assert "more is guaranteed than there is now: policy: queue a: " in caplog.text
 
 
 def test_all_that_does_not_fit_is_told_at_once_in_the_order_of_the_policy() -> None:

@@ -120,7 +120,8 @@ class Controller:
         HistoryRebuild(journal, self.epoch, folded.policy, beat).run()
         known, self._new_site = _site_of(journal, folded, site)
         self._find_site = site if callable(site) else None
-        check_fit(folded.policy, known, folded.ledger, self.policies.places or places)
+        named = self.policies.places or places
+        check_fit(folded.policy, known, folded.ledger, named, may_grow=callable(site))
         self.cluster = make_cluster(known, self.inbox.enqueue, self.clock)
         self.sampler = LedgerSampler(self.metrics, self.epoch)
         watch = TurnTelemetry(self.metrics, self.causes, self.epoch, journal.turns())

@@ -1,9 +1,11 @@
 """Checks a policy against the site and the jobs that it will rule, before it is applied.
 
-Where it does not, the daemon does not start: jobs that run go on running, and the message says what to change. Commands
-that only ask what a policy would do on a cluster are refused in the same words.
+Where it does not, the daemon does not start: jobs that run go on running, and the message says what to change. Where an
+executor finds the nodes, which come and go, it starts with a warning. Commands that only ask what a policy would do on
+a cluster are refused in the same words.
 """
 
+import logging
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -27,18 +29,33 @@ from gantree.policy.rules import LOOSE, Amounts, Policy, QueueRule
 from gantree.text.words import counted, did_you_mean
 from gantree.topology.fabric.fabric import Fabric
 
+log = logging.getLogger(__name__)
+
 
 def check_fit(
-    policy: Policy, cluster: Cluster, ledger: Ledger, places: PolicyPlaces = NOWHERE
+    policy: Policy,
+    cluster: Cluster,
+    ledger: Ledger,
+    places: PolicyPlaces = NOWHERE,
+    *,
+    may_grow: bool = False,
 ) -> None:
-    """Raise BadInput for cells and guarantees that the cluster cannot hold, and for classes of jobs that it lacks."""
+    """Raise BadInput for cells and guarantees that the cluster cannot hold, and for classes of jobs that it lacks.
+
+    may_grow: nodes come and go by themselves, so what it cannot hold now is only logged.
+    """
     _check_classes(policy, ledger, places)
     if not policy.queues:
         return
     recorded = ledger.fabric
     is_known = recorded is not None and ledger.site.described == cluster
     fabric = recorded if is_known and recorded is not None else Fabric.build(cluster)
-    check_site(policy, fabric, places)
+    try:
+        check_site(policy, fabric, places)
+    except BadInput as error:
+        if not may_grow:
+            raise
+        log.warning("more is guaranteed than there is now: %s", error)
 
 
 class Misfit(NamedTuple):
