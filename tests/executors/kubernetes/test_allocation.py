@@ -1,6 +1,7 @@
 """Which devices a wish gets: the same answer as by trying everything, and never what is held."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import permutations, product
 
 from hypothesis import given, settings
@@ -19,7 +20,13 @@ from gantree.executors.kubernetes.devices.claims import (
     DeviceSelector,
     is_eligible,
 )
-from gantree.executors.kubernetes.devices.slices import Device, DeviceKey, NodeDevices
+from gantree.executors.kubernetes.devices.device import (
+    Capacity,
+    Counters,
+    Device,
+    DeviceKey,
+    NodeDevices,
+)
 from gantree.executors.kubernetes.pods.device_rules import Facts
 from support.examples import examples
 
@@ -129,7 +136,7 @@ def test_an_answer_is_found_where_there_is_one(
         if free.has(device) and data.draw(st.booleans()):
             held.add(device.key)
             free.take(device)
-    stock = FreeDevices.of(there, dict.fromkeys(held))
+    stock = FreeDevices.of(there, dict.fromkeys(held, ()))
     found = allocate(claim_requests, stock)
     expected = next(by_trying(claim_requests, there, held), None)
     assert (found is None) == (expected is None)
@@ -141,9 +148,56 @@ def test_the_devices_that_were_named_come_first_then_partitions_of_what_is_begun
     devices = tuple(device("gpu.x", n, 0, (n // 2, 1)) for n in range(4))
     there = NodeDevices(devices, (), tuple((key, (("part", 2.0),)) for key in SETS))
     claim_requests = ClaimRequests(((0, (DeviceRequest("r", "c", GPU, 1),)),))
-    held = {devices[2].key: None}
+    held: dict[DeviceKey, Counters] = {devices[2].key: ()}
     ((begun,),) = [allocate(claim_requests, FreeDevices.of(there, held)) or []]
     assert begun.device is devices[3]
     ((named,),) = [allocate(claim_requests, FreeDevices.of(there, held), [devices[1].key]) or []]
     assert named.device is devices[1]
     assert count_allocations(claim_requests, FreeDevices.of(there, held)) == 3
+
+
+def shared(number: int, Gbps: float, uses: tuple[int, int] | None = None) -> Device:
+    """A device of which claims have shares."""
+    plain = device("nic.x", number, 0, uses)
+    capacity = Capacity("Gbps", Gbps, default=1.0)
+    return replace(plain, capacity=(capacity,), facts=replace(plain.facts, is_shared=True))
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.lists(st.integers(1, 5), max_size=6))
+@settings(max_examples=examples(60), deadline=None)
+def test_shares_are_given_until_no_device_has_enough_left(
+    sizes: list[int], asked: list[int]
+) -> None:
+    devices = tuple(shared(number, float(size)) for number, size in enumerate(sizes))
+    there = NodeDevices(devices)
+    left = {each.key: float(size) for each, size in zip(devices, sizes, strict=True)}
+    held: dict[DeviceKey, Counters] = {}
+    for share in asked:
+        selector = DeviceSelector(NIC.expressions, (("nic.x/Gbps", float(share)),))
+        wish = ClaimRequests(((0, (DeviceRequest("r", "c", selector),)),))
+        count = count_allocations(wish, FreeDevices.of(there, held))
+        assert count == sum(amount // share for amount in left.values())
+        found = allocate(wish, FreeDevices.of(there, held))
+        assert (found is None) == (count == 0)
+        for each in found or ():
+            left[each.device.key] -= share
+            held[each.device.key] = (
+                ("Gbps", sizes[devices.index(each.device)] - left[each.device.key]),
+            )
+
+
+def test_a_shared_device_draws_on_counters_with_its_first_share_alone() -> None:
+    devices = shared(0, 4.0, (0, 2)), device("gpu.x", 1, 0, (0, 1))
+    there = NodeDevices(devices, (), tuple((key, (("part", 2.0),)) for key in SETS))
+    free = FreeDevices.of(there, {})
+    one = (("Gbps", 1.0),)
+    for _ in range(2):
+        assert free.has(devices[0], one)
+        free.take(devices[0], one)
+    assert not free.has(devices[1])
+    free.give_back(devices[0], one)
+    assert not free.has(devices[1])
+    free.give_back(devices[0], one)
+    assert free.has(devices[1])
+    free.take(devices[1])
+    assert not free.has(devices[0], one)

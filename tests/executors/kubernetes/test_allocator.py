@@ -49,7 +49,7 @@ def test_two_plans_of_one_moment_do_not_share_a_device() -> None:
         allocator.plan(list(bindings.values()), pods)
     assert allocator.book.plans == {}
     planned = allocator.plan([bindings["a"], bindings["b"]], pods)
-    assert [each.grants[0].devices[0][2] for each in planned] == ["gpu-0", "gpu-1"]
+    assert [each.grants[0].devices[0].device.key[2] for each in planned] == ["gpu-0", "gpu-1"]
     allocator.give_up("a")
     (again,) = allocator.plan([bindings["c"]], pods)
-    assert again.grants[0].devices[0][2] == "gpu-0"
+    assert again.grants[0].devices[0].device.key[2] == "gpu-0"

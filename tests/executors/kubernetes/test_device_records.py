@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
+import msgspec
 import pytest
 
 from gantree.executors.kubernetes.apiserver.client import Client
 from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.device_objects import CLAIMS, ResourceClaim
+from gantree.executors.kubernetes.devices.allocation import DeviceResult
 from gantree.executors.kubernetes.devices.claim_writes import (
     FINALIZER,
     Grant,
@@ -16,15 +19,24 @@ from gantree.executors.kubernetes.devices.claim_writes import (
     grant_all,
     take_back,
 )
+from gantree.executors.kubernetes.devices.claims import DeviceRequest, DeviceSelector
+from gantree.executors.kubernetes.devices.device import Capacity, Counters, Device
 from gantree.executors.kubernetes.devices.device_records import Wanted, record
+from gantree.executors.kubernetes.pods.device_rules import Facts
 from support.devices import API
 from support.kubernetes.samples import allocation, claim, pod
 from support.kubernetes.server.statuses import Json
 from support.kubernetes.server.thread import Api, ServerThread
 
 T = TypeVar("T")
-DEVICE = ("gpu.example.com", "node-0", "gpu-0")
+DRIVER = "gpu.example.com"
+DEVICE = Device((DRIVER, "node-0", "gpu-0"), Facts(DRIVER))
 PATH = f"{API}/namespaces/default/resourceclaims"
+
+
+def given(device: Device, share: Counters = ()) -> DeviceResult:
+    """A device for the only request of a claim."""
+    return DeviceResult(0, DeviceRequest("gpu", "gpu", DeviceSelector(())), device, share)
 
 
 @pytest.fixture
@@ -47,7 +59,7 @@ class Stage:
         """Device gpu-0 of node-0 for a claim, as somebody reads it now."""
         read = await client.get(CLAIMS.of_object("default", name), ResourceClaim)
         uid = self.pods[name]["metadata"]["uid"]
-        return Grant(read, uid, name, "node-0", allocation("gpu-0"), (DEVICE,))
+        return Grant(read, uid, name, "node-0", allocation("gpu-0"), (given(DEVICE),))
 
     def do(self, work: Callable[[Client, Client], Awaitable[T]]) -> T:
         async def run() -> T:
@@ -156,7 +168,7 @@ def test_where_one_claim_of_a_gang_is_refused_all_are_taken_back(stage: Stage) -
             b.pod_name,
             b.node,
             allocation("gpu-1"),
-            (("gpu.example.com", "node-0", "gpu-1"),),
+            (given(replace(DEVICE, key=(DRIVER, "node-0", "gpu-1"))),),
         )
         return await grant_all(one, [a, other], "default")
 
@@ -165,3 +177,30 @@ def test_where_one_claim_of_a_gang_is_refused_all_are_taken_back(stage: Stage) -
         left = stage.status(name)
         assert not left["status"].get("allocation")
         assert not left["metadata"].get("finalizers")
+
+
+def test_shares_of_a_device_are_on_record_until_there_seems_to_be_no_room(stage: Stage) -> None:
+    """A third share fits once it shows that a claim on record has none any more."""
+    facts = replace(DEVICE.facts, is_shared=True)
+    shared = replace(DEVICE, facts=facts, capacity=(Capacity("memory", 4.0),))
+
+    async def shares(one: Client, other: Client) -> list[str]:
+        half: Counters = (("memory", 2.0),)
+        a, b = await stage.grant(one, "a"), await stage.grant(other, "b")
+        third = msgspec.structs.replace(
+            b.claim, metadata=msgspec.structs.replace(b.claim.metadata, name="c", uid="uid-of-c")
+        )
+        wanted = [Wanted("node-0", shared, each, half) for each in (a.claim, b.claim, third)]
+        told = [
+            await record(one, "default", wanted[:1]),
+            await record(other, "default", wanted[1:2]),
+        ]
+        for grant in (a, b):
+            assert await _grant(one, grant) == ""
+        full = await record(one, "default", wanted[2:])
+        await take_back(one, a.claim, a.pod)
+        return [*told, full, await record(other, "default", wanted[2:])]
+
+    first, second, full, later = stage.do(shares)
+    assert (first, second, later) == ("", "", "")
+    assert full == "claim default/a has device gpu.example.com/node-0/gpu-0"

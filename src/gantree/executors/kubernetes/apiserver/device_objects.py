@@ -23,10 +23,27 @@ class Attribute(Object, frozen=True):
     version: str | None = None
 
 
+class CapacityRange(Object, frozen=True):
+    """Amounts of a capacity that one claim may have."""
+
+    min: str | float | None = None
+    max: str | float | None = None
+    step: str | float | None = None
+
+
+class RequestPolicy(Object, frozen=True):
+    """How much of a capacity one claim gets: the default where it asks for none."""
+
+    default: str | float | None = None
+    valid_values: tuple[str | float, ...] = ()
+    valid_range: CapacityRange | None = None
+
+
 class Amount(Object, frozen=True):
     """A quantity of the API, of a capacity or of a counter."""
 
     value: str | float = "0"
+    request_policy: RequestPolicy | None = None
 
 
 class CounterSet(Object, frozen=True):
@@ -52,6 +69,7 @@ class SliceDevice(Object, frozen=True):
     attributes: dict[str, Attribute] = msgspec.field(default_factory=dict)
     capacity: dict[str, Amount] = msgspec.field(default_factory=dict)
     consumes_counters: tuple[CounterSet, ...] = ()
+    allow_multiple_allocations: bool = False
     node_name: str = ""
     taints: tuple[DeviceTaint, ...] = ()
     binding_conditions: tuple[str, ...] = ()
@@ -168,13 +186,14 @@ class ClaimSpec(Object, frozen=True):
 
 
 class Result(Object, frozen=True):
-    """One device that a claim was given."""
+    """One device that a claim was given, or a share of it."""
 
     request: str = ""
     driver: str = ""
     pool: str = ""
     device: str = ""
     admin_access: bool = False
+    consumed_capacity: dict[str, str | float] = msgspec.field(default_factory=dict)
 
 
 class Results(Object, frozen=True):

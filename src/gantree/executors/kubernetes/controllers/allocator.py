@@ -21,7 +21,12 @@ from gantree.executors.kubernetes.apiserver.device_objects import (
 )
 from gantree.executors.kubernetes.apiserver.objects import Claimed, Node, Pod
 from gantree.executors.kubernetes.constraints.channels import domains_in
-from gantree.executors.kubernetes.devices.allocation import DeviceResult, FreeDevices, allocate
+from gantree.executors.kubernetes.devices.allocation import (
+    DeviceResult,
+    FreeDevices,
+    allocate,
+    shares_of,
+)
 from gantree.executors.kubernetes.devices.claim_index import (
     NAME_FIELD,
     ClaimIndex,
@@ -37,9 +42,17 @@ from gantree.executors.kubernetes.devices.claims import (
     Unfit,
     requests_of,
 )
-from gantree.executors.kubernetes.devices.device_capacity import HOLDER, CountedPod, DeviceCapacity
+from gantree.executors.kubernetes.devices.device import DeviceKey
+from gantree.executors.kubernetes.devices.device_capacity import (
+    HOLDER,
+    CountedPod,
+    DeviceCapacity,
+    Holding,
+    held_by,
+)
 from gantree.executors.kubernetes.devices.selector_index import SelectorIndex
-from gantree.executors.kubernetes.devices.slices import DeviceKey, Pools, with_devices
+from gantree.executors.kubernetes.devices.slices import Pools
+from gantree.executors.kubernetes.devices.wiring import with_devices
 from gantree.executors.kubernetes.pods.annotations import GPUS, JOB
 from gantree.executors.kubernetes.writes.writes import Binding
 from gantree.model.events import OthersHold
@@ -228,7 +241,7 @@ class Allocator:
         for node in [n for n in self._changed if n in known or HOLDER + n in self._known]:
             del self._changed[node]
             there = self._pools.of_node(node)
-            rest, beside = self.room.taken_beside(node, there, *self._holders(node))
+            rest, beside = self.room.taken_beside(node, there, *self._holdings(node))
             held[HOLDER + node] = () if rest is None else (rest,)
             for job in dict.fromkeys((*self._beside.pop(node, ()), *beside)):
                 holder = holder_beside(job)
@@ -258,22 +271,21 @@ class Allocator:
 
     def taken(self, node: str) -> MemberPlacement | None:
         """What is taken of a node beside the GPUs and requests that the core counts itself."""
-        holders, counted_pods = self._holders(node)
-        return self.room.taken(node, self._pools.of_node(node), holders, counted_pods)
+        holdings, counted_pods = self._holdings(node)
+        return self.room.taken(node, self._pools.of_node(node), held_by(holdings), counted_pods)
 
-    def _holders(self, node: str) -> tuple[dict[DeviceKey, str], list[CountedPod]]:
-        """The job that has each device that is held on a node, "" for others, and the pods of ours that have some."""
+    def _holdings(self, node: str) -> tuple[list[Holding], list[CountedPod]]:
+        """What claims have of the devices of a node, and the pods of ours that use them there."""
         counted_pods: dict[str, CountedPod] = {}
-        holders: dict[DeviceKey, str] = {}
-        for device in self.book.held(each.key for each in self._pools.of_node(node).devices):
-            users = [
-                user for claim in self.book.holders(device) for user in self.book.consumers(claim)
-            ]
-            pods = {user: self._counted_pods[user] for user in users if user in self._counted_pods}
-            counted_pods |= {user: pod for user, pod in pods.items() if pod.node == node}
-            jobs = {pods[user].job if user in pods else "" for user in users}
-            holders[device] = jobs.pop() if len(jobs) == 1 else ""
-        return holders, [*counted_pods.values()]
+        holdings: list[Holding] = []
+        for device in self._pools.of_node(node).devices:
+            for claim, share in self.book.holders(device.key).items():
+                users = self.book.consumers(claim)
+                pods = {u: self._counted_pods[u] for u in users if u in self._counted_pods}
+                counted_pods |= {user: pod for user, pod in pods.items() if pod.node == node}
+                jobs = {pods[user].job if user in pods else "" for user in users}
+                holdings.append(Holding(device.key, share, jobs.pop() if len(jobs) == 1 else ""))
+        return holdings, [*counted_pods.values()]
 
     def barred(self, node: str) -> MemberPlacement | None:
         """What of a node is unusable, whatever is held: devices with taints."""
@@ -355,12 +367,13 @@ class Allocator:
         grants = [Grant(claim, uid, pod.metadata.name, node) for claim in there]
         for number, claim in enumerate(open_.values()):
             own = [each for each in results if each.claim == number]
-            devices = tuple(each.device.key for each in own if not each.request.is_admin)
+            taken = tuple(each for each in own if not each.request.is_admin)
             key = (claim.metadata.namespace, claim.metadata.name)
+            devices = shares_of(taken)
             self.book.plan(claim.metadata.uid, Plan(key, uid, node, devices))
             self._touch(devices)
             told = allocation_of(claim, own, node, self._classes)
-            grants.append(Grant(claim, uid, pod.metadata.name, node, told, devices))
+            grants.append(Grant(claim, uid, pod.metadata.name, node, told, taken))
         claimed = pod.claimed or Claimed()
         self._count(uid, node, binding.annotations, claimed)
         return tuple(grants)

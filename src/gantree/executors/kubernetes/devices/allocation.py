@@ -1,12 +1,13 @@
 """Allocates devices of a node to the requests of a pod: an exact search for the best devices.
 
-Every device has one holder, but for those asked for by an administrator; partitions draw on counters that they share,
-and what is left of those must suffice. Devices that are alike are tried once. Of many ways the first choice is that of
-the devices that the core's placement named, then partitions of hardware of which a part is in use already, then those
-that use the least, then the order of devices on the node.
+Every device has one holder, but for those asked for by an administrator, and those that are shared by capacity.
+Partitions draw on counters that they share, claims on the capacity of a shared device: what is left must suffice.
+Devices that are alike are tried once. Of many ways the first choice is that of the devices that the core's placement
+named, then partitions of hardware of which a part is in use already, then those that use the least, then the order of
+devices on the node.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -15,8 +16,16 @@ from gantree.executors.kubernetes.devices.claims import (
     DeviceConstraint,
     DeviceRequest,
     is_eligible,
+    share_of,
 )
-from gantree.executors.kubernetes.devices.slices import Device, DeviceKey, NodeDevices, SetKey
+from gantree.executors.kubernetes.devices.device import (
+    Counters,
+    Device,
+    DeviceKey,
+    NodeDevices,
+    SetKey,
+    totals,
+)
 
 TRIES = 20_000
 """Devices that are tried for the requests of one pod on one node; what is not found by then counts as missing."""
@@ -25,11 +34,17 @@ MOST_ALLOCATIONS = 128
 
 @dataclass(frozen=True, slots=True)
 class DeviceResult:
-    """One device for one ask: the number of its claim among the pod's, the ask, and the device."""
+    """One device for one ask: the number of its claim among the pod's, the ask, the device, and the share of it."""
 
     claim: int
     request: DeviceRequest
     device: Device
+    share: Counters = ()
+
+
+def shares_of(results: Iterable[DeviceResult]) -> dict[DeviceKey, Counters]:
+    """The devices of some results, and how much they have of each."""
+    return totals((each.device.key, each.share) for each in results)
 
 
 @dataclass(slots=True)
@@ -43,39 +58,53 @@ class FreeDevices:
     """How many devices draw on a set of counters."""
 
     @staticmethod
-    def of(there: NodeDevices, held: Mapping[DeviceKey, object]) -> "FreeDevices":
-        """The free devices of a node where some are held."""
+    def of(there: NodeDevices, held: Mapping[DeviceKey, Counters]) -> "FreeDevices":
+        """The free devices of a node where some are held, shared ones as far as these shares."""
         left = {key: dict(counters) for key, counters in there.counters}
+        shared = (each for each in there.devices if each.is_shared)
+        left |= {each.capacity_set: {c.name: c.value for c in each.capacity} for each in shared}
         free = FreeDevices({each.key: each for each in there.devices}, left, there.devices)
         for device in there.devices:
             if device.key in held:
-                free.take(device)
+                free.take(device, held[device.key])
         return free
 
-    def has(self, device: Device) -> bool:
-        """Whether a device is free, with all that it draws on."""
+    def has(self, device: Device, share: Counters = ()) -> bool:
+        """Whether a device, or this share of it, is free, with all that it draws on."""
         return device.key in self.devices and all(
             self.left.get(key, {}).get(name, 0.0) >= amount
-            for key, counters in device.consumes
+            for key, counters in self._draws(device, share)
             for name, amount in counters
         )
 
-    def take(self, device: Device) -> None:
-        """Somebody has a device now."""
-        self.devices.pop(device.key, None)
-        self._draw(device, 1)
+    def take(self, device: Device, share: Counters = ()) -> None:
+        """Somebody has a device, or this share of it, now."""
+        if not device.is_shared:
+            self.devices.pop(device.key, None)
+        for key, counters in self._draws(device, share):
+            self._draw(key, counters, 1)
 
-    def give_back(self, device: Device) -> None:
+    def give_back(self, device: Device, share: Counters = ()) -> None:
         """Nobody has it any more."""
         self.devices[device.key] = device
-        self._draw(device, -1)
+        if device.is_shared:
+            self._draw(device.capacity_set, share, -1)
+        for key, counters in self._draws(device, ()):
+            if key != device.capacity_set:
+                self._draw(key, counters, -1)
 
-    def _draw(self, device: Device, times: int) -> None:
-        for key, counters in device.consumes:
-            self.begun[key] = self.begun.get(key, 0) + times
-            left = self.left.setdefault(key, {})
-            for name, amount in counters:
-                left[name] = left.get(name, 0.0) - times * amount
+    def _draws(self, device: Device, share: Counters) -> Iterator[tuple[SetKey, Counters]]:
+        """What it takes to have a device. The first share of one draws what the device does."""
+        if not device.is_shared or not self.begun.get(device.capacity_set):
+            yield from device.consumes
+        if device.is_shared:
+            yield device.capacity_set, share
+
+    def _draw(self, key: SetKey, counters: Counters, times: int) -> None:
+        self.begun[key] = self.begun.get(key, 0) + times
+        left = self.left.setdefault(key, {})
+        for name, amount in counters:
+            left[name] = left.get(name, 0.0) - times * amount
 
 
 def allocate(
@@ -105,9 +134,14 @@ def count_allocations(claim_requests: ClaimRequests, free: FreeDevices) -> int:
             return MOST_ALLOCATIONS
         for each in results:
             if not each.request.is_admin:
-                free.take(each.device)
+                free.take(each.device, each.share)
         found += 1
     return found
+
+
+def _share(request: DeviceRequest, device: Device) -> Counters:
+    """What a request gets of a device that it matches, if that is shared."""
+    return (share_of(request.selector, device) or ()) if device.is_shared else ()
 
 
 Slot = tuple[int, DeviceRequest]
@@ -120,7 +154,8 @@ def _slots(device_requests: Sequence[Slot], free: FreeDevices) -> list[Slot] | N
         count = request.count
         if count is None:
             there = [device for device in free.all_devices if is_eligible(request.selector, device)]
-            if not there or not (request.is_admin or all(map(free.has, there))):
+            all_free = (free.has(device, _share(request, device)) for device in there)
+            if not there or not (request.is_admin or all(all_free)):
                 return None
             count = len(there)
         slots += [(number, request)] * count
@@ -161,13 +196,14 @@ class _Search:
 
     def _try(self, at: int, place: int, device: Device) -> bool:
         number, request = self.slots[at]
-        self.results.append(DeviceResult(number, request, device))
+        share = _share(request, device)
+        self.results.append(DeviceResult(number, request, device, share))
         if not request.is_admin:
-            self.free.take(device)
+            self.free.take(device, share)
         is_same = at + 1 < len(self.slots) and self.slots[at + 1] == self.slots[at]
-        found = self.go(at + 1, place + 1 if is_same else 0)
+        found = self.go(at + 1, place + (not device.is_shared) if is_same else 0)
         if not request.is_admin:
-            self.free.give_back(device)
+            self.free.give_back(device, share)
         if not found:
             self.results.pop()
         return found
@@ -183,14 +219,16 @@ class _Search:
         return found
 
     def _rank(self, device: Device) -> tuple[bool, bool, float]:
-        is_whole = not any(self.free.begun.get(key) for key, _ in device.consumes)
+        drawn = [key for key, _ in device.consumes]
+        drawn += [device.capacity_set] if device.is_shared else []
+        is_whole = not any(map(self.free.begun.get, drawn))
         use = sum(amount for _, counters in device.consumes for _, amount in counters)
         return device.key not in self.first, is_whole, use
 
     def _fits(self, number: int, request: DeviceRequest, device: Device) -> bool:
-        if not request.is_admin and not self.free.has(device):
+        if not request.is_admin and not self.free.has(device, _share(request, device)):
             return False
-        if any(each.device is device for each in self.results):
+        if not device.is_shared and any(each.device is device for each in self.results):
             return False
         return all(
             self._keeps(constraint, device)
@@ -216,4 +254,5 @@ class _Search:
             device.attribute(constraint.attribute) for constraint in self.claim_requests.constraints
         )
         kinds = tuple(is_eligible(request.selector, device) for _, request in self.slots)
-        return values, kinds, device.consumes
+        left = tuple(self.free.left[device.capacity_set].items()) if device.is_shared else ()
+        return values, kinds, device.consumes, left

@@ -3,13 +3,14 @@
 Plans count from the moment they are made until the claim is seen allocated, or the writing of them has failed.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from gantree.executors.kubernetes.apiserver.client import Key
-from gantree.executors.kubernetes.apiserver.device_objects import Allocation, ResourceClaim
+from gantree.executors.kubernetes.apiserver.device_objects import Allocation, ResourceClaim, Result
 from gantree.executors.kubernetes.apiserver.objects import Pod
-from gantree.executors.kubernetes.devices.slices import DeviceKey
+from gantree.executors.kubernetes.devices.device import Counters, DeviceKey, totals
+from gantree.topology.discovery.listings.kubernetes_nodes import quantity
 
 MAX_CONSUMERS = 256
 """A claim is for so many pods at most, by the API."""
@@ -27,12 +28,12 @@ class InUse(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Devices that are to be a claim's: for which pod, on which node."""
+    """Devices that are to be a claim's, with the share of each: for which pod, on which node."""
 
     claim: Key
     pod: str
     node: str
-    devices: tuple[DeviceKey, ...]
+    devices: Mapping[DeviceKey, Counters]
 
 
 class ClaimIndex:
@@ -43,9 +44,9 @@ class ClaimIndex:
         self.plans: dict[str, Plan] = {}
         """By the claim's uid."""
         self._replanned: dict[Key, None] = {}
-        self._held: dict[str, tuple[DeviceKey, ...]] = {}
+        self._held: dict[str, Mapping[DeviceKey, Counters]] = {}
         """Devices that a claim has by the server's word, by its uid."""
-        self._holders: dict[DeviceKey, dict[str, None]] = {}
+        self._holders: dict[DeviceKey, dict[str, Counters]] = {}
         self._consumers: dict[str, tuple[str, ...]] = {}
         self._claims_of_consumer: dict[str, dict[str, None]] = {}
 
@@ -54,13 +55,13 @@ class ClaimIndex:
         before = self.claims.pop(key, None)
         touched: list[DeviceKey] = []
         if before is not None:
-            touched += self._put(before.metadata.uid, ())
+            touched += self._put(before.metadata.uid, {})
             self._reserve(before.metadata.uid, ())
         if after is not None:
             self.claims[key] = after
             uid = after.metadata.uid
             self._reserve(uid, tuple(each.uid for each in after.status.reserved_for))
-            touched += self._put(uid, tuple(devices_in(after.status.allocation)))
+            touched += self._put(uid, devices_in(after.status.allocation))
             if after.status.allocation is not None:
                 touched += self.drop(uid)
         elif before is not None:
@@ -71,13 +72,13 @@ class ClaimIndex:
         """These devices are to be a claim's."""
         self.plans[uid] = plan
         self._replanned[plan.claim] = None
-        for device in plan.devices:
-            self._holders.setdefault(device, {})[uid] = None
+        for device, share in plan.devices.items():
+            self._holders.setdefault(device, {})[uid] = share
 
     def drop(self, uid: str) -> tuple[DeviceKey, ...]:
         """A plan is carried out, or given up. Gives the devices that it was for."""
         plan = self.plans.pop(uid, None)
-        devices = () if plan is None else plan.devices
+        devices = () if plan is None else tuple(plan.devices)
         if plan is not None:
             self._replanned[plan.claim] = None
         for device in devices:
@@ -102,13 +103,17 @@ class ClaimIndex:
                 f"claim {name!r} is reserved for {len(consumers)} pods, and can be for no more"
             )
 
-    def holders(self, device: DeviceKey) -> Mapping[str, None]:
-        """The uids of the claims that have a device, or are to have it."""
+    def holders(self, device: DeviceKey) -> Mapping[str, Counters]:
+        """The uids of the claims that have a device, or are to have it, and the share that each has."""
         return self._holders.get(device, {})
 
-    def held(self, devices: Iterable[DeviceKey]) -> dict[DeviceKey, None]:
-        """Return those of the devices that are allocated or about to be."""
-        return {device: None for device in devices if self._holders.get(device)}
+    def held(self, devices: Iterable[DeviceKey]) -> dict[DeviceKey, Counters]:
+        """Return those of the devices that are allocated or about to be, and how much of each."""
+        return totals(
+            (device, share)
+            for device in devices
+            for share in self._holders.get(device, {}).values()
+        )
 
     def has_devices(self, pods: Collection[str]) -> bool:
         """Whether a claim has devices that is reserved for some of these pods, and for no other."""
@@ -163,16 +168,16 @@ class ClaimIndex:
         for pod in pods:
             self._claims_of_consumer.setdefault(pod, {})[uid] = None
 
-    def _put(self, uid: str, devices: tuple[DeviceKey, ...]) -> list[DeviceKey]:
-        before = self._held.pop(uid, ())
-        planned = self.plans[uid].devices if uid in self.plans else ()
+    def _put(self, uid: str, devices: Mapping[DeviceKey, Counters]) -> list[DeviceKey]:
+        before = self._held.pop(uid, {})
+        planned = self.plans[uid].devices if uid in self.plans else {}
         for device in before:
             if device not in planned:
                 self._let_go(device, uid)
         if devices:
             self._held[uid] = devices
-        for device in devices:
-            self._holders.setdefault(device, {})[uid] = None
+        for device, share in devices.items():
+            self._holders.setdefault(device, {})[uid] = share
         return [*before, *devices]
 
     def _let_go(self, device: DeviceKey, uid: str) -> None:
@@ -182,11 +187,20 @@ class ClaimIndex:
             self._holders.pop(device, None)
 
 
-def devices_in(allocation: Allocation | None) -> Iterator[DeviceKey]:
-    """Return the devices of an allocation; admin access does not take devices."""
-    for each in allocation.devices.results if allocation else ():
-        if not each.admin_access:
-            yield each.driver, each.pool, each.device
+def devices_in(allocation: Allocation | None) -> dict[DeviceKey, Counters]:
+    """Return the devices of an allocation, and the share of each; admin access does not take devices."""
+    results = allocation.devices.results if allocation else ()
+    return totals(
+        ((each.driver, each.pool, each.device), _share_in(each))
+        for each in results
+        if not each.admin_access
+    )
+
+
+def _share_in(told: Result) -> Counters:
+    return tuple(
+        (name, quantity(str(text)) or 0.0) for name, text in told.consumed_capacity.items()
+    )
 
 
 def is_for_pod_alone(claim: ResourceClaim, uid: str) -> bool:

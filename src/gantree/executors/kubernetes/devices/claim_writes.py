@@ -8,18 +8,18 @@ back, and what could not be taken back is a stray, which `allocator` finds.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 
 from gantree.executors.kubernetes.apiserver.client import MERGE, ApiError, Client
 from gantree.executors.kubernetes.apiserver.device_objects import CLAIMS, DeviceClass, ResourceClaim
 from gantree.executors.kubernetes.apiserver.objects import read_object
-from gantree.executors.kubernetes.devices.allocation import DeviceResult
+from gantree.executors.kubernetes.devices.allocation import DeviceResult, shares_of
 from gantree.executors.kubernetes.devices.device_records import FENCED, Wanted, record
-from gantree.executors.kubernetes.devices.slices import DeviceKey
 from gantree.model.errors import Unreachable
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -30,14 +30,17 @@ GIVE_UP_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A claim as it was read, the pod that is to use it, on which node; allocation None: it has one already."""
+    """A claim as it was read, the pod that is to use it, on which node; allocation None: it has one already.
+
+    devices are what it takes; admin access takes nothing.
+    """
 
     claim: ResourceClaim
     pod: str
     pod_name: str
     node: str
     allocation: dict[str, Any] | None = None
-    devices: tuple[DeviceKey, ...] = ()
+    devices: tuple[DeviceResult, ...] = ()
 
     @property
     def path(self) -> str:
@@ -59,7 +62,7 @@ def allocation_of(
     """An allocation as the API has it: devices, their drivers' configuration, and the node."""
     devices = list(chosen)
     results = []
-    for each in devices:
+    for number, each in enumerate(devices):
         driver, pool, device = each.device.key
         told: dict[str, Any] = {
             "request": each.request.name,
@@ -69,6 +72,9 @@ def allocation_of(
         }
         if each.request.is_admin:
             told["adminAccess"] = True
+        if each.device.is_shared:
+            told["shareID"] = str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid}/{number}"))
+            told["consumedCapacity"] = {name: _quantity(amount) for name, amount in each.share}
         if each.request.selector.tolerations:
             told["tolerations"] = [
                 {name: value for name, value in _toleration(t).items() if value}
@@ -81,6 +87,11 @@ def allocation_of(
         "devices": {"results": results, **({"config": config} if config else {})},
         "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
     }
+
+
+def _quantity(amount: float) -> str:
+    """An amount as the API has it."""
+    return str(int(amount)) if amount == int(amount) else f"{round(amount * 1000)}m"
 
 
 def _toleration(told: Any) -> dict[str, str]:
@@ -114,9 +125,7 @@ def _of_claim(claim: ResourceClaim, results: Sequence[DeviceResult]) -> Iterable
 
 async def grant_all(client: Client, grants: Sequence[Grant], home: str) -> str:
     """Write all grants of a gang; "" once all are, else why not, and then none is. home: where records are kept."""
-    wanted = [
-        Wanted(grant.node, device, grant.claim) for grant in grants for device in grant.devices
-    ]
+    wanted = [each for grant in grants for each in _wanted(grant)]
     why = await record(client, home, wanted)
     if why:
         return why
@@ -125,6 +134,13 @@ async def grant_all(client: Client, grants: Sequence[Grant], home: str) -> str:
     if why:
         await take_back_all(client, grants)
     return why
+
+
+def _wanted(grant: Grant) -> Iterator[Wanted]:
+    """The devices of a grant, each once."""
+    of_key = {each.device.key: each.device for each in grant.devices}
+    for key, share in shares_of(grant.devices).items():
+        yield Wanted(grant.node, of_key[key], grant.claim, share)
 
 
 async def take_back_all(client: Client, grants: Iterable[Grant]) -> None:

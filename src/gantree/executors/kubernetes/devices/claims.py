@@ -17,7 +17,7 @@ from gantree.executors.kubernetes.apiserver.device_objects import (
     Request,
     ResourceClaim,
 )
-from gantree.executors.kubernetes.devices.slices import Device, qualified
+from gantree.executors.kubernetes.devices.device import Counters, Device, qualified
 from gantree.executors.kubernetes.pods.device_rules import BadRule, Facts, means
 from gantree.topology.discovery.listings.kubernetes_nodes import quantity
 
@@ -111,13 +111,21 @@ def is_eligible(selector: DeviceSelector, device: Device) -> bool:
 @lru_cache(maxsize=_MATCHES)
 def is_selected(selector: DeviceSelector, device: Device) -> bool:
     """Whether a device is of a kind, whatever its taints."""
-    amounts = dict(device.facts.capacity)
-    driver = device.key[0]
-    for name, least in selector.capacity:
-        there = quantity(amounts.get(qualified(name, driver), "")) if amounts else None
-        if there is None or there < least:
-            return False
+    if selector.capacity and share_of(selector, device) is None:
+        return False
     return all(means(expression, device.facts) for expression in selector.expressions)
+
+
+@lru_cache(maxsize=_MATCHES)
+def share_of(selector: DeviceSelector, device: Device) -> Counters | None:
+    """What a claim gets of each capacity of a device; None if it asks for one that is not there, or for too much."""
+    asked = {qualified(name, device.key[0]): amount for name, amount in selector.capacity}
+    shares = tuple(
+        (each.name, each.share(asked.pop(qualified(each.name, device.key[0]), None)))
+        for each in device.capacity
+    )
+    found = tuple((name, share) for name, share in shares if share is not None)
+    return None if asked or len(found) < len(shares) else found
 
 
 def _barring(device: Device) -> Iterator[DeviceTaint]:

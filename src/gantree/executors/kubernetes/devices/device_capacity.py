@@ -18,7 +18,12 @@ from weakref import WeakKeyDictionary
 
 from gantree.executors.kubernetes.devices.allocation import FreeDevices, count_allocations
 from gantree.executors.kubernetes.devices.claims import ClaimRequests, is_eligible
-from gantree.executors.kubernetes.devices.slices import DeviceKey, NodeDevices
+from gantree.executors.kubernetes.devices.device import (
+    Counters,
+    DeviceKey,
+    NodeDevices,
+    totals,
+)
 from gantree.model.placements import MemberPlacement
 from gantree.topology.occupancy.member_parts import is_nothing, without
 
@@ -34,6 +39,20 @@ class CountedPod:
     node: str
     gpus: tuple[int, ...] = ()
     counted: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A device of a node, or a share of it, that a claim has. job: whose claim it is, "" for others."""
+
+    device: DeviceKey
+    share: Counters
+    job: str
+
+
+def held_by(holdings: Iterable[Holding]) -> dict[DeviceKey, Counters]:
+    """The devices that are held, and how much of each."""
+    return totals((each.device, each.share) for each in holdings)
 
 
 class DeviceCapacity:
@@ -67,7 +86,7 @@ class DeviceCapacity:
         self,
         node: str,
         there: NodeDevices,
-        held: Mapping[DeviceKey, object],
+        held: Mapping[DeviceKey, Counters],
         counted_pods: Iterable[CountedPod],
     ) -> MemberPlacement | None:
         """What of a node is taken in ways that the core does not know."""
@@ -87,20 +106,20 @@ class DeviceCapacity:
         self,
         node: str,
         there: NodeDevices,
-        holders: Mapping[DeviceKey, str],
+        holdings: Collection[Holding],
         counted_pods: Collection[CountedPod],
     ) -> tuple[MemberPlacement | None, dict[str, MemberPlacement]]:
         """What `taken` says: what nobody gives back, and what comes free with each job alone.
 
-        holders: of each device that is held the job of ours that has it, "" for others. What comes free only when
-        several jobs have left is nobody's to give back.
+        What comes free only when several jobs have left is nobody's to give back.
         """
-        rest, beside = self.taken(node, there, holders, counted_pods), dict[str, MemberPlacement]()
+        beside = dict[str, MemberPlacement]()
+        rest = self.taken(node, there, held_by(holdings), counted_pods)
         every = rest
         for job in dict.fromkeys(each.job for each in counted_pods):
             if rest is None or every is None:
                 break
-            held = {device: None for device, holder in holders.items() if holder != job}
+            held = held_by(each for each in holdings if each.job != job)
             others = [each for each in counted_pods if each.job != job]
             freed = without(every, self.taken(node, there, held, others))
             lacking = without(rest, freed)
@@ -110,7 +129,7 @@ class DeviceCapacity:
         return rest, beside
 
     def _number(
-        self, claim_requests: ClaimRequests, there: NodeDevices, held: Mapping[DeviceKey, object]
+        self, claim_requests: ClaimRequests, there: NodeDevices, held: Mapping[DeviceKey, Counters]
     ) -> int:
         """Nodes that are equal for the requests are counted once."""
         key = claim_requests, _key(claim_requests, there, held)
@@ -123,7 +142,7 @@ class DeviceCapacity:
 
 
 def _key(
-    claim_requests: ClaimRequests, there: NodeDevices, held: Mapping[DeviceKey, object]
+    claim_requests: ClaimRequests, there: NodeDevices, held: Mapping[DeviceKey, Counters]
 ) -> object:
     """What of a node's devices matters to requests: matching selectors, attributes of constraints, shared counters."""
     kinds = list(dict.fromkeys(request.selector for request in claim_requests.device_requests))
@@ -136,12 +155,13 @@ def _key(
                 device.attribute(constraint.attribute) for constraint in claim_requests.constraints
             )
             uses = tuple((number_of_set.get(key, -1), used) for key, used in device.consumes)
-            devices.append((of, values, uses, device.key in held))
+            shared = device.capacity if device.is_shared else ()
+            devices.append((of, values, uses, shared, held.get(device.key)))
     return tuple(devices), tuple(counters for _, counters in there.counters)
 
 
 def _positions(
-    there: NodeDevices, held: Mapping[DeviceKey, object], counted_pods: Iterable[CountedPod]
+    there: NodeDevices, held: Mapping[DeviceKey, Counters], counted_pods: Iterable[CountedPod]
 ) -> tuple[int, ...]:
     """GPUs that cannot be had and that no pod of ours is counted by; as many as there are more than of ours."""
     free = FreeDevices.of(there, held)

@@ -5,7 +5,8 @@ Both must write this record first, from the version that they read. Of two who w
 has changed, reads again, and finds the first one's claim there. If that claim has the device, the second gives up. If
 it has none (its writer died in between, or is about to write), the claim is changed by an annotation, so that a write
 that rests on what was read before is refused; then the device is free. Records name the last claim that had a device
-and are never tidied: they are as large as their nodes have devices.
+and are never tidied: they are as large as their nodes have devices. Of a device that is shared they list the last
+claims with their shares; those that have none any more are dropped once there seems to be no room.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ import msgspec
 from gantree.executors.kubernetes.apiserver.client import MERGE, ApiError, Client, Resource
 from gantree.executors.kubernetes.apiserver.device_objects import CLAIMS, ResourceClaim
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Object
-from gantree.executors.kubernetes.devices.slices import DeviceKey
+from gantree.executors.kubernetes.devices.device import Counters, Device
 from gantree.model.errors import Unreachable
 
 PREFIX = "gantree-devices."
@@ -30,11 +31,16 @@ _LONGEST_NAME = 253
 
 
 class Holder(Object, frozen=True):
-    """The claim that was given a device last."""
+    """The claim that was given a device last, or a share of it."""
 
     namespace: str = ""
     name: str = ""
     uid: str = ""
+    share: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+Holders = dict[str, Holder | list[Holder]]
+"""By device; a list for one that is shared."""
 
 
 class DeviceRecord(Object, frozen=True):
@@ -49,11 +55,23 @@ RECORDS: Resource[DeviceRecord] = Resource("api/v1/configmaps", DeviceRecord)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A device of a node, and the claim that is to have it."""
+    """A device of a node, the claim that is to have it, and the share of it."""
 
     node: str
-    device: DeviceKey
+    device: Device
     claim: ResourceClaim
+    share: Counters = ()
+
+    def fits(self, others: Sequence[Holder]) -> bool:
+        """Whether it is free, or what is left beside others suffices."""
+        if not self.device.is_shared:
+            return not others
+        shares = dict(self.share)
+        return all(
+            shares[each.name] + sum(other.share.get(each.name, 0.0) for other in others)
+            <= each.value
+            for each in self.device.capacity
+        )
 
 
 async def record(client: Client, home: str, wanted: Sequence[Wanted]) -> str:
@@ -86,12 +104,14 @@ async def _swap(client: Client, home: str, node: str, wanted: Sequence[Wanted]) 
     """Read a record, look whether devices are free by it, and write it. Raises ApiError (409: anew), Unreachable."""
     name = name_of(node)
     old = await _read(client, home, name)
-    holders = {} if old is None else holders_in(old)
+    holders: Holders = {} if old is None else holders_in(old)
     for each in wanted:
-        why = await _why_not_free(client, holders.get(_text(each.device)), each)
-        if why:
-            return why
-    holders |= {_text(each.device): _holder(each.claim) for each in wanted}
+        others = await _others(client, holders, each)
+        if not each.fits(others):
+            has_it = f"{others[0].namespace}/{others[0].name} has device {_text(each.device)}"
+            return f"claim {has_it}"
+        own = _holder(each)
+        holders[_text(each.device)] = [*others, own] if each.device.is_shared else own
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -118,10 +138,22 @@ async def _read(client: Client, home: str, name: str) -> DeviceRecord | None:
         raise
 
 
-async def _why_not_free(client: Client, holder: Holder | None, wanted: Wanted) -> str:
-    """Why a device cannot be had by its record; "" if it can. Raises ApiError, Unreachable."""
-    if holder is None or holder.uid == wanted.claim.metadata.uid:
-        return ""
+async def _others(client: Client, holders: Holders, wanted: Wanted) -> list[Holder]:
+    """Other claims on record for a device; without those that have lost it, if they are in the way. Raises ApiError,
+    Unreachable.
+    """
+    found = holders.get(_text(wanted.device), [])
+    listed = found if isinstance(found, list) else [found]
+    others = [each for each in listed if each.uid != wanted.claim.metadata.uid]
+    if wanted.fits(others):
+        return others
+    return [each for each in others if await _has_it(client, each, wanted)]
+
+
+async def _has_it(client: Client, holder: Holder, wanted: Wanted) -> bool:
+    """Whether a claim on record has the device; if it has none yet, it cannot get it by what was read before. Raises
+    ApiError, Unreachable.
+    """
     path = CLAIMS.of_object(holder.namespace, holder.name)
     try:
         claim = await client.get(path, ResourceClaim)
@@ -129,13 +161,11 @@ async def _why_not_free(client: Client, holder: Holder | None, wanted: Wanted) -
             claim = await _fenced(client, path, claim, wanted)
     except ApiError as error:
         if error.status == 404:
-            return ""
+            return False
         raise
     results = claim.status.allocation.devices.results if claim.status.allocation else ()
-    has_it = any((r.driver, r.pool, r.device) == wanted.device for r in results)
-    if claim.metadata.uid == holder.uid and has_it:
-        return f"claim {holder.namespace}/{holder.name} has device {_text(wanted.device)}"
-    return ""
+    has_it = any((r.driver, r.pool, r.device) == wanted.device.key for r in results)
+    return claim.metadata.uid == holder.uid and has_it
 
 
 async def _fenced(client: Client, path: str, claim: ResourceClaim, wanted: Wanted) -> ResourceClaim:
@@ -155,17 +185,18 @@ def name_of(node: str) -> str:
     return PREFIX + hashlib.sha256(node.encode()).hexdigest()
 
 
-def holders_in(record: DeviceRecord) -> dict[str, Holder]:
-    """Return the last claim of each device; none for an invalid record."""
+def holders_in(record: DeviceRecord) -> Holders:
+    """Return the last claims of each device; none for an invalid record."""
     try:
-        return msgspec.json.decode(record.data.get(DATA, "{}"), type=dict[str, Holder])
+        return msgspec.json.decode(record.data.get(DATA, "{}"), type=Holders)
     except msgspec.DecodeError:
         return {}
 
 
-def _holder(claim: ResourceClaim) -> Holder:
-    return Holder(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
+def _holder(wanted: Wanted) -> Holder:
+    meta = wanted.claim.metadata
+    return Holder(meta.namespace, meta.name, meta.uid, dict(wanted.share))
 
 
-def _text(device: DeviceKey) -> str:
-    return "/".join(device)
+def _text(device: Device) -> str:
+    return "/".join(device.key)

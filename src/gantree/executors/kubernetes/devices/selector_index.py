@@ -10,7 +10,8 @@ from gantree.executors.kubernetes.devices.claims import (
     DeviceSelector,
     is_selected,
 )
-from gantree.executors.kubernetes.devices.slices import NodeDevices, Pools
+from gantree.executors.kubernetes.devices.device import NodeDevices
+from gantree.executors.kubernetes.devices.slices import Pools
 
 
 class Match(NamedTuple):

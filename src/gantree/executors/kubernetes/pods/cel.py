@@ -55,6 +55,7 @@ def _device(facts: Facts) -> Any:
 
     told = {
         "driver": StringType(facts.driver),
+        "allowMultipleAllocations": BoolType(facts.is_shared),
         "attributes": _by_domain(
             (name, _Semver(value.text) if isinstance(value, Version) else json_to_cel(value))
             for name, value in facts.attributes

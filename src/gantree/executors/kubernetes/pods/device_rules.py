@@ -1,8 +1,8 @@
 """Matches a device against a CEL expression of a Kubernetes device selector.
 
-An expression sees `device.driver`, `device.attributes["domain"].name` and `device.capacity["domain"].name`; a domain
-that the device has nothing of is there and empty. An expression that breaks off on a device (a field that is not there)
-does not mean it.
+An expression sees `device.driver`, `device.attributes["domain"].name`, `device.capacity["domain"].name` and
+`device.allowMultipleAllocations`; a domain that the device has nothing of is there and empty. An expression that breaks
+off on a device (a field that is not there) does not mean it.
 
 cel-python takes about a millisecond an evaluation, and most devices of a cluster are alike: an answer is kept for all
 devices that are equal in what the expression names. What is not named cannot change it, unless it goes through maps.
@@ -37,6 +37,8 @@ class Facts:
     driver: str
     attributes: tuple[tuple[str, Value | Version], ...] = ()
     capacity: tuple[tuple[str, str], ...] = ()
+    is_shared: bool = False
+    """`device.allowMultipleAllocations`."""
 
 
 def means(expression: str, facts: Facts) -> bool:
@@ -49,6 +51,7 @@ def means(expression: str, facts: Facts) -> bool:
         facts.driver,
         tuple(facts.attributes[number] for number in attributes),
         tuple(facts.capacity[number] for number in capacity),
+        facts.is_shared,
     )
     return answer(expression, named)
 
