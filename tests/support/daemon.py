@@ -39,7 +39,6 @@ def start_nursery() -> Nursery:
         "gantree.web.pages",
         "gantree.cli.main",
         "gantree.journal.postgres",
-        "pydantic.v1",  # FastAPI imports it when it has seen the first route
         "uvicorn.lifespan.off",
         "gantree.cli.daemon.up",
         "gantree.cli.kubernetes.schedule",

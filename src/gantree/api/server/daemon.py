@@ -272,42 +272,51 @@ class _Lifecycle:
                     log.error("not ready, trying again: %s", said := str(error))
             finally:
                 loop.pulse.is_recovering = False
-            self._readers.start()
+            self._start_reader()
             self._over_tcp()
             if await wait_until_set(self._stop, LOOK_AGAIN_AFTER_S) or not term.is_on:
                 return None
+
+    def _start_reader(self) -> None:
+        """Before the first query; on Kubernetes with it, as few ask there: a reader takes a third of the memory."""
+        if self._daemon.settings.kubernetes is None:
+            self._readers.start()
 
     async def _answer(self, loop: Loop, controller: Controller, term: Term) -> None:
         """Answer requests and step."""
         daemon, state_dir = self._daemon, self._daemon.settings.state_dir
         with ExitStack() as opened:
-            self._readers.start()
+            self._start_reader()
             over_socket = opened.enter_context(
                 unix_socket.listen(state_dir, for_all=daemon.settings.run_as_submitter)
             )
             opened.callback(unix_socket.remove_own, state_dir, unix_socket.inode(state_dir))
             backend = Backend(loop, controller, time.time(), self._readers, self._counters)
-            self._dispatcher.lead(
-                term,
-                build_app(
-                    backend,
-                    daemon.access,
-                    daemon.pages,
-                    daemon.settings.root_path,
-                    daemon.audit,
-                ),
+            stepping = asyncio.create_task(loop.run(controller))  # while the application is built
+            app = await asyncio.to_thread(
+                build_app,
+                backend,
+                daemon.access,
+                daemon.pages,
+                daemon.settings.root_path,
+                daemon.audit,
             )
+            self._dispatcher.lead(term, app)
             opened.callback(self._dispatcher.stand_by)
             set_all_apart()
             limits = socket_limits(daemon.open_files.now, for_all=daemon.settings.run_as_submitter)
             server = Server(self._dispatcher, over_socket, None, limits, daemon.metrics)
-            await self._serve(loop, controller, term, server)
+            await self._serve(loop, controller, term, server, stepping)
 
     async def _serve(
-        self, loop: Loop, controller: Controller, term: Term, over_socket: Server
+        self,
+        loop: Loop,
+        controller: Controller,
+        term: Term,
+        over_socket: Server,
+        stepping: asyncio.Task[None],
     ) -> None:
         """Until a signal, until the term is over, or until one of them breaks."""
-        stepping = asyncio.create_task(loop.run(controller))
         watching = asyncio.create_task(self._until_over(term))
         exporters = self._daemon.settings.gpu_metrics
         asking = asyncio.create_task(watch_health(exporters, loop, controller))

@@ -57,7 +57,7 @@ class _Running:
 
 
 class ReaderSupervisor:
-    """Keeps one reader of a journal running from `start` on."""
+    """Keeps one reader of a journal running from `start`, or the first query, on."""
 
     def __init__(self, host: ReaderHost, follow: FollowJournal) -> None:
         self._host, self._follow = host, follow
@@ -95,6 +95,7 @@ class ReaderSupervisor:
         Raises what it raises; Unreachable without a reader, TooLong, and TooOften where too many queries wait. asker is
         the caller: the forks of one caller are limited.
         """
+        self.start()
         tries = TRIES if mode is QueryMode.INLINE else TRIES_FORKED
         for _ in range(tries):
             running = await self._ready()

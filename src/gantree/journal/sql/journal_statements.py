@@ -3,6 +3,7 @@
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     Integer,
     Text,
     any_,
@@ -11,7 +12,6 @@ from sqlalchemy import (
     literal_column,
     select,
 )
-from sqlalchemy.dialects import postgresql
 
 from gantree.journal.sql.statements import Statement
 from gantree.journal.sql.tables import (
@@ -52,19 +52,18 @@ AMONG = {
     "sqlite": inbox.c.id.in_(
         select(func.json_each(bindparam("ids")).table_valued("value").c.value)
     ),
-    "postgresql": inbox.c.id == any_(bindparam("ids", type_=postgresql.ARRAY(Text))),
+    "postgresql": inbox.c.id == any_(bindparam("ids", type_=ARRAY(Text))),
 }
 """Events whose ids are given, by kind of database."""
 
 
-SEEN_AMONG = Statement({name: select(inbox.c.id).where(among) for name, among in AMONG.items()})
+SEEN_AMONG = Statement(lambda dialect: select(inbox.c.id).where(AMONG[dialect]))
 
 
 EVENTS_AMONG = Statement(
-    {
-        name: select(inbox.c.id, inbox.c.kind, inbox.c.version, inbox.c.data).where(among)
-        for name, among in AMONG.items()
-    }
+    lambda dialect: select(inbox.c.id, inbox.c.kind, inbox.c.version, inbox.c.data).where(
+        AMONG[dialect]
+    )
 )
 
 

@@ -25,9 +25,9 @@ class _Text:
 
 
 class Statement:
-    """One statement, or one for each dialect where they differ (`of`: its name -> the statement)."""
+    """One statement, or one for each dialect where they differ (`of`: its name -> the statement, made when needed)."""
 
-    def __init__(self, of: ClauseElement | Mapping[str, ClauseElement]) -> None:
+    def __init__(self, of: ClauseElement | Callable[[str], ClauseElement]) -> None:
         self._of = of
         self._text_of_dialect: dict[str, _Text] = {}
 
@@ -58,7 +58,8 @@ class Statement:
     def _told(self, dialect: Dialect) -> _Text:
         known = self._text_of_dialect.get(dialect.name)
         if known is None:
-            statement = self._of[dialect.name] if isinstance(self._of, Mapping) else self._of
+            of = self._of
+            statement = of if isinstance(of, ClauseElement) else of(dialect.name)
             compiled: Any = statement.compile(dialect=dialect, for_executemany=True)
             places = tuple(compiled.positiontup) if compiled.positional else None
             known = _Text(str(compiled), _values(compiled.params, places))

@@ -1,7 +1,8 @@
 """Roll-ups in SQL: what a turn adds to them, older ones made coarser, and their sums."""
 
-from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 from sqlalchemy import (
@@ -20,7 +21,6 @@ from sqlalchemy import (
     or_,
     select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from gantree.accounting.buckets import (
     DAY_S,
@@ -44,11 +44,20 @@ from gantree.journal.sql.history_tables import history_mark, usage_history, wait
 from gantree.journal.sql.patterns import within, writable
 from gantree.journal.sql.statements import Statement
 
-INSERTS: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 USAGE = tuple(one.name for one in fields(UsageAmounts))
 WAITS = tuple(one.name for one in fields(WaitAmounts))
 COARSER = ((MINUTE_S, HOUR_S, MINUTES_KEPT_S), (HOUR_S, DAY_S, HOURS_KEPT_S))
 """(width, width that it becomes, after how many seconds)."""
+
+
+def _insert(table: Table, dialect: str) -> Any:
+    """An insertion of a dialect, which is imported for it: that of PostgreSQL takes a tenth of the time of a start."""
+    return import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
+
+
+def _insertion(table: Table, sums: tuple[str, ...], dialect: str) -> Any:
+    """The insertion of given values."""
+    return _adding(table, sums, _insert(table, dialect))
 
 
 def _adding(table: Table, sums: tuple[str, ...], insert: Any) -> Any:
@@ -63,7 +72,7 @@ def _adding(table: Table, sums: tuple[str, ...], insert: Any) -> Any:
     )
 
 
-def _coarser(table: Table, sums: tuple[str, ...], insert: Any) -> Any:
+def _coarser(table: Table, sums: tuple[str, ...], dialect: str) -> Any:
     """Rows of one width, before a moment, as rows of another."""
     start = table.c.start - table.c.start % _number("to")
     keys = [column for column in table.primary_key if column.name not in ("width", "start")]
@@ -73,7 +82,7 @@ def _coarser(table: Table, sums: tuple[str, ...], insert: Any) -> Any:
     rows = select(_number("to").label("width"), start.label("start"), *keys, *amounts)
     rows = rows.where(_old(table)).group_by(start, *keys)
     names = [*("width", "start"), *(key.name for key in keys), *(each.name for each in amounts)]
-    return _adding(table, sums, insert(table).from_select(names, rows))
+    return _adding(table, sums, _insert(table, dialect).from_select(names, rows))
 
 
 def _number(name: str) -> ColumnElement[int]:
@@ -85,16 +94,8 @@ def _old(table: Table) -> ColumnElement[bool]:
 
 
 _TABLES = ((usage_history, USAGE), (wait_history, WAITS))
-_ADD = {
-    table.name: Statement(
-        {name: _adding(table, sums, insert(table)) for name, insert in INSERTS.items()}
-    )
-    for table, sums in _TABLES
-}
-_COARSEN = tuple(
-    Statement({name: _coarser(table, sums, insert) for name, insert in INSERTS.items()})
-    for table, sums in _TABLES
-)
+_ADD = {table.name: Statement(partial(_insertion, table, sums)) for table, sums in _TABLES}
+_COARSEN = tuple(Statement(partial(_coarser, table, sums)) for table, sums in _TABLES)
 _DELETE = tuple(Statement(table.delete().where(_old(table))) for table, _ in _TABLES)
 _MARK = Statement(history_mark.update().values(counted_to=bindparam("moment")))
 
