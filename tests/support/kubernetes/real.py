@@ -22,8 +22,13 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 ASSETS = "KUBEBUILDER_ASSETS"
 TOKEN = "token-of-the-tests"
-USERS = {TOKEN: ("admin", "system:masters"), "gantree": ("gantree", "")}
-"""Users and their groups, by token. What gantree may do is told by roles."""
+VIEWER = "viewer"
+USERS = {
+    TOKEN: ("admin", "system:masters"),
+    "gantree": ("gantree", ""),
+    VIEWER: (VIEWER, ""),
+}
+"""Users and their groups, by token. What gantree and a user of a namespace may do is told by roles."""
 ETCD = "etcd.url"
 """The file among those of a server that says where its etcd is."""
 READY_WITHIN_S = 300.0
