@@ -12,7 +12,9 @@ Lists that preempt need a --policy without a minimum run time, which kube-schedu
 `evictions: {min_run: 0s, grace: 0s}`.
 
 pods/s: measured pods over the time from the first request to the last binding. p99: milliseconds from the request that
-creates a pod until its binding is seen. CPU: seconds of scheduler and API server over the whole workload.
+creates a pod until its binding is seen. after last: from the request for the last pod to the last binding. requests:
+those that the API server counts beside the benchmark's own. CPU: seconds of scheduler and API server over the whole
+workload.
 """
 
 import argparse
@@ -40,7 +42,7 @@ from support.kubernetes.client import Client
 from support.kubernetes.real import real_server
 
 Json = dict[str, Any]
-ROW = "{:<64} {:>8} {:>8} {:>6}  {:>13} {:>13} {:>13} {:>11}"
+ROW = "{:<64} {:>8} {:>8} {:>6}  {:>13} {:>13} {:>13} {:>13} {:>13} {:>11}"
 
 
 def played(workload: Workload, name: str, options: argparse.Namespace) -> Json:
@@ -65,8 +67,9 @@ async def _measured(
     async with Client(url, token, is_checked=False) as client:
         pods = Pods(client)
         pods.start()
-        operations = Operations(Server(client), workload, pods)
-        before, began_at = server_cpu_s(place), time.monotonic()
+        api = Server(client)
+        operations = Operations(api, workload, pods)
+        before, began_at, requests = server_cpu_s(place), time.monotonic(), await api.requests()
         try:
             async with asyncio.timeout(limit_s):
                 await operations.run()
@@ -78,6 +81,7 @@ async def _measured(
                 "not finished": f"{left} of {len(pods.all)} pods are not bound after {limit_s:g} s"
             }
         finally:
+            requests = await api.requests() - requests
             await pods.stop()
         figures = _figures(operations, pods)
         if started.has_ended:
@@ -85,6 +89,7 @@ async def _measured(
         return figures | {
             "scheduler_cpu_s": started.cpu_s(),
             "server_cpu_s": server_cpu_s(place) - before,
+            "requests": requests,
             "memory_MB": started.memory_MB(),
             "took_s": time.monotonic() - began_at,
         }
@@ -106,9 +111,18 @@ def _figures(operations: Operations, pods: Pods) -> Json:
         "pods": len(measured),
         "pods_per_s": len(measured) / spans_s,
         "first_ms": 1000 * (min(pod.bound_at for pod in measured) - first),
+        "after_last_ms": 1000 * _after_last_s(operations, pods),
         "p50_ms": 1000 * median(waits_s),
         "p99_ms": 1000 * waits_s[int(0.99 * (len(waits_s) - 1))],
     }
+
+
+def _after_last_s(operations: Operations, pods: Pods) -> float:
+    """From the request for the last pod until the last binding, of the last measurement."""
+    last = operations.measured[-1]
+    chosen = {id(pod) for pod in last.pods}
+    asked = (pods.asked_at.get(key, 0.0) for key, pod in pods.all.items() if id(pod) in chosen)
+    return last.ended_at - max(asked, default=last.ended_at)
 
 
 def main() -> None:
@@ -158,7 +172,10 @@ def _print_table(
 ) -> None:
     """Medians of gantree and of the other one."""
     print(
-        ROW.format("workload", "gantree", "other", "times", "p99 ms", "CPU s", "server CPU s", "MB")
+        ROW.format(
+            *("workload", "gantree", "other", "times", "p99 ms", "after last ms"),
+            *("requests", "CPU s", "server CPU s", "MB"),
+        )
     )
     for workload in chosen:
         ours = [value for key, value in done.items() if key[:2] == (workload.title, "gantree")]
@@ -180,7 +197,8 @@ def _row(title: str, ours: list[Json], theirs: list[Json]) -> str:
     rate = ["-" if each is None else f"{each:.0f}" for each in rates]
     reasons = [f"{key}: {row[key]}" for row in (*ours, *theirs) for key in REASONS if key in row]
     return ROW.format(
-        title, *rate, times, pair("p99_ms", 0), pair("scheduler_cpu_s", 1),
+        title, *rate, times, pair("p99_ms", 0), pair("after_last_ms", 0), pair("requests", 0),
+        pair("scheduler_cpu_s", 1),
         pair("server_cpu_s", 1), pair("memory_MB", 0),
     ) + ("" if not reasons else f"\n    {reasons[0]}")  # fmt: skip
 

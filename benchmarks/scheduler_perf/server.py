@@ -8,6 +8,7 @@ from scheduler_perf.templates import CannotRun, Json
 from support.kubernetes.client import Client
 
 IN_FLIGHT = 50
+TOTAL = "apiserver_request_total{"
 
 
 def namespace_named(name: str) -> Json:
@@ -20,15 +21,24 @@ class Server:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self.sent = 0
         self._namespaces = {"default"}
         self._plurals: dict[tuple[str, str], tuple[str, bool]] = {}
 
     async def send(self, method: str, path: str, body: object = None) -> Json:
         """A request that must go well. Raises CannotRun."""
+        self.sent += 1
         reply = await self.client.insist(method, path, body)
         if reply.code >= 400:
             raise CannotRun(f"{method} {path}: {reply.code} {reply.content.get('message', '')}")
         return reply.content
+
+    async def requests(self) -> int:
+        """How many requests others sent so far, as the server counts them; a watch counts when it ends."""
+        text: str = (await self.client.insist("GET", "/metrics")).content.get("text", "")
+        counts = (line for line in text.splitlines() if line.startswith(TOTAL))
+        counted = sum(float(line.rpartition(" ")[2]) for line in counts)
+        return int(counted) - self.sent
 
     async def send_all(self, requests: Sequence[Coroutine[Any, Any, Json]]) -> list[Json]:
         """All of them, IN_FLIGHT at a time."""

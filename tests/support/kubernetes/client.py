@@ -22,7 +22,7 @@ IN_FLIGHT = 32
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer: its code and what it says."""
+    """An answer: its code and what it says; of an answer that is no JSON, `text`."""
 
     code: int
     content: Json
@@ -61,14 +61,15 @@ class Client:
         query: Mapping[str, str] | None = None,
     ) -> Reply:
         """One request, whatever the answer."""
-        content = None if body is None else msgspec.json.encode(body)
+        data = None if body is None else msgspec.json.encode(body)
         headers = {"Content-Type": media_type}
         async with self._session.request(
-            method, self.url + path, data=content, headers=headers, params=query
+            method, self.url + path, data=data, headers=headers, params=query
         ) as answer:
             said = await answer.read()
             is_json = answer.content_type == "application/json"
-            return Reply(answer.status, msgspec.json.decode(said) if is_json else {})
+            content = msgspec.json.decode(said) if is_json else {"text": said.decode()}
+            return Reply(answer.status, content)
 
     async def insist(
         self, method: str, path: str, body: object = None, media_type: str = "application/json"
