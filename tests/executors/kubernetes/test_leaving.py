@@ -120,6 +120,28 @@ def test_when_the_grace_is_over_budgets_are_not_asked_any_more(tmp_path: Path) -
         assert told["message"].startswith("The budget 'low' lets 0 of these 2 pods go;")
 
 
+@pytest.mark.faults
+def test_a_gang_stays_while_gantree_may_not_evict_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eviction, "AGAIN_S", 0.1)
+    with staged(tmp_path, grace_s=0.5) as stage:
+        gang(stage, "low")
+        stage.until(lambda: runs(stage, "low"))
+        uids = {name: pod["metadata"]["uid"] for name, pod in stage.pods().items()}
+        no = {"verb": "create", "resource": "pods/eviction", "code": 403, "times": None}
+        fault = stage.running.call(lambda: stage.running.server.faults.add(**no))
+        gang(stage, "high", "production")
+        stage.until(lambda: fault.met >= 6)
+        assert {name: stage.pods()[name]["metadata"]["uid"] for name in uids} == uids
+        events = stage.api.get("/api/v1/events").json()["items"]
+        (told,) = [each for each in events if each["reason"] == "EvictionForbidden"]
+        assert told["type"] == "Warning"
+        assert "permission to create pods/eviction in namespace default" in told["message"]
+        fault.times = 0
+        stage.until(lambda: runs(stage, "high"))
+
+
 def test_pods_that_wait_for_freed_room_are_nominated_and_it_is_taken_back(tmp_path: Path) -> None:
     with staged(tmp_path) as stage:
         gang(stage, "low")

@@ -4,7 +4,8 @@ A gang leaves whole or not at all, and the API evicts pods one by one: a budget 
 three that are of no use. So nothing is evicted before every budget lets all of them go, or the grace of the stop is
 over. The room was promised to somebody by then, so what the budgets still refuse is deleted, as the default scheduler
 does it: with the condition DisruptionTarget (`PreemptionByScheduler`), and a warning beside the gang. Who evicts by the
-API writes that condition itself.
+API writes that condition itself. Where gantree may not evict, it does not delete either: the gang stays, and a warning
+names the missing permission.
 """
 
 import asyncio
@@ -22,11 +23,12 @@ from gantree.model.errors import Unreachable
 
 AGAIN_S = 1.0
 """Budgets that refuse are asked again so often."""
-VIOLATED = "DisruptionBudgetViolated"
+VIOLATED, FORBIDDEN = "DisruptionBudgetViolated", "EvictionForbidden"
 log = logging.getLogger(__name__)
 
-_UNKNOWN = frozenset({403, 405, 501})
-"""Answers of a server that evicts nothing for us: pods are deleted then."""
+_UNKNOWN = frozenset({405, 501})
+"""Answers of a server that evicts nothing: pods are deleted then."""
+_MAY_NOT = 403
 
 
 class BudgetSpec(Object, frozen=True):
@@ -61,6 +63,8 @@ class Evictions:
     """Those that are under way, by uid: pods that are asked to leave again meanwhile are not asked twice."""
 
     _under_way: set[str] = field(default_factory=set)
+    _warned: set[str] = field(default_factory=set)
+    """Pods that gantree may not evict, once that was said."""
 
     async def evict(self, client: Client, pods: Sequence[Pod], grace_s: float) -> str:
         """Have the pods of one gang leave, each with this grace; "" once all are gone or going, else why not.
@@ -73,18 +77,41 @@ class Evictions:
         uids = {pod.metadata.uid for pod in mine}
         self._under_way |= uids
         try:
-            return await _evict(client, mine, grace_s)
+            return await self._evict(client, mine, grace_s)
         finally:
             self._under_way -= uids
 
+    async def _evict(self, client: Client, pods: Sequence[Pod], grace_s: float) -> str:
+        try:
+            return await _evict(client, pods, grace_s)
+        except _Forbidden as error:
+            uid = pods[0].metadata.uid
+            if uid in self._warned:
+                return ""
+            self._warned.add(uid)
+            await _warn(client, pods, FORBIDDEN, str(error))
+            return str(error)
+
+
+class _Forbidden(Exception):
+    """gantree may not evict a pod."""
+
+    def __init__(self, pod: Metadata, said: str) -> None:
+        super().__init__(
+            f"The pods stay: gantree may not evict them. It needs the permission to create pods/eviction in namespace"
+            f" {pod.namespace} ({said})."
+        )
+
 
 async def _evict(client: Client, pods: Sequence[Pod], grace_s: float) -> str:
+    """Raises _Forbidden."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + grace_s
     while (hindered := await _hindered(client, pods)) and loop.time() < deadline:
         await asyncio.sleep(min(AGAIN_S, grace_s))
     if hindered:
-        await _warn(client, pods, f"{hindered}; they leave all the same: their grace is over.")
+        sentence = f"{hindered}; they leave all the same: their grace is over."
+        await _warn(client, pods, VIOLATED, sentence)
     told = await asyncio.gather(*(_one(client, pod, grace_s, deadline) for pod in pods))
     return next(filter(None, told), "")
 
@@ -106,7 +133,10 @@ async def _hindered(client: Client, pods: Sequence[Pod]) -> str:
 
 
 async def _one(client: Client, pod: Pod, grace_s: float, deadline: float) -> str:
-    """Evict one pod; delete it if evictions are not served, or a budget refuses until the deadline."""
+    """Evict one pod; delete it if evictions are not served, or a budget refuses until the deadline.
+
+    Raises _Forbidden.
+    """
     meta = pod.metadata
     options = {"gracePeriodSeconds": max(0, round(grace_s)), "preconditions": {"uid": meta.uid}}
     path = f"{PODS.of_object(meta.namespace, meta.name)}/eviction"
@@ -123,6 +153,8 @@ async def _one(client: Client, pod: Pod, grace_s: float, deadline: float) -> str
         except ApiError as error:
             if error.status in (404, 409):
                 return ""
+            if error.status == _MAY_NOT:
+                raise _Forbidden(meta, error.message) from error
             is_late = asyncio.get_running_loop().time() >= deadline
             if error.status in _UNKNOWN or is_late:
                 return await _delete(client, pod, grace_s)
@@ -139,12 +171,10 @@ async def _delete(client: Client, pod: Pod, grace_s: float) -> str:
     return await delete(client, meta.namespace, meta.name, meta.uid, grace_s)
 
 
-async def _warn(client: Client, pods: Sequence[Pod], sentence: str) -> None:
+async def _warn(client: Client, pods: Sequence[Pod], reason: str, sentence: str) -> None:
     names = tuple((pod.metadata.namespace, pod.metadata.name) for pod in pods)
-    await write_status(
-        client,
-        StatusMessage(names, pods[0].metadata.uid, VIOLATED, sentence, is_warning=True),
-    )
+    message = StatusMessage(names, pods[0].metadata.uid, reason, sentence, is_warning=True)
+    await write_status(client, message)
 
 
 def _disrupted() -> dict[str, str]:
