@@ -102,11 +102,12 @@ class DeviceStage(PodStage):
         self._create("deviceclasses", name, {"selectors": selectors, **spec}, "")
 
     def slice(self, node: str, driver: str, devices: list[Json], **spec: Any) -> None:
-        """All devices of a driver on a node, as one pool."""
+        """All devices of a driver on a node, as one pool; with nodeName None in `spec`, of several nodes."""
         name = spec.pop("name", driver)
         pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
         spec |= {"devices": devices} if devices else {}
         told = {"driver": driver, "nodeName": node, "pool": pool, **spec}
+        told = {field: value for field, value in told.items() if value is not None}
         self._create("resourceslices", f"{node}-{name}", told, "")
 
     def claimed_nodes(self, *names: str, gpus: int = 8, nics: int = 0) -> None:

@@ -43,7 +43,7 @@ def device(driver: str, number: int, root: int, uses: tuple[int, int] | None) ->
     consumes = (
         () if uses is None else ((("gpu.x", "p", f"s{uses[0]}"), (("part", float(uses[1])),)),)
     )
-    return Device((driver, "p", name), Facts(driver, (("x/root", root),)), consumes)
+    return Device((driver, "p", name), Facts(driver, (("x/root", root),)), consumes=consumes)
 
 
 @st.composite

@@ -30,7 +30,7 @@ from support.kubernetes.server.thread import Api, ServerThread
 
 T = TypeVar("T")
 DRIVER = "gpu.example.com"
-DEVICE = Device((DRIVER, "node-0", "gpu-0"), Facts(DRIVER))
+DEVICE = Device((DRIVER, "node-0", "gpu-0"), Facts(DRIVER), "node-0")
 PATH = f"{API}/namespaces/default/resourceclaims"
 
 
@@ -124,7 +124,7 @@ def test_who_wakes_up_behind_its_record_writes_no_claim_any_more(stage: Stage) -
 
     async def late(one: Client, other: Client) -> tuple[str, str]:
         grant = await stage.grant(one, "a")
-        assert await record(one, "default", [Wanted("node-0", DEVICE, grant.claim)]) == ""
+        assert await record(one, "default", [Wanted(DEVICE, grant.claim)]) == ""
         why = await grant_all(other, [await stage.grant(other, "b")], "default")
         return why, await _grant(one, grant)
 
@@ -190,7 +190,7 @@ def test_shares_of_a_device_are_on_record_until_there_seems_to_be_no_room(stage:
         third = msgspec.structs.replace(
             b.claim, metadata=msgspec.structs.replace(b.claim.metadata, name="c", uid="uid-of-c")
         )
-        wanted = [Wanted("node-0", shared, each, half) for each in (a.claim, b.claim, third)]
+        wanted = [Wanted(shared, each, half) for each in (a.claim, b.claim, third)]
         told = [
             await record(one, "default", wanted[:1]),
             await record(other, "default", wanted[1:2]),

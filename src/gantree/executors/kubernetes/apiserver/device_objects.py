@@ -63,7 +63,7 @@ class DeviceTaint(Object, frozen=True):
 
 
 class SliceDevice(Object, frozen=True):
-    """One device as its driver describes it. node_name is set if the devices of a slice are on several nodes."""
+    """One device as its driver describes it. Where it is says it, if its slice leaves that to each."""
 
     name: str
     attributes: dict[str, Attribute] = msgspec.field(default_factory=dict)
@@ -71,6 +71,8 @@ class SliceDevice(Object, frozen=True):
     consumes_counters: tuple[CounterSet, ...] = ()
     allow_multiple_allocations: bool = False
     node_name: str = ""
+    node_selector: NodeSelector | None = None
+    all_nodes: bool = False
     taints: tuple[DeviceTaint, ...] = ()
     binding_conditions: tuple[str, ...] = ()
 
@@ -89,6 +91,8 @@ class SliceSpec(Object, frozen=True):
     driver: str = ""
     pool: Pool = Pool()
     node_name: str = ""
+    node_selector: NodeSelector | None = None
+    all_nodes: bool = False
     per_device_node_selection: bool = False
     devices: tuple[SliceDevice, ...] = ()
     shared_counters: tuple[CounterSet, ...] = ()

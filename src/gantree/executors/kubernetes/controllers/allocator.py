@@ -76,7 +76,6 @@ class Allocator:
         self._selectors = SelectorIndex(self._pools)
         self._counted_pods: dict[str, CountedPod] = {}
         self._changed: dict[str, None] = {}
-        self._node_of_device: dict[DeviceKey, str] = {}
         self._to_check: dict[Key, None] = {}
         self._known: dict[str, tuple[MemberPlacement, ...]] = {}
         """What was reported last of each holder."""
@@ -89,12 +88,17 @@ class Allocator:
     def update_slice(self, key: Key, after: ResourceSlice | None) -> list[str]:
         """A slice was added or has changed; None: it is gone. Gives the nodes whose devices may have changed."""
         nodes = self._pools.update(key, after)
-        for node in nodes:
-            for device in self._pools.of_node(node).devices:
-                self._node_of_device[device.key] = node
         self._selectors.update(nodes)
         self._changed |= dict.fromkeys(nodes)
         return nodes
+
+    def update_node(self, name: str, labels: Mapping[str, str] | None) -> bool:
+        """A node is there with these labels; None: it is gone. Gives whether its devices may have changed."""
+        is_other = self._pools.update_node(name, labels)
+        if is_other:
+            self._selectors.update([name])
+            self._changed[name] = None
+        return is_other
 
     def update_class(self, key: Key, after: DeviceClass | None) -> None:
         """A device class was added or has changed; None: it is gone."""
@@ -121,10 +125,12 @@ class Allocator:
             self._count(uid, pod.spec.node_name, pod.metadata.annotations, claimed)
 
     def read_all(self, seen: Iterable[tuple[str, Any, Any, Any]]) -> None:
-        """Apply the first lists: slices, classes and claims before the pods that use them."""
+        """Apply the first lists: nodes, slices, classes and claims before the pods that use them."""
         told = list(seen)
         for noun, key, _, after in told:
             match noun:
+                case "node":
+                    self.update_node(key[1], after.metadata.labels)
                 case "slice":
                     self.update_slice(key, after)
                 case "class":
@@ -278,7 +284,7 @@ class Allocator:
         """What claims have of the devices of a node, and the pods of ours that use them there."""
         counted_pods: dict[str, CountedPod] = {}
         holdings: list[Holding] = []
-        for device in self._pools.of_node(node).devices:
+        for device in self._pools.of_node(node).known:
             for claim, share in self.book.holders(device.key).items():
                 users = self.book.consumers(claim)
                 pods = {u: self._counted_pods[u] for u in users if u in self._counted_pods}
@@ -382,7 +388,7 @@ class Allocator:
         self, claim_requests: ClaimRequests, node: str, positions: str
     ) -> list[DeviceResult]:
         there = self._pools.of_node(node)
-        held = self.book.held(device.key for device in there.devices)
+        held = self.book.held(device.key for device in there.known)
         first = [there.gpus[gpu] for gpu in _numbers(positions) if gpu < len(there.gpus)]
         results = allocate(claim_requests, FreeDevices.of(there, held), first)
         if results is None:
@@ -406,8 +412,8 @@ class Allocator:
             self._changed[counted_pod.node] = None
 
     def _touch(self, devices: Iterable[DeviceKey]) -> None:
-        nodes = (self._node_of_device.get(device) for device in devices)
-        self._changed |= dict.fromkeys(node for node in nodes if node is not None)
+        for driver, pool, _ in devices:
+            self._changed |= dict.fromkeys(self._pools.nodes_of((driver, pool)))
 
 
 class Verdict(Enum):

@@ -102,6 +102,8 @@ class Nodes:
         else:
             self._nodes[name] = after
         is_other = known is None or after is None or site_fields(known) != site_fields(after)
+        labels = None if after is None else after.metadata.labels
+        is_other |= self._allocator.update_node(name, labels)
         if is_other and self._stale_since is None:
             self._stale_since = now
 

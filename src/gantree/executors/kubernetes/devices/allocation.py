@@ -64,7 +64,7 @@ class FreeDevices:
         shared = (each for each in there.devices if each.is_shared)
         left |= {each.capacity_set: {c.name: c.value for c in each.capacity} for each in shared}
         free = FreeDevices({each.key: each for each in there.devices}, left, there.devices)
-        for device in there.devices:
+        for device in there.known:
             if device.key in held:
                 free.take(device, held[device.key])
         return free

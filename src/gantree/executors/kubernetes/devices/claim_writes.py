@@ -1,10 +1,10 @@
 """Writes allocations of claims: those of a whole gang or none, each device by one writer.
 
 The server takes any allocation, of devices that are not there or that others have too. So before a claim is written,
-its devices are written into the record of their node (`device_records`), by compare and swap; then the finalizer, so
-that the control plane takes the allocation back when the pod has ended; then allocation and consumer in one write that
-rests on the version that was read. Pods are bound after that. What was written for a gang that is not bound is taken
-back, and what could not be taken back is a stray, which `allocator` finds.
+its devices are written into the record of their node or pool (`device_records`), by compare and swap; then the
+finalizer, so that the control plane takes the allocation back when the pod has ended; then allocation and consumer in
+one write that rests on the version that was read. Pods are bound after that. What was written for a gang that is not
+bound is taken back, and what could not be taken back is a stray, which `allocator` finds.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from gantree.executors.kubernetes.apiserver.client import MERGE, ApiError, Clien
 from gantree.executors.kubernetes.apiserver.device_objects import CLAIMS, DeviceClass, ResourceClaim
 from gantree.executors.kubernetes.apiserver.objects import read_object
 from gantree.executors.kubernetes.devices.allocation import DeviceResult, shares_of
+from gantree.executors.kubernetes.devices.claim_index import NAME_FIELD
 from gantree.executors.kubernetes.devices.device_records import FENCED, Wanted, record
 from gantree.model.errors import Unreachable
 
@@ -82,11 +83,26 @@ def allocation_of(
             ]
         results.append(told)
     config = [*_of_classes(devices, classes), *_of_claim(claim, devices)]
-    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    term = _term(devices, node)
     return {
         "devices": {"results": results, **({"config": config} if config else {})},
-        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+        **({"nodeSelector": {"nodeSelectorTerms": [term]}} if term else {}),
     }
+
+
+def _term(results: Iterable[DeviceResult], node: str) -> dict[str, Any]:
+    """Where all devices can be used: on their node, else on those that every one of them selects; {} for everywhere."""
+    devices = [each.device for each in results]
+    if any(device.node for device in devices):
+        return {"matchFields": [{"key": NAME_FIELD, "operator": "In", "values": [node]}]}
+    terms = [t for d in devices if d.selector for t in d.selector.node_selector_terms]
+    told = {
+        "matchExpressions": dict.fromkeys(
+            each for term in terms for each in term.match_expressions
+        ),
+        "matchFields": dict.fromkeys(each for term in terms for each in term.match_fields),
+    }
+    return {field: msgspec.to_builtins([*found]) for field, found in told.items() if found}
 
 
 def _quantity(amount: float) -> str:
@@ -140,7 +156,7 @@ def _wanted(grant: Grant) -> Iterator[Wanted]:
     """The devices of a grant, each once."""
     of_key = {each.device.key: each.device for each in grant.devices}
     for key, share in shares_of(grant.devices).items():
-        yield Wanted(grant.node, of_key[key], grant.claim, share)
+        yield Wanted(of_key[key], grant.claim, share)
 
 
 async def take_back_all(client: Client, grants: Iterable[Grant]) -> None:

@@ -18,7 +18,9 @@ from gantree.executors.kubernetes.apiserver.device_objects import (
     DeviceTaint,
     RequestPolicy,
     SliceDevice,
+    SliceSpec,
 )
+from gantree.executors.kubernetes.apiserver.objects import NodeSelector
 from gantree.executors.kubernetes.pods.device_rules import Facts, Value, Version
 from gantree.topology.discovery.listings.kubernetes_nodes import quantity
 
@@ -72,21 +74,31 @@ class Capacity:
 class Device:
     """A device, the same as long as its slice is.
 
-    consumes: what it uses of sets of counters. capacity: what claims share, if several may have it.
+    node: where it is; "" for one that several nodes reach: those that a selector selects, or all (None). consumes: what
+    it uses of sets of counters. capacity: what claims share, if several may have it.
     """
 
     key: DeviceKey
     facts: Facts
+    node: str = ""
+    selector: NodeSelector | None = None
     consumes: tuple[tuple[SetKey, Counters], ...] = ()
     capacity: tuple[Capacity, ...] = ()
     taints: tuple[DeviceTaint, ...] = ()
+    conditions: tuple[str, ...] = ()
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is a whole GPU, for one claim alone."""
-        selector = self.attribute(f"{self.key[0]}/type")
-        is_whole = selector is None or selector in WHOLE_GPUS
-        return self.key[0].startswith("gpu.") and is_whole and not self.is_shared
+        """Whether it is a whole GPU of one node, for one claim alone."""
+        of_type = self.attribute(f"{self.key[0]}/type")
+        is_whole = of_type is None or of_type in WHOLE_GPUS
+        is_alone = bool(self.node) and not self.is_shared
+        return self.key[0].startswith("gpu.") and is_whole and is_alone
+
+    @property
+    def home(self) -> str:
+        """What has the record of its holders: its node, or its pool."""
+        return self.node or "/".join(self.key[:2])
 
     @property
     def is_shared(self) -> bool:
@@ -113,12 +125,19 @@ class Device:
 class NodeDevices:
     """All devices of a node, its GPUs in the order of their positions, and how much each set of counters has.
 
-    It is the same object as long as the node's slices are.
+    It is the same object as long as the node's slices are. elsewhere: devices that it does not reach, and that draw on
+    the same counters.
     """
 
     devices: tuple[Device, ...] = ()
     gpus: tuple[DeviceKey, ...] = ()
     counters: tuple[tuple[SetKey, Counters], ...] = ()
+    elsewhere: tuple[Device, ...] = ()
+
+    @property
+    def known(self) -> tuple[Device, ...]:
+        """Those of whose holders it matters who they are."""
+        return (*self.devices, *self.elsewhere)
 
 
 NONE = NodeDevices()
@@ -139,8 +158,10 @@ def numa_of(device: Device) -> int | None:
     return None
 
 
-def device_of(driver: str, pool: str, told: SliceDevice) -> Device:
-    """A device of a driver's pool."""
+def device_of(told: SliceDevice, spec: SliceSpec) -> Device:
+    """A device of a slice."""
+    driver, pool = spec.driver, spec.pool.name
+    where = told if spec.per_device_node_selection else spec
     attributes = (
         (qualified(name, driver), _value(value)) for name, value in sorted(told.attributes.items())
     )
@@ -158,7 +179,18 @@ def device_of(driver: str, pool: str, told: SliceDevice) -> Device:
         ((driver, pool, each.counter_set), counters_of(each)) for each in told.consumes_counters
     )
     shared = tuple(_capacity(name, amount) for name, amount in sorted(told.capacity.items()))
-    return Device((driver, pool, told.name), facts, consumes, shared, told.taints)
+    selector = where.node_selector
+    key = (driver, pool, told.name)
+    return Device(
+        key,
+        facts,
+        where.node_name,
+        selector,
+        consumes,
+        shared,
+        told.taints,
+        told.binding_conditions,
+    )
 
 
 def _capacity(name: str, told: Amount) -> Capacity:

@@ -116,7 +116,7 @@ class DeviceCapacity:
         beside = dict[str, MemberPlacement]()
         rest = self.taken(node, there, held_by(holdings), counted_pods)
         every = rest
-        for job in dict.fromkeys(each.job for each in counted_pods):
+        for job in dict.fromkeys(each.job for each in holdings if each.job):
             if rest is None or every is None:
                 break
             held = held_by(each for each in holdings if each.job != job)
@@ -157,7 +157,8 @@ def _key(
             uses = tuple((number_of_set.get(key, -1), used) for key, used in device.consumes)
             shared = device.capacity if device.is_shared else ()
             devices.append((of, values, uses, shared, held.get(device.key)))
-    return tuple(devices), tuple(counters for _, counters in there.counters)
+    elsewhere = tuple(device.key for device in there.elsewhere if device.key in held)
+    return tuple(devices), tuple(counters for _, counters in there.counters), elsewhere
 
 
 def _positions(

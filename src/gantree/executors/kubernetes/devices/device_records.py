@@ -44,7 +44,7 @@ Holders = dict[str, Holder | list[Holder]]
 
 
 class DeviceRecord(Object, frozen=True):
-    """The ConfigMap of a node."""
+    """The ConfigMap of a node, or of a pool of devices that several nodes reach."""
 
     metadata: Metadata
     data: dict[str, str] = msgspec.field(default_factory=dict)
@@ -55,9 +55,8 @@ RECORDS: Resource[DeviceRecord] = Resource("api/v1/configmaps", DeviceRecord)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A device of a node, the claim that is to have it, and the share of it."""
+    """A device, the claim that is to have it, and the share of it."""
 
-    node: str
     device: Device
     claim: ResourceClaim
     share: Counters = ()
@@ -76,20 +75,20 @@ class Wanted:
 
 async def record(client: Client, home: str, wanted: Sequence[Wanted]) -> str:
     """Record the claims of these devices; return "" once it is written, else the error. home: a namespace."""
-    of_node: dict[str, list[Wanted]] = {}
+    of_home: dict[str, list[Wanted]] = {}
     for each in wanted:
-        of_node.setdefault(each.node, []).append(each)
+        of_home.setdefault(each.device.home, []).append(each)
     told = await asyncio.gather(
-        *(_record(client, home, node, each) for node, each in of_node.items())
+        *(_record(client, home, where, each) for where, each in of_home.items())
     )
     return next((why for why in told if why), "")
 
 
-async def _record(client: Client, home: str, node: str, wanted: Sequence[Wanted]) -> str:
+async def _record(client: Client, home: str, where: str, wanted: Sequence[Wanted]) -> str:
     trouble = ""
     for _ in range(TRIES):
         try:
-            return await _swap(client, home, node, wanted)
+            return await _swap(client, home, where, wanted)
         except ApiError as error:
             if error.status not in (404, 409, 429) and error.status < 500:
                 return str(error)
@@ -100,9 +99,9 @@ async def _record(client: Client, home: str, node: str, wanted: Sequence[Wanted]
     return trouble
 
 
-async def _swap(client: Client, home: str, node: str, wanted: Sequence[Wanted]) -> str:
+async def _swap(client: Client, home: str, where: str, wanted: Sequence[Wanted]) -> str:
     """Read a record, look whether devices are free by it, and write it. Raises ApiError (409: anew), Unreachable."""
-    name = name_of(node)
+    name = name_of(where)
     old = await _read(client, home, name)
     holders: Holders = {} if old is None else holders_in(old)
     for each in wanted:
@@ -178,11 +177,11 @@ async def _fenced(client: Client, path: str, claim: ResourceClaim, wanted: Wante
     return await client.get(path, ResourceClaim)
 
 
-def name_of(node: str) -> str:
-    """Return the name of a node's record; a digest for names that are too long."""
-    if len(PREFIX + node) <= _LONGEST_NAME:
-        return PREFIX + node
-    return PREFIX + hashlib.sha256(node.encode()).hexdigest()
+def name_of(where: str) -> str:
+    """Return the name of the record of a node or pool; a digest for pools, and for names that are too long."""
+    if "/" not in where and len(PREFIX + where) <= _LONGEST_NAME:
+        return PREFIX + where
+    return PREFIX + hashlib.sha256(where.encode()).hexdigest()
 
 
 def holders_in(record: DeviceRecord) -> Holders:

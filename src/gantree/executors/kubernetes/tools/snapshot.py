@@ -71,7 +71,7 @@ async def seen(connection: Connection, node_selector: str = "") -> Seen:
         chosen = {"labelSelector": node_selector} if node_selector else {}
         nodes = (await client.list(replace(NODES, selectors=chosen))).objects
         pods = (await client.list(PODS)).objects
-        allocator = await _devices(client, pods)
+        allocator = await _devices(client, nodes, pods)
         keys, topologies = Keys(), {}
         for kind, version in (await served(client)).items():
             shape = TYPE_OF_KIND.get(kind, Group)
@@ -96,9 +96,10 @@ async def seen(connection: Connection, node_selector: str = "") -> Seen:
     )
 
 
-async def _devices(client: Client, pods: Sequence[Pod]) -> Allocator:
+async def _devices(client: Client, nodes: Sequence[Node], pods: Sequence[Pod]) -> Allocator:
     """What devices there are, and what all pods ask of them. Raises Unreachable, ApiError."""
     listed: list[tuple[str, Any, Any, Any]] = [("pod", None, None, pod) for pod in pods]
+    listed += [("node", ("", node.metadata.name), None, node) for node in nodes]
     for noun, resource in OF_DEVICES if await has_devices(client) else ():
         found = (await client.list(resource)).objects
         listed += [
