@@ -29,6 +29,7 @@ from gantree.executors.kubernetes.workloads.gangjob import (
     index_of,
     number_of,
     pods_of,
+    scheduler_of,
     service_of,
     size_asked,
 )
@@ -92,7 +93,12 @@ class GangJobs:
         self._pods: dict[Name, dict[str, Pod]] = {}
 
     def update(self, name: Name, group: Group | None) -> None:
-        """A GangJob was added or has changed; None: it is gone, and so will its pods be."""
+        """A GangJob was added or has changed; None: it is gone, and so will its pods be.
+
+        One of another scheduler is left to that.
+        """
+        if group is not None and scheduler_of(group.spec) != self._scheduler:
+            return
         known = self._known.get(name)
         if group is None:
             self._known.pop(name, None)

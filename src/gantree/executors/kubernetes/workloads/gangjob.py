@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gantree.executors.kubernetes.apiserver.objects import Group, Pod
+from gantree.executors.kubernetes.apiserver.settings import SCHEDULER
 from gantree.executors.kubernetes.pods.environment import OF_PLACE, OF_RANK, environment
 from gantree.executors.kubernetes.pods.gang_spec import (
     GangSpec,
@@ -82,6 +83,11 @@ def gang_spec(spec: Spec) -> GangSpec:
         elastic=elastic,
         size=None if elastic is None else size_written(spec),
     )
+
+
+def scheduler_of(spec: Spec) -> str:
+    """The schedulerName of the gantree that a GangJob is for."""
+    return str(spec.get("schedulerName") or SCHEDULER)
 
 
 def elastic_of(spec: Spec) -> Elastic | None:
