@@ -40,6 +40,11 @@ UNUSED = {
     ("get", "", "persistentvolumes"): "a free volume is given: test_static_volumes",
     ("patch", "", "persistentvolumes"): "a free volume is given: test_static_volumes",
     ("get", "resource.k8s.io", "resourceclaims"): "devices are given: test_claims_on_a_server",
+    (
+        "create",
+        "resource.k8s.io",
+        "resourceclaims",
+    ): "devices are given: test_extended_resources_by_claims",
     ("patch", "resource.k8s.io", "resourceclaims"): "devices are given: test_claims_on_a_server",
     (
         "patch",

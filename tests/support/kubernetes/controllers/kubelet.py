@@ -221,8 +221,11 @@ class Kubelet(Follower):
     async def _reserved(self, sandbox: _Sandbox) -> None:
         """Until every claim of a pod is allocated and reserved for it: a kubelet tries again and again."""
         uid, namespace = sandbox.pod["metadata"]["uid"], sandbox.pod["metadata"]["namespace"]
-        for wanted in sandbox.pod["spec"].get("resourceClaims") or ():
-            while not await self._is_reserved(namespace, _claim_of(sandbox.pod, wanted), uid):
+        special = sandbox.pod["status"].get("extendedResourceClaimStatus")
+        claims = [special["resourceClaimName"]] if special else []
+        wanted = sandbox.pod["spec"].get("resourceClaims") or ()
+        for claim in (*claims, *(_claim_of(sandbox.pod, each) for each in wanted)):
+            while not await self._is_reserved(namespace, claim, uid):
                 await asyncio.sleep(PREPARES_AGAIN_S)
 
     async def _is_reserved(self, namespace: str, claim: str, uid: str) -> bool:

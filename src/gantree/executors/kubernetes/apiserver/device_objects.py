@@ -118,9 +118,10 @@ class Selector(Object, frozen=True):
 
 
 class ClassSpec(Object, frozen=True):
-    """What devices of a class are like, and how drivers set them up."""
+    """What devices of a class are like, how drivers set them up, and the extended resource that they serve."""
 
     selectors: tuple[Selector, ...] = ()
+    extended_resource_name: str = ""
     config: tuple[dict[str, Any], ...] = ()
 
 

@@ -286,6 +286,12 @@ class MadeClaim(Object, frozen=True):
     resource_claim_name: str | None = None
 
 
+class SpecialClaim(Object, frozen=True):
+    """The claim that was made for extended resources of a pod."""
+
+    resource_claim_name: str = ""
+
+
 class PodStatus(Object, frozen=True):
     """What became of a pod."""
 
@@ -296,6 +302,7 @@ class PodStatus(Object, frozen=True):
     container_statuses: tuple[ContainerStatus, ...] = ()
     nominated_node_name: str = ""
     resource_claim_statuses: tuple[MadeClaim, ...] = ()
+    extended_resource_claim_status: SpecialClaim | None = None
 
 
 class Claimed(Object, frozen=True):
@@ -304,11 +311,13 @@ class Claimed(Object, frozen=True):
     counted: what all that is more than so many GPUs is counted as. nodes: where what it has already can be used.
     blocked: why its claims cannot be read yet; may_pass: that will be over in a moment, or else it is an error; in_use:
     other pods have to let go of one first. open: claims without devices that others may use, too (`claim_turns`).
-    domains: the ComputeDomains, by uid, of which it has a channel (`channels`).
+    domains: the ComputeDomains, by uid, of which it has a channel (`channels`). backed: the extended resources that a
+    device class backs, and how many of each (`extended_resources`).
     """
 
     gpus: int = 0
     counted: str | None = None
+    backed: tuple[tuple[str, int], ...] = ()
     nodes: tuple[NodeSelector, ...] = ()
     blocked: str = ""
     may_pass: bool = False

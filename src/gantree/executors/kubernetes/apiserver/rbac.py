@@ -54,7 +54,12 @@ RBAC_RULES = (
     RbacRule("policy", "poddisruptionbudgets", ("list",), "which of a gang's pods may go"),
     RbacRule("resource.k8s.io", "resourceslices", READ, "the devices of nodes"),
     RbacRule("resource.k8s.io", "deviceclasses", READ, "what claims may ask for"),
-    RbacRule("resource.k8s.io", "resourceclaims", (*READ, "get", "patch"), "claims, and their finalizer"),
+    RbacRule(
+        "resource.k8s.io",
+        "resourceclaims",
+        (*READ, "get", "patch", "create"),
+        "claims, and their finalizer; to make those for extended resources",
+    ),
     RbacRule("resource.k8s.io", "resourceclaims/status", ("patch",), "to give devices to claims"),
     RbacRule("resource.k8s.io", "resourceclaims/binding", ("patch",), "the same, on servers that ask for it by itself"),
     RbacRule("", "configmaps", ("get", "create", "update"), "who has each device of a node", own_namespace=True),

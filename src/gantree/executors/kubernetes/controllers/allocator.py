@@ -50,12 +50,19 @@ from gantree.executors.kubernetes.devices.device_capacity import (
     Holding,
     held_by,
 )
+from gantree.executors.kubernetes.devices.extended_resources import (
+    ExtendedResources,
+    NewClaim,
+    is_special,
+    names_of,
+)
 from gantree.executors.kubernetes.devices.selector_index import SelectorIndex
 from gantree.executors.kubernetes.devices.slices import Pools
 from gantree.executors.kubernetes.devices.wiring import with_devices
 from gantree.executors.kubernetes.pods.annotations import GPUS, JOB
 from gantree.executors.kubernetes.writes.writes import Binding
 from gantree.model.events import OthersHold
+from gantree.model.jobs import GPU_RESOURCES
 from gantree.model.placements import MemberPlacement, holder_beside
 
 
@@ -70,9 +77,12 @@ class Allocator:
         self.room = DeviceCapacity()
         self.counted: frozenset[str] = frozenset()
         """The names under which the site counts requests."""
+        self._not_backed: frozenset[str] = frozenset()
+        """Extended resources that the site counts still, and that no class backs any more."""
         self.book = ClaimIndex()
         self._pools = Pools()
         self._classes: dict[str, DeviceClass] = {}
+        self._extended = ExtendedResources()
         self._selectors = SelectorIndex(self._pools)
         self._counted_pods: dict[str, CountedPod] = {}
         self._changed: dict[str, None] = {}
@@ -106,6 +116,9 @@ class Allocator:
             self._classes.pop(key[1], None)
         else:
             self._classes[key[1]] = after
+        gone = self._extended.update(key[1], after)
+        self._not_backed |= self.counted.intersection(gone)
+        self.room.forget_resources(gone)
 
     def update_claim(self, key: Key, after: ResourceClaim | None) -> None:
         """A claim was added or has changed; None: it is gone."""
@@ -144,11 +157,14 @@ class Allocator:
     # ----- requests of pods
 
     def read(self, pod: Pod) -> Pod:
-        """A pod with the requests of its claims; one without claims as it is."""
-        if not pod.spec.resource_claims:
+        """A pod with the requests of its claims, and of extended resources that classes back; others as they are."""
+        backed = self._extended.backed(pod)
+        if not (pod.spec.resource_claims or backed):
             return pod
         try:
-            claimed = self._claimed(pod)
+            for resource, _ in backed:
+                self.room.count_resource(resource, self._extended.unit(resource))
+            claimed = msgspec.structs.replace(self._claimed(pod), backed=backed)
         except Unfit as error:
             claimed = Claimed(blocked=str(error))
         except NotReady as error:
@@ -156,6 +172,10 @@ class Allocator:
         except InUse as error:
             claimed = Claimed(blocked=str(error), in_use=True)
         return msgspec.structs.replace(pod, claimed=claimed)
+
+    def asks_in_vain(self, pod: Pod) -> bool:
+        """Whether a pod asks for an extended resource that the site counts only until it is rebuilt."""
+        return bool(self._not_backed) and not self._not_backed.isdisjoint(names_of(pod))
 
     def _claimed(self, pod: Pod) -> Claimed:
         claims = self.book.claims_of(pod)
@@ -209,15 +229,17 @@ class Allocator:
 
     def equipped(self, node: Node) -> Node:
         """A node with the GPUs of its slices, and how often it can serve each of the requests, as resources."""
-        if len(self.counted) < len(self.room.name_of_requests):
+        if self._not_backed or len(self.counted) < len(self.room.name_of_requests):
             self.counted = frozenset(self.room.name_of_requests.values())
+            self._not_backed = frozenset()
         there = self._pools.of_node(node.metadata.name)
         node = with_devices(node, there)
-        counts = {each: str(number) for each, number in self.room.totals(there).items() if number}
+        status = node.status
+        listed = status.allocatable or status.capacity
+        counts = self.room.missing(node.metadata.name, listed, self.room.totals(there))
         if not counts:
             return node
-        status = node.status
-        allocatable = {**(status.allocatable or status.capacity), **counts}
+        allocatable = {**listed, **counts}
         return msgspec.structs.replace(
             node, status=msgspec.structs.replace(status, allocatable=allocatable)
         )
@@ -300,7 +322,7 @@ class Allocator:
     def gpus_of(self, pod: Pod) -> tuple[int, ...]:
         """The whole GPUs that the claims of a bound pod have, by their positions on its node."""
         try:
-            claims = self.book.claims_of(pod)
+            claims = self.book.claims_of(pod, with_special=True)
         except NotReady:
             return ()
         gpus = self._pools.of_node(pod.spec.node_name).gpus
@@ -352,13 +374,17 @@ class Allocator:
 
     def _grants(self, pod: Pod, binding: Binding) -> tuple[Grant, ...]:
         """What is to be written of a pod's claims before it is bound. Raises Unfit."""
-        if not pod.spec.resource_claims:
+        claimed = pod.claimed or Claimed()
+        if not (pod.spec.resource_claims or claimed.backed):
             return ()
         try:
             claims = self.book.claims_of(pod)
         except NotReady as error:
             raise Unfit(str(error)) from error
         uid, node = pod.metadata.uid, binding.node
+        made = self._special_claim(pod, node)
+        if made is not None:
+            claims[""] = self.book.claims.get(made.key) or made.typed()
         there = [claim for claim in claims.values() if claim.status.allocation is not None]
         for claim in there:
             if not _is_on(claim, node):
@@ -370,7 +396,10 @@ class Allocator:
         results = self._allocate(
             requests_of(open_, self._classes), node, binding.annotations.get(GPUS, "")
         )
-        grants = [Grant(claim, uid, pod.metadata.name, node) for claim in there]
+        grants = [
+            Grant(claim, uid, pod.metadata.name, node, made=_if_special(claim, made))
+            for claim in there
+        ]
         for number, claim in enumerate(open_.values()):
             own = [each for each in results if each.claim == number]
             taken = tuple(each for each in own if not each.request.is_admin)
@@ -379,10 +408,16 @@ class Allocator:
             self.book.plan(claim.metadata.uid, Plan(key, uid, node, devices))
             self._touch(devices)
             told = allocation_of(claim, own, node, self._classes)
-            grants.append(Grant(claim, uid, pod.metadata.name, node, told, taken))
-        claimed = pod.claimed or Claimed()
+            of_claim = _if_special(claim, made)
+            grants.append(Grant(claim, uid, pod.metadata.name, node, told, taken, of_claim))
         self._count(uid, node, binding.annotations, claimed)
         return tuple(grants)
+
+    def _special_claim(self, pod: Pod, node: str) -> NewClaim | None:
+        """The claim for extended resources that no device plugin of a node offers."""
+        backed = pod.claimed.backed if pod.claimed else ()
+        lacking = [resource for resource, _ in backed if not self.room.offers(node, resource)]
+        return self._extended.claim(pod, lacking) if lacking else None
 
     def _allocate(
         self, claim_requests: ClaimRequests, node: str, positions: str
@@ -401,9 +436,12 @@ class Allocator:
         return results
 
     def _count(self, uid: str, node: str, annotations: Mapping[str, str], claimed: Claimed) -> None:
-        gpus = _numbers(annotations.get(GPUS, "")) if claimed.gpus else ()
+        backed = tuple(each for each in claimed.backed if not self.room.offers(node, each[0]))
+        has_gpus = claimed.gpus or any(resource in GPU_RESOURCES for resource, _ in backed)
+        gpus = _numbers(annotations.get(GPUS, "")) if has_gpus else ()
+        counted = () if claimed.counted is None else ((claimed.counted, 1),)
         job = annotations.get(JOB, "")
-        self._counted_pods[uid] = CountedPod(job, node, gpus, claimed.counted)
+        self._counted_pods[uid] = CountedPod(job, node, gpus, (*counted, *backed))
         self._changed[node] = None
 
     def _uncount(self, uid: str) -> None:
@@ -436,6 +474,10 @@ def _open_to_others(pod: Pod, claims: Mapping[str, ResourceClaim]) -> Iterator[s
         is_named = wanted.resource_claim_name is not None
         if is_named and claim is not None and claim.status.allocation is None:
             yield claim.metadata.name
+
+
+def _if_special(claim: ResourceClaim, made: NewClaim | None) -> NewClaim | None:
+    return made if is_special(claim) else None
 
 
 def _is_on(claim: ResourceClaim, node: str) -> bool:

@@ -5,6 +5,7 @@ rebuilt. Requests that no pod had before change what nodes are counted by: then 
 """
 
 import logging
+from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +13,11 @@ import msgspec
 
 from gantree.executors.kubernetes.apiserver.client import Key
 from gantree.executors.kubernetes.apiserver.device_objects import ResourceClaim
-from gantree.executors.kubernetes.apiserver.objects import Pod
+from gantree.executors.kubernetes.apiserver.objects import Claimed, Pod
 from gantree.executors.kubernetes.constraints.channels import is_of_daemon
 from gantree.executors.kubernetes.controllers.allocator import Allocator, Verdict
 from gantree.executors.kubernetes.controllers.nodes import Nodes
+from gantree.executors.kubernetes.devices.extended_resources import has_extended
 from gantree.executors.kubernetes.nodes.site import SiteReading
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from gantree.executors.kubernetes.writes.writes import StatusMessage
@@ -36,6 +38,8 @@ class ClaimController:
         self._api, self._nodes, self._allocator = api, nodes, allocator
         self._scheduler = scheduler
         self._pods: dict[str, Pod] = {}
+        self._plain: dict[str, Pod] = {}
+        """Pods with extended resources that a device class may come to back."""
         self._users: dict[Key, dict[str, None]] = {}
         self._stale: dict[str, None] = {}
         self._site: SiteReading | None = None
@@ -53,7 +57,8 @@ class ClaimController:
                     self._nodes.mark_stale(now)
             case "class":
                 self._allocator.update_class(key, after)
-                self._stale |= dict.fromkeys(self._pods)
+                self._stale |= dict.fromkeys((*self._pods, *self._plain))
+                self._nodes.mark_stale(now)
             case "claim again":
                 self._allocator.check_again(key)
             case _:
@@ -61,14 +66,18 @@ class ClaimController:
                 self._stale |= self._users.get(key, {})
 
     def read(self, pod: Pod, now: float) -> Pod:
-        """A pod with the requests of its claims."""
-        if not pod.spec.resource_claims:
-            return pod
-        self._keep(pod)
+        """A pod with the requests of its claims, and of extended resources that a device class backs."""
         read = self._allocator.read(pod)
         claimed = read.claimed
-        assert claimed is not None, "it has claims"
-        if claimed.counted is not None and claimed.counted not in self._allocator.counted:
+        if claimed is None and self._allocator.asks_in_vain(pod):
+            claimed = Claimed(blocked=COUNTING, may_pass=True)
+        if claimed is None:
+            self._keep_plain(pod)
+            return pod
+        self._keep(pod)
+        names = [name for name, _ in claimed.backed]
+        names += [] if claimed.counted is None else [claimed.counted]
+        if not self._allocator.counted.issuperset(names):
             self._nodes.mark_stale(now)
             claimed = msgspec.structs.replace(claimed, blocked=COUNTING, may_pass=True)
         elif claimed.may_pass:
@@ -80,6 +89,7 @@ class ClaimController:
     def forget(self, uid: str) -> None:
         """A pod is gone, or no longer pending."""
         self._delete_pods(uid)
+        self._plain.pop(uid, None)
         self._missing.pop(uid, None)
         self._late.pop(uid, None)
 
@@ -106,7 +116,8 @@ class ClaimController:
             self._site = self._nodes.site
             self._stale |= dict.fromkeys(self._pods)
             self._allocator.recount()
-        found = [self._pods[uid] for uid in self._stale if uid in self._pods]
+        pods = ChainMap(self._pods, self._plain)
+        found = [pods[uid] for uid in self._stale if uid in pods]
         self._stale.clear()
         return found
 
@@ -126,8 +137,15 @@ class ClaimController:
         for claim, uid in self._allocator.strays(verdict):
             self._api.take_back(claim, uid)
 
+    def _keep_plain(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        self.forget(uid)
+        if not (pod.spec.node_name or pod.has_ended) and has_extended(pod):
+            self._plain[uid] = pod
+
     def _keep(self, pod: Pod) -> None:
         uid = pod.metadata.uid
+        self._plain.pop(uid, None)
         if pod.spec.node_name or pod.has_ended:
             self.forget(uid)
             return

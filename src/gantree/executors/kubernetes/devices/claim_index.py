@@ -63,7 +63,7 @@ class ClaimIndex:
             self._reserve(uid, tuple(each.uid for each in after.status.reserved_for))
             touched += self._put(uid, devices_in(after.status.allocation))
             if after.status.allocation is not None:
-                touched += self.drop(uid)
+                touched += [*self.drop(uid), *self.drop("/".join(key))]
         elif before is not None:
             touched += self.drop(before.metadata.uid)
         return touched
@@ -128,8 +128,11 @@ class ClaimIndex:
         plan = self.plans.get(uid)
         return self._consumers.get(uid, ()) if plan is None else (plan.pod,)
 
-    def claims_of(self, pod: Pod) -> dict[str, ResourceClaim]:
-        """The claims of a pod by its own names for them. Raises NotReady."""
+    def claims_of(self, pod: Pod, *, with_special: bool = False) -> dict[str, ResourceClaim]:
+        """The claims of a pod by its own names for them; with_special: also that for extended resources. Raises
+        NotReady.
+        """
+        special = pod.status.extended_resource_claim_status
         made = {each.name: each for each in pod.status.resource_claim_statuses}
         found: dict[str, ResourceClaim] = {}
         for wanted in pod.spec.resource_claims:
@@ -144,6 +147,8 @@ class ClaimIndex:
                 found[wanted.name] = self._claim(
                     pod, name, is_own=wanted.resource_claim_name is None
                 )
+        if with_special and special is not None:
+            found[""] = self._claim(pod, special.resource_claim_name, is_own=True)
         return found
 
     def _claim(self, pod: Pod, name: str, *, is_own: bool) -> ResourceClaim:

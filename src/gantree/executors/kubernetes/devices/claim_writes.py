@@ -9,7 +9,7 @@ bound is taken back, and what could not be taken back is a stray, which `allocat
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
@@ -21,6 +21,8 @@ from gantree.executors.kubernetes.apiserver.objects import read_object
 from gantree.executors.kubernetes.devices.allocation import DeviceResult, shares_of
 from gantree.executors.kubernetes.devices.claim_index import NAME_FIELD
 from gantree.executors.kubernetes.devices.device_records import FENCED, Wanted, record
+from gantree.executors.kubernetes.devices.extended_resources import NewClaim, is_special
+from gantree.executors.kubernetes.devices.special_claims import made_claim, tell_pod, untell_pod
 from gantree.model.errors import Unreachable
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -33,7 +35,7 @@ GIVE_UP_S = 20.0
 class Grant:
     """A claim as it was read, the pod that is to use it, on which node; allocation None: it has one already.
 
-    devices are what it takes; admin access takes nothing.
+    devices are what it takes; admin access takes nothing. made: it is for extended resources, and may have to be made.
     """
 
     claim: ResourceClaim
@@ -42,6 +44,7 @@ class Grant:
     node: str
     allocation: dict[str, Any] | None = None
     devices: tuple[DeviceResult, ...] = ()
+    made: NewClaim | None = None
 
     @property
     def path(self) -> str:
@@ -141,6 +144,11 @@ def _of_claim(claim: ResourceClaim, results: Sequence[DeviceResult]) -> Iterable
 
 async def grant_all(client: Client, grants: Sequence[Grant], home: str) -> str:
     """Write all grants of a gang; "" once all are, else why not, and then none is. home: where records are kept."""
+    there = await asyncio.gather(*(_with_claim(client, each) for each in grants))
+    missing = next((each for each in there if isinstance(each, str)), "")
+    if missing:
+        return missing
+    grants = [each for each in there if isinstance(each, Grant)]
     wanted = [each for grant in grants for each in _wanted(grant)]
     why = await record(client, home, wanted)
     if why:
@@ -150,6 +158,14 @@ async def grant_all(client: Client, grants: Sequence[Grant], home: str) -> str:
     if why:
         await take_back_all(client, grants)
     return why
+
+
+async def _with_claim(client: Client, grant: Grant) -> Grant | str:
+    """A grant of a claim that is there; else why it is not."""
+    if grant.made is None:
+        return grant
+    claim = await made_claim(client, grant.made)
+    return claim if isinstance(claim, str) else replace(grant, claim=claim)
 
 
 def _wanted(grant: Grant) -> Iterator[Wanted]:
@@ -166,6 +182,13 @@ async def take_back_all(client: Client, grants: Iterable[Grant]) -> None:
 
 async def _grant(client: Client, grant: Grant) -> str:
     """Write one grant; "" once it is written, else why it is not."""
+    why = await _allocate(client, grant)
+    if why or grant.made is None:
+        return why
+    return await tell_pod(client, grant.made, grant.pod_name)
+
+
+async def _allocate(client: Client, grant: Grant) -> str:
     claim, deadline = grant.claim, asyncio.get_running_loop().time() + GIVE_UP_S
     while True:
         why = _unfit(grant, claim)
@@ -214,8 +237,9 @@ async def take_back(client: Client, claim: ResourceClaim, pod: str) -> str:
             now = await client.get(path, ResourceClaim)
             if now.metadata.uid != claim.metadata.uid:
                 return ""
+            consumer = next((e.name for e in now.status.reserved_for if e.uid == pod), "")
             await _clear(client, path, now, pod)
-            return ""
+            return await untell_pod(client, now, consumer) if consumer and is_special(now) else ""
         except ApiError as error:
             if error.status == 404:
                 return ""

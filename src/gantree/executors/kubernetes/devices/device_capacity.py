@@ -24,6 +24,7 @@ from gantree.executors.kubernetes.devices.device import (
     NodeDevices,
     totals,
 )
+from gantree.executors.kubernetes.devices.extended_resources import not_offered
 from gantree.model.placements import MemberPlacement
 from gantree.topology.occupancy.member_parts import is_nothing, without
 
@@ -33,12 +34,12 @@ _KEPT = 65_536
 
 @dataclass(frozen=True, slots=True)
 class CountedPod:
-    """What the core counts a pod of ours by: GPUs of its node, and a unit of its requests. job: whose pod it is."""
+    """What the core counts a pod of ours by: GPUs of its node, and units of requests by name. job: whose pod it is."""
 
     job: str
     node: str
     gpus: tuple[int, ...] = ()
-    counted: str | None = None
+    counted: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,16 @@ def held_by(holdings: Iterable[Holding]) -> dict[DeviceKey, Counters]:
 
 
 class DeviceCapacity:
-    """Requests by the names that they are counted under, and their counts."""
+    """Requests by the names that they are counted under, and their counts.
+
+    An extended resource is one: a node has as many units as it has devices of its class. Where a device plugin offers
+    the resource, the node's own count stands.
+    """
 
     def __init__(self) -> None:
         self.name_of_requests: dict[ClaimRequests, str] = {}
+        self._offered: dict[str, frozenset[str]] = {}
+        """What device plugins offer of these, by node."""
         self._kept: dict[object, int] = {}
         self._totals: WeakKeyDictionary[NodeDevices, dict[str, int]] = WeakKeyDictionary()
 
@@ -74,6 +81,30 @@ class DeviceCapacity:
             mark = sha256(repr(claim_requests).encode()).hexdigest()[:8]
             found = self.name_of_requests[claim_requests] = f"claims({', '.join(parts)})-{mark}"
         return found
+
+    def count_resource(self, name: str, unit: ClaimRequests) -> None:
+        """An extended resource is counted by devices of its class, one for each."""
+        if self.name_of_requests.get(unit) != name:
+            self.name_of_requests[unit] = name
+
+    def forget_resources(self, names: Collection[str]) -> None:
+        """No class backs these resources any more."""
+        kept = {unit: name for unit, name in self.name_of_requests.items() if name not in names}
+        if len(kept) < len(self.name_of_requests):
+            self.name_of_requests = kept
+            self._totals.clear()
+
+    def missing(
+        self, node: str, allocatable: Mapping[str, object], totals: Mapping[str, int]
+    ) -> dict[str, str]:
+        """The counts of a node that its own status does not list."""
+        lacking = not_offered(tuple(totals.items()), allocatable)
+        self._offered[node] = frozenset(totals) - frozenset(lacking)
+        return {name: str(totals[name]) for name in lacking if totals[name]}
+
+    def offers(self, node: str, name: str) -> bool:
+        """Whether a device plugin of a node offers a resource."""
+        return name in self._offered.get(node, ())
 
     def totals(self, there: NodeDevices) -> dict[str, int]:
         """How often a node of which nothing is held can serve each."""
@@ -94,7 +125,9 @@ class DeviceCapacity:
         gpus = _positions(there, held, counted)
         totals, devices = self.totals(there), {}
         for claim_requests, name in self.name_of_requests.items() if held else ():
-            ours = sum(counted_pod.counted == name for counted_pod in counted)
+            if self.offers(node, name):
+                continue
+            ours = sum(dict(counted_pod.counted).get(name, 0) for counted_pod in counted)
             lost = totals[name] and totals[name] - self._number(claim_requests, there, held) - ours
             if lost > 0:
                 devices[name] = lost
