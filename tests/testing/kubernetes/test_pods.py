@@ -327,6 +327,23 @@ def test_a_resize_that_changes_the_class_of_service_is_refused(api: Api, pods: s
     assert "QOS" in told.text
 
 
+def test_a_running_pod_is_resized_only_where_its_kubelet_tells_sizes(api: Api, pods: str) -> None:
+    """Fact: 422, "Pod running on node without support for resize", while a running container names no resources."""
+    made = pod("a")
+    made["spec"]["containers"][0]["resources"] = amounts(cpu="2", memory="1Gi")
+    name = api.post(pods, made).json()["spec"]["containers"][0]["name"]
+    running = {"name": name, "state": {"running": {"startedAt": "2026-11-27T10:00:00Z"}}}
+    status = {"status": {"phase": "Running", "containerStatuses": [running]}}
+    assert api.patch(f"{pods}/a/status", status, STRATEGIC).status_code == 200
+    larger = {"name": name, "resources": amounts(cpu="4", memory="1Gi")}
+    patch = {"spec": {"containers": [larger]}}
+    told = api.patch(f"{pods}/a/resize", patch, STRATEGIC)
+    assert (told.status_code, "without support for resize" in told.text) == (422, True)
+    running["resources"] = amounts(cpu="2", memory="1Gi")
+    assert api.patch(f"{pods}/a/status", status, STRATEGIC).status_code == 200
+    assert api.patch(f"{pods}/a/resize", patch, STRATEGIC).status_code == 200
+
+
 def test_a_pod_that_is_not_ready_is_evicted_within_its_budget(
     api: Api, space: str, pods: str
 ) -> None:

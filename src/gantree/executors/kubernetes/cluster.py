@@ -288,7 +288,7 @@ class KubernetesCluster:
         self._feasibility.update(pod, gone=after is None, is_member=is_member)
         if is_member:
             self._attempts.update(pod, gone=after is None)
-            self._foreign_pods.forget(uid)
+            self._update_resized(pod, gone=after is None)
         elif pod.spec.node_name:
             self._update_foreign_pod(pod, gone=after is None)
             self._late_bindings.update(pod, self._decided(), gone=after is None)
@@ -300,6 +300,14 @@ class KubernetesCluster:
             return
         self._nominations.update(pod, waits=False)
         self._forget_alone(uid, after)
+
+    def _update_resized(self, pod: Pod, *, gone: bool) -> None:
+        """A pod of a gang may take more than its job holds."""
+        shape = None if gone else self._attempts.shape_of(pod, self._decided())
+        if shape is None:
+            self._foreign_pods.forget(pod.metadata.uid)
+        else:
+            self._foreign_pods.update_resized(pod, shape)
 
     def _forget_alone(self, uid: str, after: Pod | None) -> None:
         if after is None:

@@ -164,6 +164,8 @@ class Kubelet(Follower):
                 sandbox.task = self.run(self._live(sandbox))
             if sandbox is not None:
                 sandbox.pod = pod
+                if _is_resized(pod):
+                    self.run(self._tell(sandbox, {"containerStatuses": _sizes(pod)}))
                 if "deletionTimestamp" in pod["metadata"]:
                     sandbox.deleted.set()
 
@@ -349,9 +351,33 @@ def _containers(sandbox: _Sandbox, state: Json, is_ready: bool) -> list[Json]:
             "started": is_ready,
             "restartCount": sandbox.restarts,
             "state": state,
+            **(_size(each) if is_ready else {}),
         }
         for each in sandbox.pod["spec"]["containers"]
     ]
+
+
+def _sizes(pod: Json) -> list[Json]:
+    """The statuses of its containers, which run with what their spec asks: a list is written as a whole."""
+    asked = {each["name"]: each for each in pod["spec"]["containers"]}
+    told = pod["status"]["containerStatuses"]
+    return [{**each, **_size(asked[each["name"]])} for each in told]
+
+
+def _size(container: Json) -> Json:
+    told = container.get("resources") or {}
+    return {"resources": told, "allocatedResources": told.get("requests") or {}}
+
+
+def _is_resized(pod: Json) -> bool:
+    """Whether a running container is to have other resources than it has."""
+    told = pod["status"].get("containerStatuses") or ()
+    running = (each for each in told if "running" in each.get("state", {}) and "resources" in each)
+    now = {each["name"]: each["resources"] for each in running}
+    return any(
+        each["name"] in now and now[each["name"]] != (each.get("resources") or {})
+        for each in pod["spec"]["containers"]
+    )
 
 
 async def _first(*awaited: object) -> None:

@@ -87,7 +87,7 @@ class PodRules(Rules):
             _defaulted_container({**each, "resources": told.get(each["name"], each["resources"])})
             for each in before
         ]
-        causes = list(_bad_resize(before, after))
+        causes = [*_unsupported_resize(old), *_bad_resize(before, after)]
         if causes:
             raise invalid("Pod", "", old["metadata"]["name"], *causes)
         return {**old, "spec": {**old["spec"], "containers": after}}
@@ -292,6 +292,14 @@ def _changed_lists(before: Json, after: Json) -> Iterator[tuple[str, str]]:
             "spec.tolerations",
             "Forbidden: existing toleration can not be modified except its tolerationSeconds",
         )
+
+
+def _unsupported_resize(pod: Json) -> Iterator[tuple[str, str]]:
+    """The first running container says whether its kubelet can: one that can tells what containers run with."""
+    told = pod["status"].get("containerStatuses") or ()
+    running = next((each for each in told if "running" in each.get("state", {})), None)
+    if running is not None and "resources" not in running:
+        yield "spec", "Forbidden: Pod running on node without support for resize"
 
 
 def _bad_resize(before: list[Json], after: list[Json]) -> Iterator[tuple[str, str]]:

@@ -218,6 +218,7 @@ class PodSpec(Object, frozen=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     overhead: dict[str, str | float] = {}
+    resources: Resources | None = None
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
@@ -273,10 +274,12 @@ class ContainerState(Object, frozen=True):
 
 
 class ContainerStatus(Object, frozen=True):
-    """What became of a container."""
+    """What became of a container: resources it runs with, allocated_resources its kubelet has admitted."""
 
     name: str = ""
     state: ContainerState = ContainerState()
+    resources: Resources | None = None
+    allocated_resources: dict[str, str | float] = {}
 
 
 class MadeClaim(Object, frozen=True):
@@ -300,6 +303,9 @@ class PodStatus(Object, frozen=True):
     message: str = ""
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resources: Resources | None = None
+    allocated_resources: dict[str, str | float] = {}
     nominated_node_name: str = ""
     resource_claim_statuses: tuple[MadeClaim, ...] = ()
     extended_resource_claim_status: SpecialClaim | None = None

@@ -24,7 +24,8 @@ from gantree.executors.kubernetes.constraints.static_volumes import (
     limit_of,
 )
 from gantree.executors.kubernetes.constraints.volume_writes import Provision
-from gantree.executors.kubernetes.pods.shapes import Amounts, alternatives_of, held_by
+from gantree.executors.kubernetes.pods.pod_amounts import Amounts
+from gantree.executors.kubernetes.pods.shapes import alternatives_of, held_by
 from gantree.model.node_rules import Alternatives, Requirement
 from gantree.topology.discovery.listings.kubernetes_nodes import quantity
 

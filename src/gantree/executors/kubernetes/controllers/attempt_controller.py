@@ -25,6 +25,7 @@ from gantree.executors.kubernetes.workloads.pending_pods import PendingPods
 from gantree.executors.kubernetes.writes.eviction import Evictions
 from gantree.executors.kubernetes.writes.writes import Binding, Bound, binding_of
 from gantree.model.events import Event
+from gantree.model.jobs import Shape
 from gantree.model.orders import ReplaceMember, StartGang, StopGang
 from gantree.model.phases import Phase
 
@@ -168,6 +169,15 @@ class AttemptController:
     def pods_of(self, job: str, attempt: int) -> list[Pod]:
         """The pods of an attempt that are not over, in member order."""
         return self._members.pods_of((job, attempt))
+
+    def shape_of(self, pod: Pod, decided: LedgerView) -> Shape | None:
+        """The shape that the job of a pod has for it; None where that is not on record."""
+        found = self._members.of_pod(pod.metadata.uid)
+        state = None if found is None else decided.job(found[0].job)
+        if found is None or state is None:
+            return None
+        roles = (each.shape for each in state.present.roles if each.name == found[1].role)
+        return next(roles, None)
 
     def emit_events(self, decided: LedgerView, now: float) -> list[str]:
         """Emit the events of attempts; return the jobs whose attempts have ended."""

@@ -1,18 +1,22 @@
 """Resources that foreign pods hold on nodes: pods of other schedulers and of DaemonSets.
 
-The sum of their requests is counted by node. GPUs, of which requests give only the number, count as the last of the
+The sum of their requests is counted by node, and what a pod of a gang has beyond the shape of its job because it was
+resized while it ran. GPUs, of which requests give only the number, count as the last of the
 node.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from gantree.executors.kubernetes.apiserver.objects import Pod
-from gantree.executors.kubernetes.pods.shapes import Amounts, devices_of, held_by
+from gantree.executors.kubernetes.pods.pod_amounts import Amounts, bound_requests_of
+from gantree.executors.kubernetes.pods.shapes import PODS, devices_of, held_by
 from gantree.model.events import OthersHold
-from gantree.model.jobs import GPU_RESOURCES
+from gantree.model.jobs import GPU_RESOURCES, Shape
 from gantree.model.placements import MemberPlacement
 
 HOLDER, ROLE = "others on ", "others"
+LEAST = {"cpu": 1e-6, "memory": 1.0}
+"""What is less than this, in cores and bytes, is rounding."""
 
 
 class ForeignPods:
@@ -34,10 +38,27 @@ class ForeignPods:
         uid, node = pod.metadata.uid, pod.spec.node_name
         if not node or pod.has_ended:
             self.forget(uid)
-        elif self._node_of_pod.get(uid) != node:
+        else:
+            self._set(uid, node, {**held_by(pod), **bound_requests_of(pod), PODS: 1.0})
+
+    def update_resized(self, pod: Pod, shape: Shape) -> None:
+        """A pod of a gang was added or has changed, whose job has this shape for it."""
+        now = bound_requests_of(pod)
+        more = {
+            "cpu": now.get("cpu", 0.0) - shape.cpus,
+            "memory": now.get("memory", 0.0) - shape.memory_GiB * 2**30,
+        }
+        beyond = {name: amount for name, amount in more.items() if amount > LEAST[name]}
+        if pod.has_ended or not pod.spec.node_name or not beyond:
+            self.forget(pod.metadata.uid)
+        else:
+            self._set(pod.metadata.uid, pod.spec.node_name, beyond)
+
+    def _set(self, uid: str, node: str, amounts: Amounts) -> None:
+        if self._amounts_of_pod_on_node.get(node, {}).get(uid) != amounts:
             self.forget(uid)
             self._node_of_pod[uid] = node
-            self._amounts_of_pod_on_node.setdefault(node, {})[uid] = held_by(pod)
+            self._amounts_of_pod_on_node.setdefault(node, {})[uid] = amounts
             self._changed[node] = None
 
     def forget(self, uid: str) -> None:
@@ -75,7 +96,7 @@ class ForeignPods:
             for name, amount in amounts.items():
                 sums[name] = sums.get(name, 0.0) + amount
         taken = min(gpus, int(sum(sums.get(name, 0.0) for name in GPU_RESOURCES)))
-        devices = {**devices_of(sums), "pods": len(pods)}
+        devices = {**devices_of(sums), PODS: int(sums.get(PODS, 0.0))}
         return MemberPlacement(
             role=ROLE,
             rank=0,
@@ -83,5 +104,5 @@ class ForeignPods:
             gpus=tuple(range(gpus - taken, gpus)),
             cpus=sums.get("cpu", 0.0),
             memory_GiB=sums.get("memory", 0.0) / 2**30,
-            devices=tuple(sorted(devices.items())),
+            devices=tuple(sorted((name, count) for name, count in devices.items() if count)),
         )

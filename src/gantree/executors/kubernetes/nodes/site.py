@@ -12,7 +12,8 @@ import msgspec
 from gantree.executors.kubernetes.apiserver.objects import Node, Wiring
 from gantree.executors.kubernetes.nodes.asked_levels import tiers_of_keys
 from gantree.executors.kubernetes.nodes.topologies import NodeTopologies
-from gantree.executors.kubernetes.pods.shapes import PODS, Amounts, is_counted
+from gantree.executors.kubernetes.pods.pod_amounts import Amounts
+from gantree.executors.kubernetes.pods.shapes import PODS, is_counted
 from gantree.model import node_rules
 from gantree.model.cluster import Cluster, Machine
 from gantree.model.cluster import Node as SiteNode

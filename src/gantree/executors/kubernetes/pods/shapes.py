@@ -1,15 +1,10 @@
-"""The shape of a pod: its amounts, node rules, and parts of its spec that are not honoured.
-
-Amounts are what the kubelet will count: the sum over containers and sidecars, or what an init container needs while it
-runs beside the sidecars before it, whichever is more, and the overhead of the runtime class.
-"""
+"""The shape of a pod: its amounts (`pod_amounts`), node rules, and parts of its spec that are not honoured."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gantree.executors.kubernetes.apiserver.objects import (
     Claimed,
-    Container,
     Node,
     NodeAffinity,
     NodeSelector,
@@ -21,12 +16,12 @@ from gantree.executors.kubernetes.apiserver.objects import (
 )
 from gantree.executors.kubernetes.pods.checkpoint_protocol import invalid_annotations
 from gantree.executors.kubernetes.pods.hived import shape_of
+from gantree.executors.kubernetes.pods.pod_amounts import Amounts, requests_of
 from gantree.executors.kubernetes.pods.ports import exclusive_devices
 from gantree.executors.kubernetes.pods.self_affinity import self_affinity_devices
 from gantree.executors.kubernetes.pods.templates import once_per_template
 from gantree.model import node_rules
 from gantree.model.jobs import CLAIMED_GPUS, GPU_RESOURCES, Shape
-from gantree.topology.discovery.listings.kubernetes_nodes import quantity
 
 PODS = "pods"
 """A node takes so many pods at most: each counts as one device of this name."""
@@ -48,8 +43,6 @@ _OPERATORS = {
 _RULES = frozenset({node_rules.NODES_LABEL, node_rules.TOLERATES_LABEL})
 _MEBI = 2.0**20
 
-Amounts = dict[str, float]
-
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
@@ -59,33 +52,10 @@ class PodRequest:
     unknown: tuple[str, ...] = ()
 
 
-def amounts_of(pod: PodSpec) -> Amounts:
-    """What a pod takes of its node, by resource, in units of the API (cores, bytes, devices)."""
-    running: Amounts = {}
-    for container in pod.containers:
-        _add(running, container)
-    sidecars: Amounts = {}
-    most: Amounts = {}
-    for container in pod.init_containers:
-        if container.restart_policy == "Always":
-            _add(sidecars, container)
-            _raise(most, sidecars)
-        else:
-            alone = dict(sidecars)
-            _add(alone, container)
-            _raise(most, alone)
-    for name, amount in sidecars.items():
-        running[name] = running.get(name, 0.0) + amount
-    _raise(running, most)
-    for name, text in pod.overhead.items():
-        running[name] = running.get(name, 0.0) + (quantity(str(text)) or 0.0)
-    return running
-
-
 def held_by(pod: Pod) -> Amounts:
     """Return the resources that a pod requests of its node, with exclusive and counter devices."""
     alone, kin = exclusive_devices(pod), self_affinity_devices(pod)
-    return {**amounts_of(pod.spec), **dict.fromkeys((*alone, *kin), 1.0)}
+    return {**requests_of(pod.spec), **dict.fromkeys((*alone, *kin), 1.0)}
 
 
 @once_per_template
@@ -204,18 +174,6 @@ def _unknown_amounts(amounts: Amounts) -> Iterator[str]:
     kinds = [name for name in GPU_RESOURCES if amounts.get(name)]
     if len(kinds) > 1:
         yield f"{' and '.join(kinds)} in one pod: they are added up"
-
-
-def _add(amounts: Amounts, container: Container) -> None:
-    """Add what a container asks for: its requests, and limits of what has no request of its own."""
-    told = {**container.resources.limits, **container.resources.requests}
-    for name, text in told.items():
-        amounts[name] = amounts.get(name, 0.0) + (quantity(str(text)) or 0.0)
-
-
-def _raise(amounts: Amounts, least: Mapping[str, float]) -> None:
-    for name, amount in least.items():
-        amounts[name] = max(amounts.get(name, 0.0), amount)
 
 
 def matches_labels(asked: Mapping[str, str], node: Node) -> bool:
