@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gantree.executors.kubernetes.apiserver.objects import Pod
-from gantree.executors.kubernetes.pods.pod_amounts import bound_requests_of, requests_of
+from gantree.executors.kubernetes.pods.pod_amounts import bound_amounts_of, amounts_of
 from support.kubernetes.client import STRATEGIC
 from support.pods import PodStage
 
@@ -61,8 +61,8 @@ MAIN, SIDECAR = [container("main", "2"), container("more", "1")], {"restartPolic
 )
 def test_a_pod_asks_for_what_its_kubelet_counts(spec: dict[str, Any], cpus: float) -> None:
     told = pod(**spec)
-    assert requests_of(told.spec) == {"cpu": cpus}
-    assert bound_requests_of(told) == {"cpu": cpus}
+    assert amounts_of(told.spec) == {"cpu": cpus}
+    assert bound_amounts_of(told) == {"cpu": cpus}
 
 
 def resizing(used: str, admitted: str, reason: str = "") -> dict[str, Any]:
@@ -90,13 +90,13 @@ def resizing(used: str, admitted: str, reason: str = "") -> dict[str, Any]:
 def test_a_bound_pod_takes_the_largest_of_what_is_wanted_admitted_and_used(
     status: dict[str, Any], cpus: float
 ) -> None:
-    assert bound_requests_of(pod(status, containers=MAIN)) == {"cpu": cpus}
+    assert bound_amounts_of(pod(status, containers=MAIN)) == {"cpu": cpus}
 
 
 def test_a_pod_as_a_whole_is_resized() -> None:
     spec = {"containers": MAIN, "resources": {"requests": {"cpu": "4"}}}
     status = {"resources": {"requests": {"cpu": "6"}}, "allocatedResources": {"cpu": "5"}}
-    assert bound_requests_of(pod(status, **spec)) == {"cpu": 6.0}
+    assert bound_amounts_of(pod(status, **spec)) == {"cpu": 6.0}
 
 
 def said(stage: PodStage, name: str) -> str:

@@ -17,7 +17,7 @@ from gantree.executors.kubernetes.apiserver.client import Key
 from gantree.executors.kubernetes.apiserver.device_objects import DeviceClass, ResourceClaim
 from gantree.executors.kubernetes.apiserver.objects import Container, Pod
 from gantree.executors.kubernetes.devices.claims import ClaimRequests, requests_of
-from gantree.executors.kubernetes.pods.shapes import amounts_of
+from gantree.executors.kubernetes.pods.pod_amounts import amounts_of
 from gantree.topology.discovery.listings.kubernetes_nodes import quantity
 
 PREFIX = "deviceclass.resource.kubernetes.io/"

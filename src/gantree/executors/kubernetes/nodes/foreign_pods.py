@@ -8,7 +8,7 @@ node.
 from collections.abc import Iterable, Iterator, Mapping
 
 from gantree.executors.kubernetes.apiserver.objects import Pod
-from gantree.executors.kubernetes.pods.pod_amounts import Amounts, bound_requests_of
+from gantree.executors.kubernetes.pods.pod_amounts import Amounts, bound_amounts_of
 from gantree.executors.kubernetes.pods.shapes import PODS, devices_of, held_by
 from gantree.model.events import OthersHold
 from gantree.model.jobs import GPU_RESOURCES, Shape
@@ -39,11 +39,11 @@ class ForeignPods:
         if not node or pod.has_ended:
             self.forget(uid)
         else:
-            self._set(uid, node, {**held_by(pod), **bound_requests_of(pod), PODS: 1.0})
+            self._set(uid, node, {**held_by(pod), **bound_amounts_of(pod), PODS: 1.0})
 
     def update_resized(self, pod: Pod, shape: Shape) -> None:
         """A pod of a gang was added or has changed, whose job has this shape for it."""
-        now = bound_requests_of(pod)
+        now = bound_amounts_of(pod)
         more = {
             "cpu": now.get("cpu", 0.0) - shape.cpus,
             "memory": now.get("memory", 0.0) - shape.memory_GiB * 2**30,

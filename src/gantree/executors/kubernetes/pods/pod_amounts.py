@@ -24,23 +24,23 @@ Quantities = Mapping[str, str | float]
 HUGE_PAGES = "hugepages-"
 
 
-def requests_of(pod: PodSpec) -> Amounts:
+def amounts_of(pod: PodSpec) -> Amounts:
     """What a pod asks for."""
     return _total(pod, {each.name: _asked(each) for each in _containers(pod)}, _of_pod(pod))
 
 
 @once_per_template
-def _requests(pod: Pod) -> Amounts:
-    return requests_of(pod.spec)
+def _amounts(pod: Pod) -> Amounts:
+    return amounts_of(pod.spec)
 
 
-def bound_requests_of(pod: Pod) -> Amounts:
+def bound_amounts_of(pod: Pod) -> Amounts:
     """What a pod that is on a node takes there."""
     status, spec = pod.status, pod.spec
     told = (*status.container_statuses, *status.init_container_statuses)
     statuses = {each.name: each for each in told if each.resources is not None}
     if not statuses and status.resources is None:
-        return _requests(pod)
+        return _amounts(pod)
     is_infeasible = any(
         each.type == "PodResizePending" and each.reason == "Infeasible"
         for each in status.conditions

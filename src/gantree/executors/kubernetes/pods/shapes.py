@@ -16,7 +16,7 @@ from gantree.executors.kubernetes.apiserver.objects import (
 )
 from gantree.executors.kubernetes.pods.checkpoint_protocol import invalid_annotations
 from gantree.executors.kubernetes.pods.hived import shape_of
-from gantree.executors.kubernetes.pods.pod_amounts import Amounts, requests_of
+from gantree.executors.kubernetes.pods.pod_amounts import Amounts, amounts_of
 from gantree.executors.kubernetes.pods.ports import exclusive_devices
 from gantree.executors.kubernetes.pods.self_affinity import self_affinity_devices
 from gantree.executors.kubernetes.pods.templates import once_per_template
@@ -55,7 +55,7 @@ class PodRequest:
 def held_by(pod: Pod) -> Amounts:
     """Return the resources that a pod requests of its node, with exclusive and counter devices."""
     alone, kin = exclusive_devices(pod), self_affinity_devices(pod)
-    return {**requests_of(pod.spec), **dict.fromkeys((*alone, *kin), 1.0)}
+    return {**amounts_of(pod.spec), **dict.fromkeys((*alone, *kin), 1.0)}
 
 
 @once_per_template

@@ -8,7 +8,7 @@ import msgspec
 from gantree.executors.kubernetes.apiserver.objects import Node, Pod, PodStatus
 from gantree.executors.kubernetes.nodes.site import site_fields
 from gantree.executors.kubernetes.pods import annotations as marks
-from gantree.executors.kubernetes.pods.pod_amounts import requests_of
+from gantree.executors.kubernetes.pods.pod_amounts import amounts_of
 from gantree.executors.kubernetes.workloads.keys import Key, key_of
 from gantree.model.jobs import GPU_RESOURCES
 
@@ -233,5 +233,5 @@ class ShadowTally:
 
 def gpus_of(pod: Pod) -> int:
     """How many GPUs a pod asks for."""
-    amounts = requests_of(pod.spec)
+    amounts = amounts_of(pod.spec)
     return int(sum(amounts.get(name, 0.0) for name in GPU_RESOURCES))

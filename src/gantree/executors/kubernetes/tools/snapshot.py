@@ -27,7 +27,7 @@ from gantree.executors.kubernetes.controllers.allocator import Allocator
 from gantree.executors.kubernetes.nodes.site import SiteReading, site_of
 from gantree.executors.kubernetes.nodes.topologies import TOPOLOGY_KINDS, read_topologies
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
-from gantree.executors.kubernetes.pods.pod_amounts import requests_of
+from gantree.executors.kubernetes.pods.pod_amounts import amounts_of
 from gantree.executors.kubernetes.pods.shapes import PODS as POD_COUNT
 from gantree.executors.kubernetes.pods.shapes import pod_request
 from gantree.executors.kubernetes.tools.shadow_tally import gpus_of
@@ -199,7 +199,7 @@ class _Taking:
         count = min(gpus_of(pod), len(self._free))
         counted, self._free = self._free[:count], self._free[count:]
         namespace, name, _ = told.keys.of(pod)
-        amounts = requests_of(pod.spec)
+        amounts = amounts_of(pod.spec)
         return Allocation(
             _name(namespace, name),
             pod.spec.node_name,

@@ -20,7 +20,7 @@ EVERY_S = 10.0
 """The reason of a gang is updated so often at most."""
 SOON_S = 0.1
 """A gang about which nothing is decided yet is looked at again so soon."""
-LATER_S = 2.0
+LATER_S = 0.5
 """A gang that waits for its turn behind another says so after so long: mostly its turn has come by then."""
 REASON_OF_GATE = {
     Gate.LIMIT: "ExceedsMaxQuota",
