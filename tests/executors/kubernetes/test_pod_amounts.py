@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gantree.executors.kubernetes.apiserver.objects import Pod
-from gantree.executors.kubernetes.pods.pod_amounts import bound_amounts_of, amounts_of
+from gantree.executors.kubernetes.pods.pod_amounts import amounts_of, bound_amounts_of
 from support.kubernetes.client import STRATEGIC
 from support.pods import PodStage
 
