@@ -173,6 +173,21 @@ def test_pods_are_told_why_they_wait(stage: PodStage, monkeypatch: pytest.Monkey
     stage.until(lambda: due <= reasons(stage))
 
 
+def test_a_gang_that_is_soon_whole_is_told_nothing(
+    stage: PodStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pods come one after the other: each would be told of the missing ones."""
+    monkeypatch.setattr(telling, "LATER_S", 60.0)
+    stage.nodes("n[0-1]")
+    group(stage, "g", 2)
+    stage.start()
+    member(stage, "g-0", "g")
+    stage.work_for(0.3)
+    member(stage, "g-1", "g")
+    stage.until(lambda: stage.bound("g-0", "g-1"))
+    assert not reasons(stage)
+
+
 def test_a_refusal_is_told_at_once(stage: PodStage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Later updates would take an hour. The group has the server's defaults, of which nothing is said."""
     stage.nodes("n0")

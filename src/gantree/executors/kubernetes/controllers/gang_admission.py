@@ -230,10 +230,8 @@ class GangAdmission:
     def _submit(self, pending_gang: PendingGang, site: SiteReading | None, now: float) -> None:
         gang = self._pending.gang(pending_gang.key)
         if gang is None:
-            self._pod_status.report(
-                pending_gang.key,
-                WaitReason(PODS_MISSING, self._pending.missing_sentence(pending_gang.key)),
-            )
+            sentence = self._pending.missing_sentence(pending_gang.key)
+            self._pod_status.report_later(pending_gang.key, WaitReason(PODS_MISSING, sentence), now)
         elif site is not None and not self._is_refused(pending_gang, gang):
             self._submit_whole(gang, site, now)
 

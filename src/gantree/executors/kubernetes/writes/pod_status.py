@@ -21,7 +21,7 @@ EVERY_S = 10.0
 SOON_S = 0.1
 """A gang about which nothing is decided yet is looked at again so soon."""
 LATER_S = 0.5
-"""A gang that waits for its turn behind another says so after so long: mostly its turn has come by then."""
+"""A gang that lacks pods, or waits for its turn behind another, says so after so long: mostly that is over by then."""
 REASON_OF_GATE = {
     Gate.LIMIT: "ExceedsMaxQuota",
     Gate.QUOTA: "WaitingForQuota",
@@ -87,7 +87,8 @@ class PodStatusUpdates:
 
     def report_later(self, key: Key, reason_to_wait: WaitReason, now: float) -> None:
         """Write a reason of a gang that is not handed in yet, if it is still so in LATER_S."""
-        self._later.setdefault(key, (now + LATER_S, reason_to_wait))
+        due, _ = self._later.get(key, (now + LATER_S, None))
+        self._later[key] = (due, reason_to_wait)
 
     def report(self, key: Key, reason_to_wait: WaitReason) -> None:
         """Write a reason that is not decided by the core, unless it was written already."""
