@@ -32,6 +32,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "monitored": TLS | {"podMonitor": {"enabled": True, "tokenSecret": "viewer"}},
     "a pool": {"schedulerName": "gantree-b", "nodeSelector": {"pool": "b"}, "levels": ["a/spine", "a/leaf"]},
     "dry run": {"dryRun": True},
+    "node groups": {"nodeGroups": "groups: []"},
     "namespaces": {"namespaces": {"enabled": True, "from": ["default-scheduler", "volcano"]}},
     "metrics": {"gpuMetrics": ["http://{node}:9400/metrics"]},
     "reached": {"networkPolicy": {"allowFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}},
@@ -187,6 +188,12 @@ def test_the_webhook_is_asked_about_gantrees_pods_and_holds_nobody_up(name: str)
         }
     else:
         assert webhook["clientConfig"]["caBundle"] == "Q0E="
+
+
+def test_node_groups_are_a_file_beside_the_policy() -> None:
+    told = of_kind("ConfigMap", VALUES["node groups"], "gantree-policy")["data"]
+    assert told["node-groups.yaml"] == "groups: []"
+    assert "--node-groups=/etc/gantree/node-groups.yaml" in container(VALUES["node groups"])["args"]
 
 
 def test_a_namespace_is_switched_by_the_schedulers_name() -> None:

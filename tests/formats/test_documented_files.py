@@ -13,6 +13,7 @@ import pytest
 from gantree.formats import read_cluster, read_job, read_policy, read_prices
 from gantree.formats.cluster.form import ClusterForm
 from gantree.formats.job.form import JobForm
+from gantree.formats.node_groups import GroupsForm, read_node_groups
 from gantree.formats.policy.form import PolicyForm
 from gantree.formats.schemas import FORMS, schema_of, write_schemas
 from gantree.formats.traces import OPTIONAL, REQUIRED, read_trace_text
@@ -25,12 +26,13 @@ READERS: dict[str, Callable[[str, str], Any]] = {
     "job": read_job,
     "policy": read_policy,
     "prices": read_prices,
+    "node-groups": read_node_groups,
 }
 DOCUMENT = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
 
 
 EXAMPLES: list[tuple[str, str]] = re.findall(
-    r"```yaml\n# (cluster|job|policy)(?:: [^\n]*)?\n(.*?)```", DOCUMENT, flags=re.DOTALL
+    r"```yaml\n# (cluster|job|policy|node-groups)(?:: [^\n]*)?\n(.*?)```", DOCUMENT, flags=re.DOTALL
 )
 
 
@@ -41,7 +43,12 @@ def test_the_examples_in_the_reference_are_read(kind: str, text: str) -> None:
 
 def test_the_reference_has_examples_of_every_kind_of_file() -> None:
     kinds = [kind for kind, _ in EXAMPLES]
-    assert {kind: kinds.count(kind) for kind in kinds} == {"cluster": 2, "job": 2, "policy": 1}
+    assert {kind: kinds.count(kind) for kind in kinds} == {
+        "cluster": 2,
+        "job": 2,
+        "policy": 1,
+        "node-groups": 1,
+    }
 
 
 def test_the_trace_in_the_reference_is_read() -> None:
@@ -55,7 +62,7 @@ def _all_fields(kind: type[Form]) -> set[str]:
     return {field for form in forms for field in form["properties"]}
 
 
-@pytest.mark.parametrize("kind", [ClusterForm, JobForm, PolicyForm])
+@pytest.mark.parametrize("kind", [ClusterForm, JobForm, PolicyForm, GroupsForm])
 def test_the_reference_names_every_field(kind: type[Form]) -> None:
     named = set(re.findall(r"[A-Za-z_]+", " ".join(re.findall(r"`([^`\n]+)`", DOCUMENT))))
     assert _all_fields(kind) - named == set()

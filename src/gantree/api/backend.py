@@ -155,8 +155,8 @@ class Backend:
         await add_progress(rows, self.controller.cluster, ended=ended)
 
     async def add_remaining(self, explained: Json) -> None:
-        """Put into the answer to why what keeps an attempt that is stopped from ending."""
-        if explained["phase"] != Phase.STOPPING:
+        """Put into the answer to why what keeps an attempt that is stopped from ending, or a job from starting."""
+        if explained["phase"] not in (Phase.STOPPING, Phase.PENDING):
             return
         job: str = explained["job"]
         remaining = await self.call_controller(lambda controller: controller.cluster.remains(job))

@@ -44,6 +44,17 @@ def client(chosen_state_dir: Path | None) -> Client:
     return _RecordingClient(state_dir(chosen_state_dir))
 
 
+def job_named(daemon: Client, word: str) -> str:
+    """What the daemon knows a job by: a name with a slash, as gangs of Kubernetes have, is no part of a path."""
+    if "/" not in word or not word.isprintable():
+        return word
+    rows = daemon.jobs(name=word)
+    if not rows:
+        raise NotFound(f"there is no job {word!r}")
+    job: str = rows[-1]["job"]
+    return job
+
+
 def malformed_answer() -> Unreachable | None:
     """An error for the latest answer that breaks the API's schema; None if all are valid, so the bug is ours."""
     if not _latest_answers:

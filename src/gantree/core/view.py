@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gantree.core.cycle.drain import why_staying
-from gantree.core.explain.explain import brief_reason
+from gantree.core.explain.explain import brief_reason, needs_more_nodes
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle import launch
@@ -109,6 +109,11 @@ class LedgerView:
         if found is None or found.placement is not None or found.ended_at is not None:
             return None
         return brief_reason(self._ledger, found, now)
+
+    def needs_more_nodes(self, job: str, now: float) -> bool:
+        """Return whether the queue of a pending job admits it, and not even the empty site has room for it."""
+        found = self._ledger.jobs.get(job)
+        return found is not None and needs_more_nodes(self._ledger, found, now)
 
     def why_not_drained(self, job: str, now: float) -> str:
         """Return why a placed job stays on an unhealthy node, as the end of a sentence; "" if it moves when it can."""

@@ -12,6 +12,7 @@ from gantree.formats.access.form import AccessForm
 from gantree.formats.calibration.form import CalibrationForm
 from gantree.formats.cluster.form import ClusterForm
 from gantree.formats.job.form import JobForm
+from gantree.formats.node_groups import GroupsForm
 from gantree.formats.policy.form import PolicyForm
 from gantree.formats.prices import PricesForm
 from gantree.formats.validation.forms import Form
@@ -21,6 +22,7 @@ FORMS: dict[str, type[Form]] = {
     "calibration": CalibrationForm,
     "cluster": ClusterForm,
     "job": JobForm,
+    "node-groups": GroupsForm,
     "policy": PolicyForm,
     "prices": PricesForm,
 }

@@ -19,6 +19,7 @@ from support.daemon import Program
 from support.kubernetes.client import MERGE
 from support.kubernetes.samples import node
 from support.pods import PodStage
+from support.provisioning import define
 
 Gantree = Callable[..., Any]
 READY = "ready: cluster kubernetes, 4 nodes, 32 GPUs"
@@ -68,6 +69,37 @@ def test_the_daemon_binds_gangs_answers_and_goes_on_after_kill_9(
         running.says(READY)
         until_bound(stage, "larger")
         assert row["job"] not in gantree("jobs", "--state", state).out
+        assert running.stop() == 0
+
+
+GROUPS = """
+groups:
+  - name: spare
+    max_nodes: 8
+    labels: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}
+    allocatable: {cpu: "96", memory: 1Ti, pods: "110", nvidia.com/gpu: "8"}
+"""
+
+
+def test_why_names_the_nodes_that_were_asked_for(
+    stage: PodStage, tmp_path: Path, gantree: Gantree
+) -> None:
+    define(stage)
+    file, state = tmp_path / "node-groups.yaml", tmp_path / "state"
+    file.write_text(GROUPS)
+    gang = {"labels": {"gantree.io/gang": "g"}, "annotations": {"gantree.io/gang-size": "8"}}
+    with Program(*command(stage, state, "--node-groups", str(file))) as running:
+        running.says(READY)
+        for number in range(8):
+            stage.pod(f"g-{number}", gpus=8, **gang)
+        deadline = time.monotonic() + WITHIN_S
+        asked = "asks node group spare for the whole gang (not accepted yet)."
+        while asked not in (told := gantree("why", "default/g", "--state", state).out):
+            assert time.monotonic() < deadline, told
+        assert told.startswith("Never fits: needs 64 GPUs; the empty cluster has 32.")
+        assert "default.g.gang." in gantree("when", "default/g", "--state", state).out
+        unknown = gantree("why", "default/h", "--state", state)
+        assert (unknown.code, unknown.err) == (1, "gantree: there is no job 'default/h'\n")
         assert running.stop() == 0
 
 

@@ -59,6 +59,12 @@ UNUSED = {
     ("get", "", "configmaps"): "devices are given: test_claims_on_a_server",
     ("create", "", "configmaps"): "devices are given: test_claims_on_a_server",
     ("update", "", "configmaps"): "devices are given: test_claims_on_a_server",
+    **{
+        (verb, group, kind): "nodes of a whole gang are asked for: test_provisioning"
+        for group, kind in (("autoscaling.x-k8s.io", "provisioningrequests"), ("", "podtemplates"))
+        for verb in ("list", "watch", "create", "delete")
+        if kind != "podtemplates" or verb in ("create", "delete")
+    },
     ("get", "coordination.k8s.io", "leases"): "one of several leads: test_lease",
     ("create", "coordination.k8s.io", "leases"): "one of several leads: test_lease",
     ("patch", "coordination.k8s.io", "leases"): "one of several leads: test_lease",

@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from gantree.cli.daemon_client import JobArgument, client
+from gantree.cli.daemon_client import JobArgument, client, job_named
 from gantree.cli.explain.start_lines import end_line, start_line
 from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.printing import print_json, span
@@ -17,7 +17,8 @@ def when(
     as_json: JsonOption = False,
 ) -> None:
     """Show when a pending job starts."""
-    answer = client(state).when(job)
+    daemon = client(state)
+    answer = daemon.when(job_named(daemon, job))
     if as_json:
         print_json(answer)
     else:

@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 from gantree.api.client.client import Client
-from gantree.cli.daemon_client import JobArgument, client
+from gantree.cli.daemon_client import JobArgument, client, job_named
 from gantree.cli.explain.start_lines import start_line
 from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.ended_job import end_line
@@ -24,7 +24,7 @@ def why(
 ) -> None:
     """Explain why a job is in its state."""
     daemon = client(state)
-    answer = daemon.why(job)
+    answer = daemon.why(job_named(daemon, job))
     if as_json:
         print_json(answer)
         return

@@ -65,6 +65,13 @@ ClusterOption = Annotated[
         help="Cluster file with the tiers and machines of the nodes, instead of their labels.",
     ),
 ]
+NodeGroupsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Node groups of the cluster's autoscaler, to ask for nodes that do not exist yet.",
+    ),
+]
 _KEY = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?"
 _LABEL = re.compile(f"{_KEY}={_VALUE}")

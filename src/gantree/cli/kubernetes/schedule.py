@@ -42,6 +42,7 @@ from gantree.cli.kubernetes.options import (
     KubeconfigOption,
     LeaseNameOption,
     LevelOption,
+    NodeGroupsOption,
     NodeSelectorOption,
     SchedulerOption,
     settings_of_options,
@@ -57,7 +58,9 @@ from gantree.control.engine.leadership import LEASE_S
 from gantree.control.engine.watchdog import STALL_S
 from gantree.executors.kubernetes.apiserver.settings import SCHEDULER, KubernetesSettings, Shadow
 from gantree.formats import read_cluster
+from gantree.formats.node_groups import read_node_groups
 from gantree.model.cluster import Cluster
+from gantree.model.node_groups import NodeGroup
 from gantree.web import pages
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -87,6 +90,7 @@ def kubernetes(
     node_selector: NodeSelectorOption = None,
     lease_name: LeaseNameOption = None,
     cluster: ClusterOption = None,
+    node_groups: NodeGroupsOption = None,
     dry_run: DryRunOption = False,
     shadow_scheduler: ShadowOption = DEFAULT_SCHEDULER,
     policy: PolicyOption = None,
@@ -116,7 +120,10 @@ def kubernetes(
         kubeconfig, context, api_server, level, node_selector, scheduler_name, shadow
     )
     connection = replace(
-        connection, lease=_lease_of(lease_name, connection), cluster=_site_of(cluster)
+        connection,
+        lease=_lease_of(lease_name, connection),
+        cluster=_site_of(cluster),
+        node_groups=_groups_of(node_groups),
     )
     at = listen_of(listen, token, tls_cert, tls_key, insecure=insecure) if listen else None
     settings = Settings(
@@ -150,3 +157,7 @@ def _lease_of(name: str | None, settings: KubernetesSettings) -> str:
 
 def _site_of(file: str | None) -> Cluster | None:
     return None if file is None else read_cluster(read_text(file), source_of(file))
+
+
+def _groups_of(file: str | None) -> tuple[NodeGroup, ...]:
+    return () if file is None else read_node_groups(read_text(file), source_of(file))

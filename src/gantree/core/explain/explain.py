@@ -127,6 +127,17 @@ def with_restriction_reason(state: JobState, refused: Refused) -> Refused:
     )
 
 
+def needs_more_nodes(ledger: Ledger, state: JobState, now: float) -> bool:
+    """Whether its queue admits a job, and not even the empty site has room for it."""
+    if state.phase is not Phase.PENDING or state.barred_for:
+        return False
+    if _waits_for_other_than_room(ledger, state, now):
+        return False
+    no = _first_refusal(ledger, state, now)
+    is_admitted = no is not None and no.admission is not None and not no.admission.refused
+    return is_admitted and no is not None and no.refused.never
+
+
 def gate_now(ledger: Ledger, state: JobState, now: float) -> Gate | None:
     """The gate that refuses a job, as `why` has it; None where it waits for something else, or would start."""
     if state.phase is not Phase.PENDING or _waits_for_other_than_room(ledger, state, now):

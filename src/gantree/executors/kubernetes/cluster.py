@@ -26,6 +26,7 @@ from gantree.executors.kubernetes.controllers.group_conditions import GroupCondi
 from gantree.executors.kubernetes.controllers.late_bindings import LateBindings
 from gantree.executors.kubernetes.controllers.node_events import NodeEvents
 from gantree.executors.kubernetes.controllers.nodes import Nodes
+from gantree.executors.kubernetes.controllers.provisioning import Provisioning
 from gantree.executors.kubernetes.nodes.foreign_pods import ForeignPods
 from gantree.executors.kubernetes.pods.checkpoint_protocol import CheckpointProtocol
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
@@ -34,11 +35,13 @@ from gantree.executors.kubernetes.workloads.gang_labels import gang_spec_of_grou
 from gantree.executors.kubernetes.workloads.gangjob import GANGJOB
 from gantree.executors.kubernetes.workloads.pending_pods import PendingPods, may_be_bound
 from gantree.executors.kubernetes.workloads.pod_groups import CORE
+from gantree.executors.kubernetes.workloads.provisioning_requests import PROVISIONING
 from gantree.executors.kubernetes.writes.nominations import Nominations
 from gantree.executors.kubernetes.writes.patches import annotate, nominate
 from gantree.executors.progress import Progress
 from gantree.model.errors import NotFound
 from gantree.model.events import Event
+from gantree.model.node_groups import NodeGroup
 from gantree.model.orders import Order, ReplaceMember, SaveCheckpoint, StartGang, StopGang
 from gantree.model.phases import StopCause
 
@@ -65,10 +68,13 @@ class KubernetesCluster:
         *,
         scheduler: str = "gantree",
         takes_over: bool = True,
+        node_groups: Sequence[NodeGroup] = (),
+        levels: Sequence[str] = (),
     ) -> None:
         """scheduler is the schedulerName of pods that are ours.
 
-        takes_over: gangs that run and are not on record are ours, too, if their pods say so.
+        takes_over: gangs that run and are not on record are ours, too, if their pods say so. node_groups: nodes that an
+        autoscaler can make, on a site with these levels.
         """
         self._api, self._nodes, self._emit, self._clock = api, nodes, emit, clock
         self._allocator = allocator
@@ -88,6 +94,9 @@ class KubernetesCluster:
             self._attempts.is_steady,
             nodes.ask_level,
             self.remains,
+        )
+        self._provisioning = Provisioning(
+            api, self._pending, node_groups, levels, self._admission.explain
         )
         self._late_bindings = LateBindings(api)
         self._adoption = Adoption(
@@ -142,6 +151,9 @@ class KubernetesCluster:
         self._attempts.step(decided, now)
         self._late_bindings.step(now)
         self._admission.step(decided, self._nodes.site, now)
+        self._provisioning.step(
+            decided, self._nodes.site, self._admission.without_topology, self._attempts.pods, now
+        )
         self._claims.step(self._attempts.pods, lambda pod: self._may_start(pod, decided))
         self._nominations.step(decided, self._pending.gang_of_job, self._attempts.pods)
         self._gangjobs.step(decided, now)
@@ -184,8 +196,8 @@ class KubernetesCluster:
         return False
 
     def remains(self, job: str) -> str:
-        """What keeps an attempt that is stopped from ending: pods that are not gone."""
-        return self._attempts.remains(job)
+        """What keeps an attempt that is stopped from ending, or a gang that no node can hold from starting."""
+        return self._attempts.remains(job) or self._provisioning.told(job)
 
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """Raises NotFound: output is where kubectl finds it."""
@@ -265,6 +277,9 @@ class KubernetesCluster:
             self._group_conditions.explain(key, f"Waiting: {sentence}.", self._clock())
 
     def _update_group(self, kind: GroupKind, where: Name, group: Group | None) -> None:
+        if kind is PROVISIONING:
+            self._provisioning.update(where, group)
+            return
         key = (*where, kind.key_word)
         self._pending.update_group(key, None if group is None else gang_spec_of_group(kind, group))
         if kind is CORE:

@@ -76,6 +76,8 @@ class Opened:
             decided,
             scheduler=self._told.shadow.scheduler if self._told.shadow else self._told.scheduler,
             takes_over=self._told.shadow is None,
+            node_groups=() if self._told.shadow else self._told.node_groups,
+            levels=self._told.levels,
         )
 
     def _shadow_client(

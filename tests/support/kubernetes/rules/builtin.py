@@ -54,6 +54,7 @@ def _core() -> list[Resource]:
             "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False, subresources=STATUS,
             short_names=("pv",), rules=VolumeRules(),
         ),
+        Resource("", "v1", "podtemplates", "PodTemplate"),
         Resource("", "v1", "secrets", "Secret", fields=("type",)),
         Resource("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",)),
     ]  # fmt: skip

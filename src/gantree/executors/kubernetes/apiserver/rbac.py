@@ -78,5 +78,10 @@ RBAC_RULES = (
     RbacRule("gantree.io", "gangjobs/status", ("patch",), "to say how a GangJob is"),
     RbacRule("gantree.io", "gangjobs/finalizers", ("update",), "to own pods, where the server asks for it"),
     RbacRule("resource.nvidia.com", "computedomains", ("create",), "NVLink across nodes for the pods of a GangJob"),
+    RbacRule(
+        "autoscaling.x-k8s.io", "provisioningrequests", (*READ, "create", "delete"),
+        "to ask an autoscaler for the nodes of a whole gang",
+    ),
+    RbacRule("", "podtemplates", ("create", "delete"), "what the pods of such a gang are like"),
     RbacRule("", "services", ("create",), "the names by which the pods of a GangJob find each other"),
 )  # fmt: skip

@@ -7,7 +7,7 @@ or the site change, as it must not run elsewhere.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gantree.core.view import JobView, LedgerView
@@ -144,6 +144,16 @@ class GangAdmission:
                 self._pending.prune(key)
         for key in self._pod_status.step(decided, self._pending.job_of, now):
             self._pending.changed[key] = None
+
+    @property
+    def without_topology(self) -> Mapping[Key, None]:
+        """Gangs that wait because the site lacks the topology that they require."""
+        return self._without_topology
+
+    def explain(self, key: Key, sentence: str) -> None:
+        """Write to the pods of a gang why they wait, unless that was written already."""
+        if key in self._pending.gangs:
+            self._pod_status.report(key, WaitReason(PENDING, sentence))
 
     def _to_retry(self, site: SiteReading | None) -> Iterator[Key]:
         """Gangs to review although their pods have not changed."""

@@ -152,8 +152,8 @@ class ApiThread:
         return f"{resource.of_object(namespace, name)}/status"
 
     def version_of(self, kind: GroupKind) -> str | None:
-        """The version of a kind of which we make objects and see none; None where it is not served."""
-        return self._made.get(kind)
+        """The version of a kind of which we make objects; None where it is not served."""
+        return self._made.get(kind) or self._watched.versions.get(kind)
 
     def report_status(self, message: StatusMessage) -> None:
         """Tell pods why they wait; a few at a time, behind everything else. Safe from any thread."""

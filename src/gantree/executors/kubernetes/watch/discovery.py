@@ -26,6 +26,7 @@ from gantree.executors.kubernetes.constraints.channels import COMPUTE_DOMAIN
 from gantree.executors.kubernetes.nodes.topologies import TOPOLOGY_KINDS
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
 from gantree.executors.kubernetes.workloads.gang_labels import GROUP_KINDS
+from gantree.executors.kubernetes.workloads.provisioning_requests import PROVISIONING
 
 MISSING_BEFORE_GONE = 2
 """Times in a row that a kind was not there, after which it is believed."""
@@ -95,11 +96,11 @@ class WatchedKinds:
 
 
 async def served(client: Client, known: Collection[GroupKind] = ()) -> Versions:
-    """The kinds of groups that the server has, with the version that is used; all are asked for at once.
+    """The kinds that are watched and that the server has, with the version that is used; all are asked for at once.
 
     Of those that are known it is not asked again whether we may list them. Raises ApiError, Unreachable.
     """
-    kinds = (*GROUP_KINDS, *TOPOLOGY_KINDS)
+    kinds = (*GROUP_KINDS, *TOPOLOGY_KINDS, PROVISIONING)
     groups = list(dict.fromkeys(kind.group for kind in kinds))
     told = await asyncio.gather(*(_versions_of(client, group) for group in groups))
     there = dict(zip(groups, told, strict=True))
