@@ -380,10 +380,17 @@ class JobSpec(TypedDict, total=False):
     completions: Any
 
 
+class JobStatus(TypedDict, total=False):
+    """How many pods of a Job have succeeded."""
+
+    succeeded: Any
+
+
 class JobObject(Group, frozen=True):
     """A plain Job."""
 
     spec: JobSpec = {}
+    status: JobStatus = {}
 
 
 class NodeTaint(Object, frozen=True):

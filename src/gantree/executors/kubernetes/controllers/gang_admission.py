@@ -208,6 +208,8 @@ class GangAdmission:
         members = min_pods(state)
         if self._pending.is_gone(pending_gang.key):
             self._withdraw(pending_gang, state.job, "pods-gone", now)
+        elif gang is not None and self._pending.has_shrunk(pending_gang.key, members):
+            self._withdraw(pending_gang, state.job, "pods-changed", now)
         elif gang is None or len(gang.pods) < members or gang.blocked:
             self._feasibility.leave_queue(pending_gang.key)
             has_claim = decided.claimed_placement(state.job) is not None

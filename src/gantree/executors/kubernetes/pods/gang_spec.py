@@ -71,7 +71,8 @@ class GangSpec:
     parts is how many members each part has that is a gang of its own; the part "a:" stands for all that begin so.
     replace_s: its members live without one of them for so long.
     apart: each role is such a part. by_role: the topology is asked for each role by itself, not for all together.
-    elastic: members is the least that must be there, size what its author wrote.
+    elastic: members is the least that must be there, size what its author wrote. no_more: its controller makes no more
+    pods than members, which may become fewer.
     """
 
     members: int = 1
@@ -92,6 +93,7 @@ class GangSpec:
     time_limit_s: float | None = None
     elastic: Elastic | None = None
     size: int | None = None
+    no_more: bool = False
 
     @property
     def has_topology(self) -> bool:

@@ -239,14 +239,17 @@ def ray(group: Group) -> GangSpec:
 
 
 def job(group: Group) -> GangSpec:
-    """A plain Job: the pods that it runs at a time."""
+    """A plain Job: the pods that it runs at a time; towards its end only as many as have not succeeded."""
     completions, members = count(group.spec, "completions"), _job_members(group.spec)
     is_more = completions is not None and completions > members
+    if completions is not None:
+        members = min(members, completions - (count(group.status, "succeeded") or 0))
     return GangSpec(
-        members=members or 1,
+        members=max(members, 1),
         unknown=("completions beyond parallelism: such pods are placed one by one",)
         if is_more
         else (),
+        no_more=True,
     )
 
 

@@ -134,6 +134,11 @@ class PendingPods:
         key = self.key_of_job.get(job)
         return key is not None and key[2] == GANGJOB.key_word
 
+    def has_shrunk(self, key: Key, members: int) -> bool:
+        """Whether the object of a gang asks for fewer pods than these members by now."""
+        gang_spec = self.keys.spec_of(key)
+        return gang_spec is not None and gang_spec.no_more and gang_spec.members < members
+
     def missing_sentence(self, key: Key) -> str:
         """Why a gang is not whole."""
         pods = list(self.gangs[key].pods.values())
