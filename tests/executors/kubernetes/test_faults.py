@@ -363,7 +363,7 @@ def remembered(story: Story) -> dict[str, Any]:
         "pending starts": attempts._pending_starts._orders | attempts._pending_starts._until,
         "gangs": pending.gangs,
         "jobs": pending.key_of_job,
-        "specs": pending.keys.specs,
+        "specs": pending.keys.groups.specs,
         "alone": pending.keys._alone,
         "keys": pending._key_of_pod,
         "objects": pending._gangs_of_object,

@@ -21,7 +21,13 @@ from gantree.executors.kubernetes.workloads.gang_labels import (
 from gantree.executors.kubernetes.workloads.gangjob import GANGJOB, pods_of
 from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of, order_of
 from gantree.executors.kubernetes.workloads.keys import key_of
-from gantree.executors.kubernetes.workloads.pod_groups import CORE, KAI, PLUGINS, VOLCANO
+from gantree.executors.kubernetes.workloads.pod_groups import (
+    COMPOSITE,
+    CORE,
+    KAI,
+    PLUGINS,
+    VOLCANO,
+)
 from support.kubernetes.server.statuses import Json
 
 REPLICAS = {"Master": {"replicas": 1}, "Worker": {"replicas": 2}}
@@ -34,6 +40,13 @@ SPECS: dict[GroupKind, Json] = {
         "schedulingConstraints": {"topology": [{"key": "rack"}]},
         "disruptionMode": {"single": {}},
         "priority": 7,
+        "parentCompositePodGroupName": "c",
+    },
+    COMPOSITE: {
+        "schedulingPolicy": {"gang": {"minGroupCount": 2}},
+        "schedulingConstraints": {"topology": [{"key": "rack"}]},
+        "priority": 7,
+        "parentCompositePodGroupName": "c",
     },
     PLUGINS: {"minMember": 4, "minResources": {"cpu": 1}, "scheduleTimeoutSeconds": 5},
     VOLCANO: {

@@ -63,7 +63,6 @@ _CHILD = {"subGroups": [{"name": "a", "minMember": 1, "parent": "b"}]}
 CORE, PLUGINS, TRAINING = "Kubernetes' gang API", "scheduler-plugins", "PyTorchJob"
 CASES = [
     Case(CORE, "`resourceClaims`", "resourceClaims", {"resourceClaims": [{"name": "c"}]}),
-    Case(CORE, "`parentCompositePodGroupName`", "parentComp", {"parentCompositePodGroupName": "p"}),
     Case(PLUGINS, "`minResources`", "minResources", {"minResources": {"cpu": "1"}}),
     Case(PLUGINS, "`scheduleTimeoutSeconds`", "scheduleTimeout", {"scheduleTimeoutSeconds": 9}),
     Case("Volcano", "`minResources`", "minResources", {"minResources": {"cpu": "1"}}),

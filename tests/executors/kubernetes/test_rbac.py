@@ -14,6 +14,8 @@ from support.pods import GANTREE, PodStage
 SERVED = ("scheduling.k8s.io", "batch")
 """Groups that the server has by itself."""
 UNUSED = {
+    ("list", "scheduling.k8s.io", "compositepodgroups"): "from 1.37 on: test_composite_groups",
+    ("watch", "scheduling.k8s.io", "compositepodgroups"): "from 1.37 on: test_composite_groups",
     ("patch", "", "pods"): "a checkpoint is asked for: test_leaving",
     ("create", "", "pods"): "the pods of a GangJob: test_gangjobs",
     ("create", "", "services"): "the service of a GangJob: test_gangjobs",

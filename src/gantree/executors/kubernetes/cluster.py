@@ -33,6 +33,7 @@ from gantree.executors.kubernetes.pods.gang_spec import GroupKind
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from gantree.executors.kubernetes.workloads.gang_labels import gang_spec_of_group
 from gantree.executors.kubernetes.workloads.gangjob import GANGJOB
+from gantree.executors.kubernetes.workloads.keys import Key
 from gantree.executors.kubernetes.workloads.pending_pods import PendingPods, may_be_bound
 from gantree.executors.kubernetes.workloads.pod_groups import CORE
 from gantree.executors.kubernetes.workloads.provisioning_requests import PROVISIONING
@@ -109,7 +110,9 @@ class KubernetesCluster:
         self._takes_over = takes_over
         self._checkpoints = CheckpointProtocol(self._annotate, self._attempts.pods_of)
         self._nominations = Nominations(self._nominate)
-        self._group_conditions = GroupConditions(api, self._pending.job_of, self._attempts.is_bound)
+        self._group_conditions = GroupConditions(
+            api, self._pending.job_of_group, self._attempts.is_bound
+        )
         self._node_events = NodeEvents(api, self._attempts.pods_of)
         self._gangjobs = GangJobs(api, scheduler, self._pending.job_of, lambda: nodes.site, emit)
 
@@ -264,7 +267,8 @@ class KubernetesCluster:
                     self._nodes.update_topology(kind, name, after, self._clock())
                 case "bound":
                     self._attempts.on_bound(key)
-                    self._group_conditions.look(self._pending.key_of_job.get(key.job))
+                    for group in self._groups_of(key.job):
+                        self._group_conditions.look(group)
                 case _:
                     raise key  # a bug on the other thread
         for pod in self._claims.pop_stale(self._clock()):
@@ -272,9 +276,13 @@ class KubernetesCluster:
 
     def _explain_group(self, job: str, sentence: str) -> None:
         """A gang waits for pods of its last attempt."""
+        for group in self._groups_of(job):
+            self._group_conditions.explain(group, f"Waiting: {sentence}.", self._clock())
+
+    def _groups_of(self, job: str) -> list[Key]:
+        """The groups of a job's gang."""
         key = self._pending.key_of_job.get(job)
-        if key is not None:
-            self._group_conditions.explain(key, f"Waiting: {sentence}.", self._clock())
+        return [] if key is None else self._pending.keys.groups.groups_of(key)
 
     def _update_group(self, kind: GroupKind, where: Name, group: Group | None) -> None:
         if kind is PROVISIONING:

@@ -65,6 +65,7 @@ RBAC_RULES = (
     RbacRule("", "configmaps", ("get", "create", "update"), "who has each device of a node", own_namespace=True),
     RbacRule("coordination.k8s.io", "leases", ("get", "create", "patch"), "who of several leads", own_namespace=True),
     RbacRule("scheduling.k8s.io", "podgroups", READ, "gangs of Kubernetes' own API"),
+    RbacRule("scheduling.k8s.io", "compositepodgroups", READ, "gangs of several pod groups"),
     RbacRule("scheduling.k8s.io", "podgroups/status", ("patch",), "to say why a gang waits"),
     RbacRule("scheduling.x-k8s.io", "podgroups", READ, "gangs of scheduler-plugins"),
     RbacRule("scheduling.volcano.sh", "podgroups", READ, "gangs of Volcano"),

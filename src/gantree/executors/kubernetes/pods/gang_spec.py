@@ -73,6 +73,8 @@ class GangSpec:
     apart: each role is such a part. by_role: the topology is asked for each role by itself, not for all together.
     elastic: members is the least that must be there, size what its author wrote. no_more: its controller makes no more
     pods than members, which may become fewer.
+    parent: the composite group that it is a part of. groups: of a composite, how many groups start together at least, 0
+    where each starts by itself.
     """
 
     members: int = 1
@@ -94,6 +96,8 @@ class GangSpec:
     elastic: Elastic | None = None
     size: int | None = None
     no_more: bool = False
+    parent: str | None = None
+    groups: int | None = None
 
     @property
     def has_topology(self) -> bool:

@@ -82,9 +82,8 @@ async def seen(connection: Connection, node_selector: str = "") -> Seen:
                     continue
                 gang_spec = gang_spec_of_group(kind, group)
                 if gang_spec is not None:
-                    keys.specs[group.metadata.namespace, group.metadata.name, kind.key_word] = (
-                        gang_spec
-                    )
+                    meta = group.metadata
+                    keys.groups.set((meta.namespace, meta.name, kind.key_word), gang_spec)
     finally:
         await client.close()
     return Seen(

@@ -27,6 +27,7 @@ from gantree.executors.kubernetes.workloads import gang_owners as owners
 from gantree.executors.kubernetes.workloads import gangjob
 from gantree.executors.kubernetes.workloads import pod_groups as groups
 from gantree.executors.kubernetes.workloads.pod_groups import (
+    COMPOSITE,
     CORE,
     IS_PREEMPTIBLE,
     KAI,
@@ -43,6 +44,7 @@ def _of_spec(read: Callable[[Spec], GangSpec]) -> Callable[[Group], GangSpec]:
 
 _READERS: dict[GroupKind, Callable[[Group], GangSpec]] = {
     CORE: _of_spec(groups.core),
+    COMPOSITE: _of_spec(groups.composite),
     PLUGINS: _of_spec(groups.plugins),
     VOLCANO: _of_spec(groups.volcano),
     KAI: _of_spec(groups.kai),

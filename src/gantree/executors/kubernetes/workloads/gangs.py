@@ -17,6 +17,7 @@ from gantree.executors.kubernetes.pods.checkpoint_protocol import checkpoint_of
 from gantree.executors.kubernetes.pods.gang_spec import GangSpec, parsed_count
 from gantree.executors.kubernetes.pods.shapes import PodRequest, pod_request
 from gantree.executors.kubernetes.pods.templates import kept_of, once_per_template
+from gantree.executors.kubernetes.workloads.composite_groups import is_composite
 from gantree.executors.kubernetes.workloads.gang_labels import gang_spec_of_pod, over
 from gantree.executors.kubernetes.workloads.gang_owners import (
     COMPLETION_INDEX,
@@ -77,7 +78,7 @@ class Gang:
         pods = self.pods
         if len(pods) < self.spec.members or not self.spec.roles or part_of(self.key):
             return len(pods) >= self.spec.members
-        there = Counter(role_of(pod) for pod in pods)
+        there = Counter(_role_in(self.key, pod) for pod in pods)
         return all(there[role.name.lower()] >= role.members for role in self.spec.roles)
 
 
@@ -106,7 +107,7 @@ def _gang_of_one(pod: Pod) -> Gang:
 def _gang_of(key: Key, gang_spec: GangSpec | None, pods: Sequence[Pod]) -> Gang:
     ordered = in_order(pods)
     asked = [pod_request(pod) for pod in ordered]
-    roles = _roles(ordered, asked)
+    roles = _roles(key, ordered, asked)
     whole = with_pod(gang_spec, ordered[0])
     for _, (first, *_foreign_pods) in roles[1:]:
         whole = with_pod(whole, first)
@@ -143,7 +144,7 @@ def _job_of(
     topology = TopologySpec() if is_split else _topology(gang_spec, tier)
     roles = []
     for number, (role, pods) in enumerate(gang.roles):
-        own = gang.of_role[number] if is_split else _of_role(gang_spec, pods[0])
+        own = gang.of_role[number] if is_split else _of_role(gang_spec, _role_in(gang.key, pods[0]))
         of_role = _topology(own, tier, role.name)
         topology = replace(topology, slices=(*topology.slices, *of_role.slices))
         roles.append(replace(role, topology=replace(of_role, slices=())))
@@ -229,9 +230,14 @@ def topology_in_words(word: str) -> str:
     return f"topology {word!r}"
 
 
-def _of_role(gang_spec: GangSpec, pod: Pod) -> GangSpec:
-    """What a group asks for the role of a pod by itself."""
-    name = role_of(pod)
+def _role_in(key: Key, pod: Pod) -> str:
+    """The role of a pod: in a composite its group, else what its controller says."""
+    group = pod.spec.scheduling_group
+    return group.pod_group_name if is_composite(key) and group is not None else role_of(pod)
+
+
+def _of_role(gang_spec: GangSpec, name: str) -> GangSpec:
+    """What a group asks for a role by itself."""
     own = (role for role in gang_spec.roles if role.name.lower() == name)
     return next(
         (GangSpec(required=each.required, preferred=each.preferred) for each in own), GangSpec()
@@ -239,12 +245,12 @@ def _of_role(gang_spec: GangSpec, pod: Pod) -> GangSpec:
 
 
 def _roles(
-    pods: Sequence[Pod], asked: Sequence[PodRequest]
+    key: Key, pods: Sequence[Pod], asked: Sequence[PodRequest]
 ) -> tuple[tuple[Role, tuple[Pod, ...]], ...]:
     """Runs of pods of one role and shape."""
     alike: dict[tuple[str, PodRequest, int], list[Pod]] = {}
     for pod, each in zip(pods, asked, strict=True):
-        kind = (role_of(pod), PodRequest(each.shape), processes_of(pod))
+        kind = (_role_in(key, pod), PodRequest(each.shape), processes_of(pod))
         alike.setdefault(kind, []).append(pod)
     return tuple(
         (Role(name, len(members), each.shape, processes), tuple(members))

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.pods.gang_spec import PART, GangSpec
+from gantree.executors.kubernetes.workloads.composite_groups import GroupTree
 from gantree.executors.kubernetes.workloads.gang_labels import group_of
 from gantree.executors.kubernetes.workloads.gang_owners import role_of
 
@@ -71,15 +72,15 @@ class Keys:
     """What objects say, by their keys, and the pods that stand alone although they say otherwise."""
 
     def __init__(self) -> None:
-        self.specs: dict[Key, GangSpec] = {}
+        self.groups = GroupTree()
         self._alone: set[str] = set()
 
     def of(self, pod: Pod) -> Key:
         """The gang of a pod."""
         if pod.metadata.uid in self._alone:
             return key_alone(pod)
-        key = key_of(pod)
-        gang_spec = self.specs.get(object_of(key))
+        key = self.groups.gang_key(key_of(pod))
+        gang_spec = self.groups.specs.get(object_of(key))
         if gang_spec is None or not gang_spec.apart:
             return key
         part, role = part_of(key), role_of(pod)
@@ -89,7 +90,7 @@ class Keys:
 
     def spec_of(self, key: Key) -> GangSpec | None:
         """What the object of a gang asks for; None for a gang without one, or one that was not seen."""
-        return self.specs.get(object_of(key))
+        return self.groups.spec_of(object_of(key))
 
     def set_alone(self, uid: str) -> None:
         """A pod stands alone from now on."""

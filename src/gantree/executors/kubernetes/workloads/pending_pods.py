@@ -9,6 +9,7 @@ from itertools import islice
 
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.pods.gang_spec import GangSpec
+from gantree.executors.kubernetes.workloads.composite_groups import KINDS
 from gantree.executors.kubernetes.workloads.gangjob import GANGJOB
 from gantree.executors.kubernetes.workloads.gangs import Gang, gang_of
 from gantree.executors.kubernetes.workloads.keys import (
@@ -62,11 +63,10 @@ class PendingPods:
 
     def update_group(self, key: Key, gang_spec: GangSpec | None) -> None:
         """The object of a group has this spec; None: it is gone."""
-        if gang_spec is None:
-            self.keys.specs.pop(key, None)
-        else:
-            self.keys.specs[key] = gang_spec
         gangs = list(self._gangs_of_object.get(key, ()))
+        if self.keys.groups.set(key, gang_spec):
+            gangs += [each for each in self.gangs if each[0] == key[0] and each[2] in KINDS]
+            gangs = list(dict.fromkeys(gangs))
         for pod in [pod for each in gangs for pod in self.gangs[each].pods.values()]:
             self.update(pod, waits=True)
         self.changed |= dict.fromkeys((key, *gangs))
@@ -123,6 +123,10 @@ class PendingPods:
         """The gang of a job with its present pods; None while they are incomplete."""
         key = self.key_of_job.get(job)
         return None if key is None else self.gang(key)
+
+    def job_of_group(self, key: Key) -> str | None:
+        """The job of the gang that a group is, or is a part of."""
+        return self.job_of(self.keys.groups.gang_key(key))
 
     def job_of(self, key: Key) -> str | None:
         """The job of a gang, if it was submitted."""

@@ -22,9 +22,21 @@ from gantree.executors.kubernetes.pods.gang_spec import (
 )
 
 CORE = GroupKind("scheduling.k8s.io", "podgroups", ("v1", "v1beta1", "v1alpha3", "v1alpha2"))
+COMPOSITE = GroupKind(
+    "scheduling.k8s.io",
+    "compositepodgroups",
+    ("v1", "v1beta1", "v1alpha3"),
+    "composite.scheduling.k8s.io",
+)
 PLUGINS = GroupKind("scheduling.x-k8s.io", "podgroups", ("v1alpha1",))
 VOLCANO = GroupKind("scheduling.volcano.sh", "podgroups", ("v1beta1",))
 KAI = GroupKind("scheduling.run.ai", "podgroups", ("v2alpha2",))
+
+
+def scheduled_condition(path: str) -> str:
+    """The condition that says whether a pod group was scheduled, by the path of its status: 1.37 has renamed it."""
+    return "PodGroupScheduled" if "/v1alpha2/" in path else "PodGroupInitiallyScheduled"
+
 
 TIER_NUMBER = "hypernode-tier:"
 """Before the number of a tier of Volcano's HyperNodes, where a group names it by number."""
@@ -44,9 +56,25 @@ def core(spec: Spec) -> GangSpec:
         priority=priority if priority is not None else None,
         required=text(topology[0], "key") if topology else None,
         unknown=(
-            *there(spec, "resourceClaims", "parentCompositePodGroupName"),
+            *there(spec, "resourceClaims"),
             *(("schedulingConstraints.topology after the first",) if len(topology) > 1 else ()),
         ),
+        parent=text(spec, "parentCompositePodGroupName"),
+    )
+
+
+def composite(spec: Spec) -> GangSpec:
+    """A CompositePodGroup of Kubernetes 1.37: groups that start together, or each by itself."""
+    policy = table(spec, "schedulingPolicy")
+    least = count(table(policy, "gang"), "minGroupCount") or 1
+    topology = tables(table(spec, "schedulingConstraints"), "topology")
+    return GangSpec(
+        members=0,
+        priority=number(spec, "priority") or None,
+        required=text(topology[0], "key") if topology else None,
+        unknown=("schedulingConstraints.topology after the first",) if len(topology) > 1 else (),
+        parent=text(spec, "parentCompositePodGroupName"),
+        groups=least if "gang" in policy else 0,
     )
 
 

@@ -22,6 +22,7 @@ from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.apiserver.post_queue import Error, PostQueue
 from gantree.executors.kubernetes.devices.claim_writes import Grant, grant_all, take_back_all
 from gantree.executors.kubernetes.pods.hived import isolation_of
+from gantree.executors.kubernetes.workloads.pod_groups import scheduled_condition
 from gantree.model.errors import Unreachable
 from gantree.model.values import quick
 
@@ -164,7 +165,8 @@ async def write_status(client: Client, message: StatusMessage) -> str:
         path = f"{PODS.of_object(namespace, name)}/status"
         trouble = trouble or await _tried(client, "PATCH", path, _condition(message), STRATEGIC)
     if message.group is not None:
-        trouble = trouble or await _tried(client, "PATCH", message.group, _of_group(message), MERGE)
+        body = _of_group(message, scheduled_condition(message.group))
+        trouble = trouble or await _tried(client, "PATCH", message.group, body, MERGE)
     if message.pods and message.has_event:
         namespace = message.pods[0][0]
         path = f"api/v1/namespaces/{namespace}/events"
@@ -193,9 +195,9 @@ def _condition(message: StatusMessage) -> dict[str, object]:
     return {"status": {"conditions": [condition]}}
 
 
-def _of_group(message: StatusMessage) -> dict[str, object]:
+def _of_group(message: StatusMessage, kind: str) -> dict[str, object]:
     condition = {
-        "type": "PodGroupScheduled",
+        "type": kind,
         "status": "False",
         "reason": "Unschedulable",
         "message": message.sentence,
