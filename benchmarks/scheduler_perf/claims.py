@@ -6,6 +6,8 @@ A driver has one pool a node, with one slice; devices differ in their NUMA node 
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+from scheduler_perf.templates import CannotRun
+
 Json = dict[str, Any]
 Send = Callable[..., Awaitable[Json]]
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims"
@@ -41,7 +43,7 @@ def _device(number: int) -> Json:
 
 
 async def allocate_claims(send: Send, namespace: str) -> None:
-    """Allocate each claim of a namespace, one device each, in the place of a scheduler."""
+    """Allocate each claim of a namespace, one device each, in the place of a scheduler. Raises CannotRun."""
     slices = (await send("GET", SLICES))["items"]
     free = _devices(slices)
     for claim in (await send("GET", CLAIMS.format(namespace)))["items"]:
@@ -60,6 +62,10 @@ async def allocate_claims(send: Send, namespace: str) -> None:
 def _devices(slices: list[Json]) -> Iterator[tuple[str, str, str]]:
     for each in slices:
         spec = each["spec"]
+        if "nodeName" not in spec:
+            raise CannotRun(
+                "claims are to be allocated beforehand, of devices that several nodes reach"
+            )
         for device in spec.get("devices", ()):
             yield spec["driver"], spec["nodeName"], device["name"]
 
