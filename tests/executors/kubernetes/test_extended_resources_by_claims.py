@@ -76,6 +76,26 @@ def test_a_claim_is_made_for_a_resource_that_a_class_backs(
     stage.until(lambda: stage.bound(waits))
 
 
+def test_resources_of_classes_that_select_the_same_devices_are_counted_together(
+    stage: DeviceStage,
+) -> None:
+    """No pod is sent to a node whose devices others of the same moment have: none of them starts twice."""
+    driver = f'device.driver == "{NIC}"'
+    for number in range(4):
+        stage.device_class(f"other{number}", driver, extendedResourceName=f"example.com/o{number}")
+    for node in ("n0", "n1", "n2"):
+        cards(stage, node, 4)
+    names = [f"p{number}" for number in range(12)]
+    for number, name in enumerate(names):
+        user(stage, name, {f"example.com/o{number % 4}": "1"})
+    stage.start()
+    stage.until(lambda: all(stage.phase(name) == "Running" for name in names))
+    attempts = [
+        pod["metadata"]["annotations"]["gantree.io/attempt"] for pod in stage.pods().values()
+    ]
+    assert attempts == ["1"] * 12
+
+
 def test_a_node_with_a_device_plugin_gives_the_resource_out_itself(stage: DeviceStage) -> None:
     cards(stage, "n0", 1)
     stage.nodes("n1", gpus=0)

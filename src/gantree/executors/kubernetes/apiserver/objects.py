@@ -314,7 +314,7 @@ class PodStatus(Object, frozen=True):
 class Claimed(Object, frozen=True):
     """What a pod's claims ask of a node; no field of the API, but what `allocator` has read out of many objects.
 
-    counted: what all that is more than so many GPUs is counted as. nodes: where what it has already can be used.
+    counted: what it is counted as if it is for more than so many GPUs. nodes: where what it has already can be used.
     blocked: why its claims cannot be read yet; may_pass: that will be over in a moment, or else it is an error; in_use:
     other pods have to let go of one first. open: claims without devices that others may use, too (`claim_turns`).
     domains: the ComputeDomains, by uid, of which it has a channel (`channels`). backed: the extended resources that a
@@ -322,7 +322,7 @@ class Claimed(Object, frozen=True):
     """
 
     gpus: int = 0
-    counted: str | None = None
+    counted: tuple[tuple[str, int], ...] = ()
     backed: tuple[tuple[str, int], ...] = ()
     nodes: tuple[NodeSelector, ...] = ()
     blocked: str = ""

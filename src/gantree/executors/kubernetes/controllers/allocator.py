@@ -45,6 +45,7 @@ from gantree.executors.kubernetes.devices.claims import (
 from gantree.executors.kubernetes.devices.device import DeviceKey
 from gantree.executors.kubernetes.devices.device_capacity import (
     HOLDER,
+    Amounts,
     CountedPod,
     DeviceCapacity,
     Holding,
@@ -162,9 +163,10 @@ class Allocator:
         if not (pod.spec.resource_claims or backed):
             return pod
         try:
-            for resource, _ in backed:
-                self.room.count_resource(resource, self._extended.unit(resource))
-            claimed = msgspec.structs.replace(self._claimed(pod), backed=backed)
+            claimed = self._claimed(pod)
+            if backed:
+                counted = (*claimed.counted, *self._count_resources(backed))
+                claimed = msgspec.structs.replace(claimed, backed=backed, counted=counted)
         except Unfit as error:
             claimed = Claimed(blocked=str(error))
         except NotReady as error:
@@ -172,6 +174,11 @@ class Allocator:
         except InUse as error:
             claimed = Claimed(blocked=str(error), in_use=True)
         return msgspec.structs.replace(pod, claimed=claimed)
+
+    def _count_resources(self, backed: Amounts) -> Iterator[tuple[str, int]]:
+        """What extended resources are counted as beside their own names. Raises Unfit."""
+        for resource, amount in backed:
+            yield from self.room.count_resource(resource, amount, self._extended.unit(resource))
 
     def asks_in_vain(self, pod: Pod) -> bool:
         """Whether a pod asks for an extended resource that the site counts only until it is rebuilt."""
@@ -192,11 +199,8 @@ class Allocator:
         if not claim_requests.requests:
             return Claimed(nodes=pins, domains=domains)
         self._check(claim_requests)
-        counted = (
-            None
-            if self._is_plain(claim_requests, open_.values())
-            else self.room.name(claim_requests)
-        )
+        is_plain = self._is_plain(claim_requests, open_.values())
+        counted = () if is_plain else self.room.count(claim_requests)
         return Claimed(
             gpus=self._selectors.gpus(claim_requests),
             counted=counted,
@@ -439,9 +443,8 @@ class Allocator:
         backed = tuple(each for each in claimed.backed if not self.room.offers(node, each[0]))
         has_gpus = claimed.gpus or any(resource in GPU_RESOURCES for resource, _ in backed)
         gpus = _numbers(annotations.get(GPUS, "")) if has_gpus else ()
-        counted = () if claimed.counted is None else ((claimed.counted, 1),)
         job = annotations.get(JOB, "")
-        self._counted_pods[uid] = CountedPod(job, node, gpus, (*counted, *backed))
+        self._counted_pods[uid] = CountedPod(job, node, gpus, (*claimed.counted, *backed))
         self._changed[node] = None
 
     def _uncount(self, uid: str) -> None:

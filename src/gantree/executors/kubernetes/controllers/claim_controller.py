@@ -75,8 +75,7 @@ class ClaimController:
             self._keep_plain(pod)
             return pod
         self._keep(pod)
-        names = [name for name, _ in claimed.backed]
-        names += [] if claimed.counted is None else [claimed.counted]
+        names = [name for name, _ in (*claimed.counted, *claimed.backed)]
         if not self._allocator.counted.issuperset(names):
             self._nodes.mark_stale(now)
             claimed = msgspec.structs.replace(claimed, blocked=COUNTING, may_pass=True)

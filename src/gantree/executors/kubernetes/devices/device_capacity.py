@@ -17,7 +17,11 @@ from itertools import islice
 from weakref import WeakKeyDictionary
 
 from gantree.executors.kubernetes.devices.allocation import FreeDevices, count_allocations
-from gantree.executors.kubernetes.devices.claims import ClaimRequests, is_eligible
+from gantree.executors.kubernetes.devices.claims import (
+    ClaimRequests,
+    DeviceRequest,
+    is_eligible,
+)
 from gantree.executors.kubernetes.devices.device import (
     Counters,
     DeviceKey,
@@ -25,11 +29,15 @@ from gantree.executors.kubernetes.devices.device import (
     totals,
 )
 from gantree.executors.kubernetes.devices.extended_resources import not_offered
+from gantree.executors.kubernetes.pods.shapes import OF_SELECTOR
 from gantree.model.placements import MemberPlacement
 from gantree.topology.occupancy.member_parts import is_nothing, without
 
 HOLDER, ROLE = "devices of ", "others"
 _KEPT = 65_536
+PLENTY = 1_000_000
+Amounts = tuple[tuple[str, int], ...]
+Relevant = tuple[object, tuple[DeviceKey, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ class CountedPod:
     job: str
     node: str
     gpus: tuple[int, ...] = ()
-    counted: tuple[tuple[str, int], ...] = ()
+    counted: Amounts = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +68,36 @@ class DeviceCapacity:
     """Requests by the names that they are counted under, and their counts.
 
     An extended resource is one: a node has as many units as it has devices of its class. Where a device plugin offers
-    the resource, the node's own count stands.
+    the resource, the node's own count stands. So is each selector: requests that select the same devices share these.
     """
 
     def __init__(self) -> None:
         self.name_of_requests: dict[ClaimRequests, str] = {}
         self._offered: dict[str, frozenset[str]] = {}
         """What device plugins offer of these, by node."""
+        self._selector_of: dict[str, str] = {}
+        """The name of the selector of each extended resource."""
         self._kept: dict[object, int] = {}
+        self._number_of_kind: dict[object, int] = {}
+        self._relevant_of_node: WeakKeyDictionary[NodeDevices, dict[ClaimRequests, Relevant]] = (
+            WeakKeyDictionary()
+        )
         self._totals: WeakKeyDictionary[NodeDevices, dict[str, int]] = WeakKeyDictionary()
+
+    def count(self, claim_requests: ClaimRequests) -> Amounts:
+        """The names under which requests are counted, and how much of each: as a whole, and as devices by selector."""
+        found = {self.name(claim_requests): 1}
+        for _, (request, *others) in claim_requests.requests:
+            if not others and request.count is not None and not request.is_admin:
+                name = self._name_of_selector(request)
+                found[name] = found.get(name, 0) + request.count
+        return tuple(found.items())
+
+    def _name_of_selector(self, request: DeviceRequest) -> str:
+        """The name under which devices of a selector are counted, whatever class and request have it."""
+        unit = ClaimRequests(((0, (DeviceRequest("", "", request.selector),)),))
+        mark = sha256(repr(request.selector).encode()).hexdigest()[:8]
+        return self.name_of_requests.setdefault(unit, OF_SELECTOR + mark)
 
     def name(self, claim_requests: ClaimRequests) -> str:
         """The name under which requests are counted: their classes, and a digest."""
@@ -82,10 +111,13 @@ class DeviceCapacity:
             found = self.name_of_requests[claim_requests] = f"claims({', '.join(parts)})-{mark}"
         return found
 
-    def count_resource(self, name: str, unit: ClaimRequests) -> None:
-        """An extended resource is counted by devices of its class, one for each."""
+    def count_resource(self, name: str, amount: int, unit: ClaimRequests) -> Amounts:
+        """The names under which an extended resource is counted beside its own: the devices of its class."""
         if self.name_of_requests.get(unit) != name:
             self.name_of_requests[unit] = name
+        ((_, (request,)),) = unit.requests
+        self._selector_of[name] = self._name_of_selector(request)
+        return ((self._selector_of[name], amount),)
 
     def forget_resources(self, names: Collection[str]) -> None:
         """No class backs these resources any more."""
@@ -97,10 +129,13 @@ class DeviceCapacity:
     def missing(
         self, node: str, allocatable: Mapping[str, object], totals: Mapping[str, int]
     ) -> dict[str, str]:
-        """The counts of a node that its own status does not list."""
+        """The counts of a node that its own status does not list; plenty of what its plugins offer otherwise."""
         lacking = not_offered(tuple(totals.items()), allocatable)
-        self._offered[node] = frozenset(totals) - frozenset(lacking)
-        return {name: str(totals[name]) for name in lacking if totals[name]}
+        offered = [name for name in totals if name not in lacking]
+        plenty = {self._selector_of[name]: PLENTY for name in offered if name in self._selector_of}
+        self._offered[node] = frozenset((*offered, *plenty))
+        counts = {name: totals[name] for name in lacking if totals[name]} | plenty
+        return {name: str(count) for name, count in counts.items()}
 
     def offers(self, node: str, name: str) -> bool:
         """Whether a device plugin of a node offers a resource."""
@@ -165,7 +200,9 @@ class DeviceCapacity:
         self, claim_requests: ClaimRequests, there: NodeDevices, held: Mapping[DeviceKey, Counters]
     ) -> int:
         """Nodes that are equal for the requests are counted once."""
-        key = claim_requests, _key(claim_requests, there, held)
+        number, devices = self._relevant(claim_requests, there)
+        elsewhere = tuple(device.key for device in there.elsewhere if device.key in held)
+        key = claim_requests, number, tuple(map(held.get, devices)), elsewhere
         found = self._kept.get(key)
         if found is None:
             if len(self._kept) >= _KEPT:
@@ -173,14 +210,24 @@ class DeviceCapacity:
             found = self._kept[key] = count_allocations(claim_requests, FreeDevices.of(there, held))
         return found
 
+    def _relevant(self, claim_requests: ClaimRequests, there: NodeDevices) -> Relevant:
+        """The devices that matter to requests, and a number that nodes have in common if these are alike."""
+        of_node = self._relevant_of_node.setdefault(there, {})
+        found = of_node.get(claim_requests)
+        if found is None:
+            told = _relevant(claim_requests, there)
+            numbers = self._number_of_kind
+            number = numbers.setdefault(tuple(told.values()), len(numbers))
+            counters = tuple(counters for _, counters in there.counters)
+            found = of_node[claim_requests] = (number, counters), tuple(told)
+        return found
 
-def _key(
-    claim_requests: ClaimRequests, there: NodeDevices, held: Mapping[DeviceKey, Counters]
-) -> object:
-    """What of a node's devices matters to requests: matching selectors, attributes of constraints, shared counters."""
+
+def _relevant(claim_requests: ClaimRequests, there: NodeDevices) -> dict[DeviceKey, object]:
+    """Devices that matter to requests: matching selectors, attributes of constraints, shared counters and capacity."""
     kinds = list(dict.fromkeys(request.selector for request in claim_requests.device_requests))
     number_of_set = {key: number for number, (key, _) in enumerate(there.counters)}
-    devices = []
+    devices: dict[DeviceKey, object] = {}
     for device in there.devices:
         of = tuple(is_eligible(selector, device) for selector in kinds)
         if any(of) or device.consumes:
@@ -189,9 +236,8 @@ def _key(
             )
             uses = tuple((number_of_set.get(key, -1), used) for key, used in device.consumes)
             shared = device.capacity if device.is_shared else ()
-            devices.append((of, values, uses, shared, held.get(device.key)))
-    elsewhere = tuple(device.key for device in there.elsewhere if device.key in held)
-    return tuple(devices), tuple(counters for _, counters in there.counters), elsewhere
+            devices[device.key] = of, values, uses, shared
+    return devices
 
 
 def _positions(
