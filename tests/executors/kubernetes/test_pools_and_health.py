@@ -101,3 +101,52 @@ def test_which_conditions_keep_new_work_off(kind: str, status: str, is_wrong: bo
     is_short = why_cordoned(node) is not None
     assert (is_short or bool(what_is_wrong(node, ""))) == is_wrong
     assert is_short == (kind == "MemoryPressure")
+
+
+def cordon(stage: PodStage, node: str, *, is_on: bool = True) -> None:
+    """As `kubectl cordon` and the control plane's taint."""
+    taints = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}] if is_on else []
+    body = {"spec": {"unschedulable": is_on or None, "taints": taints}}
+    answer = stage.api.patch(f"/api/v1/nodes/{node}", body)
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("toleration", [{"key": "node.kubernetes.io/unschedulable"}, {}])
+def test_a_pod_that_tolerates_cordons_goes_onto_a_cordoned_node(
+    stage: PodStage, toleration: dict[str, str]
+) -> None:
+    stage.nodes("n[0-1]")
+    stage.start()
+    cordon(stage, "n0")
+    stage.until(lambda: "n0" in stage.controller.ledger.site.cordoned)
+    tolerant = {"tolerations": [{**toleration, "operator": "Exists"}]}
+    stage.pod("first", gpus=8)
+    stage.until(lambda: stage.bound("first"))
+    stage.pod("tolerant", gpus=8, spec=tolerant)
+    stage.until(lambda: stage.bound("tolerant"))
+    assert (stage.node_of("first"), stage.node_of("tolerant")) == ("n1", "n0")
+    assert not stage.controller.ledger.site.cordoned
+    stage.nodes("n2")
+    cordon(stage, "n2")
+    stage.pod("second", gpus=8)
+    stage.exit("tolerant")
+    stage.work_for(0.5)
+    assert not stage.bound("second"), "n0 and n2 are cordoned"
+    cordon(stage, "n2", is_on=False)
+    stage.until(lambda: stage.bound("second"))
+    assert stage.node_of("second") == "n2"
+
+
+def test_cordons_are_tolerated_after_a_restart_too(stage: PodStage) -> None:
+    stage.nodes("n0")
+    stage.start()
+    cordon(stage, "n0")
+    tolerant = {"tolerations": [{"operator": "Exists"}]}
+    stage.pod("one", gpus=8, spec=tolerant)
+    stage.pod("two", gpus=8, spec=tolerant)
+    stage.until(lambda: stage.bound("one") or stage.bound("two"))
+    last = "two" if stage.bound("one") else "one"
+    stage.kill()
+    stage.exit("one" if last == "two" else "two")
+    stage.start()
+    stage.until(lambda: stage.bound(last))

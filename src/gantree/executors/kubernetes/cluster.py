@@ -94,6 +94,7 @@ class KubernetesCluster:
             emit,
             self._attempts.is_steady,
             nodes.ask_level,
+            nodes.tolerate_cordons,
             self.remains,
         )
         self._provisioning = Provisioning(

@@ -23,6 +23,7 @@ from gantree.executors.kubernetes.constraints.inter_pod_feasibility import (
 from gantree.executors.kubernetes.constraints.preferred_affinity import with_preferences
 from gantree.executors.kubernetes.controllers.attempt_events import FOR_PODS
 from gantree.executors.kubernetes.nodes.asked_levels import MOST_ASKED
+from gantree.executors.kubernetes.nodes.node_health import tolerates_cordons
 from gantree.executors.kubernetes.nodes.site import SiteReading
 from gantree.executors.kubernetes.pods.shapes import pod_request
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
@@ -75,16 +76,18 @@ class GangAdmission:
         emit: Callable[[Event], None],
         is_steady: Callable[[str, int], bool],
         ask_level: Callable[[str, float], bool],
+        tolerate_cordons: Callable[[float], None],
         remains: Callable[[str], str],
     ) -> None:
-        """is_steady says whether all members of an attempt run. ask_level has the site get a tier of a label key.
+        """is_steady says whether all members of an attempt run. ask_level has the site get a tier of a label key,
+        tolerate_cordons has it show cordons as taints.
 
         remains says what keeps the last attempt of a job from ending.
         """
         self._api, self._pending, self._emit = api, pending, emit
         self._feasibility = feasibility
         self._pod_status, self._is_steady = PodStatusUpdates(self._write_status, remains), is_steady
-        self._ask_level = ask_level
+        self._ask_level, self._tolerate_cordons = ask_level, tolerate_cordons
         self._undecided: dict[str, bool] = {}
         """Jobs with an event that is not decided yet; whether it is the end of an attempt."""
         self._site: SiteReading | None = None
@@ -269,6 +272,8 @@ class GangAdmission:
             self._pod_status.report(gang.key, reason)
             return
         spec, barred, lost = job_of(gang, site.tier, gang.key[0])
+        if tolerates_cordons(spec):
+            self._tolerate_cordons(now)
         keys = [word for word in (*barred, *lost) if site.is_new_key(word)]
         new_keys = [word for word in keys if self._ask_level(word, now)]
         if barred or new_keys:

@@ -17,9 +17,12 @@ from gantree.executors.kubernetes.controllers.allocator import Allocator
 from gantree.executors.kubernetes.nodes.asked_levels import MOST_ASKED, keys_of_jobs
 from gantree.executors.kubernetes.nodes.node_health import (
     SOURCE,
+    UNSCHEDULABLE,
     is_of_kubernetes,
+    tolerates_cordons,
     what_is_wrong,
     why_cordoned,
+    with_cordon,
 )
 from gantree.executors.kubernetes.nodes.site import (
     SiteReading,
@@ -91,11 +94,17 @@ class Nodes:
         self._lost: dict[str, MemberPlacement] = {}
         self._lost_on_record: dict[str, MemberPlacement] = {}
         self._gpus_of_node: dict[str, int] = {}
+        self._has_tolerant_gangs = False
+        """Whether a gang tolerated cordons, so that these are taints of the site."""
+        self._tainted: frozenset[str] = frozenset()
+        """Nodes of which the site has the cordon as a taint."""
         self._told = 0
 
     def update_node(self, name: str, after: Node | None, now: float) -> None:
         """A node was added or has changed; None: it is gone."""
         known, after = self._nodes.get(name), unmarked(after)
+        if after is not None:
+            after = with_cordon(after, as_taint=self._has_tolerant_gangs)
         self._changed[name] = None
         if after is None:
             self._nodes.pop(name, None)
@@ -127,6 +136,17 @@ class Nodes:
             self.mark_stale(now)
         return key in self._asked
 
+    def tolerate_cordons(self, now: float) -> None:
+        """From now on cordons are taints: a gang tolerates them."""
+        if not self._has_tolerant_gangs:
+            self._taint_cordoned()
+            self.mark_stale(now)
+
+    def _taint_cordoned(self) -> None:
+        self._has_tolerant_gangs = True
+        nodes = self._nodes.items()
+        self._nodes = {name: with_cordon(node, as_taint=True) for name, node in nodes}
+
     def mark_stale(self, now: float) -> None:
         """Rebuild the site: devices or topology of nodes may have changed."""
         if self._stale_since is None:
@@ -134,8 +154,10 @@ class Nodes:
 
     def build(self, decided: LedgerView, now: float) -> Cluster:
         """The site of the present nodes, and of stale nodes that gangs hold. Raises BadInput for no node at all."""
-        equipped = [self._allocator.equipped(node) for node in self._nodes.values()]
         is_first = self.site is None
+        if is_first and any(tolerates_cordons(state.spec) for state in decided.open_jobs()):
+            self._taint_cordoned()
+        equipped = [self._allocator.equipped(node) for node in self._nodes.values()]
         site = self._read(equipped)
         before = keys_of_jobs(decided, site.cluster.tiers, site.labels) if is_first else ()
         if before:  # asked for before a restart
@@ -148,6 +170,8 @@ class Nodes:
         self._built_at, self._stale_since = now, None
         self._stale_nodes, self._attempts_there = stale, attempts_on(stale, decided)
         self._changed |= dict.fromkeys(stale)
+        before_tainted, self._tainted = self._tainted, _with_cordon_taint(cluster)
+        self._changed |= dict.fromkeys(sorted(before_tainted ^ self._tainted))
         machines = cluster.machines
         self._gpus_of_node = {node.name: machines[node.machine].gpus for node in cluster.nodes}
         return cluster
@@ -235,7 +259,7 @@ class Nodes:
             reason = "it was deleted" if node is None else "it is not ready"
             yield NodeLost(id=self._id(name, epoch), observed_at=now, node=name, reason=reason)
         cordoned_for = known.cordon_reason(name)
-        why = None if node is None else why_cordoned(node)
+        why = None if node is None else why_cordoned(node, is_tainted=name in self._tainted)
         if why is not None and cordoned_for is None:
             yield CordonRequested(id=self._id(name, epoch), observed_at=now, node=name, reason=why)
         elif why is None and cordoned_for is not None and is_of_kubernetes(cordoned_for):
@@ -252,3 +276,11 @@ class Nodes:
     def _id(self, noun: str, epoch: int) -> str:
         self._told += 1
         return f"kubernetes/{noun}/{epoch}.{self._told}"
+
+
+def _with_cordon_taint(cluster: Cluster) -> frozenset[str]:
+    return frozenset(
+        node.name
+        for node in cluster.nodes
+        if any(taint.key == UNSCHEDULABLE for taint in node.taints)
+    )

@@ -6,17 +6,24 @@ only conditions about GPUs and their links count: what else an operator's detect
 is short of something is cordoned, and what runs there stays. One whose kernel or GPUs are in trouble is unwell: gangs
 that can save leave it if they have a place.
 
-Taints need nothing here: they keep pods off that do not tolerate them, as they do everywhere.
+Taints need nothing here: they keep pods off that do not tolerate them, as they do everywhere. A cordon is a taint, too,
+but only where a gang tolerates it: each change of taints is a change of the site, and cordons change often.
 """
 
 import re
 
-from gantree.executors.kubernetes.apiserver.objects import Condition, Node
+import msgspec
+
+from gantree.executors.kubernetes.apiserver.objects import Condition, Node, NodeTaint
+from gantree.model.jobs import Job
+from gantree.model.node_rules import TOLERATES_LABEL, Taint, tolerates
 
 SOURCE = "conditions"
 """Who says that a node is unwell, where its conditions do."""
 CORDONED = "cordoned in Kubernetes"
 """The reason of cordons that are Kubernetes' begins so; an operator's of gantree are his to lift."""
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+"""The taint that the control plane puts on cordoned nodes."""
 OF_KUBELET = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
 OF_KERNEL = frozenset(
     {"KernelDeadlock", "ReadonlyFilesystem", "XfsShutdown", "CperHardwareErrorFatal"}
@@ -27,9 +34,26 @@ _OF_GPUS = re.compile(
 _SHOULD_BE = re.compile(r"(?:Ready|Healthy|Ok|OK|Available)$")
 
 
-def why_cordoned(node: Node) -> str | None:
-    """The reason of the cordon that a node should have, None for none."""
-    if node.spec.unschedulable:
+def with_cordon(node: Node, *, as_taint: bool) -> Node:
+    """A node with the taint of its cordon, or without it."""
+    others = tuple(each for each in node.spec.taints if each.key != UNSCHEDULABLE)
+    is_tainted = as_taint and node.spec.unschedulable
+    taints = (*others, NodeTaint(UNSCHEDULABLE, effect="NoSchedule")) if is_tainted else others
+    if taints == node.spec.taints:
+        return node
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=taints))
+
+
+def tolerates_cordons(job: Job) -> bool:
+    """Whether a member of a job may go onto cordoned nodes."""
+    taint = (Taint(UNSCHEDULABLE),)
+    told = (dict(role.shape.labels).get(TOLERATES_LABEL, "") for role in job.roles)
+    return any(rule and tolerates(taint, rule) for rule in told)
+
+
+def why_cordoned(node: Node, *, is_tainted: bool = False) -> str | None:
+    """The reason of the cordon that a node should have, None for none. is_tainted: the site has it as a taint."""
+    if node.spec.unschedulable and not is_tainted:
         return CORDONED
     short = next((each for each in node.status.conditions if _is_short(each)), None)
     return None if short is None else f"{CORDONED}: {_in_words(short)}"

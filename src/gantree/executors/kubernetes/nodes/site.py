@@ -1,7 +1,7 @@
 """The cluster described by its Node objects: the tree from labels, machines from capacity, and taints.
 
-What changes all the time is left out: whether a node is ready, or cordoned, are events of their own, and taints that
-the control plane puts on such nodes are passed over with them.
+What changes all the time is left out: whether a node is ready is an event of its own, and taints that the control plane
+puts on nodes that are not are passed over. So is a cordon, unless a gang tolerates it (`node_health.with_cordon`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,6 +11,7 @@ import msgspec
 
 from gantree.executors.kubernetes.apiserver.objects import Node, Wiring
 from gantree.executors.kubernetes.nodes.asked_levels import tiers_of_keys
+from gantree.executors.kubernetes.nodes.node_health import UNSCHEDULABLE
 from gantree.executors.kubernetes.nodes.topologies import NodeTopologies
 from gantree.executors.kubernetes.pods.pod_amounts import Amounts
 from gantree.executors.kubernetes.pods.shapes import PODS, is_counted
@@ -277,7 +278,7 @@ def _taints(node: Node) -> tuple[node_rules.Taint, ...]:
     return tuple(
         node_rules.Taint(taint.key, taint.value, taint.effect)
         for taint in node.spec.taints
-        if not taint.key.startswith(OF_CONDITIONS)
+        if taint.key == UNSCHEDULABLE or not taint.key.startswith(OF_CONDITIONS)
     )
 
 
