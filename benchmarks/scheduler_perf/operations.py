@@ -107,7 +107,8 @@ class Operations:
         namespace = operation.get("namespace", "default")
         made = [rendered(file, index, how_many) for index in range(how_many)]
         await self.server.ensure_namespace(namespace)
-        await self.server.create(made[0], namespace)  # it learns the path for all
+        for each in made[:1]:  # it learns the path for all
+            await self.server.create(each, namespace)
         await self.server.send_all([self.server.create(each, namespace) for each in made[1:]])
 
     async def _update_any(self, operation: Json) -> None:

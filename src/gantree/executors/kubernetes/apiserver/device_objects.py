@@ -9,7 +9,12 @@ from typing import Any
 import msgspec
 
 from gantree.executors.kubernetes.apiserver.client import Resource
-from gantree.executors.kubernetes.apiserver.objects import Metadata, NodeSelector, Object
+from gantree.executors.kubernetes.apiserver.objects import (
+    Condition,
+    Metadata,
+    NodeSelector,
+    Object,
+)
 
 GROUP_VERSION = "resource.k8s.io/v1"
 
@@ -75,6 +80,8 @@ class SliceDevice(Object, frozen=True):
     all_nodes: bool = False
     taints: tuple[DeviceTaint, ...] = ()
     binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    binds_to_node: bool = False
 
 
 class Pool(Object, frozen=True):
@@ -198,7 +205,10 @@ class Result(Object, frozen=True):
     pool: str = ""
     device: str = ""
     admin_access: bool = False
+    share_id: str = msgspec.field(default="", name="shareID")
     consumed_capacity: dict[str, str | float] = msgspec.field(default_factory=dict)
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
 
 
 class Results(Object, frozen=True):
@@ -223,9 +233,20 @@ class Consumer(Object, frozen=True):
     api_group: str = ""
 
 
+class DeviceStatus(Object, frozen=True):
+    """How an allocated device is, as its driver or who attaches it says."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str = msgspec.field(default="", name="shareID")
+    conditions: tuple[Condition, ...] = ()
+
+
 class ClaimStatus(Object, frozen=True):
     """What became of a claim."""
 
+    devices: tuple[DeviceStatus, ...] = ()
     allocation: Allocation | None = None
     reserved_for: tuple[Consumer, ...] = ()
 

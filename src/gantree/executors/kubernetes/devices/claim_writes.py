@@ -19,6 +19,7 @@ from gantree.executors.kubernetes.apiserver.client import MERGE, ApiError, Clien
 from gantree.executors.kubernetes.apiserver.device_objects import CLAIMS, DeviceClass, ResourceClaim
 from gantree.executors.kubernetes.apiserver.objects import read_object
 from gantree.executors.kubernetes.devices.allocation import DeviceResult, shares_of
+from gantree.executors.kubernetes.devices.binding_conditions import is_awaited, until_ready
 from gantree.executors.kubernetes.devices.claim_index import NAME_FIELD
 from gantree.executors.kubernetes.devices.device_records import FENCED, Wanted, record
 from gantree.executors.kubernetes.devices.extended_resources import NewClaim, is_special
@@ -51,6 +52,11 @@ class Grant:
         """Where the claim is."""
         return path_of(self.claim)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether its devices have to be made ready before the pod is bound."""
+        return is_awaited(self.claim) or any(each.device.conditions for each in self.devices)
+
 
 def path_of(claim: ResourceClaim) -> str:
     """Where a claim is, below the server."""
@@ -79,6 +85,9 @@ def allocation_of(
         if each.device.is_shared:
             told["shareID"] = str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid}/{number}"))
             told["consumedCapacity"] = {name: _quantity(amount) for name, amount in each.share}
+        if each.device.conditions:
+            told["bindingConditions"] = list(each.device.conditions)
+            told["bindingFailureConditions"] = list(each.device.failure_conditions)
         if each.request.selector.tolerations:
             told["tolerations"] = [
                 {name: value for name, value in _toleration(t).items() if value}
@@ -96,7 +105,7 @@ def allocation_of(
 def _term(results: Iterable[DeviceResult], node: str) -> dict[str, Any]:
     """Where all devices can be used: on their node, else on those that every one of them selects; {} for everywhere."""
     devices = [each.device for each in results]
-    if any(device.node for device in devices):
+    if any(device.node or device.binds_to_node for device in devices):
         return {"matchFields": [{"key": NAME_FIELD, "operator": "In", "values": [node]}]}
     terms = [t for d in devices if d.selector for t in d.selector.node_selector_terms]
     told = {
@@ -155,6 +164,9 @@ async def grant_all(client: Client, grants: Sequence[Grant], home: str) -> str:
         return why
     told = await asyncio.gather(*(_grant(client, each) for each in grants))
     why = next((each for each in told if each), "")
+    if not why:
+        waiting = (until_ready(client, each.path) for each in grants if each.is_awaited)
+        why = next((each for each in await asyncio.gather(*waiting) if each), "")
     if why:
         await take_back_all(client, grants)
     return why
@@ -255,7 +267,9 @@ async def _clear(client: Client, path: str, claim: ResourceClaim, pod: str) -> N
     left = [each for each in _consumers(claim) if each["uid"] != pod]
     version = claim.metadata.resource_version
     if len(left) != len(claim.status.reserved_for):
-        status = {"reservedFor": left or None, **({} if left else {"allocation": None})}
+        status: dict[str, Any] = {"reservedFor": left or None}
+        if not left:
+            status |= {"allocation": None, **({"devices": None} if claim.status.devices else {})}
         body: dict[str, Any] = {"metadata": {"resourceVersion": version}, "status": status}
         version = version_in(await client.write("PATCH", f"{path}/status", body, MERGE))
     elif claim.status.allocation is not None:

@@ -75,7 +75,8 @@ class Device:
     """A device, the same as long as its slice is.
 
     node: where it is; "" for one that several nodes reach: those that a selector selects, or all (None). consumes: what
-    it uses of sets of counters. capacity: what claims share, if several may have it.
+    it uses of sets of counters. capacity: what claims share, if several may have it. conditions: what has to be true of
+    it before pods are bound, and what is not to be (`binding_conditions`); binds_to_node: it is then of one node.
     """
 
     key: DeviceKey
@@ -86,6 +87,8 @@ class Device:
     capacity: tuple[Capacity, ...] = ()
     taints: tuple[DeviceTaint, ...] = ()
     conditions: tuple[str, ...] = ()
+    failure_conditions: tuple[str, ...] = ()
+    binds_to_node: bool = False
 
     @property
     def is_gpu(self) -> bool:
@@ -190,6 +193,8 @@ def device_of(told: SliceDevice, spec: SliceSpec) -> Device:
         shared,
         told.taints,
         told.binding_conditions,
+        told.binding_failure_conditions,
+        told.binds_to_node,
     )
 
 

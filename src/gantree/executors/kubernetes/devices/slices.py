@@ -1,7 +1,6 @@
 """The devices that each node reaches, from ResourceSlices: its own, and those that several nodes reach.
 
-A pool counts with the slices of its newest generation, as soon as all of them are there. Devices that are bound by
-conditions are left out.
+A pool counts with the slices of its newest generation, as soon as all of them are there.
 """
 
 from collections.abc import Mapping
@@ -103,8 +102,6 @@ class Pools:
         )
 
     def _reaches(self, node: str, device: Device) -> bool:
-        if device.conditions:
-            return False
         if device.node or device.selector is None:
             return device.node in ("", node)
         return satisfies(node, self._labels.get(node, {}), _rule(device.selector))
