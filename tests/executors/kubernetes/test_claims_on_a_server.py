@@ -84,7 +84,8 @@ def test_an_expression_chooses_among_gpus(stage: DeviceStage) -> None:
     stage.slice("n0", GPU, [gpu(0), gpu(1)])
     stage.slice("n1", GPU, [gpu(0), gpu(1, memory="141Gi")])
     large = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("100Gi")) >= 0'
-    stage.template("large", request("gpu", "gpu", selectors=[large]))
+    sound = 'device.attributes[?"gpu.example.com"].?fault.orValue("none") == "none"'
+    stage.template("large", request("gpu", "gpu", selectors=[large, sound]))
     stage.start()
     stage.claimant("p0", "large")
     stage.until(lambda: stage.bound("p0"))
@@ -186,7 +187,7 @@ def test_a_claim_that_no_device_is_like_is_told_and_waits(
     stage.claimed_nodes("n0", gpus=1)
     stage.template("odd", request("gpu", "tpu"))
     stage.template("none", request("gpu", "gpu", selectors=['device.driver == "other"']))
-    optional = f'device.attributes["{GPU}"].?type.orValue("") == "gpu"'
+    optional = f'device.attributes["{GPU}"].?type.optMap(t, t == "gpu").orValue(false)'
     stage.template("bad", request("gpu", "gpu", selectors=[optional]))
     stage.start()
     for name in ("odd", "none", "bad", "absent"):

@@ -36,6 +36,11 @@ A, C = f'device.attributes["{D}"]', f'device.capacity["{D}"]'
         f"{A}.index in [1, 2, 3]",
         f'!("missing" in {A}) && !has(device.attributes["other"].missing)',
         f'["type", "kind"].exists(name, name in {A})',
+        f'{A}.?type.orValue("none") == "gpu" && {A}.?missing.orValue("none") == "none"',
+        f'device.attributes[?"{D}"].?index.orValue(0) + {A}.?missing.orValue(1) == 4',
+        f"{A}.?healthy.orValue({A}.?missing.orValue(false))",
+        f"{A}.?type.hasValue() && !{A}.?missing.hasValue()",
+        f'device.capacity[?"{D}"].?memory.orValue(quantity("1")).isGreaterThan(quantity("1Gi"))',
     ],
 )
 def test_what_is_true_of_a_device(expression: str) -> None:

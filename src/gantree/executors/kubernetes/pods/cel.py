@@ -21,6 +21,10 @@ from gantree.topology.discovery.listings.kubernetes_nodes import quantity
 
 _ANSWERS, _PROGRAMS, _FACTS = 65_536, 1_024, 4_096
 _BIND = re.compile(r"\bcel\s*\.\s*bind\s*\(")
+_OPTIONAL_DOMAIN = re.compile(r"\b(device\.(?:attributes|capacity))\[\?([^][]*)\]")
+_OPTIONAL = re.compile(
+    r"(?P<path>\bdevice(?:\.\w+|\[[^][]*\])+)\.\?(?P<name>\w+)\s*\.\s*(?P<call>orValue|hasValue)\s*\("
+)
 _SEMVER = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?")
 _OPENS, _CLOSES, _QUOTES = "([{", ")]}", "'\""
 
@@ -45,7 +49,8 @@ def _program(expression: str) -> Any:
 
     env = celpy.Environment()
     try:
-        return env.program(env.compile(without_bind(expression)), functions=_functions())
+        plain = without_optionals(without_bind(expression))
+        return env.program(env.compile(plain), functions=_functions())
     except CELParseError as error:
         raise BadRule(f"{expression!r} cannot be read as CEL") from error
 
@@ -93,6 +98,24 @@ def without_bind(expression: str) -> str:
     name, value, body = parts[0].strip(), without_bind(parts[1]), without_bind(parts[2])
     rest = without_bind(expression[end:])
     return f"{expression[: match.start()]}([{value}].map({name}, {body})[0]){rest}"
+
+
+def without_optionals(expression: str) -> str:
+    """An expression with `PATH.?name.orValue(other)` written as `(has(PATH.name) ? PATH.name : other)`.
+
+    cel-python does not have optional values. A domain in brackets (`device.attributes[?"domain"].?name`) is always
+    there. Raises BadRule where brackets do not match.
+    """
+    expression = _OPTIONAL_DOMAIN.sub(r"\1[\2]", expression)
+    match = _OPTIONAL.search(expression)
+    if match is None:
+        return expression
+    parts, end = _arguments(expression, match.end())
+    path = f"{match['path']}.{match['name']}"
+    found = f"has({path})"
+    if match["call"] == "orValue":
+        found = f"({found} ? {path} : ({without_optionals(parts[0])}))"
+    return f"{expression[: match.start()]}{found}{without_optionals(expression[end:])}"
 
 
 def _arguments(text: str, start: int) -> tuple[list[str], int]:
