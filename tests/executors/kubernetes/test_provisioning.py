@@ -4,11 +4,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.controllers import provisioning
 from gantree.executors.kubernetes.workloads import provisioning_requests
-from gantree.executors.kubernetes.workloads.provisioning_requests import pause_s
+from gantree.executors.kubernetes.workloads.gangs import gang_of
+from gantree.executors.kubernetes.workloads.provisioning_requests import (
+    Wanted,
+    pause_s,
+    template_body,
+)
 from gantree.executors.kubernetes.writes import pod_status
 from gantree.formats import read_policy
 from gantree.model.node_groups import NodeGroup
@@ -223,3 +230,45 @@ def test_why_says_what_was_asked_for(stage: PodStage) -> None:
     request = until_asked(stage)
     (job,) = stage.controller.ledger.jobs
     stage.until(lambda: request["metadata"]["name"] in stage.controller.cluster.remains(job))
+
+
+def test_without_the_definition_a_warning_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with PodStage(tmp_path) as stage:
+        stage.nodes("c0", gpus=0)
+        stage.start(node_groups=(A,))
+        gang(stage)
+        stage.until(lambda: said(stage).startswith("Never fits"))
+        stage.work_for(1.2)
+    told = [each.message for each in caplog.records if "node groups" in each.message]
+    assert len(told) == 1
+    assert "the server has no ProvisioningRequest" in told[0]
+
+
+def test_a_template_is_the_pod_without_what_its_server_adds() -> None:
+    meta = {"name": "p", "namespace": "default", "uid": "12345678-9", "labels": {"app": "x"}}
+    token = {"name": "kube-api-access-x", "projected": {}}
+    mount = {"name": "kube-api-access-x", "mountPath": "/var/run/secrets"}
+    data = {"name": "data", "mountPath": "/data"}
+    pod: Json = {
+        "metadata": meta,
+        "spec": {
+            "containers": [{"name": "m", "image": "x", "volumeMounts": [mount, data]}],
+            "initContainers": [{"name": "i", "image": "x", "volumeMounts": [mount]}],
+            "volumes": [token, {"name": "data", "emptyDir": {}}],
+            "nodeSelector": {"zone": "z"},
+            "schedulingGates": [{"name": "g"}],
+            "tolerations": [{"operator": "Exists"}],
+        },
+    }
+    one = gang_of(
+        ("default", "p", "pod"), None, [msgspec.json.decode(msgspec.json.encode(pod), type=Pod)]
+    )
+    spec = template_body(Wanted(one, A, 1), "t", pod)["template"]["spec"]
+    assert spec["volumes"] == [{"name": "data", "emptyDir": {}}]
+    assert spec["containers"][0]["volumeMounts"] == [data]
+    assert spec["initContainers"][0]["volumeMounts"] == []
+    assert spec["nodeSelector"] == {"zone": "z", **dict(A.labels)}
+    assert (spec["tolerations"], "schedulingGates" in spec) == ([{"operator": "Exists"}], False)
+    assert Wanted(one, A, 3).name == "p-12345678-3"

@@ -5,6 +5,7 @@ asked for again after a pause that doubles, of the next group that has room. A r
 is gone: autoscalers take back what nobody asks for. It is deleted before that if the gang is not to start any more.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -38,11 +39,16 @@ from gantree.executors.kubernetes.writes.writes import PODS
 from gantree.model.errors import Unreachable
 from gantree.model.node_groups import NodeGroup
 
+log = logging.getLogger(__name__)
+
 AT_ONCE = 16
 """Gangs that are looked at in one step."""
 EVERY_S = 0.5
 SEEN_WITHIN_S = 30.0
 """A request that was made and is not seen for so long is made again: under its name there is one."""
+UNSERVED = (
+    "the server has no ProvisioningRequest (autoscaling.x-k8s.io), or gantree may not list any"
+)
 Name = tuple[str, str]
 TEMPLATES: Resource[Group] = Resource("api/v1/podtemplates", Group)
 
@@ -71,6 +77,7 @@ class Provisioning:
         self._told: dict[Key, str] = {}
         """What gangs wait for here, as a part of a sentence."""
         self._next_at, self._cursor = 0.0, 0
+        self._is_warned = False
 
     def update(self, where: Name, group: Group | None) -> None:
         """A ProvisioningRequest was added or has changed; None: it is gone."""
@@ -99,10 +106,14 @@ class Provisioning:
 
         without_topology: gangs whose tier the site lacks. pods are all that are ours, by uid.
         """
-        version = self._api.version_of(PROVISIONING)
-        if not self._groups or version is None or now < self._next_at:
+        if not self._groups or now < self._next_at:
             return
         self._next_at = now + EVERY_S
+        version = self._api.version_of(PROVISIONING)
+        if version is None:
+            self._warn_unserved()
+            return
+        self._is_warned = False
         self._forget()
         latest = self._latest()
         for where, request in list(self._requests.items()):
@@ -118,6 +129,11 @@ class Provisioning:
                 is_short = job is not None and decided.needs_more_nodes(job, now)
                 if is_short or key in without_topology:
                     self._ask(key, site, version, now)
+
+    def _warn_unserved(self) -> None:
+        if not self._is_warned:
+            self._is_warned = True
+            log.warning("node groups are not asked for: %s", UNSERVED)
 
     def _forget(self) -> None:
         """Drop what is known of gangs of which nothing waits or was asked for."""
