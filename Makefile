@@ -137,7 +137,8 @@ test-kubernetes: $(VENV)/.ready  ## Tests of an API server, and of gantree on on
 
 .PHONY: scheduler-perf
 scheduler-perf: $(VENV)/.ready  ## Kubernetes' own operation lists, gantree and kube-scheduler in turn (hours); KUBEBUILDER_ASSETS=DIR LISTS=DIR
-	PYTHONPATH=tests:benchmarks $(PY) -m scheduler_perf $(LISTS) $(if $(ONLY),--only $(ONLY)) --rounds $(or $(TIMES),3)
+	PYTHONPATH=tests:benchmarks $(PY) -m scheduler_perf $(LISTS) $(if $(ONLY),--only $(ONLY)) --rounds $(or $(TIMES),3) \
+	  $(if $(RESULTS),--results $(RESULTS))
 
 .PHONY: integrations
 integrations: $(VENV)/.ready  ## Plug-ins for other tools on a real daemon, with those tools' own suites; ONLY=submitit for one

@@ -2,14 +2,14 @@
 
     PYTHONPATH=tests:benchmarks KUBEBUILDER_ASSETS=DIRECTORY python -m scheduler_perf LISTS [--only WORDS]...
         [--other kube-scheduler] [--policy FILE] [--rounds 3] [--nodes 1000] [--pods 6000]
-        [--results FILE] [--limit-s 300]
+        [--results FILE] [--limit-s 300] [--markdown]
 
 LISTS is a folder with `performance-config.yaml` files. Of each test case the largest workload within --nodes and --pods
 runs, or with --exact the one that is named (GROUP/CASE/WORKLOAD). Each run has an etcd and an API server of its own. A
 run that is in --results is not repeated, so a stopped benchmark goes on where it was.
 
-Lists that preempt need a --policy without a minimum run time, which kube-scheduler does not have:
-`evictions: {min_run: 0s, grace: 0s}`.
+--policy is gantree's; the default has neither a minimum run time nor a grace period, as kube-scheduler has neither.
+--markdown prints the table as docs/benchmarks.md has it.
 
 pods/s: measured pods over the time from the first request to the last binding. p99: milliseconds from the request that
 creates a pod until its binding is seen. after last: from the request for the last pod to the last binding. requests:
@@ -37,12 +37,12 @@ from scheduler_perf.processes import (
     server_cpu_s,
 )
 from scheduler_perf.server import Server
+from scheduler_perf.table import table
 from scheduler_perf.templates import CannotRun
 from support.kubernetes.client import Client
 from support.kubernetes.real import real_server
 
 Json = dict[str, Any]
-ROW = "{:<64} {:>8} {:>8} {:>6}  {:>13} {:>13} {:>13} {:>13} {:>13} {:>11}"
 
 
 def played(workload: Workload, name: str, options: argparse.Namespace) -> Json:
@@ -138,7 +138,7 @@ def main() -> None:
                     done[key] = played(workload, name, options)
                     _write(options.results, key, done[key])
                     print(*key, json.dumps(done[key]), flush=True)
-    _print_table(chosen, options.other, done)
+    print(table([each.title for each in chosen], options.other, done, in_markdown=options.markdown))
 
 
 def _chosen(options: argparse.Namespace) -> list[Workload]:
@@ -167,45 +167,10 @@ def _write(results: Path, key: tuple[str, str, int], figures: Json) -> None:
         file.write(json.dumps(row) + "\n")
 
 
-def _print_table(
-    chosen: list[Workload], other: str, done: dict[tuple[str, str, int], Json]
-) -> None:
-    """Medians of gantree and of the other one."""
-    print(
-        ROW.format(
-            *("workload", "gantree", "other", "times", "p99 ms", "after last ms"),
-            *("requests", "CPU s", "server CPU s", "MB"),
-        )
-    )
-    for workload in chosen:
-        ours = [value for key, value in done.items() if key[:2] == (workload.title, "gantree")]
-        theirs = [value for key, value in done.items() if key[:2] == (workload.title, other)]
-        print(_row(workload.title, ours, theirs))
-
-
-def _row(title: str, ours: list[Json], theirs: list[Json]) -> str:
-    def mid(rows: list[Json], figure: str) -> float | None:
-        found = [row[figure] for row in rows if figure in row]
-        return median(found) if found else None
-
-    def pair(figure: str, digits: int) -> str:
-        values = (mid(ours, figure), mid(theirs, figure))
-        return " ".join("-" if each is None else f"{each:.{digits}f}" for each in values)
-
-    rates = (mid(ours, "pods_per_s"), mid(theirs, "pods_per_s"))
-    times = f"{rates[0] / rates[1]:.2f}" if rates[0] and rates[1] else "-"
-    rate = ["-" if each is None else f"{each:.0f}" for each in rates]
-    reasons = [f"{key}: {row[key]}" for row in (*ours, *theirs) for key in REASONS if key in row]
-    return ROW.format(
-        title, *rate, times, pair("p99_ms", 0), pair("after_last_ms", 0), pair("requests", 0),
-        pair("scheduler_cpu_s", 1),
-        pair("server_cpu_s", 1), pair("memory_MB", 0),
-    ) + ("" if not reasons else f"\n    {reasons[0]}")  # fmt: skip
-
-
 WITHOUT = ("ServiceAccount", "TaintNodesByCondition", "Priority")
 """Admission plugins that Kubernetes' own benchmark leaves out, too: no controller is there to do their other half."""
-REASONS = ("cannot run", "not finished")
+POLICY = Path(__file__).with_name("policy.yaml")
+"""Without a minimum run time and a grace period, which kube-scheduler does not have."""
 
 
 def _options() -> argparse.Namespace:
@@ -214,7 +179,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="*", default=[], help="test cases with one of these words")
     parser.add_argument("--exact", nargs="*", default=[], help="GROUP/CASE/WORKLOAD")
     parser.add_argument("--other", default="kube-scheduler", help="a binary of KUBEBUILDER_ASSETS")
-    parser.add_argument("--policy", help="of gantree: a preset or a file")
+    parser.add_argument("--policy", default=str(POLICY), help="of gantree: a preset or a file")
+    parser.add_argument("--markdown", action="store_true", help="print the table in Markdown")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=6000)
