@@ -92,6 +92,8 @@ class PodStatusUpdates:
 
     def report(self, key: Key, reason_to_wait: WaitReason) -> None:
         """Write a reason that is not decided by the core, unless it was written already."""
+        if self._later.get(key, (0.0, None))[1] != reason_to_wait:
+            self._later.pop(key, None)
         before = self._reported.get(key)
         if before != reason_to_wait or key in self._has_newcomers:
             self._has_newcomers.discard(key)
