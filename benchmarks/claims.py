@@ -74,7 +74,7 @@ def run(
             meta, where = pod.metadata, f"n{number % len(nodes)}"
             allocator.plan([Binding("d", meta.name, meta.uid, where, {})], {meta.uid: pod})
     with measured(f"{label}: what is taken is told"):
-        list(allocator.changes([node.metadata.name for node in nodes], 0.0, 1))
+        list(allocator.taken.changes([node.metadata.name for node in nodes], 0.0, 1))
 
 
 @contextmanager

@@ -125,7 +125,7 @@ class KubernetesCluster:
         self._admission.adopt(decided, epoch)
         self._node_events.adopt(decided)
         self._foreign_pods.adopt(decided.site.foreign_holders())
-        self._allocator.adopt(decided.site.foreign_holders())
+        self._allocator.taken.adopt(decided.site.foreign_holders())
         self._nodes.adopt(decided.site.foreign_holders())
         self._apply_changes()
         self._pending.keys.keep(self._attempts.pods)
@@ -147,7 +147,7 @@ class KubernetesCluster:
             self._emit(event)
         for event in self._foreign_pods.changes(self._nodes.gpus_of_node, now, self._epoch):
             self._emit(event)
-        for event in self._allocator.changes(self._nodes.gpus_of_node, now, self._epoch):
+        for event in self._allocator.taken.changes(self._nodes.gpus_of_node, now, self._epoch):
             self._emit(event)
         for event in self._checkpoints.completed(now):
             self._emit(event)

@@ -6,7 +6,7 @@ that the core named if they match the claims, else others of the node. `claim_wr
 all or none. A claim whose pod did not start is a stray; its allocation is removed.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any
@@ -42,14 +42,10 @@ from gantree.executors.kubernetes.devices.claims import (
     Unfit,
     requests_of,
 )
-from gantree.executors.kubernetes.devices.device import DeviceKey
 from gantree.executors.kubernetes.devices.device_capacity import (
-    HOLDER,
     Amounts,
     CountedPod,
     DeviceCapacity,
-    Holding,
-    held_by,
 )
 from gantree.executors.kubernetes.devices.extended_resources import (
     ExtendedResources,
@@ -59,12 +55,11 @@ from gantree.executors.kubernetes.devices.extended_resources import (
 )
 from gantree.executors.kubernetes.devices.selector_index import SelectorIndex
 from gantree.executors.kubernetes.devices.slices import Pools
+from gantree.executors.kubernetes.devices.taken_devices import TakenDevices
 from gantree.executors.kubernetes.devices.wiring import with_devices
 from gantree.executors.kubernetes.pods.annotations import GPUS, JOB
 from gantree.executors.kubernetes.writes.writes import Binding
-from gantree.model.events import OthersHold
 from gantree.model.jobs import GPU_RESOURCES
-from gantree.model.placements import MemberPlacement, holder_beside
 
 
 class Allocator:
@@ -85,14 +80,8 @@ class Allocator:
         self._classes: dict[str, DeviceClass] = {}
         self._extended = ExtendedResources()
         self._selectors = SelectorIndex(self._pools)
-        self._counted_pods: dict[str, CountedPod] = {}
-        self._changed: dict[str, None] = {}
+        self.taken = TakenDevices(self._pools, self.book, self.room)
         self._to_check: dict[Key, None] = {}
-        self._known: dict[str, tuple[MemberPlacement, ...]] = {}
-        """What was reported last of each holder."""
-        self._beside: dict[str, tuple[str, ...]] = {}
-        """The jobs beside which something is held, by node."""
-        self._told = 0
 
     # ----- objects
 
@@ -100,7 +89,7 @@ class Allocator:
         """A slice was added or has changed; None: it is gone. Gives the nodes whose devices may have changed."""
         nodes = self._pools.update(key, after)
         self._selectors.update(nodes)
-        self._changed |= dict.fromkeys(nodes)
+        self.taken.recount(nodes)
         return nodes
 
     def update_node(self, name: str, labels: Mapping[str, str] | None) -> bool:
@@ -108,7 +97,7 @@ class Allocator:
         is_other = self._pools.update_node(name, labels)
         if is_other:
             self._selectors.update([name])
-            self._changed[name] = None
+            self.taken.recount([name])
         return is_other
 
     def update_class(self, key: Key, after: DeviceClass | None) -> None:
@@ -123,7 +112,7 @@ class Allocator:
 
     def update_claim(self, key: Key, after: ResourceClaim | None) -> None:
         """A claim was added or has changed; None: it is gone."""
-        self._touch(self.book.update(key, after))
+        self.taken.touch(self.book.update(key, after))
         self._to_check[key] = None
 
     def check_again(self, key: Key) -> None:
@@ -134,7 +123,7 @@ class Allocator:
         """Count a pod of ours by its GPUs and requests, until it has ended or is gone."""
         uid, claimed = pod.metadata.uid, pod.claimed
         if gone or pod.has_ended:
-            self._uncount(uid)
+            self.taken.uncount(uid)
         elif claimed is not None and pod.spec.node_name:
             self._count(uid, pod.spec.node_name, pod.metadata.annotations, claimed)
 
@@ -248,81 +237,6 @@ class Allocator:
             node, status=msgspec.structs.replace(status, allocatable=allocatable)
         )
 
-    def recount(self, nodes: Iterable[str] | None = None) -> None:
-        """Report anew what is taken of nodes; None: of all."""
-        self._changed |= dict.fromkeys(self._pools.nodes() if nodes is None else nodes)
-
-    def adopt(self, holders: Mapping[str, tuple[MemberPlacement, ...]]) -> None:
-        """What is on record as held; differences are reported."""
-        beside = holder_beside("")
-        self._known = {
-            holder: members
-            for holder, members in holders.items()
-            if holder.startswith((HOLDER, beside))
-        }
-        for holder, members in self._known.items():
-            for member in members if holder.startswith(beside) else ():
-                jobs = self._beside.get(member.node, ())
-                self._beside[member.node] = (*jobs, holder.removeprefix(beside))
-        on_record = (member.node for members in self._known.values() for member in members)
-        self.recount([*on_record, *self._pools.nodes()])
-
-    def changes(self, known: Container[str], now: float, epoch: int) -> Iterator[OthersHold]:
-        """An event for each holder whose taken devices have changed; nodes that are not in the site yet wait."""
-        held: dict[str, tuple[MemberPlacement, ...]] = {}
-        for node in [n for n in self._changed if n in known or HOLDER + n in self._known]:
-            del self._changed[node]
-            there = self._pools.of_node(node)
-            rest, beside = self.room.taken_beside(node, there, *self._holdings(node))
-            held[HOLDER + node] = () if rest is None else (rest,)
-            for job in dict.fromkeys((*self._beside.pop(node, ()), *beside)):
-                holder = holder_beside(job)
-                before = held.get(holder, self._known.get(holder, ()))
-                others = [member for member in before if member.node != node]
-                own = [beside[job]] if job in beside else []
-                held[holder] = tuple(sorted((*others, *own), key=lambda member: member.node))
-            if beside:
-                self._beside[node] = tuple(beside)
-        for holder, members in held.items():
-            if members != self._known.get(holder, ()):
-                yield self._holds(holder, members, now, epoch)
-
-    def _holds(
-        self, holder: str, members: tuple[MemberPlacement, ...], now: float, epoch: int
-    ) -> OthersHold:
-        self._known.pop(holder, None)
-        if members:
-            self._known[holder] = members
-        self._told += 1
-        return OthersHold(
-            id=f"devices/{holder}/{epoch}.{self._told}",
-            observed_at=now,
-            holder=holder,
-            members=members,
-        )
-
-    def taken(self, node: str) -> MemberPlacement | None:
-        """What is taken of a node beside the GPUs and requests that the core counts itself."""
-        holdings, counted_pods = self._holdings(node)
-        return self.room.taken(node, self._pools.of_node(node), held_by(holdings), counted_pods)
-
-    def _holdings(self, node: str) -> tuple[list[Holding], list[CountedPod]]:
-        """What claims have of the devices of a node, and the pods of ours that use them there."""
-        counted_pods: dict[str, CountedPod] = {}
-        holdings: list[Holding] = []
-        for device in self._pools.of_node(node).known:
-            for claim, share in self.book.holders(device.key).items():
-                users = self.book.consumers(claim)
-                pods = {u: self._counted_pods[u] for u in users if u in self._counted_pods}
-                counted_pods |= {user: pod for user, pod in pods.items() if pod.node == node}
-                jobs = {pods[user].job if user in pods else "" for user in users}
-                holdings.append(Holding(device.key, share, jobs.pop() if len(jobs) == 1 else ""))
-        return holdings, [*counted_pods.values()]
-
-    def barred(self, node: str) -> MemberPlacement | None:
-        """What of a node is unusable, whatever is held: devices with taints."""
-        return self.room.taken(node, self._pools.of_node(node), {}, ())
-
     def gpus_of(self, pod: Pod) -> tuple[int, ...]:
         """The whole GPUs that the claims of a bound pod have, by their positions on its node."""
         try:
@@ -351,8 +265,8 @@ class Allocator:
     def give_up(self, pod: str) -> None:
         """The pod of this uid is not bound after all."""
         for uid in [uid for uid, plan in self.book.plans.items() if plan.pod == pod]:
-            self._touch(self.book.drop(uid))
-        self._uncount(pod)
+            self.taken.touch(self.book.drop(uid))
+        self.taken.uncount(pod)
 
     def strays(
         self, verdict: Callable[[str, ResourceClaim], "Verdict"]
@@ -410,7 +324,7 @@ class Allocator:
             key = (claim.metadata.namespace, claim.metadata.name)
             devices = shares_of(taken)
             self.book.plan(claim.metadata.uid, Plan(key, uid, node, devices))
-            self._touch(devices)
+            self.taken.touch(devices)
             told = allocation_of(claim, own, node, self._classes)
             of_claim = _if_special(claim, made)
             grants.append(Grant(claim, uid, pod.metadata.name, node, told, taken, of_claim))
@@ -444,17 +358,7 @@ class Allocator:
         has_gpus = claimed.gpus or any(resource in GPU_RESOURCES for resource, _ in backed)
         gpus = _numbers(annotations.get(GPUS, "")) if has_gpus else ()
         job = annotations.get(JOB, "")
-        self._counted_pods[uid] = CountedPod(job, node, gpus, (*claimed.counted, *backed))
-        self._changed[node] = None
-
-    def _uncount(self, uid: str) -> None:
-        counted_pod = self._counted_pods.pop(uid, None)
-        if counted_pod is not None:
-            self._changed[counted_pod.node] = None
-
-    def _touch(self, devices: Iterable[DeviceKey]) -> None:
-        for driver, pool, _ in devices:
-            self._changed |= dict.fromkeys(self._pools.nodes_of((driver, pool)))
+        self.taken.count(uid, CountedPod(job, node, gpus, (*claimed.counted, *backed)))
 
 
 class Verdict(Enum):

@@ -114,7 +114,7 @@ class ClaimController:
         if self._nodes.site is not self._site:
             self._site = self._nodes.site
             self._stale |= dict.fromkeys(self._pods)
-            self._allocator.recount()
+            self._allocator.taken.recount()
         pods = ChainMap(self._pods, self._plain)
         found = [pods[uid] for uid in self._stale if uid in pods]
         self._stale.clear()

@@ -10,6 +10,7 @@ different requests draw on the same devices, so two gangs that are placed at the
 allocation refuses one, and it waits with that reason.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -37,7 +38,6 @@ HOLDER, ROLE = "devices of ", "others"
 _KEPT = 65_536
 PLENTY = 1_000_000
 Amounts = tuple[tuple[str, int], ...]
-Relevant = tuple[object, tuple[DeviceKey, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ class DeviceCapacity:
         """The name of the selector of each extended resource."""
         self._kept: dict[object, int] = {}
         self._number_of_kind: dict[object, int] = {}
-        self._relevant_of_node: WeakKeyDictionary[NodeDevices, dict[ClaimRequests, Relevant]] = (
-            WeakKeyDictionary()
-        )
+        self._relevant_of_node: WeakKeyDictionary[
+            NodeDevices, dict[str, tuple[int, tuple[DeviceKey, ...]]]
+        ] = WeakKeyDictionary()
         self._totals: WeakKeyDictionary[NodeDevices, dict[str, int]] = WeakKeyDictionary()
 
     def count(self, claim_requests: ClaimRequests) -> Amounts:
@@ -114,6 +114,7 @@ class DeviceCapacity:
     def count_resource(self, name: str, amount: int, unit: ClaimRequests) -> Amounts:
         """The names under which an extended resource is counted beside its own: the devices of its class."""
         if self.name_of_requests.get(unit) != name:
+            self.forget_resources((name,))  # its class is another one now
             self.name_of_requests[unit] = name
         ((_, (request,)),) = unit.requests
         self._selector_of[name] = self._name_of_selector(request)
@@ -124,7 +125,8 @@ class DeviceCapacity:
         kept = {unit: name for unit, name in self.name_of_requests.items() if name not in names}
         if len(kept) < len(self.name_of_requests):
             self.name_of_requests = kept
-            self._totals.clear()
+            for cache in (self._totals, self._relevant_of_node, self._kept):
+                cache.clear()
 
     def missing(
         self, node: str, allocatable: Mapping[str, object], totals: Mapping[str, int]
@@ -145,7 +147,7 @@ class DeviceCapacity:
         """How often a node of which nothing is held can serve each."""
         known = self._totals.setdefault(there, {})
         for claim_requests, name in islice(self.name_of_requests.items(), len(known), None):
-            known[name] = self._number(claim_requests, there, {})
+            known[name] = self._number(name, claim_requests, there, {})
         return known
 
     def taken(
@@ -159,11 +161,13 @@ class DeviceCapacity:
         counted = list(counted_pods)
         gpus = _positions(there, held, counted)
         totals, devices = self.totals(there), {}
+        offered, ours = self._offered.get(node, ()), Counter[str]()
+        for counted_pod in counted:
+            ours.update(dict(counted_pod.counted))
         for claim_requests, name in self.name_of_requests.items() if held else ():
-            if self.offers(node, name):
+            if name in offered or not totals[name]:
                 continue
-            ours = sum(dict(counted_pod.counted).get(name, 0) for counted_pod in counted)
-            lost = totals[name] and totals[name] - self._number(claim_requests, there, held) - ours
+            lost = totals[name] - self._number(name, claim_requests, there, held) - ours[name]
             if lost > 0:
                 devices[name] = lost
         if not gpus and not devices:
@@ -197,12 +201,16 @@ class DeviceCapacity:
         return rest, beside
 
     def _number(
-        self, claim_requests: ClaimRequests, there: NodeDevices, held: Mapping[DeviceKey, Counters]
+        self,
+        name: str,
+        claim_requests: ClaimRequests,
+        there: NodeDevices,
+        held: Mapping[DeviceKey, Counters],
     ) -> int:
         """Nodes that are equal for the requests are counted once."""
-        number, devices = self._relevant(claim_requests, there)
+        kind, devices = self._relevant(name, claim_requests, there)
         elsewhere = tuple(device.key for device in there.elsewhere if device.key in held)
-        key = claim_requests, number, tuple(map(held.get, devices)), elsewhere
+        key = name, kind, tuple(map(held.get, devices)), elsewhere
         found = self._kept.get(key)
         if found is None:
             if len(self._kept) >= _KEPT:
@@ -210,16 +218,17 @@ class DeviceCapacity:
             found = self._kept[key] = count_allocations(claim_requests, FreeDevices.of(there, held))
         return found
 
-    def _relevant(self, claim_requests: ClaimRequests, there: NodeDevices) -> Relevant:
+    def _relevant(
+        self, name: str, claim_requests: ClaimRequests, there: NodeDevices
+    ) -> tuple[int, tuple[DeviceKey, ...]]:
         """The devices that matter to requests, and a number that nodes have in common if these are alike."""
         of_node = self._relevant_of_node.setdefault(there, {})
-        found = of_node.get(claim_requests)
+        found = of_node.get(name)
         if found is None:
             told = _relevant(claim_requests, there)
-            numbers = self._number_of_kind
-            number = numbers.setdefault(tuple(told.values()), len(numbers))
-            counters = tuple(counters for _, counters in there.counters)
-            found = of_node[claim_requests] = (number, counters), tuple(told)
+            kind = tuple(told.values()), tuple(counters for _, counters in there.counters)
+            number = self._number_of_kind.setdefault(kind, len(self._number_of_kind))
+            found = of_node[name] = number, tuple(told)
         return found
 
 

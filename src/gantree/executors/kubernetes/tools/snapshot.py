@@ -126,8 +126,8 @@ def files_of(
     known = {node.name for node in cluster.nodes}
     held = [pod for pod in alive if pod.spec.node_name in known]
     without = [pod for pod in held if not _gpus_of(pod)]
-    full = _with_held(cluster, held, told, told.allocator.taken)
-    empty = _with_held(cluster, without, told, told.allocator.barred)
+    full = _with_held(cluster, held, told, told.allocator.taken.of_node)
+    empty = _with_held(cluster, without, told, told.allocator.taken.barred)
     files = {
         "cluster.yaml": write_cluster(full),
         "cluster-empty.yaml": write_cluster(empty),
