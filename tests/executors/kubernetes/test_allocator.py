@@ -53,3 +53,7 @@ def test_two_plans_of_one_moment_do_not_share_a_device() -> None:
     allocator.give_up("a")
     (again,) = allocator.plan([bindings["c"]], pods)
     assert again.grants[0].devices[0].device.key[2] == "gpu-0"
+
+
+def test_a_node_that_is_deleted_while_the_first_lists_are_read_is_none() -> None:
+    Allocator().read_all([("node", ("", "n0"), None, None)])

@@ -1,4 +1,4 @@
-"""A Job of which some pods have succeeded: those that its controller makes for failed ones are all that it has."""
+"""A Job of which some pods have succeeded: those that its controller makes in place of failed ones are all there is."""
 
 from pathlib import Path
 

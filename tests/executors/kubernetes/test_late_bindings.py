@@ -112,3 +112,16 @@ def test_what_a_server_that_was_set_back_says_from_then_on_is_seen(stage: PodSta
     assert [state.phase in HOLDING for state in stage.controller.ledger.jobs.values()][-1:] == [
         True
     ]
+
+
+@pytest.mark.faults
+def test_a_pod_of_which_nobody_knows_whether_it_is_bound_keeps_its_room_until_the_server_says_so(
+    stage: PodStage,
+) -> None:
+    faults = stage.running.server.faults
+    stage.running.call(lambda: faults.add(verb="create", resource="pods/binding", is_lost=True))
+    asked = stage.running.call(lambda: faults.add(verb="get", resource="pods", code=500, times=3))
+    stage.pod("p0", gpus=8)
+    stage.until(lambda: stage.phase("p0") == "Running" and asked.met == 3)
+    (state,) = stage.controller.ledger.jobs.values()
+    assert (state.attempt, state.failures) == (1, 0)

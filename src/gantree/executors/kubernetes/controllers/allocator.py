@@ -133,7 +133,7 @@ class Allocator:
         for noun, key, _, after in told:
             match noun:
                 case "node":
-                    self.update_node(key[1], after.metadata.labels)
+                    self.update_node(key[1], None if after is None else after.metadata.labels)
                 case "slice":
                     self.update_slice(key, after)
                 case "class":

@@ -256,12 +256,22 @@ async def _insist(client: Client, binding: Binding, error: Error) -> str:
 
 
 async def _unless_bound(client: Client, binding: Binding, why: str) -> str:
-    """Return "" if the pod is bound as intended, by a write whose answer was lost; else why it is not."""
-    try:
-        path = PODS.of_object(binding.namespace, binding.name)
-        pod = await client.get(path, Pod)
-    except (ApiError, Unreachable) as error:
-        return f"{why}; {error}"
+    """Return "" if the pod is bound as intended, by a write whose answer was lost; else why it is not.
+
+    It is asked for until the server answers: if it was taken for unbound, its room would be given to others. No other
+    pod can be bound meanwhile either.
+    """
+    path = PODS.of_object(binding.namespace, binding.name)
+    while True:
+        try:
+            pod = await client.get(path, Pod)
+            break
+        except ApiError as error:
+            if error.status == 404:
+                return f"{why}; {error}"
+        except Unreachable:
+            pass
+        await asyncio.sleep(AGAIN_S)
     is_ours = pod.metadata.uid == binding.uid and pod.spec.node_name == binding.node
     marks = binding.annotations.items()
     return "" if is_ours and marks <= pod.metadata.annotations.items() else why
