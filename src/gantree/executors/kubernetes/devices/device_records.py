@@ -13,6 +13,7 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -28,6 +29,8 @@ FENCED = "gantree.io/device-wanted-by"
 TRIES = 8
 AGAIN_S = 0.1
 _LONGEST_NAME = 253
+_LOCKS: WeakKeyDictionary[Client, dict[str, asyncio.Lock]] = WeakKeyDictionary()
+"""By record, of each client."""
 
 
 class Holder(Object, frozen=True):
@@ -85,6 +88,12 @@ async def record(client: Client, home: str, wanted: Sequence[Wanted]) -> str:
 
 
 async def _record(client: Client, home: str, where: str, wanted: Sequence[Wanted]) -> str:
+    """One after the other here, so that only another process makes a write fail."""
+    async with _LOCKS.setdefault(client, {}).setdefault(where, asyncio.Lock()):
+        return await _insist(client, home, where, wanted)
+
+
+async def _insist(client: Client, home: str, where: str, wanted: Sequence[Wanted]) -> str:
     trouble = ""
     for _ in range(TRIES):
         try:

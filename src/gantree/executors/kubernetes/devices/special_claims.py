@@ -8,13 +8,16 @@ it asks for, so one that was made before, by a write whose answer was lost or be
 import asyncio
 from typing import Any
 
+import msgspec
+
 from gantree.executors.kubernetes.apiserver.client import MERGE, ApiError, Client, Resource
 from gantree.executors.kubernetes.apiserver.device_objects import CLAIMS, ResourceClaim
-from gantree.executors.kubernetes.apiserver.objects import Pod
+from gantree.executors.kubernetes.apiserver.objects import Pod, read_object
 from gantree.executors.kubernetes.devices.extended_resources import NewClaim
 from gantree.model.errors import Unreachable
 
 PODS: Resource[Pod] = Resource("api/v1/pods", Pod)
+_DECODER = msgspec.json.Decoder(ResourceClaim)
 TRIES = 8
 AGAIN_S = 0.3
 
@@ -25,7 +28,8 @@ async def made_claim(client: Client, made: NewClaim) -> ResourceClaim | str:
     trouble = ""
     for _ in range(TRIES):
         try:
-            await client.write("POST", CLAIMS.of_namespace(namespace), made.body)
+            answer = await client.write("POST", CLAIMS.of_namespace(namespace), made.body)
+            return read_object(answer, _DECODER)
         except ApiError as error:
             if error.status < 500 and error.status not in (409, 429):
                 return str(error)
