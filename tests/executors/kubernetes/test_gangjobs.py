@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gantree.model.phases import ENDED
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
 
@@ -235,3 +236,21 @@ def test_the_schema_refuses_what_is_no_gang(stage: PodStage) -> None:
         body = yaml.safe_load(MANIFEST)
         body["spec"] |= odd
         assert stage.api.post(URL, body).status_code == 422, odd
+
+
+@pytest.mark.faults
+def test_how_it_ended_is_written_again_where_the_server_refused_it(stage: PodStage) -> None:
+    create(stage)
+    stage.until(lambda: runs(stage))
+    faults = stage.running.server.faults
+    refused = stage.running.call(
+        lambda: faults.add(verb="patch", resource="gangjobs/status", code=500, times=None)
+    )
+    for name in PODS:
+        stage.exit(name)
+    ledger = stage.controller.ledger
+    stage.until(lambda: all(state.phase in ENDED for state in ledger.jobs.values()))
+    stage.until(lambda: refused.met > 0)
+    stage.work_for(0.1)
+    refused.times = 0
+    stage.until(lambda: status(stage).get("phase") == "Succeeded", within_s=30.0)

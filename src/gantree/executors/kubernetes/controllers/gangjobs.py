@@ -143,6 +143,8 @@ class GangJobs:
     def _review(self, known: Known, state: JobView | None, decided: LedgerView, now: float) -> None:
         told = _told(known)
         if told.get("phase") in FINISHED:
+            if known.written:
+                self._write(known, known.written, now)
             self._finished(known, told, now)
             return
         status = _status(known, state, decided, now, told)
