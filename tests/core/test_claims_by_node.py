@@ -8,6 +8,7 @@ from gantree.core.cycle import claim_admission
 from gantree.core.ledger.claims_by_node import ClaimsByNode
 from gantree.model.jobs import Job
 from gantree.model.placements import Domain, MemberPlacement, Placement, Predicted
+from gantree.placement.choice import search
 from gantree.testing import builders
 from gantree.testing.stage import Stage
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -44,7 +45,7 @@ def test_claims_whose_room_cannot_be_free_are_not_searched_for(
 ) -> None:
     """Of many claims, each on a GPU of another victim, one victim's end concerns one."""
     gpus, searches = 16, list[str]()
-    fits = claim_admission.fits
+    fits = search.fits
 
     def counted(rooms: Occupancy, spec: Job) -> bool:
         searches.append(spec.name)
