@@ -3,9 +3,9 @@
     PYTHONPATH=tests python benchmarks/kubernetes.py [singles|gang|ready|stream]... [--nodes N] [--pods N] [--per-s N]
     [--rounds N]
 
-The server is gantree's API server for tests, in a process of its own; gantree is another, stepped as the daemon steps
-it. CPU is that of gantree's process alone, from before the pods were made: it has to see them, decide, bind, and see
-them bound.
+The server is gantree's API server for tests, in a process of its own, or a real one where KUBEBUILDER_ASSETS names one;
+gantree is another process, stepped as the daemon steps it. CPU is that of gantree's process alone, from before the pods
+were made: it has to see them, decide, bind, and see them bound.
 
 singles: N pods of one GPU, first bound by a loop with 32 bindings in flight that was told where they go, then by
 gantree. gang: one gang of 512 pods with a required tier. ready: from gantree's start until it may decide, with N nodes
@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
+from typing import Any, NamedTuple
 
 from gantree.api.server.daemon import SWITCH_S
 from gantree.control.engine.controller import Controller
@@ -37,18 +37,21 @@ from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
 from gantree.executors.kubernetes.cluster import KubernetesCluster
 from gantree.executors.kubernetes.opening import Opened
 from gantree.executors.kubernetes.writes.writes import Bound
-from gantree.formats.policy.reader import PRESETS
+from gantree.formats.policy.reader import read_policy
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
 from gantree.model.events import Event
 from gantree.model.orders import Order
+from gantree.policy.rules import Policy
 from support.kubernetes.client import Client
+from support.kubernetes.real import is_asked_for, real_server
 
 IN_FLIGHT = 32
 GPUS_OF_NODE = 8
 NODES_OF_SPINE = 128
 MEMBERS = 512
 PODS_OF_NODE = 6
+IDLE_S = 1.0
 PODS = "/api/v1/namespaces/default/pods"
 Figures = dict[str, float]
 
@@ -59,7 +62,8 @@ Figures = dict[str, float]
 class Gantree:
     """gantree on the server, stepped here as the daemon steps it."""
 
-    def __init__(self, url: str, state_dir: Path) -> None:
+    def __init__(self, at: "Server", state_dir: Path, policy: Policy) -> None:
+        self._policy = policy
         self._controller: Controller | None = None
         self._woken = threading.Event()
         self.seen_at: dict[str, float] = {}
@@ -67,7 +71,7 @@ class Gantree:
         self.decision_cpu_s: list[float] = []
         start_s = time.perf_counter()
         with without_collecting():
-            self._controller = self._started(url, state_dir)
+            self._controller = self._started(at, state_dir)
             self._controller.recover()
         set_all_apart()
         self._controller.step()
@@ -75,14 +79,15 @@ class Gantree:
         self.bound = 0
         self._count_bound()
 
-    def _started(self, url: str, state_dir: Path) -> Controller:
-        opened = Opened(KubernetesSettings(Connection(url)), self._woken.set)
+    def _started(self, at: "Server", state_dir: Path) -> Controller:
+        connection = Connection(at.url, ask_token=lambda: (at.token, float("inf")), verify=False)
+        opened = Opened(KubernetesSettings(connection), self._woken.set)
         self._api = opened._api
 
         def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
             return opened.cluster(emit, clock, lambda: self.controller.decided)
 
-        return Controller(SqliteJournal(state_dir), PRESETS["gantree"], make, site=opened.site)
+        return Controller(SqliteJournal(state_dir), self._policy, make, site=opened.site)
 
     @property
     def controller(self) -> Controller:
@@ -114,7 +119,8 @@ class Gantree:
             see(told)
 
         def ordered(order: Order) -> None:
-            at = self.seen_at.pop(order.job.rpartition(".")[2], None)
+            uid = order.job.rpartition(".")[2].partition("_")[0]
+            at = self.seen_at.pop(uid, None)
             if at is not None:
                 self.took_s.append(time.perf_counter() - at)
             carry_out(order)
@@ -133,6 +139,23 @@ class Gantree:
             set_survivors_apart()
         return time.perf_counter() - start_s
 
+    def step_for(self, seconds: float) -> None:
+        """Step for so long."""
+        ends_at = time.perf_counter() + seconds
+        while time.perf_counter() < ends_at:
+            self._woken.clear()
+            self.controller.step()
+            self._woken.wait(POLL_S)
+
+    def until_idle(self) -> None:
+        """Step until there has been nothing to do for IDLE_S."""
+        idle_since = time.perf_counter()
+        while time.perf_counter() - idle_since < IDLE_S:
+            self._woken.clear()
+            if self.controller.step():
+                idle_since = time.perf_counter()
+            self._woken.wait(POLL_S)
+
     def _count_bound(self) -> None:
         """Count pods whose binding the server has taken, from now on."""
         cluster: Any = self.controller.cluster
@@ -146,10 +169,13 @@ class Gantree:
         attempts.on_bound = counted  # measured from outside
 
 
-def be_gantree(url: str, state_dir: Path) -> None:
-    """Answer each line with figures: "bind N" once N pods more are bound, "watch" from when on moments are noted."""
+def be_gantree(at: "Server", state_dir: Path, policy: str) -> None:
+    """Answer each line with figures: "bind N" once N pods more are bound, "watch" from when on moments are noted.
+
+    "step N" goes on for N seconds, "idle" answers once there is nothing to do; "from" is when CPU begins to count.
+    """
     sys.setswitchinterval(SWITCH_S)
-    running = Gantree(url, state_dir)
+    running = Gantree(at, state_dir, read_policy(policy, "policy.yaml"))
     peak_MB = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     cpu_s = time.process_time()
     _say({"ready_s": running.ready_s, "ready_cpu_s": cpu_s, "peak_MB": peak_MB})
@@ -158,6 +184,11 @@ def be_gantree(url: str, state_dir: Path) -> None:
         if verb == "watch":
             running.watch()
             continue
+        if verb == "step":
+            running.step_for(float(rest))
+        if verb == "idle":
+            running.until_idle()
+            _say({})
         if verb == "from":
             cpu_s = time.process_time()
             running.time_decisions()
@@ -191,9 +222,10 @@ def _say(figures: Figures) -> None:
 class GantreeProcess:
     """gantree in a process of its own, and the figures that it tells."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, at: "Server", policy: str = "preset: gantree") -> None:
         self._place = tempfile.TemporaryDirectory()
-        command = [sys.executable, __file__, "--be-gantree", url, self._place.name]
+        told = (at.url, at.token, self._place.name, policy)
+        command = [sys.executable, __file__, "--be-gantree", *told]
         self._run = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -203,6 +235,10 @@ class GantreeProcess:
         assert self._run.stdin is not None
         self._run.stdin.write(line + "\n")
         self._run.stdin.flush()
+
+    def until_idle(self) -> None:
+        self.say("idle")
+        self._answer()
 
     def bind(self, pods: int) -> Figures:
         self.say(f"bind {pods}")
@@ -221,13 +257,24 @@ class GantreeProcess:
 # ----- the server and what is on it
 
 
+class Server(NamedTuple):
+    """Where the API server listens, and an administrator's token."""
+
+    url: str
+    token: str
+
+
 @contextmanager
-def server() -> Iterator[str]:
-    """The API server as a process, and where it listens."""
+def server() -> Iterator[Server]:
+    """The API server as a process."""
+    if is_asked_for():
+        with tempfile.TemporaryDirectory() as place, real_server(Path(place)) as (url, token):
+            yield Server(url, token)
+        return
     command = [sys.executable, "-m", "support.kubernetes", "--until-eof"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
-        yield run.stdout.readline().strip()
+        yield Server(run.stdout.readline().strip(), "")
         run.terminate()
 
 
@@ -244,9 +291,9 @@ async def in_flight(client: Client, asked: Sequence[tuple[str, str, Any]]) -> fl
     return time.perf_counter() - start_s
 
 
-async def send(url: str, asked: Sequence[tuple[str, str, Any]], per_s: float = 0.0) -> float:
+async def send(at: Server, asked: Sequence[tuple[str, str, Any]], per_s: float = 0.0) -> float:
     """Send requests, 32 at a time or so many a second; give the seconds that it took."""
-    async with Client(url) as client:
+    async with Client(at.url, at.token, is_checked=False) as client:
         if not per_s:
             return await in_flight(client, asked)
         start_s, sent = time.perf_counter(), []
@@ -293,23 +340,23 @@ def binding(name: str, to: str) -> tuple[str, str, Any]:
     return "POST", f"{PODS}/{name}/binding", body
 
 
-def make_nodes(url: str, count: int) -> None:
+def make_nodes(at: Server, count: int) -> None:
     """Nodes join; who finds them ready takes away the taint that a new one has."""
     nodes = [node(number) for number in range(count)]
-    asyncio.run(send(url, [("POST", "/api/v1/nodes", each) for each in nodes]))
+    asyncio.run(send(at, [("POST", "/api/v1/nodes", each) for each in nodes]))
     ready = [(f"/api/v1/nodes/{each['metadata']['name']}", {**each, "spec": {}}) for each in nodes]
-    asyncio.run(send(url, [("PUT", path, body) for path, body in ready]))
+    asyncio.run(send(at, [("PUT", path, body) for path, body in ready]))
 
 
-def bare(url: str, count: int, nodes: int) -> float:
+def bare(at: Server, count: int, nodes: int) -> float:
     """Bindings a second of a loop that knows where everything goes."""
     names = [f"bare-{number}" for number in range(count)]
-    asyncio.run(send(url, making([pod(name, "bare") for name in names])))
+    asyncio.run(send(at, making([pod(name, "bare") for name in names])))
     taken_s = asyncio.run(
-        send(url, [binding(name, f"n{number % nodes}") for number, name in enumerate(names)])
+        send(at, [binding(name, f"n{number % nodes}") for number, name in enumerate(names)])
     )
     at_once = {"gracePeriodSeconds": 0}
-    asyncio.run(send(url, [("DELETE", f"{PODS}/{name}", at_once) for name in names]))
+    asyncio.run(send(at, [("DELETE", f"{PODS}/{name}", at_once) for name in names]))
     return count / taken_s
 
 
@@ -318,12 +365,12 @@ def bare(url: str, count: int, nodes: int) -> float:
 
 def singles(nodes: int, pods: int, per_s: float) -> Figures:
     """Pods of one GPU, beside a bare loop."""
-    with server() as url:
-        make_nodes(url, nodes)
-        loop_per_s = bare(url, pods, nodes)
-        run = GantreeProcess(url)
+    with server() as at:
+        make_nodes(at, nodes)
+        loop_per_s = bare(at, pods, nodes)
+        run = GantreeProcess(at)
         run.say("from")
-        asyncio.run(send(url, making([pod(f"p{number}", "gantree") for number in range(pods)])))
+        asyncio.run(send(at, making([pod(f"p{number}", "gantree") for number in range(pods)])))
         told = run.bind(pods)
         run.close()
         per_s = pods / told["taken_s"]
@@ -347,11 +394,11 @@ def gang(nodes: int, pods: int, per_s: float) -> Figures:
         },
     }
     made = [pod(f"g-{number}", "gantree", **words) for number in range(MEMBERS)]
-    with server() as url:
-        make_nodes(url, nodes)
-        loop_per_s = bare(url, MEMBERS, nodes)
-        run = GantreeProcess(url)
-        asyncio.run(send(url, making(made)))
+    with server() as at:
+        make_nodes(at, nodes)
+        loop_per_s = bare(at, MEMBERS, nodes)
+        run = GantreeProcess(at)
+        asyncio.run(send(at, making(made)))
         run.say("from")
         told = run.bind(MEMBERS)
         run.close()
@@ -371,24 +418,24 @@ def ready(nodes: int, pods: int, per_s: float) -> Figures:
         for number in range(nodes)
         for which in range(PODS_OF_NODE)
     ]
-    with server() as url:
-        make_nodes(url, nodes)
-        asyncio.run(send(url, making(on_nodes)))
-        run = GantreeProcess(url)
+    with server() as at:
+        make_nodes(at, nodes)
+        asyncio.run(send(at, making(on_nodes)))
+        run = GantreeProcess(at)
         run.close()
     return run.ready
 
 
 def stream(nodes: int, pods: int, per_s: float) -> Figures:
     """Pods that come one by one."""
-    with server() as url:
-        make_nodes(url, nodes)
-        run = GantreeProcess(url)
+    with server() as at:
+        make_nodes(at, nodes)
+        run = GantreeProcess(at)
         run.say("watch")
         run.say("from")
         run.say(f"bind {pods}")
         made = [pod(f"p{number}", "gantree") for number in range(pods)]
-        taken_s = asyncio.run(send(url, making(made), per_s))
+        taken_s = asyncio.run(send(at, making(made), per_s))
         told = run._answer()
         run.close()
     return {
@@ -405,8 +452,8 @@ MEASURES = {"singles": singles, "gang": gang, "ready": ready, "stream": stream}
 def main() -> None:
     wanted = _options()
     if wanted.be_gantree:
-        url, state_dir = wanted.be_gantree
-        be_gantree(url, Path(state_dir))
+        url, token, state_dir, policy = wanted.be_gantree
+        be_gantree(Server(url, token), Path(state_dir), policy)
         return
     found: dict[str, list[Figures]] = {}
     for name in wanted.measures or MEASURES:
@@ -426,7 +473,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--per-s", type=float, default=500.0)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--be-gantree", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--be-gantree", nargs=4, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 

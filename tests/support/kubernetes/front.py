@@ -50,8 +50,8 @@ class Front:
         connector = aiohttp.TCPConnector(limit=0, ssl=False)
         timeout = aiohttp.ClientTimeout(total=None)
         self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
-        handler = web.Server(self._handle, handler_cancellation=True, access_log=None)
-        self._runner = web.ServerRunner(handler, shutdown_timeout=1.0)
+        self._server = web.Server(self._handle, handler_cancellation=True, access_log=None)
+        self._runner = web.ServerRunner(self._server, shutdown_timeout=1.0)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0, backlog=1_024).start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
@@ -76,6 +76,13 @@ class Front:
             each.passing.cancel()
         return len(ended)
 
+    def reset(self) -> int:
+        """Break all connections, whatever is on its way. Answers with how many."""
+        broken = [each.transport for each in self._server.connections if each.transport]
+        for transport in broken:
+            transport.abort()
+        return len(broken)
+
     def compact(self) -> None:
         """Forget all changes up to now."""
         with httpx.Client(base_url=f"{self.etcd_url}/v3/kv") as etcd:
@@ -84,6 +91,15 @@ class Front:
             etcd.post("compaction", json={"revision": now, "physical": True}).raise_for_status()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Where the real server does not answer, the connection breaks."""
+        try:
+            return await self._answered(request)
+        except aiohttp.ClientError:
+            if request.transport:
+                request.transport.abort()
+            return web.Response(status=502)
+
+    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             target = target_of([step for step in request.path.split("/") if step])
             verb = verb_of(request.method, target, request.query)

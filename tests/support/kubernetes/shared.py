@@ -87,7 +87,7 @@ class SharedServer(LoopThread):
     async def _begin(self) -> None:
         """Let gantree do what its roles allow, and note what is there already."""
         async with self._client() as client:
-            for path, body in _roles():
+            for path, body in granting():
                 await client.insist("POST", path, body)
             self._before = {each["metadata"]["uid"] async for _, each in _objects(client)}
 
@@ -136,7 +136,7 @@ async def _versions(client: Client) -> list[str]:
     return ["v1", *told]
 
 
-def _roles() -> list[tuple[str, Json]]:
+def granting() -> list[tuple[str, Json]]:
     """Those that let gantree do what it needs, and nothing else."""
     everywhere = [_rule(each) for each in RBAC_RULES if not each.own_namespace]
     at_home = [_rule(each) for each in RBAC_RULES if each.own_namespace]
