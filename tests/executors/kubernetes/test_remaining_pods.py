@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Pod, PodSpec
-from gantree.executors.kubernetes.controllers.remaining_pods import why_remaining
+from gantree.executors.kubernetes.controllers.attempts.remaining_pods import why_remaining
 from gantree.model.phases import Phase
 from support.pods import PodStage
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gantree.executors.kubernetes.controllers import attempt_controller
-from gantree.executors.kubernetes.controllers.attempt_events import all_events
+from gantree.executors.kubernetes.controllers.attempts import controller as attempt_controller
+from gantree.executors.kubernetes.controllers.attempts.events import all_events
 from gantree.executors.kubernetes.workloads.attempts import Attempt, MemberBinding
 from gantree.model.phases import Phase
 from support.pods import PodStage

@@ -18,7 +18,7 @@ from gantree.executors.kubernetes.apiserver.objects import Group, Metadata, Pod
 from gantree.executors.kubernetes.constraints.inter_pod_feasibility import InterPodFeasibility
 from gantree.executors.kubernetes.controllers.adoption import Adoption
 from gantree.executors.kubernetes.controllers.allocator import Allocator
-from gantree.executors.kubernetes.controllers.attempt_controller import AttemptController
+from gantree.executors.kubernetes.controllers.attempts.controller import AttemptController
 from gantree.executors.kubernetes.controllers.claim_controller import ClaimController
 from gantree.executors.kubernetes.controllers.gang_admission import GangAdmission
 from gantree.executors.kubernetes.controllers.gangjobs import GangJobs, Name

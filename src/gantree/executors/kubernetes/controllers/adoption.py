@@ -18,7 +18,7 @@ from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.constraints.gang_constraints import role_of
 from gantree.executors.kubernetes.controllers.allocator import Allocator
-from gantree.executors.kubernetes.controllers.attempt_controller import AttemptController
+from gantree.executors.kubernetes.controllers.attempts.controller import AttemptController
 from gantree.executors.kubernetes.nodes.site import SiteReading
 from gantree.executors.kubernetes.pods.annotations import (
     DOMAIN,

@@ -21,7 +21,7 @@ from gantree.executors.kubernetes.constraints.inter_pod_feasibility import (
     Verdict,
 )
 from gantree.executors.kubernetes.constraints.preferred_affinity import with_preferences
-from gantree.executors.kubernetes.controllers.attempt_events import FOR_PODS
+from gantree.executors.kubernetes.controllers.attempts.events import FOR_PODS
 from gantree.executors.kubernetes.nodes.asked_levels import MOST_ASKED
 from gantree.executors.kubernetes.nodes.node_health import tolerates_cordons
 from gantree.executors.kubernetes.nodes.site import SiteReading

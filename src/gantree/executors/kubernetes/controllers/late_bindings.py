@@ -8,7 +8,7 @@ import logging
 
 from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.objects import Pod
-from gantree.executors.kubernetes.controllers.attempt_controller import AGAIN_S
+from gantree.executors.kubernetes.controllers.attempts.controller import AGAIN_S
 from gantree.executors.kubernetes.pods.annotations import member_annotation
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from gantree.model.phases import HOLDING

@@ -4,8 +4,8 @@ from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.constraints.inter_pod_feasibility import InterPodFeasibility
 from gantree.executors.kubernetes.controllers.allocator import Allocator
-from gantree.executors.kubernetes.controllers.attempt_members import AttemptMembers, Name
-from gantree.executors.kubernetes.controllers.pod_choice import pods_by_shape, shapes_of
+from gantree.executors.kubernetes.controllers.attempts.members import AttemptMembers, Name
+from gantree.executors.kubernetes.controllers.attempts.pod_choice import pods_by_shape, shapes_of
 from gantree.executors.kubernetes.devices.claims import Unfit
 from gantree.executors.kubernetes.pods.annotations import LIFE, start_annotations
 from gantree.executors.kubernetes.watch.api_thread import ApiThread

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from gantree.core.view import LedgerView
-from gantree.executors.kubernetes.controllers.attempt_members import Name
+from gantree.executors.kubernetes.controllers.attempts.members import Name
 from gantree.executors.kubernetes.workloads.attempts import Attempt, events_of
 from gantree.executors.kubernetes.workloads.pending_pods import PendingPods
 from gantree.model.events import Event, GangEnded, GangStartFailed, HoldRequested

@@ -11,11 +11,11 @@ from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.apiserver.objects import Pod
 from gantree.executors.kubernetes.constraints.inter_pod_feasibility import InterPodFeasibility
 from gantree.executors.kubernetes.controllers.allocator import Allocator
-from gantree.executors.kubernetes.controllers.attempt_events import AttemptEvents
-from gantree.executors.kubernetes.controllers.attempt_members import AttemptMembers
-from gantree.executors.kubernetes.controllers.member_replacement import MemberReplacement
-from gantree.executors.kubernetes.controllers.pod_choice import lacks_pods, pod_chooser
-from gantree.executors.kubernetes.controllers.remaining_pods import RemainingPods
+from gantree.executors.kubernetes.controllers.attempts.events import AttemptEvents
+from gantree.executors.kubernetes.controllers.attempts.members import AttemptMembers
+from gantree.executors.kubernetes.controllers.attempts.pod_choice import lacks_pods, pod_chooser
+from gantree.executors.kubernetes.controllers.attempts.remaining_pods import RemainingPods
+from gantree.executors.kubernetes.controllers.attempts.replacement import MemberReplacement
 from gantree.executors.kubernetes.devices.claims import Unfit
 from gantree.executors.kubernetes.pods.annotations import start_annotations
 from gantree.executors.kubernetes.watch.api_thread import ApiThread

@@ -1,0 +1,1 @@
+"""Attempts of gangs as pods: bound, followed, replaced, ended."""
