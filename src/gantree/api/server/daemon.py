@@ -265,6 +265,7 @@ class _Lifecycle:
                             term,
                             self._standby_fold.hand_over(),
                             is_start=is_start,
+                            is_retry=bool(said),
                         )
                     )
             except Unreachable as error:

@@ -90,8 +90,9 @@ def kubernetes_executor(
     decided: Callable[[], LedgerView],
     leads: Callable[[], bool],
     wake: Callable[[], None],
+    nodes_within_s: float,
 ) -> ExecutorSetup:
-    """Pods. Everything is listed before this returns. Raises Unreachable, which another try may mend, and Unsupported
+    """Pods. Everything is listed before this returns; it waits so long for a first node. Raises Unreachable, which another try may mend, and Unsupported
     without the extra.
     """
     told = settings.kubernetes
@@ -100,7 +101,7 @@ def kubernetes_executor(
         from gantree.executors.kubernetes.opening import Opened  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise Unsupported(EXTRA) from error
-    opened = Opened(told, wake, leads)
+    opened = Opened(told, wake, leads, nodes_within_s)
 
     def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
         return opened.cluster(emit, clock, decided)

@@ -32,6 +32,9 @@ from gantree.executors.local.launch.open_files import OpenFiles
 from gantree.journal.notification_store import NotificationStore
 from gantree.model.cluster import Cluster
 
+NODES_WITHIN_S = 5.0
+"""A try waits so long for the first node of a cluster that has none, as each try lists everything."""
+
 
 @dataclass(slots=True)
 class DaemonParts:
@@ -56,11 +59,13 @@ def recovered_controller(
     follower: Follower | None,
     *,
     is_start: bool,
+    is_retry: bool = False,
 ) -> Controller:
     """A controller that has gone on where the last one stopped, on this machine's processes.
 
     The cluster and the policy that a daemon was started with are those of its start: one that takes over later goes on
-    with what is on record. follower has read the journal ahead, if anybody has.
+    with what is on record. follower has read the journal ahead, if anybody has. is_retry: there was no
+    cluster to go on with, and the daemon has said so.
     """
     settings, journal = daemon.settings, daemon.location.journal
     if settings.notify.is_on:
@@ -72,7 +77,7 @@ def recovered_controller(
         check_wall_clock(journal.last_observed_at(), time.time())
     is_named = is_start or journal.turns() == 0
 
-    setup = _executor_setup(daemon, running, term, loop.wake, is_named=is_named)
+    setup = _executor_setup(daemon, running, term, loop.wake, is_named=is_named, is_retry=is_retry)
     try:
         controller = Controller(
             journal,
@@ -107,11 +112,15 @@ def _executor_setup(
     wake: Callable[[], None],
     *,
     is_named: bool,
+    is_retry: bool,
 ) -> ExecutorSetup:
     """What carries out orders. running holds the controller once it is there."""
     settings = daemon.settings
     if settings.kubernetes is not None:
-        return kubernetes_executor(settings, lambda: running[0].decided, lambda: term.is_on, wake)
+        within_s = NODES_WITHIN_S if is_retry else 0.0
+        return kubernetes_executor(
+            settings, lambda: running[0].decided, lambda: term.is_on, wake, within_s
+        )
     return local_executor(
         settings,
         daemon.site if is_named else None,

@@ -1,6 +1,7 @@
 """Opens a Kubernetes cluster: it returns when the API is connected and all objects are listed."""
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,8 @@ from gantree.model.errors import Unreachable
 from gantree.model.events import Event
 
 Report = dict[str, Any]
+LOOKS_EVERY_S = 0.01
+"""For nodes, while there are none."""
 
 
 class Opened:
@@ -33,8 +36,12 @@ class Opened:
         told: KubernetesSettings,
         wake: Callable[[], None],
         leads: Callable[[], bool] = lambda: True,
+        nodes_within_s: float = 0.0,
     ) -> None:
-        """leads says whether we may write. Raises Unreachable where the server does not answer, or refuses."""
+        """leads says whether we may write. While there are no nodes it waits for the first one, at most nodes_within_s.
+
+        Raises Unreachable where the server does not answer, or refuses.
+        """
         self.report: Report = {}
         self._told, self._allocator = told, Allocator()
         chosen = {"labelSelector": told.node_selector} if told.node_selector else {}
@@ -43,13 +50,20 @@ class Opened:
         self._api = ApiThread(told.connection, wake, leads, nodes, make_client)
         self._nodes = Nodes(told.name, told.levels, self._allocator, told.cluster)
         self._api.start(meanwhile=codec.prepare)
+        self._read_nodes()
+        ends_at = time.monotonic() + nodes_within_s
+        while not self._nodes.has_any and leads() and time.monotonic() < ends_at:
+            time.sleep(LOOKS_EVERY_S)
+            self._read_nodes()
+        self._allocator.read_all(tuple(self._api.seen))
+
+    def _read_nodes(self) -> None:
         for noun, key, _, after in tuple(self._api.seen):
             if noun == "node":
                 self._nodes.update_node(key[1], after, 0.0)
             elif noun == "topology":
                 kind, (_, name) = key
                 self._nodes.update_topology(kind, name, after, 0.0)
-        self._allocator.read_all(tuple(self._api.seen))
 
     def site(self, decided: LedgerView) -> Cluster:
         """The site as it is now, with room for every gang that is placed.
