@@ -92,8 +92,9 @@ def kubernetes_executor(
     wake: Callable[[], None],
     nodes_within_s: float,
 ) -> ExecutorSetup:
-    """Pods. Everything is listed before this returns; it waits so long for a first node. Raises Unreachable, which another try may mend, and Unsupported
-    without the extra.
+    """Pods. Everything is listed before this returns; it waits so long for a first node.
+
+    Raises Unreachable, which another try may mend, and Unsupported without the extra.
     """
     told = settings.kubernetes
     assert told is not None, "a daemon on Kubernetes"
