@@ -17,7 +17,7 @@ PODS = "/api/v1/namespaces/default/pods"
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PodStage]:
     """gantree soon asks again for what is to go."""
-    for module in ("late_bindings", "attempt_controller"):
+    for module in ("late_bindings", "attempts.controller"):
         monkeypatch.setattr(f"gantree.executors.kubernetes.controllers.{module}.AGAIN_S", 0.05)
     with PodStage(tmp_path) as stage:
         stage.nodes("n[0-1]")
