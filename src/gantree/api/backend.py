@@ -111,6 +111,8 @@ class Backend:
         *arguments: *Given,
     ) -> T:
         """The plain values that a module's function makes of a ReadView within milliseconds."""
+        if self.readers is not None:
+            self.readers.start()  # for the queries that follow, where nobody asked before
         if self.readers is None or not self.readers.is_ready:
             return await self.call_controller(
                 lambda controller: function(controller.read_view(), *arguments)

@@ -155,6 +155,28 @@ def test_a_server_that_does_not_answer_yet_is_waited_for(tmp_path: Path) -> None
             assert daemon.wait(WITHIN_S) == 0
 
 
+def test_the_reader_starts_with_the_first_query(
+    stage: PodStage, tmp_path: Path, gantree: Gantree
+) -> None:
+    """It takes memory that a cluster which is asked by kubectl alone need not spend."""
+    with Program(*command(stage, tmp_path / "state")) as running:
+        running.says(READY)
+        assert "gantree-reader" not in descendants(running.process.pid)
+        assert gantree("jobs", "--state", tmp_path / "state").code == 0
+        deadline = time.monotonic() + WITHIN_S
+        while "gantree-reader" not in descendants(running.process.pid):
+            assert time.monotonic() < deadline, descendants(running.process.pid)
+            time.sleep(0.02)
+
+
+def descendants(pid: int) -> list[str]:
+    """The names of the processes below one."""
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    below = [int(each) for file in files for each in file.read_text().split()]
+    names = {each: Path(f"/proc/{each}/comm").read_text().strip() for each in below}
+    return [name for each in below for name in (names[each], *descendants(each))]
+
+
 @contextmanager
 def killed_at_the_end(command: list[str], **how: Any) -> Iterator[subprocess.Popen[str]]:
     """A process with pipes. A test that fails does not wait for its end."""
