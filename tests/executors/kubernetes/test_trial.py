@@ -18,6 +18,7 @@ from support.kubernetes.shared import or_skipped
 from support.trial import ROOT, Cluster, Json, commands_of
 
 WITHIN_S = 120.0
+THEIRS, OURS = "default-scheduler", "gantree"
 PAGE = ROOT / "docs" / "kubernetes-trial.md"
 CONTROLLERS = (
     "deployment-controller", "replicaset-controller", "job-controller", "statefulset-controller",
@@ -89,13 +90,6 @@ def uids(cluster: Cluster, phase: str) -> set[str]:
 def test_an_operator_tries_switches_a_namespace_and_goes_back(cluster: Cluster) -> None:
     told = iter(commands_of(PAGE))
 
-    def until_pods(wanted: dict[str, list[tuple[str, str]]]) -> None:
-        until(lambda: pods(cluster) == wanted, lambda: (pods(cluster), wanted))
-
-    def create(kind: str, name: str, gpus: int, count: int = 1) -> None:
-        cluster.insist("kubectl create -f -", workload(kind, name, gpus, count))
-
-    theirs, ours = "default-scheduler", "gantree"
     cluster.insist(next(told))  # the name of the image
     assert (
         "registry.example/gantree:0.1.0"
@@ -103,33 +97,51 @@ def test_an_operator_tries_switches_a_namespace_and_goes_back(cluster: Cluster) 
     )
 
     assert "Kubernetes v1." in cluster.shell(next(told)).stdout  # preflight
+    compare(cluster, told)
+    running = switch_and_go_back(cluster, told)
+    assert cluster.insist(next(told)) == "No namespace is switched.\n"
+    cluster.insist(next(told))
+    assert uids(cluster, "Running") == running
+    create(cluster, "Deployment", "new", 2)
+    until(lambda: pods(cluster)["new"] == [(THEIRS, "Running")], lambda: pods(cluster))
+    (job,) = cluster.objects("jobs -n research")
+    assert not job["status"].get("failed"), job
+    assert list(told) == []
+
+
+def compare(cluster: Cluster, told: Iterator[str]) -> None:
+    """A dry run beside the scheduler in charge, and its report."""
     cluster.insist(next(told))
     report = next(told)
     with cluster.deployed("gantree-shadow") as log:
         until(lambda: "ready" in log.read_text(), log.read_text)
-        create("Deployment", "old", 4)
-        until_pods({"old": [(theirs, "Running")]})
+        create(cluster, "Deployment", "old", 4)
+        until_pods(cluster, {"old": [(THEIRS, "Running")]})
         until(lambda: "of 1 that both started" in cluster.insist(report), log.read_text)
     assert "Nothing was written to the cluster" in cluster.insist(report)
 
+
+def switch_and_go_back(cluster: Cluster, told: Iterator[str]) -> set[str]:
+    """One namespace is gantree's for a while; the uids of pods that run since then."""
     cluster.insist(next(told))
     with cluster.deployed("gantree") as log:
         until(lambda: "ready" in log.read_text(), log.read_text)
         cluster.insist(next(told))
         until_switched(cluster)
-        create("Deployment", "web", 4, 2)
-        until_pods({"old": [(theirs, "Running")], "web": [(ours, "Running")] * 2})
-        create("Deployment", "late", 8)
-        create("Job", "batch", 8, 2)
-        create("Pod", "bare", 8)
+        create(cluster, "Deployment", "web", 4, 2)
+        until_pods(cluster, {"old": [(THEIRS, "Running")], "web": [(OURS, "Running")] * 2})
+        create(cluster, "Deployment", "late", 8)
+        create(cluster, "Job", "batch", 8, 2)
+        create(cluster, "Pod", "bare", 8)
         until_pods(
+            cluster,
             {
-                "old": [(theirs, "Running")],
-                "web": [(ours, "Running")] * 2,
-                "late": [(ours, "Pending")],
-                "batch": [(ours, "Pending")] * 2,
-                "bare": [(ours, "Pending")],
-            }
+                "old": [(THEIRS, "Running")],
+                "web": [(OURS, "Running")] * 2,
+                "late": [(OURS, "Pending")],
+                "batch": [(OURS, "Pending")] * 2,
+                "bare": [(OURS, "Pending")],
+            },
         )
         listing = cluster.insist(next(told))
         assert ("late" in listing, "default-scheduler" in listing) == (True, True)
@@ -140,28 +152,29 @@ def test_an_operator_tries_switches_a_namespace_and_goes_back(cluster: Cluster) 
         assert "research: released; 1 pod evicted, 1 Job restarted, 1 left" in done.stdout
         assert "research/bare: it has no controller" in done.stdout
         until_pods(
+            cluster,
             {
-                "old": [(theirs, "Running")],
-                "web": [(ours, "Running")] * 2,
-                "late": [(theirs, "Pending")],
-                "batch": [(theirs, "Pending")] * 2,
-                "bare": [(ours, "Pending")],
-            }
+                "old": [(THEIRS, "Running")],
+                "web": [(OURS, "Running")] * 2,
+                "late": [(THEIRS, "Pending")],
+                "batch": [(THEIRS, "Pending")] * 2,
+                "bare": [(OURS, "Pending")],
+            },
         )
         assert uids(cluster, "Running") == running
         cluster.insist("kubectl delete pod bare -n research")
         assert (
             cluster.insist(back) == "research: released; 0 pods evicted, 0 Jobs restarted, 0 left\n"
         )
+    return running
 
-    assert cluster.insist(next(told)) == "No namespace is switched.\n"
-    cluster.insist(next(told))
-    assert uids(cluster, "Running") == running
-    create("Deployment", "new", 2)
-    until(lambda: pods(cluster)["new"] == [(theirs, "Running")], lambda: pods(cluster))
-    (job,) = cluster.objects("jobs -n research")
-    assert not job["status"].get("failed"), job
-    assert list(told) == []
+
+def until_pods(cluster: Cluster, wanted: dict[str, list[tuple[str, str]]]) -> None:
+    until(lambda: pods(cluster) == wanted, lambda: (pods(cluster), wanted))
+
+
+def create(cluster: Cluster, kind: str, name: str, gpus: int, count: int = 1) -> None:
+    cluster.insist("kubectl create -f -", workload(kind, name, gpus, count))
 
 
 def until_switched(cluster: Cluster) -> None:
