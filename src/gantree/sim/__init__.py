@@ -7,6 +7,7 @@ workload   rows of a trace made into jobs
 run        the loop: `simulate(cluster, trace, policy) -> Result`
 record     what is noted down while it runs
 results    what came out: rows, summary, percentiles
+charts     charts of plain rows
 files      summary.json, jobs.csv, report.html in a directory
 report     the page, with its charts
 bench      how long one decision takes
