@@ -243,7 +243,7 @@ class SimCluster:
         if due_s is not None and due_s < remaining_s:
             event: Event = self._saved(job, work, attempt, now + due_s / attempt.speed, None)
         else:
-            event = _ended(job, attempt.number, now + remaining_s / attempt.speed, 0)
+            event = _ended(job, attempt.number, now + remaining_s / attempt.speed, work.exit_code)
         self._schedule_event(attempt, event)
 
     def _running(self, job: str) -> tuple[Work, Attempt]:

@@ -12,7 +12,15 @@ from itertools import islice
 from gantree.core.scheduler import Decision, Scheduler
 from gantree.formats.traces import TraceJob
 from gantree.model.cluster import Cluster
-from gantree.model.events import ClusterObserved, Event, JobSubmitted, TimePassed
+from gantree.model.events import (
+    CheckpointSaved,
+    ClusterObserved,
+    Event,
+    GangEnded,
+    GangStarted,
+    JobSubmitted,
+    TimePassed,
+)
 from gantree.model.jobs import Job
 from gantree.planning.cells.domains import CellDomains
 from gantree.policy.rules import Policy
@@ -96,6 +104,13 @@ class Simulation:
             SUBMISSIONS_LAST,
         )
 
+    def foretell(self, event: Event) -> None:
+        """Let something happen that is no submission: a request of a user or an operator, or a change of the site.
+
+        Its observed_at must not be before `now`.
+        """
+        self._heap.push(event, SUBMISSIONS_LAST)
+
     def step(self) -> bool:
         """Go to the next moment and decide; False if nothing can happen any more."""
         foretold_at = self._heap.next_moment()
@@ -112,10 +127,10 @@ class Simulation:
         self.now = moment
         while self._heap.next_moment() == moment:
             event = self._heap.pop()
-            if isinstance(event, JobSubmitted):
-                self._batch.append(event)
-            else:
+            if isinstance(event, GangStarted | CheckpointSaved | GangEnded):
                 self.cluster.happen(event)
+            else:
+                self._batch.append(event)
         self.cluster.charge()
         batch = tuple(self._batch)
         self._batch.clear()

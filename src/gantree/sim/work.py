@@ -52,7 +52,8 @@ class Work:
 
     members is with how many it takes duration_s; None: with however many it has. lost_s is the time that attempts
     before the present one held their place and brought nothing that was kept: work to be done again, and starting,
-    saving and stopping; in seconds of the expected members. One start is owed in any case and is not in it.
+    saving and stopping; in seconds of the expected members. One start is owed in any case and is not in it. exit_code
+    is that of the job once all its work is done.
     """
 
     duration_s: float
@@ -62,6 +63,7 @@ class Work:
     lost_s: float = 0.0
     checkpoints: int = 0
     attempt: Attempt | None = None
+    exit_code: int = 0
 
 
 def rest(attempt: Attempt, now: float, doing: Doing) -> None:
