@@ -65,6 +65,7 @@ EXAMPLES: Mapping[str, str] = {
     "topo catalog": "gantree topo catalog dgx-h100",
     "topo measure": "gantree topo measure -o calibration.yaml",
     "simulate": "gantree simulate --cluster cluster.yaml --trace trace.csv --out results",
+    "experiment": "gantree experiment overhead --out docs/experiments",
     "journal verify": "gantree journal verify",
     "journal export": "gantree journal export",
     "journal backup": "gantree journal backup journal.bak",

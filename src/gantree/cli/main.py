@@ -133,6 +133,10 @@ class Commands(LazyGroup):
             "gantree.cli.simulation.simulate:simulate",
             "Replay a trace of jobs through the scheduler.",
         ),
+        "experiment": Listed(
+            "gantree.cli.simulation.experiment:experiment",
+            "Run an experiment: its claim, set-up, result and verdict.",
+        ),
         "journal": Listed(
             "gantree.cli.daemon.journal:app",
             "Verify, export, back up, compact or correct a journal.",

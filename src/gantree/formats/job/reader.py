@@ -132,8 +132,8 @@ def _job(form: JobForm, after: Iterable[str]) -> Job:
         warn=Warn(form.warn.signal, form.warn.before) if form.warn else None,
         after=tuple(dict.fromkeys(after)),
         array=tuple((span.start, span.stop - 1) for span in form.array or ()),
-        trains=_transformer(form.model) if form.model else None,
-        traffic=_traffic(form.traffic) if form.traffic else None,
+        trains=transformer_of(form.model) if form.model else None,
+        traffic=traffic_of(form.traffic) if form.traffic else None,
         overlap=form.overlap.axes(),
         data=tuple(_data(need) for need in form.data),
         communicates=form.communicates,
@@ -230,7 +230,8 @@ def _restarts(form: RestartsForm) -> Restarts:
     )
 
 
-def _transformer(form: ModelForm) -> Transformer:
+def transformer_of(form: ModelForm) -> Transformer:
+    """Return the model that a job trains."""
     return Transformer(
         parameters=form.parameters,
         layers=form.layers,
@@ -250,7 +251,8 @@ def _transformer(form: ModelForm) -> Transformer:
     )
 
 
-def _traffic(form: TrafficForm) -> Traffic:
+def traffic_of(form: TrafficForm) -> Traffic:
+    """Return the traffic of a step that a job tells."""
     axes = tuple(
         AxisTraffic(axis, traffic.bytes, traffic.calls, traffic.collective)
         for axis, traffic in form.axes()

@@ -1,0 +1,1 @@
+"""Experiments on queues and sharing: who runs when, and what others lose by it."""
