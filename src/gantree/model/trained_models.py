@@ -1,6 +1,6 @@
 """Trained models: what jobs of a trace train, where the trace gives a name only, or not even that.
 
-A `TrainedModel` gives a job its arithmetic and traffic; a `ModelMix` says how often jobs of so many GPUs train which model.
+A `TrainedModel` gives a job its arithmetic and traffic; a `ModelMix` says how often jobs of some size train which.
 """
 
 from collections.abc import Mapping

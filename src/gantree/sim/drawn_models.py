@@ -6,7 +6,7 @@ from gantree.model.trained_models import ModelMix
 
 
 def drawn_model(mix: ModelMix, job: str, gpus: int, seed: int) -> str | None:
-    """Return the model of a job, which depends on its id and the seed alone; None where the mix has none of its size."""
+    """Return the model of a job, by its id and the seed alone; None where the mix has none of its size."""
     weight_of_model = mix.weights(gpus)
     if not weight_of_model:
         return None
