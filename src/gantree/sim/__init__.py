@@ -6,6 +6,7 @@ work       what an attempt does, and how much work each job has done
 workload   rows of a trace made into jobs
 run        the loop: `simulate(cluster, trace, policy) -> Result`
 record     what is noted down while it runs
+inputs     what was run, with digests
 results    what came out: rows, summary, percentiles
 charts     charts of plain rows
 files      summary.json, jobs.csv, report.html in a directory

@@ -139,7 +139,9 @@ class SimCluster:
     def _follow_up(self, work: Work, number: int, doing: Doing) -> Attempt:
         """Begin an attempt where the one before it left off, and settle what that one cost."""
         if work.attempt is not None:
-            work.lost_s += held_in_vain_s(work.attempt, work.kept_s)
+            lost_s = held_in_vain_s(work.attempt, work.kept_s)
+            work.lost_s += lost_s
+            work.lost_s_of_attempt[work.attempt.number] = lost_s
         work.attempt = Attempt(number, self._clock(), work.kept_s, work.kept_s, doing)
         return work.attempt
 

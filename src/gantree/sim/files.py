@@ -9,26 +9,36 @@ from collections.abc import Iterable, Sequence
 from io import StringIO
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from gantree.model.errors import BadInput
+from gantree.sim.inputs import Inputs
 from gantree.sim.report import page
 from gantree.sim.results import DIGITS, JobRow, Result
 
 
-def write(result: Result, out: Path) -> None:
-    """Write the three files into a directory, made where it is missing. Raises BadInput if that cannot be."""
+def write(result: Result, out: Path, inputs: Inputs | None = None) -> None:
+    """Write the three files into a directory, made where it is missing. Raises BadInput if that cannot be.
+
+    Results that do not name their inputs cannot be compared.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "summary.json").write_text(summary_json(result), encoding="utf-8")
+        (out / "summary.json").write_text(summary_json(result, inputs), encoding="utf-8")
         (out / "jobs.csv").write_text(jobs_csv(result), encoding="utf-8", newline="")
         (out / "report.html").write_text(page(result), encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{out}: results cannot be written there: {error.strerror}") from error
 
 
-def summary_json(result: Result) -> str:
+def summary_json(result: Result, inputs: Inputs | None = None) -> str:
     """The text of summary.json."""
-    return json.dumps(result.summary(), indent=2) + "\n"
+    return json.dumps(summary(result, inputs), indent=2) + "\n"
+
+
+def summary(result: Result, inputs: Inputs | None = None) -> dict[str, Any]:
+    """The figures of a run, and what was run where that is known."""
+    return result.summary() | ({} if inputs is None else {"inputs": inputs.document()})
 
 
 def jobs_csv(result: Result) -> str:

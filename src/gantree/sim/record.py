@@ -14,6 +14,7 @@ from gantree.model.facts import (
     GangPlaced,
     GangPreempted,
     JobEnded,
+    JobRequeued,
 )
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
@@ -40,40 +41,67 @@ class Stop:
     by: str
 
 
+@dataclass(slots=True)
+class Span:
+    """An attempt held its place from from_s to to_s (None: it still does). gpus are whole GPUs.
+
+    cause: why it was stopped, as of Stop, or why the job was queued again ("rank-failed"); "" where it ended by itself.
+    """
+
+    job: str
+    attempt: int
+    from_s: float
+    to_s: float | None
+    gpus: int
+    placement: Placement
+    cause: str = ""
+
+
 class Record:
-    """Folds facts into placements, stops, held GPU-seconds, and samples over time."""
+    """Folds facts into placements, spans, stops, held GPU-seconds, and samples over time."""
 
     def __init__(self) -> None:
         self.newest_placement: dict[str, Placement] = {}
+        self.spans: list[Span] = []
         self.stops: dict[str, list[Stop]] = {}
         self.samples: list[Sample] = []
         self.held_gpu_s = 0.0
         self.ended = 0
         self._held_gpus = 0
-        self._placed_at: dict[str, float] = {}
-        self._gpus_of_job: dict[str, int] = {}
+        self._newest_span: dict[str, Span] = {}
 
     def note(self, facts: Iterable[Fact], ledger: Ledger, now: float) -> None:
         """Take in what was decided at a moment in seconds."""
         for fact in facts:
             match fact:
                 case GangPlaced():
-                    self.newest_placement[fact.job] = fact.placement
-                    self._placed_at[fact.job] = fact.at
-                    gpus = _gpus(ledger.jobs[fact.job].spec, fact.placement)
-                    self._gpus_of_job[fact.job] = gpus
-                    self._held_gpus += gpus
+                    self._placed(fact, ledger)
                 case AttemptEnded():
-                    gpus = self._gpus_of_job.pop(fact.job)
-                    self._held_gpus -= gpus
-                    self.held_gpu_s += (fact.at - self._placed_at.pop(fact.job)) * gpus
+                    span = self._newest_span[fact.job]
+                    span.to_s = fact.at
+                    self._held_gpus -= span.gpus
+                    self.held_gpu_s += (fact.at - span.from_s) * span.gpus
                 case GangPreempted() | GangMoving():
                     stop = Stop(fact.at, str(fact.cause), fact.by)
                     self.stops.setdefault(fact.job, []).append(stop)
+                    self._newest_span[fact.job].cause = stop.cause
+                case JobRequeued():
+                    span = self._newest_span[fact.job]
+                    span.cause = span.cause or str(fact.cause)
                 case JobEnded():
                     self.ended += 1
+                    if fact.job in self._newest_span:  # what was to stop it came too late
+                        self._newest_span[fact.job].cause = ""
         waiting_jobs = len(ledger.jobs) - len(ledger.holding) - self.ended
         self._sample(Sample(now, self._held_gpus, waiting_jobs))
+
+    def _placed(self, fact: GangPlaced, ledger: Ledger) -> None:
+        gpus = _gpus(ledger.jobs[fact.job].spec, fact.placement)
+        span = Span(fact.job, fact.attempt, fact.at, None, gpus, fact.placement)
+        self.newest_placement[fact.job] = fact.placement
+        self.spans.append(span)
+        self._newest_span[fact.job] = span
+        self._held_gpus += gpus
 
     def _sample(self, sample: Sample) -> None:
         """Keep one sample a moment: the last."""

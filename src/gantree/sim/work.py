@@ -3,7 +3,7 @@
 Seconds of work are seconds that the gang must run undisturbed with the members that were expected of it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -52,8 +52,8 @@ class Work:
 
     members is with how many it takes duration_s; None: with however many it has. lost_s is the time that attempts
     before the present one held their place and brought nothing that was kept: work to be done again, and starting,
-    saving and stopping; in seconds of the expected members. One start is owed in any case and is not in it. exit_code
-    is that of the job once all its work is done.
+    saving and stopping; in seconds of the expected members. One start is owed in any case and is not in it.
+    lost_s_of_attempt is each attempt's part of it. exit_code is that of the job once all its work is done.
     """
 
     duration_s: float
@@ -64,6 +64,7 @@ class Work:
     checkpoints: int = 0
     attempt: Attempt | None = None
     exit_code: int = 0
+    lost_s_of_attempt: dict[int, float] = field(default_factory=dict)
 
 
 def rest(attempt: Attempt, now: float, doing: Doing) -> None:

@@ -7,13 +7,14 @@ import typer
 
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.input.policies import policy_on
-from gantree.cli.options import JsonOption, PolicyOption, shallow
+from gantree.cli.options import PRESETS, JsonOption, PolicyOption, shallow
 from gantree.cli.output.errors import warn
 from gantree.cli.output.printing import print_json, span
 from gantree.cli.output.progress import progress
 from gantree.formats import TraceJob, read_cluster, read_trace
 from gantree.model.errors import BadInput, NotFound
 from gantree.sim import files
+from gantree.sim.inputs import CountedTrace, inputs_of, name_of
 from gantree.sim.run import simulate as replay
 from gantree.text.words import plural
 
@@ -39,10 +40,14 @@ def simulate(
     site = read_cluster(read_text(cluster), source_of(cluster))
     chosen = policy_on(policy, site)
     _make(out)
+    rows = CountedTrace(_rows(trace))
     with progress("Simulating") as advance:
-        result = replay(site, _rows(trace), chosen, progress=advance, limit=limit)
-    files.write(result, out)
-    summary = result.summary()
+        result = replay(site, rows, chosen, progress=advance, limit=limit)
+    inputs = inputs_of(
+        site, rows, chosen, trace_name=name_of(trace), policy_name=name_of(policy or PRESETS[0])
+    )
+    files.write(result, out, inputs)
+    summary = files.summary(result, inputs)
     if as_json:
         print_json(summary)
     else:
