@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gantree.model.events import CheckpointSaved, Event, GangEnded, GangStarted
+from gantree.model.jobs import Job
 from gantree.model.orders import (
     Order,
     ResumeGang,
@@ -27,6 +28,7 @@ from gantree.model.orders import (
     SuspendGang,
 )
 from gantree.sim.heap import EventHeap
+from gantree.sim.running.step_speed import StepSpeed
 from gantree.sim.work import (
     Attempt,
     Doing,
@@ -74,23 +76,31 @@ class SimCluster:
         emit: Callable[[Event], None],
         clock: Callable[[], float],
         overheads: Overheads,
+        speeds: StepSpeed | None = None,
     ) -> None:
         self._heap = heap
         self._emit = emit
         self._clock = clock
         self._overheads = overheads
+        self._speeds = speeds
         self._epoch = 0
         self.work_of_job: dict[str, Work] = {}
         self._working: dict[str, Attempt] = {}
 
     def expect(
-        self, job: str, duration_s: float, checkpoint_s: float | None, members: int | None = None
+        self,
+        job: str,
+        duration_s: float,
+        checkpoint_s: float | None,
+        members: int | None = None,
+        spec: Job | None = None,
     ) -> None:
         """Make known how much work a job is, and after how much of it the job saves (None: it cannot).
 
-        members is with how many members it takes duration_s: with twice as many it takes half of it.
+        members is with how many members it takes duration_s: with twice as many it takes half of it. spec is the job,
+        where its speed depends on where it is placed.
         """
-        self.work_of_job[job] = Work(duration_s, checkpoint_s, members)
+        self.work_of_job[job] = Work(duration_s, checkpoint_s, members, spec)
 
     def inventory(self) -> dict[tuple[str, int], Doing]:
         """What each job's newest attempt does now, by (job, attempt)."""
@@ -124,7 +134,8 @@ class SimCluster:
         if work.attempt is not None and work.attempt.number >= order.attempt:
             return
         attempt = self._follow_up(work, order.attempt, Doing.STARTING)
-        attempt.speed = len(order.members) / work.members if work.members else 1.0
+        attempt.size = len(order.members) / work.members if work.members else 1.0
+        attempt.speed = self._speed(work, order, attempt.size)
         start_s = 0.0 if self._overheads.at_every_event else self._overheads.of_start_s(order.job)
         self._schedule_event(
             attempt,
@@ -136,12 +147,19 @@ class SimCluster:
             ),
         )
 
+    def _speed(self, work: Work, order: StartGang, size: float) -> float:
+        if self._speeds is None or work.spec is None:
+            return size
+        return self._speeds.speed(work.spec, len(order.members), order.step_s)
+
     def _follow_up(self, work: Work, number: int, doing: Doing) -> Attempt:
         """Begin an attempt where the one before it left off, and settle what that one cost."""
         if work.attempt is not None:
             lost_s = held_in_vain_s(work.attempt, work.kept_s)
             work.lost_s += lost_s
             work.lost_s_of_attempt[work.attempt.number] = lost_s
+            work.done_s += work.attempt.done_s - work.attempt.kept_before_s
+            work.stretch_s += work.attempt.stretch_s
         work.attempt = Attempt(number, self._clock(), work.kept_s, work.kept_s, doing)
         return work.attempt
 
@@ -219,7 +237,9 @@ class SimCluster:
 
     def _keep(self, event: CheckpointSaved) -> None:
         work, attempt = self._running(event.job)
-        work.kept_s = attempt.work_done_s(event.observed_at)
+        attempt.settle(event.observed_at)
+        attempt.working_since = None
+        work.kept_s, attempt.kept_stretch_s = attempt.done_s, attempt.stretch_s
         work.checkpoints += 1
         self._work_on(event.job, event.observed_at)
 
@@ -229,12 +249,12 @@ class SimCluster:
         end_pause(attempt, event.observed_at)
         attempt.ended_at = event.observed_at
         if event.exit_code == 0:
-            work.kept_s = work.duration_s
+            work.kept_s, attempt.kept_stretch_s = work.duration_s, attempt.stretch_s
 
     def _work_on(self, job: str, now: float) -> None:
         """Work from now on, unless suspended; foretell the next checkpoint or the end, whichever comes first."""
         work, attempt = self._running(job)
-        attempt.done_s = attempt.work_done_s(now)
+        attempt.settle(now)
         if attempt.paused_since is not None:
             attempt.working_since, attempt.doing = None, Doing.SUSPENDED
             return

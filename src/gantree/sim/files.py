@@ -45,9 +45,16 @@ def jobs_csv(result: Result) -> str:
     """The text of jobs.csv: a header and a row a job, in the order of the trace; lines end with a line feed."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns(result.tiers))
-    writer.writerows(_cells(row, len(result.tiers)) for row in result.jobs)
+    of_running = result.running.on
+    writer.writerow([*columns(result.tiers), *(RUNNING_COLUMNS if of_running else ())])
+    for row in result.jobs:
+        cells = _cells(row, len(result.tiers))
+        writer.writerow([*cells, *_running_cells(row)] if of_running else cells)
     return text.getvalue()
+
+
+RUNNING_COLUMNS = ("useful_gpu_s", "stretch", "failures", "gpu_s_lost_to_failures")
+"""Columns that follow where a model of running is on."""
 
 
 def columns(tiers: Sequence[str]) -> list[str]:
@@ -76,6 +83,15 @@ def _cells(row: JobRow, tiers: int) -> list[str | int]:
         row.outcome,
         row.reason,
         stops_text(row),
+    ]
+
+
+def _running_cells(row: JobRow) -> list[str | int]:
+    return [
+        seconds(row.useful_gpu_s),
+        seconds(row.stretch),
+        row.failures,
+        seconds(row.gpu_s_lost_to_failures),
     ]
 
 

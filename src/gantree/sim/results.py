@@ -6,8 +6,9 @@ exceed. Where there is nothing to average, the value is None (null in JSON).
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import fsum
+from statistics import geometric_mean
 from typing import Any
 
 from gantree.core.explain.explain import why
@@ -17,7 +18,8 @@ from gantree.formats.traces import TraceJob
 from gantree.model.phases import ENDED, Phase
 from gantree.model.placements import FABRIC_TIER, Placement
 from gantree.sim.record import Record, Sample, Stop
-from gantree.sim.work import Work
+from gantree.sim.running.model import RunningModel
+from gantree.sim.work import Work, stretch_of
 from gantree.sim.workload import job_id, row_id
 from gantree.topology.fabric.fabric import Fabric
 
@@ -33,7 +35,9 @@ class JobRow:
     """One job. Times are seconds on the trace's time line; domains[i] counts domains of Result.tiers[i].
 
     placement and domains are of the last attempt; stops name rows of the trace. outcome is the phase at the end of the
-    run ("succeeded", "pending", ...) or REJECTED, with the reason in words where it is not "succeeded".
+    run ("succeeded", "pending", ...) or REJECTED, with the reason in words where it is not "succeeded". useful_gpu_s is
+    the work that was kept, stretch the time that it worked over the work that this did (None: it did none), failures
+    how often it failed; gpu_s_lost_to_failures is a part of gpu_s_lost.
     """
 
     job_id: str
@@ -51,6 +55,10 @@ class JobRow:
     domains: tuple[int, ...] = ()
     placement: Placement | None = None
     stops: tuple[Stop, ...] = ()
+    useful_gpu_s: float = 0.0
+    stretch: float | None = None
+    failures: int = 0
+    gpu_s_lost_to_failures: float = 0.0
 
     @property
     def finished(self) -> bool:
@@ -78,6 +86,8 @@ class Result:
     held_gpu_s: float
     jobs: tuple[JobRow, ...]
     samples: tuple[Sample, ...]
+    running: RunningModel = field(default_factory=RunningModel)
+    seed: int = 0
 
     @property
     def makespan_s(self) -> float:
@@ -89,7 +99,7 @@ class Result:
         """The figures of summary.json, rounded to DIGITS places."""
         finished = [row for row in self.jobs if row.finished]
         capacity_gpu_s = self.gpus * self.makespan_s
-        return {
+        figures: dict[str, Any] = {
             "jobs": len(self.jobs),
             "finished": len(finished),
             "jct_s": statistics([row.jct_s for row in finished if row.jct_s is not None]),
@@ -101,6 +111,23 @@ class Result:
             "domains_spanned": self.domains_spanned(),
             "preemptions": sum(row.preemptions for row in self.jobs),
             "gpu_hours_lost": round(fsum(row.gpu_s_lost for row in self.jobs) / 3600, DIGITS),
+        }
+        return figures | (self._of_running(capacity_gpu_s) if self.running.on else {})
+
+    def _of_running(self, capacity_gpu_s: float) -> dict[str, Any]:
+        """What the model of running adds to the summary, and what of it was on."""
+        useful_gpu_s = fsum(row.useful_gpu_s for row in self.jobs)
+        lost_gpu_s = fsum(row.gpu_s_lost_to_failures for row in self.jobs)
+        stretches = sorted(row.stretch for row in self.jobs if row.stretch is not None)
+        return {
+            "goodput": round(useful_gpu_s / capacity_gpu_s, DIGITS) if capacity_gpu_s else 0.0,
+            "stretch": {
+                "mean": round(geometric_mean(stretches), DIGITS) if stretches else None,
+                "p99": nearest_rank(stretches, 99),
+            },
+            "failures": sum(row.failures for row in self.jobs),
+            "gpu_hours_lost_to_failures": round(lost_gpu_s / 3600, DIGITS),
+            "running": self.running.stated() | {"seed": self.seed},
         }
 
     def domains_spanned(self) -> dict[str, float | None]:
@@ -140,6 +167,8 @@ def gather(
     record: Record,
     work_of_job: Mapping[str, Work],
     now: float,
+    running: RunningModel,
+    seed: int,
 ) -> Result:
     """Put together what the ledger, the record and the cluster know at a moment in seconds."""
     fabric = ledger.fabric
@@ -152,6 +181,8 @@ def gather(
         held_gpu_s=record.held_gpu_s,
         jobs=tuple(_row(row, fabric, record, work_of_job, reasons) for row in trace),
         samples=tuple(record.samples),
+        running=running,
+        seed=seed,
     )
 
 
@@ -196,6 +227,7 @@ def _row(
     reasons: _Reasons,
 ) -> JobRow:
     job = job_id(row)
+    work = work_of_job[job]
     state, placement = reasons.ledger.jobs.get(job), record.newest_placement.get(job)
     outcome, reason = reasons.of(job)
     gpus = row.members * row.gpus_per_member
@@ -209,7 +241,7 @@ def _row(
         preemptions=0 if state is None else state.preemptions,
         members=row.members,
         gpus=gpus,
-        gpu_s_lost=work_of_job[job].lost_s * gpus,
+        gpu_s_lost=work.lost_s * gpus,
         outcome=outcome,
         reason=reason,
         domains=() if placement is None else _domains(fabric, placement),
@@ -218,6 +250,10 @@ def _row(
             replace(stop, by=row_id(stop.by) if stop.by else "")
             for stop in record.stops.get(job, ())
         ),
+        useful_gpu_s=work.kept_s * gpus,
+        stretch=stretch_of(work),
+        failures=work.failures,
+        gpu_s_lost_to_failures=work.lost_to_failures_s * gpus,
     )
 
 

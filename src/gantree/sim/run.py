@@ -28,8 +28,13 @@ from gantree.sim.cluster import Overheads, SimCluster
 from gantree.sim.heap import EventHeap
 from gantree.sim.record import Record
 from gantree.sim.results import Result, gather
+from gantree.sim.running.model import RunningModel
+from gantree.sim.running.step_speed import StepSpeed
 from gantree.sim.workload import check_trace, job_id, job_of
 from gantree.topology.fabric.fabric import Fabric
+
+NOTHING_BUT_WORK = RunningModel()
+"""Jobs work at speed 1 wherever they are placed, and nothing fails."""
 
 SUBMISSIONS_LAST = 1
 """Priority of submissions within one moment: first (0) what happens on the cluster, then what is asked of it."""
@@ -47,6 +52,8 @@ def simulate(
     policy: Policy,
     *,
     overheads: Overheads | None = None,
+    running: RunningModel = NOTHING_BUT_WORK,
+    seed: int = 0,
     jobs: Callable[[TraceJob], Job] = job_of,
     progress: Callable[[int, int], None] | None = None,
     limit: int | None = None,
@@ -54,10 +61,13 @@ def simulate(
     """Replay a trace (or its first `limit` rows) on a cluster, from its first submission to the end.
 
     jobs says which job a row of the trace is; its name is `workload.job_id`. progress is told (jobs that have ended,
-    jobs) now and then, and at the end. Raises BadInput for a trace or a cluster that contradicts itself.
+    jobs) now and then, and at the end. running is what else is simulated of running, seed that of what it draws.
+    Raises BadInput for a trace or a cluster that contradicts itself.
     """
     rows = tuple(islice(trace, limit))
-    simulation = Simulation(cluster, rows, policy, overheads or Overheads(), jobs)
+    simulation = Simulation(
+        cluster, rows, policy, overheads or Overheads(), jobs, running=running, seed=seed
+    )
     told = 0
     while simulation.step():
         ended = simulation.record.ended
@@ -79,15 +89,25 @@ class Simulation:
         policy: Policy,
         overheads: Overheads,
         jobs: Callable[[TraceJob], Job] = job_of,
+        *,
+        running: RunningModel = NOTHING_BUT_WORK,
+        seed: int = 0,
     ) -> None:
         check_trace(trace)
+        self._running, self._seed = running, seed
         self.now = min((row.submit_s for row in trace), default=0.0)
         self.scheduler = Scheduler(policy)
         self.record = Record()
         self._trace = trace
         self._heap = EventHeap()
         self._batch: list[Event] = []
-        self.cluster = SimCluster(self._heap, self._batch.append, lambda: self.now, overheads)
+        self.cluster = SimCluster(
+            self._heap,
+            self._batch.append,
+            lambda: self.now,
+            overheads,
+            StepSpeed(cluster) if running.step_time or running.contention else None,
+        )
         self._wake_at: float | None = None
         self._wakes = 0
         self._decided_at, self._decisions_now = self.now, 0
@@ -98,7 +118,7 @@ class Simulation:
 
     def _schedule_event(self, row: TraceJob, spec: Job) -> None:
         job = job_id(row)
-        self.cluster.expect(job, row.duration_s, row.checkpoint_s or None, spec.members)
+        self.cluster.expect(job, row.duration_s, row.checkpoint_s or None, spec.members, spec)
         self._heap.push(
             JobSubmitted(id=f"{job}/submitted", observed_at=row.submit_s, job=job, spec=spec),
             SUBMISSIONS_LAST,
@@ -158,5 +178,11 @@ class Simulation:
     def result(self) -> Result:
         """What has come out so far."""
         return gather(
-            self._trace, self.scheduler.ledger, self.record, self.cluster.work_of_job, self.now
+            self._trace,
+            self.scheduler.ledger,
+            self.record,
+            self.cluster.work_of_job,
+            self.now,
+            self._running,
+            self._seed,
         )
