@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gantree.formats.traces import TraceJob, philly_members
+from gantree.formats.traces import TraceJob
+from gantree.formats.traces.importers.members import equal_members
 from gantree.model.errors import BadInput, NotFound
 from gantree.policy.rules import Policy
 from gantree.sim.lingjun.alone import held_against, private_cluster
@@ -42,7 +43,7 @@ def topo(tmp_path: Path) -> Path:
 def row(
     name: str, gpus: int, submit_s: float = 0, duration_s: float = 10, queue: str = "a"
 ) -> TraceJob:
-    members, each = philly_members(gpus)
+    members, each = equal_members(gpus)
     return TraceJob(name, submit_s, duration_s, members, each, queue=queue)
 
 

@@ -17,7 +17,7 @@ def run(*trace: TraceJob) -> Simulation:
     return simulation
 
 
-def told(span: Span) -> tuple[str, int, float, float | None, int, str]:
+def told(span: Span) -> tuple[str, int, float, float | None, float, str]:
     return (span.job, span.attempt, span.from_s, span.to_s, span.gpus, span.cause)
 
 

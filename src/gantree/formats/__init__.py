@@ -1,4 +1,4 @@
-"""YAML and CSV to and from the model, with errors that name file, line and field.
+"""YAML, CSV and Parquet to and from the model, with errors that name file, line and field.
 
 Names are loaded on first use, so that a program which reads no file does not pay for Pydantic.
 """
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from gantree.formats.policy.reader import read_policy
     from gantree.formats.prices import read_prices
     from gantree.formats.slurm.script import Script, read_script
-    from gantree.formats.traces import TraceJob, read_trace
+    from gantree.formats.traces import TraceJob, open_trace, read_trace, write_trace
 
 __all__ = [
     "Script",
     "TraceJob",
+    "open_trace",
     "read_calibration",
     "read_cluster",
     "read_job",
@@ -32,6 +33,7 @@ __all__ = [
     "write_calibration",
     "write_cluster",
     "write_machines",
+    "write_trace",
 ]
 
 _MODULE_OF = {
@@ -45,7 +47,9 @@ _MODULE_OF = {
     "read_policy": "policy.reader",
     "read_prices": "prices",
     "read_script": "slurm.script",
+    "open_trace": "traces",
     "read_trace": "traces",
+    "write_trace": "traces",
     "write_calibration": "calibration.reader",
     "write_cluster": "cluster.writer",
     "write_machines": "cluster.machines",

@@ -74,7 +74,7 @@ def _cells(row: JobRow, tiers: int) -> list[str | int]:
         row.queue,
         *(seconds(time_s) for time_s in times),
         row.attempts,
-        row.gpus,
+        seconds(row.gpus),
         *(row.domains or ("",) * tiers),
         placement_text(row),
         row.members,
@@ -96,7 +96,7 @@ def _running_cells(row: JobRow) -> list[str | int]:
 
 
 def seconds(time_s: float | None) -> str:
-    """A time with at most DIGITS decimal places and no trailing zeros; empty for none."""
+    """A time, or a number of GPUs, with at most DIGITS decimal places and no trailing zeros; empty for none."""
     if time_s is None:
         return ""
     text = f"{time_s:.{DIGITS}f}".rstrip("0").rstrip(".")
@@ -104,13 +104,22 @@ def seconds(time_s: float | None) -> str:
 
 
 def placement_text(row: JobRow) -> str:
-    """Nodes and GPUs of the last attempt: "n0:0-7;n1:0-3,6"; a node alone where no GPU is held on it."""
+    """Nodes and GPUs of the last attempt: "n0:0-7;n1:0-3,6"; a node alone where no GPU is held on it.
+
+    A part of a GPU is its MIG profile or its share: "n0:0/3g.40gb", "n0:1/0.5".
+    """
     if row.placement is None:
         return ""
-    return ";".join(
-        f"{node}:{ranges(sorted(gpus))}" if gpus else node
+    parts_of_node: dict[str, list[str]] = {}
+    for member in row.placement.members:
+        parts = [f"{part.gpu}/{part.profile}" for part in member.mig]
+        parts += [f"{member.share.gpu}/{member.share.compute:g}"] if member.share else []
+        parts_of_node.setdefault(member.node, []).extend(parts)
+    held = (
+        (node, ",".join(filter(None, (ranges(sorted(gpus)), *parts_of_node.get(node, ())))))
         for node, gpus in row.placement.gpus_of_node().items()
     )
+    return ";".join(f"{node}:{text}" if text else node for node, text in held)
 
 
 def stops_text(row: JobRow) -> str:

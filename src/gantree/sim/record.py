@@ -16,16 +16,16 @@ from gantree.model.facts import (
     JobEnded,
     JobRequeued,
 )
-from gantree.model.jobs import Job
 from gantree.model.placements import Placement
+from gantree.policy.amounts import TICKS, held, ticks
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """From at_s on, until the next sample: GPUs that gangs hold, and jobs that wait."""
+    """From at_s on, until the next sample: GPUs that gangs hold (parts as parts), and jobs that wait."""
 
     at_s: float
-    held_gpus: int
+    held_gpus: float
     waiting_jobs: int
 
 
@@ -43,7 +43,7 @@ class Stop:
 
 @dataclass(slots=True)
 class Span:
-    """An attempt held its place from from_s to to_s (None: it still does). gpus are whole GPUs.
+    """An attempt held its place from from_s to to_s (None: it still does). gpus counts a part of a GPU as that part.
 
     cause: why it was stopped, as of Stop, or why the job was queued again ("rank-failed"); "" where it ended by itself.
     """
@@ -52,7 +52,7 @@ class Span:
     attempt: int
     from_s: float
     to_s: float | None
-    gpus: int
+    gpus: float
     placement: Placement
     cause: str = ""
 
@@ -67,7 +67,7 @@ class Record:
         self.samples: list[Sample] = []
         self.held_gpu_s = 0.0
         self.ended = 0
-        self._held_gpus = 0
+        self._held_ticks = 0  # whole numbers: what comes and goes leaves nothing behind
         self._newest_span: dict[str, Span] = {}
 
     def note(self, facts: Iterable[Fact], ledger: Ledger, now: float) -> None:
@@ -79,7 +79,7 @@ class Record:
                 case AttemptEnded():
                     span = self._newest_span[fact.job]
                     span.to_s = fact.at
-                    self._held_gpus -= span.gpus
+                    self._held_ticks -= ticks(span.gpus)
                     self.held_gpu_s += (fact.at - span.from_s) * span.gpus
                 case GangPreempted() | GangMoving():
                     stop = Stop(fact.at, str(fact.cause), fact.by)
@@ -93,15 +93,15 @@ class Record:
                     if fact.job in self._newest_span:  # what was to stop it came too late
                         self._newest_span[fact.job].cause = ""
         waiting_jobs = len(ledger.jobs) - len(ledger.holding) - self.ended
-        self._sample(Sample(now, self._held_gpus, waiting_jobs))
+        self._sample(Sample(now, self._held_ticks / TICKS, waiting_jobs))
 
     def _placed(self, fact: GangPlaced, ledger: Ledger) -> None:
-        gpus = _gpus(ledger.jobs[fact.job].spec, fact.placement)
+        gpus = _gpus(ledger, fact.placement)
         span = Span(fact.job, fact.attempt, fact.at, None, gpus, fact.placement)
         self.newest_placement[fact.job] = fact.placement
         self.spans.append(span)
         self._newest_span[fact.job] = span
-        self._held_gpus += gpus
+        self._held_ticks += ticks(gpus)
 
     def _sample(self, sample: Sample) -> None:
         """Keep one sample a moment: the last."""
@@ -111,7 +111,12 @@ class Record:
             self.samples.append(sample)
 
 
-def _gpus(spec: Job, placement: Placement) -> int:
-    """Whole GPUs of the members that were placed: an elastic gang may have fewer or more than it asked for."""
-    gpus_of_role = {role.name: role.shape.gpus for role in spec.roles}
-    return sum(gpus_of_role[member.role] for member in placement.members)
+def _gpus(ledger: Ledger, placement: Placement) -> float:
+    """GPUs that placed members hold, parts as parts."""
+    fabric = ledger.fabric
+    assert fabric is not None, "a gang is placed on a cluster"
+    amounts = held(
+        placement.members,
+        lambda node: fabric.machine_of_node(fabric.index_of_node[node]).gpu,
+    )
+    return amounts.get("gpus", 0.0)

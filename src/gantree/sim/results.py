@@ -20,7 +20,7 @@ from gantree.model.placements import FABRIC_TIER, Placement
 from gantree.sim.record import Record, Sample, Stop
 from gantree.sim.running.model import RunningModel
 from gantree.sim.work import Work, stretch_of
-from gantree.sim.workload import job_id, row_id
+from gantree.sim.workload import gpus_of, job_id, row_id
 from gantree.topology.fabric.fabric import Fabric
 
 REJECTED = "rejected"
@@ -37,7 +37,7 @@ class JobRow:
     placement and domains are of the last attempt; stops name rows of the trace. outcome is the phase at the end of the
     run ("succeeded", "pending", ...) or REJECTED, with the reason in words where it is not "succeeded". useful_gpu_s is
     the work that was kept, stretch the time that it worked over the work that this did (None: it did none), failures
-    how often it failed; gpu_s_lost_to_failures is a part of gpu_s_lost.
+    how often it failed; gpu_s_lost_to_failures is a part of gpu_s_lost. gpus counts parts of GPUs as parts.
     """
 
     job_id: str
@@ -48,7 +48,7 @@ class JobRow:
     attempts: int
     preemptions: int
     members: int
-    gpus: int
+    gpus: float
     gpu_s_lost: float
     outcome: str
     reason: str
@@ -230,7 +230,7 @@ def _row(
     work = work_of_job[job]
     state, placement = reasons.ledger.jobs.get(job), record.newest_placement.get(job)
     outcome, reason = reasons.of(job)
-    gpus = row.members * row.gpus_per_member
+    gpus = gpus_of(row)
     return JobRow(
         job_id=row.job_id,
         queue=row.queue,

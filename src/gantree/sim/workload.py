@@ -1,15 +1,17 @@
 """Makes jobs of the rows of a trace: one role of equal members.
 
-A trace says how long a job ran, not how it was placed; it may say what a job asked of the topology. A job with a
-checkpoint interval can be asked to save; one without is only ever stopped.
+A trace says how long a job ran, not how it was placed; it may say what a job asked of topology, GPUs and
+market. A job with a checkpoint interval can be asked to save; one without is only ever stopped.
 """
 
 from collections.abc import Iterable
 from math import isfinite
 
 from gantree.formats.traces import TraceJob
+from gantree.model.cluster import MARKET_LABEL
 from gantree.model.errors import BadInput
-from gantree.model.jobs import Checkpoint, Elastic, Job, Role, Shape, Slices, TopologySpec
+from gantree.model.jobs import Checkpoint, Elastic, Job, Role, Shape, Slices, Spread, TopologySpec
+from gantree.policy.amounts import requested_by_member
 from gantree.text.words import counted
 
 ROLE = "worker"
@@ -27,27 +29,54 @@ def row_id(job: str) -> str:
 
 def job_of(row: TraceJob) -> Job:
     """The job that a row of a trace describes."""
-    models = (row.gpu,) if row.gpu else ()
     elastic = None
     if row.elastic_min is not None and row.elastic_max is not None:
         elastic = Elastic(row.elastic_min, row.elastic_max)
-    slices: tuple[Slices, ...] = ()
-    if row.slice_members is not None and row.slice_required is not None:
-        slices = (Slices(row.slice_members, row.slice_required),)
-    shape = Shape(gpus=row.gpus_per_member, cpus=row.cpus_per_member, models=models)
     return Job(
         name=job_id(row),
-        roles=(Role(ROLE, row.members, shape),),
+        roles=(Role(ROLE, row.members, shape_of(row)),),
         queue=row.queue,
         priority=row.priority,
+        parallelism=row.parallelism,
         elastic=elastic,
         checkpoint=Checkpoint(every_s=row.checkpoint_s) if row.checkpoint_s else None,
         time_limit_s=row.time_limit_s,
         user=row.user,
         preemptible=row.preemptible,
         expected_s=row.expected_s,
-        topology=TopologySpec(row.required, row.preferred, slices),
+        topology=_topology(row),
     )
+
+
+def shape_of(row: TraceJob) -> Shape:
+    """What one member of a row needs on one node."""
+    return Shape(
+        gpus=row.gpus_per_member,
+        cpus=row.cpus_per_member,
+        memory_GiB=row.memory_GiB_per_member,
+        nics=row.nics_per_member,
+        models=tuple(row.gpu.split("|")) if row.gpu else (),
+        labels=((MARKET_LABEL, row.market),) if row.market else (),
+        mig=row.mig,
+        gpu_share=row.gpu_share,
+        gpu_memory_GiB=row.gpu_memory_GiB,
+    )
+
+
+def gpus_of(row: TraceJob) -> float:
+    """GPUs of all members of a row; a share counts as its compute, a MIG instance as its compute slices."""
+    if row.mig is None and row.gpu_share is None:
+        return row.members * row.gpus_per_member
+    of_member = requested_by_member(Role(ROLE, row.members, shape_of(row)))
+    return row.members * of_member.get("gpus", 0.0)
+
+
+def _topology(row: TraceJob) -> TopologySpec:
+    slices: tuple[Slices, ...] = ()
+    if row.slice_members is not None and row.slice_required is not None:
+        slices = (Slices(row.slice_members, row.slice_required),)
+    spread = Spread(row.spread, row.spread_at_most) if row.spread else None
+    return TopologySpec(row.required, row.preferred, slices, spread)
 
 
 def check_trace(trace: Iterable[TraceJob]) -> None:

@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gantree.formats import TraceJob, read_trace
-from gantree.formats.traces import GPUS_OF_A_PHILLY_MACHINE, philly_members, read_trace_text
-from gantree.model.errors import BadFields, GantreeError, NotFound, Unsupported
+from gantree.formats.traces import read_trace_text
+from gantree.formats.traces.importers.members import GPUS_OF_A_MACHINE, equal_members
+from gantree.model.errors import BadFields, GantreeError, NotFound
 from gantree.model.jobs import Slices, TopologySpec
 from gantree.sim.workload import job_of
 
-DATA = Path(__file__).parents[1] / "data" / "traces"
-PHILLY = Path(__file__).parents[3] / "shared/data/traces/philly_pollux/philly_jobs.csv.gz"
+DATA = Path(__file__).parents[2] / "data" / "traces"
+PHILLY = Path(__file__).parents[4] / "shared/data/traces/philly_pollux/philly_jobs.csv.gz"
 HEADER = "job_id,submit_s,duration_s,members,gpus_per_member"
 
 SMALL_JOBS = [
@@ -104,14 +105,14 @@ def test_philly_is_known_by_its_columns() -> None:
     [(1, 1, 1), (7, 1, 7), (8, 1, 8), (12, 2, 6), (16, 2, 8), (24, 3, 8), (11, 11, 1), (15, 3, 5)],
 )  # fmt: skip
 def test_philly_jobs_are_split_over_machines_of_eight(gpus: int, members: int, each: int) -> None:
-    assert philly_members(gpus) == (members, each)
+    assert equal_members(gpus) == (members, each)
 
 
 @given(st.integers(1, 5000))
 def test_no_gpu_of_a_philly_job_is_lost_and_no_member_too_large(gpus: int) -> None:
-    members, each = philly_members(gpus)
+    members, each = equal_members(gpus)
     assert members * each == gpus
-    assert 1 <= each <= GPUS_OF_A_PHILLY_MACHINE
+    assert 1 <= each <= GPUS_OF_A_MACHINE
 
 
 @pytest.mark.parametrize(
@@ -171,8 +172,8 @@ def test_all_wrong_rows_are_told_up_to_a_hundred() -> None:
         ("t.csv.gz", gzip.compress(b"job_id" * 1000, mtime=0)[:-12], BadFields),
         ("t.csv", b'job_id,"x', BadFields),
         ("t.csv", b'"' + b"x" * 200_000 + b'"', BadFields),
-        ("t.parquet", b"PAR1", Unsupported),
-        ("t.csv", b"PAR1\x00\x00", Unsupported),
+        ("t.parquet", b"PAR1", BadFields),
+        ("t.csv", b"PAR1\x00\x00", BadFields),
     ],
 )
 def test_files_that_are_no_trace_are_refused(
