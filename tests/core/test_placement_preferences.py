@@ -11,7 +11,7 @@ from gantree.placement.request.placement_preferences import (
     TypicalMember,
 )
 from gantree.planning.policy_preferences import placement_preferences_of
-from gantree.policy.rules import Policy
+from gantree.policy.rules import PlacementRule, Policy
 from gantree.testing.builders import job, machine
 from gantree.testing.stage import Stage
 from gantree.topology.hardware import catalog
@@ -42,8 +42,12 @@ def test_preferences_are_those_of_the_policy() -> None:
     assert placement_preferences_of(policy) == PlacementPreferences(
         3.0, (TypicalMember(Shape(1), 6.0),), 2.0
     )
+    blind = PlacementPreferences(placement="random", seed=7)
+    assert placement_preferences_of(Policy(placement="random", placement_seed=7)) == blind
     assert all(
-        placement_preferences_of(preset) == DEFAULT_PREFERENCES for preset in PRESETS.values()
+        placement_preferences_of(preset) == DEFAULT_PREFERENCES
+        for preset in PRESETS.values()
+        if preset.placement == "topology"
     )
 
 
@@ -71,3 +75,44 @@ def test_room_is_made_where_the_site_prefers_it(policy: Policy, node: str) -> No
     assert [member.node for member in claim.placement.members] == [node]
     stage.ended("low", exit_code=143)
     assert stage.nodes("urgent") == [node]
+
+
+def leaves_of_two() -> Cluster:
+    """Two leaves of two nodes of two GPUs."""
+    nodes = tuple(Node(f"n{n}", "m2", (f"l{n // 2}",)) for n in range(4))
+    return Cluster("site", ("leaf", "node"), {"m2": machine(2, name="m2")}, nodes)
+
+
+@pytest.mark.parametrize(
+    ("placement", "nodes"), [("topology", ["n2", "n3"]), ("first-fit", ["n1", "n2"])]
+)
+def test_a_baseline_places_every_gang_of_a_decision(
+    placement: PlacementRule, nodes: list[str]
+) -> None:
+    policy = Policy(placement=placement)
+    stage = Stage(leaves_of_two(), policy)
+    stage.submit(job("first", gpus=2))
+    stage.submit(job("pair", 2, 2))
+    assert [stage.nodes("first"), stage.nodes("pair")] == [["n0"], nodes]
+    stage.submit(job("rest", gpus=2, priority="research"))
+    stage.started("rest")
+    stage.submit(job("urgent", gpus=2, priority="serving"))
+    claim = stage.scheduler.ledger.claims["urgent"]
+    assert [member.node for member in claim.placement.members] == stage.nodes("rest")
+
+
+def test_a_reservation_is_where_the_baseline_places_it() -> None:
+    places = {}
+    rules: tuple[PlacementRule, ...] = ("topology", "first-fit")
+    for placement in rules:
+        stage = Stage(leaves_of_two(), Policy(placement=placement))
+        stage.submit(job("first", gpus=2))
+        stage.submit(job("stays", gpus=2))
+        stage.started("first")
+        stage.ended("first", exit_code=0)
+        stage.submit(job("short", 3, 2, time_limit_s=60))
+        stage.started("short")
+        stage.submit(job("wide", 2, 2))
+        reserved = stage.scheduler.ledger.reservations["wide"].placement
+        places[placement] = [member.node for member in reserved.members]
+    assert places == {"topology": ["n2", "n3"], "first-fit": ["n0", "n2"]}

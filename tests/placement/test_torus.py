@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import Literal
 
 import numpy as np
 from hypothesis import given, settings
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.verdicts import Gate, Refused
+from gantree.placement.request.blind_rule import BlindRule
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.placement.torus.choice import ladder
 from gantree.placement.torus.largest import largest_window
 from gantree.placement.torus.room import chips_free
@@ -180,6 +183,19 @@ def test_a_slice_is_free_legal_in_row_major_order_and_spoils_least(
     assert held == sorted(held), "ranks are in row-major order of the slice"
     occupancy.take("g", found.members)
     occupancy.check()
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(questions(), st.sampled_from(["first-fit", "best-fit", "random"]))
+def test_a_blind_rule_takes_a_slice_exactly_if_there_is_one(
+    question: tuple[Occupancy, Job], placement: Literal["first-fit", "best-fit", "random"]
+) -> None:
+    occupancy, asked = question
+    rule = BlindRule(PlacementPreferences(placement=placement), asked)
+    found = find_on_torus(occupancy, asked, rule)
+    assert (found is not None) == fits_on_torus(occupancy, asked)
+    if found is not None:
+        assert problems_of(occupancy, asked, found) == []
 
 
 @settings(max_examples=examples(100), deadline=None)

@@ -76,8 +76,11 @@ def test_presets_are_what_their_names_say() -> None:
     )
     assert PRESETS["backfill"] == replace(PRESETS["fifo"], backfill=Backfill("promised"))
     assert PRESETS["first-fit"] == replace(
-        PRESETS["fifo"], backfill=Backfill("any"), topology=False
+        PRESETS["fifo"], backfill=Backfill("any"), placement="first-fit"
     )
+    assert PRESETS["blind-first-fit"] == Policy(placement="first-fit")
+    assert PRESETS["blind-best-fit"] == Policy(placement="best-fit")
+    assert PRESETS["blind-random"] == Policy(placement="random")
     assert PRESETS["fair"] == Policy(
         order=("share", "priority", "arrival"),
         half_life_s=7 * 86_400.0,

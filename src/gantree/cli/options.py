@@ -46,7 +46,7 @@ DatabaseOption = Annotated[
 
 PRESETS = (
     "gantree", "fifo", "backfill", "fair", "least-attained-service", "srsf", "least-stretch", "cells",
-    "first-fit",
+    "first-fit", "blind-first-fit", "blind-best-fit", "blind-random",
 )  # fmt: skip
 """As `formats.policies.PRESET_NAMES`, which takes long to import; a test holds the two equal."""
 

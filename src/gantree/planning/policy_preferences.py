@@ -7,4 +7,10 @@ from gantree.policy.rules import Policy
 def placement_preferences_of(policy: Policy) -> PlacementPreferences:
     """Return the placement preferences of a policy. Call it once: searches cache what they derive from the result."""
     typical = tuple(TypicalMember(shape, weight) for shape, weight in policy.demand)
-    return PlacementPreferences(policy.fragmentation_weight, typical, policy.exact_s)
+    return PlacementPreferences(
+        policy.fragmentation_weight,
+        typical,
+        policy.exact_s,
+        policy.placement,
+        policy.placement_seed,
+    )

@@ -36,6 +36,9 @@ OrderKey = Literal[
 ]
 """What jobs are ordered by; `policy.order` says what each means."""
 
+PlacementRule = Literal["topology", "first-fit", "best-fit", "random"]
+"""How a place is chosen among those that fit; only the first knows the topology (`placement.choice.blind`)."""
+
 LOOSE = "gpus"
 """The tier of cells that are GPUs anywhere."""
 
@@ -155,7 +158,8 @@ class Policy:
     evictions_per_day. leave_unwell: whether gangs that can save leave nodes of which somebody says that they may fail.
 
     elastic: whether gangs grow into idle room and give it back. defragment: "off", "plan" (plans are told when asked
-    for) or "apply". topology: False places gangs on the first GPUs that are free, whatever links them.
+    for) or "apply". placement: "topology", or a baseline that is blind to the topology; placement_seed is
+    that of "random".
     fragmentation_weight: what whole domains left behind are worth against a gang's own speed. exact_s: seconds for
     which the optimum of a placement may be searched, 0 for none. demand: what a member that usually comes asks for,
     and how often such ones come, in any unit. (Used by searches: `placement.request.placement_preferences`.)
@@ -181,7 +185,8 @@ class Policy:
     elastic: bool = True
     defragment: Literal["off", "plan", "apply"] = "plan"
     time_sharing: TimeSharing | None = None
-    topology: bool = True
+    placement: PlacementRule = "topology"
+    placement_seed: int = 0
     fragmentation_weight: float = 0.2
     exact_s: float = 0.0
     demand: tuple[tuple[Shape, float], ...] = ()

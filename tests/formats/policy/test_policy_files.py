@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gantree.formats import read_policy
-from gantree.formats.policy.form import DEFRAGMENT, ORDER_KEYS, OVERTAKE, PREEMPT_BY
+from gantree.formats.policy.form import DEFRAGMENT, ORDER_KEYS, OVERTAKE, PLACEMENTS, PREEMPT_BY
 from gantree.formats.policy.reader import PRESETS
 from gantree.model.errors import BadFields, GantreeError
 from gantree.model.jobs import Shape
@@ -43,7 +43,8 @@ evictions: {per_job_per_day: 4, min_run: 10m, grace: 60s, restart: 2m}
 elastic: false
 defragment: apply
 time_sharing: {classes: notebook, quantum: 90s}
-topology: false
+placement: random
+placement_seed: 7
 fragmentation_weight: 0.5
 exact: 2s
 """
@@ -71,7 +72,8 @@ def test_every_rule_is_read() -> None:
         elastic=False,
         defragment="apply",
         time_sharing=TimeSharing(("notebook",), 90.0),
-        topology=False,
+        placement="random",
+        placement_seed=7,
         fragmentation_weight=0.5,
         exact_s=2.0,
     )
@@ -176,7 +178,8 @@ policies = st.builds(
     defragment=st.sampled_from(DEFRAGMENT),
     time_sharing=st.none()
     | st.builds(TimeSharing, st.lists(classes).map(tuple), st.integers(1, 600).map(float)),
-    topology=st.booleans(),
+    placement=st.sampled_from(PLACEMENTS),
+    placement_seed=st.integers(0, 99),
 )
 
 
@@ -185,7 +188,8 @@ def _written(policy: Policy) -> dict[str, Any]:
     sharing = policy.time_sharing
     budget = policy.evictions_per_day
     plain = (
-        "order", "attained_levels", "stretch", "age_per_day", "elastic", "defragment", "topology",
+        "order", "attained_levels", "stretch", "age_per_day", "elastic", "defragment", "placement",
+        "placement_seed",
     )  # fmt: skip
     return {
         **{field: getattr(policy, field) for field in plain},
@@ -248,6 +252,20 @@ def test_what_a_site_prefers_of_places_is_read() -> None:
     )
     policy = read_policy(text, "p.yaml")
     assert policy == replace(PRESETS["gantree"], fragmentation_weight=1.5, demand=demand)
+
+
+@pytest.mark.parametrize(
+    ("text", "placement"),
+    [
+        ("topology: false\n", "first-fit"),
+        ("topology: true\n", "topology"),
+        ("preset: first-fit\ntopology: true\n", "topology"),
+        ("topology: false\nplacement: best-fit\n", "best-fit"),
+        ("topology: true\nplacement: topology\n", "topology"),
+    ],
+)
+def test_without_topology_is_an_older_word_for_first_fit(text: str, placement: str) -> None:
+    assert read_policy(text, "p.yaml").placement == placement
 
 
 def test_a_weight_of_nothing_is_no_missing_weight() -> None:
@@ -313,6 +331,10 @@ def test_a_weight_of_nothing_is_no_missing_weight() -> None:
         ("time_sharing: {classes: [notebook]}\n", 1, "time_sharing.classes[0]", "a class of"),
         ("time_sharing: {classes: batch, quantum: 0}\n", 1, "time_sharing.quantum", "longer than"),
         ("topology: 1\n", 1, "topology", "true or false"),
+        ("placement: worst-fit\n", 1, "placement", "topology, first-fit, best-fit, random"),
+        ("placement_seed: -1\n", 1, "placement_seed", "0 or more"),
+        ("placement: best-fit\ntopology: true\n", 2, "topology", "`placement` alone"),
+        ("placement: topology\ntopology: false\n", 2, "topology", "false beside `placement: topology`"),
         ("", 1, "document", "an empty file"),
         ("preset: fifo\n---\npreset: fifo\n", 3, "document", "a second document"),
     ],

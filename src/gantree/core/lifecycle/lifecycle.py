@@ -79,7 +79,7 @@ def start(
     builder: DecisionBuilder, state: JobState, placement: Placement, *, at_home: bool = False
 ) -> None:
     """Give the gang its place and tell the cluster. What was held for it is let go first."""
-    if state.spec.parallelism:
+    if state.spec.parallelism and builder.ledger.policy.placement == "topology":
         spec = state.at_size(len(placement.members))
         placement = numbered(builder.ledger.rooms().fabric, spec, placement)
     if state.job in builder.ledger.reservations:

@@ -1,8 +1,8 @@
 """Global ranks of the processes of a placed gang, decided with the placement and recorded with it.
 
 How ranks are ordered is `placement.ranks.rank_order`. A gang that does not say how it is parallel, that fits a node, or
-that is very large, follows member order, and nothing is asked for it. Recorded, so that replay, recovery and an order
-that is sent again use the same map, whatever a later version would decide.
+that is very large, follows member order, and nothing is asked for it; nor under a policy that places blindly. Recorded,
+so that replay, recovery and an order that is sent again use the same map, whatever a later version would decide.
 """
 
 from dataclasses import replace

@@ -32,7 +32,7 @@ def place_at_size(
     elif state.at_home:
         return None
     else:
-        placement = grown(ledger.rooms(), gang, state.placement, members)
+        placement = grown(ledger.rooms(), gang, state.placement, members, preferences)
     return placement if placement is not None and may_hold(ledger, state, placement) else None
 
 

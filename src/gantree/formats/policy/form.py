@@ -33,11 +33,12 @@ from gantree.formats.validation.fields import (
     wrong,
 )
 from gantree.formats.validation.forms import AlsoWritten, Form, Listed
-from gantree.policy.rules import OrderKey
+from gantree.policy.rules import OrderKey, PlacementRule
 from gantree.text.document import Table, Truth, written
 
 PRESET_NAMES = (
     "gantree", "fifo", "backfill", "fair", "least-attained-service", "srsf", "least-stretch", "cells", "first-fit",
+    "blind-first-fit", "blind-best-fit", "blind-random",
 )  # fmt: skip
 """The presets, in the order of the documentation; each is a file of `presets`."""
 MAX_FRAGMENTATION_WEIGHT = 10
@@ -46,6 +47,8 @@ MAX_GPU_WEIGHT = 1e6
 ORDER_KEYS: tuple[str, ...] = get_args(OrderKey)
 OVERTAKE = ("any", "promised", "none")
 DEFRAGMENT = ("off", "plan", "apply")
+PLACEMENTS: tuple[str, ...] = get_args(PlacementRule)
+MAX_SEED = 2**63 - 1
 WEIGHED_BY = ("price", "speed", "equal")
 PREEMPT_BY = ("priority", "order", "none")
 NONE, UNLIMITED = "none", "unlimited"
@@ -158,6 +161,14 @@ PreemptBy = Annotated[
 Defragment = Annotated[
     str, PlainValidator(one_of(DEFRAGMENT)), WithJsonSchema({"enum": list(DEFRAGMENT)})
 ]
+PlacedBy = Annotated[
+    str, PlainValidator(one_of(PLACEMENTS)), WithJsonSchema({"enum": list(PLACEMENTS)})
+]
+Seed = Annotated[
+    int,
+    PlainValidator(whole(0, MAX_SEED, "a whole number of 0 or more")),
+    WithJsonSchema({"type": "integer", "minimum": 0}),
+]
 GpuWeight = Annotated[
     float | str,
     PlainValidator(_weight),
@@ -255,6 +266,8 @@ class RulesForm(Form):
     elastic: YesNo | None = None
     defragment: Defragment | None = None
     time_sharing: TimeSharingForm | None = None
+    placement: PlacedBy | None = None
+    placement_seed: Seed | None = None
     topology: YesNo | None = None
     fragmentation_weight: FragmentationWeight | None = None
     exact: Duration | None = None

@@ -26,7 +26,7 @@ from gantree.formats.policy.form import (
 )
 from gantree.formats.policy.gpu_weights import weights_by
 from gantree.formats.policy.queue_rules import queue_rules
-from gantree.formats.policy.rules import policy_problems
+from gantree.formats.policy.rules import placed_by, policy_problems
 from gantree.formats.validation.forms import only_document, read_form, refuse
 from gantree.model.errors import Problem
 from gantree.model.jobs import Shape
@@ -117,7 +117,8 @@ def _overridden(base: Policy, form: RulesForm) -> Policy:
         "defragment": form.defragment,
         "time_sharing": form.time_sharing
         and TimeSharing(tuple(form.time_sharing.classes), form.time_sharing.quantum),
-        "topology": form.topology,
+        "placement": placed_by(form),
+        "placement_seed": form.placement_seed,
         "fragmentation_weight": form.fragmentation_weight,
         "exact_s": form.exact,
         "demand": None if form.demand is None else tuple(map(_usual, form.demand)),

@@ -26,6 +26,7 @@ def policy_problems(form: RulesForm, known: Mapping[str, int]) -> list[Problem]:
         *(problem for usual in form.demand or () for problem in part_problems(usual)),
         *queue_problems(form.queues or ()),
         *_boost_problems(form),
+        *_placement_problems(form),
         *_class_problems(form, classes),
     ]
 
@@ -56,6 +57,22 @@ def _weight_problems(form: RulesForm) -> Iterator[Problem]:
         if isinstance(weight, str) != (model == BY):
             allowed = f"one of {', '.join(WEIGHED_BY)}" if model == BY else "a number"
             yield form.problem("gpu_weights", f"`{weight}`", allowed, at=(model,))
+
+
+def placed_by(form: RulesForm) -> str | None:
+    """Return how gangs are placed; `topology: false` is the older way to write first-fit."""
+    if form.placement is None and form.topology is not None:
+        return "topology" if form.topology else "first-fit"
+    return form.placement
+
+
+def _placement_problems(form: RulesForm) -> Iterator[Problem]:
+    """`topology` says less than `placement`, and must not say otherwise."""
+    if None not in (form.topology, form.placement) and form.topology != (
+        form.placement == "topology"
+    ):
+        found = f"{str(form.topology).lower()} beside `placement: {form.placement}`"
+        yield form.problem("topology", found, "`placement` alone")
 
 
 def _boost_problems(form: RulesForm) -> Iterator[Problem]:

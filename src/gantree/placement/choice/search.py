@@ -6,8 +6,8 @@
     among equals the place that strands least: broken-up nodes and domains before whole ones; then topology order.
 
 Preferences that do not fit are dropped step by step (`placement.counting.preferred_topology_fallback`). Slices of tori
-are placed by `placement.torus.torus`; `placement.refusal.refusal` explains a refusal. Nothing here changes the
-occupancy.
+are placed by `placement.torus.torus`; `placement.refusal.refusal` explains a refusal. A policy may have gangs placed
+blindly instead (`placement.choice.blind`). Nothing here changes the occupancy.
 """
 
 from collections.abc import Hashable
@@ -21,10 +21,16 @@ from gantree.placement.choice.affinity_tiebreak import (
     has_affinity,
     limited_to_nodes,
 )
+from gantree.placement.choice.blind import place_blindly
 from gantree.placement.choice.choice import best_place
 from gantree.placement.choice.repeat_placement import repeat_placement
-from gantree.placement.counting.preferred_topology_fallback import has_place, place_with_fallback
+from gantree.placement.counting.preferred_topology_fallback import (
+    has_place,
+    place_as_requested,
+    place_with_fallback,
+)
 from gantree.placement.refusal.refusal import explain
+from gantree.placement.request.blind_rule import BlindRule
 from gantree.placement.request.placement_preferences import (
     DEFAULT_PREFERENCES,
     PlacementPreferences,
@@ -42,7 +48,7 @@ def place(
     Raises BadInput for a tier or role that is not there, Unsupported for what this version cannot place.
     """
     if job.topology.box is not None:
-        return place_on_torus(occupancy, job)
+        return place_on_torus(occupancy, job, BlindRule.of(preferences, job))
     found = find(occupancy, job, preferences)
     if found is None:
         return explain(occupancy, job, topology_request_of(occupancy.fabric, job))
@@ -53,8 +59,14 @@ def find(
     occupancy: Occupancy, job: Job, preferences: PlacementPreferences = DEFAULT_PREFERENCES
 ) -> Placement | None:
     """The best place for a gang, or None: `place` without the reasons. Raises as `place` does."""
+    rule = BlindRule.of(preferences, job)
     if job.topology.box is not None:
-        return find_on_torus(occupancy, job)
+        return find_on_torus(occupancy, job, rule)
+    if rule is not None:
+        request = topology_request_of(occupancy.fabric, job)
+        return place_as_requested(
+            occupancy, request, lambda where, evened: place_blindly(where, evened, job, rule)
+        )
     again = repeat_placement(occupancy, job, preferences)
     if again is not None:
         return again

@@ -27,15 +27,19 @@ Find = Callable[[Occupancy, TopologyRequest], Place | None]
 def place_with_fallback(occupancy: Occupancy, job: Job, find: Find[Place]) -> Place | None:
     """Return what `find` finds for the strictest request that has a place, or None. Raises as `topology_request_of`."""
     for request in requests_by_strictness(occupancy.fabric, job):
-        if request.apart:
-            found = find(*_evened(without_excluded_domains(occupancy, request.apart), request))
-        elif request.even:
-            found = find(*_evened(occupancy, request))
-        else:
-            found = find(occupancy, request)
+        found = place_as_requested(occupancy, request, find)
         if found is not None:
             return found
     return None
+
+
+def place_as_requested(
+    occupancy: Occupancy, request: TopologyRequest, find: Find[Place]
+) -> Place | None:
+    """Return what `find` finds away from the domains that are excluded, and as evenly as is requested."""
+    if request.apart:
+        return find(*_evened(without_excluded_domains(occupancy, request.apart), request))
+    return find(*_evened(occupancy, request)) if request.even else find(occupancy, request)
 
 
 def has_place(occupancy: Occupancy, request: TopologyRequest) -> bool:

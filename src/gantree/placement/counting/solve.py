@@ -27,7 +27,7 @@ def solve(
     among names the nodes that may be used (`Fabric.nodes_named`), None for all.
     """
     for problem in problems(occupancy, request, among):
-        spread = _spread(problem)
+        spread = spread_of(problem)
         if spread is not None:
             return problem, spread
     return None
@@ -38,7 +38,8 @@ def solvable(occupancy: Occupancy, request: TopologyRequest) -> bool:
     return any(map(_has_place, problems(occupancy, request)))
 
 
-def _spread(problem: Problem) -> Spread | None:
+def spread_of(problem: Problem) -> Spread | None:
+    """The cheapest spread; None where there is none."""
     if len(problem.members) == 1:
         return one_role_spread(problem)
     roles = EqualRoles.of(problem)

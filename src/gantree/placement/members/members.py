@@ -25,7 +25,6 @@ from gantree.placement.slots.problem import Counts, Problem
 from gantree.placement.slots.sequential_members import nics_of_member
 from gantree.topology.cost.cost import predict
 from gantree.topology.hardware.numa import NumaUse
-from gantree.topology.occupancy.occupancy import Occupancy
 
 
 def placement_of(
@@ -48,7 +47,7 @@ def placement_of(
         left: _NicsAndNuma | None = None
         for number, role, shape, members, more in fills:
             if more:
-                left = left or _NicsAndNuma(problem.occupancy, node)
+                left = left or _NicsAndNuma(problem, node)
                 left.append(here, number, role, shape, members)
             else:
                 for gpus in here.gpus[number]:
@@ -74,7 +73,9 @@ MOST_CACHED = 1 << 16
 class _NicsAndNuma:
     """What is left of a node's NICs and NUMA nodes while its members are placed one after the other."""
 
-    def __init__(self, occupancy: Occupancy, node: int) -> None:
+    def __init__(self, problem: Problem, node: int) -> None:
+        occupancy = problem.occupancy
+        self._by_number = problem.gpu_order is not None
         self._name = occupancy.fabric.nodes[node].name
         self._machine: Machine = occupancy.fabric.machine_of_node(node)
         self._use: NumaUse = occupancy.numa_use(node)
@@ -145,4 +146,6 @@ class _NicsAndNuma:
             return ()
         if self._free_nics is None:
             self._free_nics = self._occupancy.host.sound_nics(self._node)
+        if self._by_number:
+            return self._free_nics[: shape.nics]
         return nics_of_member(self._machine, self._use, self._free_nics, gpus, shape)

@@ -11,6 +11,7 @@ With memory bandwidth, or parts of GPUs inside a domain of the node, members are
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from gantree.model.cluster import Machine
 from gantree.placement.machine.gpu_sets import NumaShortages
@@ -77,16 +78,36 @@ class NodeGpus:
         shapes = [role.shape for role in roles]
         self._has_parts = any(shape.part or shape.memory_GBps for shape in shapes)
         self._asks_nics = any(shape.nics for shape in shapes)
+        bound = problem.request.together is not None or any(role.layers for role in roles)
+        self._is_unbound = not self._has_parts and not bound
         one = shapes[0] if len(roles) == 1 else None
         self._asks_cores = one if one is not None and (one.cpus or one.memory_GiB) else None
         self._key = one and (one.gpus, one.nics, roles[0].layers, problem.request.together)
 
     def on(self, node: int, x: Counts) -> OnNode | None:
         """GPUs of x members of each role on a node; None where they do not all fit."""
+        order = self._problem.gpu_order
+        return self._within(node, x, -1) if order is None else self._in_order(node, x, order(node))
+
+    def _in_order(self, node: int, x: Counts, order: tuple[int, ...]) -> OnNode | None:
+        """The first GPUs of an order that hold them; None as `on`."""
+        if self._is_unbound and node not in self._occupancy.parts_of_node:
+            free = self._occupancy.free_mask_of_node[node]
+            left = iter([gpu for gpu in order if free >> gpu & 1])
+            gpus = tuple(
+                tuple(tuple(islice(left, role.shape.gpus)) for _ in range(members))
+                for members, role in zip(x, self._problem.request.roles, strict=True)
+            )
+            return OnNode(gpus)
+        tries = (self._within(node, x, mask_of(order[:count])) for count in range(len(order) + 1))
+        return next((found for found in tries if found is not None), None)
+
+    def _within(self, node: int, x: Counts, within: int) -> OnNode | None:
+        """As `on`, out of a mask of GPUs."""
         if self._has_parts or node in self._occupancy.parts_of_node:
-            return _with_parts(self, self._problem, node, x)
+            return _with_parts(self, self._problem, node, x, within)
         machine = self._fabric.machine_of_node(node)
-        free = self._occupancy.free_mask_of_node[node]
+        free = self._occupancy.free_mask_of_node[node] & within
         context = self._context(machine, node, x, free)
         key = (id(machine), free, x, context, self._key)
         kept = _WHOLE_CACHE.get(key)
@@ -137,17 +158,21 @@ class NodeGpus:
         return nics, kept[1]
 
 
-def _with_parts(inside: NodeGpus, problem: Problem, node: int, x: Counts) -> OnNode | None:
+def _with_parts(
+    inside: NodeGpus, problem: Problem, node: int, x: Counts, within: int
+) -> OnNode | None:
+    if problem.gpu is not None:
+        within &= 1 << problem.gpu
     roles, has_parts = problem.request.roles, any(role.shape.part for role in problem.request.roles)
     if _is_sequential(problem, node):
-        return _in_sequence(problem, node, x, sparing=False) or _in_sequence(
-            problem, node, x, sparing=True
+        return _in_sequence(problem, node, x, within, sparing=False) or _in_sequence(
+            problem, node, x, within, sparing=True
         )
-    found = _chosen(inside, problem, node, x, sparing=False)
+    found = _chosen(inside, problem, node, x, within, sparing=False)
     if found is None and has_parts:
-        found = _chosen(inside, problem, node, x, sparing=True)
+        found = _chosen(inside, problem, node, x, within, sparing=True)
         if found is None and any(role.layers for role in roles):
-            found = _in_sequence(problem, node, x, sparing=True)
+            found = _in_sequence(problem, node, x, within, sparing=True)
     return found
 
 
@@ -160,10 +185,11 @@ def _is_sequential(problem: Problem, node: int) -> bool:
     return any(role.shape.part and (together or role.layers) for role in roles)
 
 
-def _in_sequence(problem: Problem, node: int, x: Counts, *, sparing: bool) -> OnNode | None:
+def _in_sequence(
+    problem: Problem, node: int, x: Counts, within: int, *, sparing: bool
+) -> OnNode | None:
     """Role after role (`placement.slots.sequential_members`)."""
     roles = problem.request.roles
-    within = -1 if problem.gpu is None else 1 << problem.gpu
     sequential = SequentialMembers(
         problem.occupancy, node, apart=is_apart(problem.request), within=within, sparing=sparing
     )
@@ -185,7 +211,7 @@ def _layers(role: RoleRequest) -> Layers:
 
 
 def _chosen(
-    inside: NodeGpus, problem: Problem, node: int, x: Counts, sparing: bool
+    inside: NodeGpus, problem: Problem, node: int, x: Counts, within: int, *, sparing: bool
 ) -> OnNode | None:
     """Parts, then whole GPUs out of what they leave."""
     before = problem.occupancy.state_of_node(node)
@@ -193,12 +219,12 @@ def _chosen(
         (role.shape, members if role.shape.part else 0)
         for role, members in zip(problem.request.roles, x, strict=True)
     ]
-    others = 0 if problem.gpu is None else ((1 << len(before.gpus)) - 1) & ~(1 << problem.gpu)
+    others = ((1 << len(before.gpus)) - 1) & ~within
     chosen = choose_parts(before, asked, is_apart(problem.request), others, sparing)
     if chosen is None:
         return None
     parts, after = chosen
-    gpus = _unswitched(inside, node, x, after, after.free_mask())
+    gpus = _unswitched(inside, node, x, after, after.free_mask() & within)
     return None if gpus is None else OnNode(gpus, parts, before, _with_whole(after, gpus))
 
 

@@ -4,6 +4,7 @@ Preferences never decide whether a gang fits, only where it goes.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from gantree.model.jobs import Shape
 
@@ -31,11 +32,20 @@ class PlacementPreferences:
     demand: the typical members for which single-node members are packed (`placement.scoring.packing`); empty if the
     site names none.
     exact_s: seconds that the search of the optimum may run (`placement.optimum.optimum`); 0: only the quick search.
+    placement: "topology", or a rule that is blind to the topology (`placement.choice.blind`), for which none of the
+    above counts; seed is that of "random".
     """
 
     fragmentation_weight: float = DEFAULT_FRAGMENTATION_WEIGHT
     demand: tuple[TypicalMember, ...] = ()
     exact_s: float = 0.0
+    placement: Literal["topology", "first-fit", "best-fit", "random"] = "topology"
+    seed: int = 0
+
+    @property
+    def blind(self) -> bool:
+        """Whether gangs are placed without regard to the topology."""
+        return self.placement != "topology"
 
 
 DEFAULT_PREFERENCES = PlacementPreferences()

@@ -23,8 +23,13 @@ from gantree.placement.machine.devices import inner_domains
 from gantree.placement.machine.intra_node import ALL
 from gantree.placement.members.members import placement_of
 from gantree.placement.request.anti_affinity import excluded_nodes
+from gantree.placement.request.blind_rule import BlindRule
 from gantree.placement.request.locality import fetch_s_of_node
 from gantree.placement.request.placed_gang import PlacedGang, units_of, whole_at
+from gantree.placement.request.placement_preferences import (
+    DEFAULT_PREFERENCES,
+    PlacementPreferences,
+)
 from gantree.placement.request.topology_request import RoleRequest, TopologyRequest
 from gantree.placement.resize.unit_assignment import UnitAssignment, UnitsByNode, digits
 from gantree.placement.slots.problem import Problem
@@ -35,7 +40,13 @@ from gantree.topology.occupancy.gpus.gpu_state import WHOLE
 from gantree.topology.occupancy.occupancy import Occupancy
 
 
-def grown(occupancy: Occupancy, job: Job, placement: Placement, members: int) -> Placement | None:
+def grown(
+    occupancy: Occupancy,
+    job: Job,
+    placement: Placement,
+    members: int,
+    preferences: PlacementPreferences = DEFAULT_PREFERENCES,
+) -> Placement | None:
     """A gang that the occupancy holds, with more members; None where there is no room that keeps its requests.
 
     `changes` and `fetch_s` are those of the new members. Raises BadInput for a size below that of the gang or that the
@@ -50,7 +61,7 @@ def grown(occupancy: Occupancy, job: Job, placement: Placement, members: int) ->
     if not more:
         return placement
     for request in gang.requests_at(asked):
-        added = _added(occupancy, gang, request, more)
+        added = _added(occupancy, gang, request, more, BlindRule.of(preferences, job))
         joined = added and _joined(occupancy, gang, asked, added)
         if joined:
             return joined
@@ -58,14 +69,20 @@ def grown(occupancy: Occupancy, job: Job, placement: Placement, members: int) ->
 
 
 def _added(
-    occupancy: Occupancy, gang: PlacedGang, request: TopologyRequest, more: int
+    occupancy: Occupancy,
+    gang: PlacedGang,
+    request: TopologyRequest,
+    more: int,
+    rule: BlindRule | None,
 ) -> Placement | None:
-    """The new members alone, in the best place for them beside the old ones."""
+    """The new members alone, in the best place for them beside the old ones; by a rule, in any that holds them."""
     where = _beside_itself(occupancy, gang, request)
     role = request.roles[0]
     for models in _models(gang, role):
         problem = Problem.of(where, request, (models,))
-        assigned = _Growth(problem, gang, role, more).assigned(request)
+        if rule is not None:
+            problem = replace(problem, gpu_order=rule.gpu_order(gang.fabric))
+        assigned = _Growth(problem, gang, role, more, rule).assigned(request)
         if assigned is not None:
             unit, _ = units_of(role)
             return placement_of(problem, [(node, (units * unit,)) for node, units in assigned])
@@ -90,13 +107,15 @@ class _Growth:
     gang: PlacedGang
     role: RoleRequest
     more: int
+    rule: BlindRule | None = None
 
     def assigned(self, request: TopologyRequest) -> UnitsByNode | None:
         """Units by node, in the narrowest domain around the gang that has room."""
         fabric, widest = self.problem.fabric, whole_at(request)
         narrowest, _ = fabric.narrowest_domain(self.gang.of_node)
         node = next(iter(self.gang.of_node))
-        for tier in (widest,) if self.role.even_at else range(narrowest, widest - 1, -1):
+        anywhere = self.role.even_at or self.rule is not None
+        for tier in (widest,) if anywhere else range(narrowest, widest - 1, -1):
             assigned = self._in_domain(tier, int(fabric.domain_of_node[tier][node]))
             if assigned is not None:
                 return assigned
@@ -124,6 +143,8 @@ class _Growth:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Price:
     """What units in a domain cost: one count of its tier where the gang does not use it yet, on nodes what is free.
+
+    By a rule that is blind to the topology, only what the rule says of nodes.
 
     Before that, over the tier where it is to be even, what the square of the members there grows by, in whole runs.
     """
@@ -155,9 +176,11 @@ class _Price:
             run = role.multiple_in_domain[tier]
             cost += self.uneven * ((members // run) ** 2 - (there // run) ** 2)
         if not there:
-            cost += self.new_domain.get(tier, 0)
+            rule, free = self.growth.rule, problem.occupancy.free_gpus_of_node
+            cost += self.new_domain.get(tier, 0) if rule is None else 0
             if tier == problem.fabric.node_tier:
-                cost += self.waste * int(problem.occupancy.free_gpus_of_node[domain])
+                left = int(free[domain])
+                cost += self.waste * (left if rule is None else rule.node_cost(left))
         cost[members > role.most_in_domain[tier]] = INFINITE
         return cost
 

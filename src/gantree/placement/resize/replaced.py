@@ -53,7 +53,9 @@ def replaced(
     if request.together or role.layers:
         return None
     alone = _alone(job, member)
-    for nodes in _nearest_first(where, request, role, member, others):
+    allowed = _allowed(where, request, role, member, others)
+    near_first = _nearest_first(where, allowed, member, others)
+    for nodes in (allowed,) if preferences.blind else near_first:
         near = where.copy()
         near.usable_node &= nodes
         found = find(near, alone, preferences)
@@ -84,14 +86,12 @@ def _alone(job: Job, member: MemberPlacement) -> Job:
 
 def _nearest_first(
     where: Occupancy,
-    request: TopologyRequest,
-    role: RoleRequest,
+    allowed: BoolArray,
     member: MemberPlacement,
     others: tuple[MemberPlacement, ...],
 ) -> Iterator[BoolArray]:
     """Masks of the nodes that a member may go to, from those near to where it was to all."""
     fabric = where.fabric
-    allowed = _allowed(where, request, role, member, others)
     old, anchor = (fabric.index_of_node[each.node] for each in (member, others[0]))
     narrowest, _ = fabric.narrowest_domain(
         sorted({fabric.index_of_node[each.node] for each in others})

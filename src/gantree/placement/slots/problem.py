@@ -8,6 +8,7 @@ import numpy as np
 
 from gantree.model.values import quick
 from gantree.placement.machine.intra_node import ALL, Layers
+from gantree.placement.request.blind_rule import GpuOrder
 from gantree.placement.request.topology_request import RoleRequest, TopologyRequest
 from gantree.placement.slots.parts import is_apart
 from gantree.placement.slots.slots import SlotTable, slots_of
@@ -29,6 +30,7 @@ class Problem:
     models_of_role are the GPU models that each role may use (none: any), among the name of the nodes that may be used
     (None: all), gpu the only GPU of its node of which a member may have a part (None: any). Tables are looked up when
     they are first asked for, unless they are given. even: members that talk are dealt out evenly over their nodes.
+    gpu_order: GPUs of a node are taken in this order, and NICs by number (None: those that are linked best).
     """
 
     occupancy: Occupancy
@@ -39,6 +41,7 @@ class Problem:
     among: Hashable = None
     gpu: int | None = None
     even: bool = True
+    gpu_order: GpuOrder | None = None
 
     @classmethod
     def of(

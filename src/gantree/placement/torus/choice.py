@@ -19,6 +19,7 @@ from math import prod
 import numpy as np
 
 from gantree.placement.request.anti_affinity import excluded_nodes
+from gantree.placement.request.blind_rule import BlindRule
 from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.torus.request import BoxRequest, Layout, layouts
 from gantree.placement.torus.room import cells_for, free_cells
@@ -48,14 +49,20 @@ class TorusSlice:
 
 
 def best_slice(
-    occupancy: Occupancy, box_request: BoxRequest, request: TopologyRequest
+    occupancy: Occupancy,
+    box_request: BoxRequest,
+    request: TopologyRequest,
+    rule: BlindRule | None = None,
 ) -> TorusSlice | None:
-    """Return the best slice for a gang; None where there is none. request holds its other topology requests."""
+    """Return the best slice for a gang; None where there is none. request holds its other topology requests.
+
+    rule: of the boxes of the best shape that is free it picks one, whatever stays free beside it.
+    """
     masks = node_masks(occupancy, request)
     for pieces in by_preference(occupancy, box_request):
         for layout in layouts(pieces, box_request):
             fits = [cells_for(occupancy, pieces, box_request, layout, nodes) for nodes in masks]
-            starts = _starts(occupancy, pieces, layout, fits)
+            starts = _starts(occupancy, pieces, layout, fits, rule)
             if starts:
                 return TorusSlice(pieces, layout, starts)
     return None
@@ -86,7 +93,11 @@ def node_masks(occupancy: Occupancy, request: TopologyRequest) -> list[BoolArray
 
 
 def _starts(
-    occupancy: Occupancy, pieces: Pieces, layout: Layout, fits: list[BoolArray]
+    occupancy: Occupancy,
+    pieces: Pieces,
+    layout: Layout,
+    fits: list[BoolArray],
+    rule: BlindRule | None,
 ) -> tuple[tuple[int, ...], ...]:
     """Return the starts of the slice; () where it has no place."""
     joined = pieces.any_torus.cubes_joined(layout.shape)
@@ -96,6 +107,9 @@ def _starts(
     places = boxes_within(pieces, fits[0], layout.shape, cell)
     for fit in fits[1:]:
         places = places | boxes_within(pieces, fit, layout.shape, cell)
+    if rule is not None and places.any():
+        left = np.flatnonzero(places)
+        return (_at(places, left[rule.position(len(left))]),)
     return (_least_overlap(occupancy, pieces, layout, places),) if places.any() else ()
 
 
@@ -138,7 +152,11 @@ def _least_overlap(
                 left = left[met == met.min()]
                 if len(left) == 1:
                     break
-    return tuple(int(at) for at in np.unravel_index(left[0], places.shape))
+    return _at(places, left[0])
+
+
+def _at(places: BoolArray, number: int) -> tuple[int, ...]:
+    return tuple(int(at) for at in np.unravel_index(number, places.shape))
 
 
 @lru_cache(maxsize=KEPT_LADDERS)

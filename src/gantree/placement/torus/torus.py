@@ -13,6 +13,7 @@ from gantree.model.errors import Unsupported
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
+from gantree.placement.request.blind_rule import BlindRule
 from gantree.placement.request.topology_request import TopologyRequest, topology_request_of
 from gantree.placement.torus.choice import best_slice
 from gantree.placement.torus.members import placement_of_slice
@@ -22,22 +23,26 @@ from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
 
 
-def place_on_torus(occupancy: Occupancy, job: Job) -> Placement | Refused:
+def place_on_torus(
+    occupancy: Occupancy, job: Job, rule: BlindRule | None = None
+) -> Placement | Refused:
     """Find the best slice for a job with `topology.box`, or say why there is none.
 
     Raises BadInput for a tier that is not there, Unsupported for requests that a box cannot carry.
     """
     box_request, request = _read(occupancy.fabric, job)
-    torus_slice = best_slice(occupancy, box_request, request)
+    torus_slice = best_slice(occupancy, box_request, request, rule)
     if torus_slice is None:
         return explain_box(occupancy, box_request, request)
     return placement_of_slice(occupancy, box_request, request, torus_slice)
 
 
-def find_on_torus(occupancy: Occupancy, job: Job) -> Placement | None:
+def find_on_torus(
+    occupancy: Occupancy, job: Job, rule: BlindRule | None = None
+) -> Placement | None:
     """The best slice for a job, or None: `place_on_torus` without the reasons. Raises as it does."""
     box_request, request = _read(occupancy.fabric, job)
-    torus_slice = best_slice(occupancy, box_request, request)
+    torus_slice = best_slice(occupancy, box_request, request, rule)
     return (
         None
         if torus_slice is None

@@ -48,7 +48,7 @@ def plan_growth(
     for size in sizes_of(job):
         if size <= now or (most is not None and size > most):
             continue
-        larger = grown(occupancy, job, placement, size)
+        larger = grown(occupancy, job, placement, size, preferences)
         if larger is None:
             continue
         before, after = goodputs(job, [(now, placement), (size, larger)])
