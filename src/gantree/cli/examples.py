@@ -64,6 +64,7 @@ EXAMPLES: Mapping[str, str] = {
     "topo import": "gantree topo import nvidia-smi matrix.txt -o machine.yaml",
     "topo catalog": "gantree topo catalog dgx-h100",
     "topo measure": "gantree topo measure -o calibration.yaml",
+    "replay": "gantree replay ~/.local/state/gantree --policy fair --since 7d --out replayed",
     "simulate": "gantree simulate --cluster cluster.yaml --trace trace.csv --out results",
     "experiment": "gantree experiment overhead --out docs/experiments",
     "journal verify": "gantree journal verify",

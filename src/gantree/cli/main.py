@@ -137,6 +137,10 @@ class Commands(LazyGroup):
             "gantree.cli.simulation.experiment:experiment",
             "Run an experiment: its claim, set-up, result and verdict.",
         ),
+        "replay": Listed(
+            "gantree.cli.simulation.replay:replay",
+            "Simulate the recorded jobs of a daemon under another policy.",
+        ),
         "journal": Listed(
             "gantree.cli.daemon.journal:app",
             "Verify, export, back up, compact or correct a journal.",

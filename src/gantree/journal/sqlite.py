@@ -94,11 +94,14 @@ class SqliteJournal(SqlJournal):
 class SqliteReader(SqlJournal):
     """The journal of a state directory for reading only, while a daemon has it open or not."""
 
-    def __init__(self, state_dir: Path) -> None:
-        """Raises JournalError if there is none, or it is not of this program's version."""
-        self.path = state_dir / FILE
+    def __init__(self, state_dir: Path, file: str = FILE) -> None:
+        """file is the name of the journal, or of a copy of one, in the directory.
+
+        Raises JournalError if there is none, or it is not of this program's version.
+        """
+        self.path = state_dir / file
         if not self.path.exists():
-            raise JournalError(f"{state_dir} has no journal ({FILE})")
+            raise JournalError(f"{state_dir} has no journal ({file})")
         super().__init__(_database(self.path, lambda: _connect_read_only(self.path)))
         with self.database.errors():
             version = _version_of(self.path)

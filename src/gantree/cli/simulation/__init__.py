@@ -1,1 +1,1 @@
-"""Commands that measure the scheduler: simulate and bench."""
+"""Commands that measure the scheduler: simulate, replay and bench."""

@@ -1,0 +1,66 @@
+"""Simulations of which each decision is a turn in a journal: a past whose every cause is known."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from gantree.core.scheduler import Decision, settled
+from gantree.formats.traces import TraceJob
+from gantree.journal.sqlite import SqliteJournal
+from gantree.model.cluster import Cluster
+from gantree.model.events import Event, PolicySubmitted
+from gantree.model.jobs import Job
+from gantree.policy.rules import Policy
+from gantree.sim.cluster import Overheads
+from gantree.sim.run import Simulation
+
+
+class RecordedSimulation(Simulation):
+    """A simulation that commits what it decides. Its jobs have the ids that a simulation gives them (`t` first)."""
+
+    def __init__(
+        self,
+        state_dir: Path,
+        cluster: Cluster,
+        jobs: Sequence[tuple[TraceJob, Job]],
+        policy: Policy,
+        overheads: Overheads,
+        requests: Iterable[Event] = (),
+        policy_text: str = "",
+    ) -> None:
+        """policy_text is what policy was read from: adopted first of all, where given."""
+        self.journal = SqliteJournal(state_dir)
+        epoch = self.journal.lead("test", 60.0)
+        assert epoch is not None
+        self._epoch = epoch
+        self._policy_text = policy_text
+        specs = {row.job_id: spec for row, spec in jobs}
+        rows = [row for row, _ in jobs]
+        super().__init__(cluster, rows, policy, overheads, lambda row: specs[row.job_id])
+        for event in requests:
+            self.foretell(event)
+
+    def _handle(self, events: Sequence[Event]) -> Decision:
+        """Decide as a turn does, to the end of the moment, and commit."""
+        if self._policy_text:
+            text, self._policy_text = self._policy_text, ""
+            self._handle(
+                [
+                    PolicySubmitted(
+                        id="policy", observed_at=self.now, text=text, source="policy.yaml"
+                    )
+                ]
+            )
+        decision = settled(self.scheduler, events, events[-1].observed_at)
+        self.journal.append_inbox(events, self._epoch)
+        cursor = self.journal.cursor() + len(events)
+        self.journal.commit_turn(cursor, decision.facts, decision.orders, self._epoch)
+        self._wake_at = decision.wake_at
+        for order in decision.orders:
+            self.cluster.carry_out(order)
+        self.record.note(decision.facts, self.scheduler.ledger, self.now)
+        return decision
+
+    def run_on(self, until: float = float("inf")) -> None:
+        """Step until nothing happens any more, or a moment."""
+        while self.now < until and self.step():
+            pass
