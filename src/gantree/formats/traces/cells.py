@@ -18,6 +18,7 @@ MONDAY = datetime(1970, 1, 5)  # noqa: DTZ001 - the wall clock of the trace
 
 _NAME = re.compile(NAME_PATTERN, re.ASCII)
 _QUEUE = re.compile(f"{NAME_PATTERN}(/{NAME_PATTERN}){{0,15}}", re.ASCII)
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
 _WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 _SIGNED = re.compile(r"[-+]?[0-9]{1,9}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]{1,3})?|[0-9]+\.", re.ASCII)
@@ -113,6 +114,22 @@ def _wall_clock(text: str) -> float:
     return value
 
 
+def _number(text: str) -> float:
+    value = float(text)
+    if not -MAX_SECONDS <= value <= MAX_SECONDS:
+        raise ValueError
+    return value
+
+
+def _whole(text: str) -> int:
+    return _count(text.removesuffix(".0"))
+
+
+def name_of(text: str) -> str:
+    """A name of a foreign table as one of ours: other signs become `-`, at most 63 are kept. Raises ValueError."""
+    return _matching(_NAME, _NO_NAME.sub("-", text.strip()).strip("._-")[:63])
+
+
 SECONDS = Cell(_seconds, "seconds, 0 or more and at most 1e12")
 SECONDS_ABOVE_ZERO = Cell(_above_zero, "seconds, more than 0 and at most 1e12")
 AMOUNT = Cell(_seconds, "a number of 0 or more")
@@ -132,3 +149,8 @@ PARALLELISM = Cell(
     _parallelism, f"AXIS=WAYS with spaces between, of the axes {', '.join(AXES)}, each once"
 )
 WALL_CLOCK = Cell(_wall_clock, "a date and time such as 2020-06-09 18:41:01")
+
+# Of foreign tables, which other programs write.
+NUMBER = Cell(_number, "a number")
+WHOLE = Cell(_whole, "a whole number of 0 or more, with or without `.0`")
+FOREIGN_NAME = Cell(name_of, "a name with a letter or digit in it")

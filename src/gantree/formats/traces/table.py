@@ -42,7 +42,9 @@ def _no_conflict(_job: TraceJob) -> Conflict | None:
 
 @dataclass(frozen=True, slots=True)
 class TableFormat:
-    """Columns that a header must have for this format, further ones that are read, and how a row becomes a job.
+    """Columns that each row fills, further ones that are read, and how a row becomes a job.
+
+    A header is of this format if it has the required columns and those of `mark`. Texts in `absent` are as no text.
 
     job gets the values of cells that are not empty (of required columns always), and raises LeftOut. conflict finds the
     first rule between columns that a job breaks. own_clock: submit_s counts from the start of the trace already;
@@ -55,12 +57,14 @@ class TableFormat:
     optional: Mapping[str, Cell]
     job: Callable[[dict[str, Any]], TraceJob]
     conflict: Callable[[TraceJob], Conflict | None] = _no_conflict
+    mark: tuple[str, ...] = ()
+    absent: frozenset[str] = frozenset({""})
     delimiter: str = ","
     own_clock: bool = True
 
     def knows(self, header: Iterable[str]) -> bool:
         """Whether a table with this header is of this format."""
-        return self.required.keys() <= set(header)
+        return {*self.required, *self.mark} <= set(header)
 
 
 def header_problems(header: Sequence[str], wanted: TableFormat, source: str) -> list[Problem]:
@@ -121,11 +125,12 @@ class TableReader:
             allowed = f"{self._width} columns, as in the header"
             self._note(line, "row", f"{len(cells)} columns", allowed)
             return None
+        absent = self._form.absent
         try:
             values = {
                 column: parse(cells[place])
                 for place, column, parse, required in self._plan
-                if required or cells[place]
+                if required or cells[place] not in absent
             }
         except (ValueError, OverflowError):
             self._note_cells(line, cells)
@@ -148,7 +153,7 @@ class TableReader:
         known = {**self._form.required, **self._form.optional}
         for place, column, parse, required in self._plan:
             text = cells[place]
-            if not text and not required:
+            if text in self._form.absent and not required:
                 continue
             try:
                 parse(text)
