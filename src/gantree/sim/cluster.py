@@ -13,8 +13,8 @@ emitted to the scheduler. Carrying out an order twice is the same as once; order
 so are suspensions of an older turn.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import replace
 
 from gantree.model.events import CheckpointSaved, Event, GangEnded, GangStarted
 from gantree.model.jobs import Job
@@ -27,8 +27,13 @@ from gantree.model.orders import (
     StopGang,
     SuspendGang,
 )
+from gantree.sim.attempt_events import ended_event, saved_event, started_event
 from gantree.sim.heap import EventHeap
-from gantree.sim.running.step_speed import StepSpeed
+from gantree.sim.overheads import Overheads
+from gantree.sim.running.faults import Fault
+from gantree.sim.running.model import Checkpoints
+from gantree.sim.running.pace import Pace
+from gantree.sim.running.transfers import SaveDue, TransferDone, TransferDue, Transfers
 from gantree.sim.work import (
     Attempt,
     Doing,
@@ -39,32 +44,10 @@ from gantree.sim.work import (
     until_save_s,
 )
 
+__all__ = ["Overheads", "SimCluster"]
+
 TERMINATED = 143
 """Exit code of a process that SIGTERM ended, as the shell counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Overheads:
-    """Seconds that a cluster needs for each kind of order; 0 by default.
-
-    The default of 0 keeps replays of public traces comparable, whose run times include start-up. start_s is from
-    the order to the moment all ranks work, stop_s from the order until nothing is left, save_s from a request for
-    a checkpoint until it is durable; the gang does not work meanwhile.
-
-    start_s_of_job replaces start_s for the jobs that are in it. at_every_event is the rule of Muri's experiment: a
-    start takes no time, but whenever anything happens on the cluster, every gang that works has worked so much less
-    since the last time, never less than nothing. Whoever ends then has ended.
-    """
-
-    start_s: float = 0.0
-    stop_s: float = 0.0
-    save_s: float = 0.0
-    start_s_of_job: Mapping[str, float] = field(default_factory=dict)
-    at_every_event: bool = False
-
-    def of_start_s(self, job: str) -> float:
-        """What a start of this job costs, by whichever rule."""
-        return self.start_s_of_job.get(job, self.start_s)
 
 
 class SimCluster:
@@ -76,13 +59,17 @@ class SimCluster:
         emit: Callable[[Event], None],
         clock: Callable[[], float],
         overheads: Overheads,
-        speeds: StepSpeed | None = None,
+        pace: Pace | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self._heap = heap
         self._emit = emit
         self._clock = clock
         self._overheads = overheads
-        self._speeds = speeds
+        self.pace = pace
+        self._checkpoints = checkpoints or Checkpoints()
+        self._transfers = Transfers(self._checkpoints, heap)
+        self._saving_costs = self._checkpoints.save_s > 0 or bool(self._checkpoints.store_GBps)
         self._epoch = 0
         self.work_of_job: dict[str, Work] = {}
         self._working: dict[str, Attempt] = {}
@@ -135,22 +122,16 @@ class SimCluster:
             return
         attempt = self._follow_up(work, order.attempt, Doing.STARTING)
         attempt.size = len(order.members) / work.members if work.members else 1.0
-        attempt.speed = self._speed(work, order, attempt.size)
+        attempt.gpus = sum(len(member.gpus) for member in order.members)
+        attempt.speed = attempt.size
+        if self.pace is not None and work.spec is not None:
+            attempt.speed = self.pace.start(order, work.spec)
         start_s = 0.0 if self._overheads.at_every_event else self._overheads.of_start_s(order.job)
-        self._schedule_event(
-            attempt,
-            GangStarted(
-                id=f"{order.job}/{order.attempt}/started",
-                observed_at=attempt.ordered_at + start_s,
-                job=order.job,
-                attempt=order.attempt,
-            ),
-        )
-
-    def _speed(self, work: Work, order: StartGang, size: float) -> float:
-        if self._speeds is None or work.spec is None:
-            return size
-        return self._speeds.speed(work.spec, len(order.members), order.step_s)
+        restores = work.kept_s > 0
+        restore_s = self._checkpoints.restore_s if restores else 0.0
+        started = started_event(order, attempt.ordered_at + start_s + restore_s)
+        begins = self._transfers.event(started, attempt.gpus) if restores else started
+        self._schedule_event(attempt, begins)
 
     def _follow_up(self, work: Work, number: int, doing: Doing) -> Attempt:
         """Begin an attempt where the one before it left off, and settle what that one cost."""
@@ -158,8 +139,11 @@ class SimCluster:
             lost_s = held_in_vain_s(work.attempt, work.kept_s)
             work.lost_s += lost_s
             work.lost_s_of_attempt[work.attempt.number] = lost_s
+            if work.attempt.failed:
+                work.lost_to_failures_s += lost_s
             work.done_s += work.attempt.done_s - work.attempt.kept_before_s
             work.stretch_s += work.attempt.stretch_s
+            work.kept_stretch_s += work.attempt.kept_stretch_s
         work.attempt = Attempt(number, self._clock(), work.kept_s, work.kept_s, doing)
         return work.attempt
 
@@ -167,14 +151,18 @@ class SimCluster:
         attempt = work.attempt
         if attempt is None or attempt.number != order.attempt or work.checkpoint_s is None:
             return
-        if attempt.doing is not Doing.WORKING:
-            return
+        if attempt.doing in (Doing.WORKING, Doing.SAVING):
+            attempt.request = (
+                order.request
+            )  # a save that the gang has begun by itself answers it, too
+        if attempt.doing is Doing.WORKING:
+            self._begin_save(order.job, work, attempt, self._overheads.save_s)
+
+    def _begin_save(self, job: str, work: Work, attempt: Attempt, more_s: float = 0.0) -> None:
         now = self._clock()
         rest(attempt, now, Doing.SAVING)
-        saved_at = now + self._overheads.save_s
-        self._schedule_event(
-            attempt, self._saved(order.job, work, attempt, saved_at, order.request)
-        )
+        saved = saved_event(job, work, attempt, now + more_s + self._checkpoints.save_s)
+        self._schedule_event(attempt, self._transfers.event(saved, attempt.gpus))
 
     def _stop(self, order: StopGang, work: Work) -> None:
         attempt, now = work.attempt, self._clock()
@@ -185,8 +173,9 @@ class SimCluster:
             return
         else:
             rest(attempt, now, Doing.STOPPING)
+            self._leave(order.job, now)
             ended_at = now + self._overheads.stop_s
-        self._schedule_event(attempt, _ended(order.job, attempt.number, ended_at, TERMINATED))
+        self._schedule_event(attempt, ended_event(order.job, attempt.number, ended_at, TERMINATED))
 
     def _take_turn(self, order: SuspendGang | ResumeGang, work: Work) -> None:
         attempt, now = work.attempt, self._clock()
@@ -199,6 +188,7 @@ class SimCluster:
             if attempt.doing is Doing.WORKING:
                 rest(attempt, now, Doing.SUSPENDED)
                 self._retract(attempt)
+                self._leave(order.job, now)
         else:
             end_pause(attempt, now)
             if attempt.doing is Doing.SUSPENDED:
@@ -224,16 +214,63 @@ class SimCluster:
 
     def happen(self, event: Event) -> None:
         """The time of an event that was foretold here has come."""
+        match event:
+            case TransferDone():
+                self.happen(self._transfers.done(event.observed_at))
+                return
+            case TransferDue():
+                attempt = self._running(event.job)[1]
+                attempt.foretold = None
+                self._transfers.begin(event, attempt.gpus)
+                return
+            case SaveDue():
+                work, attempt = self._running(event.job)
+                attempt.foretold = None
+                self._begin_save(event.job, work, attempt)
+                return
         assert isinstance(event, GangStarted | CheckpointSaved | GangEnded), f"{event.id}: not ours"
-        self._running(event.job)[1].foretold = None
+        attempt = self._running(event.job)[1]
+        attempt.foretold = None
         match event:
             case GangStarted():
                 self._work_on(event.job, event.observed_at)
             case CheckpointSaved():
+                event = replace(event, request=attempt.request) if attempt.request else event
                 self._keep(event)
             case GangEnded():
                 self._end(event)
         self._emit(event)
+
+    def note_failure(self, job: str, attempt: int) -> None:
+        """An attempt is stopped because it failed, or because what it ran on did."""
+        work = self.work_of_job.get(job)
+        if work is not None and work.attempt is not None and work.attempt.number == attempt:
+            work.attempt.failed = True
+            work.failures += 1
+
+    def repace(self) -> None:
+        """Let gangs whose speed has changed go on at the new one; call it when all of a moment has been decided."""
+        if self.pace is None:
+            return
+        now = self._clock()
+        for job, speed in self.pace.changed():
+            attempt = self._running(job)[1]
+            attempt.settle(now)
+            attempt.speed = speed
+            if attempt.working_since is not None:
+                attempt.working_since = now
+                self._work_on(job, now)
+
+    def degrade(self, fault: Fault) -> None:
+        """The up-links of a domain carry less, or all again."""
+        if self.pace is not None and fault.kind == "link":
+            self.pace.degrade(fault.domain, 1.0 if fault.up else fault.health)
+
+    def _leave(self, job: str, now: float) -> None:
+        """A gang does not communicate any more."""
+        self._transfers.drop(job, now)
+        if self.pace is not None:
+            self.pace.leave(job)
 
     def _keep(self, event: CheckpointSaved) -> None:
         work, attempt = self._running(event.job)
@@ -241,15 +278,21 @@ class SimCluster:
         attempt.working_since = None
         work.kept_s, attempt.kept_stretch_s = attempt.done_s, attempt.stretch_s
         work.checkpoints += 1
+        attempt.request = None
         self._work_on(event.job, event.observed_at)
 
     def _end(self, event: GangEnded) -> None:
         work, attempt = self._running(event.job)
+        by_itself = attempt.doing is not Doing.STOPPING
         rest(attempt, event.observed_at, Doing.ENDED)
         end_pause(attempt, event.observed_at)
         attempt.ended_at = event.observed_at
         if event.exit_code == 0:
             work.kept_s, attempt.kept_stretch_s = work.duration_s, attempt.stretch_s
+        elif by_itself:
+            self.note_failure(event.job, attempt.number)
+        self._working.pop(event.job, None)
+        self._leave(event.job, event.observed_at)
 
     def _work_on(self, job: str, now: float) -> None:
         """Work from now on, unless suspended; foretell the next checkpoint or the end, whichever comes first."""
@@ -258,14 +301,23 @@ class SimCluster:
         if attempt.paused_since is not None:
             attempt.working_since, attempt.doing = None, Doing.SUSPENDED
             return
+        if attempt.doing is not Doing.WORKING and self.pace is not None:
+            self.pace.join(job)
         attempt.working_since, attempt.doing = now, Doing.WORKING
         self._working[job] = attempt
         remaining_s = max(0.0, work.duration_s - attempt.done_s)
         due_s = None if work.checkpoint_s is None else until_save_s(work, work.checkpoint_s)
         if due_s is not None and due_s < remaining_s:
-            event: Event = self._saved(job, work, attempt, now + due_s / attempt.speed, None)
+            saves_at = now + due_s / attempt.speed
+            event: Event = (
+                SaveDue(id=f"{job}/save", observed_at=saves_at, job=job)
+                if self._saving_costs
+                else saved_event(job, work, attempt, saves_at)
+            )
         else:
-            event = _ended(job, attempt.number, now + remaining_s / attempt.speed, work.exit_code)
+            event = ended_event(
+                job, attempt.number, now + remaining_s / attempt.speed, work.exit_code
+            )
         self._schedule_event(attempt, event)
 
     def _running(self, job: str) -> tuple[Work, Attempt]:
@@ -281,22 +333,3 @@ class SimCluster:
         if attempt.foretold is not None:
             self._heap.retract(attempt.foretold)
             attempt.foretold = None
-
-    def _saved(
-        self, job: str, work: Work, attempt: Attempt, at: float, request: str | None
-    ) -> CheckpointSaved:
-        """A checkpoint at a moment; its step is the whole seconds of work that it keeps."""
-        return CheckpointSaved(
-            id=f"{job}/{attempt.number}/checkpoint-{work.checkpoints + 1}",
-            observed_at=at,
-            job=job,
-            attempt=attempt.number,
-            step=int(attempt.work_done_s(at)),
-            request=request,
-        )
-
-
-def _ended(job: str, attempt: int, at: float, exit_code: int) -> GangEnded:
-    return GangEnded(
-        id=f"{job}/{attempt}/ended", observed_at=at, job=job, attempt=attempt, exit_code=exit_code
-    )

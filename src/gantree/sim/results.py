@@ -19,12 +19,16 @@ from gantree.model.phases import ENDED, Phase
 from gantree.model.placements import FABRIC_TIER, Placement
 from gantree.sim.record import Record, Sample, Stop
 from gantree.sim.running.model import RunningModel
-from gantree.sim.work import Work, stretch_of
+from gantree.sim.running.site import FaultCounts
+from gantree.sim.work import Work, kept_for_s, stretch_of
 from gantree.sim.workload import gpus_of, job_id, row_id
 from gantree.topology.fabric.fabric import Fabric
 
 REJECTED = "rejected"
 """Outcome of a job that was not taken into the queue."""
+
+LONG_JOB_S = 86_400.0
+"""Jobs whose effective training time ratio is told take this long or longer."""
 
 DIGITS = 6
 """Decimal places of every number in the summary."""
@@ -36,8 +40,9 @@ class JobRow:
 
     placement and domains are of the last attempt; stops name rows of the trace. outcome is the phase at the end of the
     run ("succeeded", "pending", ...) or REJECTED, with the reason in words where it is not "succeeded". useful_gpu_s is
-    the work that was kept, stretch the time that it worked over the work that this did (None: it did none), failures
-    how often it failed; gpu_s_lost_to_failures is a part of gpu_s_lost. gpus counts parts of GPUs as parts.
+    the work that was kept, stretch the time that it worked over the work that this did (None: it did none),
+    kept_for_s how long it worked on what was kept, failures how often it failed; gpu_s_lost_to_failures is a part of
+    gpu_s_lost. gpus counts parts of GPUs as parts.
     """
 
     job_id: str
@@ -57,6 +62,7 @@ class JobRow:
     stops: tuple[Stop, ...] = ()
     useful_gpu_s: float = 0.0
     stretch: float | None = None
+    kept_for_s: float = 0.0
     failures: int = 0
     gpu_s_lost_to_failures: float = 0.0
 
@@ -88,6 +94,7 @@ class Result:
     samples: tuple[Sample, ...]
     running: RunningModel = field(default_factory=RunningModel)
     seed: int = 0
+    faults: FaultCounts = field(default_factory=FaultCounts)
 
     @property
     def makespan_s(self) -> float:
@@ -125,10 +132,30 @@ class Result:
                 "mean": round(geometric_mean(stretches), DIGITS) if stretches else None,
                 "p99": nearest_rank(stretches, 99),
             },
+            "ettr": self._ettr(),
             "failures": sum(row.failures for row in self.jobs),
+            "faults": {
+                kind: {"came": came, "gangs": self.faults.gangs[kind]}
+                for kind, came in sorted(self.faults.came.items())
+            },
+            "gpu_hours_of_lost_nodes": round(self.faults.lost_gpu_s / 3600, DIGITS),
             "gpu_hours_lost_to_failures": round(lost_gpu_s / 3600, DIGITS),
             "running": self.running.stated() | {"seed": self.seed},
         }
+
+    def _ettr(self) -> dict[str, Any]:
+        """Effective training time ratio of finished jobs that took a day or more from their first start.
+
+        Of the time from the first start to the end, the part in which the gang worked on what was kept
+        (Kokolis et al. 2024, section 3, without the first wait).
+        """
+        ratios = sorted(
+            row.kept_for_s / (row.end_s - row.first_start_s)
+            for row in self.jobs
+            if row.finished and row.end_s is not None and row.first_start_s is not None
+            if row.end_s - row.first_start_s >= LONG_JOB_S
+        )
+        return {"jobs": len(ratios), "mean": mean(ratios), "p50": nearest_rank(ratios, 50)}
 
     def domains_spanned(self) -> dict[str, float | None]:
         """Per tier, the mean number of domains over placed jobs of two or more members."""
@@ -169,6 +196,7 @@ def gather(
     now: float,
     running: RunningModel,
     seed: int,
+    faults: FaultCounts,
 ) -> Result:
     """Put together what the ledger, the record and the cluster know at a moment in seconds."""
     fabric = ledger.fabric
@@ -183,6 +211,7 @@ def gather(
         samples=tuple(record.samples),
         running=running,
         seed=seed,
+        faults=faults,
     )
 
 
@@ -252,6 +281,7 @@ def _row(
         ),
         useful_gpu_s=work.kept_s * gpus,
         stretch=stretch_of(work),
+        kept_for_s=kept_for_s(work),
         failures=work.failures,
         gpu_s_lost_to_failures=work.lost_to_failures_s * gpus,
     )

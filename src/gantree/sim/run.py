@@ -21,15 +21,21 @@ from gantree.model.events import (
     JobSubmitted,
     TimePassed,
 )
+from gantree.model.facts import StopDecided
 from gantree.model.jobs import Job
+from gantree.model.phases import FAILURES
 from gantree.planning.cells.domains import CellDomains
 from gantree.policy.rules import Policy
 from gantree.sim.cluster import Overheads, SimCluster
 from gantree.sim.heap import EventHeap
 from gantree.sim.record import Record
 from gantree.sim.results import Result, gather
+from gantree.sim.running.faults import Faults
+from gantree.sim.running.jobs import prepared
 from gantree.sim.running.model import RunningModel
-from gantree.sim.running.step_speed import StepSpeed
+from gantree.sim.running.pace import Pace
+from gantree.sim.running.site import Site
+from gantree.sim.running.transfers import SaveDue, TransferDone, TransferDue
 from gantree.sim.workload import check_trace, job_id, job_of
 from gantree.topology.fabric.fabric import Fabric
 
@@ -38,6 +44,12 @@ NOTHING_BUT_WORK = RunningModel()
 
 SUBMISSIONS_LAST = 1
 """Priority of submissions within one moment: first (0) what happens on the cluster, then what is asked of it."""
+
+OF_THE_CLUSTER = (GangStarted, CheckpointSaved, GangEnded, SaveDue, TransferDue, TransferDone)
+"""Events of the heap that `SimCluster.happen` takes."""
+
+MOST_SAVES_TOLD_LATE = 1_000
+"""Saves that wait for the next event at most."""
 
 MOST_DECISIONS = 10_000
 """Of one moment; every one answers what the one before began, and none of these chains is that long."""
@@ -106,19 +118,28 @@ class Simulation:
             self._batch.append,
             lambda: self.now,
             overheads,
-            StepSpeed(cluster) if running.step_time or running.contention else None,
+            Pace(running, cluster, seed) if running.on else None,
+            running.checkpoints,
         )
         self._wake_at: float | None = None
         self._wakes = 0
         self._decided_at, self._decisions_now = self.now, 0
-        CellDomains.of(policy.queues, Fabric.build(cluster))
+        fabric = Fabric.build(cluster)
+        self.site = Site(fabric)
+        self._faults = Faults(running, fabric, seed, self.now)
+        self._idle_until: float | None = None
+        CellDomains.of(policy.queues, fabric)
         self._handle([ClusterObserved(id="cluster", observed_at=self.now, cluster=cluster)])
         for row in trace:
             self._schedule_event(row, jobs(row))
 
     def _schedule_event(self, row: TraceJob, spec: Job) -> None:
         job = job_id(row)
-        self.cluster.expect(job, row.duration_s, row.checkpoint_s or None, spec.members, spec)
+        spec = prepared(spec, row.duration_s, self._running)
+        saves_every_s = spec.checkpoint.every_s if spec.checkpoint else None
+        if not self._running.on:
+            saves_every_s = row.checkpoint_s or None
+        self.cluster.expect(job, row.duration_s, saves_every_s, spec.members, spec)
         self._heap.push(
             JobSubmitted(id=f"{job}/submitted", observed_at=row.submit_s, job=job, spec=spec),
             SUBMISSIONS_LAST,
@@ -133,7 +154,7 @@ class Simulation:
 
     def step(self) -> bool:
         """Go to the next moment and decide; False if nothing can happen any more."""
-        foretold_at = self._heap.next_moment()
+        foretold_at = self._next_moment()
         if foretold_at is None and self._wake_at is None:
             return False
         if foretold_at is None or (self._wake_at is not None and self._wake_at < foretold_at):
@@ -142,19 +163,47 @@ class Simulation:
             self._take_moment(foretold_at)
         return True
 
+    def _next_moment(self) -> float | None:
+        """When something is foretold next. Faults alone keep a run going until all that is broken now is repaired."""
+        foretold_at, fault_at = self._heap.next_moment(), self._faults.next_moment()
+        if foretold_at is not None or self._wake_at is not None:
+            self._idle_until = None
+        elif self._idle_until is None:
+            self._idle_until = self._faults.repaired_by()
+        if fault_at is None or (self._idle_until is not None and fault_at > self._idle_until):
+            return foretold_at
+        return fault_at if foretold_at is None else min(foretold_at, fault_at)
+
     def _take_moment(self, moment: float) -> None:
         """Let everything happen that is foretold for a moment, and decide on all of it at once."""
         self.now = moment
+        while self._faults.next_moment() == moment:
+            fault = self._faults.pop()
+            self.cluster.degrade(fault)
+            self._batch += self.site.events(fault, self.scheduler.ledger)
         while self._heap.next_moment() == moment:
             event = self._heap.pop()
-            if isinstance(event, GangStarted | CheckpointSaved | GangEnded):
+            if isinstance(event, OF_THE_CLUSTER):
                 self.cluster.happen(event)
             else:
                 self._batch.append(event)
         self.cluster.charge()
-        batch = tuple(self._batch)
+        if all(map(self._can_wait, self._batch)):
+            self.cluster.repace()
+        else:
+            self._handle(self._taken_batch())
+
+    def _can_wait(self, event: Event) -> bool:
+        """Whether an event need not be decided on at once: a save that a gang makes by itself changes no decision but a
+        later one. With a model of running they are frequent, and are told with the next event.
+        """
+        by_itself = isinstance(event, CheckpointSaved) and event.request is None
+        return by_itself and self._running.on and len(self._batch) < MOST_SAVES_TOLD_LATE
+
+    def _taken_batch(self) -> list[Event]:
+        batch = list(self._batch)
         self._batch.clear()
-        self._handle(batch)
+        return batch
 
     def _wake(self) -> None:
         """Time alone has come to the moment that the last decision asked for."""
@@ -162,7 +211,8 @@ class Simulation:
         self._wakes += 1
         self.now = max(self.now, self._wake_at)
         self.cluster.charge()
-        self._handle([TimePassed(id=f"wake-{self._wakes}", observed_at=self.now)])
+        passed = TimePassed(id=f"wake-{self._wakes}", observed_at=self.now)
+        self._handle([*self._taken_batch(), passed])
 
     def _handle(self, events: Sequence[Event]) -> Decision:
         self._decisions_now = self._decisions_now + 1 if self.now == self._decided_at else 1
@@ -170,8 +220,12 @@ class Simulation:
         assert self._decisions_now < MOST_DECISIONS, f"time stands still at {self.now}"
         decision = self.scheduler.handle(events)
         self._wake_at = decision.wake_at
+        for fact in decision.facts:
+            if isinstance(fact, StopDecided) and fact.cause in FAILURES:
+                self.cluster.note_failure(fact.job, fact.attempt)
         for order in decision.orders:
             self.cluster.carry_out(order)
+        self.cluster.repace()
         self.record.note(decision.facts, self.scheduler.ledger, self.now)
         return decision
 
@@ -185,4 +239,5 @@ class Simulation:
             self.now,
             self._running,
             self._seed,
+            self.site.counts,
         )

@@ -28,7 +28,9 @@ class Attempt:
     speed is what it works in a second, size its members over those that were expected, stretch_s by how much longer
     than its work it has worked up to working_since (in seconds of the expected members; 0 where speed is size), and
     kept_stretch_s what of that belongs to work that was kept. paused_since is when it was suspended, None if it may
-    compute; paused_s is how long it was suspended before. turn is that of the newest order to suspend or resume it.
+    compute; paused_s is how long it was suspended before. gpus are whole GPUs, failed says that it or what it ran on
+    failed, request is that of the save that it was asked for last. turn is that of the newest order to suspend
+    or resume it.
     """
 
     number: int
@@ -41,6 +43,9 @@ class Attempt:
     ended_at: float | None = None
     speed: float = 1.0
     size: float = 1.0
+    gpus: int = 0
+    failed: bool = False
+    request: str | None = None
     stretch_s: float = 0.0
     kept_stretch_s: float = 0.0
     paused_since: float | None = None
@@ -71,7 +76,8 @@ class Work:
     kept: work to be done again, and starting, saving and stopping; in seconds of the expected members. One start is
     owed in any case and is not in it. lost_s_of_attempt is each attempt's part of it, lost_to_failures_s that of those
     that failed. done_s is all work that attempts before the present one have done, stretch_s by how much longer than
-    that they worked. exit_code is that of the job once all its work is done.
+    that they worked, kept_stretch_s what of that belongs to kept work. exit_code is that of the job once
+    all its work is done.
     """
 
     duration_s: float
@@ -83,6 +89,7 @@ class Work:
     lost_to_failures_s: float = 0.0
     done_s: float = 0.0
     stretch_s: float = 0.0
+    kept_stretch_s: float = 0.0
     failures: int = 0
     checkpoints: int = 0
     attempt: Attempt | None = None
@@ -128,3 +135,9 @@ def stretch_of(work: Work) -> float | None:
         done_s += work.attempt.done_s - work.attempt.kept_before_s
         stretch_s += work.attempt.stretch_s
     return 1 + stretch_s / done_s if done_s > 0 else None
+
+
+def kept_for_s(work: Work) -> float:
+    """For how long the gang has worked on what was kept, in seconds of the expected members."""
+    of_this_attempt_s = work.attempt.kept_stretch_s if work.attempt is not None else 0.0
+    return work.kept_s + work.kept_stretch_s + of_this_attempt_s
