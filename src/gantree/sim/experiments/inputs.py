@@ -1,5 +1,7 @@
-"""Reads the frozen inputs of the experiments: traces, models, mixes, clusters."""
+"""Reads the frozen inputs of the experiments: traces, models, mixes, clusters, figures."""
 
+import csv
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -53,3 +55,30 @@ def drawn_from(mix: str, job: Job, seed: int) -> Job:
     """Return a job that trains the model which a mix gives it."""
     name = drawn_model(mixes()[mix], job.name, job.gpus, seed)
     return job if name is None else models()[name].trained_by(job)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of an input file: what is most likely, and the range that it is in."""
+
+    low: float
+    value: float
+    high: float
+    unit: str
+    source: str
+
+
+@cache
+def figures(name: str) -> dict[str, Figure]:
+    """Figures of `inputs/NAME.csv` by name."""
+    with (INPUTS / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return {
+            row["name"]: Figure(
+                float(row["low"]),
+                float(row["value"]),
+                float(row["high"]),
+                row["unit"],
+                row["source"],
+            )
+            for row in csv.DictReader(file)
+        }
