@@ -39,6 +39,11 @@ COMMANDS = (
         "bench memory",
         "bench queue",
         "bench reclaim",
+        "trace describe",
+        "trace import",
+        "trace slice",
+        "trace scale",
+        "trace synthesize",
     ),
 )
 

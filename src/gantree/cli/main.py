@@ -141,6 +141,10 @@ class Commands(LazyGroup):
             "gantree.cli.simulation.replay:replay",
             "Simulate the recorded jobs of a daemon under another policy.",
         ),
+        "trace": Listed(
+            "gantree.cli.traces.commands:app",
+            "Describe, import, cut, scale and synthesize traces of jobs.",
+        ),
         "journal": Listed(
             "gantree.cli.daemon.journal:app",
             "Verify, export, back up, compact or correct a journal.",

@@ -16,6 +16,7 @@ from gantree.formats.node_groups import GroupsForm
 from gantree.formats.policy.form import PolicyForm
 from gantree.formats.prices import PricesForm
 from gantree.formats.validation.forms import Form
+from gantree.formats.workload import WorkloadForm
 
 FORMS: dict[str, type[Form]] = {
     "access": AccessForm,
@@ -25,6 +26,7 @@ FORMS: dict[str, type[Form]] = {
     "node-groups": GroupsForm,
     "policy": PolicyForm,
     "prices": PricesForm,
+    "workload": WorkloadForm,
 }
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
