@@ -293,6 +293,8 @@ class SimCluster:
             self.note_failure(event.job, attempt.number)
         self._working.pop(event.job, None)
         self._leave(event.job, event.observed_at)
+        if self.pace is not None:
+            self.pace.forget(event.job)
 
     def _work_on(self, job: str, now: float) -> None:
         """Work from now on, unless suspended; foretell the next checkpoint or the end, whichever comes first."""

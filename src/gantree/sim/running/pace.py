@@ -1,13 +1,16 @@
 """How fast every running gang works: its placement, its stragglers, and who shares its links."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from gantree.model.cluster import Cluster
 from gantree.model.jobs import Job
 from gantree.model.orders import StartGang
+from gantree.sim.running.contention import Contention
+from gantree.sim.running.link_traffic import LinkTraffic, LinkTraffics, Uplink
 from gantree.sim.running.model import RunningModel
 from gantree.sim.running.step_speed import StepSpeed
 from gantree.sim.running.stragglers import SlowOnes
+from gantree.topology.fabric.fabric import Fabric
 
 
 class Pace:
@@ -17,6 +20,13 @@ class Pace:
         by_step = model.step_time or model.contention
         self._by_step = StepSpeed(cluster) if by_step else None
         self._slow = SlowOnes(model.stragglers, seed) if model.stragglers else None
+        self._traffics: LinkTraffics | None = None
+        if model.contention or (model.failures is not None and model.failures.links):
+            fabric = Fabric.build(cluster)
+            self._traffics = LinkTraffics(fabric)
+            self._contention = Contention(fabric, shared=model.contention)
+        self._traffic_of_job: dict[str, LinkTraffic] = {}
+        self._alone_of_job: dict[str, float] = {}
 
     def start(self, order: StartGang, spec: Job) -> float:
         """The speed of a gang that shares its links with nobody."""
@@ -24,19 +34,42 @@ class Pace:
         if self._by_step is not None:
             speed = self._by_step.speed(spec, len(order.members), order.step_s)
         if self._slow is not None:
-            nodes: Iterable[str] = (member.node for member in order.members)
+            nodes = [member.node for member in order.members]
             speed *= self._slow.speed(order.job, order.attempt, nodes)
+        if self._traffics is not None and len(order.members) > 1:
+            traffic = self._traffics.of(spec, order.members)
+            if traffic is not None:
+                self._traffic_of_job[order.job] = traffic
+                self._alone_of_job[order.job] = speed
         return speed
 
     def join(self, job: str) -> None:
         """A gang begins to communicate."""
+        traffic = self._traffic_of_job.get(job)
+        if traffic is not None:
+            self._contention.join(job, traffic)
 
     def leave(self, job: str) -> None:
-        """A gang does not communicate any more."""
+        """A gang does not communicate any more, or not for now."""
+        if job in self._traffic_of_job:
+            self._contention.leave(job)
 
-    def degrade(self, domain: tuple[int, int], health: float) -> None:
-        """The up-links of a domain, (tier, number), carry this share of what they carried whole."""
+    def forget(self, job: str) -> None:
+        """An attempt is over."""
+        if self._traffics is not None:
+            self._contention.forget(job)
+        self._traffic_of_job.pop(job, None)
+        self._alone_of_job.pop(job, None)
+
+    def degrade(self, link: Uplink, health: float) -> None:
+        """The up-links of a domain carry this share of what they carried whole."""
+        if self._traffics is not None:
+            self._contention.degrade(link, health)
 
     def changed(self) -> Iterator[tuple[str, float]]:
         """Gangs whose speed has changed since the last time, and their speeds."""
-        return iter(())
+        if self._traffics is None:
+            return
+        for job in self._contention.changed():
+            stretch = self._traffic_of_job[job].stretch(self._contention.share(job))
+            yield job, self._alone_of_job[job] / stretch

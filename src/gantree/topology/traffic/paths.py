@@ -104,7 +104,7 @@ def each_alone(groups: int) -> IntArray:
 def read_slots(traffic_index: TrafficIndex, nodes: IntArray, gpus: IntArray) -> Slots:
     """Gather the GPUs of each group by node, in ring order."""
     groups, ranks = nodes.shape
-    order = _ring_order(traffic_index, nodes)
+    order = ring_order(traffic_index, nodes)
     if order is not None:
         nodes = np.take_along_axis(nodes, order, axis=1)
         gpus = np.take_along_axis(gpus, order, axis=1)
@@ -121,7 +121,7 @@ def read_slots(traffic_index: TrafficIndex, nodes: IntArray, gpus: IntArray) -> 
     )
 
 
-def _ring_order(traffic_index: TrafficIndex, nodes: IntArray) -> IntArray | None:
+def ring_order(traffic_index: TrafficIndex, nodes: IntArray) -> IntArray | None:
     """Positions that bring the ranks of an island, and of a node, beside each other; None where they are."""
     ranks = nodes.shape[1]
     key = _first_position(nodes)
