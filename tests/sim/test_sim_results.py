@@ -5,9 +5,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
 from io import StringIO
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,18 @@ from gantree.formats.traces import TraceJob
 from gantree.model.cluster import Allocation
 from gantree.model.errors import BadInput
 from gantree.policy.rules import Policy
-from gantree.sim.files import columns, jobs_csv, ranges, seconds, summary_json, write
-from gantree.sim.report import columns_of, page
+from gantree.sim.files import (
+    columns,
+    jobs_csv,
+    ranges,
+    seconds,
+    summary,
+    summary_json,
+    timeline_csv,
+    write,
+)
+from gantree.sim.measures.timeline import timeline_of
+from gantree.sim.report import document
 from gantree.sim.results import Result, nearest_rank, statistics
 from gantree.sim.run import simulate
 from gantree.testing.builders import cluster
@@ -148,16 +156,41 @@ def test_times_are_written_plainly(time_s: float | None, text: str) -> None:
     assert seconds(time_s) == text
 
 
-def test_the_three_files_are_written_where_nothing_was(result: Result, tmp_path: Path) -> None:
+def test_the_files_are_written_where_nothing_was(result: Result, tmp_path: Path) -> None:
     out = tmp_path / "new" / "place"
     write(result, out)
     assert sorted(path.name for path in out.iterdir()) == [
         "jobs.csv",
         "report.html",
         "summary.json",
+        "timeline.csv",
     ]
-    assert json.loads((out / "summary.json").read_text()) == result.summary()
+    assert json.loads((out / "summary.json").read_text()) == summary(result)
+    assert summary(result).items() >= result.summary().items()
     assert b"\r" not in (out / "jobs.csv").read_bytes()
+
+
+def test_the_timeline_is_a_table_of_the_parts_of_the_time(result: Result) -> None:
+    first, *_ = rows_of(timeline_csv(timeline_of(result, 3)))
+    assert first == {
+        "from_s": "100", "to_s": "110", "gpus": "16", "held_gpus": "12", "useful_gpus": "12",
+        "waiting_jobs": "2", "jain_index": "1", "free_gpus_in_whole_spine": "0",
+        "free_gpus_in_whole_leaf": "0", "free_gpus_in_whole_node": "4",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("missing", ["altair", "vl_convert"])
+def test_without_the_extra_all_but_the_page_is_written_and_the_reason_told(
+    missing: str, result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert write(result, tmp_path) is None
+    document._scripts.cache_clear()
+    monkeypatch.setitem(sys.modules, missing, None)
+    reason = write(result, tmp_path)
+    assert reason is not None and "pip install 'gantree[simulate]'" in reason
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "jobs.csv", "summary.json", "timeline.csv",
+    ]  # fmt: skip
 
 
 def test_a_place_that_cannot_be_written_is_named(result: Result, tmp_path: Path) -> None:
@@ -166,84 +199,15 @@ def test_a_place_that_cannot_be_written_is_named(result: Result, tmp_path: Path)
         write(result, tmp_path / "file")
 
 
-class Page(HTMLParser):
-    """Reads a page: whether every tag is closed, and what it would load from elsewhere."""
-
-    VOID = frozenset({"meta"})
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.loaded: list[str] = []
-        self.seen: list[str] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-        self.loaded += [value or "" for key, value in attrs if key in ("src", "href")]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def test_the_page_stands_alone_and_says_what_did_not_finish(result: Result) -> None:
-    read = Page(page(result))
-    assert (read.open, read.loaded) == ([], [])
-    assert read.seen.count("svg") == 2 and "script" not in read.seen
-    assert result.jobs[2].reason in read.text
-
-
-def test_names_from_outside_cannot_become_markup() -> None:
-    site = replace(SITE, name="<script>alert(1)</script>")
-    trace = [replace(trace_job("a", 0, 1, 1, 1), priority="<script>")]
-    read = Page(page(simulate(site, trace, Policy())))
-    assert "script" not in read.seen
-    assert "<script>" in read.text
-
-
-def test_the_page_of_an_empty_run_has_no_charts() -> None:
-    read = Page(page(simulate(SITE, [], Policy())))
-    assert (read.open, read.seen.count("svg")) == ([], 0)
-
-
-STEPS = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 9)), min_size=2, max_size=20)
-
-
-@given(STEPS, st.integers(1, 12))
-def test_the_columns_of_a_chart_keep_the_area_the_least_and_the_most(
-    lengths: list[tuple[int, int]], count: int
-) -> None:
-    steps, at_s = [], 0.0
-    for length_s, value in lengths:
-        steps.append((at_s, float(value)))
-        at_s += length_s
-    columns = columns_of(steps, count)
-    end_s = steps[-1][0]
-    area = sum(v * (b - a) for (a, v), (b, _) in pairwise(steps))
-    assert sum(c.mean for c in columns) * end_s / count == pytest.approx(area, abs=1e-6)
-    seen = [value for _, value in steps[:-1]]
-    assert min(c.least for c in columns) == min(seen)
-    assert max(c.most for c in columns) == max(seen)
-    assert all(c.least - 1e-9 <= c.mean <= c.most + 1e-9 for c in columns)
-
-
 # ----- determinism
 
 RUN = """
 import sys
 from gantree.policy.rules import Policy
 from gantree.formats.traces import TraceJob
-from gantree.sim.files import jobs_csv, summary_json
-from gantree.sim.report import page
+from gantree.sim.files import jobs_csv, summary, summary_json, timeline_csv
+from gantree.sim.measures.timeline import timeline_of
+from gantree.sim.report.page import page
 from gantree.sim.run import simulate
 from gantree.testing.builders import cluster
 trace = [
@@ -254,7 +218,10 @@ trace = [
     for n in range(24)
 ]
 result = simulate(cluster(leaves=2, nodes=2, gpus=4), trace, Policy())
-sys.stdout.write(summary_json(result) + jobs_csv(result) + page(result))
+timeline = timeline_of(result)
+told = summary(result, timeline=timeline)
+sys.stdout.write(summary_json(result) + jobs_csv(result) + timeline_csv(timeline))
+sys.stdout.write(page(result, timeline, told))
 """
 
 
@@ -274,5 +241,7 @@ def test_equal_input_gives_equal_bytes_whatever_the_hash_seed() -> None:
 def test_summary_json_has_its_keys_in_the_documented_order(result: Result) -> None:
     assert list(json.loads(summary_json(result))) == [
         "jobs", "finished", "jct_s", "wait_s", "makespan_s", "gpu_utilisation", "domains_spanned",
-        "preemptions", "gpu_hours_lost",
+        "preemptions", "gpu_hours_lost", "goodput", "jain_index",
+        "free_gpus_in_whole_domains", "gpu_hours_lost_by_cause", "energy_kWh", "energy_kWh_idle", "cost_USD",
+        "cost_USD_idle",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Takes the screenshots of the documentation: a daemon of its own, jobs that wait and run, a browser.
+"""Takes the screenshots of the documentation: a daemon of its own, jobs that wait and run, a simulation, a browser.
 
 Pictures lie in docs/images and are committed; a test does not take them, as fonts differ from machine to machine.
 """
@@ -11,6 +11,11 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
+from gantree.formats import read_cluster, read_policy
+from gantree.formats.traces import TraceJob
+from gantree.sim import files
+from gantree.sim.cluster import Overheads
+from gantree.sim.run import simulate
 from support.chromium import chromium
 from support.daemon import Daemon
 from support.serving import serving
@@ -127,6 +132,32 @@ def shoot(browser: Browser, daemon: Daemon) -> None:
         context.close()
 
 
+def shoot_report(browser: Browser, scratch: Path) -> None:
+    """The part of report.html of a simulation that shows its charts over time."""
+    trace = [
+        TraceJob(
+            f"j{n}",
+            submit_s=float(n * 331 % 36_000),
+            duration_s=float(900 + n * 7_919 % 7_200),
+            members=(1, 1, 2, 1, 4, 1, 8)[n % 7],
+            gpus_per_member=(8, 2, 8, 4, 8)[n % 5],
+            queue=("research/nlp", "research/vision", "serving")[n % 3],
+            priority=("research", "batch", "serving")[n % 3],
+            checkpoint_s=600,
+        )
+        for n in range(220)
+    ]
+    cluster, policy = read_cluster(CLUSTER, "cluster.yaml"), read_policy(POLICY, "policy.yaml")
+    overheads = Overheads(start_s=60, stop_s=10, save_s=20)
+    files.write(simulate(cluster, trace, policy, overheads=overheads), scratch)
+    page = browser.new_page(viewport={"width": 1000, "height": 1150})
+    page.goto((scratch / "report.html").as_uri())
+    page.wait_for_selector("body[data-drawn=yes]")
+    page.evaluate("document.querySelectorAll('h2')[1].scrollIntoView()")
+    page.screenshot(path=IMAGES / "report.png")
+    page.close()
+
+
 def main() -> None:
     """All of them."""
     IMAGES.mkdir(exist_ok=True)
@@ -143,6 +174,7 @@ def main() -> None:
         with serving(exporter), made as daemon, chromium() as browser:
             submit(daemon)
             shoot(browser, daemon)
+            shoot_report(browser, Path(scratch) / "simulation")
 
 
 if __name__ == "__main__":

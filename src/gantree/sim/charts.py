@@ -54,6 +54,7 @@ _DURATION_LABEL = (
 
 def theme(*, dark: bool = False) -> dict[str, Any]:
     """The Vega-Lite configuration of the house. For a dark page it has light text; the background is the page's."""
+    series = DARK_COLOURS if dark else COLOURS
     text, faint, grid = (
         ("#e6e9ec", "#a3adb7", "#2f353b") if dark else ("#1b1f23", "#59626b", "#e6e9ec")
     )
@@ -75,7 +76,8 @@ def theme(*, dark: bool = False) -> dict[str, Any]:
         "legend": {"labelColor": text, "titleColor": faint, "titleFontWeight": "normal"},
         "title": {"color": text, "anchor": "start", "fontSize": 14, "fontWeight": 600},
         "header": {"labelColor": text, "titleColor": faint},
-        "range": {"category": list(DARK_COLOURS if dark else COLOURS)},
+        "range": {"category": list(series)},
+        "mark": {"color": series[0]},
         "line": {"strokeWidth": 1.8},
         "rule": {"color": faint},
     }
@@ -139,7 +141,10 @@ def lines(
     values, names = _plain(rows, {"x": x, "y": y, "series": series, **_ends(band)})
     base = alt.Chart(alt.Data(values=values))
     axis = alt.X(
-        "x:Q", title=x_title or x, scale=_scale(alt, log=log_x), axis=_axis(alt, durations)
+        "x:Q",
+        title=x_title or x,
+        scale=alt.Scale(type="log") if log_x else alt.Scale(nice=False, zero=False),
+        axis=_axis(alt, durations),
     )
     colour = _colour(alt, series, names)
     shape = "step-after" if step else "linear"

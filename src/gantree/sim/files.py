@@ -1,34 +1,60 @@
-"""The files of a simulation: summary.json, jobs.csv, report.html.
+"""The files of a simulation: summary.json, jobs.csv, timeline.csv, report.html.
 
 Equal results give equal bytes: no dates, no machine names, one way to write each number.
 """
 
 import csv
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from gantree.model.errors import BadInput
+from gantree.model.errors import BadInput, Unsupported
 from gantree.sim.inputs import Inputs
-from gantree.sim.report import page
+from gantree.sim.measures.summary import measures_of
+from gantree.sim.measures.timeline import Timeline, timeline_of
+from gantree.sim.report.page import page
 from gantree.sim.results import DIGITS, JobRow, Result
 
 
-def write(result: Result, out: Path, inputs: Inputs | None = None) -> None:
-    """Write the three files into a directory, made where it is missing. Raises BadInput if that cannot be.
+def write(result: Result, out: Path, inputs: Inputs | None = None) -> str | None:
+    """Write the files into a directory, made where it is missing. Raises BadInput if that cannot be.
 
-    Results that do not name their inputs cannot be compared.
+    Where the extra with the charts is not installed, there is no report.html, and the reason is returned. Results that
+    do not name their inputs cannot be compared.
     """
+    timeline = timeline_of(result)
+    told = summary(result, inputs, timeline)
+    texts: dict[str, str | None] = {
+        "summary.json": json.dumps(told, indent=2) + "\n",
+        "jobs.csv": jobs_csv(result),
+        "timeline.csv": timeline_csv(timeline),
+    }
+    texts["report.html"], missing = _report(result, timeline, told)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "summary.json").write_text(summary_json(result, inputs), encoding="utf-8")
-        (out / "jobs.csv").write_text(jobs_csv(result), encoding="utf-8", newline="")
-        (out / "report.html").write_text(page(result), encoding="utf-8")
+        for name, text in texts.items():
+            if text is None:
+                (out / name).unlink(
+                    missing_ok=True
+                )  # one of an earlier run would be of other results
+            else:
+                (out / name).write_text(text, encoding="utf-8", newline="")
     except OSError as error:
         raise BadInput(f"{out}: results cannot be written there: {error.strerror}") from error
+    return missing
+
+
+def _report(
+    result: Result, timeline: Timeline, told: Mapping[str, Any]
+) -> tuple[str | None, str | None]:
+    """(the page, None), or (None, why there is none)."""
+    try:
+        return page(result, timeline, told), None
+    except Unsupported as error:
+        return None, str(error)
 
 
 def summary_json(result: Result, inputs: Inputs | None = None) -> str:
@@ -36,9 +62,33 @@ def summary_json(result: Result, inputs: Inputs | None = None) -> str:
     return json.dumps(summary(result, inputs), indent=2) + "\n"
 
 
-def summary(result: Result, inputs: Inputs | None = None) -> dict[str, Any]:
-    """The figures of a run, and what was run where that is known."""
-    return result.summary() | ({} if inputs is None else {"inputs": inputs.document()})
+def summary(
+    result: Result, inputs: Inputs | None = None, timeline: Timeline | None = None
+) -> dict[str, Any]:
+    """The figures and measures of a run, and what was run where that is known."""
+    told = result.summary() | measures_of(result, timeline)
+    return told | ({} if inputs is None else {"inputs": inputs.document()})
+
+
+def timeline_csv(timeline: Timeline) -> str:
+    """The text of timeline.csv: a row for each part of the time, with means over it."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    tiers = list(timeline.free_in_whole)
+    head = ["from_s", "to_s", "gpus", "held_gpus", "useful_gpus", "waiting_jobs", "jain_index"]
+    writer.writerow([*head, *(f"free_gpus_in_whole_{tier}" for tier in tiers)])
+    for part in range(timeline.parts):
+        numbers = [
+            *timeline.edges_s[part : part + 2],
+            timeline.gpus,
+            timeline.held[part].mean,
+            timeline.useful[part],
+            timeline.waiting[part].mean,
+            timeline.jain[part],
+            *(timeline.free_in_whole[tier][part] for tier in tiers),
+        ]
+        writer.writerow(map(seconds, numbers))
+    return text.getvalue()
 
 
 def jobs_csv(result: Result) -> str:
@@ -96,7 +146,7 @@ def _running_cells(row: JobRow) -> list[str | int]:
 
 
 def seconds(time_s: float | None) -> str:
-    """A time, or a number of GPUs, with at most DIGITS decimal places and no trailing zeros; empty for none."""
+    """A number with at most DIGITS decimal places and no trailing zeros; empty for none."""
     if time_s is None:
         return ""
     text = f"{time_s:.{DIGITS}f}".rstrip("0").rstrip(".")

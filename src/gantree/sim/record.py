@@ -46,6 +46,7 @@ class Span:
     """An attempt held its place from from_s to to_s (None: it still does). gpus counts a part of a GPU as that part.
 
     cause: why it was stopped, as of Stop, or why the job was queued again ("rank-failed"); "" where it ended by itself.
+    lost_gpu_s: GPU-seconds that it held in vain, of attempts that another one followed; known once the run is over.
     """
 
     job: str
@@ -55,6 +56,7 @@ class Span:
     gpus: float
     placement: Placement
     cause: str = ""
+    lost_gpu_s: float = 0.0
 
 
 class Record:

@@ -17,7 +17,8 @@ from gantree.core.ledger.state import JobState
 from gantree.formats.traces import TraceJob
 from gantree.model.phases import ENDED, Phase
 from gantree.model.placements import FABRIC_TIER, Placement
-from gantree.sim.record import Record, Sample, Stop
+from gantree.policy.rules import Policy
+from gantree.sim.record import Record, Sample, Span, Stop
 from gantree.sim.running.model import RunningModel
 from gantree.sim.running.site import FaultCounts
 from gantree.sim.work import Work, kept_for_s, stretch_of
@@ -65,6 +66,7 @@ class JobRow:
     kept_for_s: float = 0.0
     failures: int = 0
     gpu_s_lost_to_failures: float = 0.0
+    gpu_s_held: float = 0.0
 
     @property
     def finished(self) -> bool:
@@ -84,7 +86,11 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A whole run. tiers are the cluster's, widest first; gpus are those that the site itself leaves free."""
+    """A whole run. tiers are the cluster's, widest first; gpus are those that the site itself leaves free.
+
+    spans are all attempts in the order in which they were placed, under the scheduler's ids of jobs. fabric and policy
+    are those at the end.
+    """
 
     cluster: str
     tiers: tuple[str, ...]
@@ -92,6 +98,9 @@ class Result:
     held_gpu_s: float
     jobs: tuple[JobRow, ...]
     samples: tuple[Sample, ...]
+    spans: tuple[Span, ...]
+    fabric: Fabric
+    policy: Policy
     running: RunningModel = field(default_factory=RunningModel)
     seed: int = 0
     faults: FaultCounts = field(default_factory=FaultCounts)
@@ -202,17 +211,35 @@ def gather(
     fabric = ledger.fabric
     assert fabric is not None, "a simulation begins with its cluster"
     reasons = _Reasons(ledger, now)
+    held_gpu_s_of = _settle(trace, record, work_of_job, now)
     return Result(
         cluster=fabric.cluster.name,
         tiers=tuple(tier for tier in fabric.tiers if tier != FABRIC_TIER),
         gpus=_gpus_left_by_site(fabric),
         held_gpu_s=record.held_gpu_s,
-        jobs=tuple(_row(row, fabric, record, work_of_job, reasons) for row in trace),
+        jobs=tuple(_row(row, fabric, record, work_of_job, reasons, held_gpu_s_of) for row in trace),
         samples=tuple(record.samples),
         running=running,
         seed=seed,
         faults=faults,
+        spans=tuple(record.spans),
+        fabric=fabric,
+        policy=ledger.policy,
     )
+
+
+def _settle(
+    trace: Sequence[TraceJob], record: Record, work_of_job: Mapping[str, Work], now: float
+) -> dict[str, float]:
+    """Charge each attempt with what it lost; GPU-seconds that each job held until now."""
+    gpus_of_job = {job_id(row): gpus_of(row) for row in trace}
+    held_gpu_s_of: dict[str, float] = {}
+    for span in record.spans:
+        lost_s_of_attempt = work_of_job[span.job].lost_s_of_attempt
+        span.lost_gpu_s = lost_s_of_attempt.get(span.attempt, 0.0) * gpus_of_job[span.job]
+        held_gpu_s = ((now if span.to_s is None else span.to_s) - span.from_s) * span.gpus
+        held_gpu_s_of[span.job] = held_gpu_s_of.get(span.job, 0.0) + held_gpu_s
+    return held_gpu_s_of
 
 
 def _gpus_left_by_site(fabric: Fabric) -> int:
@@ -254,6 +281,7 @@ def _row(
     record: Record,
     work_of_job: Mapping[str, Work],
     reasons: _Reasons,
+    held_gpu_s_of: Mapping[str, float],
 ) -> JobRow:
     job = job_id(row)
     work = work_of_job[job]
@@ -284,6 +312,7 @@ def _row(
         kept_for_s=kept_for_s(work),
         failures=work.failures,
         gpu_s_lost_to_failures=work.lost_to_failures_s * gpus,
+        gpu_s_held=held_gpu_s_of.get(job, 0.0),
     )
 
 

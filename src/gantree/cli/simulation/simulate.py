@@ -29,7 +29,7 @@ def simulate(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Output directory for summary.json, jobs.csv and report.html.",
+            help="Output directory for summary.json, jobs.csv, timeline.csv and report.html.",
         ),
     ],
     policy: PolicyOption = None,
@@ -46,7 +46,9 @@ def simulate(
     inputs = inputs_of(
         site, rows, chosen, trace_name=name_of(trace), policy_name=name_of(policy or PRESETS[0])
     )
-    files.write(result, out, inputs)
+    no_report = files.write(result, out, inputs)
+    if no_report is not None:
+        warn(f"{out / 'report.html'} was not written: {no_report}")
     summary = files.summary(result, inputs)
     if as_json:
         print_json(summary)
