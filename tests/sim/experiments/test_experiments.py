@@ -19,11 +19,14 @@ FROZEN = {
     "clusters/ethernet-25g.yaml": "016b597c92a28140",
     "clusters/gb200-nvl72.yaml": "2cc898a7fc41dea3",
     "clusters/v100-100g.yaml": "2ae6a716207a59f6",
+    "costs.csv": "1cdb2d6e45c66784",
     "lingjun-topo.csv.gz": "564f1b99d4191c75",
     "mixes.yaml": "14ad3c8436b40dce",
     "models.yaml": "d894bad41bff9ad6",
     "muri-trace3.csv.gz": "67c72b65b118cadf",
     "philly-week.csv.gz": "c15e0e84af174b4b",
+    "reliability.csv": "fe282c485cfaf153",
+    "spot-prices.csv": "a0e4202a83efb43f",
 }
 
 
