@@ -66,12 +66,21 @@ unit: $(VENV)/.ready  ## Tests (pytest on all cores; ends with how many passed a
 	$(PYTEST)
 
 .PHONY: soak
-soak: $(VENV)/.ready  ## Nightly: new seeds, TIMES=50 times the examples; all, or TESTS=FILE; SEED=N repeats one
+soak: $(VENV)/.ready  ## Nightly: soak-faults, and new seeds, TIMES=50 times the examples; or TESTS=FILE; SEED=N repeats one
 	@seed=$(or $(SEED),$$(date +%s)); echo "SEED=$$seed"; failed=0; \
+	if [ -z "$(TESTS)" ]; then $(MAKE) --no-print-directory soak-faults FIRST=$$seed || failed=1; fi; \
 	GANTREE_SOAK=$(or $(TIMES),50) GANTREE_SOAK_SEED=$$seed $(PYTEST) -m "not figures" -o faulthandler_timeout=0 $(TESTS) || failed=1; \
 	if [ -z "$(TESTS)" ]; then \
 	  $(PY) examples/demo/crash.py --seed $$seed || failed=1; \
 	  PYTHONPATH=tests $(PY) benchmarks/failover.py --failovers $(or $(TIMES),50) || failed=1; fi; exit $$failed
+
+.PHONY: soak-faults
+soak-faults: $(VENV)/.ready  ## SEEDS=2000 lives of the control plane under faults, from seed FIRST=0, on all cores (10 minutes on two)
+	PYTHONPATH=tests $(PY) -m support.faults.soak --seeds $(or $(SEEDS),2000) --first $(or $(FIRST),0) --workers $$(nproc)
+
+.PHONY: soak-seed
+soak-seed: $(VENV)/.ready  ## One life under faults again, SEED=N; prints the shortest run that fails as it does
+	PYTHONPATH=tests $(PY) -m support.faults.soak --seed $(or $(SEED),0)
 
 .PHONY: unit-under-load
 unit-under-load: $(VENV)/.ready  ## The tests TIMES=5 times beside LOAD=6 busy processes: none may fail for being slow

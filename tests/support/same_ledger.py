@@ -16,8 +16,9 @@ from gantree.core.ledger.guarantees import Guarantees
 from gantree.core.ledger.job_amounts import JobAmounts
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.projected_quota import ProjectedQuota
-from gantree.core.ledger.state import JobState
+from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.model.phases import Phase
+from gantree.model.placements import MemberPlacement
 from gantree.policy.quota.borrowing import Borrowing, Holding
 from gantree.policy.quota.quota import Quota
 from gantree.policy.share import Shares
@@ -81,6 +82,11 @@ COUNTS = frozenset({"room_version", "free_version", "holders_version"})
 """Numbers of a ledger that say only that something has changed, to whom the policy tells what to count."""
 
 
+HELD_FOR = (f"owners['{CLAIM}", f"owners['{RESERVATION}")
+"""Where a ledger says what is held for whom. In which order that came free says nothing: a plan gives it back for a
+moment, and takes it anew."""
+
+
 def differences(one: Ledger, other: Ledger, *, any_order: bool = False) -> list[str]:
     """Where two ledgers differ, in words; empty if they are the same.
 
@@ -107,8 +113,8 @@ class _Comparison:
             yield from self.differ(f"{where}.cluster", one.cluster, other.cluster)
         elif isinstance(one, Shares) and one.half_life_s is other.half_life_s is None:
             yield from self.differ(f"{where} of what is held", _held(one), _held(other))
-        elif isinstance(one, Holding):
-            yield from self.differ(where, _told(one), _told(other))
+        elif (told := _told(where, one)) is not None:
+            yield from self.differ(where, told, _told(where, other))
         elif isinstance(one, np.ndarray | memoryview):
             if not np.array_equal(np.asarray(one), np.asarray(other)):
                 yield f"{where}: {np.asarray(one)} is not {np.asarray(other)}"
@@ -170,9 +176,22 @@ class _Comparison:
                 yield from self.differ(f"{where}.{name}", value, getattr(other, name))
 
 
-def _told(holding: Holding) -> Any:
-    """What a job holds of a quota, without the books themselves, which are compared once."""
-    return holding.path, [(book.resource, ticks) for book, ticks in holding.parts], holding.rank
+def _as_sets(member: MemberPlacement) -> tuple[Any, ...]:
+    """What is held for a member, in an order of its own."""
+    values = vars_of(member).values()
+    return tuple(sorted(map(repr, each)) if isinstance(each, tuple) else each for each in values)
+
+
+def _told(where: str, value: Any) -> Any:
+    """What is compared in place of a value; None for the value itself.
+
+    Of what a job holds of a quota, all but the books, which are compared once.
+    """
+    if isinstance(value, Holding):
+        return value.path, [(book.resource, ticks) for book, ticks in value.parts], value.rank
+    if isinstance(value, MemberPlacement) and any(held in where for held in HELD_FOR):
+        return _as_sets(value)
+    return None
 
 
 def _held(shares: Shares) -> list[tuple[Any, ...]]:

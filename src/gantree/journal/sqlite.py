@@ -36,14 +36,20 @@ DAMAGE_HINT = "; restore it from a copy, or use another state directory"
 class SqliteJournal(SqlJournal):
     """A journal in a state directory, which is created (mode 0700) where it is missing."""
 
-    def __init__(self, state_dir: Path) -> None:
-        """Raises JournalError if another process has it open, it is damaged or newer than this program, or
-        nothing can be written there.
+    def __init__(
+        self, state_dir: Path, kind: type[sqlite3.Connection] = sqlite3.Connection
+    ) -> None:
+        """kind is the class of the connections that write.
+
+        Raises JournalError if another process has it open, it is damaged or newer than this program, or nothing can
+        be written there.
         """
         self.path = state_dir / FILE
         self._directory: StateDirectory | None = StateDirectory(state_dir)
         check = self._directory.check
-        super().__init__(_database(self.path, lambda: _connect(self.path), check), alone=True)
+        super().__init__(
+            database_at(self.path, lambda: connect(self.path, kind), check), alone=True
+        )
         try:
             with self.database.errors():
                 self._prepare()
@@ -102,7 +108,7 @@ class SqliteReader(SqlJournal):
         self.path = state_dir / file
         if not self.path.exists():
             raise JournalError(f"{state_dir} has no journal ({file})")
-        super().__init__(_database(self.path, lambda: _connect_read_only(self.path)))
+        super().__init__(database_at(self.path, lambda: _connect_read_only(self.path)))
         with self.database.errors():
             version = _version_of(self.path)
         if version != VERSION:
@@ -183,11 +189,12 @@ def _nothing() -> None:
     """A reader promises nothing."""
 
 
-def _database(
+def database_at(
     path: Path,
     connect: Callable[[], sqlite3.Connection],
     check: Callable[[], None] = _nothing,
 ) -> Database:
+    """The database of a journal in a file. Whoever opens it is taken to be alone with it."""
     engine: Engine = create_engine(
         "sqlite://",
         creator=connect,
@@ -209,8 +216,9 @@ def _database(
     )
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+def connect(path: Path, kind: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
+    """A connection that writes: its transactions are on the disk when they are over."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=kind)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(STRICT)
     return connection
