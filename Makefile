@@ -88,6 +88,11 @@ unit-under-load: $(VENV)/.ready  ## The tests TIMES=5 times beside LOAD=6 busy p
 	for _ in $$(seq $(or $(LOAD),6)); do (while :; do :; done) & done; failed=0; \
 	for _ in $$(seq $(or $(TIMES),5)); do $(PYTEST) || failed=1; done; exit $$failed
 
+.PHONY: faithful
+faithful: $(VENV)/.ready  ## 300 short jobs with real processes beside their simulation (5 minutes); JOBS=N, SEED=N
+	PYTHONPATH=tests $(PY) benchmarks/faithful.py --jobs $(or $(JOBS),300) --seed $(or $(SEED),1)
+	PYTHONPATH=tests $(PY) benchmarks/faithful.py --jobs 40 --spaced --seed $(or $(SEED),1)
+
 .PHONY: hostile
 hostile: $(VENV)/.ready  ## A hostile day on real daemons: counts violations (ONLY=full_disk for one item)
 	PYTHONPATH=tests:benchmarks $(PY) -m hostile $(if $(ONLY),--only $(ONLY))

@@ -8,11 +8,20 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from math import inf
 from pathlib import Path
 
 import yaml
 
 from gantree.api.client.client import Client
+from gantree.formats import TraceJob, read_cluster, read_job, read_policy
+from gantree.model.cluster import Cluster
+from gantree.model.jobs import Job
+from gantree.policy.rules import Policy
+from gantree.sim.overheads import Overheads
+from gantree.sim.run import simulate
 
 SITE = """
 name: six-nodes
@@ -36,11 +45,13 @@ trap 'echo $step > $GANTREE_CHECKPOINT_PATH/step; echo $step > $GANTREE_CHECKPOI
 while [ $step -lt {steps} ]; do sleep 0.2; step=$((step + 1)); done
 """
 STEP_S = 0.2
-SIZES = ((1, 1), (1, 1), (1, 2), (1, 4), (1, 4), (2, 4), (2, 4), (3, 4))
+SIZES = ((1, 1), (1, 1), (1, 2), (1, 4), (1, 4), (2, 4), (2, 4))
 """(members, GPUs of each); a size is drawn evenly from these."""
-SHARE_THAT_SAVES = 0.1
+SHARE_THAT_SAVES = 0.3
 SHARE_OF_PRODUCTION = 0.08
 PATIENCE_S = 900.0
+EVERY_S, LONGEST_S, APART_S, TRIES = 1.0, 5.0, 0.3, 30
+USUAL = Overheads(start_s=0.25, stop_s=0.2, end_s=0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +84,64 @@ def _job_file(number: int, draw: random.Random, longest_s: float, saves: Path) -
         "expected": f"{seconds:g}s",
     }
     run = ["sleep", f"{seconds:g}"]
-    if members == 1 and draw.random() < SHARE_THAT_SAVES / (5 / 8):
+    if members == 1 and draw.random() < SHARE_THAT_SAVES:
         folder = saves / f"short-{number}"
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         job["checkpoint"] = {"signal": "SIGUSR1", "grace": "10s", "path": str(folder)}
         run = ["sh", "-c", SAVES.replace("{steps}", str(round(seconds / STEP_S)))]
     job["gang"] = [{"role": "worker", "members": members, "each": {"gpus": gpus}, "run": run}]
     return yaml.safe_dump(job)
+
+
+def spaced_jobs(count: int, seed: int, saves: Path) -> list[ShortJob]:
+    """So many jobs, one every EVERY_S, of which no two events should come close.
+
+    Seconds of each are drawn until, in a simulation with overheads as this machine has them, submissions and ends lie
+    apart by APART_S; where no draw will do, the job is left out.
+    """
+    draw, jobs = random.Random(seed), list[ShortJob]()
+    for number in range(count):
+        for _ in range(TRIES):
+            job = ShortJob(EVERY_S * number, _job_file(number, draw, LONGEST_S, saves))
+            if _least_apart_s([*jobs, job]) >= APART_S:
+                jobs.append(job)
+                break
+    return jobs
+
+
+def _least_apart_s(jobs: Sequence[ShortJob]) -> float:
+    """How close two submissions or ends come in a simulation."""
+    specs = {spec.name: spec for spec in (_spec_of(job.text) for job in jobs)}
+    rows = [_row(_spec_of(job.text), job.at_s) for job in jobs]
+    result = simulate(_site(), rows, _policy(), overheads=USUAL, jobs=lambda row: specs[row.job_id])
+    ends = [row.end_s for row in result.jobs if row.end_s is not None]
+    stops = [stop.at_s for row in result.jobs for stop in row.stops]
+    moments = sorted([*ends, *stops, *(job.at_s for job in jobs)])
+    return min((after - before for before, after in pairwise(moments)), default=inf)
+
+
+def _row(spec: Job, at_s: float) -> TraceJob:
+    saves_every_s = 1e9 if spec.checkpoint else None
+    gpus = spec.roles[0].shape.gpus
+    return TraceJob(
+        spec.name, at_s, spec.expected_s or 0.0, spec.members, gpus, checkpoint_s=saves_every_s
+    )
+
+
+@cache
+def _spec_of(text: str) -> Job:
+    (spec,) = read_job(text, "job.yaml")
+    return spec
+
+
+@cache
+def _site() -> Cluster:
+    return read_cluster(SITE, "site.yaml")
+
+
+@cache
+def _policy() -> Policy:
+    return read_policy(POLICY, "policy.yaml")
 
 
 def submit_all(

@@ -27,7 +27,7 @@ from gantree.model.orders import (
     StopGang,
     SuspendGang,
 )
-from gantree.sim.attempt_events import ended_event, saved_event, started_event
+from gantree.sim.attempt_events import WorkDone, ended_event, saved_event, started_event
 from gantree.sim.heap import EventHeap
 from gantree.sim.overheads import Overheads
 from gantree.sim.running.faults import Fault
@@ -46,6 +46,8 @@ from gantree.sim.work import (
 
 __all__ = ["Overheads", "SimCluster"]
 
+LEAVING = (Doing.ENDING, Doing.STOPPING, Doing.ENDED)
+"""Whoever does one of these is not stopped any more."""
 TERMINATED = 143
 """Exit code of a process that SIGTERM ended, as the shell counts."""
 
@@ -126,7 +128,8 @@ class SimCluster:
         attempt.speed = attempt.size
         if self.pace is not None and work.spec is not None:
             attempt.speed = self.pace.start(order, work.spec)
-        start_s = 0.0 if self._overheads.at_every_event else self._overheads.of_start_s(order.job)
+        start_s = self._overheads.of_start_s(order.job, order.attempt)
+        start_s = 0.0 if self._overheads.at_every_event else start_s
         restores = work.kept_s > 0
         restore_s = self._checkpoints.restore_s if restores else 0.0
         started = started_event(order, attempt.ordered_at + start_s + restore_s)
@@ -156,7 +159,8 @@ class SimCluster:
                 order.request
             )  # a save that the gang has begun by itself answers it, too
         if attempt.doing is Doing.WORKING:
-            self._begin_save(order.job, work, attempt, self._overheads.save_s)
+            save_s = self._overheads.of_save_s(order.job, order.attempt)
+            self._begin_save(order.job, work, attempt, save_s)
 
     def _begin_save(self, job: str, work: Work, attempt: Attempt, more_s: float = 0.0) -> None:
         now = self._clock()
@@ -169,12 +173,12 @@ class SimCluster:
         if attempt is None or attempt.number < order.attempt:
             # What is stopped before it was started never starts, and nothing of it is left at once.
             attempt, ended_at = self._follow_up(work, order.attempt, Doing.STOPPING), now
-        elif attempt.number > order.attempt or attempt.doing in (Doing.STOPPING, Doing.ENDED):
+        elif attempt.number > order.attempt or attempt.doing in LEAVING:
             return
         else:
             rest(attempt, now, Doing.STOPPING)
             self._leave(order.job, now)
-            ended_at = now + self._overheads.stop_s
+            ended_at = now + self._overheads.of_stop_s(order.job, order.attempt)
         self._schedule_event(attempt, ended_event(order.job, attempt.number, ended_at, TERMINATED))
 
     def _take_turn(self, order: SuspendGang | ResumeGang, work: Work) -> None:
@@ -222,6 +226,9 @@ class SimCluster:
                 attempt = self._running(event.job)[1]
                 attempt.foretold = None
                 self._transfers.begin(event, attempt.gpus)
+                return
+            case WorkDone():
+                self._work_done(event)
                 return
             case SaveDue():
                 work, attempt = self._running(event.job)
@@ -281,6 +288,16 @@ class SimCluster:
         attempt.request = None
         self._work_on(event.job, event.observed_at)
 
+    def _work_done(self, event: WorkDone) -> None:
+        work, attempt = self._running(event.job)
+        attempt.foretold, done_at = None, event.observed_at
+        rest(attempt, done_at, Doing.ENDING)
+        self._working.pop(event.job, None)
+        self._leave(event.job, done_at)
+        ended_at = done_at + self._overheads.of_end_s(event.job, attempt.number)
+        ended = ended_event(event.job, attempt.number, ended_at, work.exit_code, done_at)
+        self._schedule_event(attempt, ended)
+
     def _end(self, event: GangEnded) -> None:
         work, attempt = self._running(event.job)
         by_itself = attempt.doing is not Doing.STOPPING
@@ -317,8 +334,11 @@ class SimCluster:
                 else saved_event(job, work, attempt, saves_at)
             )
         else:
-            event = ended_event(
-                job, attempt.number, now + remaining_s / attempt.speed, work.exit_code
+            done_at = now + remaining_s / attempt.speed
+            event = (
+                WorkDone(id=f"{job}/done", observed_at=done_at, job=job)
+                if self._overheads.of_end_s(job, attempt.number)
+                else ended_event(job, attempt.number, done_at, work.exit_code)
             )
         self._schedule_event(attempt, event)
 

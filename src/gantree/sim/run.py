@@ -26,6 +26,7 @@ from gantree.model.jobs import Job
 from gantree.model.phases import FAILURES
 from gantree.planning.cells.domains import CellDomains
 from gantree.policy.rules import Policy
+from gantree.sim.attempt_events import WorkDone
 from gantree.sim.cluster import Overheads, SimCluster
 from gantree.sim.heap import EventHeap
 from gantree.sim.record import Record
@@ -45,7 +46,9 @@ NOTHING_BUT_WORK = RunningModel()
 SUBMISSIONS_LAST = 1
 """Priority of submissions within one moment: first (0) what happens on the cluster, then what is asked of it."""
 
-OF_THE_CLUSTER = (GangStarted, CheckpointSaved, GangEnded, SaveDue, TransferDue, TransferDone)
+OF_THE_CLUSTER = (
+    GangStarted, CheckpointSaved, GangEnded, WorkDone, SaveDue, TransferDue, TransferDone,
+)  # fmt: skip
 """Events of the heap that `SimCluster.happen` takes."""
 
 MOST_SAVES_TOLD_LATE = 1_000
@@ -106,7 +109,7 @@ class Simulation:
         seed: int = 0,
     ) -> None:
         check_trace(trace)
-        self._running, self._seed = running, seed
+        self._running, self._seed, self._together_s = running, seed, overheads.together_s
         self.now = min((row.submit_s for row in trace), default=0.0)
         self.scheduler = Scheduler(policy)
         self.record = Record()
@@ -175,7 +178,21 @@ class Simulation:
         return fault_at if foretold_at is None else min(foretold_at, fault_at)
 
     def _take_moment(self, moment: float) -> None:
-        """Let everything happen that is foretold for a moment, and decide on all of it at once."""
+        """Let everything happen that is foretold for a moment, and decide on all of it at once.
+
+        With it, what a daemon sees together with it (`Overheads.together_s`).
+        """
+        until = moment + self._together_s
+        self._happen_at(moment)
+        while self._together_s and (later := self._next_moment()) is not None and later <= until:
+            self._happen_at(later)
+        self.cluster.charge()
+        if all(map(self._can_wait, self._batch)):
+            self.cluster.repace()
+        else:
+            self._handle(self._taken_batch())
+
+    def _happen_at(self, moment: float) -> None:
         self.now = moment
         while self._faults.next_moment() == moment:
             fault = self._faults.pop()
@@ -187,11 +204,6 @@ class Simulation:
                 self.cluster.happen(event)
             else:
                 self._batch.append(event)
-        self.cluster.charge()
-        if all(map(self._can_wait, self._batch)):
-            self.cluster.repace()
-        else:
-            self._handle(self._taken_batch())
 
     def _can_wait(self, event: Event) -> bool:
         """Whether an event need not be decided on at once: a save that a gang makes by itself changes no decision but a

@@ -18,6 +18,7 @@ class Doing(StrEnum):
     SAVING = "saving"
     SUSPENDED = "suspended"
     STOPPING = "stopping"
+    ENDING = "ending"
     ENDED = "ended"
 
 

@@ -22,10 +22,7 @@ from gantree.text.words import plural
 def simulate(
     cluster: Annotated[str, typer.Option("--cluster", metavar="FILE", help="Cluster file.")],
     trace: Annotated[
-        Path,
-        typer.Option(
-            "--trace", metavar="FILE", help="Trace: CSV, gzipped CSV, Parquet, or a public one."
-        ),
+        Path, typer.Option("--trace", metavar="FILE", help="Trace: CSV, or gzipped CSV.")
     ],
     out: Annotated[
         Path,

@@ -19,7 +19,7 @@ from gantree.journal.verify import rows_of
 from gantree.model.arrays import element_of, index_at
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
-from gantree.model.events import ClusterObserved, Event, JobSubmitted
+from gantree.model.events import ClusterObserved, Event, GangEnded, JobSubmitted
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy
 from gantree.sim.replay.fold import Fold
@@ -41,14 +41,16 @@ def read_recording(
     cursor, last_fact = _end(journal)
     if not last_fact:
         raise BadInput(f"{journal.database.name}: the journal is empty: no daemon has decided yet")
+    everything = list(_events(journal, cursor))
     fold, after = _beginning(journal, books)
     fold.since = since
+    fold.ends = {
+        (each.job, each.attempt): each for each in everything if isinstance(each, GangEnded)
+    }
     at_start = site_events(fold.ledger)
     compacted_at = fold.read_to if after else None
     fold.apply(each.fact for each in journal.facts(after) if each.seq <= last_fact)
-    events = [
-        each for each in _events(journal, cursor) if until is None or each.observed_at <= until
-    ]
+    events = [each for each in everything if until is None or each.observed_at <= until]
     jobs = _records(fold, events, until)
     if not jobs:
         raise BadInput(

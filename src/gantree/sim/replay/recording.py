@@ -11,7 +11,7 @@ from gantree.model.events import Event
 from gantree.model.facts import PolicyAdopted
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
-from gantree.sim.cluster import Overheads
+from gantree.sim.overheads import Overheads
 from gantree.sim.replay.outcomes import REJECTED, JobOutcome
 
 

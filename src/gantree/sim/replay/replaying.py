@@ -11,14 +11,15 @@ from gantree.formats.traces import TraceJob
 from gantree.model.events import ClusterObserved
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy
-from gantree.sim.cluster import Overheads
+from gantree.sim.overheads import Overheads
+from gantree.sim.replay.agreement import Placed, placed
 from gantree.sim.replay.outcomes import JobOutcome, outcome_of
 from gantree.sim.replay.recording import Ending, JobRecord, Recording
 from gantree.sim.replay.requests import told
 from gantree.sim.replay.work import WorkEstimates, WorkOf
 from gantree.sim.results import Result
 from gantree.sim.run import Simulation
-from gantree.sim.workload import job_id
+from gantree.sim.workload import job_id, row_id
 
 SAVES_ON_REQUEST_S = 1e9
 """Interval of a job that saves when it is asked, and not by itself: longer than any run."""
@@ -37,6 +38,7 @@ class Replayed:
     jobs: tuple[JobOutcome, ...]
     result: Result
     ended_at: float
+    placements: tuple[Placed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +134,9 @@ def replay(
 
 
 def _with_ids(overheads: Overheads) -> Overheads:
-    """Overheads of jobs by their ids in the simulation."""
-    of_job = {f"t{job}": start_s for job, start_s in overheads.start_s_of_job.items()}
-    return replace(overheads, start_s_of_job=of_job)
+    """Overheads of attempts by the ids of jobs in the simulation."""
+    of_attempt = {(f"t{job}", number): own for (job, number), own in overheads.of_attempt.items()}
+    return replace(overheads, of_attempt=of_attempt)
 
 
 def _run(simulation: Simulation, jobs: int, progress: Advance | None) -> None:
@@ -159,4 +161,9 @@ def _replayed(recording: Recording, workload: Workload, simulation: Simulation) 
         else:
             found = replace(outcome_of(state, now, recording.began_at), job=before.job)
         jobs.append(found)
-    return Replayed(tuple(jobs), simulation.result(), now + recording.began_at)
+    placements = (
+        placed(span.from_s + recording.began_at, row_id(span.job), span.attempt, span.placement)
+        for span in simulation.record.spans
+    )
+    ended_at = now + recording.began_at
+    return Replayed(tuple(jobs), simulation.result(), ended_at, tuple(placements))

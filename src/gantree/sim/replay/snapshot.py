@@ -11,7 +11,7 @@ from gantree.formats.traces import TraceJob
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.model.phases import Phase
-from gantree.sim.cluster import Overheads
+from gantree.sim.overheads import Overheads
 from gantree.sim.replay.outcomes import JobOutcome
 from gantree.sim.replay.recording import JobRecord, MeasuredOverheads, Recording
 from gantree.sim.workload import check_trace, job_of
