@@ -20,12 +20,11 @@ ROWS: list[dict[str, Any]] = [
 
 
 def values_of(chart: charts.Chart) -> list[dict[str, Any]]:
-    return list(charts.to_spec(chart)["data"]["values"])
+    return list(chart.spec["data"]["values"])
 
 
 def encodings(chart: charts.Chart) -> list[dict[str, Any]]:
-    spec = charts.to_spec(chart)
-    return [layer["encoding"] for layer in spec.get("layer", [spec])]
+    return [layer["encoding"] for layer in chart.spec.get("layer", [chart.spec])]
 
 
 def texts(svg: str) -> list[str]:

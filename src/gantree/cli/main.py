@@ -133,6 +133,10 @@ class Commands(LazyGroup):
             "gantree.cli.simulation.simulate:simulate",
             "Replay a trace of jobs through the scheduler.",
         ),
+        "compare": Listed(
+            "gantree.cli.simulation.compare:compare",
+            "Compare results of simulations of one trace on one cluster.",
+        ),
         "experiment": Listed(
             "gantree.cli.simulation.experiment:experiment",
             "Run an experiment: its claim, set-up, result and verdict.",

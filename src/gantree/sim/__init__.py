@@ -9,8 +9,10 @@ record     what is noted down while it runs
 inputs     what was run, with digests
 results    what came out: rows, summary, percentiles
 charts     charts of plain rows
-files      summary.json, jobs.csv, report.html in a directory
+measures   what reports draw and compare, beyond the summary
+files      summary.json, jobs.csv, timeline.csv, report.html in a directory
 report     the page, with its charts
+compare    results of several runs beside each other
 bench      how long one decision takes
 muri       Muri's experiment on 64 GPUs, replayed by its own rules and under our policies
 lingjun    Philly's jobs on sub-fabrics of Lingjun

@@ -9,16 +9,13 @@ so margins may differ by pixels between machines with different fonts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from gantree.model.errors import Unsupported
 
-if TYPE_CHECKING:
-    import altair
-
 Row: TypeAlias = Mapping[str, Any]
-Chart: TypeAlias = "altair.Chart | altair.LayerChart"
 
 MISSING = "charts need Altair and vl-convert: pip install 'gantree[simulate]'"
 
@@ -50,6 +47,13 @@ _DURATION_LABEL = (
     "datum.value < 60 ? datum.value + ' s' : datum.value < 3600 ? datum.value / 60 + ' min' : "
     "datum.value < 86400 ? datum.value / 3600 + ' h' : datum.value / 86400 + ' d'"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart as Vega-Lite with its rows, without a theme."""
+
+    spec: Mapping[str, Any]
 
 
 def theme(*, dark: bool = False) -> dict[str, Any]:
@@ -99,19 +103,29 @@ def vl_convert_library() -> Any:
         raise Unsupported(MISSING) from error
 
 
-def to_spec(chart: Chart) -> dict[str, Any]:
-    """The chart as Vega-Lite, without a theme."""
-    spec: dict[str, Any] = chart.to_dict()
-    spec.pop("config", None)
-    return spec
-
-
 def to_svg(chart: Chart, *, dark: bool = False) -> str:
     """The chart as SVG on white (on near black if dark), for documents."""
-    spec = to_spec(chart)
-    spec["background"] = "#14171a" if dark else "#ffffff"
+    spec = {**chart.spec, "background": "#14171a" if dark else "#ffffff"}
     svg: str = vl_convert_library().vegalite_to_svg(spec, config=theme(dark=dark))
     return svg + "\n"
+
+
+def empty_chart() -> Any:
+    """A chart of Altair without rows: it checks all that it is given against the schema, and rows take seconds."""
+    alt = altair_library()
+    return alt.Chart(alt.Data(values=[]))
+
+
+def finished(
+    drawn: Any, values: Sequence[Row], *, title: str = "", width: int = WIDTH, height: int = HEIGHT
+) -> Chart:
+    """A chart of Altair with its rows."""
+    sized = drawn.properties(width=width, height=height)
+    spec = (sized.properties(title=title) if title else sized).to_dict()
+    for layer in spec.get("layer", ()):
+        layer.pop("data", None)
+    spec.pop("config", None)
+    return Chart({**spec, "data": {"values": list(values)}})
 
 
 def lines(
@@ -139,7 +153,7 @@ def lines(
     """
     alt = altair_library()
     values, names = _plain(rows, {"x": x, "y": y, "series": series, **_ends(band)})
-    base = alt.Chart(alt.Data(values=values))
+    base = empty_chart()
     axis = alt.X(
         "x:Q",
         title=x_title or x,
@@ -157,7 +171,7 @@ def lines(
     if band is not None:
         area = base.mark_area(opacity=0.2, interpolate=shape)
         drawn = area.encode(x=axis, y=alt.Y("low:Q"), y2="high:Q", color=colour) + drawn
-    return _finished(drawn, title, width, height)
+    return finished(drawn, values, title=title, width=width, height=height)
 
 
 def bars(
@@ -187,7 +201,7 @@ def bars(
     }
     if series is not None and not stacked:
         place["xOffset"] = alt.XOffset("series:N", sort=names)
-    base = alt.Chart(alt.Data(values=values)).encode(**place)
+    base = empty_chart().encode(**place)
     drawn = base.mark_bar().encode(
         y=alt.Y("y:Q", title=y_title or y, scale=_scale(alt, log=log_y), stack=stacked or None),
         color=_colour(alt, series, names),
@@ -195,7 +209,7 @@ def bars(
     )
     if interval is not None:
         drawn += base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2="high:Q")
-    return _finished(drawn, title, width, height)
+    return finished(drawn, values, title=title, width=width, height=height)
 
 
 def cdf(
@@ -288,8 +302,3 @@ def _tooltips(alt: Any, titles: Mapping[str, str | None]) -> list[Any]:
         for place, title in titles.items()
         if title is not None
     ]
-
-
-def _finished(drawn: Any, title: str, width: int, height: int) -> Chart:
-    sized: Chart = drawn.properties(width=width, height=height)
-    return sized.properties(title=title) if title else sized

@@ -19,11 +19,13 @@ from gantree.sim.report.page import page
 from gantree.sim.results import DIGITS, JobRow, Result
 
 
-def write(result: Result, out: Path, inputs: Inputs | None = None) -> str | None:
+def write(
+    result: Result, out: Path, inputs: Inputs | None = None, *, report: bool = True
+) -> str | None:
     """Write the files into a directory, made where it is missing. Raises BadInput if that cannot be.
 
     Where the extra with the charts is not installed, there is no report.html, and the reason is returned. Results that
-    do not name their inputs cannot be compared.
+    do not name their inputs cannot be compared. report: whether a page is wanted at all.
     """
     timeline = timeline_of(result)
     told = summary(result, inputs, timeline)
@@ -32,7 +34,7 @@ def write(result: Result, out: Path, inputs: Inputs | None = None) -> str | None
         "jobs.csv": jobs_csv(result),
         "timeline.csv": timeline_csv(timeline),
     }
-    texts["report.html"], missing = _report(result, timeline, told)
+    texts["report.html"], missing = _report(result, timeline, told) if report else (None, None)
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

@@ -24,7 +24,7 @@ DIGEST_DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What was run. options are those of the model of running that differ from the default, by name."""
+    """What was run. options are what of the model of running is on, seed that of what it draws (None: nothing)."""
 
     cluster: str
     cluster_digest: str

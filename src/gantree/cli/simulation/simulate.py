@@ -44,7 +44,13 @@ def simulate(
     with progress("Simulating") as advance:
         result = replay(site, rows, chosen, progress=advance, limit=limit)
     inputs = inputs_of(
-        site, rows, chosen, trace_name=name_of(trace), policy_name=name_of(policy or PRESETS[0])
+        site,
+        rows,
+        chosen,
+        trace_name=name_of(trace),
+        policy_name=name_of(policy or PRESETS[0]),
+        seed=result.seed if result.running.on else None,
+        options=result.running.stated(),
     )
     no_report = files.write(result, out, inputs)
     if no_report is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from html import escape
 
-from gantree.sim.charts import Chart, theme, to_spec, vl_convert_library
+from gantree.sim.charts import Chart, theme, vl_convert_library
 
 STYLE = """
 :root { color-scheme: light dark; --line: light-dark(#d5dae0, #363d44); --faint: light-dark(#59626b, #a3adb7) }
@@ -115,7 +115,7 @@ def _section(section: Section, specs: dict[str, object]) -> str:
 
 def _chart(chart: Chart, specs: dict[str, object]) -> str:
     name = f"chart{len(specs) + 1}"
-    specs[name] = to_spec(chart)
+    specs[name] = chart.spec
     return (
         f'<div class="chart" id="{name}"></div>\n'
         f'<details data-chart="{name}"><summary>Table</summary></details>\n'

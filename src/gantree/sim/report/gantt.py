@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gantree.sim.charts import Chart, altair_library
+from gantree.sim.charts import Chart, altair_library, empty_chart, finished
 from gantree.sim.measures.steps import Change, edges, means
 from gantree.sim.measures.timeline import span_of
 from gantree.sim.record import Span
@@ -181,6 +181,6 @@ def _chart(marks: Iterable[Mark], names: Sequence[str], queues: Sequence[str]) -
         alt.Tooltip(field, type="nominal", title=title)
         for field, title in {"x": "from, h", "x2": "to, h", **shown}.items()
     ]
-    drawn = alt.Chart(alt.Data(values=values)).mark_rect().encode(**encoding, tooltip=tips)
-    sized: Chart = drawn.properties(width=WIDTH, height=max(LEAST_HEIGHT, ROW_HEIGHT * len(names)))
-    return sized
+    drawn = empty_chart().mark_rect().encode(**encoding, tooltip=tips)
+    height = max(LEAST_HEIGHT, ROW_HEIGHT * len(names))
+    return finished(drawn, values, width=WIDTH, height=height)
