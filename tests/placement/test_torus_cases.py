@@ -335,6 +335,12 @@ NEVER: dict[str, tuple[Job, str]] = {
         "Never fits: no torus is cut into boxes for 3 members of 8 GPUs (24 GPUs); the nearest sizes are 16 and 32; "
         "the largest smaller box that is free is 4x4. Fits now with 2 members.",
     ),
+    "a shape beside those that are sold": (
+        job_on_box((4, 12), 6, 8),
+        "Never fits: no torus is cut into boxes of 4x12; to allow it, write `slices: [[4, 12]]`, with all other shapes "
+        "to be cut, to torus pod0- in the cluster file; the largest smaller box that is free is 4x8. Fits now as a box "
+        "of 4x8 and with 4 members.",
+    ),
     "members larger than a host": (
         job_on_box((4, 4), 1, 16),
         "Never fits: a box of 4x4 is not made of 1 member of 16 GPUs; no smaller box of such members is free.",
@@ -412,3 +418,29 @@ def test_a_wish_that_a_box_cannot_carry_is_told_with_the_way_out(words: str) -> 
     error, asked = WRONG[words]
     with pytest.raises(error, match=words):
         place_on_torus(labelled(), asked)
+
+
+@pytest.mark.parametrize("box", [(16, 20, 28), ()])
+def test_a_pod_is_given_whole_if_the_cluster_file_says_so_and_the_refusal_does(
+    box: tuple[int, ...],
+) -> None:
+    """The 8,960 chips of a TPU v5p pod; the largest slice that is sold has 6,144."""
+    fabric = pods("tpu-v5p-host", (16, 20, 28), (2, 2, 1), 1, cube=(4, 4, 4))
+    asked = job_on_box(box, 2240, 4)
+    refused = place_on_torus(Occupancy(fabric), asked)
+    assert isinstance(refused, Refused) and refused.never
+    told = (
+        "; to allow it, write `slices: [[16, 20, 28]]`, with all other shapes to be cut, to torus"
+    )
+    assert f"{told} pod0- in the cluster file" in refused.sentence
+    (pod,) = fabric.cluster.tori
+    for listed in ((), ((4, 4, 4),)):
+        allowed = replace(pod, slices=(*listed, (16, 20, 28)))
+        found = place_on_torus(
+            Occupancy(Fabric.build(replace(fabric.cluster, tori=(allowed,)))), asked
+        )
+        assert isinstance(found, Placement) and len(found.members) == 2240
+    few = Fabric.build(replace(fabric.cluster, tori=(replace(pod, slices=((4, 4, 4),)),)))
+    again = place_on_torus(Occupancy(few), asked)
+    assert isinstance(again, Refused)
+    assert "; to allow it, add `slices: [[16, 20, 28]]` to torus pod0- in the" in again.sentence

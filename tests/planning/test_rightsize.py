@@ -404,6 +404,9 @@ def test_a_cluster_of_spot_alone_says_why_nothing_fits(labels: tuple[tuple[str, 
         assert isinstance(verdict, Refused)
         assert verdict.sentence == (
             "Never fits: no node has label gantree.market=on-demand, which role w asks for."
+            if labels
+            else "Never fits: every node is a spot node, which role w does not ask for; write `spot: true` and "
+            "`checkpoint` in the job file, or `any` in the column `market` of a trace."
         )
 
 

@@ -256,3 +256,22 @@ def test_another_half_life_rules_from_now_on_and_none_kept_nothing() -> None:
     fresh = shares(QueueRule("a"), half_life_s=20)
     fresh.inherit_usage(before.kept(), None, 80)
     assert fresh.used_part(fresh.tree.leaf("a"), 80) == 0
+
+
+def test_at_a_fork_of_the_tree_the_shares_of_the_last_change_decide() -> None:
+    found = shares(
+        QueueRule("a"), QueueRule("a/x"), QueueRule("a/y"), QueueRule("b", weight=2),
+        half_life_s=DAY_S, share_users=True,
+    )  # fmt: skip
+    tree = found.tree
+    x, y, b = (tree.leaf(queue, "ann") for queue in ("a/x", "a/y", "b"))
+    bob = tree.leaf("b", "bob")
+    assert found.at_fork(x, b) == found.at_fork(x, x) == (0.0, 0.0)
+    found.take(x, "one", {"gpus": 40.0}, 0.0)
+    found.take(b, "two", {"gpus": 40.0}, 0.0)
+    assert found.at_fork(x, y) == (0.2, 0.0) and found.at_fork(x, b) == (0.2, 0.1)
+    assert found.at_fork(b, bob) == (0.2, 0.0) and found.precedes(bob, b)
+    assert found.share(x, DAY_S) == pytest.approx(0.3)
+    assert found.at_fork(x, b) == (0.2, 0.1), "nothing has started or ended since"
+    found.give_back("one", DAY_S)
+    assert found.at_fork(x, b) == pytest.approx((0.1, 0.15))

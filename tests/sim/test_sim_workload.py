@@ -5,9 +5,13 @@ from dataclasses import replace
 import pytest
 
 from gantree.formats.traces import TraceJob
+from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Checkpoint, Elastic
+from gantree.policy.rules import Policy
+from gantree.sim.run import simulate
 from gantree.sim.workload import check_trace, job_of
+from gantree.testing.builders import cluster
 
 ROW = TraceJob("7", 0, 100, 4, 8)
 
@@ -51,3 +55,34 @@ def test_a_row_that_says_nothing_wishes_nothing() -> None:
 def test_rows_that_cannot_be_are_refused(row: TraceJob) -> None:
     with pytest.raises(BadInput, match="job 7"):
         check_trace([row])
+
+
+def site(*spot: float | None) -> Cluster:
+    """A node of 8 GPUs for each: a spot node, by its interruptions a day, or None."""
+    plain = cluster(leaves=1, nodes=len(spot))
+    nodes = tuple(replace(node, spot=each) for node, each in zip(plain.nodes, spot, strict=True))
+    return replace(plain, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("spot", "markets", "outcomes"),
+    [
+        ((1.0, 1.0), (None, None), ["succeeded", "succeeded"]),
+        ((1.0, None), (None, None), ["succeeded", "succeeded"]),
+        ((1.0, 1.0), (None, "spot"), ["pending", "succeeded"]),
+        ((1.0, 1.0), ("on-demand", None), ["pending", "pending"]),
+        ((None, None), (None, "any"), ["succeeded", "succeeded"]),
+    ],
+)
+def test_jobs_of_a_trace_that_says_nothing_of_markets_run_on_spot_nodes(
+    spot: tuple[float | None, ...], markets: tuple[str | None, ...], outcomes: list[str]
+) -> None:
+    rows = [
+        TraceJob(str(number), 0.0, 60.0, 1, 8, market=market)
+        for number, market in enumerate(markets)
+    ]
+    result = simulate(site(*spot), rows, Policy())
+    assert [job.outcome for job in result.jobs] == outcomes
+    assert all(job.wait_s == 0 for job in result.jobs if job.outcome == "succeeded")
+    told = [job.reason for job in result.jobs if job.outcome != "succeeded"]
+    assert all("`any` in the column `market`" in reason for reason in told[:1] if not markets[0])

@@ -19,6 +19,7 @@ A weight of 0 is a share without bounds, whatever is used: such a queue goes aft
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from math import exp2, inf
 
 from gantree.policy.amounts import MODEL, TICKS, weighted_gpus
@@ -68,6 +69,7 @@ class Shares:
         self._uses: list[dict[str, _Use]] = []
         self._holdings: dict[str, tuple[int, Amounts]] = {}
         self._weighted_last: tuple[Amounts, Mapping[str, int]] = ({}, {})
+        self._settled: dict[int, float] = {}
         self.capacity = capacity
 
     @property
@@ -79,6 +81,7 @@ class Shares:
     def capacity(self, capacity: Amounts) -> None:
         self._capacity = capacity
         self._ticks_of_capacity = self._weighted(capacity)
+        self._settled.clear()
 
     def take(self, node: int, owner: str, amounts: Amounts, at_s: float) -> None:
         """Count a job of a node that holds these amounts from a moment on. It must not be counted yet."""
@@ -112,6 +115,7 @@ class Shares:
             use = self._uses[node].setdefault(one.resource, _Use())
             assert use.held == one.held, f"{one} was kept, and {use.held} are held"
             use.decayed, use.at_s = one.decayed, one.at_s
+        self._settled.clear()
 
     def inherit_usage(
         self, kept: Iterable[UseSnapshot], half_life_s: float | None, now_s: float
@@ -135,6 +139,7 @@ class Shares:
                 self._reach(node)
                 use = self._uses[node].setdefault(resource, _Use(at_s=now_s))
                 use.decayed += own
+        self._settled.clear()
 
     def _named(self, node: int) -> tuple[tuple[str, str], ...]:
         """The path of a node in names, from the top."""
@@ -167,6 +172,28 @@ class Shares:
         weight = self.tree.weight[node]
         return self.used_part(node, now_s) / weight if weight > 0 else inf
 
+    def precedes(self, node: int, other: int) -> bool:
+        """Return whether jobs of a node go before those of another for their shares alone (`at_fork`)."""
+        share, other_share = self.at_fork(node, other)
+        return share < other_share
+
+    def at_fork(self, node: int, other: int) -> tuple[float, float]:
+        """Return the shares that decide between jobs of two nodes, as they were when a job last started or ended.
+
+        They are those of the first nodes from the top on that differ; a queue's own jobs have a share of 0.
+        """
+        pairs = zip_longest(reversed(self.tree.path(node)), reversed(self.tree.path(other)))
+        here, there = next((pair for pair in pairs if pair[0] != pair[1]), (None, None))
+        return self._settled_share(here), self._settled_share(there)
+
+    def _settled_share(self, node: int | None) -> float:
+        if node is None:
+            return 0.0
+        if node not in self._settled:
+            uses = self._uses[ROOT].values() if self._uses else ()
+            self._settled[node] = self.share(node, max((use.at_s for use in uses), default=0.0))
+        return self._settled[node]
+
     def used_part(self, node: int, now_s: float) -> float:
         """Return the part of the cluster that a node is taken to use: its dominant share, whatever its weight."""
         if node >= len(self._uses):
@@ -193,6 +220,7 @@ class Shares:
 
     def _change(self, node: int, weighted: Mapping[str, int], sign: int, at_s: float) -> None:
         self._reach(node)
+        self._settled.clear()
         for each in self.tree.path(node):
             uses = self._uses[each]
             for resource, amount in weighted.items():

@@ -37,7 +37,7 @@ from gantree.sim.running.model import RunningModel
 from gantree.sim.running.pace import Pace
 from gantree.sim.running.site import Site
 from gantree.sim.running.transfers import SaveDue, TransferDone, TransferDue
-from gantree.sim.workload import check_trace, job_id, job_of
+from gantree.sim.workload import check_trace, job_id, job_of, on_any_market
 from gantree.topology.fabric.fabric import Fabric
 
 NOTHING_BUT_WORK = RunningModel()
@@ -109,6 +109,7 @@ class Simulation:
         seed: int = 0,
     ) -> None:
         check_trace(trace)
+        trace = on_any_market(trace, cluster)
         self._running, self._seed, self._together_s = running, seed, overheads.together_s
         self.now = min((row.submit_s for row in trace), default=0.0)
         self.scheduler = Scheduler(policy)

@@ -4,11 +4,12 @@ A trace says how long a job ran, not how it was placed; it may say what a job as
 market. A job with a checkpoint interval can be asked to save; one without is only ever stopped.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import isfinite
 
 from gantree.formats.traces import TraceJob
-from gantree.model.cluster import MARKET_LABEL
+from gantree.model.cluster import ANY_MARKET, MARKET_LABEL, Cluster
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Checkpoint, Elastic, Job, Role, Shape, Slices, Spread, TopologySpec
 from gantree.policy.amounts import requested_by_member
@@ -25,6 +26,16 @@ def job_id(row: TraceJob) -> str:
 def row_id(job: str) -> str:
     """The id in the trace of a job of the scheduler."""
     return job.removeprefix("t")
+
+
+def on_any_market(trace: Sequence[TraceJob], cluster: Cluster) -> Sequence[TraceJob]:
+    """The rows, which may use spot nodes too if the site has some and no row of the trace says a word of markets.
+
+    Such a trace is of a site that knew no markets; without spot nodes nothing changes.
+    """
+    if all(node.spot is None for node in cluster.nodes) or any(row.market for row in trace):
+        return trace
+    return tuple(replace(row, market=ANY_MARKET) for row in trace)
 
 
 def job_of(row: TraceJob) -> Job:

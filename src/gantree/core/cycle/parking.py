@@ -72,9 +72,24 @@ def refusal_versions(ledger: Ledger) -> object:
             (job, reservation.starts_at, owners.get(RESERVATION + job))
             for job, reservation in ledger.reservations.items()
         ),
+        _queues_before_estimates(ledger),
         len(ledger.unusable),
         ledger.site.version,
         len(ledger.gapped),
+    )
+
+
+def _queues_before_estimates(ledger: Ledger) -> tuple[tuple[str, int], ...]:
+    """Each estimate with the queues of smaller shares, whose jobs may use its room; shares change as gangs start."""
+    if ledger.accounts.order.before_share is None:
+        return ()
+    shares, jobs = ledger.accounts.shares, ledger.jobs
+    return tuple(
+        (job, queue)
+        for job, reservation in ledger.reservations.items()
+        if not reservation.promised
+        for queue in ledger.waiting.queues
+        if shares.precedes(queue, jobs[job].queue)
     )
 
 

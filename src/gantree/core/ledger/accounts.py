@@ -280,6 +280,18 @@ class Accounts:
             return state.position < other.position
         return state.position.key[:shared] < other.position.key[:shared]
 
+    def comes_first(self, state: JobState, other: JobState) -> bool:
+        """Return whether a pending job comes before another in the policy order, shares included (`Shares.at_fork`)."""
+        shared = self.order.before_share
+        if shared is not None:
+            keys, others = state.position.key[:shared], other.position.key[:shared]
+            if keys != others:
+                return keys < others
+            share, others_share = self.shares.at_fork(state.queue, other.queue)
+            if share != others_share:
+                return share < others_share
+        return state.position < other.position
+
     def claims_within_guarantee(self, state: JobState, claimed: Amounts | None = None) -> bool:
         """As `Guarantees.asks_within`, for the claim of a job: an elastic gang may claim less."""
         amounts = self._projected.claimed(state.job) if claimed is None else claimed

@@ -251,8 +251,8 @@ class ProjectedOccupancies:
     def _rank(self, ledger: Ledger, state: JobState, within_guarantee: bool | None) -> Hashable:
         """A key that is equal for jobs to which the same claims and reservations give way.
 
-        Between queues only the keys before shares count, and whether the job is within its guarantee. If its own queue
-        has a claim or a reservation, its position counts.
+        Between queues only the keys before shares count, and whether the job is within its guarantee; for reservations
+        the share of its queue, too. If its own queue has a claim or a reservation, its position counts.
         """
         shared = ledger.accounts.order.before_share
         if shared is None or state.spec.queue in self._queues:
@@ -261,7 +261,8 @@ class ProjectedOccupancies:
         if within_guarantee is None and self._queues:
             guarantees = ledger.accounts.guarantees
             within = guarantees.asks_within(state), guarantees.asks_within_on_any_model(state)
-        return state.position.key[:shared], state.priority, within
+        queue = state.queue if ledger.reservations else None
+        return state.position.key[:shared], queue, state.priority, within
 
 
 def outranked_holds(

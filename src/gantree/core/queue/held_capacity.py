@@ -2,7 +2,9 @@
 
 Claimed room may be used by its own job only: it is free in a moment. Reserved room may be used by its own job, by a job
 that ends before the reserved start (`planning.reservations.reserve.may_backfill`), and, if the reservation is an
-estimate, by a job that goes first, or that is within its queue's guarantee while the reservation's job is not.
+estimate, by a job that goes first, or that is within its queue's guarantee while the reservation's job is not. Who goes
+first follows the policy order as it is now: with "share" in it, an estimate gives way to a queue that has a smaller
+share than its own, whenever it was made.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -49,7 +51,7 @@ def outranks_reservation(
     if ledger.reservations[job].promised:
         return False
     accounts, other = ledger.accounts, ledger.jobs[job]
-    return accounts.goes_before(state, other) or accounts.guarantees.goes_before(
+    return accounts.comes_first(state, other) or accounts.guarantees.goes_before(
         state, other, within_guarantee
     )
 
@@ -101,12 +103,13 @@ class UsableReservations:
     ) -> int:
         """A mask of the reservations that a job outranks, if it is, or is not, within its guarantee.
 
-        Jobs without a reservation in their queue share a mask where only the keys before shares count.
+        Jobs without a reservation in their queue share a mask where only the keys before shares, and shares, count.
         """
         self._refresh(ledger, now)
         shared = ledger.accounts.order.before_share
         alone = shared is None or state.spec.queue in self._queues
-        key = (state.position if alone else state.position.key[:shared], within_guarantee)
+        rank = state.position if alone else (state.position.key[:shared], state.queue)
+        key = (rank, within_guarantee)
         if key not in self._by_rank:
             self._by_rank[key] = _bits(
                 outranks_reservation(ledger, state, job, within_guarantee=within_guarantee)

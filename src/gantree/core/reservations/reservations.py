@@ -12,7 +12,7 @@ Which jobs get a reservation is in `core.reservations.selection`.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from math import inf
@@ -257,24 +257,24 @@ def make_reservation(
     state: JobState,
     preferences: PlacementPreferences,
     slips: int = 0,
-    replaced: str | None = None,
+    replaced: Sequence[str] = (),
 ) -> Outcome:
-    """Reserve the earliest start of a pending gang, if known. replaced: the job that loses its estimate for it."""
+    """Reserve the earliest start of a pending gang, if known. replaced: the jobs that lose their estimates for it."""
     found = planned_start(
         builder.ledger,
         state,
         builder.now,
         preferences,
         can_promise=is_independent_of_quota(builder.ledger, state),
-        without=() if replaced is None else (replaced,),
+        without=replaced,
     )
     if found is None:
         return Outcome.NO_START
     if found.starts_at <= builder.now:
         return Outcome.FITS_NOW
-    if replaced is not None:
+    for job in replaced:
         reason = f"{state.job} goes first"
-        builder.record(ReservationDropped(at=builder.now, job=replaced, reason=reason))
+        builder.record(ReservationDropped(at=builder.now, job=job, reason=reason))
     _record(builder, state, found, slips)
     return Outcome.RESERVED
 
@@ -302,12 +302,12 @@ def is_independent_of_quota(ledger: Ledger, state: JobState) -> bool:
     return unbound and ledger.accounts.guarantees.is_unlimited(state.queue)
 
 
-def last_later_estimate(ledger: Ledger, state: JobState) -> str | None:
-    """The job with the last estimate behind this one in the order: its reservation may be replaced."""
+def later_estimates(ledger: Ledger, state: JobState) -> list[str]:
+    """The jobs with estimates behind this one in the policy order as it is now, the last of them last."""
     later = [
         job
         for job in ledger.reservations
         if not ledger.reservations[job].promised
-        and ledger.jobs[job].position.key > state.position.key
+        and ledger.accounts.comes_first(state, ledger.jobs[job])
     ]
-    return max(later, key=lambda job: ledger.jobs[job].position, default=None)
+    return sorted(later, key=lambda job: ledger.jobs[job].position)

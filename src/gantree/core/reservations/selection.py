@@ -8,6 +8,7 @@ with a known end have ended (nodes are out of use). If the search finds no start
 as many jobs as there may be reservations, and no more.
 """
 
+from collections.abc import Sequence
 from math import inf
 
 from gantree.core.ledger.decision_builder import DecisionBuilder
@@ -19,7 +20,7 @@ from gantree.core.reservations.reservations import (
     LATE_S,
     Outcome,
     is_independent_of_quota,
-    last_later_estimate,
+    later_estimates,
     make_reservation,
     running,
 )
@@ -48,7 +49,7 @@ class ReservationSelector:
 
     _reserved counts the jobs with a reservation that the walk has passed, _failures the jobs without one for which no
     start was found although they might fit. _eventual is the occupancy when all gangs with a known end have ended;
-    _fits_eventually caches by signature which gangs fit there.
+    _fits_eventually caches by signature which gangs fit there; _in_vain has those tried in place of estimates.
     """
 
     def __init__(self, ledger: Ledger, preferences: PlacementPreferences) -> None:
@@ -58,6 +59,7 @@ class ReservationSelector:
         self._reserved = self._failures = 0
         self._eventual: Occupancy | None = None
         self._fits_eventually: dict[int, bool] = {}
+        self._in_vain: set[int] = set()
 
     def may_reserve_more(self, ledger: Ledger) -> bool:
         """Whether the next job that waits for room may get a reservation."""
@@ -79,19 +81,33 @@ class ReservationSelector:
         if state.job in ledger.reservations:
             self._reserved += 1
         elif self._failures < self._limit and self._may_reserve(builder, state):
-            replaced = last_later_estimate(ledger, state) if self._is_full(ledger) else None
-            self._reserve(builder, state, replaced)
+            later = later_estimates(ledger, state)
+            self._reserve(
+                builder, state, later, replaced=later[-1:] if self._is_full(ledger) else ()
+            )
 
     def _reserve(
-        self, builder: DecisionBuilder, state: JobState, replaced: str | None = None
+        self,
+        builder: DecisionBuilder,
+        state: JobState,
+        later: Sequence[str],
+        replaced: Sequence[str],
     ) -> None:
-        """Make a reservation, if a start is found. A job that cannot fit does not count as a failure."""
-        if replaced is None and self._fits_eventually.get(state.signature) is False:
+        """Make a reservation, if a start is found. A job that cannot fit does not count as a failure.
+
+        A job that has no start beside the later estimates, whose ends are unknown, has one in their place.
+        """
+        if self._fits_eventually.get(state.signature) is False and (
+            not later or state.signature in self._in_vain
+        ):
             return
         outcome = make_reservation(builder, state, self._preferences, replaced=replaced)
+        if outcome is Outcome.NO_START and later:
+            outcome = make_reservation(builder, state, self._preferences, replaced=later)
+            self._in_vain.add(state.signature)
         if outcome is Outcome.RESERVED:
             self._reserved += 1
-        elif replaced is not None or self._may_fit_eventually(builder, state):
+        elif replaced or self._may_fit_eventually(builder, state):
             self._failures += 1
 
     def _may_fit_eventually(self, builder: DecisionBuilder, state: JobState) -> bool:
@@ -122,7 +138,7 @@ class ReservationSelector:
                 isinstance(fact, ADVANCING_FACTS) and fact.job == state.job
                 for fact in builder.facts
             )
-            if not has_advanced or last_later_estimate(ledger, state) is None:
+            if not has_advanced or not later_estimates(ledger, state):
                 return False
         return waits_for_room(ledger, state)
 

@@ -15,7 +15,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from gantree.model.cluster import MARKET_LABEL, ON_DEMAND
 from gantree.model.jobs import Job, Shape
 from gantree.model.node_rules import without_tolerations
 from gantree.model.verdicts import Gate, Refused, Relaxation, Shortage
@@ -175,7 +174,12 @@ def _none_admits(fabric: Fabric, role: RoleRequest) -> str:
     asked = wanted(role)
     if not asked and fabric.has_taints:
         return f"every node has a taint that role {role.name} does not tolerate"
-    return f"no node has {asked or f'label {MARKET_LABEL}={ON_DEMAND}'}, which role {role.name} asks for"
+    if not asked:
+        return (
+            f"every node is a spot node, which role {role.name} does not ask for; write `spot: true` and `checkpoint` "
+            f"in the job file, or `any` in the column `market` of a trace"
+        )
+    return f"no node has {asked}, which role {role.name} asks for"
 
 
 def _no_machine(role: RoleRequest, lack: tuple[str, float, float], that_admits: str) -> Told:

@@ -10,7 +10,7 @@ empty. Every patch has been searched for on this very occupancy.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -115,6 +115,8 @@ def _illegal(occupancy: Occupancy, box_request: BoxRequest, request: TopologyReq
     if ways and box_request.box:
         shapes = dict.fromkeys(by_name(way.shape) for _, way in ways)
         told += f"; boxes of {plural(box_request.gpus, 'GPU')}: {', '.join(shapes)}"
+    elif not ways:
+        told += _if_listed(kinds, box_request)
     return _refused(
         occupancy, box_request, request, ways, _Cause(Gate.SHAPE, told, None, never=True)
     )
@@ -139,6 +141,26 @@ def _why_illegal(kinds: tuple[Pieces, ...], box_request: BoxRequest) -> str:
             f"a box of {box} is larger than every torus ({largest.name} is {by_name(largest.dims)})"
         )
     return f"no torus is cut into boxes of {box}"
+
+
+def _if_listed(kinds: tuple[Pieces, ...], box_request: BoxRequest) -> str:
+    """What to write where a torus could hold the box and only the list of its shapes forbids it; "" elsewhere.
+
+    For a gang that takes any box: where it is larger than all shapes of the list.
+    """
+    gpus, box = box_request.gpus, box_request.box
+    if not box and any(prod(shape) > gpus for each in kinds for shape in legal_shapes(each)):
+        return ""
+    for pieces in kinds:
+        listed = pieces.any_torus
+        free = replace(listed, rule=None)
+        for shape in (box,) if box else free.shapes(gpus):
+            if prod(shape) == gpus and free.is_legal(shape) and not listed.is_legal(shape):
+                told = f"`slices: [[{', '.join(map(str, shape))}]]`"
+                others = "" if listed.torus.slices else ", with all other shapes to be cut,"
+                verb = "add" if listed.torus.slices else "write"
+                return f"; to allow it, {verb} {told}{others} to torus {listed.torus.name} in the cluster file"
+    return ""
 
 
 def _sizes(kinds: tuple[Pieces, ...], box_request: BoxRequest) -> str:
