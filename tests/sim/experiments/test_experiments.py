@@ -15,6 +15,12 @@ from gantree.sim.workload import job_of
 PAGES = Path(__file__).resolve().parents[3] / "docs/experiments"
 
 FROZEN = {
+    "idleness.csv": "c7c6c64bd7caff8d",
+    "gpu-sharing.csv": "5e89c0ca1a44a04e",
+    "gpu-sharing-measured.csv": "8c68d899193c8038",
+    "fleets.csv": "a788ed6679174749",
+    "defragment.csv": "f4f56c0b0362651e",
+    "asynchronous.csv": "00b136463881fe96",
     "clusters/dgx-h100.yaml": "02c243d9a3161b66",
     "clusters/ethernet-25g.yaml": "016b597c92a28140",
     "clusters/gb200-nvl72.yaml": "2cc898a7fc41dea3",
