@@ -13,6 +13,7 @@ HOME_OF: Mapping[str, str] = MappingProxyType(
     {
         "overhead": "network",
         "cloud": "money",
+        "noisy-neighbour": "sharing",
     }
 )
 """The package of each experiment, in the order in which they are listed."""

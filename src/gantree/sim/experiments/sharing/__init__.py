@@ -1,0 +1,1 @@
+"""Experiments on sharing GPUs and fleets between training and inference."""
