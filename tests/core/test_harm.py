@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gantree.model.facts import GangPreempted
-from gantree.policy.rules import Backfill, Policy
+from gantree.model.jobs import Checkpoint
+from gantree.policy.rules import Backfill, Policy, Preemption, VictimRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 
@@ -79,3 +80,20 @@ def test_a_gang_is_preempted_only_so_often_a_day(pause_s: float, stopped: bool) 
     stage.started("low")
     stage.now += pause_s
     assert preempted(stage, "second") is stopped
+
+
+@pytest.mark.parametrize(("victims", "stopped"), [("loss", "old-but-saved"), ("youngest", "young")])
+def test_victims_are_those_that_lose_least_or_those_placed_last(
+    victims: VictimRule, stopped: str
+) -> None:
+    """The young gang loses all that it has done; the old one saves before it stops."""
+    policy = Policy(preemption=Preemption(victims=victims), restart_s=0.0)
+    stage = Stage(cluster(leaves=1, nodes=2), policy)
+    stage.submit(replace(job("old-but-saved", gpus=8), checkpoint=Checkpoint(grace_s=0.0)))
+    stage.started("old-but-saved")
+    stage.wait(3600.0)
+    stage.submit(job("young", gpus=8))
+    stage.started("young")
+    stage.wait(4000.0)
+    decision = stage.submit(job("urgent", gpus=8, priority="serving"))
+    assert [fact.job for fact in decision.facts if isinstance(fact, GangPreempted)] == [stopped]

@@ -39,6 +39,9 @@ OrderKey = Literal[
 PlacementRule = Literal["topology", "first-fit", "best-fit", "random"]
 """How a place is chosen among those that fit; only the first knows the topology (`placement.choice.blind`)."""
 
+VictimRule = Literal["loss", "youngest"]
+"""Who is stopped among jobs of equal right; the second is a baseline."""
+
 LOOSE = "gpus"
 """The tier of cells that are GPUs anywhere."""
 
@@ -108,7 +111,8 @@ class Preemption:
     stops jobs of other queues too (never ones within their queue's guarantee). gain: where "priority" decides, a job
     also stops one of its own queue and priority that goes later, if the GPU-seconds of work by which that has more
     left are `gain` times what stopping it throws away, and the run times of both are known; 0: never. plans: how many
-    preemption plans one pass makes; the next pass goes on with the rest.
+    preemption plans one pass makes; the next pass goes on with the rest. victims: which of the jobs that may be stopped
+    are: "loss": those that lose the fewest GPU-seconds; "youngest": those placed last, as most schedulers do.
     """
 
     by: Literal["priority", "order", "none"] = "priority"
@@ -116,6 +120,7 @@ class Preemption:
     across: bool = True
     gain: float = 0.0
     plans: int = 16
+    victims: VictimRule = "loss"
 
 
 IN_TURNS = "time-slicing"

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gantree.formats import read_policy
-from gantree.formats.policy.form import DEFRAGMENT, ORDER_KEYS, OVERTAKE, PLACEMENTS, PREEMPT_BY
+from gantree.formats.policy.form import (
+    DEFRAGMENT,
+    ORDER_KEYS,
+    OVERTAKE,
+    PLACEMENTS,
+    PREEMPT_BY,
+    VICTIMS,
+)
 from gantree.formats.policy.reader import PRESETS
 from gantree.model.errors import BadFields, GantreeError
 from gantree.model.jobs import Shape
@@ -91,6 +98,7 @@ def _unix_s(year: int, month: int, day: int, hour: int = 0) -> float:
         ("backfill: {quantile: 1}", "backfill", Backfill(quantile=1.0)),
         ("backfill: {depth: 8}", "backfill", Backfill(depth=8)),
         ("preempt: {plans: 4}", "preemption", Preemption("priority", plans=4)),
+        ("preempt: {victims: youngest}", "preemption", Preemption(victims="youngest")),
         ("preempt: true", "preemption", Preemption("priority")),
         ("preempt: {gain: 2.5}", "preemption", Preemption("priority", gain=2.5)),
         ("preempt: {by: none, gain: 2.5}", "preemption", Preemption("none")),
@@ -172,6 +180,7 @@ policies = st.builds(
         st.sampled_from(PREEMPT_BY),
         st.dictionaries(classes, st.lists(classes).map(tuple)),
         st.booleans(),
+        victims=st.sampled_from(VICTIMS),
     ),
     evictions_per_day=st.none() | st.integers(0, 100),
     elastic=st.booleans(),
@@ -204,6 +213,7 @@ def _written(policy: Policy) -> dict[str, Any]:
             "across": policy.preemption.across,
             "gain": policy.preemption.gain,
             "plans": policy.preemption.plans,
+            "victims": policy.preemption.victims,
         },
         "evictions": {"per_job_per_day": "unlimited" if budget is None else budget},
         "time_sharing": sharing and {"classes": sharing.classes, "quantum": sharing.quantum_s},

@@ -167,7 +167,16 @@ def _victim(ledger: Ledger, other: JobState, now: float) -> Victim:
     else:
         right = (standing, other.priority)
     harm_gpu_s = harm_of(ledger, other, now)
-    return Victim(other.job, other.priority, harm_gpu_s, other.seq, right)
+    return Victim(
+        other.job, other.priority, harm_gpu_s, other.seq, right, _age_s(ledger, other, now)
+    )
+
+
+def _age_s(ledger: Ledger, other: JobState, now: float) -> float | None:
+    """The seconds since a gang was placed, where the youngest are stopped first."""
+    if ledger.policy.preemption.victims == "loss" or other.placed_at is None:
+        return None
+    return now - other.placed_at
 
 
 def projected_occupancy(

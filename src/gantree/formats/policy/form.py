@@ -33,7 +33,7 @@ from gantree.formats.validation.fields import (
     wrong,
 )
 from gantree.formats.validation.forms import AlsoWritten, Form, Listed
-from gantree.policy.rules import OrderKey, PlacementRule
+from gantree.policy.rules import OrderKey, PlacementRule, VictimRule
 from gantree.text.document import Table, Truth, written
 
 PRESET_NAMES = (
@@ -51,6 +51,7 @@ PLACEMENTS: tuple[str, ...] = get_args(PlacementRule)
 MAX_SEED = 2**63 - 1
 WEIGHED_BY = ("price", "speed", "equal")
 PREEMPT_BY = ("priority", "order", "none")
+VICTIMS: tuple[str, ...] = get_args(VictimRule)
 NONE, UNLIMITED = "none", "unlimited"
 BY = "by"
 """Among the models of `gpu_weights`: what those that are not named are weighed by."""
@@ -94,7 +95,9 @@ def _preempt_alone(value: Any) -> Any:
     if isinstance(value, Table):
         return value
     if not isinstance(value, Truth):
-        raise wrong("true or false, or a mapping with the fields by, who, across, gain, plans")
+        raise wrong(
+            "true or false, or a mapping with the fields by, who, across, gain, plans, victims"
+        )
     table = Table("", 0)
     table["by"] = "priority" if value else NONE
     return table
@@ -158,6 +161,7 @@ Overtake = Annotated[
 PreemptBy = Annotated[
     str, PlainValidator(one_of(PREEMPT_BY)), WithJsonSchema({"enum": list(PREEMPT_BY)})
 ]
+Victims = Annotated[str, PlainValidator(one_of(VICTIMS)), WithJsonSchema({"enum": list(VICTIMS)})]
 Defragment = Annotated[
     str, PlainValidator(one_of(DEFRAGMENT)), WithJsonSchema({"enum": list(DEFRAGMENT)})
 ]
@@ -213,6 +217,7 @@ class PreemptForm(Form):
     across: YesNo | None = None
     gain: Amount | None = None
     plans: CountFromOne | None = None
+    victims: Victims | None = None
 
 
 class TimeSharingForm(Form):

@@ -175,7 +175,7 @@ def _backfill(base: Backfill, form: BackfillForm) -> Backfill:
 def _preemption(base: Preemption, form: PreemptForm) -> Preemption:
     who = None if form.who is None else {name: tuple(of) for name, of in form.who.items()}
     given = {"by": form.by, "who": who, "across": form.across, "gain": form.gain}
-    rules = replace(base, **_given({**given, "plans": form.plans}))
+    rules = replace(base, **_given({**given, "plans": form.plans, "victims": form.victims}))
     return rules if rules.by == "priority" else replace(rules, gain=0.0)
 
 

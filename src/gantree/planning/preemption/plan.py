@@ -13,7 +13,7 @@ module is the entry; the others are
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from gantree.model.jobs import Job
@@ -35,7 +35,8 @@ class Victim:
     right is compared first, number by number: the gang with the lowest is stopped first (for example: borrowing before
     within the guarantee, then lower priority). () means (priority,). All victims of a plan have rights of one length.
     harm_gpu_s: the GPU-seconds that stopping it loses, work since its last checkpoint and a restart. seq: its number in
-    the order of arrival.
+    the order of arrival. age_s: the seconds since it was placed, where the youngest are stopped first: then they stand
+    in place of the harm.
     """
 
     owner: str
@@ -43,11 +44,17 @@ class Victim:
     harm_gpu_s: float
     seq: int
     right: tuple[float, ...] = ()
+    age_s: float | None = None
+
+    @property
+    def cost(self) -> float:
+        """What is compared after rights: its harm, or its age."""
+        return self.harm_gpu_s if self.age_s is None else self.age_s
 
     @property
     def order(self) -> tuple[tuple[float, ...], float, int]:
         """The sort key: gangs to stop first come first; among equals the latest arrival."""
-        return (self.right or (self.priority,), self.harm_gpu_s, -self.seq)
+        return (self.right or (self.priority,), self.cost, -self.seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +84,7 @@ def plan_preemption(
     """
     ordered = sorted(victims, key=attrgetter("order"))
     level_of = levels([victim.right or (victim.priority,) for victim in ordered])
-    prices = [price(level, each.harm_gpu_s) for level, each in zip(level_of, ordered, strict=True)]
+    prices = [price(level, each.cost) for level, each in zip(level_of, ordered, strict=True)]
     trial = Trial(occupancy, job, admits)
     owners = chosen_owners(trial, [victim.owner for victim in ordered], prices, level_of)
     if owners is None:
@@ -129,10 +136,8 @@ def why_not(
     suffice. Raises as `search.place`.
     """
     by_owner = {each.victim.owner: each for each in forbidden}
-    ranked = [Victim(v.owner, v.priority, v.harm_gpu_s, v.seq, (0.0,)) for v in allowed] + [
-        Victim(f.victim.owner, f.victim.priority, f.victim.harm_gpu_s, f.victim.seq, (1.0,))
-        for f in forbidden
-    ]
+    ranked = [replace(victim, right=(0.0,)) for victim in allowed]
+    ranked += [replace(each.victim, right=(1.0,)) for each in forbidden]
     plan = plan_preemption(occupancy, job, ranked, preferences, admits)
     if plan is None:
         return ()
