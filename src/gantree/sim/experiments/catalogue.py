@@ -12,6 +12,7 @@ from gantree.text.words import did_you_mean
 HOME_OF: Mapping[str, str] = MappingProxyType(
     {
         "overhead": "network",
+        "preemption": "reliability",
         "cloud": "money",
         "noisy-neighbour": "sharing",
     }
