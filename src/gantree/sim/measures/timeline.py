@@ -106,7 +106,10 @@ def _held_changes(result: Result) -> dict[str, list[Change]]:
     queue_of = {row.job_id: row.queue for row in result.jobs}
     changes: dict[str, list[Change]] = {queue: [] for queue in sorted(set(queue_of.values()))}
     for span in result.spans:
-        told = changes[queue_of[row_id(span.job)]]
+        queue = queue_of.get(row_id(span.job))
+        if queue is None:  # of no job of the trace: it is in no queue that is measured
+            continue
+        told = changes[queue]
         told.append((span.from_s, span.gpus))
         if span.to_s is not None:
             told.append((span.to_s, -span.gpus))

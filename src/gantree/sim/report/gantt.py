@@ -115,7 +115,7 @@ class _Rows:
         }
 
     def _queue(self, job: str) -> str:
-        queue = self._queue_of[job]
+        queue = self._queue_of.get(job, OTHERS)
         return queue if queue in self.queues else OTHERS
 
     def _changes(self) -> list[dict[str, list[Change]]]:
