@@ -21,6 +21,7 @@ FROZEN = {
     "fleets.csv": "a788ed6679174749",
     "defragment.csv": "f4f56c0b0362651e",
     "asynchronous.csv": "00b136463881fe96",
+    "clusters/dgx-h100-1056.yaml": "25d00bbe2abd7e02",
     "clusters/dgx-h100.yaml": "02c243d9a3161b66",
     "clusters/ethernet-25g.yaml": "016b597c92a28140",
     "clusters/gb200-nvl72.yaml": "2cc898a7fc41dea3",
