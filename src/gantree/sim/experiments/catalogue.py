@@ -13,6 +13,7 @@ HOME_OF: Mapping[str, str] = MappingProxyType(
     {
         "overhead": "network",
         "preemption": "reliability",
+        "save-storm": "reliability",
         "cloud": "money",
         "noisy-neighbour": "sharing",
     }
