@@ -15,6 +15,7 @@ HOME_OF: Mapping[str, str] = MappingProxyType(
         "preemption": "reliability",
         "save-storm": "reliability",
         "cloud": "money",
+        "spot": "money",
         "noisy-neighbour": "sharing",
     }
 )
