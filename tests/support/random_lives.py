@@ -143,6 +143,9 @@ MIXED = {
         preemption=Preemption(gain=0.5),
         order=("priority", "remaining_service", "arrival"),
     ),
+    "blind": Policy(
+        queues=MODELS, placement="random", placement_seed=3, defragment="apply", half_life_s=50.0
+    ),
     "turns quotas": Policy(
         queues=MODELS, time_sharing=TimeSharing(("research", "batch"), 15.0), grace_s=5.0
     ),

@@ -62,10 +62,11 @@ def plan_defragment(
 
     Each movable gang is an owner in the occupancy, with its job at its present size; cost_gpu_s is the work that it
     loses by moving, and its restart. gain_gpu_s: the gain if the pending gang starts now. exact_s: seconds for which
-    OR-Tools, if installed, may search for a cheaper plan. occupancy does not change. Raises as `search.place`.
+    OR-Tools, if installed, may search for a cheaper plan; not where gangs are placed blindly. occupancy does not
+    change. Raises as `search.place`.
     """
     quick = _quick(occupancy, pending, movable, preferences, gain_gpu_s)
-    if exact_s > 0 and (quick is None or quick.moves):
+    if exact_s > 0 and not preferences.blind and (quick is None or quick.moves):
         exact = _exact(occupancy, pending, movable, gain_gpu_s, exact_s)
         if exact is not None and (quick is None or exact.cost_gpu_s <= quick.cost_gpu_s):
             return exact

@@ -172,6 +172,17 @@ def test_with_a_policy_its_classes_are_the_only_ones(
     assert "Did you mean `gantree`?" in unknown.err
 
 
+def test_by_a_baseline_members_go_where_it_says(
+    gantree: Gantree, cluster_file: Path, job_file: JobFile
+) -> None:
+    nodes = {}
+    for policy in ("gantree", "blind-first-fit"):
+        outcome = gantree("place", cluster_file, job_file("a", 2, 4), "--json", "--policy", policy)
+        (placed,) = outcome.json()["placements"]
+        nodes[policy] = [member["node"] for member in placed["members"]]
+    assert nodes == {"gantree": ["n2", "n3"], "blind-first-fit": ["n1", "n2"]}
+
+
 def test_the_example_in_the_docs_is_what_the_schema_describes(complaints: Complaints) -> None:
     page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
     example = page.partition("```json\n")[2].partition("```")[0]
