@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from gantree.cli.traces.files import FORMATS
+from gantree.cli.traces.importing import ALL_FORMATS
 from gantree.formats import read_trace
+from gantree.journal.sqlite import SqliteJournal
 
 Gantree = Callable[..., Any]
 Complaints = Callable[[Any, str], list[str]]
@@ -107,6 +108,9 @@ def test_a_trace_and_its_workload_file_give_the_same_synthetic_trace(
         (("describe", "TRACE", "--format", "helois"), "Did you mean `helios`?"),
         (("describe", "NONE"), "cannot be read"),
         (("import", "TRACE", "-o", "NONE/t.csv"), "cannot be written"),
+        (("import", "NONE", "-o", "OUT"), "cannot be read"),
+        (("import", "NONE", "-o", "OUT", "--format", "kubernetes"), "cannot be read"),
+        (("import", "NONE", "-o", "OUT", "--format", "journal"), "no such file or directory"),
         (("import", "TRACE", "-o", "NONE.txt"), ".csv, .csv.gz, .parquet"),
     ],
 )
@@ -125,4 +129,18 @@ def test_bad_input_is_named(
 
 def test_the_page_names_every_format() -> None:
     page = (Path(__file__).parents[3] / "docs" / "traces.md").read_text()
-    assert [name for name in FORMATS if name != "gantree" and f"`{name}`" not in page] == []
+    assert [name for name in ALL_FORMATS if name != "gantree" and f"`{name}`" not in page] == []
+
+
+def test_a_list_of_pods_and_a_journal_are_known_by_their_content(
+    gantree: Gantree, tmp_path: Path
+) -> None:
+    pods, state, out = tmp_path / "pods.json", tmp_path / "state", tmp_path / "t.csv"
+    pods.write_text('{"items": []}')
+    done = gantree("trace", "import", pods, "-o", out, "--json")
+    assert (done.code, done.json()["format"], done.json()["jobs"]) == (0, "kubernetes", 0)
+    state.mkdir()
+    SqliteJournal(state).close()
+    done = gantree("trace", "import", state, "-o", out)
+    assert done.code == 2
+    assert "the journal is empty" in done.err

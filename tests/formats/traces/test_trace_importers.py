@@ -6,9 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gantree.formats.traces import TraceJob, open_trace, read_trace
+from gantree.formats.traces import TraceJob, cells, open_trace, read_trace
+from gantree.formats.traces.cells import Cell
+from gantree.formats.traces.columns import COLUMNS, REQUIRED, conflict_in
+from gantree.formats.traces.importers import TABLES
+from gantree.formats.traces.importers.philly_log import PHILLY_LOG
+from gantree.formats.traces.table import TableFormat, TableReader
+from gantree.formats.traces.writer import cell_text
 from gantree.model.errors import BadFields
+from support.examples import examples
 
 ORIGINALS = Path(__file__).parents[4] / "shared/data/traces"
 DATA = Path(__file__).parents[2] / "data/traces"
@@ -185,6 +194,49 @@ def test_what_is_wrong_in_the_log_of_philly_is_named_by_line(tmp_path: Path) -> 
         open_trace(path)
 
 
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.sampled_from(["", "None", "2017-10-07 01:12:09", "gpu0"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["start_time", "end_time", "detail", "gpus", "ip"]), inner, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
+ENTRIES = st.builds(
+    lambda changes: entry(**changes),
+    st.dictionaries(st.sampled_from(["vc", "jobid", "attempts", "submitted_time", "user"]), JSON, max_size=2),
+) | JSON  # fmt: skip
+
+
+@settings(max_examples=examples(300))
+@given(entries=st.lists(ENTRIES, max_size=2))
+def test_no_entry_of_the_log_of_philly_makes_anything_but_a_job_or_a_named_problem(
+    tmp_path_factory: pytest.TempPathFactory, entries: list[Any]
+) -> None:
+    path = tmp_path_factory.mktemp("philly") / "log"
+    path.write_text("[\n" + ",\n".join(json.dumps(each) for each in entries) + "]")
+    left_out: Counter[str] = Counter()
+    try:
+        jobs = list(PHILLY_LOG.read(path, left_out))
+    except BadFields as error:
+        assert all(problem.line is not None for problem in error.problems)
+    else:
+        assert len(jobs) + left_out.total() == len(entries)
+
+
+def test_a_log_of_nothing_but_brackets_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("[" * 200_000)
+    with pytest.raises(BadFields, match="more brackets"):
+        list(PHILLY_LOG.read(path, Counter()))
+
+
 def pai(folder: Path) -> Path:
     """The tables of PAI, without header, as they are published."""
     (folder / "pai_job_table.csv").write_text(
@@ -236,6 +288,52 @@ def test_a_row_that_is_not_as_published_is_named(tmp_path: Path) -> None:
 def test_a_table_of_another_format_than_wanted_says_what_is_missing() -> None:
     with pytest.raises(BadFields, match="vc: found no such column"):
         open_trace(DATA / "muri.csv", "helios")
+
+
+CELLS = [
+        "", "0", "1", "8", "8.0", "12.5", "-1", "1e400", "nan", "a", "a b", "..", "7.batch", "7_[1-3]", "None",
+        "2026-01-05T08:00:00", "0001-01-01 00:00:00", "2026-01-05 08:00:00+08:00", "1-02:03:04", "cpu=8,gres/gpu=x",
+        "cpu=8,gres/gpu:a=2,gres/gpu:b=2,mem=1K", "mem=", "HP", "Spot", "\0", "9" * 400,
+]  # fmt: skip
+
+
+def cells_of(kind: Cell) -> st.SearchStrategy[str]:
+    """Mostly what such a cell may hold."""
+
+    def is_right(text: str) -> bool:
+        try:
+            kind.parse(text)
+        except (ValueError, OverflowError):
+            return False
+        return True
+
+    right = [text for text in CELLS if is_right(text)]
+    return st.one_of([st.sampled_from(right)] * 8 + [st.sampled_from(CELLS), st.text(max_size=8)])
+
+
+@pytest.mark.parametrize("form", TABLES, ids=lambda form: form.name)
+@settings(max_examples=examples(300))
+@given(data=st.data())
+def test_no_cell_makes_anything_but_a_job_or_a_named_problem(
+    form: TableFormat, data: st.DataObject
+) -> None:
+    header = list(dict.fromkeys((*form.required, *form.mark, *form.optional)))
+    reader = TableReader(header, form, "t")
+    kinds = {**dict.fromkeys(form.mark, cells.TEXT), **form.optional, **form.required}
+    row = st.tuples(*(cells_of(kinds[column]) for column in header))
+    rows = data.draw(st.lists(row, max_size=2))
+    try:
+        jobs = list(reader.jobs(enumerate(rows, start=2)))
+    except BadFields as error:
+        assert all(problem.field in header for problem in error.problems)
+    else:
+        assert len(jobs) + reader.left_out.total() == len(rows)
+        for _, job in jobs:
+            assert conflict_in(job) is None
+            assert all(
+                COLUMNS[name].parse(cell_text(getattr(job, name))) == getattr(job, name)
+                for name in REQUIRED
+            )
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from gantree.cli.input.policies import policy_on
+from gantree.cli.input.recordings import recording_in
 from gantree.cli.options import PRESETS, JsonOption, shallow
 from gantree.cli.output.printing import print_json
 from gantree.cli.output.progress import busy, progress
-from gantree.cli.simulation.recordings import recording_in
 from gantree.cli.simulation.replay_lines import replay_lines
 from gantree.formats import read_policy
 from gantree.formats.policy.reader import PRESET_NAMES, preset

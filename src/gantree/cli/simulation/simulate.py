@@ -22,7 +22,10 @@ from gantree.text.words import plural
 def simulate(
     cluster: Annotated[str, typer.Option("--cluster", metavar="FILE", help="Cluster file.")],
     trace: Annotated[
-        Path, typer.Option("--trace", metavar="FILE", help="Trace: CSV, or gzipped CSV.")
+        Path,
+        typer.Option(
+            "--trace", metavar="FILE", help="Trace: CSV, gzipped CSV, Parquet, or a public one."
+        ),
     ],
     out: Annotated[
         Path,

@@ -1,8 +1,11 @@
-"""One row of a trace, `TraceJob`. The standard library alone: whoever simulates without files imports no more."""
+"""One row of a trace, `TraceJob`. It imports next to nothing: whoever simulates without files needs no more."""
 
 from dataclasses import dataclass
 
+from gantree.model.values import quick
 
+
+@quick
 @dataclass(frozen=True, slots=True)
 class TraceJob:
     """One job of a trace. Times in seconds; submit_s from the start of the trace.

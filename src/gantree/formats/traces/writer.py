@@ -8,8 +8,10 @@ import csv
 import gzip
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from io import TextIOWrapper
+from itertools import compress
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
@@ -20,7 +22,9 @@ from gantree.formats.traces.parquet import write_parquet
 from gantree.model.errors import BadInput
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
-_DEFAULTS = {each.name: each.default for each in fields(TraceJob) if each.name in OPTIONAL}
+_OWN_DEFAULT = {each.name: each.default for each in fields(TraceJob)}
+_DEFAULTS = tuple(_OWN_DEFAULT[name] if name in OPTIONAL else MISSING for name in COLUMNS)
+_values_of = attrgetter(*COLUMNS)
 _SQL_TYPES: Mapping[str, str] = {
     **dict.fromkeys(COLUMNS, "VARCHAR"),
     **dict.fromkeys(
@@ -65,16 +69,18 @@ def _write_every_column(jobs: Iterable[TraceJob], path: Path) -> tuple[int, list
         writer.writerow(COLUMNS)
         for job in jobs:
             count += 1
-            row = list(_cells(job))
-            used.update(name for name, cell in zip(COLUMNS, row, strict=True) if cell)
+            row = _cells(job)
+            used.update(compress(COLUMNS, row))
             writer.writerow(row)
     return count, [name for name in COLUMNS if name in used]
 
 
-def _cells(job: TraceJob) -> Iterator[str]:
-    for name in COLUMNS:
-        value = getattr(job, name)
-        yield "" if name in _DEFAULTS and value == _DEFAULTS[name] else cell_text(value)
+def _cells(job: TraceJob) -> list[str]:
+    """All cells of a row; nothing where an optional column has its default."""
+    return [
+        "" if value == default else cell_text(value)
+        for value, default in zip(_values_of(job), _DEFAULTS, strict=True)
+    ]
 
 
 def cell_text(value: Any) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gantree.formats.traces import TraceJob
+from gantree.formats.traces.cells import MAX_SECONDS
+from gantree.model.errors import BadInput
 
 
 def closer(jobs: Iterable[TraceJob], factor: float, first_s: float = 0.0) -> Iterator[TraceJob]:
@@ -16,8 +18,13 @@ def closer(jobs: Iterable[TraceJob], factor: float, first_s: float = 0.0) -> Ite
 
 
 def longer(jobs: Iterable[TraceJob], factor: float) -> Iterator[TraceJob]:
-    """Multiply durations, and with them limits and expected times, by a factor. Checkpoint intervals stay."""
+    """Multiply durations, and with them limits and expected times, by a factor. Checkpoint intervals stay.
+
+    Raises BadInput for a job that would run longer than a trace can say.
+    """
     for job in jobs:
+        if job.duration_s * factor > MAX_SECONDS:
+            raise BadInput(f"job {job.job_id}: would run for more than {MAX_SECONDS:g} s")
         yield replace(
             job,
             duration_s=job.duration_s * factor,

@@ -67,6 +67,8 @@ def _objects(file: TextIO, path: Path) -> Iterator[tuple[int, Any]]:
             return
         try:
             entry, end = decoder.raw_decode(text, start)
+        except RecursionError:
+            raise _bad_json(path, line, ValueError("more brackets than a job has")) from None
         except ValueError as error:
             more = file.read(max(CHUNK_CHARS, len(text) - start))
             if not more or len(text) - start > MAX_OBJECT_CHARS:
@@ -102,6 +104,8 @@ def _job(entry: Any) -> TraceJob:
     attempts = entry.get("attempts") if isinstance(entry, dict) else None
     if not isinstance(attempts, list):
         raise _BadEntry("attempts", attempts, "a list")
+    if not all(isinstance(each, dict) for each in attempts):
+        raise _BadEntry("attempts", attempts, "a list of objects")
     gpus_of_machines = _gpus_of_machines(attempts)
     if not gpus_of_machines:
         raise LeftOut("never ran on a GPU")
@@ -122,16 +126,20 @@ def _job(entry: Any) -> TraceJob:
     )
 
 
-def _gpus_of_machines(attempts: list[Any]) -> list[int]:
+def _gpus_of_machines(attempts: list[dict[str, Any]]) -> list[int]:
     """GPUs on each machine of the last attempt that had any."""
     for attempt in reversed(attempts):
-        details = attempt.get("detail") if isinstance(attempt, dict) else None
-        if not isinstance(details, list):
-            raise _BadEntry("attempts.detail", details, "a list")
-        gpus = [len(each.get("gpus") or ()) for each in details if isinstance(each, dict)]
+        details = attempt.get("detail") or []
+        if not isinstance(details, list) or not all(map(_is_machine, details)):
+            raise _BadEntry("attempts.detail", details, "a list of objects with lists of gpus")
+        gpus = [len(each["gpus"] or ()) for each in details]
         if any(gpus):
             return [count for count in gpus if count]
     return []
+
+
+def _is_machine(detail: Any) -> bool:
+    return isinstance(detail, dict) and isinstance(detail.get("gpus", 0), list | None)
 
 
 def _ran_s(attempt: Any) -> float:

@@ -67,6 +67,12 @@ def _memory_GiB(text: str) -> float:
     return float(found[1]) * GIB_OF_UNIT[found[2] or "M"] if found else 0.0
 
 
+def _job_id(text: str) -> str:
+    """The id as sacct prints it, if it can become a name."""
+    cells.name_of(text)
+    return text.strip()
+
+
 def _job(values: dict[str, Any]) -> TraceJob:
     job_id = values["JobID"]
     if "." in job_id:
@@ -95,7 +101,7 @@ def _job(values: dict[str, Any]) -> TraceJob:
 SACCT = TableFormat(
     name="sacct",
     title="Slurm accounting (sacct --parsable2)",
-    required={"JobID": cells.TEXT, "Submit": cells.WALL_CLOCK},
+    required={"JobID": Cell(_job_id, cells.FOREIGN_NAME.allowed), "Submit": cells.WALL_CLOCK},
     optional={
         "Start": cells.WALL_CLOCK,
         "Elapsed": Cell(_elapsed, "a time such as 1-02:03:04"),

@@ -1,4 +1,4 @@
-"""What `gantree replay` is given, opened for reading: a journal in a directory, a file or a database, or a snapshot."""
+"""What `gantree replay` and `gantree trace import` read: a journal (directory, file, database), or a snapshot."""
 
 import time
 from pathlib import Path
@@ -23,6 +23,16 @@ ALLOWED = (
     f"a state directory (with {FILE}), a copy of a journal, a PostgreSQL URL, or a directory that"
     " `gantree kubernetes snapshot` wrote"
 )
+
+
+def holds_journal(path: Path) -> bool:
+    """Whether a path is a directory with a journal, or a copy of one."""
+    if path.is_dir():
+        return (path / FILE).exists()
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
 
 
 def recording_in(source: str, since: str | None, until: str | None) -> Recording:
