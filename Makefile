@@ -93,6 +93,10 @@ faithful: $(VENV)/.ready  ## 300 short jobs with real processes beside their sim
 	PYTHONPATH=tests $(PY) benchmarks/faithful.py --jobs $(or $(JOBS),300) --seed $(or $(SEED),1)
 	PYTHONPATH=tests $(PY) benchmarks/faithful.py --jobs 40 --spaced --seed $(or $(SEED),1)
 
+.PHONY: experiment-real
+experiment-real: $(VENV)/.ready  ## Real training in shaped network namespaces, by placement (root; 8 minutes); TORCH=PYTHON has torch
+	PYTHONPATH=benchmarks $(PY) -m experiment_real --page docs/experiments/real.md $(if $(TORCH),--python $(TORCH))
+
 .PHONY: hostile
 hostile: $(VENV)/.ready  ## A hostile day on real daemons: counts violations (ONLY=full_disk for one item)
 	PYTHONPATH=tests:benchmarks $(PY) -m hostile $(if $(ONLY),--only $(ONLY))

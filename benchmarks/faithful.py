@@ -9,7 +9,8 @@ two queues, two classes of priority, some that save on a signal, some that are p
   one for all ends, the medians of the record.
 
 For the last two: absolute differences of first starts, the makespan, and how many placements are alike, in order,
-before the first moment at which two events lie within 100 ms (all must be). --spaced makes events lie apart if it can.
+before the first moment at which two events lie within 100 ms. All must be for "replay"; for "written", starts that vary
+by more than that change the order. --spaced makes events lie apart if it can.
 
     PYTHONPATH=src:tests python benchmarks/faithful.py [--jobs 300] [--every 0.8] [--longest 4] [--seed 1] [--keep DIR]
     PYTHONPATH=src:tests python benchmarks/faithful.py --jobs 40 --spaced
@@ -49,6 +50,7 @@ from support.live_runs import (
 CLOSE_S = 0.1
 MAKESPAN = 0.01
 START_P95_S = 2.0
+WRITTEN = "written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class Row:
     @property
     def holds(self) -> bool:
         """Whether it meets the targets."""
-        alike = self.placements.alike == self.placements.compared
+        alike = self.placements.alike == self.placements.compared or self.name == WRITTEN
         return alike and abs(self.makespan) <= MAKESPAN and self.start_p95_s <= START_P95_S
 
 
@@ -101,7 +103,7 @@ def compared(state: Path) -> tuple[bool, Recording, list[Row]]:
         recording,
         [
             _row("replay", recording, own, placed, until),
-            _row("written", recording, replay(written, policy, constants), placed, until),
+            _row(WRITTEN, recording, replay(written, policy, constants), placed, until),
         ],
     )
 

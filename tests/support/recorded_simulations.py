@@ -5,6 +5,7 @@ from pathlib import Path
 
 from gantree.core.scheduler import Decision, settled
 from gantree.formats.traces import TraceJob
+from gantree.journal.sql.journal import SqlJournal
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
 from gantree.model.events import Event, PolicySubmitted
@@ -26,9 +27,13 @@ class RecordedSimulation(Simulation):
         overheads: Overheads,
         requests: Iterable[Event] = (),
         policy_text: str = "",
+        journal: SqlJournal | None = None,
     ) -> None:
-        """policy_text is what policy was read from: adopted first of all, where given."""
-        self.journal = SqliteJournal(state_dir)
+        """policy_text is what policy was read from: adopted first of all, where given.
+
+        journal is where it is recorded; None: one in state_dir.
+        """
+        self.journal: SqlJournal = SqliteJournal(state_dir) if journal is None else journal
         epoch = self.journal.lead("test", 60.0)
         assert epoch is not None
         self._epoch = epoch

@@ -11,6 +11,8 @@ import pytest
 
 from gantree.formats import read_cluster, read_policy
 from gantree.formats.traces import TraceJob
+from gantree.journal.postgres import PostgresJournal
+from gantree.journal.sql.journal import SqlJournal
 from gantree.journal.sqlite import FILE, SqliteJournal, back_up
 from gantree.sim.cluster import Overheads
 from gantree.sim.workload import job_of
@@ -43,12 +45,16 @@ def backfill(tmp_path: Path) -> Path:
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
     """The state directory of a daemon that let `short` wait behind `wide`."""
+    _record(tmp_path / "state")
+    return tmp_path / "state"
+
+
+def _record(folder: Path, journal: SqlJournal | None = None) -> None:
     site, policy = read_cluster(SITE, "site.yaml"), read_policy(POLICY, "policy.yaml")
     jobs = [(row, job_of(row)) for row in ROWS]
-    past = RecordedSimulation(tmp_path / "state", site, jobs, policy, Overheads(), (), POLICY)
+    past = RecordedSimulation(folder, site, jobs, policy, Overheads(), (), POLICY, journal)
     past.run_on()
     past.journal.close()
-    return tmp_path / "state"
 
 
 def test_a_journal_is_compared_with_its_simulations(
@@ -99,6 +105,15 @@ def test_a_copy_of_a_journal_will_do_and_a_journal_in_use(
             assert (outcome.code, outcome.json()["policy"]["makespan_s"]) == (0, 200)
     finally:
         in_use.close()
+
+
+def test_a_journal_in_a_database_is_named_by_its_url(
+    gantree: Gantree, database_url: str, tmp_path: Path, backfill: Path
+) -> None:
+    _record(tmp_path, PostgresJournal(database_url))
+    outcome = gantree("replay", database_url, "--policy", backfill, "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.json()["policy"]["makespan_s"] == 200
 
 
 def test_a_snapshot_of_kubernetes_has_no_record(

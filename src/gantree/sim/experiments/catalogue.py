@@ -17,7 +17,6 @@ HOME_OF: Mapping[str, str] = MappingProxyType(
         "cloud": "money",
         "spot": "money",
         "noisy-neighbour": "sharing",
-        "sharing": "sharing",
     }
 )
 """The package of each experiment, in the order in which they are listed."""
