@@ -50,6 +50,10 @@ def test_a_row_that_says_nothing_wishes_nothing() -> None:
         replace(ROW, elastic_min=0, elastic_max=8),
         replace(ROW, expected_s=float("inf")),
         replace(ROW, expected_s=-1.0),
+        replace(ROW, mig="3g.40gb"),
+        replace(ROW, gpus_per_member=0, gpu_share=1.5),
+        replace(ROW, slice_members=2),
+        replace(ROW, parallelism=(("data", 4), ("expert", 3))),
     ],
 )
 def test_rows_that_cannot_be_are_refused(row: TraceJob) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import isfinite
 
 from gantree.formats.traces import TraceJob
+from gantree.formats.traces.columns import conflict_in
 from gantree.model.cluster import ANY_MARKET, MARKET_LABEL, Cluster
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Checkpoint, Elastic, Job, Role, Shape, Slices, Spread, TopologySpec
@@ -91,22 +92,33 @@ def _topology(row: TraceJob) -> TopologySpec:
 
 
 def check_trace(trace: Iterable[TraceJob]) -> None:
-    """Raise BadInput for an id that comes twice and for times and numbers that cannot be."""
+    """Raise BadInput for an id that comes twice, and as `check_row` does."""
     seen: set[str] = set()
     for row in trace:
         if row.job_id in seen:
             raise BadInput(f"trace: job {row.job_id} is there twice")
         seen.add(row.job_id)
-        optional = (row.checkpoint_s or 0.0, row.time_limit_s or 0.0, row.expected_s or 0.0)
-        times = (row.submit_s, row.duration_s, *optional)
-        if not all(isfinite(time_s) and time_s >= 0 for time_s in times):
-            raise BadInput(f"trace: job {row.job_id}: times must be finite and at least 0 s")
-        if row.members < 1 or row.gpus_per_member < 0:
-            raise BadInput(f"trace: job {row.job_id}: needs 1 member or more, and no negative GPUs")
-        least = row.members if row.elastic_min is None else row.elastic_min
-        most = row.members if row.elastic_max is None else row.elastic_max
-        if not 1 <= least <= row.members <= most:
-            raise BadInput(
-                f"trace: job {row.job_id}: {counted(row.members, 'member is', 'members are')} not between "
-                f"{least} and {most}"
-            )
+        check_row(row)
+
+
+def check_row(row: TraceJob) -> None:
+    """Raise BadInput for times and numbers that cannot be, and for columns that contradict each other."""
+    optional = (row.checkpoint_s or 0.0, row.time_limit_s or 0.0, row.expected_s or 0.0)
+    times = (row.submit_s, row.duration_s, *optional)
+    if not all(isfinite(time_s) and time_s >= 0 for time_s in times):
+        raise BadInput(f"trace: job {row.job_id}: times must be finite and at least 0 s")
+    if row.members < 1 or row.gpus_per_member < 0:
+        raise BadInput(f"trace: job {row.job_id}: needs 1 member or more, and no negative GPUs")
+    if row.gpu_share is not None and not 0 < row.gpu_share <= 1:
+        raise BadInput(f"trace: job {row.job_id}: gpu_share must be above 0 and at most 1")
+    least = row.members if row.elastic_min is None else row.elastic_min
+    most = row.members if row.elastic_max is None else row.elastic_max
+    if not 1 <= least <= row.members <= most:
+        raise BadInput(
+            f"trace: job {row.job_id}: {counted(row.members, 'member is', 'members are')} not between "
+            f"{least} and {most}"
+        )
+    conflict = conflict_in(row)
+    if conflict is not None:
+        column, found, allowed = conflict
+        raise BadInput(f"trace: job {row.job_id}: {column}: found {found}; allowed: {allowed}")

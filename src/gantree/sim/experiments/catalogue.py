@@ -17,6 +17,7 @@ HOME_OF: Mapping[str, str] = MappingProxyType(
         "cloud": "money",
         "spot": "money",
         "noisy-neighbour": "sharing",
+        "sharing": "sharing",
     }
 )
 """The package of each experiment, in the order in which they are listed."""
