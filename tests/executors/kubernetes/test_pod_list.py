@@ -61,6 +61,29 @@ def test_gangs_of_which_a_pod_never_started_are_left_out() -> None:
     assert gangs_of_list(listed(*pods), "pods.json") == ([], {"never started": 2})
 
 
+def test_gangs_without_gpus_are_left_out() -> None:
+    assert gangs_of_list(listed(pod("a", gpus=0)), "pods.json") == ([], {"without GPUs": 1})
+
+
+def test_of_several_attempts_the_last_counts_since_the_first_submission() -> None:
+    again = pod("w-0-again", "09:10", "10:00", group="w")
+    again["metadata"]["creationTimestamp"] = "2026-01-06T09:06:00Z"
+    lasting = pod("w-1", "08:05", "10:00", group="w")
+    ((gang,), _) = gangs_of_list(listed(pod("w-0", group="w"), lasting, again), "pods.json")
+    assert gang.job.roles[0].members == 2
+    assert (gang.submitted_at, gang.ran_s) == (1_767_686_400, 50 * 60)
+
+
+def test_an_evicted_pod_ended_with_its_last_condition() -> None:
+    evicted = pod("a", end="")
+    evicted["status"] |= {
+        "phase": "Failed",
+        "conditions": [{"type": "Ready", "lastTransitionTime": "2026-01-06T08:35:00Z"}],
+    }
+    gangs, _ = gangs_of_list(listed(evicted, pod("b", end="11:00")), "pods.json")
+    assert gangs[0].ran_s == 30 * 60
+
+
 def test_other_objects_are_passed_over() -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n0"}}
     gangs, _ = gangs_of_list(listed(node, pod("a")), "pods.json")

@@ -4,6 +4,7 @@ import gzip
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,26 @@ def test_a_packed_file_holds_neither_its_name_nor_a_date(tmp_path: Path) -> None
     packed = (tmp_path / "one.csv.gz").read_bytes()
     assert packed == (tmp_path / "two.csv.gz").read_bytes()
     assert gzip.decompress(packed).startswith(b"job_id,")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_a_longer_trace_needs_a_few_bytes_more_for_each_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, is_sorted: bool
+) -> None:
+    monkeypatch.setattr("gantree.formats.traces.order.RUN_JOBS", 500)
+    monkeypatch.setattr("gantree.formats.traces.parquet.ROWS_AT_ONCE", 256)
+
+    def peak_bytes(jobs: int) -> int:
+        path = tmp_path / f"{jobs}{suffix}"
+        at = (number if is_sorted else -number % jobs for number in range(jobs))
+        write_trace((TraceJob(f"job-{moment}", moment, 1, 1, 1) for moment in at), path)
+        tracemalloc.start()
+        for job in open_trace(path):
+            assert job.members == 1
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return peak
+
+    peak_bytes(10)  # imports
+    assert peak_bytes(6_000) - peak_bytes(3_000) < 100 * 3_000

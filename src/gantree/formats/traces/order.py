@@ -26,12 +26,14 @@ RUN_JOBS = 100_000
 _by_submission = attrgetter("submit_s")
 
 
-def sorted_by_submission(jobs: Iterable[TraceJob], run_jobs: int = RUN_JOBS) -> Iterator[TraceJob]:
+def sorted_by_submission(
+    jobs: Iterable[TraceJob], run_jobs: int | None = None
+) -> Iterator[TraceJob]:
     """Give jobs in the order of submit_s."""
     with TemporaryDirectory(prefix="gantree-") as folder:
         runs: list[Path] = []
         coming = iter(jobs)
-        while run := list(islice(coming, run_jobs)):
+        while run := list(islice(coming, run_jobs or RUN_JOBS)):
             path = Path(folder, f"{len(runs)}.csv")
             write_trace(sorted(run, key=_by_submission), path)
             runs.append(path)

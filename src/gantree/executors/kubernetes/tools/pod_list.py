@@ -2,7 +2,8 @@
 
 Pods form gangs by the labels and owners that the scheduler knows (`workloads`); what only the object of a group says
 (its queue, say) is not in such a list. A gang is submitted with its first pod, starts with the last and ends with the
-last container. Gangs that run still count up to the newest moment in the list.
+last container. Gangs that run still count up to the newest moment in the list. Where pods of a gang were made after
+others of it had ended, those before belong to an earlier attempt: the last attempt counts, since the first submission.
 """
 
 from collections import Counter, defaultdict
@@ -17,9 +18,10 @@ from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of
 from gantree.executors.kubernetes.workloads.keys import Key, key_of
 from gantree.model.errors import BadFields, Problem
 from gantree.model.jobs import Job
+from gantree.policy.amounts import requested
 
 MAX_PROBLEMS = 100
-NEVER_STARTED = "never started"
+NEVER_STARTED, NO_GPU = "never started", "without GPUs"
 
 
 class _End(Object, frozen=True):
@@ -34,10 +36,15 @@ class _Container(Object, frozen=True):
     state: _State = _State()
 
 
+class _Change(Object, frozen=True):
+    last_transition_time: str | None = None
+
+
 class _Status(Object, frozen=True):
     phase: str = "Pending"
     start_time: str | None = None
     container_statuses: tuple[_Container, ...] = ()
+    conditions: tuple[_Change, ...] = ()
 
 
 class _Times(Object, frozen=True):
@@ -79,18 +86,30 @@ def gangs_of_list(text: bytes, source: str) -> tuple[list[RanGang], Counter[str]
         of_gang[key_of(pod)].append((pod, when))
     left_out: Counter[str] = Counter()
     gangs = []
-    for key, members in of_gang.items():
-        times = [each for _, each in members]
+    for key, ever in of_gang.items():
+        submitted_at = min(when.created_at for _, when in ever)
+        members = _last_attempt(ever)
+        times = [when for _, when in members]
         starts = [each.started_at for each in times if each.started_at is not None]
         if len(starts) < len(times):
             left_out[NEVER_STARTED] += 1
             continue
         gang = gang_of(key, None, [pod for pod, _ in members])
         job, _, _ = job_of(gang, lambda _word: None, key[0])
+        if not requested(job).get("gpus"):
+            left_out[NO_GPU] += 1
+            continue
         ended_at = max(newest if each.ended_at is None else each.ended_at for each in times)
-        submitted_at = min(each.created_at for each in times)
         gangs.append(RanGang(job, submitted_at, max(0.0, ended_at - max(starts))))
     return sorted(gangs, key=lambda gang: (gang.submitted_at, gang.job.name)), left_out
+
+
+def _last_attempt(members: list[tuple[Pod, PodTimes]]) -> list[tuple[Pod, PodTimes]]:
+    """Those that had not ended when the newest of them was made."""
+    newest = max(when.created_at for _, when in members)
+    return [
+        (pod, when) for pod, when in members if when.ended_at is None or when.ended_at >= newest
+    ]
 
 
 def _read(text: bytes, source: str) -> list[tuple[Pod, PodTimes]]:
@@ -131,6 +150,12 @@ def _times(pod: Pod, status: _Status) -> PodTimes:
         for each in status.container_statuses
         if each.state.terminated is not None and each.state.terminated.finished_at
     ]
+    if not ends:  # an evicted pod has no status of its containers
+        ends = [
+            _moment(each.last_transition_time)
+            for each in status.conditions
+            if each.last_transition_time
+        ]
     start = status.start_time
     return PodTimes(
         created_at=_moment(created),
