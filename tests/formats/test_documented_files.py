@@ -16,6 +16,7 @@ from gantree.formats.job.form import JobForm
 from gantree.formats.node_groups import GroupsForm, read_node_groups
 from gantree.formats.policy.form import PolicyForm
 from gantree.formats.schemas import FORMS, schema_of, write_schemas
+from gantree.formats.sweep import SweepForm, read_sweep
 from gantree.formats.traces import OPTIONAL, REQUIRED, read_trace_text
 from gantree.formats.validation.forms import Form
 
@@ -27,12 +28,15 @@ READERS: dict[str, Callable[[str, str], Any]] = {
     "policy": read_policy,
     "prices": read_prices,
     "node-groups": read_node_groups,
+    "sweep": read_sweep,
 }
 DOCUMENT = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
 
 
 EXAMPLES: list[tuple[str, str]] = re.findall(
-    r"```yaml\n# (cluster|job|policy|node-groups)(?:: [^\n]*)?\n(.*?)```", DOCUMENT, flags=re.DOTALL
+    r"```yaml\n# (cluster|job|policy|node-groups|sweep)(?:: [^\n]*)?\n(.*?)```",
+    DOCUMENT,
+    flags=re.DOTALL,
 )
 
 
@@ -48,6 +52,7 @@ def test_the_reference_has_examples_of_every_kind_of_file() -> None:
         "job": 2,
         "policy": 1,
         "node-groups": 1,
+        "sweep": 1,
     }
 
 
@@ -62,7 +67,7 @@ def _all_fields(kind: type[Form]) -> set[str]:
     return {field for form in forms for field in form["properties"]}
 
 
-@pytest.mark.parametrize("kind", [ClusterForm, JobForm, PolicyForm, GroupsForm])
+@pytest.mark.parametrize("kind", [ClusterForm, JobForm, PolicyForm, GroupsForm, SweepForm])
 def test_the_reference_names_every_field(kind: type[Form]) -> None:
     named = set(re.findall(r"[A-Za-z_]+", " ".join(re.findall(r"`([^`\n]+)`", DOCUMENT))))
     assert _all_fields(kind) - named == set()
@@ -81,7 +86,7 @@ EXAMPLE_FILES = sorted(
 @pytest.mark.parametrize("path", EXAMPLE_FILES, ids=lambda path: path.stem)
 def test_every_example_file_is_read(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    signs = {"cluster": "\ntiers:", "job": "gang:", "prices": "\ngpus:"}
+    signs = {"cluster": "\ntiers:", "job": "gang:", "prices": "\ngpus:", "sweep": "\ntraces:"}
     kind = next((kind for kind, sign in signs.items() if sign in text), "policy")
     assert READERS[kind](text, str(path))
 

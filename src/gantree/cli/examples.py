@@ -67,6 +67,7 @@ EXAMPLES: Mapping[str, str] = {
     "replay": "gantree replay ~/.local/state/gantree --policy fair --since 7d --out replayed",
     "simulate": "gantree simulate --cluster cluster.yaml --trace trace.csv --out results",
     "compare": "gantree compare results/fifo results/gantree --out compare.html",
+    "sweep": "gantree sweep sweep.yaml --out results/sweep",
     "experiment": "gantree experiment overhead --out docs/experiments",
     "trace describe": "gantree trace describe trace.csv --workload workload.yaml",
     "trace import": "gantree trace import cluster_log.csv -o trace.parquet --format helios",

@@ -137,6 +137,10 @@ class Commands(LazyGroup):
             "gantree.cli.simulation.compare:compare",
             "Compare results of simulations of one trace on one cluster.",
         ),
+        "sweep": Listed(
+            "gantree.cli.simulation.sweep:sweep",
+            "Simulate a grid of clusters, traces, policies and seeds.",
+        ),
         "experiment": Listed(
             "gantree.cli.simulation.experiment:experiment",
             "Run an experiment: its claim, set-up, result and verdict.",

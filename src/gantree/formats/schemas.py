@@ -15,6 +15,7 @@ from gantree.formats.job.form import JobForm
 from gantree.formats.node_groups import GroupsForm
 from gantree.formats.policy.form import PolicyForm
 from gantree.formats.prices import PricesForm
+from gantree.formats.sweep import SweepForm
 from gantree.formats.validation.forms import Form
 from gantree.formats.workload import WorkloadForm
 
@@ -26,6 +27,7 @@ FORMS: dict[str, type[Form]] = {
     "node-groups": GroupsForm,
     "policy": PolicyForm,
     "prices": PricesForm,
+    "sweep": SweepForm,
     "workload": WorkloadForm,
 }
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

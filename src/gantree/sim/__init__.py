@@ -13,6 +13,7 @@ measures   what reports draw and compare, beyond the summary
 files      summary.json, jobs.csv, timeline.csv, report.html in a directory
 report     the page, with its charts
 compare    results of several runs beside each other
+sweep      a grid of runs on all cores
 bench      how long one decision takes
 muri       Muri's experiment on 64 GPUs, replayed by its own rules and under our policies
 lingjun    Philly's jobs on sub-fabrics of Lingjun

@@ -1,7 +1,9 @@
 """The comparison as one page: the table of figures, and the charts of all variants over each other."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import fsum
+from pathlib import Path
 from typing import Any
 
 from gantree.sim.charts import Chart, cdf, distribution, lines
@@ -30,10 +32,13 @@ def comparison_page(comparison: Comparison) -> str:
     return document(title, lead, comparison_sections(comparison))
 
 
-def comparison_sections(comparison: Comparison) -> list[Section]:
-    """The table and the charts."""
+def comparison_sections(comparison: Comparison, below: Path = Path()) -> list[Section]:
+    """The table and the charts. Directories of runs that are relative are below a directory."""
     notes = ["The mean over seeds, its interval, and the difference to the first column."]
-    variants = comparison.variants
+    variants = [
+        replace(variant, runs=tuple(replace(run, path=below / run.path) for run in variant.runs))
+        for variant in comparison.variants
+    ]
     held = _over_time(variants, "share held", _share_held)
     waiting = _over_time(variants, "jobs", lambda row: row["waiting_jobs"])
     return [

@@ -45,7 +45,8 @@ def variants_of(runs: Sequence[Run]) -> list[Variant]:
 
 
 def _key(run: Run) -> str:
-    return repr((run.inputs["policy"]["digest"], sorted(_flat(run.inputs["options"]))))
+    policy = run.inputs["policy"]
+    return repr((policy["name"], policy["digest"], sorted(_flat(run.inputs["options"]))))
 
 
 def _names(inputs: Sequence[Mapping[str, Any]]) -> list[str]:

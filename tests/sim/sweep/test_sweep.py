@@ -1,0 +1,247 @@
+"""Sweeps: a grid on one process and on several, resumed after a kill at any moment, with cells that fail."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from gantree.formats.sweep import read_sweep
+from gantree.model.errors import BadInput, Conflict
+from gantree.sim.sweep import runner
+from gantree.sim.sweep.cells import Cell, cells_of
+from gantree.sim.sweep.outcome import comparisons_of, write_outcome
+from gantree.sim.sweep.runner import CELLS, KILLED, run_sweep
+from gantree.sim.sweep.worker import UNFINISHED, run_cell
+
+CLUSTER = """
+name: small
+tiers: [leaf, node]
+machines: {m4: {gpus: 4}}
+nodes: [{names: "n[0-3]", machine: m4, at: {leaf: l0}}]
+"""
+SWEEP = """
+clusters: [small.yaml]
+traces: [one.csv, two.csv]
+policies: [fifo, gantree]
+overrides: [{name: shallow, policy: {backfill: {depth: 1}}}]
+overheads: {start_s: 5}
+"""
+HEADER = "job_id,submit_s,duration_s,members,gpus_per_member\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A directory with a sweep of eight simulations."""
+    (tmp_path / "small.yaml").write_text(CLUSTER)
+    for name, count in (("one", 12), ("two", 20)):
+        rows = (f"j{n},{n},{30 + n % 7},{1 + n % 3},4\n" for n in range(count))
+        (tmp_path / f"{name}.csv").write_text(HEADER + "".join(rows))
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    return tmp_path
+
+
+def cells(files: Path) -> list[Cell]:
+    return cells_of(read_sweep((files / "sweep.yaml").read_text(), "sweep.yaml"), files)
+
+
+def run(files: Path, out: Path, processes: int = 1) -> dict[str, str]:
+    grid = cells(files)
+    failed = run_sweep(grid, out, processes, lambda _done, _all: None)
+    write_outcome(grid, failed, comparisons_of(grid, failed, out), out)
+    return failed
+
+
+def contents(out: Path) -> Mapping[str, bytes]:
+    """All files but the lock."""
+    found = sorted(path for path in out.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(out)): path.read_bytes() for path in found}
+
+
+def test_cells_are_the_grid_in_order_with_names_of_their_own(files: Path) -> None:
+    names = [cell.name for cell in cells(files)]
+    assert names[:5] == [
+        "small--one--fifo", "small--one--fifo--shallow", "small--one--gantree",
+        "small--one--gantree--shallow", "small--two--fifo",
+    ]  # fmt: skip
+    assert len(set(names)) == len(names) == 8
+
+
+def test_the_result_is_the_same_bytes_on_one_process_and_on_three(files: Path) -> None:
+    assert run(files, files / "a") == {} == run(files, files / "b", processes=3)
+    first = contents(files / "a")
+    assert len(first) == 8 * 4 + 2
+    assert contents(files / "b") == first
+    told = json.loads(first["sweep.json"])
+    assert [each["trace"]["name"] for each in told["comparisons"]] == ["one.csv", "two.csv"]
+    names = [variant["name"] for variant in told["comparisons"][0]["variants"]]
+    assert names == ["fifo", "fifo+shallow", "gantree", "gantree+shallow"]
+
+
+def test_a_finished_cell_is_not_run_again_unless_what_it_reads_has_changed(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+
+    def note(cell: Cell, out: Path, report: bool) -> str | None:
+        ran.append(cell.name)
+        return run_cell(cell, out, report)
+
+    monkeypatch.setattr(runner, "run_cell", note)
+    run(files, files / "out")
+    assert len(ran) == 8
+    ran.clear()
+    run(files, files / "out")
+    assert ran == []
+    (files / "two.csv").write_text(HEADER + "x,0,10,1,4\n")
+    run(files, files / "out")
+    assert ran == [cell.name for cell in cells(files) if "two" in cell.name]
+    rows = (files / "out" / CELLS / "small--two--fifo" / "jobs.csv").read_text().splitlines()
+    assert len(rows) == 2
+
+
+def test_a_cell_that_fails_is_told_and_the_others_run_and_it_runs_again(files: Path) -> None:
+    good = (files / "one.csv").read_text()
+    (files / "one.csv").write_text(HEADER + "x,0,soon,1,4\n")
+    failed = run(files, files / "out", processes=2)
+    assert list(failed) == [cell.name for cell in cells(files) if "one" in cell.name]
+    assert all("duration_s" in error for error in failed.values())
+    told = json.loads((files / "out" / "sweep.json").read_text())
+    assert [each["error"] is None for each in told["cells"]] == [False] * 4 + [True] * 4
+    (files / "one.csv").write_text(good)
+    assert run(files, files / "out") == {}
+    assert run(files, files / "other") == {}
+    assert contents(files / "out") == contents(files / "other")
+
+
+def test_our_own_bug_in_one_cell_is_told_with_its_traceback(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gantree.sim.sweep.worker.simulate", lambda *_, **__: 1 / 0)
+    error = run_cell(cells(files)[0], files, False)
+    assert error is not None and error.startswith("Traceback") and "ZeroDivisionError" in error
+
+
+def test_a_process_that_is_killed_fails_its_cell_alone(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The module that kills is found by the processes of the pool, too."""
+    (files / "deadly.py").write_text(
+        "import os, signal\n"
+        "from gantree.sim.sweep.worker import run_cell as real\n"
+        "def run_cell(cell, out, report):\n"
+        "    if cell.name == 'small--one--gantree':\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return real(cell, out, report)\n"
+    )
+    monkeypatch.syspath_prepend(str(files))
+    import deadly  # type: ignore[import-not-found]  # written above
+
+    monkeypatch.setattr(runner, "run_cell", deadly.run_cell)
+    assert run(files, files / "out", processes=2) == {"small--one--gantree": KILLED}
+
+
+KILLED_LATER = """
+import sys
+from pathlib import Path
+from gantree.formats.sweep import read_sweep
+from gantree.sim.sweep.cells import cells_of
+from gantree.sim.sweep.runner import run_sweep
+if __name__ == "__main__":
+    files, out, processes = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    grid = cells_of(read_sweep((files / "sweep.yaml").read_text(), "sweep.yaml"), files)
+    print("begins", flush=True)
+    run_sweep(grid, out, processes, lambda done, _: print(done, flush=True))
+"""
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_killed_at_any_moment_it_goes_on_to_the_same_result(files: Path, processes: int) -> None:
+    run(files, files / "whole")
+    script = files / "sweep_process.py"
+    script.write_text(KILLED_LATER)
+    draw, out = Random(processes), files / "out"
+    command = [sys.executable, str(script), str(files), str(out), str(processes)]
+    environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
+    for _ in range(4):
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begins\n"
+        if processes > 1:
+            process.stdout.readline()
+        time.sleep(draw.uniform(0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        for cell in (out / CELLS).glob("small*") if (out / CELLS).exists() else ():
+            assert sorted(path.name for path in cell.iterdir()) == [
+                "cell.json", "jobs.csv", "summary.json", "timeline.csv",
+            ]  # fmt: skip
+    assert run(files, out) == {}
+    assert not list((out / CELLS).glob(f"{UNFINISHED}*"))
+    assert contents(out) == contents(files / "whole")
+
+
+@pytest.mark.parametrize("file", ["summary.json", "jobs.csv", "timeline.csv", "cell.json"])
+def test_a_cell_that_ends_between_two_files_is_not_there(
+    file: str, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if it was killed when it was about to write this file."""
+    real = Path.write_text
+
+    def write(path: Path, *words: Any, **named: Any) -> int:
+        if path.name == file:
+            raise SystemExit
+        return real(path, *words, **named)
+
+    monkeypatch.setattr(Path, "write_text", write)
+    with pytest.raises(SystemExit):
+        run(files, files / "out")
+    [left] = (files / "out" / CELLS).iterdir()
+    assert left.name.startswith(UNFINISHED)
+    monkeypatch.undo()
+    assert run(files, files / "out") == {}
+    assert sorted(contents(files / "out")) == sorted(contents_of_a_whole_sweep(files))
+
+
+def contents_of_a_whole_sweep(files: Path) -> list[str]:
+    names = ("cell.json", "jobs.csv", "summary.json", "timeline.csv")
+    inside = [f"{CELLS}/{cell.name}/{name}" for cell in cells(files) for name in names]
+    return ["compare.html", "sweep.json", *inside]
+
+
+def test_two_sweeps_do_not_run_in_one_directory(files: Path) -> None:
+    out = files / "out"
+
+    def meanwhile(_done: int, _all: int) -> None:
+        with pytest.raises(Conflict, match="another gantree sweep"):
+            run_sweep(cells(files), out, 1, lambda _d, _a: None)
+
+    assert run_sweep(cells(files), out, 1, meanwhile) == {}
+    run_sweep(cells(files), out, 1, lambda _d, _a: None)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "told"),
+    [
+        ("small.yaml", None, "small.yaml: no such file"),
+        ("one.csv", None, "one.csv: no such file"),
+        ("small.yaml", "name: [", "small.yaml:2"),
+    ],
+)
+def test_files_that_cannot_be_read_are_told_before_anything_runs(
+    file: str, text: str | None, told: str, files: Path
+) -> None:
+    if text is None:
+        (files / file).unlink()
+    else:
+        (files / file).write_text(text)
+    with pytest.raises(BadInput, match=told):
+        cells(files)
