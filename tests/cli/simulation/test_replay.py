@@ -75,6 +75,7 @@ def test_a_journal_is_compared_with_its_simulations(
     assert [(row["job"], row["work_s"], row["recorded_start_s"], row["policy_start_s"]) for row in rows] == [
         ("tlong", "100", "0", "0"), ("twide", "100", "100", "100"), ("tshort", "30", "200", "20")
     ]  # fmt: skip
+    assert gantree("compare", out / "recorded-policy", out / "policy").code == 0
     for name in ("recorded-policy", "policy"):
         assert (out / name / "summary.json").exists() and (out / name / "report.html").exists()
 

@@ -15,10 +15,13 @@ from gantree.formats import read_policy
 from gantree.formats.policy.reader import PRESET_NAMES, preset
 from gantree.model.errors import BadInput
 from gantree.policy.rules import Policy
+from gantree.sim.inputs import name_of
 from gantree.sim.replay import files
 from gantree.sim.replay.comparison import Comparison
+from gantree.sim.replay.files import RECORDED
 from gantree.sim.replay.fit import check_suits
 from gantree.sim.replay.recording import Recording
+from gantree.sim.replay.replaying import Replayed
 from gantree.sim.replay.replaying import replay as replay_under
 
 
@@ -74,10 +77,19 @@ def _compared(recording: Recording, named: str) -> Comparison:
     chosen = policy_on(named, recording.site)
     check_suits(chosen, recording, f"--policy {named}")
     was = _recorded_policy(recording)
-    with progress("Simulating the recorded policy") as advance:
-        before = None if was is None else replay_under(recording, was, progress=advance)
+    before = None if was is None else _simulated_as_recorded(recording, was)
     with progress("Simulating the policy") as advance:
-        return Comparison(recording, before, replay_under(recording, chosen, progress=advance))
+        after = replay_under(recording, chosen, progress=advance, policy_name=name_of(named))
+    return Comparison(recording, before, after)
+
+
+def _simulated_as_recorded(recording: Recording, policy: Policy) -> Replayed | None:
+    """None where the policy has cells that the site as first described cannot hold: nodes joined later."""
+    try:
+        with progress("Simulating the recorded policy") as advance:
+            return replay_under(recording, policy, progress=advance, policy_name=RECORDED)
+    except BadInput:
+        return None
 
 
 def _recorded_policy(recording: Recording) -> Policy | None:

@@ -27,8 +27,8 @@ def write(comparison: Comparison, out: Path) -> None:
     except OSError as error:
         raise BadInput(f"{out}: results cannot be written there: {error.strerror}") from error
     if comparison.as_recorded is not None:
-        files.write(comparison.as_recorded.result, out / RECORDED)
-    files.write(comparison.under_policy.result, out / POLICY)
+        files.write(comparison.as_recorded.result, out / RECORDED, comparison.as_recorded.inputs)
+    files.write(comparison.under_policy.result, out / POLICY, comparison.under_policy.inputs)
 
 
 def jobs_csv(comparison: Comparison) -> str:

@@ -11,6 +11,7 @@ from gantree.formats.traces import TraceJob
 from gantree.model.events import ClusterObserved
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy
+from gantree.sim.inputs import CountedTrace, Inputs, inputs_of
 from gantree.sim.overheads import Overheads
 from gantree.sim.replay.agreement import Placed, placed
 from gantree.sim.replay.outcomes import JobOutcome, outcome_of
@@ -25,6 +26,8 @@ SAVES_ON_REQUEST_S = 1e9
 """Interval of a job that saves when it is asked, and not by itself: longer than any run."""
 NO_EXIT_CODE = -1
 """No process ends with it: a job that is restarted only after this one is not restarted when it fails by itself."""
+TRACE = "recording"
+"""What results call the trace."""
 UNKNOWN_EXIT_CODE = 1
 """Exit code of a job that failed and left none."""
 
@@ -38,7 +41,8 @@ class Replayed:
     jobs: tuple[JobOutcome, ...]
     result: Result
     ended_at: float
-    placements: tuple[Placed, ...] = ()
+    placements: tuple[Placed, ...]
+    inputs: Inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +113,9 @@ def replay(
     policy: Policy,
     overheads: Overheads | None = None,
     progress: Advance | None = None,
+    policy_name: str = "policy",
 ) -> Replayed:
-    """Simulate a recording under a policy; overheads are those of the record where None.
+    """Simulate a recording under a policy; overheads are those of the record where None, policy_name is for results.
 
     Raises BadInput for a policy whose cells or queues the site or the jobs do not suit.
     """
@@ -130,7 +135,15 @@ def replay(
         if not (isinstance(event, ClusterObserved) and event.cluster == recording.site):
             simulation.foretell(event)
     _run(simulation, len(workload.rows), progress)
-    return _replayed(recording, workload, simulation)
+    inputs = _inputs(recording, workload, policy, policy_name)
+    return _replayed(recording, workload, simulation, inputs)
+
+
+def _inputs(recording: Recording, workload: Workload, policy: Policy, policy_name: str) -> Inputs:
+    trace = CountedTrace(workload.rows)
+    for _ in trace:
+        pass  # counted as they pass
+    return inputs_of(recording.site, trace, policy, trace_name=TRACE, policy_name=policy_name)
 
 
 def _with_ids(overheads: Overheads) -> Overheads:
@@ -147,7 +160,9 @@ def _run(simulation: Simulation, jobs: int, progress: Advance | None) -> None:
             progress(min(shown, jobs), jobs)
 
 
-def _replayed(recording: Recording, workload: Workload, simulation: Simulation) -> Replayed:
+def _replayed(
+    recording: Recording, workload: Workload, simulation: Simulation, inputs: Inputs
+) -> Replayed:
     states, now = simulation.scheduler.ledger.jobs, simulation.now
     jobs = []
     for record, row in zip(recording.jobs, workload.rows, strict=True):
@@ -166,4 +181,4 @@ def _replayed(recording: Recording, workload: Workload, simulation: Simulation) 
         for span in simulation.record.spans
     )
     ended_at = now + recording.began_at
-    return Replayed(tuple(jobs), simulation.result(), ended_at, tuple(placements))
+    return Replayed(tuple(jobs), simulation.result(), ended_at, tuple(placements), inputs)
