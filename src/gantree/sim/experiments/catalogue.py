@@ -18,6 +18,8 @@ HOME_OF: Mapping[str, str] = MappingProxyType(
         "spot": "money",
         "noisy-neighbour": "sharing",
         "sharing": "sharing",
+        "reclaim-idle": "sharing",
+        "asynchronous": "network",
     }
 )
 """The package of each experiment, in the order in which they are listed."""
