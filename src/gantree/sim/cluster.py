@@ -83,13 +83,25 @@ class SimCluster:
         checkpoint_s: float | None,
         members: int | None = None,
         spec: Job | None = None,
+        ends_at: float | None = None,
     ) -> None:
         """Make known how much work a job is, and after how much of it the job saves (None: it cannot).
 
         members is with how many members it takes duration_s: with twice as many it takes half of it. spec is the job,
-        where its speed depends on where it is placed.
+        where its speed depends on where it is placed. A replica of a service works until ends_at, whenever it starts.
         """
-        self.work_of_job[job] = Work(duration_s, checkpoint_s, members, spec)
+        self.work_of_job[job] = Work(duration_s, checkpoint_s, members, spec, ends_at=ends_at)
+
+    def end_by(self, job: str, at: float) -> None:
+        """A replica of a service works no longer than until a moment."""
+        work = self.work_of_job[job]
+        work.ends_at = at
+        if work.attempt is not None and work.attempt.doing is Doing.WORKING:
+            self._work_on(job, self._clock())
+
+    def forget(self, job: str) -> None:
+        """Forget a job that is over."""
+        del self.work_of_job[job]
 
     def inventory(self) -> dict[tuple[str, int], Doing]:
         """What each job's newest attempt does now, by (job, attempt)."""
@@ -304,7 +316,9 @@ class SimCluster:
         rest(attempt, event.observed_at, Doing.ENDED)
         end_pause(attempt, event.observed_at)
         attempt.ended_at = event.observed_at
-        if event.exit_code == 0:
+        if work.ends_at is not None:  # what was served is served
+            work.kept_s, attempt.kept_stretch_s = attempt.done_s, attempt.stretch_s
+        elif event.exit_code == 0:
             work.kept_s, attempt.kept_stretch_s = work.duration_s, attempt.stretch_s
         elif by_itself:
             self.note_failure(event.job, attempt.number)
@@ -324,6 +338,10 @@ class SimCluster:
             self.pace.join(job)
         attempt.working_since, attempt.doing = now, Doing.WORKING
         self._working[job] = attempt
+        if work.ends_at is not None:
+            ends_at = max(now, work.ends_at)
+            self._schedule_event(attempt, ended_event(job, attempt.number, ends_at, 0))
+            return
         remaining_s = max(0.0, work.duration_s - attempt.done_s)
         due_s = None if work.checkpoint_s is None else until_save_s(work, work.checkpoint_s)
         if due_s is not None and due_s < remaining_s:

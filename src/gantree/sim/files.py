@@ -7,7 +7,7 @@ import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,7 @@ def jobs_csv(result: Result) -> str:
     writer = csv.writer(text, lineterminator="\n")
     of_running = result.running.on
     writer.writerow([*columns(result.tiers), *(RUNNING_COLUMNS if of_running else ())])
-    for row in result.jobs:
+    for row in chain(result.jobs, result.replicas):
         cells = _cells(row, len(result.tiers))
         writer.writerow([*cells, *_running_cells(row)] if of_running else cells)
     return text.getvalue()

@@ -15,9 +15,13 @@ from gantree.model.facts import (
     GangPreempted,
     JobEnded,
     JobRequeued,
+    JobsForgotten,
 )
 from gantree.model.placements import Placement
 from gantree.policy.amounts import TICKS, held, ticks
+
+MOST_SAMPLES = 100_000
+"""Of a bounded run; every second one goes where there are more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,10 @@ class Span:
 class Record:
     """Folds facts into placements, spans, stops, held GPU-seconds, and samples over time."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, bounded: bool = False) -> None:
+        """bounded: spans of attempts that are over are not kept, and long series of samples are thinned out."""
+        self._bounded = bounded
+        self._forgotten = 0
         self.newest_placement: dict[str, Placement] = {}
         self.spans: list[Span] = []
         self.stops: dict[str, list[Stop]] = {}
@@ -71,6 +78,7 @@ class Record:
         self.ended = 0
         self._held_ticks = 0  # whole numbers: what comes and goes leaves nothing behind
         self._newest_span: dict[str, Span] = {}
+        self._held_gpu_s_of_job: dict[str, float] = {}
 
     def note(self, facts: Iterable[Fact], ledger: Ledger, now: float) -> None:
         """Take in what was decided at a moment in seconds."""
@@ -82,7 +90,10 @@ class Record:
                     span = self._newest_span[fact.job]
                     span.to_s = fact.at
                     self._held_ticks -= ticks(span.gpus)
-                    self.held_gpu_s += (fact.at - span.from_s) * span.gpus
+                    held_gpu_s = (fact.at - span.from_s) * span.gpus
+                    self.held_gpu_s += held_gpu_s
+                    before = self._held_gpu_s_of_job.get(fact.job, 0.0)
+                    self._held_gpu_s_of_job[fact.job] = before + held_gpu_s
                 case GangPreempted() | GangMoving():
                     stop = Stop(fact.at, str(fact.cause), fact.by)
                     self.stops.setdefault(fact.job, []).append(stop)
@@ -94,14 +105,18 @@ class Record:
                     self.ended += 1
                     if fact.job in self._newest_span:  # what was to stop it came too late
                         self._newest_span[fact.job].cause = ""
-        waiting_jobs = len(ledger.jobs) - len(ledger.holding) - self.ended
+                case JobsForgotten():
+                    self._forgotten += len(fact.jobs)
+        over = self.ended - self._forgotten
+        waiting_jobs = len(ledger.jobs) - len(ledger.holding) - over
         self._sample(Sample(now, self._held_ticks / TICKS, waiting_jobs))
 
     def _placed(self, fact: GangPlaced, ledger: Ledger) -> None:
         gpus = _gpus(ledger, fact.placement)
         span = Span(fact.job, fact.attempt, fact.at, None, gpus, fact.placement)
         self.newest_placement[fact.job] = fact.placement
-        self.spans.append(span)
+        if not self._bounded:
+            self.spans.append(span)
         self._newest_span[fact.job] = span
         self._held_ticks += ticks(gpus)
 
@@ -111,6 +126,23 @@ class Record:
             self.samples[-1] = sample
         else:
             self.samples.append(sample)
+            if self._bounded and len(self.samples) > MOST_SAMPLES:
+                del self.samples[1::2]
+
+    def held_gpu_s_of(self, job: str, now: float) -> float:
+        """GPU-seconds that a job has held until now."""
+        held_gpu_s = self._held_gpu_s_of_job.get(job, 0.0)
+        span = self._newest_span.get(job)
+        if span is not None and span.to_s is None:
+            held_gpu_s += (now - span.from_s) * span.gpus
+        return held_gpu_s
+
+    def forget(self, job: str) -> None:
+        """Forget a job that is over."""
+        self.newest_placement.pop(job, None)
+        self._newest_span.pop(job, None)
+        self.stops.pop(job, None)
+        self._held_gpu_s_of_job.pop(job, None)
 
 
 def _gpus(ledger: Ledger, placement: Placement) -> float:

@@ -5,7 +5,7 @@ that ever started. Percentiles are by nearest rank: the smallest value that at l
 exceed. Where there is nothing to average, the value is None (null in JSON).
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
 from statistics import geometric_mean
@@ -40,10 +40,10 @@ class JobRow:
     """One job. Times are seconds on the trace's time line; domains[i] counts domains of Result.tiers[i].
 
     placement and domains are of the last attempt; stops name rows of the trace. outcome is the phase at the end of the
-    run ("succeeded", "pending", ...) or REJECTED, with the reason in words where it is not "succeeded". useful_gpu_s is
-    the work that was kept, stretch the time that it worked over the work that this did (None: it did none),
-    kept_for_s how long it worked on what was kept, failures how often it failed; gpu_s_lost_to_failures is a part of
-    gpu_s_lost. gpus counts parts of GPUs as parts.
+    run ("succeeded", "pending", ...) or REJECTED, with the reason in words where it is not "succeeded". work_s is its
+    work, or the time for which a replica of a service was wanted, useful_gpu_s is the work that was kept, stretch the
+    time that it worked over the work that this did (None: it did none), kept_for_s how long it worked on what was kept,
+    failures how often it failed; gpu_s_lost_to_failures is a part of gpu_s_lost. gpus counts parts of GPUs as parts.
     """
 
     job_id: str
@@ -61,6 +61,7 @@ class JobRow:
     domains: tuple[int, ...] = ()
     placement: Placement | None = None
     stops: tuple[Stop, ...] = ()
+    work_s: float = 0.0
     useful_gpu_s: float = 0.0
     stretch: float | None = None
     kept_for_s: float = 0.0
@@ -86,21 +87,23 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A whole run. tiers are the cluster's, widest first; gpus are those that the site itself leaves free.
+    """A whole run; replicas of services are no jobs of the trace.
 
-    spans are all attempts in the order in which they were placed, under the scheduler's ids of jobs. fabric and policy
-    are those at the end.
+    tiers are the cluster's, widest first; gpus are those that the site itself leaves free. spans are all attempts in
+    the order in which they were placed, under the scheduler's ids of jobs; none of a bounded run. fabric and policy are
+    those at the end.
     """
 
     cluster: str
     tiers: tuple[str, ...]
     gpus: int
     held_gpu_s: float
-    jobs: tuple[JobRow, ...]
+    jobs: Sequence[JobRow]
     samples: tuple[Sample, ...]
     spans: tuple[Span, ...]
     fabric: Fabric
     policy: Policy
+    replicas: tuple[JobRow, ...] = ()
     running: RunningModel = field(default_factory=RunningModel)
     seed: int = 0
     faults: FaultCounts = field(default_factory=FaultCounts)
@@ -149,7 +152,23 @@ class Result:
             },
             "gpu_hours_of_lost_nodes": round(self.faults.lost_gpu_s / 3600, DIGITS),
             "gpu_hours_lost_to_failures": round(lost_gpu_s / 3600, DIGITS),
+            **({"services": self._services()} if self.running.services else {}),
             "running": self.running.stated() | {"seed": self.seed},
+        }
+
+    def _services(self) -> dict[str, Any]:
+        """Of each service the GPU-hours that were wanted, and those that were served."""
+        hours = {
+            service.name: {"wanted_gpu_hours": 0.0, "served_gpu_hours": 0.0}
+            for service in self.running.services
+        }
+        for row in self.replicas:
+            of_service = hours[row.job_id.rsplit(".", 2)[0]]
+            of_service["wanted_gpu_hours"] += row.work_s * row.gpus / 3600
+            of_service["served_gpu_hours"] += row.useful_gpu_s / 3600
+        return {
+            name: {key: round(value, DIGITS) for key, value in each.items()}
+            for name, each in hours.items()
         }
 
     def _ettr(self) -> dict[str, Any]:
@@ -197,51 +216,6 @@ def statistics(values: Sequence[float]) -> dict[str, float | None]:
     }
 
 
-def gather(
-    trace: Sequence[TraceJob],
-    ledger: Ledger,
-    record: Record,
-    work_of_job: Mapping[str, Work],
-    now: float,
-    running: RunningModel,
-    seed: int,
-    faults: FaultCounts,
-) -> Result:
-    """Put together what the ledger, the record and the cluster know at a moment in seconds."""
-    fabric = ledger.fabric
-    assert fabric is not None, "a simulation begins with its cluster"
-    reasons = _Reasons(ledger, now)
-    held_gpu_s_of = _settle(trace, record, work_of_job, now)
-    return Result(
-        cluster=fabric.cluster.name,
-        tiers=tuple(tier for tier in fabric.tiers if tier != FABRIC_TIER),
-        gpus=_gpus_left_by_site(fabric),
-        held_gpu_s=record.held_gpu_s,
-        jobs=tuple(_row(row, fabric, record, work_of_job, reasons, held_gpu_s_of) for row in trace),
-        samples=tuple(record.samples),
-        running=running,
-        seed=seed,
-        faults=faults,
-        spans=tuple(record.spans),
-        fabric=fabric,
-        policy=ledger.policy,
-    )
-
-
-def _settle(
-    trace: Sequence[TraceJob], record: Record, work_of_job: Mapping[str, Work], now: float
-) -> dict[str, float]:
-    """Charge each attempt with what it lost; GPU-seconds that each job held until now."""
-    gpus_of_job = {job_id(row): gpus_of(row) for row in trace}
-    held_gpu_s_of: dict[str, float] = {}
-    for span in record.spans:
-        lost_s_of_attempt = work_of_job[span.job].lost_s_of_attempt
-        span.lost_gpu_s = lost_s_of_attempt.get(span.attempt, 0.0) * gpus_of_job[span.job]
-        held_gpu_s = ((now if span.to_s is None else span.to_s) - span.from_s) * span.gpus
-        held_gpu_s_of[span.job] = held_gpu_s_of.get(span.job, 0.0) + held_gpu_s
-    return held_gpu_s_of
-
-
 def _gpus_left_by_site(fabric: Fabric) -> int:
     taken = sum(len(allocation.gpus) for allocation in fabric.cluster.allocations)
     return int(fabric.gpus_of_node.sum()) - taken
@@ -275,47 +249,6 @@ class _Reasons:
         return self._sentence_of_signature[state.signature]
 
 
-def _row(
-    row: TraceJob,
-    fabric: Fabric,
-    record: Record,
-    work_of_job: Mapping[str, Work],
-    reasons: _Reasons,
-    held_gpu_s_of: Mapping[str, float],
-) -> JobRow:
-    job = job_id(row)
-    work = work_of_job[job]
-    state, placement = reasons.ledger.jobs.get(job), record.newest_placement.get(job)
-    outcome, reason = reasons.of(job)
-    gpus = gpus_of(row)
-    return JobRow(
-        job_id=row.job_id,
-        queue=row.queue,
-        submit_s=row.submit_s,
-        first_start_s=None if state is None else state.started_at,
-        end_s=None if state is None else state.ended_at,
-        attempts=0 if state is None else state.attempt,
-        preemptions=0 if state is None else state.preemptions,
-        members=row.members,
-        gpus=gpus,
-        gpu_s_lost=work.lost_s * gpus,
-        outcome=outcome,
-        reason=reason,
-        domains=() if placement is None else _domains(fabric, placement),
-        placement=placement,
-        stops=tuple(
-            replace(stop, by=row_id(stop.by) if stop.by else "")
-            for stop in record.stops.get(job, ())
-        ),
-        useful_gpu_s=work.kept_s * gpus,
-        stretch=stretch_of(work),
-        kept_for_s=kept_for_s(work),
-        failures=work.failures,
-        gpu_s_lost_to_failures=work.lost_to_failures_s * gpus,
-        gpu_s_held=held_gpu_s_of.get(job, 0.0),
-    )
-
-
 def _domains(fabric: Fabric, placement: Placement) -> tuple[int, ...]:
     """How many domains of each tier below the fabric the members sit in."""
     nodes = {fabric.index_of_node[member.node] for member in placement.members}
@@ -323,3 +256,90 @@ def _domains(fabric: Fabric, placement: Placement) -> tuple[int, ...]:
         len({int(fabric.domain_of_node[tier][node]) for node in nodes})
         for tier in range(1, len(fabric.tiers))
     )
+
+
+class Gathering:
+    """Puts together what the ledger, the record and the cluster know at a moment in seconds."""
+
+    def __init__(
+        self, ledger: Ledger, record: Record, work_of_job: Mapping[str, Work], now: float
+    ) -> None:
+        assert ledger.fabric is not None, "a simulation begins with its cluster"
+        self._fabric = ledger.fabric
+        self._record = record
+        self._work_of_job = work_of_job
+        self._reasons = _Reasons(ledger, now)
+        self._now = now
+
+    def result(
+        self,
+        rows: Sequence[JobRow],
+        replicas: Sequence[JobRow],
+        running: RunningModel,
+        seed: int,
+        faults: FaultCounts,
+    ) -> Result:
+        """The whole run."""
+        return Result(
+            cluster=self._fabric.cluster.name,
+            tiers=tuple(tier for tier in self._fabric.tiers if tier != FABRIC_TIER),
+            gpus=_gpus_left_by_site(self._fabric),
+            held_gpu_s=self._record.held_gpu_s,
+            jobs=rows,
+            samples=tuple(self._record.samples),
+            replicas=tuple(replicas),
+            running=running,
+            seed=seed,
+            faults=faults,
+            spans=self._settled_spans(rows),
+            fabric=self._fabric,
+            policy=self._reasons.ledger.policy,
+        )
+
+    def _settled_spans(self, rows: Iterable[JobRow]) -> tuple[Span, ...]:
+        """All attempts, each charged with what it lost."""
+        if not self._record.spans:
+            return ()
+        gpus_of_job = {f"t{row.job_id}": row.gpus for row in rows}
+        for span in self._record.spans:
+            lost_s = self._work_of_job[span.job].lost_s_of_attempt.get(span.attempt, 0.0)
+            span.lost_gpu_s = lost_s * gpus_of_job.get(span.job, span.gpus)
+        return tuple(self._record.spans)
+
+    def row(self, row: TraceJob) -> JobRow:
+        """One job."""
+        job = job_id(row)
+        work = self._work_of_job[job]
+        state, placement = (
+            self._reasons.ledger.jobs.get(job),
+            self._record.newest_placement.get(job),
+        )
+        outcome, reason = self._reasons.of(job)
+        gpus = gpus_of(row)
+        return JobRow(
+            job_id=row.job_id,
+            queue=row.queue,
+            submit_s=row.submit_s,
+            first_start_s=None if state is None else state.started_at,
+            end_s=None if state is None else state.ended_at,
+            attempts=0 if state is None else state.attempt,
+            preemptions=0 if state is None else state.preemptions,
+            members=row.members,
+            gpus=gpus,
+            gpu_s_lost=work.lost_s * gpus,
+            gpu_s_held=self._record.held_gpu_s_of(job, self._now),
+            outcome=outcome,
+            reason=reason,
+            domains=() if placement is None else _domains(self._fabric, placement),
+            placement=placement,
+            stops=tuple(
+                replace(stop, by=row_id(stop.by) if stop.by else "")
+                for stop in self._record.stops.get(job, ())
+            ),
+            work_s=row.duration_s,
+            useful_gpu_s=work.kept_s * gpus,
+            stretch=stretch_of(work),
+            kept_for_s=kept_for_s(work),
+            failures=work.failures,
+            gpu_s_lost_to_failures=work.lost_to_failures_s * gpus,
+        )

@@ -8,20 +8,23 @@ lots, so equal input gives equal output, byte for byte.
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from math import inf
 
 from gantree.core.scheduler import Decision, Scheduler
 from gantree.formats.traces import TraceJob
 from gantree.model.cluster import Cluster
 from gantree.model.events import (
+    CancelRequested,
     CheckpointSaved,
     ClusterObserved,
+    EndedJobsDue,
     Event,
     GangEnded,
     GangStarted,
     JobSubmitted,
     TimePassed,
 )
-from gantree.model.facts import StopDecided
+from gantree.model.facts import JobEnded, JobRejected, StopDecided
 from gantree.model.jobs import Job
 from gantree.model.phases import FAILURES
 from gantree.planning.cells.domains import CellDomains
@@ -29,22 +32,20 @@ from gantree.policy.rules import Policy
 from gantree.sim.attempt_events import WorkDone
 from gantree.sim.cluster import Overheads, SimCluster
 from gantree.sim.heap import EventHeap
+from gantree.sim.load import REQUESTS, Load
 from gantree.sim.record import Record
-from gantree.sim.results import Result, gather
+from gantree.sim.results import Gathering, JobRow, Result
+from gantree.sim.rows import SpilledRows
 from gantree.sim.running.faults import Faults
-from gantree.sim.running.jobs import prepared
 from gantree.sim.running.model import RunningModel
 from gantree.sim.running.pace import Pace
 from gantree.sim.running.site import Site
 from gantree.sim.running.transfers import SaveDue, TransferDone, TransferDue
-from gantree.sim.workload import check_trace, job_id, job_of, on_any_market
+from gantree.sim.workload import check_trace, job_of, on_any_market
 from gantree.topology.fabric.fabric import Fabric
 
 NOTHING_BUT_WORK = RunningModel()
 """Jobs work at speed 1 wherever they are placed, and nothing fails."""
-
-SUBMISSIONS_LAST = 1
-"""Priority of submissions within one moment: first (0) what happens on the cluster, then what is asked of it."""
 
 OF_THE_CLUSTER = (
     GangStarted, CheckpointSaved, GangEnded, WorkDone, SaveDue, TransferDue, TransferDone,
@@ -53,6 +54,9 @@ OF_THE_CLUSTER = (
 
 MOST_SAVES_TOLD_LATE = 1_000
 """Saves that wait for the next event at most."""
+
+FORGOTTEN_AT_ONCE = 1_000
+"""Jobs of a bounded run that the scheduler forgets in one decision."""
 
 MOST_DECISIONS = 10_000
 """Of one moment; every one answers what the one before began, and none of these chains is that long."""
@@ -72,25 +76,34 @@ def simulate(
     jobs: Callable[[TraceJob], Job] = job_of,
     progress: Callable[[int, int], None] | None = None,
     limit: int | None = None,
+    bounded: bool = False,
 ) -> Result:
     """Replay a trace (or its first `limit` rows) on a cluster, from its first submission to the end.
 
     jobs says which job a row of the trace is; its name is `workload.job_id`. progress is told (jobs that have ended,
     jobs) now and then, and at the end. running is what else is simulated of running, seed that of what it draws.
-    Raises BadInput for a trace or a cluster that contradicts itself.
+    bounded: for traces larger than memory; rows must come in the order of submission, and those of jobs that are over
+    wait on disk (progress then knows of the jobs that have been submitted). Raises BadInput for a trace or a cluster
+    that contradicts itself.
     """
-    rows = tuple(islice(trace, limit))
     simulation = Simulation(
-        cluster, rows, policy, overheads or Overheads(), jobs, running=running, seed=seed
+        cluster,
+        islice(trace, limit),
+        policy,
+        overheads or Overheads(),
+        jobs,
+        running=running,
+        seed=seed,
+        bounded=bounded,
     )
     told = 0
     while simulation.step():
-        ended = simulation.record.ended
-        if progress is not None and (ended - told) * PROGRESS_STEPS >= len(rows) and ended > told:
-            progress(ended, len(rows))
+        ended, known = simulation.load.over, simulation.load.submitted
+        if progress is not None and (ended - told) * PROGRESS_STEPS >= known and ended > told:
+            progress(ended, known)
             told = ended
     if progress is not None:
-        progress(simulation.record.ended, len(rows))
+        progress(simulation.load.over, simulation.load.submitted)
     return simulation.result()
 
 
@@ -100,21 +113,29 @@ class Simulation:
     def __init__(
         self,
         cluster: Cluster,
-        trace: Sequence[TraceJob],
+        trace: Iterable[TraceJob],
         policy: Policy,
         overheads: Overheads,
         jobs: Callable[[TraceJob], Job] = job_of,
         *,
         running: RunningModel = NOTHING_BUT_WORK,
         seed: int = 0,
+        bounded: bool = False,
     ) -> None:
-        check_trace(trace)
-        trace = on_any_market(trace, cluster)
+        """bounded: the trace comes in the order of submission, and jobs that are over are kept on disk alone."""
         self._running, self._seed, self._together_s = running, seed, overheads.together_s
-        self.now = min((row.submit_s for row in trace), default=0.0)
+        coming = iter(trace) if bounded else None
+        first = None if coming is None else next(coming, None)
+        whole = () if coming is not None else tuple(trace)
+        check_trace(whole)
+        self._trace = on_any_market(whole, cluster)
+        begins = [row.submit_s for row in whole] if first is None else [first.submit_s]
+        self.now = min(begins, default=0.0)
         self.scheduler = Scheduler(policy)
-        self.record = Record()
-        self._trace = trace
+        self.record = Record(bounded=bounded)
+        self._rows = SpilledRows() if bounded else None
+        self._to_forget = 0
+        self._replica_rows: list[JobRow] = []
         self._heap = EventHeap()
         self._batch: list[Event] = []
         self.cluster = SimCluster(
@@ -134,27 +155,18 @@ class Simulation:
         self._idle_until: float | None = None
         CellDomains.of(policy.queues, fabric)
         self._handle([ClusterObserved(id="cluster", observed_at=self.now, cluster=cluster)])
-        for row in trace:
-            self._schedule_event(row, jobs(row))
-
-    def _schedule_event(self, row: TraceJob, spec: Job) -> None:
-        job = job_id(row)
-        spec = prepared(spec, row.duration_s, self._running)
-        saves_every_s = spec.checkpoint.every_s if spec.checkpoint else None
-        if not self._running.on:
-            saves_every_s = row.checkpoint_s or None
-        self.cluster.expect(job, row.duration_s, saves_every_s, spec.members, spec)
-        self._heap.push(
-            JobSubmitted(id=f"{job}/submitted", observed_at=row.submit_s, job=job, spec=spec),
-            SUBMISSIONS_LAST,
-        )
+        self.load = Load(self.cluster, self._heap, jobs, running)
+        if coming is None:
+            self.load.begin(self._trace, self.now)
+        else:
+            self.load.begin_stream(coming, first)
 
     def foretell(self, event: Event) -> None:
         """Let something happen that is no submission: a request of a user or an operator, or a change of the site.
 
         Its observed_at must not be before `now`.
         """
-        self._heap.push(event, SUBMISSIONS_LAST)
+        self._heap.push(event, REQUESTS)
 
     def step(self) -> bool:
         """Go to the next moment and decide; False if nothing can happen any more."""
@@ -205,6 +217,10 @@ class Simulation:
                 self.cluster.happen(event)
             else:
                 self._batch.append(event)
+                if isinstance(event, JobSubmitted | CancelRequested):
+                    self.load.happened(event)
+        if self.load.is_stalled(moment):
+            self.load.end_services(moment)
 
     def _can_wait(self, event: Event) -> bool:
         """Whether an event need not be decided on at once: a save that a gang makes by itself changes no decision but a
@@ -240,16 +256,46 @@ class Simulation:
             self.cluster.carry_out(order)
         self.cluster.repace()
         self.record.note(decision.facts, self.scheduler.ledger, self.now)
+        for fact in decision.facts:
+            if isinstance(fact, JobEnded | JobRejected):
+                self._end(fact.job)
         return decision
 
+    def _end(self, job: str) -> None:
+        """A job is over; of a bounded run its row is written, and nobody remembers it."""
+        found = self.load.ended(job, self.now)
+        if self._rows is None:
+            return
+        if found is not None:
+            self._rows.put(found[0], self._gathering().row(found[1]))
+        elif job in self.cluster.work_of_job:
+            self._replica_rows.append(self._gathering().row(self.load.over_replicas.pop()[1].row))
+        self.cluster.forget(job)
+        self.record.forget(job)
+        self._to_forget += 1
+        if self._to_forget == FORGOTTEN_AT_ONCE:
+            self._to_forget = 0
+            due = EndedJobsDue(
+                id=f"forget-{self.record.ended}", observed_at=self.now, keep=0, ended_before=inf
+            )
+            self._batch.append(due)
+
+    def _gathering(self) -> Gathering:
+        ledger = self.scheduler.ledger
+        return Gathering(ledger, self.record, self.cluster.work_of_job, self.now)
+
     def result(self) -> Result:
-        """What has come out so far."""
-        return gather(
-            self._trace,
-            self.scheduler.ledger,
-            self.record,
-            self.cluster.work_of_job,
-            self.now,
+        """What has come out so far. Of a bounded run it can be asked for once, at its end."""
+        gathering = self._gathering()
+        replicas = [*self.load.over_replicas, *self.load.open_replicas.items()]
+        rows: Sequence[JobRow] = tuple(map(gathering.row, self._trace))
+        if self._rows is not None:
+            for position, row in self.load.open_rows.values():
+                self._rows.put(position, gathering.row(row))
+            rows = self._rows
+        return gathering.result(
+            rows,
+            (*self._replica_rows, *(gathering.row(replica.row) for _, replica in replicas)),
             self._running,
             self._seed,
             self.site.counts,

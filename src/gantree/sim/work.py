@@ -78,7 +78,7 @@ class Work:
     owed in any case and is not in it. lost_s_of_attempt is each attempt's part of it, lost_to_failures_s that of those
     that failed. done_s is all work that attempts before the present one have done, stretch_s by how much longer than
     that they worked, kept_stretch_s what of that belongs to kept work. exit_code is that of the job once
-    all its work is done.
+    all its work is done. ends_at is when a replica of a service ends, whenever it starts; None of other jobs.
     """
 
     duration_s: float
@@ -94,6 +94,7 @@ class Work:
     failures: int = 0
     checkpoints: int = 0
     attempt: Attempt | None = None
+    ends_at: float | None = None
     exit_code: int = 0
     lost_s_of_attempt: dict[int, float] = field(default_factory=dict)
 

@@ -7,6 +7,7 @@ import typer
 
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.input.policies import policy_on
+from gantree.cli.input.running import running_model
 from gantree.cli.options import PRESETS, JsonOption, PolicyOption, shallow
 from gantree.cli.output.errors import warn
 from gantree.cli.output.printing import print_json, span
@@ -37,6 +38,14 @@ def simulate(
     ],
     policy: PolicyOption = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Replay only the first N jobs.")] = None,
+    running: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Model of running: a file, or `realistic`. Without it jobs work at speed 1 and nothing fails.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of what the model of running draws.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Replay a trace of jobs through the scheduler."""
@@ -44,8 +53,9 @@ def simulate(
     chosen = policy_on(policy, site)
     _make(out)
     rows = CountedTrace(_rows(trace))
+    model = running_model(running, site)
     with progress("Simulating") as advance:
-        result = replay(site, rows, chosen, progress=advance, limit=limit)
+        result = replay(site, rows, chosen, running=model, seed=seed, progress=advance, limit=limit)
     inputs = inputs_of(
         site,
         rows,
@@ -98,9 +108,29 @@ def _text(summary: dict[str, Any], out: Path) -> str:
         "GPU utilisation": f"{summary['gpu_utilisation']:.1%}",
         "domains a gang": spanned or "no gang of two or more members",
         "preemptions": f"{summary['preemptions']}, {summary['gpu_hours_lost']:g} GPU hours lost",
+        **_of_running(summary),
         "written to": str(out),
     }
     return "\n".join(f"{name:16}{value}" for name, value in lines.items())
+
+
+def _of_running(summary: dict[str, Any]) -> dict[str, str]:
+    """What the model of running adds, and what of it is on."""
+    if "running" not in summary:
+        return {}
+    on = [name for name in summary["running"] if name != "seed"]
+    stretch, ettr = summary["stretch"]["mean"], summary["ettr"]
+    lines = {
+        "goodput": f"{summary['goodput']:.1%}",
+        "stretch": "none"
+        if stretch is None
+        else f"mean {stretch:.2f}, p99 {summary['stretch']['p99']:.2f}",
+        "failures": f"{summary['failures']}, {summary['gpu_hours_lost_to_failures']:g} GPU hours lost",
+        "running": f"{', '.join(on)}; seed {summary['running']['seed']}",
+    }
+    if ettr["jobs"]:
+        lines["ETTR"] = f"mean {ettr['mean']:.3f} of {plural(ettr['jobs'], 'job')} of a day or more"
+    return lines
 
 
 def _times(seconds: dict[str, float | None]) -> str:

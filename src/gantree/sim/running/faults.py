@@ -63,6 +63,18 @@ class Faults:
         heappush(self._heap, (fault.at_s, number, fault, component))
 
 
+def tier_of(name: str, tiers: tuple[str, ...]) -> int:
+    """The number of a tier by its name; "switch" is the narrowest above the node, if no tier is called so.
+
+    tiers are those of the fabric, widest first. Raises KeyError for a name that is none of them.
+    """
+    if name in tiers:
+        return tiers.index(name)
+    if name == "switch":
+        return max(0, len(tiers) - 2)
+    raise KeyError(name)
+
+
 def _components(
     model: RunningModel, fabric: Fabric, seed: int, from_s: float
 ) -> Iterator[Iterator[Fault]]:
@@ -87,7 +99,7 @@ def _of_failures(
             yield _node(draws, (tier, index), failures, int(fabric.gpus_of_node[index]), from_s)
     for kind, rates in (("domain", failures.domains), ("link", failures.links)):
         for name, rate in rates:
-            number = fabric.tiers.index(name)
+            number = tier_of(name, fabric.tiers)
             for domain, path in enumerate(fabric.names_of_domain[number]):
                 draws = Random(f"{seed}/{kind}/{name}/{path}")  # noqa: S311 - a simulation
                 yield _domain(draws, kind, (number, domain), rate, from_s)
@@ -121,7 +133,7 @@ def _domain(
     now = from_s
     while rate.per_day > 0:
         now += draws.expovariate(rate.per_day / DAY_S)
-        yield Fault(now, kind, domain, health=rate.health)
+        yield Fault(now, kind, domain, health=1.0 if rate.health is None else rate.health)
         now += _drawn(draws, rate.repair_s)
         yield Fault(now, kind, domain, up=True)
     yield from _never(domain)

@@ -4,8 +4,7 @@ Belongs here: plain values, as a user writes them in running.yaml. How they act 
 Times are in seconds, rates are events per day of one component.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 DAY_S = 86_400.0
@@ -36,7 +35,7 @@ class FailureRate:
 
     per_day: float
     repair_s: float
-    health: float = 0.5
+    health: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +44,9 @@ class Failures:
 
     process: of the software of a gang, per GPU that it holds: the gang fails, no hardware is lost. GPU: the gangs on
     it fail, and its node takes nothing new until it is repaired. node: the node is lost. domains: by tier, a domain
-    with all its nodes is lost (a switch). links: by tier, the up-links of a domain keep a share of their bandwidth.
-    restarts is how many failures a job survives.
+    with all its nodes is lost (a switch). links: by tier, the up-links of a domain keep a share of their bandwidth. A
+    tier is named as in the cluster file; "switch" is the narrowest above the node. restarts is how many failures a
+    job survives.
     """
 
     process: FailureRate | None = None
@@ -113,17 +113,16 @@ class RunningModel:
     stragglers: Stragglers | None = None
     spot: Spot | None = None
     services: tuple[Service, ...] = ()
-    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def on(self) -> bool:
         """Whether anything is simulated."""
-        return any(getattr(self, each.name) for each in fields(self) if each.name != "sources")
+        return any(getattr(self, each.name) for each in fields(self))
 
     def stated(self) -> dict[str, Any]:
         """What is on, as plain values for the summary."""
         on = ((each.name, getattr(self, each.name)) for each in fields(self))
-        return {name: _plain(value) for name, value in on if value and name != "sources"}
+        return {name: _plain(value) for name, value in on if value}
 
 
 def _plain(value: Any) -> Any:
