@@ -29,7 +29,7 @@ def traces(draw: st.DrawFn) -> list[TraceJob]:
             job_id=str(number),
             submit_s=draw(st.integers(0, 60).map(float)),
             duration_s=draw(st.integers(0, 60).map(float)),
-            members=draw(st.integers(1, 4)),
+            members=draw(st.integers(1, 3)),
             gpus_per_member=draw(st.sampled_from([1, 2, 4])),
             priority=draw(st.sampled_from(["research", "batch", "serving"])),
             checkpoint_s=draw(st.sampled_from([None, 5.0])),
