@@ -32,11 +32,12 @@ SEEDS = (
     ("quotas", 9039, 50),
     ("as it comes", 9021, 50),
     ("shares", 9005, 50),
+    ("shares", 6, 30),
 )
 """In these lives, in order: a claimant is admitted only as another one leaves its queue's quota; a gang that goes home
 leaves its cell to another one; a spare node is opened for a reservation; a gang that begins to run lets another get a
 reservation; such a gang grows; a short job starts before a reservation of the same pass; a gang that starts in a pass
-is no victim of it."""
+is no victim of it; a job is refused before the first gang of the pass is placed, and gets a reservation then."""
 
 
 def any_priority(lives: Lives) -> None:

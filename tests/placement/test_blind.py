@@ -17,6 +17,7 @@ from gantree.placement.request.placement_preferences import (
     PlacementPreferences,
 )
 from gantree.placement.resize.elastic import grown
+from gantree.placement.resize.replaced import replaced
 from gantree.testing.builders import job
 from gantree.testing.pictures import drawn, picture_of
 from gantree.testing.placement_checker import problems_of
@@ -321,3 +322,22 @@ def test_new_members_go_where_the_rule_says(rule: PlacementPreferences, node: st
         occupancy.mark(other, usable=True)
     larger = grown(occupancy, small, held, 2, rule)
     assert larger is not None and set(larger.nodes) == {"n2", node}
+
+
+@pytest.mark.parametrize(("rule", "node"), [(DEFAULT_PREFERENCES, "n3"), (FIRST, "n0")])
+def test_a_lost_member_is_replaced_where_the_rule_says(
+    rule: PlacementPreferences, node: str
+) -> None:
+    occupancy = drawn("""s0/l0: n0 ........ n1 aaaaaaaa
+                         s0/l1: n2 ........ n3 ........ n4 ........""")
+    for other in ("n0", "n3"):
+        occupancy.mark(other, usable=False)
+    pair = job("x", 2, 8)
+    held = find(occupancy, pair)
+    assert held is not None and list(held.nodes) == ["n2", "n4"]
+    occupancy.take("x", held.members)
+    for other in ("n0", "n3"):
+        occupancy.mark(other, usable=True)
+    occupancy.mark("n4", usable=False)
+    instead = replaced(occupancy, "x", pair, held.members[1], rule)
+    assert instead is not None and instead.node == node

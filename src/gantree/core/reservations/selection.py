@@ -60,6 +60,7 @@ class ReservationSelector:
         self._eventual: Occupancy | None = None
         self._fits_eventually: dict[int, bool] = {}
         self._in_vain: set[int] = set()
+        self._has_passed_over = False
 
     def may_reserve_more(self, ledger: Ledger) -> bool:
         """Whether the next job that waits for room may get a reservation."""
@@ -69,14 +70,19 @@ class ReservationSelector:
     def should_retry(self, ledger: Ledger) -> bool:
         """Whether a search failed that may succeed once other jobs have been placed.
 
-        A gang that its quota refuses, but that fits on free room now, has no later start until that room is taken.
+        A gang that its quota refuses, but that fits on free room now, has no later start until that room is taken; nor
+        has any gang before the first one is placed.
         """
-        return self._failures > 0 and len(ledger.reservations) < self._limit
+        may_succeed = self._failures > 0 or self._has_passed_over
+        return may_succeed and len(ledger.reservations) < self._limit
 
     def consider(self, builder: DecisionBuilder, state: JobState) -> None:
         """Reserve a start for the next job in policy order, if it is among the first that wait for room."""
         ledger = builder.ledger
-        if self._reserved >= self._limit or state.job in ledger.claims or not ledger.holding:
+        if self._reserved >= self._limit or state.job in ledger.claims:
+            return
+        if not ledger.holding:
+            self._has_passed_over = True
             return
         if state.job in ledger.reservations:
             self._reserved += 1
