@@ -20,6 +20,7 @@ HOME_OF: Mapping[str, str] = MappingProxyType(
         "sharing": "sharing",
         "reclaim-idle": "sharing",
         "asynchronous": "network",
+        "consolidation": "sharing",
     }
 )
 """The package of each experiment, in the order in which they are listed."""
