@@ -20,13 +20,26 @@ def test_a_grid_is_read_and_one_file_needs_no_list() -> None:
         "overrides:\n"
         "  - name: deep\n"
         "    policy: {backfill: {depth: 64}, defragment: off, elastic: false}\n"
+        "running: realistic\n"
+        "seeds: [3, 1]\n"
         "limit: 10\n"
         "overheads: {start_s: 90s, save_s: 2}\n"
     )
     deep = Override("deep", '{"backfill": {"depth": 64}, "defragment": "off", "elastic": false}')
     assert read_sweep(text, "s.yaml") == Sweep(
-        ("a.yaml",), ("t.csv.gz",), ("fifo", "b/mine.yaml"), (Override(), deep), 10, 90.0, 0.0, 2.0
-    )
+        ("a.yaml",), ("t.csv.gz",), ("fifo", "b/mine.yaml"), (Override(), deep), "realistic", (3, 1),
+        10, 90.0, 0.0, 2.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "seeds"),
+    [("", (None,)), ("running: realistic\n", (0,)), ("running: x\nseeds: 7\n", (7,))],
+)
+def test_without_a_model_of_running_nothing_is_drawn(
+    more: str, seeds: tuple[int | None, ...]
+) -> None:
+    assert read_sweep(GRID + more, "s").seeds == seeds
 
 
 @pytest.mark.parametrize(
@@ -35,6 +48,8 @@ def test_a_grid_is_read_and_one_file_needs_no_list() -> None:
         ("overrides: [{name: x, policy: {backfill: {dept: 3}}}]", 4, "overrides[0].policy.backfill.dept", "", ""),
         ("overrides: [{name: x, policy: {preset: fair}}]", 4, "overrides[0].policy.preset", "", ""),
         ("overrides:\n- {name: x, policy: {}}\n- {name: x, policy: {}}", 6, "overrides[1]", "x twice", "each name"),
+        ("seeds: [1, 2]", 4, "seeds", "seeds", "none, or a model of running"),
+        ("running: x\nseeds: [1, 1]", 5, "seeds[1]", "1 twice", "each seed once"),
         ("limit: 0", 4, "limit", "`0`", "a whole number of 1 or more"),
         ("overheads: {start_s: soon}", 4, "overheads.start_s", "`soon`", ""),
         ("policy: fifo", 4, "policy", "", ""),

@@ -1,10 +1,12 @@
-"""sweep.yaml: a grid of simulations. Every cluster, trace, policy and override is combined.
+"""sweep.yaml: a grid of simulations. Every cluster, trace, policy, override and seed is combined.
 
 clusters: [cluster.yaml]
 traces: [jobs.csv.gz]
 policies: [fifo, gantree, mine.yaml]
 overrides:
   - {name: deep, policy: {backfill: {depth: 64}}}
+running: realistic
+seeds: [1, 2, 3]
 """
 
 import json
@@ -16,7 +18,7 @@ from pydantic import Field
 
 from gantree.formats.policy.form import PRESET_NAMES, RulesForm
 from gantree.formats.policy.reader import read_policy
-from gantree.formats.validation.fields import CountFromOne, Duration, Name, Text
+from gantree.formats.validation.fields import Count, CountFromOne, Duration, Name, Text
 from gantree.formats.validation.forms import (
     Form,
     Listed,
@@ -55,6 +57,8 @@ class SweepForm(Form):
     traces: Annotated[Listed[Text], Field(min_length=1)]
     policies: Annotated[Listed[Text], Field(min_length=1)]
     overrides: list[OverrideForm] = empty(list)
+    running: Text | None = None
+    seeds: Listed[Count] = empty(list)
     limit: CountFromOne | None = None
     overheads: OverheadsForm = OverheadsForm()
 
@@ -69,12 +73,17 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A grid. Files are as written, relative to the file of the sweep; overrides begin with the policy as it is."""
+    """A grid. Files are as written, relative to the file of the sweep; overrides begin with the policy as it is.
+
+    running is a model of running by its name or file. seeds are those of what it draws; (None,) where it draws nothing.
+    """
 
     clusters: tuple[str, ...]
     traces: tuple[str, ...]
     policies: tuple[str, ...]
     overrides: tuple[Override, ...]
+    running: str | None
+    seeds: tuple[int | None, ...]
     limit: int | None
     start_s: float
     stop_s: float
@@ -96,6 +105,8 @@ def read_sweep(text: str, source: str) -> Sweep:
         tuple(form.traces),
         tuple(form.policies),
         (Override(), *(Override(each.name, _yaml(each.policy.origin)) for each in form.overrides)),
+        form.running,
+        tuple(form.seeds) or (None if form.running is None else 0,),
         form.limit,
         form.overheads.start_s,
         form.overheads.stop_s,
@@ -138,7 +149,11 @@ def _problems(form: SweepForm) -> list[Problem]:
             form, field, [short_name(file) for file in getattr(form, field)], "file name"
         )
     problems += _repeated(form, "overrides", [each.name for each in form.overrides], "name")
-    dimensions = (form.clusters, form.traces, form.policies)
+    problems += _repeated(form, "seeds", [str(seed) for seed in form.seeds], "seed")
+    if form.seeds and form.running is None and "running" not in form.lost:
+        allowed = "none, or a model of running (`running`) that draws with them"
+        problems.append(form.problem("seeds", "seeds", allowed))
+    dimensions = (form.clusters, form.traces, form.policies, form.seeds or [0])
     cells = 1 + len(form.overrides)
     for dimension in dimensions:
         cells *= len(dimension)

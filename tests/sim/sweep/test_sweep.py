@@ -85,6 +85,23 @@ def test_the_result_is_the_same_bytes_on_one_process_and_on_three(files: Path) -
     assert names == ["fifo", "fifo+shallow", "gantree", "gantree+shallow"]
 
 
+def test_seeds_are_runs_of_one_variant_with_an_interval(files: Path) -> None:
+    (files / "faults.yaml").write_text(
+        "failures: {node: {per_day: 300, repair: 2m}}\ncheckpoints: {every: 10}\n"
+    )
+    (files / "sweep.yaml").write_text(
+        "clusters: small.yaml\ntraces: two.csv\npolicies: [fifo, gantree]\n"
+        "running: faults.yaml\nseeds: [1, 2, 3]\n"
+    )
+    grid = cells(files)
+    assert [cell.name for cell in grid][:3] == [f"small--two--fifo--seed-{n}" for n in (1, 2, 3)]
+    assert run_sweep(grid, files / "out", 1, lambda _done, _all: None) == {}
+    [comparison] = comparisons_of(grid, {}, files / "out")
+    assert [variant.seeds for variant in comparison.variants] == [[1, 2, 3]] * 2
+    makespan = comparison.cells[comparison.figures.index("makespan_s")][0].value
+    assert makespan is not None and makespan.low is not None and makespan.low < makespan.mean
+
+
 def test_a_finished_cell_is_not_run_again_unless_what_it_reads_has_changed(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +251,8 @@ def test_two_sweeps_do_not_run_in_one_directory(files: Path) -> None:
         ("small.yaml", None, "small.yaml: no such file"),
         ("one.csv", None, "one.csv: no such file"),
         ("small.yaml", "name: [", "small.yaml:2"),
+        ("sweep.yaml", f"{SWEEP}running: no.yaml", "no.yaml: no such file"),
+        ("sweep.yaml", f"{SWEEP}running: small.yaml", "small.yaml:2"),
     ],
 )
 def test_files_that_cannot_be_read_are_told_before_anything_runs(

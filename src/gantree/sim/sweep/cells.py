@@ -12,8 +12,13 @@ from gantree import __version__
 from gantree.formats import read_cluster
 from gantree.formats.policy.form import PRESET_NAMES
 from gantree.formats.sweep import Override, Sweep, policy_with, short_name
+from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
+from gantree.model.placements import FABRIC_TIER
 from gantree.sim.inputs import digest_of
+from gantree.sim.running.model import RunningModel
+from gantree.sim.running.reader import PRESET_NAMES as PRESETS_OF_RUNNING
+from gantree.sim.running.reader import check_tiers, preset, read_running
 
 KEY_DIGITS = 16
 BLOCK = 1 << 20
@@ -21,7 +26,10 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One simulation. Texts are those of the files; the trace is read where the cell runs. name is its directory's."""
+    """One simulation. Texts are those of the files; the trace is read where the cell runs. name is its directory's.
+
+    running_text is None for a preset of the model of running, and where there is no model.
+    """
 
     name: str
     key: str
@@ -32,6 +40,9 @@ class Cell:
     policy: str
     policy_text: str
     override: Override
+    running: str | None
+    running_text: str | None
+    seed: int | None
     limit: int | None
     overheads: tuple[float, float, float]
 
@@ -55,45 +66,78 @@ def cells_of(sweep: Sweep, directory: Path) -> list[Cell]:
         for override in sweep.overrides:
             policy_with(text, file, override)
     traces = {file: _digest_of_file(directory / file) for file in sweep.traces}
+    running = _running_text(sweep.running, directory)
+    for file, text in texts.items():
+        running_model(sweep.running, running, read_cluster(text, file))
+    files = _Files(texts, traces, policies, running)
     return [
-        _cell(sweep, directory, texts, traces, policies, (cluster, trace, policy, override))
+        _cell(sweep, directory, files, (cluster, trace, policy, override, seed))
         for cluster in sweep.clusters
         for trace in sweep.traces
         for policy in sweep.policies
         for override in sweep.overrides
+        for seed in sweep.seeds
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """What the files of a sweep hold, by how it names them: texts, and of traces a digest."""
+
+    clusters: Mapping[str, str]
+    traces: Mapping[str, str]
+    policies: Mapping[str, str]
+    running: str | None
 
 
 def _cell(
     sweep: Sweep,
     directory: Path,
-    texts: Mapping[str, str],
-    traces: Mapping[str, str],
-    policies: Mapping[str, str],
-    at: tuple[str, str, str, Override],
+    files: _Files,
+    at: tuple[str, str, str, Override, int | None],
 ) -> Cell:
-    cluster, trace, policy, override = at
+    cluster, trace, policy, override, seed = at
     words = [short_name(cluster), short_name(trace), short_name(policy), override.name]
+    words.append("" if seed is None else f"seed-{seed}")
     overheads = (sweep.start_s, sweep.stop_s, sweep.save_s)
     key = digest_of(
         (
-            *(__version__, texts[cluster], traces[trace], policies[policy], override),
-            *(sweep.limit, overheads),
+            *(__version__, files.clusters[cluster], files.traces[trace], files.policies[policy]),
+            *(override, sweep.running, files.running, seed, sweep.limit, overheads),
         )
     )
     return Cell(
         name="--".join(word for word in words if word),
         key=key,
         cluster=cluster,
-        cluster_text=texts[cluster],
+        cluster_text=files.clusters[cluster],
         trace=trace,
         trace_file=(directory / trace).absolute(),
         policy=policy,
-        policy_text=policies[policy],
+        policy_text=files.policies[policy],
         override=override,
+        running=sweep.running,
+        running_text=files.running,
+        seed=seed,
         limit=sweep.limit,
         overheads=overheads,
     )
+
+
+def running_model(name: str | None, text: str | None, cluster: Cluster) -> RunningModel:
+    """The model of running of that name, or of a file's text, for a cluster; all off without a name.
+
+    Raises BadFields for what is wrong in the text, BadInput for tiers that the cluster has not.
+    """
+    if name is None:
+        return RunningModel()
+    model = preset(name) if text is None else read_running(text, name)
+    check_tiers(model, (FABRIC_TIER, *cluster.tiers))
+    return model
+
+
+def _running_text(name: str | None, directory: Path) -> str | None:
+    return None if name is None or name in PRESETS_OF_RUNNING else _text(directory / name)
 
 
 def _policy_text(directory: Path, file: str) -> str:

@@ -41,6 +41,7 @@ def sweep_document(
                 "trace": cell.trace,
                 "policy": cell.policy,
                 "override": cell.override.name,
+                "seed": cell.seed,
                 "error": failed.get(cell.name),
             }
             for cell in cells

@@ -13,7 +13,7 @@ from gantree.sim import files
 from gantree.sim.inputs import CountedTrace, inputs_of, name_of
 from gantree.sim.overheads import Overheads
 from gantree.sim.run import simulate
-from gantree.sim.sweep.cells import Cell
+from gantree.sim.sweep.cells import Cell, running_model
 
 KEY_FILE = "cell.json"
 UNFINISHED = ".unfinished-"
@@ -48,8 +48,15 @@ def _simulate(cell: Cell, directory: Path, report: bool) -> None:
     cluster = read_cluster(cell.cluster_text, cell.cluster)
     policy = policy_with(cell.policy_text, cell.policy, cell.override)
     trace = CountedTrace(read_trace(cell.trace_file))
+    running = running_model(cell.running, cell.running_text, cluster)
     result = simulate(
-        cluster, trace, policy, overheads=Overheads(*cell.overheads), limit=cell.limit
+        cluster,
+        trace,
+        policy,
+        overheads=Overheads(*cell.overheads),
+        running=running,
+        seed=cell.seed or 0,
+        limit=cell.limit,
     )
     overheads = dict(zip(("start_s", "stop_s", "save_s"), cell.overheads, strict=True))
     inputs = inputs_of(
@@ -58,7 +65,8 @@ def _simulate(cell: Cell, directory: Path, report: bool) -> None:
         policy,
         trace_name=name_of(cell.trace),
         policy_name=cell.policy_name,
-        options={name: value for name, value in overheads.items() if value},
+        seed=cell.seed,
+        options={name: value for name, value in overheads.items() if value} | running.stated(),
     )
     files.write(result, directory, inputs, report=report)
     (directory / KEY_FILE).write_text(json.dumps({"key": cell.key}) + "\n", encoding="utf-8")
