@@ -20,6 +20,7 @@ from gantree.sim.measures.summary import measures_of
 from gantree.sim.measures.timeline import Timeline, span_of, timeline_of
 from gantree.sim.results import Result
 from gantree.sim.run import simulate
+from gantree.sim.running.model import RunningModel, Service
 from gantree.testing.builders import cluster
 from gantree.topology.hardware.gpu_models import GPU_MODELS
 from gantree.topology.hardware.power import LIMIT_W, power_of
@@ -147,6 +148,26 @@ def test_a_run_without_time_has_no_timeline() -> None:
     assert (told.parts, told.jain, told.held) == (0, (), ())
     measures = measures_of(run())
     assert measures["free_gpus_in_whole_domains"] == {"spine": None, "leaf": None, "node": None}
+
+
+def test_a_bounded_run_without_its_attempts_has_the_measures_of_its_rows() -> None:
+    """No job is stopped here, so each has one attempt, and nothing is lost between a start and its order."""
+    trace = [job(f"j{n}", n, 30 + n % 7, 1 + n % 3, 4, f"q{n % 2}") for n in range(20)]
+    whole = run(*trace)
+    bounded = simulate(SITE, trace, Policy(), bounded=True)
+    assert bounded.spans == () != whole.spans
+    assert timeline_of(bounded) == timeline_of(whole)
+    assert measures_of(bounded) == measures_of(whole)
+
+
+def test_replicas_of_services_hold_gpus_of_their_queue() -> None:
+    service = Service("chat", 4, 2, 2, ((0.0, 0.0),), queue="web")
+    result = simulate(
+        SITE, [job("a", 0, 100, 1, 4)], Policy(), running=RunningModel(services=(service,))
+    )
+    told = timeline_of(result, 2)
+    assert set(told.held_of_queue) == {"q", "web"}
+    assert sum(told.held_of_queue["web"]) > 0
 
 
 # ----- sizes and stops

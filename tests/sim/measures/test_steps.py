@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gantree.sim.measures.steps import edges, means, parts_of
+from gantree.sim.measures.steps import Changes, edges, means, parts_of
 
 CHANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(-5, 9)), max_size=20)
 STEPS = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 9)), min_size=2, max_size=20)
@@ -19,7 +19,7 @@ def test_means_are_those_of_a_sum_second_by_second(
 ) -> None:
     """Parts of whole seconds; within a second nothing changes."""
     at = np.arange(parts + 1, dtype=np.float64) * length_s + start_s
-    found = means([(float(when), float(by)) for when, by in changes], at)
+    found = means(Changes((float(when), float(by)) for when, by in changes), at)
     value_of_second = [
         sum(by for when, by in changes if when <= second)
         for second in range(start_s, start_s + parts * length_s)
@@ -50,5 +50,5 @@ def test_parts_keep_the_area_the_least_and_the_most(
 
 def test_no_time_has_no_parts() -> None:
     assert len(edges(5.0, 5.0, 10)) == 0
-    assert means([(0.0, 1.0)], edges(5.0, 5.0, 10)).tolist() == []
+    assert means(Changes([(0.0, 1.0)]), edges(5.0, 5.0, 10)).tolist() == []
     assert parts_of([(5.0, 1.0)], edges(5.0, 5.0, 10)) == []

@@ -1,5 +1,6 @@
 """Measures of a run beyond its summary: what reports draw and what `gantree compare` compares. Pure, and no charts.
 
+attempts        attempts with the rows of their jobs
 steps           step functions over time, and their means over equal parts of it
 timeline        allocation, useful work, waiting jobs, queues, fairness and fragmentation over time
 fairness        weighted max-min fair shares and Jain's index

@@ -1,10 +1,10 @@
 """Jobs by the number of their GPUs: classes in powers of two, and statistics of each class."""
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
-from math import fsum
 
-from gantree.sim.results import JobRow, mean, statistics
+from gantree.sim.results import DIGITS, JobRow, statistics
 
 BOUNDS = (0, 1, 4, 8, 16, 64, 256)
 """The largest number of GPUs of each class but the last."""
@@ -41,21 +41,50 @@ def _name(number: int) -> str:
     return f"{least}-{most} GPUs"
 
 
-def by_class(jobs: Sequence[JobRow], tiers: int) -> list[ClassRow]:
+def by_class(jobs: Iterable[JobRow], tiers: int) -> list[ClassRow]:
     """One row for each class that has jobs, the smallest first."""
-    jobs_of: dict[str, list[JobRow]] = {name: [] for name in class_names()}
+    return [tally.row() for tally in tallies_of(jobs, tiers) if tally.jobs]
+
+
+def tallies_of(jobs: Iterable[JobRow], tiers: int) -> list["Tally"]:
+    """What each class has, the smallest first."""
+    tally_of = {name: Tally(name, tiers) for name in class_names()}
     for job in jobs:
-        jobs_of[class_of(job.gpus)].append(job)
-    return [_row(name, members, tiers) for name, members in jobs_of.items() if members]
+        tally_of[class_of(job.gpus)].add(job)
+    return list(tally_of.values())
 
 
-def _row(name: str, jobs: Sequence[JobRow], tiers: int) -> ClassRow:
-    placed = [job.domains for job in jobs if job.members > 1 and job.placement is not None]
-    return ClassRow(
-        name=name,
-        jobs=len(jobs),
-        gpu_hours=round(fsum(job.gpu_s_held for job in jobs) / 3600, 3),
-        wait_s=statistics([job.wait_s for job in jobs if job.wait_s is not None]),
-        jct_s=statistics([job.jct_s for job in jobs if job.finished and job.jct_s is not None]),
-        domains=tuple(mean([float(each[tier]) for each in placed]) for tier in range(tiers)),
-    )
+class Tally:
+    """Numbers of the jobs of one class; times are kept as numbers, for long traces."""
+
+    def __init__(self, name: str, tiers: int) -> None:
+        self.name, self.jobs = name, 0
+        self.waits_s, self.jcts_s = array("d"), array("d")
+        self._gpu_s, self._gangs, self._domains = 0.0, 0, [0] * tiers
+
+    def add(self, job: JobRow) -> None:
+        """Count a job."""
+        self.jobs += 1
+        self._gpu_s += job.gpu_s_held
+        if job.wait_s is not None:
+            self.waits_s.append(job.wait_s)
+        if job.finished and job.jct_s is not None:
+            self.jcts_s.append(job.jct_s)
+        if job.members > 1 and job.placement is not None:
+            self._gangs += 1
+            for tier, domains in enumerate(job.domains):
+                self._domains[tier] += domains
+
+    def row(self) -> ClassRow:
+        """Its statistics."""
+        spanned = (
+            round(total / self._gangs, DIGITS) if self._gangs else None for total in self._domains
+        )
+        return ClassRow(
+            self.name,
+            self.jobs,
+            round(self._gpu_s / 3600, 3),
+            statistics(self.waits_s),
+            statistics(self.jcts_s),
+            tuple(spanned),
+        )

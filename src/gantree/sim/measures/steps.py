@@ -1,5 +1,6 @@
 """Step functions over time: what changes by how much when, and what that is on average over parts of the time."""
 
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -7,8 +8,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
-Change = tuple[float, float]
-"""(at_s, by how much the value changes then)."""
+
+
+class Changes:
+    """When a value changes by how much, in any order; 16 bytes a change."""
+
+    def __init__(self, changes: Iterable[tuple[float, float]] = ()) -> None:
+        self._flat = array("d")
+        for at_s, by in changes:
+            self.add(at_s, by)
+
+    def add(self, at_s: float, by: float) -> None:
+        """The value changes by so much at a moment."""
+        self._flat.append(at_s)
+        self._flat.append(by)
+
+    def held(self, from_s: float, to_s: float | None, value: float) -> None:
+        """The value is that much more between two moments; None: until the end."""
+        self.add(from_s, value)
+        if to_s is not None:
+            self.add(to_s, -value)
+
+    def table(self) -> FloatArray:
+        """One row (at_s, by) a change."""
+        return np.frombuffer(self._flat, dtype=np.float64).reshape(-1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +50,12 @@ def edges(start_s: float, end_s: float, parts: int) -> FloatArray:
     return np.linspace(start_s, end_s, parts + 1)
 
 
-def means(changes: Iterable[Change], at: FloatArray) -> FloatArray:
+def means(changes: Changes, at: FloatArray) -> FloatArray:
     """The mean of a value between each two moments of `at`; it is 0 before its first change.
 
     By the integral of the value, which is linear between changes: exact, in whatever order the changes come.
     """
-    told = np.array(list(changes), dtype=np.float64).reshape(-1, 2)
+    told = changes.table()
     if not len(told) or len(at) < 2:
         return np.zeros(max(0, len(at) - 1))
     told = told[np.argsort(told[:, 0], kind="stable")]

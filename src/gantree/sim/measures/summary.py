@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import fsum
 from typing import Any
 
+from gantree.sim.measures.attempts import spans_of
 from gantree.sim.measures.energy import energy_of
 from gantree.sim.measures.gpu_hours import gpu_hours
 from gantree.sim.measures.money import costs_of
@@ -15,14 +16,14 @@ from gantree.sim.results import DIGITS, Result
 def measures_of(result: Result, timeline: Timeline | None = None) -> dict[str, Any]:
     """The measures, rounded to DIGITS places; None for what nothing is known of."""
     timeline = timeline or timeline_of(result)
-    hours = gpu_hours(result.fabric, result.spans, *span_of(result))
+    hours = gpu_hours(result.fabric, spans_of(result), *span_of(result))
     energy, costs = energy_of(hours), costs_of(hours)
     return {
         "goodput": goodput(result),
         "jain_index": average(timeline.jain),
         "free_gpus_in_whole_domains": free_in_whole(timeline),
         "gpu_hours_lost_by_cause": {
-            cost.cause: cost.lost_gpu_hours for cost in stop_costs(result.spans)
+            cost.cause: cost.lost_gpu_hours for cost in stop_costs(spans_of(result))
         },
         "energy_kWh": _total([row.kWh for row in energy]),
         "energy_kWh_idle": _total([row.idle_kWh for row in energy]),

@@ -2,18 +2,18 @@
 
 Every number is a mean over a part, exact and not sampled; of allocation and queue length there are the least and the
 most, too. Useful GPUs are held GPUs times the share of its held time that a job's kept work took, spread evenly over
-its attempts.
+its attempts. Jobs that can never start ask for nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gantree.sim.measures.attempts import attempts_of, rows_of, spans_of
 from gantree.sim.measures.fairness import fair_shares, guarantees_of, jain_index, weights_of
 from gantree.sim.measures.fragmentation import free_in_whole_domains
-from gantree.sim.measures.steps import Change, FloatArray, Part, edges, means, parts_of
+from gantree.sim.measures.steps import Changes, FloatArray, Part, edges, means, parts_of
 from gantree.sim.record import Sample
-from gantree.sim.results import REJECTED, Result, mean
-from gantree.sim.workload import row_id
+from gantree.sim.results import REJECTED, JobRow, Result, mean
 
 PARTS = 240
 """Equal parts of the time: as many as a chart shows."""
@@ -54,15 +54,16 @@ def timeline_of(result: Result, parts: int = PARTS) -> Timeline:
     """The timeline of a run."""
     start_s, end_s = span_of(result)
     at = edges(start_s, end_s, parts)
-    held = _means_by_queue(_held_changes(result), at)
-    shares, jain = _fairness(result, held, _means_by_queue(_demand_changes(result), at))
-    whole = free_in_whole_domains(result.fabric, result.spans, start_s)
+    curves = _Curves(result)
+    held = _means_by_queue(curves.held, at)
+    shares, jain = _fairness(result, held, _means_by_queue(curves.demand, at))
+    whole = free_in_whole_domains(result.fabric, spans_of(result), start_s)
     return Timeline(
         gpus=result.gpus,
         edges_s=tuple(at.tolist()),
         held=_parts(result.samples, lambda sample: sample.held_gpus, at),
         waiting=_parts(result.samples, lambda sample: sample.waiting_jobs, at),
-        useful=_rounded(means(_useful_changes(result), at)),
+        useful=_rounded(means(curves.useful, at)),
         held_of_queue={queue: _rounded(values) for queue, values in held.items()},
         share_of_queue=shares,
         jain=jain,
@@ -76,15 +77,6 @@ def span_of(result: Result) -> tuple[float, float]:
         return 0.0, 0.0
     first_s = min((row.submit_s for row in result.jobs), default=result.samples[0].at_s)
     return first_s, result.samples[-1].at_s
-
-
-def useful_share_of_job(result: Result) -> dict[str, float]:
-    """The part of the GPU time that a job held which its kept work takes, between 0 and 1, by the id in the trace."""
-    return {
-        row.job_id: min(1.0, row.useful_gpu_s / row.gpu_s_held)
-        for row in result.jobs
-        if row.gpu_s_held
-    }
 
 
 def average(values: Sequence[float | None]) -> float | None:
@@ -102,43 +94,27 @@ def _rounded(values: FloatArray) -> tuple[float, ...]:
     return tuple(round(max(0.0, value), 6) for value in values.tolist())
 
 
-def _held_changes(result: Result) -> dict[str, list[Change]]:
-    queue_of = {row.job_id: row.queue for row in result.jobs}
-    changes: dict[str, list[Change]] = {queue: [] for queue in sorted(set(queue_of.values()))}
-    for span in result.spans:
-        queue = queue_of.get(row_id(span.job))
-        if queue is None:  # of no job of the trace: it is in no queue that is measured
-            continue
-        told = changes[queue]
-        told.append((span.from_s, span.gpus))
-        if span.to_s is not None:
-            told.append((span.to_s, -span.gpus))
-    return changes
+class _Curves:
+    """What changes with attempts and jobs: GPUs held and asked for by each queue, and useful GPUs of all."""
+
+    def __init__(self, result: Result) -> None:
+        queues = sorted({row.queue for row in rows_of(result)})
+        self.held, self.demand = ({queue: Changes() for queue in queues} for _ in range(2))
+        self.useful = Changes()
+        for row, span in attempts_of(result):
+            self.held[row.queue].held(span.from_s, span.to_s, span.gpus)
+            self.useful.held(span.from_s, span.to_s, span.gpus * useful_share(row))
+        for row in rows_of(result):
+            if row.outcome != REJECTED and (row.attempts or row.end_s is not None):
+                self.demand[row.queue].held(row.submit_s, row.end_s, row.gpus)
 
 
-def _demand_changes(result: Result) -> dict[str, list[Change]]:
-    """GPUs that the jobs of each queue ask for while they wait or run; jobs that could never start ask for nothing."""
-    changes: dict[str, list[Change]] = {row.queue: [] for row in result.jobs}
-    for row in result.jobs:
-        if row.outcome != REJECTED and (row.attempts or row.end_s is not None):
-            changes[row.queue].append((row.submit_s, row.gpus))
-            if row.end_s is not None:
-                changes[row.queue].append((row.end_s, -row.gpus))
-    return changes
+def useful_share(row: JobRow) -> float:
+    """The part of the GPU time that a job held which its kept work takes, between 0 and 1."""
+    return min(1.0, row.useful_gpu_s / row.gpu_s_held) if row.gpu_s_held else 0.0
 
 
-def _useful_changes(result: Result) -> list[Change]:
-    share_of = useful_share_of_job(result)
-    changes: list[Change] = []
-    for span in result.spans:
-        useful = span.gpus * share_of.get(row_id(span.job), 0.0)
-        changes.append((span.from_s, useful))
-        if span.to_s is not None:
-            changes.append((span.to_s, -useful))
-    return changes
-
-
-def _means_by_queue(changes: Mapping[str, list[Change]], at: FloatArray) -> dict[str, FloatArray]:
+def _means_by_queue(changes: Mapping[str, Changes], at: FloatArray) -> dict[str, FloatArray]:
     return {queue: means(told, at) for queue, told in changes.items()}
 
 

@@ -1,6 +1,7 @@
 """What a run cost: GPU-hours lost by the cause of the stop, energy, and money."""
 
 from gantree.sim.charts import bars
+from gantree.sim.measures.attempts import spans_of
 from gantree.sim.measures.energy import energy_of
 from gantree.sim.measures.gpu_hours import GpuHours, gpu_hours
 from gantree.sim.measures.money import costs_of
@@ -15,7 +16,7 @@ UNKNOWN = "model not named"
 
 def stops_section(result: Result) -> Section | None:
     """GPU-hours that were lost, by cause; None if nothing was stopped."""
-    costs = stop_costs(result.spans)
+    costs = stop_costs(spans_of(result))
     if not costs:
         return None
     rows = [
@@ -70,7 +71,7 @@ def money_section(result: Result) -> Section:
 
 
 def _hours(result: Result) -> list[GpuHours]:
-    return gpu_hours(result.fabric, result.spans, *span_of(result))
+    return gpu_hours(result.fabric, spans_of(result), *span_of(result))
 
 
 def _left_out(hours: list[GpuHours], known: set[str], what: str) -> list[str]:

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from gantree.sim.charts import Chart, altair_library, empty_chart, finished
-from gantree.sim.measures.steps import Change, edges, means
+from gantree.sim.measures.attempts import attempts_of, rows_of
+from gantree.sim.measures.steps import Changes, edges, means
 from gantree.sim.measures.timeline import span_of
 from gantree.sim.record import Span
 from gantree.sim.report.document import Section
 from gantree.sim.report.over_time import HOURS, OTHERS, QUEUES_SHOWN
-from gantree.sim.results import Result
-from gantree.sim.workload import row_id
+from gantree.sim.results import JobRow, Result
 
 ROWS = 64
 """Rows at most, unless even the widest tier has more."""
@@ -62,9 +62,8 @@ class _Rows:
         first = before[fabric.first_node_of_domain[number][:-1]]
         self._gpus_of_row = np.diff(before[fabric.first_node_of_domain[number]]).tolist()
         self._first_gpu = (before[:-1] - first[fabric.domain_of_node[number]]).tolist()
-        self._queue_of = {row.job_id: row.queue for row in result.jobs}
         held: dict[str, float] = {}
-        for job in result.jobs:
+        for job in rows_of(result):
             held[job.queue] = held.get(job.queue, 0.0) + job.gpu_s_held
         self.queues = sorted(held, key=lambda queue: (-held[queue], queue))[:QUEUES_SHOWN]
         if len(held) > QUEUES_SHOWN:
@@ -74,10 +73,10 @@ class _Rows:
     def attempts(self) -> list[Mark] | None:
         """A rectangle for each run of GPUs of each attempt; None if there are too many."""
         marks: list[Mark] = []
-        for span in self.result.spans:
+        for job, span in attempts_of(self.result):
             for row, first, after in self._runs(span):
                 gpus = max(1, self._gpus_of_row[row])
-                marks.append(self._mark(span, row, first / gpus, after / gpus))
+                marks.append(self._mark(job, span, row, first / gpus, after / gpus))
             if len(marks) > MARKS:
                 return None
         return marks
@@ -100,34 +99,29 @@ class _Rows:
                     marks.append({**span, "held": share, "queue": most})
         return marks
 
-    def _mark(self, span: Span, row: int, low: float, high: float) -> Mark:
+    def _mark(self, job: JobRow, span: Span, row: int, low: float, high: float) -> Mark:
         to_s = self.end_s if span.to_s is None else span.to_s
-        job = row_id(span.job)
         return {
             "x": round((span.from_s - self.start_s) / 3600, 4),
             "x2": round((to_s - self.start_s) / 3600, 4),
             "y": round(row + 0.9 * low, 4),
             "y2": round(row + 0.9 * high, 4),
-            "job": job,
+            "job": job.job_id,
             "queue": self._queue(job),
             "GPUs": span.gpus,
             "stopped": span.cause,
         }
 
-    def _queue(self, job: str) -> str:
-        queue = self._queue_of.get(job, OTHERS)
-        return queue if queue in self.queues else OTHERS
+    def _queue(self, job: JobRow) -> str:
+        return job.queue if job.queue in self.queues else OTHERS
 
-    def _changes(self) -> list[dict[str, list[Change]]]:
+    def _changes(self) -> list[dict[str, Changes]]:
         """For each row and queue, the changes of the number of GPUs held there."""
-        changes: list[dict[str, list[Change]]] = [{} for _ in self.names]
-        for span in self.result.spans:
-            queue = self._queue(row_id(span.job))
+        changes: list[dict[str, Changes]] = [{} for _ in self.names]
+        for job, span in attempts_of(self.result):
             for row, first, after in self._runs(span):
-                told = changes[row].setdefault(queue, [])
-                told.append((span.from_s, after - first))
-                if span.to_s is not None:
-                    told.append((span.to_s, first - after))
+                told = changes[row].setdefault(self._queue(job), Changes())
+                told.held(span.from_s, span.to_s, after - first)
         return changes
 
     def _runs(self, span: Span) -> Iterator[tuple[int, int, int]]:

@@ -1,30 +1,32 @@
 """Jobs by their number of GPUs: distributions of waiting and completion, domains spanned, and a table."""
 
-from gantree.sim.charts import bars, cdf
-from gantree.sim.measures.size_classes import by_class, class_names, class_of
+from gantree.sim.charts import bars, cdf, distribution
+from gantree.sim.measures.size_classes import by_class, tallies_of
 from gantree.sim.report.document import Section, Table
 from gantree.sim.results import Result
 
 SIZE = "size"
+TIMES_SHOWN = 2_000
+"""Times of one class at most, evenly over the ranks; a chart shows fewer."""
 
 
 def sizes_section(result: Result) -> Section:
     """Waiting and completion times of the classes."""
-    rows = sorted(
-        (
-            {SIZE: class_of(job.gpus), "waiting": job.wait_s, "completion": job.jct_s if job.finished else None}
-            for job in result.jobs
-        ),
-        key=lambda row: class_names().index(str(row[SIZE])),
-    )  # fmt: skip
+    tallies = [tally for tally in tallies_of(result.jobs, len(result.tiers)) if tally.jobs]
+    rows = [
+        {SIZE: tally.name, "what": what, "time": at}
+        for tally in tallies
+        for what, times in (("waiting", tally.waits_s), ("completion", tally.jcts_s))
+        for at, _ in distribution(times, TIMES_SHOWN)
+    ]
     titles = {
         "waiting": "from submission to the first start",
         "completion": "from submission to the end",
     }
     charts = [
-        cdf(rows, what, SIZE, title=what.capitalize(), x_title=title, log_x=True, durations=True)
+        cdf(shown, "time", SIZE, title=what.capitalize(), x_title=title, log_x=True, durations=True)
         for what, title in titles.items()
-        if any(row[what] is not None for row in rows)
+        if (shown := [row for row in rows if row["what"] == what])
     ]
     head = (
         SIZE, "jobs", "GPU-hours", "mean wait, s", "median", "p99", "mean completion, s", "median", "p99",
