@@ -32,6 +32,7 @@ FROZEN = {
     "models.yaml": "d894bad41bff9ad6",
     "muri-trace3.csv.gz": "67c72b65b118cadf",
     "philly-week.csv.gz": "c15e0e84af174b4b",
+    "programs/loss_curve.py": "ccd07edd55e2ad70",
     "reliability.csv": "fe282c485cfaf153",
     "spot-prices.csv": "a0e4202a83efb43f",
 }
