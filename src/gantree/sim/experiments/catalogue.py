@@ -14,6 +14,8 @@ HOME_OF: Mapping[str, str] = MappingProxyType(
         "overhead": "network",
         "preemption": "reliability",
         "save-storm": "reliability",
+        "health": "reliability",
+        "reproduce": "reliability",
         "cloud": "money",
         "spot": "money",
         "noisy-neighbour": "sharing",
