@@ -23,6 +23,7 @@ HOME_OF: Mapping[str, str] = MappingProxyType(
         "reclaim-idle": "sharing",
         "asynchronous": "network",
         "consolidation": "sharing",
+        "defragment": "sharing",
     }
 )
 """The package of each experiment, in the order in which they are listed."""
