@@ -173,7 +173,8 @@ def _verdicts(of_rule: OfRule) -> tuple[Verdict, ...]:
         ),
         at_most(
             "all jobs together wait no longer (moved / not)", moved.wait_h / off.wait_h, 1.0, "x",
-            "no GPU is won by a move: gangs start earlier on GPUs that backfill had given to small jobs, which start later",
+            "no GPU is won by a move: gangs start earlier on GPUs that backfill had given to small jobs, which start "
+            "later",
         ),
         at_most(
             "moves cost less than 1 % of the work", 100 * (moved.cost_gpu_h - off.cost_gpu_h) / moved.work_gpu_h, 1,
