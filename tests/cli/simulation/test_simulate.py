@@ -72,6 +72,44 @@ def test_people_read_the_summary_and_what_did_not_finish(
     assert "2 of 2 finished" in limited.out
 
 
+def test_a_model_of_running_is_stated_in_the_summary_and_to_people(
+    gantree: Gantree, complaints: Complaints, cluster_file: Path, trace_file: Path, tmp_path: Path
+) -> None:
+    """Every node is half as fast: all takes twice as long. The seed and the digest of options are recorded."""
+    model = tmp_path / "running.yaml"
+    model.write_text("preset: realistic\nstragglers: {nodes: 1, speed: 0.5}\n")
+    out = tmp_path / "out"
+    words = ("--cluster", cluster_file, "--trace", trace_file, "--out", out, "--running", model)
+    outcome = gantree("simulate", *words, "--seed", 3, "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    summary = outcome.json()
+    assert complaints(summary, "simulate") == []
+    assert summary["makespan_s"] == 300
+    assert summary["stretch"] == {"mean": 2.0, "p99": 2.0}
+    assert summary["running"]["seed"] == summary["inputs"]["seed"] == 3
+    assert summary["running"]["stragglers"]["speed"] == 0.5
+    rows = list(csv.DictReader((out / "jobs.csv").read_text().splitlines()))
+    assert (rows[0]["useful_gpu_s"], rows[0]["stretch"]) == ("800", "2")
+    told = gantree("simulate", *words)
+    assert "stretch         mean 2.00, p99 2.00\n" in told.out
+    assert "step_time, contention, checkpoints, failures, stragglers, spot; seed 0\n" in told.out
+
+
+def test_a_wrong_model_of_running_is_bad_input(
+    gantree: Gantree, cluster_file: Path, trace_file: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "running.yaml"
+    words = ("--cluster", cluster_file, "--trace", trace_file, "--out", tmp_path / "out")
+    model.write_text("failures: {domains: {rack: {per_day: 1}}}\n")
+    outcome = gantree("simulate", *words, "--running", model)
+    assert outcome.code == 2
+    assert "failures.domains: the cluster has no tier `rack`; allowed:" in outcome.err
+    model.write_text("stragglers:\n  speed: fast\n")
+    outcome = gantree("simulate", *words, "--running", model)
+    assert outcome.code == 2
+    assert "running.yaml:2: stragglers.speed: found `fast`" in outcome.err
+
+
 @pytest.mark.parametrize(
     ("header", "told"),
     [("job_id,submit_s,duration_s,members", "gpus_per_member"), ("", "trace.csv")],
