@@ -63,7 +63,7 @@ def test_mistakes_are_named_by_line_and_field(
     assert found in was and allowed in may
 
 
-def test_files_that_cells_would_call_by_one_name_are_refused() -> None:
+def test_files_that_a_sweep_would_call_by_one_name_are_refused() -> None:
     text = GRID.replace("[a.yaml]", "[a.yaml, b.yaml, c/a.yaml]")
     assert problems(text) == [(1, "clusters[2]", "a twice", "each file name once")]
 
@@ -88,7 +88,7 @@ def test_a_grid_that_is_too_large_is_refused() -> None:
         ("first-fit", "first-fit"),
     ],
 )
-def test_cells_call_files_by_their_names_without_endings(file: str, name: str) -> None:
+def test_a_sweep_calls_files_by_their_names_without_endings(file: str, name: str) -> None:
     assert short_name(file) == name
 
 

@@ -32,7 +32,7 @@ from gantree.policy.rules import Policy
 from gantree.text.document import Rows, Table, Truth, read_documents, written
 
 MAX_FILE_BYTES = 1024 * 1024
-MOST_CELLS = 100_000
+MOST_RUNS = 100_000
 
 
 class OverheadsForm(Form):
@@ -136,7 +136,7 @@ def policy_with(text: str, source: str, override: Override) -> Policy:
 
 
 def short_name(file: str) -> str:
-    """What cells call a file or a preset: its name without directories and endings."""
+    """What a sweep calls a file or a preset: its name without directories and endings."""
     if file in PRESET_NAMES:
         return file
     return PurePath(file).name.partition(".")[0]
@@ -154,12 +154,12 @@ def _problems(form: SweepForm) -> list[Problem]:
         allowed = "none, or a model of running (`running`) that draws with them"
         problems.append(form.problem("seeds", "seeds", allowed))
     dimensions = (form.clusters, form.traces, form.policies, form.seeds or [0])
-    cells = 1 + len(form.overrides)
+    runs = 1 + len(form.overrides)
     for dimension in dimensions:
-        cells *= len(dimension)
-    if cells > MOST_CELLS:
+        runs *= len(dimension)
+    if runs > MOST_RUNS:
         problems.append(
-            form.problem("policies", f"a grid of {cells} simulations", f"at most {MOST_CELLS}")
+            form.problem("policies", f"a grid of {runs} simulations", f"at most {MOST_RUNS}")
         )
     return problems
 

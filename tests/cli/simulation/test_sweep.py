@@ -31,7 +31,7 @@ def test_a_grid_becomes_a_table_and_a_page(
     assert (out / "compare.html").read_text().startswith("<!doctype html>")
     told = gantree("sweep", sweep_file, "--out", out, "--json").json()
     assert complaints(told, "sweep") == []
-    assert [cell["policy"] for cell in told["cells"]] == ["fifo", "gantree"]
+    assert [planned["policy"] for planned in told["runs"]] == ["fifo", "gantree"]
 
 
 def test_a_simulation_that_fails_is_an_error_at_the_end(

@@ -15,7 +15,7 @@ from gantree.model.errors import BadInput
 from gantree.sim import files
 from gantree.sim.compare.comparison import compare
 from gantree.sim.compare.directories import read_run, read_runs
-from gantree.sim.compare.page import cell_text, comparison_page
+from gantree.sim.compare.page import comparison_page, entry_text
 from gantree.sim.compare.variants import variants_of
 from gantree.sim.inputs import CountedTrace, inputs_of
 from gantree.sim.run import simulate
@@ -57,8 +57,8 @@ def compared(*paths: Path) -> Any:
     return compare(variants_of(read_runs(paths)))
 
 
-def cell(comparison: Any, figure: str, variant: int) -> Any:
-    return comparison.cells[comparison.figures.index(figure)][variant]
+def entry(comparison: Any, figure: str, variant: int) -> Any:
+    return comparison.entries[comparison.figures.index(figure)][variant]
 
 
 def test_runs_that_differ_in_their_seed_are_one_variant(tmp_path: Path) -> None:
@@ -72,12 +72,12 @@ def test_runs_that_differ_in_their_seed_are_one_variant(tmp_path: Path) -> None:
         ("fifo", [1, 2, 3]),
         ("gantree", [1, 2, 3]),
     ]
-    first, second = (cell(told, "wait_s mean", number) for number in (0, 1))
+    first, second = (entry(told, "wait_s mean", number) for number in (0, 1))
     assert (first.value.mean, first.difference) == (210.0, None)
     assert first.value.high - first.value.mean == pytest.approx(4.302653 * 100 / 3**0.5)
     assert (second.difference.mean, second.difference.low, second.difference.high) == (-5, -5, -5)
     assert second.percent == pytest.approx(-100 * 5 / 210)
-    assert cell_text(second) == "205 ± 248 (-2.38 % ± 0)"
+    assert entry_text(second) == "205 ± 248 (-2.38 % ± 0)"
     assert "paired by seed" in told.note
 
 
@@ -86,14 +86,14 @@ def test_a_difference_is_in_percent_of_the_seeds_that_both_have(tmp_path: Path) 
         write(tmp_path / f"f{s}", "fifo", s, change=waits(w)) for s, w in ((1, 900.0), (2, 10.0))
     ]
     other = write(tmp_path / "g2", seed=2, change=waits(12.0))
-    told = cell(compared(*fifo, other), "wait_s mean", 1)
+    told = entry(compared(*fifo, other), "wait_s mean", 1)
     assert (told.difference.mean, told.percent) == (2, 20)
 
 
 def test_one_seed_has_no_interval_and_says_so(tmp_path: Path) -> None:
     told = compared(write(tmp_path / "a", "fifo"), write(tmp_path / "b", change=waits(3.0)))
     assert told.note == "one seed: no interval"
-    assert "±" not in cell_text(cell(told, "wait_s mean", 1))
+    assert "±" not in entry_text(entry(told, "wait_s mean", 1))
 
 
 def test_variants_with_equal_names_are_told_apart_by_options_or_digest(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_figures_that_a_run_lacks_are_left_out_of_it_alone(tmp_path: Path) -> No
     summary["cost_USD"], summary["failures"] = None, 4
     (paths[1] / "summary.json").write_text(json.dumps(summary))
     told = compared(*paths)
-    failures = [cell(told, "failures", number) for number in (0, 1)]
+    failures = [entry(told, "failures", number) for number in (0, 1)]
     assert failures[0].value is None and failures[1].value.mean == 4
-    assert [cell_text(each) for each in failures] == ["-", "4"]
+    assert [entry_text(each) for each in failures] == ["-", "4"]
     assert "faults" not in told.figures

@@ -1,4 +1,4 @@
-"""Sweeps: a grid on one process and on several, resumed after a kill at any moment, with cells that fail."""
+"""Sweeps: a grid on one process and on several, resumed after a kill at any moment, with plan that fail."""
 
 import json
 import os
@@ -16,10 +16,10 @@ import pytest
 from gantree.formats.sweep import read_sweep
 from gantree.model.errors import BadInput, Conflict
 from gantree.sim.sweep import runner
-from gantree.sim.sweep.cells import Cell, cells_of
 from gantree.sim.sweep.outcome import comparisons_of, write_outcome
-from gantree.sim.sweep.runner import CELLS, KILLED, run_sweep
-from gantree.sim.sweep.worker import UNFINISHED, run_cell
+from gantree.sim.sweep.plan import PlannedRun, plan_of
+from gantree.sim.sweep.runner import KILLED, RUNS, run_sweep
+from gantree.sim.sweep.worker import UNFINISHED, run_planned
 
 CLUSTER = """
 name: small
@@ -48,12 +48,12 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def cells(files: Path) -> list[Cell]:
-    return cells_of(read_sweep((files / "sweep.yaml").read_text(), "sweep.yaml"), files)
+def plan(files: Path) -> list[PlannedRun]:
+    return plan_of(read_sweep((files / "sweep.yaml").read_text(), "sweep.yaml"), files)
 
 
 def run(files: Path, out: Path, processes: int = 1) -> dict[str, str]:
-    grid = cells(files)
+    grid = plan(files)
     failed = run_sweep(grid, out, processes, lambda _done, _all: None)
     write_outcome(grid, failed, comparisons_of(grid, failed, out), out)
     return failed
@@ -65,8 +65,8 @@ def contents(out: Path) -> Mapping[str, bytes]:
     return {str(path.relative_to(out)): path.read_bytes() for path in found}
 
 
-def test_cells_are_the_grid_in_order_with_names_of_their_own(files: Path) -> None:
-    names = [cell.name for cell in cells(files)]
+def test_simulations_are_the_grid_in_order_with_names_of_their_own(files: Path) -> None:
+    names = [planned.name for planned in plan(files)]
     assert names[:5] == [
         "small--one--fifo", "small--one--fifo--shallow", "small--one--gantree",
         "small--one--gantree--shallow", "small--two--fifo",
@@ -93,25 +93,27 @@ def test_seeds_are_runs_of_one_variant_with_an_interval(files: Path) -> None:
         "clusters: small.yaml\ntraces: two.csv\npolicies: [fifo, gantree]\n"
         "running: faults.yaml\nseeds: [1, 2, 3]\n"
     )
-    grid = cells(files)
-    assert [cell.name for cell in grid][:3] == [f"small--two--fifo--seed-{n}" for n in (1, 2, 3)]
+    grid = plan(files)
+    assert [planned.name for planned in grid][:3] == [
+        f"small--two--fifo--seed-{n}" for n in (1, 2, 3)
+    ]
     assert run_sweep(grid, files / "out", 1, lambda _done, _all: None) == {}
     [comparison] = comparisons_of(grid, {}, files / "out")
     assert [variant.seeds for variant in comparison.variants] == [[1, 2, 3]] * 2
-    makespan = comparison.cells[comparison.figures.index("makespan_s")][0].value
+    makespan = comparison.entries[comparison.figures.index("makespan_s")][0].value
     assert makespan is not None and makespan.low is not None and makespan.low < makespan.mean
 
 
-def test_a_finished_cell_is_not_run_again_unless_what_it_reads_has_changed(
+def test_a_finished_simulation_is_not_run_again_unless_what_it_reads_has_changed(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[str] = []
 
-    def note(cell: Cell, out: Path, report: bool) -> str | None:
-        ran.append(cell.name)
-        return run_cell(cell, out, report)
+    def note(planned: PlannedRun, out: Path, report: bool) -> str | None:
+        ran.append(planned.name)
+        return run_planned(planned, out, report)
 
-    monkeypatch.setattr(runner, "run_cell", note)
+    monkeypatch.setattr(runner, "run_planned", note)
     run(files, files / "out")
     assert len(ran) == 8
     ran.clear()
@@ -119,49 +121,49 @@ def test_a_finished_cell_is_not_run_again_unless_what_it_reads_has_changed(
     assert ran == []
     (files / "two.csv").write_text(HEADER + "x,0,10,1,4\n")
     run(files, files / "out")
-    assert ran == [cell.name for cell in cells(files) if "two" in cell.name]
-    rows = (files / "out" / CELLS / "small--two--fifo" / "jobs.csv").read_text().splitlines()
+    assert ran == [planned.name for planned in plan(files) if "two" in planned.name]
+    rows = (files / "out" / RUNS / "small--two--fifo" / "jobs.csv").read_text().splitlines()
     assert len(rows) == 2
 
 
-def test_a_cell_that_fails_is_told_and_the_others_run_and_it_runs_again(files: Path) -> None:
+def test_a_simulation_that_fails_is_told_and_the_others_run_and_it_runs_again(files: Path) -> None:
     good = (files / "one.csv").read_text()
     (files / "one.csv").write_text(HEADER + "x,0,soon,1,4\n")
     failed = run(files, files / "out", processes=2)
-    assert list(failed) == [cell.name for cell in cells(files) if "one" in cell.name]
+    assert list(failed) == [planned.name for planned in plan(files) if "one" in planned.name]
     assert all("duration_s" in error for error in failed.values())
     told = json.loads((files / "out" / "sweep.json").read_text())
-    assert [each["error"] is None for each in told["cells"]] == [False] * 4 + [True] * 4
+    assert [each["error"] is None for each in told["runs"]] == [False] * 4 + [True] * 4
     (files / "one.csv").write_text(good)
     assert run(files, files / "out") == {}
     assert run(files, files / "other") == {}
     assert contents(files / "out") == contents(files / "other")
 
 
-def test_our_own_bug_in_one_cell_is_told_with_its_traceback(
+def test_our_own_bug_in_one_simulation_is_told_with_its_traceback(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gantree.sim.sweep.worker.simulate", lambda *_, **__: 1 / 0)
-    error = run_cell(cells(files)[0], files, False)
+    error = run_planned(plan(files)[0], files, False)
     assert error is not None and error.startswith("Traceback") and "ZeroDivisionError" in error
 
 
-def test_a_process_that_is_killed_fails_its_cell_alone(
+def test_a_process_that_is_killed_fails_its_simulation_alone(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The module that kills is found by the processes of the pool, too."""
     (files / "deadly.py").write_text(
         "import os, signal\n"
-        "from gantree.sim.sweep.worker import run_cell as real\n"
-        "def run_cell(cell, out, report):\n"
-        "    if cell.name == 'small--one--gantree':\n"
+        "from gantree.sim.sweep.worker import run_planned as real\n"
+        "def run_planned(planned, out, report):\n"
+        "    if planned.name == 'small--one--gantree':\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return real(cell, out, report)\n"
+        "    return real(planned, out, report)\n"
     )
     monkeypatch.syspath_prepend(str(files))
     import deadly  # type: ignore[import-not-found]  # written above
 
-    monkeypatch.setattr(runner, "run_cell", deadly.run_cell)
+    monkeypatch.setattr(runner, "run_planned", deadly.run_planned)
     assert run(files, files / "out", processes=2) == {"small--one--gantree": KILLED}
 
 
@@ -169,11 +171,11 @@ KILLED_LATER = """
 import sys
 from pathlib import Path
 from gantree.formats.sweep import read_sweep
-from gantree.sim.sweep.cells import cells_of
+from gantree.sim.sweep.plan import plan_of
 from gantree.sim.sweep.runner import run_sweep
 if __name__ == "__main__":
     files, out, processes = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-    grid = cells_of(read_sweep((files / "sweep.yaml").read_text(), "sweep.yaml"), files)
+    grid = plan_of(read_sweep((files / "sweep.yaml").read_text(), "sweep.yaml"), files)
     print("begins", flush=True)
     run_sweep(grid, out, processes, lambda done, _: print(done, flush=True))
 """
@@ -197,17 +199,17 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_result(files: Path, process
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()
-        for cell in (out / CELLS).glob("small*") if (out / CELLS).exists() else ():
-            assert sorted(path.name for path in cell.iterdir()) == [
-                "cell.json", "jobs.csv", "summary.json", "timeline.csv",
+        for planned in (out / RUNS).glob("small*") if (out / RUNS).exists() else ():
+            assert sorted(path.name for path in planned.iterdir()) == [
+                "jobs.csv", "key.json", "summary.json", "timeline.csv",
             ]  # fmt: skip
     assert run(files, out) == {}
-    assert not list((out / CELLS).glob(f"{UNFINISHED}*"))
+    assert not list((out / RUNS).glob(f"{UNFINISHED}*"))
     assert contents(out) == contents(files / "whole")
 
 
-@pytest.mark.parametrize("file", ["summary.json", "jobs.csv", "timeline.csv", "cell.json"])
-def test_a_cell_that_ends_between_two_files_is_not_there(
+@pytest.mark.parametrize("file", ["summary.json", "jobs.csv", "timeline.csv", "key.json"])
+def test_a_simulation_that_ends_between_two_files_is_not_there(
     file: str, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if it was killed when it was about to write this file."""
@@ -221,16 +223,16 @@ def test_a_cell_that_ends_between_two_files_is_not_there(
     monkeypatch.setattr(Path, "write_text", write)
     with pytest.raises(SystemExit):
         run(files, files / "out")
-    [left] = (files / "out" / CELLS).iterdir()
+    [left] = (files / "out" / RUNS).iterdir()
     assert left.name.startswith(UNFINISHED)
     monkeypatch.undo()
     assert run(files, files / "out") == {}
-    assert sorted(contents(files / "out")) == sorted(contents_of_a_whole_sweep(files))
+    assert sorted(contents(files / "out")) == sorted(files_of_a_whole_sweep(files))
 
 
-def contents_of_a_whole_sweep(files: Path) -> list[str]:
-    names = ("cell.json", "jobs.csv", "summary.json", "timeline.csv")
-    inside = [f"{CELLS}/{cell.name}/{name}" for cell in cells(files) for name in names]
+def files_of_a_whole_sweep(files: Path) -> list[str]:
+    names = ("key.json", "jobs.csv", "summary.json", "timeline.csv")
+    inside = [f"{RUNS}/{planned.name}/{name}" for planned in plan(files) for name in names]
     return ["compare.html", "sweep.json", *inside]
 
 
@@ -239,10 +241,10 @@ def test_two_sweeps_do_not_run_in_one_directory(files: Path) -> None:
 
     def meanwhile(_done: int, _all: int) -> None:
         with pytest.raises(Conflict, match="another gantree sweep"):
-            run_sweep(cells(files), out, 1, lambda _d, _a: None)
+            run_sweep(plan(files), out, 1, lambda _d, _a: None)
 
-    assert run_sweep(cells(files), out, 1, meanwhile) == {}
-    run_sweep(cells(files), out, 1, lambda _d, _a: None)
+    assert run_sweep(plan(files), out, 1, meanwhile) == {}
+    run_sweep(plan(files), out, 1, lambda _d, _a: None)
 
 
 @pytest.mark.parametrize(
@@ -263,4 +265,4 @@ def test_files_that_cannot_be_read_are_told_before_anything_runs(
     else:
         (files / file).write_text(text)
     with pytest.raises(BadInput, match=told):
-        cells(files)
+        plan(files)

@@ -12,7 +12,7 @@ from gantree.model.errors import BadInput
 from gantree.sim.compare.comparison import Comparison
 from gantree.sim.compare.comparison import compare as compare_variants
 from gantree.sim.compare.directories import Run, read_runs
-from gantree.sim.compare.page import cell_text, comparison_page
+from gantree.sim.compare.page import comparison_page, entry_text
 from gantree.sim.compare.variants import variants_of
 
 
@@ -48,8 +48,8 @@ def comparison_text(comparison: Comparison) -> str:
     """The table for people, and how its intervals were made."""
     head = ("FIGURE", *(variant.name for variant in comparison.variants))
     rows = [
-        (figure, *map(cell_text, cells))
-        for figure, cells in zip(comparison.figures, comparison.cells, strict=True)
+        (figure, *map(entry_text, entries))
+        for figure, entries in zip(comparison.figures, comparison.entries, strict=True)
     ]
     return f"{columns(head, rows)}\n{comparison.note}"
 

@@ -15,8 +15,8 @@ from gantree.cli.output.progress import progress
 from gantree.cli.simulation.compare import comparison_text
 from gantree.formats.sweep import read_sweep
 from gantree.sim.compare.comparison import Comparison
-from gantree.sim.sweep.cells import cells_of
 from gantree.sim.sweep.outcome import PAGE, comparisons_of, sweep_document, write_outcome
+from gantree.sim.sweep.plan import plan_of
 from gantree.sim.sweep.runner import run_sweep
 
 
@@ -41,21 +41,21 @@ def sweep(
     Finished simulations are not run again, so a sweep that was stopped goes on with the same command.
     """
     grid = read_sweep(read_text(file), source_of(file))
-    cells = cells_of(grid, Path(file).parent)
+    plan = plan_of(grid, Path(file).parent)
     shallow(out, "--out")
     with progress("Simulating") as advance:
         failed = run_sweep(
-            cells, out, processes or len(os.sched_getaffinity(0)), advance, report=reports
+            plan, out, processes or len(os.sched_getaffinity(0)), advance, report=reports
         )
-    comparisons = comparisons_of(cells, failed, out)
-    missing = write_outcome(cells, failed, comparisons, out)
+    comparisons = comparisons_of(plan, failed, out)
+    missing = write_outcome(plan, failed, comparisons, out)
     if missing is not None:
         warn(f"{out / PAGE} was not written: {missing}")
     if as_json:
-        print_json(sweep_document(cells, failed, comparisons))
+        print_json(sweep_document(plan, failed, comparisons))
     else:
         typer.echo(_text(comparisons, out))
-    _tell_failures(failed, len(cells))
+    _tell_failures(failed, len(plan))
 
 
 def _text(comparisons: Sequence[Comparison], out: Path) -> str:
@@ -67,11 +67,11 @@ def _text(comparisons: Sequence[Comparison], out: Path) -> str:
     return "\n\n".join([*parts, f"written to {out}"])
 
 
-def _tell_failures(failed: Mapping[str, str], cells: int) -> None:
-    """Name the cells that failed, and end with an error."""
+def _tell_failures(failed: Mapping[str, str], plan: int) -> None:
+    """Name the simulations that failed, and end with an error."""
     if not failed:
         return
     for name, error in failed.items():
         typer.echo(f"gantree: {name}: {error}", err=True)
-    typer.echo(f"gantree: {len(failed)} of {cells} simulations failed", err=True)
+    typer.echo(f"gantree: {len(failed)} of {plan} simulations failed", err=True)
     raise typer.Exit(FAILURE)

@@ -17,7 +17,7 @@ DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Entry:
     """One figure of one variant: over its seeds, and less the first variant's; None where nothing is known."""
 
     value: Estimate | None
@@ -27,11 +27,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All figures of all variants: cells[figure][variant]."""
+    """All figures of all variants: entries[figure][variant]."""
 
     variants: tuple[Variant, ...]
     figures: tuple[str, ...]
-    cells: tuple[tuple[Cell, ...], ...]
+    entries: tuple[tuple[Entry, ...], ...]
 
     @property
     def note(self) -> str:
@@ -48,8 +48,8 @@ class Comparison:
             "method": self.note,
             "variants": [_variant(variant) for variant in self.variants],
             "figures": [
-                {"name": figure, "values": [_cell(cell) for cell in cells]}
-                for figure, cells in zip(self.figures, self.cells, strict=True)
+                {"name": figure, "values": [_entry(entry) for entry in entries]}
+                for figure, entries in zip(self.figures, self.entries, strict=True)
             ],
         }
 
@@ -63,24 +63,24 @@ def compare(variants: Sequence[Variant]) -> Comparison:
         dict.fromkeys(name for of_seed in values for told in of_seed.values() for name in told)
     )
     ordered = tuple(sorted(figures, key=lambda figure: FIGURES.index(figure.split()[0])))
-    cells = tuple(_row(figure, values) for figure in ordered)
-    return Comparison(tuple(variants), ordered, cells)
+    entries = tuple(_row(figure, values) for figure in ordered)
+    return Comparison(tuple(variants), ordered, entries)
 
 
 def _row(
     figure: str, values: Sequence[Mapping[int | None, Mapping[str, float]]]
-) -> tuple[Cell, ...]:
+) -> tuple[Entry, ...]:
     told = [
         {seed: each[figure] for seed, each in of_seed.items() if figure in each}
         for of_seed in values
     ]
-    cells = []
+    entries = []
     for number, of_seed in enumerate(told):
         less = difference(told[0], of_seed) if number else None
         base = estimate([told[0][seed] for seed in told[0] if seed in of_seed])
         percent = 100 * less.mean / base.mean if less and base and base.mean else None
-        cells.append(Cell(estimate(list(of_seed.values())), less, percent))
-    return tuple(cells)
+        entries.append(Entry(estimate(list(of_seed.values())), less, percent))
+    return tuple(entries)
 
 
 def _numbers(summary: Mapping[str, Any]) -> list[tuple[str, float]]:
@@ -105,11 +105,11 @@ def _variant(variant: Variant) -> dict[str, Any]:
     }
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
+def _entry(entry: Entry) -> dict[str, Any]:
     return {
-        "value": _estimate(cell.value),
-        "difference": _estimate(cell.difference),
-        "percent": None if cell.percent is None else round(cell.percent, DIGITS),
+        "value": _estimate(entry.value),
+        "difference": _estimate(entry.difference),
+        "percent": None if entry.percent is None else round(entry.percent, DIGITS),
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gantree.sim.charts import Chart, cdf, distribution, lines
-from gantree.sim.compare.comparison import Cell, Comparison
+from gantree.sim.compare.comparison import Comparison, Entry
 from gantree.sim.compare.intervals import Estimate
 from gantree.sim.compare.variants import Variant
 from gantree.sim.report.document import Section, Table, document, number_text
@@ -55,23 +55,23 @@ def figures_table(comparison: Comparison) -> Table:
     """One row a figure, one column a variant."""
     head = ("figure", *(variant.name for variant in comparison.variants))
     rows = [
-        (figure, *(cell_text(cell) for cell in cells))
-        for figure, cells in zip(comparison.figures, comparison.cells, strict=True)
+        (figure, *(entry_text(entry) for entry in entries))
+        for figure, entries in zip(comparison.figures, comparison.entries, strict=True)
     ]
     return Table(head, rows)
 
 
-def cell_text(cell: Cell) -> str:
+def entry_text(entry: Entry) -> str:
     """A figure for people: "12.3 ± 0.4 (+5.1 % ± 1.2)"; the last is the difference to the first variant."""
-    if cell.value is None:
+    if entry.value is None:
         return "-"
-    text = f"{_short(cell.value.mean)}{_half(cell.value, 1.0)}"
-    if cell.difference is None:
+    text = f"{_short(entry.value.mean)}{_half(entry.value, 1.0)}"
+    if entry.difference is None:
         return text
-    if cell.percent is None or not cell.difference.mean:
-        return f"{text} ({_signed(cell.difference.mean)}{_half(cell.difference, 1.0)})"
-    scale = cell.percent / cell.difference.mean
-    return f"{text} ({_signed(cell.percent)} %{_half(cell.difference, scale)})"
+    if entry.percent is None or not entry.difference.mean:
+        return f"{text} ({_signed(entry.difference.mean)}{_half(entry.difference, 1.0)})"
+    scale = entry.percent / entry.difference.mean
+    return f"{text} ({_signed(entry.percent)} %{_half(entry.difference, scale)})"
 
 
 def _half(told: Estimate, scale: float) -> str:

@@ -1,4 +1,4 @@
-"""What a sweep came to: the comparisons of its cells, one for each cluster and trace, its page, and sweep.json."""
+"""What a sweep came to: a comparison for each cluster and trace, its page, and sweep.json."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,49 +12,54 @@ from gantree.sim.compare.directories import Run, read_run
 from gantree.sim.compare.page import comparison_sections
 from gantree.sim.compare.variants import variants_of
 from gantree.sim.report.document import document
-from gantree.sim.sweep.cells import Cell
-from gantree.sim.sweep.runner import CELLS
+from gantree.sim.sweep.plan import PlannedRun
+from gantree.sim.sweep.runner import RUNS
 
 JSON, PAGE = "sweep.json", "compare.html"
 
 
-def comparisons_of(cells: Sequence[Cell], failed: Mapping[str, str], out: Path) -> list[Comparison]:
-    """A comparison for each cluster and trace, in the order of the grid, of the cells that did not fail."""
+def comparisons_of(
+    plan: Sequence[PlannedRun], failed: Mapping[str, str], out: Path
+) -> list[Comparison]:
+    """A comparison for each cluster and trace, in the order of the grid, of the simulations that did not fail."""
     runs: dict[tuple[str, str], list[Run]] = {}
-    for cell in cells:
-        if cell.name not in failed:
-            run = read_run(out / CELLS / cell.name)
-            there = replace(run, path=Path(CELLS) / cell.name)  # the same wherever the sweep is
-            runs.setdefault((cell.cluster, cell.trace), []).append(there)
+    for planned in plan:
+        if planned.name not in failed:
+            run = read_run(out / RUNS / planned.name)
+            there = replace(run, path=Path(RUNS) / planned.name)  # the same wherever the sweep is
+            runs.setdefault((planned.cluster, planned.trace), []).append(there)
     return [compare(variants_of(each)) for each in runs.values()]
 
 
 def sweep_document(
-    cells: Sequence[Cell], failed: Mapping[str, str], comparisons: Sequence[Comparison]
+    plan: Sequence[PlannedRun], failed: Mapping[str, str], comparisons: Sequence[Comparison]
 ) -> dict[str, Any]:
     """The object of sweep.json and of `gantree sweep --json`."""
     return {
-        "cells": [
+        "runs": [
             {
-                "name": cell.name,
-                "cluster": cell.cluster,
-                "trace": cell.trace,
-                "policy": cell.policy,
-                "override": cell.override.name,
-                "seed": cell.seed,
-                "error": failed.get(cell.name),
+                "name": planned.name,
+                "cluster": planned.cluster,
+                "trace": planned.trace,
+                "policy": planned.policy,
+                "override": planned.override.name,
+                "seed": planned.seed,
+                "error": failed.get(planned.name),
             }
-            for cell in cells
+            for planned in plan
         ],
         "comparisons": [comparison.document() for comparison in comparisons],
     }
 
 
 def write_outcome(
-    cells: Sequence[Cell], failed: Mapping[str, str], comparisons: Sequence[Comparison], out: Path
+    plan: Sequence[PlannedRun],
+    failed: Mapping[str, str],
+    comparisons: Sequence[Comparison],
+    out: Path,
 ) -> str | None:
     """Write sweep.json and compare.html. Why there is no page, where the extra with the charts is not installed."""
-    told = sweep_document(cells, failed, comparisons)
+    told = sweep_document(plan, failed, comparisons)
     missing = None
     try:
         page: str | None = _page(comparisons, out)

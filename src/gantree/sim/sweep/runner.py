@@ -1,7 +1,7 @@
-"""Runs the cells of a sweep that are not finished, on so many processes, and says which failed.
+"""Runs the simulations of a sweep that are not finished, on so many processes, and says which failed.
 
 A process that is killed, by the system for its memory say, takes its pool with it: what was not done then runs again,
-each cell in a pool of its own, so that the one at fault is known. What comes out does not depend on the order.
+each in a pool of its own, so that the one at fault is known. What comes out does not depend on the order.
 """
 
 import fcntl
@@ -17,52 +17,54 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from gantree.model.errors import BadInput, Conflict
-from gantree.sim.sweep.cells import Cell
-from gantree.sim.sweep.worker import UNFINISHED, is_finished, run_cell
+from gantree.sim.sweep.plan import PlannedRun
+from gantree.sim.sweep.worker import UNFINISHED, is_finished, run_planned
 
-CELLS = "cells"
+RUNS = "runs"
 LOCK = ".lock"
 KILLED = "its process was killed"
 WATCH_S = 0.5
 
 Advance = Callable[[int, int], None]
-"""Called with (finished cells, all cells)."""
+"""Called with (finished simulations, all)."""
 
 
 def run_sweep(
-    cells: Sequence[Cell], out: Path, processes: int, advance: Advance, *, report: bool = False
+    plan: Sequence[PlannedRun], out: Path, processes: int, advance: Advance, *, report: bool = False
 ) -> dict[str, str]:
-    """Run what is not finished; why each cell that failed did, by name. report: whether each gets a report.html.
+    """Run what is not finished; why each simulation that failed did, by name. report: whether each gets a report.html.
 
     Raises Conflict where another sweep runs in the directory, BadInput where it cannot be written.
     """
     with _alone(out):
-        directory = out / CELLS
+        directory = out / RUNS
         directory.mkdir(exist_ok=True)
         for left in directory.glob(f"{UNFINISHED}*"):
             shutil.rmtree(left, ignore_errors=True)
-        waiting = [cell for cell in cells if not is_finished(cell, directory)]
-        done = len(cells) - len(waiting)
+        waiting = [planned for planned in plan if not is_finished(planned, directory)]
+        done = len(plan) - len(waiting)
         failed: dict[str, str] = {}
-        for cell, error in _ended(waiting, directory, processes, report):
+        for planned, error in _ended(waiting, directory, processes, report):
             done += 1
-            advance(done, len(cells))
+            advance(done, len(plan))
             if error is not None:
-                failed[cell.name] = error
-        return {cell.name: failed[cell.name] for cell in cells if cell.name in failed}
+                failed[planned.name] = error
+        return {planned.name: failed[planned.name] for planned in plan if planned.name in failed}
 
 
 def _ended(
-    cells: Sequence[Cell], directory: Path, processes: int, report: bool
-) -> Iterator[tuple[Cell, str | None]]:
-    """(cell, why it failed) as they end."""
-    if processes == 1 or len(cells) <= 1:
-        for cell in cells:
-            yield cell, run_cell(cell, directory, report)
+    plan: Sequence[PlannedRun], directory: Path, processes: int, report: bool
+) -> Iterator[tuple[PlannedRun, str | None]]:
+    """(simulation, why it failed) as they end."""
+    if processes == 1 or len(plan) <= 1:
+        for planned in plan:
+            yield planned, run_planned(planned, directory, report)
         return
-    again: list[Cell] = []
-    with _pool(min(processes, len(cells))) as pool:
-        futures = {pool.submit(run_cell, cell, directory, report): cell for cell in cells}
+    again: list[PlannedRun] = []
+    with _pool(min(processes, len(plan))) as pool:
+        futures = {
+            pool.submit(run_planned, planned, directory, report): planned for planned in plan
+        }
         for future in as_completed(futures):
             try:
                 error = future.result()
@@ -70,14 +72,14 @@ def _ended(
                 again.append(futures[future])
             else:
                 yield futures[future], error
-    for cell in again:
-        yield cell, _run_apart(cell, directory, report)
+    for planned in again:
+        yield planned, _run_apart(planned, directory, report)
 
 
-def _run_apart(cell: Cell, directory: Path, report: bool) -> str | None:
+def _run_apart(planned: PlannedRun, directory: Path, report: bool) -> str | None:
     with _pool(1) as pool:
         try:
-            return pool.submit(run_cell, cell, directory, report).result()
+            return pool.submit(run_planned, planned, directory, report).result()
         except BrokenProcessPool:
             return KILLED
 

@@ -1,6 +1,6 @@
-"""The cells of a sweep: one simulation each, with all that it reads, so that it runs in any process.
+"""The simulations of a sweep, each with all that it reads, so that it runs in any process.
 
-The key of a cell is a digest of all that its result depends on; a finished cell with the same key is not run again.
+The key of one is a digest of all that its result depends on; what is finished with the same key is not run again.
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,8 @@ BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """One simulation. Texts are those of the files; the trace is read where the cell runs. name is its directory's.
+class PlannedRun:
+    """One simulation. Texts are those of the files; the trace is read where it runs. name is its directory's.
 
     running_text is None for a preset of the model of running, and where there is no model.
     """
@@ -53,8 +53,8 @@ class Cell:
         return f"{name}+{self.override.name}" if self.override.name else name
 
 
-def cells_of(sweep: Sweep, directory: Path) -> list[Cell]:
-    """All cells in the order of the grid; files are relative to a directory.
+def plan_of(sweep: Sweep, directory: Path) -> list[PlannedRun]:
+    """All simulations in the order of the grid; files are relative to a directory.
 
     Raises BadInput and BadFields for files that cannot be read, and for overrides that do not go with a policy.
     """
@@ -71,7 +71,7 @@ def cells_of(sweep: Sweep, directory: Path) -> list[Cell]:
         running_model(sweep.running, running, read_cluster(text, file))
     files = _Files(texts, traces, policies, running)
     return [
-        _cell(sweep, directory, files, (cluster, trace, policy, override, seed))
+        _planned(sweep, directory, files, (cluster, trace, policy, override, seed))
         for cluster in sweep.clusters
         for trace in sweep.traces
         for policy in sweep.policies
@@ -90,12 +90,12 @@ class _Files:
     running: str | None
 
 
-def _cell(
+def _planned(
     sweep: Sweep,
     directory: Path,
     files: _Files,
     at: tuple[str, str, str, Override, int | None],
-) -> Cell:
+) -> PlannedRun:
     cluster, trace, policy, override, seed = at
     words = [short_name(cluster), short_name(trace), short_name(policy), override.name]
     words.append("" if seed is None else f"seed-{seed}")
@@ -106,7 +106,7 @@ def _cell(
             *(override, sweep.running, files.running, seed, sweep.limit, overheads),
         )
     )
-    return Cell(
+    return PlannedRun(
         name="--".join(word for word in words if word),
         key=key,
         cluster=cluster,
