@@ -142,7 +142,7 @@ class SimCluster:
             attempt.speed = self.pace.start(order, work.spec)
         start_s = self._overheads.of_start_s(order.job, order.attempt)
         start_s = 0.0 if self._overheads.at_every_event else start_s
-        restores = work.kept_s > 0
+        restores = work.kept_s > 0 and work.ends_at is None
         restore_s = self._checkpoints.restore_s if restores else 0.0
         started = started_event(order, attempt.ordered_at + start_s + restore_s)
         begins = self._transfers.event(started, attempt.gpus) if restores else started

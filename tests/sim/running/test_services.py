@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gantree.formats.traces import TraceJob
 from gantree.policy.rules import Policy
 from gantree.sim.run import simulate
-from gantree.sim.running.model import DAY_S, RunningModel, Service
+from gantree.sim.running.model import DAY_S, Checkpoints, RunningModel, Service
 from gantree.sim.running.services import replicas, wanted
 from gantree.testing.builders import cluster
 from support.examples import examples
@@ -87,3 +87,21 @@ def test_services_do_not_keep_a_run_going_in_which_nothing_else_can_start() -> N
     result = simulate(SITE, rows, Policy(), running=RunningModel(services=(DAILY,)))
     assert result.jobs[0].outcome == "pending"
     assert all(row.end_s is not None and row.end_s <= 4 * DAY_S for row in result.replicas)
+
+
+def test_a_replica_that_was_stopped_serves_on_without_a_restore() -> None:
+    """At 3600 a gang of higher priority takes the nodes of both replicas for a minute."""
+    rows = [
+        TraceJob("train", 0, 2 * HOUR_S, 1, 4, preemptible=False, priority=2000),
+        TraceJob("urgent", HOUR_S, 60, 3, 4, priority=1000),
+    ]
+    steady = service(2, 2, (0.0, 0.0))
+    model = RunningModel(services=(steady,), checkpoints=Checkpoints(600, restore_s=300))
+    result = simulate(SITE, rows, Policy(), running=model)
+    urgent_s = result.jobs[1].first_start_s
+    assert urgent_s is not None
+    stopped = [row for row in result.replicas if row.attempts == 2]
+    assert stopped
+    for row in stopped:
+        assert row.end_s == 2 * HOUR_S
+        assert row.useful_gpu_s == pytest.approx(4 * (2 * HOUR_S - 60))
