@@ -17,7 +17,14 @@ from gantree.sim.experiments.sharing.gpu_queue import (
     poisson,
     side_by_side,
 )
-from gantree.sim.experiments.sharing.noisy_neighbour import METHODS, SATURATED, Case, keeps_up, p99
+from gantree.sim.experiments.sharing.noisy_neighbour import (
+    METHODS,
+    SATURATED,
+    Case,
+    keeps_up,
+    p99,
+    slices,
+)
 from support.examples import examples
 
 MANY = 30_000
@@ -135,3 +142,14 @@ def test_a_queue_that_grows_for_ever_is_told_from_one_that_does_not() -> None:
 
 def test_under_mig_a_neighbour_changes_nothing() -> None:
     assert p99(Case(METHODS[0], 0.3, 0.0, 1)) == p99(Case(METHODS[0], 0.3, SATURATED, 1))
+
+
+def test_a_switch_takes_as_long_whatever_the_length_of_slices() -> None:
+    short, long = (slices(Case(METHODS[2], 0.3, 0.2, 1, "slice_s", end)) for end in ("low", "high"))
+    assert long.length == pytest.approx(15 * short.length)
+    assert long.length * long.switch_share == pytest.approx(short.length * short.switch_share)
+
+
+def test_a_wider_request_is_slowed_more_by_a_partition() -> None:
+    low, high = (p99(Case(METHODS[0], 0.3, 0.0, 1, "width", end)) for end in ("low", "high"))
+    assert low < p99(Case(METHODS[0], 0.3, 0.0, 1)) < high

@@ -7,6 +7,7 @@ from random import Random
 
 from gantree.sim.experiments.experiment import (
     Bench,
+    Cell,
     Judgement,
     Outcome,
     Plot,
@@ -36,6 +37,9 @@ HALF = 3 / 7
 SATURATED = 1.0
 """Load of a neighbour that infers without pause: its next request comes when one is served."""
 
+RANGES = ("width", "work_cv", "slice_s")
+"""Figures of the input that are shown at both ends of their range."""
+
 NEIGHBOURS = (0.0, 0.2, 0.4, 0.6, 0.8, SATURATED)
 REQUESTS = 12_000
 """Requests of the replica that is watched, a seed."""
@@ -43,12 +47,22 @@ REQUESTS = 12_000
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A method, the loads of the replica that is watched and of its neighbour, and the seed."""
+    """A method, the loads of the replica that is watched and of its neighbour, and the seed.
+
+    figure and end say which figure of the input stands at "low" or "high"; all others are the likeliest.
+    """
 
     method: str
     load: float
     neighbour: float
     seed: int
+    figure: str = ""
+    end: str = ""
+
+    def value(self, name: str) -> float:
+        """Return a figure of inputs/gpu-sharing.csv for this case."""
+        found = figures("gpu-sharing")[name]
+        return getattr(found, self.end) if name == self.figure else found.value
 
 
 def value(name: str) -> float:
@@ -56,14 +70,15 @@ def value(name: str) -> float:
     return figures("gpu-sharing")[name].value
 
 
-def slices() -> Slices:
-    """Return the time-slices of the input, in units of the work of a request."""
-    return Slices(value("slice_s") / value("service_s"), value("switch_share"))
+def slices(case: Case) -> Slices:
+    """Return the time-slices of a case, in units of the work of a request; a switch always takes as long."""
+    share = value("switch_share") * value("slice_s") / case.value("slice_s")
+    return Slices(case.value("slice_s") / value("service_s"), share)
 
 
 def p99(case: Case) -> float:
     """Return the p99 of the watched replica over the time of one request alone on the whole GPU."""
-    width, cv = value("width"), value("work_cv")
+    width, cv = case.value("width"), case.value("work_cv")
     watched = poisson(case.load, REQUESTS, cv, Random(case.seed))  # noqa: S311 - no secret
     if case.method == MIG:
         return percentile(on_partition(watched, partition_rate(HALF, width)), 99)
@@ -74,7 +89,7 @@ def p99(case: Case) -> float:
         streams.append(poisson(case.neighbour, count, cv, other))
     if case.method == MPS:
         return percentile(side_by_side(streams, width, saturated=saturated)[0], 99)
-    return percentile(in_slices(streams, slices(), saturated=saturated)[0], 99)
+    return percentile(in_slices(streams, slices(case), saturated=saturated)[0], 99)
 
 
 def keeps_up(case: Case) -> bool:
@@ -83,7 +98,7 @@ def keeps_up(case: Case) -> bool:
         return case.load < partition_rate(HALF, value("width"))
     if case.method == MPS:
         return case.load < shared_rate(2, value("width"))
-    stretch = 1 + slices().switch_share
+    stretch = 1 + value("switch_share")
     return case.load * 2 * stretch < 1 or (case.load + case.neighbour) * stretch < 1
 
 
@@ -101,6 +116,12 @@ def run(bench: Bench) -> Outcome:
     found = dict(zip(stable, bench.workers.map(p99, stable), strict=True))
     rows = {load: _rows(load, found, bench.seeds) for load in loads}
     measured = _measured()
+    ends = [
+        Case(method, loads[0], SATURATED, bench.seeds[0], name, end)
+        for name in RANGES
+        for end in ("low", "high")
+        for method in METHODS
+    ]
     return Outcome(
         verdicts=(*_verdicts(rows[loads[0]]), _of_model(measured)),
         tables=(
@@ -110,6 +131,7 @@ def run(bench: Bench) -> Outcome:
                 ("method", "pods", "measured", "predicted", "predicted / measured"),
                 tuple(measured),
             ),
+            _sensitivity(ends, bench.workers.map(p99, ends)),
         ),
         plots=(_plot(loads[0], rows[loads[0]]),),
     )
@@ -160,7 +182,7 @@ def _measured() -> list[tuple[str, int, float, float, float]]:
     width, alone_s = value("width"), value("service_s")
     predicted: dict[str, Callable[[int], float]] = {
         "MPS": lambda pods: alone_s / shared_rate(pods, width),
-        "time-slices": lambda pods: alone_s * pods * (1 + slices().switch_share * (pods > 1)),
+        "time-slices": lambda pods: alone_s * pods * (1 + value("switch_share") * (pods > 1)),
         "MIG 1g.10gb": lambda _: alone_s / partition_rate(1 / 7, width),
     }
     path = INPUTS / "gpu-sharing-measured.csv"
@@ -189,6 +211,18 @@ def _table(load: float, rows: Rows) -> Table:
             for method, found in rows.items()
         ),
     )
+
+
+def _sensitivity(cases: Sequence[Case], found: Sequence[float]) -> Table:
+    """One row for each end of a figure's range; the cases of a row follow each other."""
+    service_ms, count = 1000 * value("service_s"), len(METHODS)
+    rows: list[tuple[Cell, ...]] = []
+    for place in range(0, len(cases), count):
+        case = cases[place]
+        times = (service_ms * each for each in found[place : place + count])
+        rows.append((f"{case.figure} {case.value(case.figure):g}", *times))
+    title = "p99 in ms at the light load beside one that never pauses, one figure at the ends of its range (one seed)"
+    return Table(title, ("figure", *METHODS), tuple(rows))
 
 
 def _name(neighbour: float) -> str:
