@@ -16,6 +16,7 @@ from gantree.model.events import CancelRequested, Event
 from gantree.model.jobs import Checkpoint, Job, Restarts
 from gantree.sim.cluster import Overheads
 from gantree.sim.replay.comparison import Comparison
+from gantree.sim.replay.fit import check_suits
 from gantree.sim.replay.reading import read_recording
 from gantree.sim.replay.recording import Ending, Recording
 from gantree.sim.replay.replaying import replay
@@ -226,3 +227,16 @@ def test_a_job_that_saves_on_request_keeps_its_work_when_it_is_preempted(tmp_pat
     recording = whole(tmp_path, [(row, saves), *others], overheads=Overheads(save_s=4))
     assert works(recording)["ta"].seconds == 100
     assert replay(recording, POLICY).jobs[0].preemptions == 1
+
+
+def test_a_rejected_job_is_submitted_again_and_needs_no_queue(tmp_path: Path) -> None:
+    jobs = jobs_of(TraceJob("a", 0, 10, 1, 4), TraceJob("b", 5, 10, 1, 4, required="rack"))
+    recording = whole(tmp_path, jobs)
+    assert [record.outcome.outcome for record in recording.jobs] == ["succeeded", "rejected"]
+    assert [job.outcome for job in replay(recording, FIFO).jobs] == ["succeeded", "rejected"]
+    moved = replace(recording.jobs[1], spec=replace(recording.jobs[1].spec, queue="gone"))
+    only_default = read_policy("preset: fifo\nqueues: [{name: default}]\n", "p.yaml")
+    check_suits(only_default, replace(recording, jobs=(recording.jobs[0], moved)), "p.yaml")
+    with pytest.raises(BadInput, match="1 recorded job: there is no queue `gone`"):
+        accepted = replace(recording.jobs[0], spec=moved.spec)
+        check_suits(only_default, replace(recording, jobs=(accepted, moved)), "p.yaml")
