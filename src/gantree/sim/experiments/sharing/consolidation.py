@@ -77,7 +77,7 @@ def run(bench: Bench) -> Outcome:
     return Outcome(
         verdicts=_verdicts(alone, best, shared),
         tables=(_table(alone, shared),),
-        plots=(_plot(shared),),
+        plots=_plots(shared),
         notes=_notes(),
     )
 
@@ -172,18 +172,25 @@ def _table(alone: Sequence[Fared], shared: Sequence[Shared]) -> Table:
     return Table("Shared fleets by size", head, (first, *rows))
 
 
-def _plot(shared: Sequence[Shared]) -> Plot:
+def _plots(shared: Sequence[Shared]) -> tuple[Plot, Plot]:
+    """How busy a fleet is, and what its size costs training: the two ends of the trade."""
     from gantree.sim import charts  # noqa: PLC0415 - Altair is an extra
 
     rows = [
-        {"part": each.part, "nodes": each.nodes, "busy": 100 * each.fared.busy} for each in shared
+        {"part": each.part, "nodes": each.nodes, "busy": 100 * each.fared.busy, "jct": each.jct}
+        for each in shared
     ]
-    chart = charts.lines(
-        rows, "nodes", "busy", "part", x_title="nodes of the shared fleet (two fleets: 28)", y_title="busy, %",
+    size = "nodes of the shared fleet (two fleets: 28)"
+    busy = charts.lines(rows, "nodes", "busy", "part", x_title=size, y_title="busy, %", points=True)
+    slowed = charts.lines(
+        rows, "nodes", "jct", "part", x_title=size, y_title="mean completion of training, two fleets = 1",
         points=True,
     )  # fmt: skip
-    caption = "How busy a shared fleet is, by its size and what a replica gets"
-    return Plot("consolidation", caption, charts.to_svg(chart))
+    of = "by the size of the shared fleet and what a replica gets"
+    return (
+        Plot("consolidation", f"How busy the GPUs are, {of}", charts.to_svg(busy)),
+        Plot("consolidation-training", f"How long training takes, {of}", charts.to_svg(slowed)),
+    )
 
 
 def _notes() -> tuple[str, ...]:
