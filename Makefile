@@ -82,6 +82,10 @@ soak-faults: $(VENV)/.ready  ## SEEDS=2000 lives of the control plane under faul
 soak-seed: $(VENV)/.ready  ## One life under faults again, SEED=N; prints the shortest run that fails as it does
 	PYTHONPATH=tests $(PY) -m support.faults.soak --seed $(or $(SEED),0)
 
+.PHONY: mutants
+mutants: $(VENV)/.ready  ## Planted bugs (tests/mutants), each in a copy of the sources: lives under faults must catch it; ONLY=NAME
+	PYTHONPATH=tests $(PY) -m support.mutants $(if $(ONLY),--only $(ONLY))
+
 .PHONY: unit-under-load
 unit-under-load: $(VENV)/.ready  ## The tests TIMES=5 times beside LOAD=6 busy processes: none may fail for being slow
 	@trap 'kill $$(jobs -p) 2>/dev/null || true' EXIT; \

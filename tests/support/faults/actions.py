@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from support.faults.life import Life
 
 DAY_S = 86_400.0
-MOST_WAITING = 3
+MOST_WAITING = 4
+USUAL_GPUS = 8
+"""Larger jobs have no room in one leaf, or in the limits of most queues."""
 Act = Callable[["Life", Random], None]
 
 
 def time_passes(life: "Life", lots: Random) -> None:
-    life.advance(lots.choice((0.1, 1.0, 3.0, 5.0, 10.0, 20.0, 31.0)))
+    life.advance(life.pace * lots.choice((0.1, 1.0, 5.0, 10.0, 20.0, 31.0)))
 
 
 def submit(life: "Life", lots: Random) -> None:
@@ -34,10 +36,11 @@ def submit(life: "Life", lots: Random) -> None:
 
 
 def _job(life: "Life", lots: Random, name: str, earlier: list[str]) -> Job:
-    """A job; of whole GPUs alone in most lives, as parts of GPUs cost most of the time of a life."""
+    """A job, seldom a large one; of whole GPUs alone in most lives, as parts cost most of the time of a life."""
     while True:
         job = a_job(lots, name, earlier, guesses=lots.random() < 0.5)
-        if life.has_parts or job.roles[0].shape.gpus:
+        gpus, parts = job.roles[0].members * job.roles[0].shape.gpus, not job.roles[0].shape.gpus
+        if life.has_parts if parts else gpus <= USUAL_GPUS or lots.random() < 0.2:
             return job
 
 
@@ -96,6 +99,15 @@ def kill(life: "Life", lots: Random) -> None:
     leader = life.leader()
     if leader is not None:
         life.die(leader, "kill")
+
+
+def power_cut_after_a_submission(life: "Life", lots: Random) -> None:
+    """Right after the user has the receipt."""
+    leader = life.leader()
+    if leader is not None:
+        submit(life, lots)
+        if life.leader() is leader:
+            life.die(leader, "power cut")
 
 
 def at_a_write(how: str) -> Act:
@@ -218,6 +230,7 @@ ACTIONS: dict[str, Act] = {
     "uncordon": uncordon,
     "health": health,
     "kill": kill,
+    "power cut after a submission": power_cut_after_a_submission,
     "kill at a write": at_a_write("kill"),
     "power cut at a write": at_a_write("power cut"),
     "restart": restart,

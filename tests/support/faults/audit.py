@@ -113,6 +113,8 @@ class FactAudit:
             self.broken.append(
                 f"the place of {attempt.prefix} is free, and it is {attempt.status()}"
             )
+        elif attempt is not None and attempt.exit_code not in (None, fact.exit_code):
+            self.broken.append(f"{fact} of an attempt that ended with {attempt.exit_code}")
 
 
 def _rows(

@@ -48,7 +48,8 @@ from support.faults.tally import Tally
 
 RUN_S = (1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
 """How long gangs run, about."""
-NEVER_LED = 0
+LATE_CHECKPOINTS = 0.25
+"""The share of attempts that are stopped or fail whose last checkpoint is told late."""
 
 
 @dataclass(slots=True)
@@ -83,6 +84,7 @@ class SimulatedCluster:
         self._devices = DevicesInUse()
         self._guard = LeaderGuard(epochs, lambda: True)
         self._on_record = on_record
+        self._begun = 0
         self.network = Network(timeline, Random(f"{seed}/network"), tally, self.arrive)
 
     # ----- orders
@@ -92,6 +94,10 @@ class SimulatedCluster:
         if not self._guard.admits(order):
             self._tally.came("order refused")
             return
+        if order.epoch < self._begun:
+            self.violations.append(
+                f"order {order.id} of epoch {order.epoch} is carried out in epoch {self._begun}"
+            )
         if not self._on_record(order):
             self.violations.append(f"order {order.id} is carried out, and on record nowhere")
         attempt = self.attempts.get((order.job, order.attempt))
@@ -192,6 +198,7 @@ class SimulatedCluster:
         if attempt.is_over or attempt.is_stopping:
             return
         attempt.is_stopping = attempt.was_prompted = True
+        self._save_at_the_end(attempt)
         stop_s = attempt.lots.choice((0.0, 0.2, order.grace_s * attempt.lots.random()))
         self._timeline.after(stop_s, lambda: self._end_members(attempt, TERMINATED))
 
@@ -215,6 +222,19 @@ class SimulatedCluster:
         if attempt.is_over or not attempt.has_started:
             return
         attempt.step += 1
+        self._tell_saved(attempt, name, request)
+
+    def _save_at_the_end(self, attempt: SimulatedAttempt) -> None:
+        """At the end a checkpoint became durable, and the news comes when the next attempt may run."""
+        lots = attempt.lots
+        if self.faulty and attempt.has_started and lots.random() < LATE_CHECKPOINTS:
+            attempt.step += 1
+            self._tally.came("event late")
+            name = f"checkpoint-at-{attempt.step}"
+            late_s = lots.uniform(5, 60)
+            self._timeline.after(late_s, partial(self._tell_saved, attempt, name, None))
+
+    def _tell_saved(self, attempt: SimulatedAttempt, name: str, request: str | None) -> None:
         self._tell(
             attempt,
             CheckpointSaved(
@@ -315,6 +335,7 @@ class SimulatedCluster:
         """One member has failed: the others are stopped, whatever will be decided."""
         attempt.is_broken = True
         attempt.was_prompted = True
+        self._save_at_the_end(attempt)
         attempt.exit_code = code if attempt.exit_code is None else attempt.exit_code
         self._timeline.after(attempt.lots.uniform(0, 5), lambda: self._end_members(attempt, code))
 
@@ -461,6 +482,7 @@ class SimulatedCluster:
 
     def begin(self, epoch: int) -> None:
         """A leader of this epoch takes over: it is told all that is not settled."""
+        self._begun = max(self._begun, epoch)
         for node in self.nodes.values():
             for event in node.events[-2:]:
                 self.network.tell_again(event)

@@ -47,6 +47,7 @@ COMPARED_EVERY = 60
 """After so many actions the ledger is compared with a fold of the journal."""
 SLICE_S = LEASE_S / 2
 DIES_IN_A_START = 0.2
+CAMPAIGN_EVERY_S = 6.0
 
 
 class Broken(AssertionError):
@@ -66,6 +67,7 @@ class Life:
         self.policy_name = lots.choice(list(EVERY_KIND))
         self.policy = EVERY_KIND[self.policy_name]
         self.has_parts = lots.random() < 0.2
+        self.pace = lots.choice((0.5, 1.0, 2.0, 3.0))
         self.cluster: Cluster = site(lots.choice([0, 0, 1]))
         self.nodes = NODES
         self.tally = Tally()
@@ -225,10 +227,15 @@ class Life:
 
     def _begin(self, daemon: Daemon) -> None:
         while not daemon.campaign():
-            self.timeline.advance(1.0)
+            self.timeline.advance(CAMPAIGN_EVERY_S)
         self.note(f"{daemon.name} leads, epoch {daemon.term.epoch if daemon.term else 0}")
         self._check_record(daemon)
-        daemon.begin(self.cluster)
+        controller = daemon.begin(self.cluster)
+        newest = daemon.journal.last_observed_at()
+        if controller.clock() < newest:
+            raise Broken(
+                f"the clock says {controller.clock()}, and the newest event is of {newest}"
+            )
 
     def _check_record(self, daemon: Daemon) -> None:
         """Whether all is on record that was, and all that was acknowledged."""

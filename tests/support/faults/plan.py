@@ -19,7 +19,7 @@ class Action(NamedTuple):
 
 DAILY: dict[str, int] = {
     "time passes": 45,
-    "submit": 26,
+    "submit": 22,
     "cancel": 2,
     "hold": 2,
     "release": 3,
@@ -33,6 +33,7 @@ DAILY: dict[str, int] = {
 """What happens in every life, and how often."""
 FAULTY: dict[str, int] = {
     "kill": 1,
+    "power cut after a submission": 1,
     "kill at a write": 2,
     "power cut at a write": 2,
     "restart": 1,
@@ -53,7 +54,7 @@ FAULTY: dict[str, int] = {
     "pause the leader": 3,
     "lease expires": 1,
 }
-LEFT_OUT = 0.3
+LEFT_OUT = 0.4
 """The share of faulty kinds that do not come in a life."""
 
 

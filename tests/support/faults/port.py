@@ -5,6 +5,7 @@ nothing to one that was replaced.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from gantree.control.ports import Clock, Emit
@@ -54,11 +55,11 @@ class SimulatedPort(RecordingCluster):
         return self._site.inventory()
 
     def poll(self) -> None:
-        """Emit what has arrived."""
+        """Emit what has arrived, with the time of this controller, as executors do."""
         if self._guard.is_deposed:
             return
         for event in self._site.network.arrived():
-            self.emit(event)
+            self.emit(replace(event, observed_at=self.clock()))
 
     def adopt(self, epoch: int) -> None:
         """Take over."""

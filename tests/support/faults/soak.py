@@ -85,7 +85,7 @@ def _where(error: BaseException) -> str:
     return "".join(traceback.format_tb(error.__traceback__)[-3:])
 
 
-def shortened(outcome: Outcome, within_s: float = SHRINK_WITHIN_S) -> Outcome:
+def shortened(outcome: Outcome, within_s: float) -> Outcome:
     """The shortest run found that fails as a life did."""
     best = outcome
 
@@ -101,9 +101,9 @@ def shortened(outcome: Outcome, within_s: float = SHRINK_WITHIN_S) -> Outcome:
     return best
 
 
-def told(outcome: Outcome) -> str:
-    """A failing life: the command that repeats it, what failed, and the shortest run that was found."""
-    best = shortened(outcome)
+def told(outcome: Outcome, shrink_s: float) -> str:
+    """A failing life: the command that repeats it, what failed, and the shortest run that was found in a time."""
+    best = shortened(outcome, shrink_s)
     lines = best.trace[-LAST_LINES:]
     return "\n".join(
         (
@@ -139,7 +139,7 @@ def outcomes(seeds: range, workers: int) -> Iterator[Outcome]:
         yield from pool.imap_unordered(_lived_lean, seeds, chunksize=4)
 
 
-def soak(seeds: range, workers: int, most_failures: int) -> int:
+def soak(seeds: range, workers: int, most_failures: int, shrink_s: float = SHRINK_WITHIN_S) -> int:
     """Run the lives and print what came of them; 1 if any failed, and then no more than some."""
     began = said = time.monotonic()
     tally, failed, least, events, cpu_s, lives = Tally(), [], 10**9, 0, 0.0, 0
@@ -159,7 +159,7 @@ def soak(seeds: range, workers: int, most_failures: int) -> int:
             said = time.monotonic()
             print(f"{lives} of {len(seeds)} lives, {said - began:.0f} s", flush=True)
     for outcome in failed[:SHOWN]:
-        print(told(outcome), flush=True)
+        print(told(outcome, shrink_s), flush=True)
     print(table(tally, lives))
     took_s = time.monotonic() - began
     print(
@@ -181,10 +181,17 @@ def main() -> int:
     )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--most-failures", type=int, default=10, help="stop after so many")
+    parser.add_argument(
+        "--shrink-s",
+        type=float,
+        default=SHRINK_WITHIN_S,
+        help="how long each failing life is shortened, in seconds",
+    )
     given = parser.parse_args()
     if given.seed is not None:
-        return soak(range(given.seed, given.seed + 1), 1, 1)
-    return soak(range(given.first, given.first + given.seeds), given.workers, given.most_failures)
+        return soak(range(given.seed, given.seed + 1), 1, 1, given.shrink_s)
+    seeds = range(given.first, given.first + given.seeds)
+    return soak(seeds, given.workers, given.most_failures, given.shrink_s)
 
 
 if __name__ == "__main__":
