@@ -16,6 +16,7 @@ from gantree.policy.rules import Policy
 from gantree.sim import files
 from gantree.sim.measures.timeline import timeline_of
 from gantree.sim.report import gantt
+from gantree.sim.report.document import number_text
 from gantree.sim.report.gantt import PARTS, ROWS
 from gantree.sim.report.over_time import OTHERS, QUEUES_SHOWN
 from gantree.sim.report.page import page
@@ -90,6 +91,30 @@ def test_the_page_stands_alone_and_says_what_did_not_finish() -> None:
     assert (read.open, read.loaded) == ([], [])
     assert result.jobs[-1].reason.startswith("Never fits")
     assert result.jobs[-1].reason in read.text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (0, "0"),
+        (-0.0, "0"),
+        (1234567.25, "1,234,567.25"),
+        (0.00052, "0.00052"),
+        (1.9999, "2"),
+    ],
+)
+def test_numbers_are_short_and_small_ones_are_not_nothing(value: float | None, text: str) -> None:
+    assert number_text(value) == text
+
+
+def test_what_was_run_stands_apart_from_the_figures() -> None:
+    result = run(jobs(6))
+    told = files.summary(result) | {"running": {"seed": 77_123}, "inputs": {"seed": 77_456}}
+    read = Page(page(result, timeline_of(result), told))
+    assert "What was run" in read.text and "77,456" in read.text
+    assert "77,123" not in read.text
+    assert "What was run" not in Page(html(result)).text
 
 
 def test_names_from_outside_cannot_become_markup() -> None:

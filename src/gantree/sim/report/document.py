@@ -58,6 +58,9 @@ draw();
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 """What the page may load: nothing but what stands in it."""
 
+SMALL = 1e-3
+"""Numbers below it would be 0 with three decimal places."""
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -142,8 +145,10 @@ def _cell(value: str | float | None) -> str:
 
 
 def number_text(value: float | None) -> str:
-    """A number for people: thousands apart, at most three decimal places; "-" for none."""
+    """A number for people: thousands apart, three decimal places, or digits of what is smaller; "-" for none."""
     if value is None:
         return "-"
+    if 0 < abs(value) < SMALL:
+        return f"{value:.3g}"
     text = f"{value:,.3f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text

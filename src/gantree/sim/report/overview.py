@@ -7,6 +7,9 @@ from typing import Any
 from gantree.sim.report.document import Section, Table, number_text
 from gantree.sim.results import Result
 
+OF_INPUTS = ("inputs", "running")
+"""Keys of summary.json that are no results; the model of running is among the options of the inputs, too."""
+
 REASONS_SHOWN = 20
 """Rows at most in the table of jobs that did not finish."""
 
@@ -18,8 +21,17 @@ def lead_of(result: Result) -> str:
 
 
 def summary_section(summary: Mapping[str, Any]) -> Section:
-    """Every figure of summary.json; docs/simulator.md says what each means."""
-    return Section("Summary", tables=[Table(("figure", "value"), list(flat(summary)))])
+    """The figures of summary.json; docs/simulator.md says what each means."""
+    figures = {name: value for name, value in summary.items() if name not in OF_INPUTS}
+    return Section("Summary", tables=[Table(("figure", "value"), list(flat(figures)))])
+
+
+def inputs_section(summary: Mapping[str, Any]) -> Section | None:
+    """What was run, with the options of the model of running; None where the summary does not say."""
+    told = summary.get("inputs")
+    if told is None:
+        return None
+    return Section("What was run", tables=[Table(("input", "value"), list(flat(told)))])
 
 
 def flat(summary: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str | float | None]]:

@@ -13,7 +13,12 @@ from gantree.sim.report.over_time import (
     fragmentation_section,
     waiting_section,
 )
-from gantree.sim.report.overview import lead_of, summary_section, unfinished_section
+from gantree.sim.report.overview import (
+    inputs_section,
+    lead_of,
+    summary_section,
+    unfinished_section,
+)
 from gantree.sim.report.sizes import sizes_section, spanned_section
 from gantree.sim.results import Result
 
@@ -38,6 +43,7 @@ def page(result: Result, timeline: Timeline, summary: Mapping[str, Any]) -> str:
         stops_section(result),
         *([energy_section(result), money_section(result)] if timeline.parts else []),
         unfinished_section(result),
+        inputs_section(summary),
     ]
     title = f"Simulation of {result.cluster}"
     return document(title, lead_of(result), [each for each in sections if each is not None])
