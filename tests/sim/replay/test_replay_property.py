@@ -49,13 +49,13 @@ queues:
 evictions: {min_run: 0s}
 """
 POLICY = read_policy(POLICY_TEXT, "policy.yaml")
-MOMENTS = st.integers(0, 20).map(lambda number: 60.0 * number)
+MOMENTS = st.integers(0, 20).map(lambda number: 20.0 * number)
 
 
 @st.composite
 def rows(draw: st.DrawFn, number: int) -> tuple[TraceJob, Job]:
     """A job of the trace; those that save on request alone have no interval."""
-    members, gpus = draw(st.integers(1, 3)), draw(st.sampled_from((1, 2, 4)))
+    members, gpus = draw(st.integers(1, 4)), draw(st.sampled_from((1, 4)))
     duration_s = float(draw(st.integers(1, 400)))
     saves = draw(st.sampled_from((None, Checkpoint(every_s=50.0), Checkpoint())))
     every_s = None if saves is None else saves.every_s or 1e9
@@ -101,7 +101,7 @@ def pasts(draw: st.DrawFn) -> tuple[list[tuple[TraceJob, Job]], list[Event], Ove
     They are not 0: a daemon decides to the end of a moment before its orders are carried out, a simulation carries each
     out at once, and what takes no time comes back within the moment.
     """
-    count = draw(st.integers(1, 8))
+    count = draw(st.integers(3, 8))
     jobs = [draw(rows(number)) for number in range(count)]
     told = [
         event
