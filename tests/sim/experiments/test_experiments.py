@@ -31,6 +31,8 @@ FROZEN = {
     "mixes.yaml": "14ad3c8436b40dce",
     "models.yaml": "d894bad41bff9ad6",
     "muri-trace3.csv.gz": "67c72b65b118cadf",
+    "muri/start_overhead_s.csv": "e528681cb0187b25",
+    "muri/trace3.csv.gz": "ce97151a9433c442",
     "philly-week.csv.gz": "c15e0e84af174b4b",
     "programs/loss_curve.py": "ccd07edd55e2ad70",
     "reliability.csv": "fe282c485cfaf153",
