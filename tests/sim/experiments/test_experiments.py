@@ -15,6 +15,7 @@ from gantree.sim.workload import job_of
 PAGES = Path(__file__).resolve().parents[3] / "docs/experiments"
 
 FROZEN = {
+    "astra-contention.csv": "67a0c00dd50aa5d8",
     "idleness.csv": "c7c6c64bd7caff8d",
     "gpu-sharing.csv": "5e89c0ca1a44a04e",
     "gpu-sharing-measured.csv": "8c68d899193c8038",
