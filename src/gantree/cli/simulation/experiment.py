@@ -30,6 +30,12 @@ def experiment(
     processes: Annotated[
         int | None, typer.Option(min=1, help="Processes; all cores, if omitted.")
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", metavar="DIR", help="Where inputs lie that gantree may not carry (published)."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run an experiment: its claim, set-up, result and verdict."""
@@ -38,10 +44,11 @@ def experiment(
         return
     names = list(HOME_OF) if name == ALL else [name]
     chosen = [named(each) for each in names]
+    options = {} if data is None else {"data": str(data)}
     found = []
     with progress("Experiments") as advance:
         for number, each in enumerate(chosen):
-            outcome = run(each, tuple(range(1, seeds + 1)), processes)
+            outcome = run(each, tuple(range(1, seeds + 1)), processes, options)
             if out is not None:
                 write(each, outcome, out)
             found.append((each, outcome))

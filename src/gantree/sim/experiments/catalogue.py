@@ -24,6 +24,7 @@ HOME_OF: Mapping[str, str] = MappingProxyType(
         "asynchronous": "network",
         "consolidation": "sharing",
         "defragment": "sharing",
+        "published": "published",
     }
 )
 """The package of each experiment, in the order in which they are listed."""

@@ -1,11 +1,12 @@
 """Runs experiments on the cores of this machine and writes their pages."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from os import cpu_count
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 from gantree.model.errors import BadInput
@@ -14,6 +15,8 @@ from gantree.sim.experiments.page import document, markdown
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
+
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class Cores:
@@ -27,13 +30,18 @@ class Cores:
         return list(self._pool.map(function, items))
 
 
-def run(experiment: Experiment, seeds: tuple[int, ...], processes: int | None = None) -> Outcome:
-    """Run an experiment with these seeds on so many processes (None: all cores)."""
+def run(
+    experiment: Experiment,
+    seeds: tuple[int, ...],
+    processes: int | None = None,
+    options: Mapping[str, str] = NO_OPTIONS,
+) -> Outcome:
+    """Run an experiment with these seeds and options on so many processes (None: all cores)."""
     processes = processes or cpu_count() or 1
     if processes == 1:
-        return experiment.run(Bench(Serial(), seeds))
+        return experiment.run(Bench(Serial(), seeds, options))
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        return experiment.run(Bench(Cores(pool), seeds))
+        return experiment.run(Bench(Cores(pool), seeds, options))
 
 
 def write(experiment: Experiment, outcome: Outcome, out: Path) -> None:

@@ -91,9 +91,13 @@ class Shortest:
 
 
 class LeastAttained:
-    """Three queues by attained service."""
+    """Three queues by attained service.
 
-    def __init__(self) -> None:
+    by_arrival: inside a queue who came first goes first, and stops others; as published, those who run go first.
+    """
+
+    def __init__(self, *, by_arrival: bool = False) -> None:
+        self._by_arrival = by_arrival
         self._active: list[ActiveJob] = []
         self._queues: list[list[ActiveJob]] = [[] for _ in range(len(LEVELS_GPU_S) + 1)]
 
@@ -110,6 +114,9 @@ class LeastAttained:
     def choose(self) -> list[ActiveJob]:
         """Serve the queues from the top; then let those who run stand first in each."""
         self._demote()
+        if self._by_arrival:
+            for queue in self._queues:
+                queue.sort(key=lambda each: each.job.arrival_s)
         queued = [each for queue in self._queues for each in queue]
         found = counted(each.job.gpus for each in queued)
         chosen = [each for each, has in zip(queued, found, strict=True) if has]
