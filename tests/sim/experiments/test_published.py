@@ -100,7 +100,7 @@ def test_local_batches_fit_a_gpu_and_together_the_largest_batch(batch: int, repl
     class Sizes:
         init_batch, max_batch, max_local_batch = 64, 256, 64
 
-    local, accumulated = split(Sizes, batch, replicas)  # type: ignore[arg-type]
+    local, accumulated = split(Sizes, batch, replicas)  # type: ignore[arg-type]  # it asks for sizes alone
     assert 0 < local <= 64
     assert local * (accumulated + 1) * replicas <= 256
     assert local * (accumulated + 1) * replicas >= min(batch, 256) - replicas * (accumulated + 1)

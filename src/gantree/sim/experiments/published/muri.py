@@ -85,7 +85,7 @@ def _table(rule: Rule, rows: Sequence[Row]) -> Table:
     lines = []
     for row in sorted(rows, key=lambda row: row.mean_jct_s):
         told = PUBLISHED[row.policy, TRACE].mean_jct_s if row.policy in ORDERS else None
-        whose = "gantree" if row.ours else "Muri's"
+        whose = "gantree" if row.ours else "Muri's" if row.policy in ORDERS else "Muri's, changed"
         figures = (row.mean_jct_s, row.p99_jct_s, row.makespan_s, row.preemptions)
         lines.append((row.policy, whose, *figures, told if rule == "every event" else None))
     head = (

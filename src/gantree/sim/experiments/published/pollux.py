@@ -33,8 +33,13 @@ TOLD_APART = 0.005
 measured, and we interpolate between those that were otherwise than they do."""
 
 STOPS_NOBODY = (
-    "the default preset stops no job for another of its priority class, so short jobs wait for long ones to end; "
+    "the default preset stops no job for another of its class, so short jobs wait for long ones to end; "
     "Tiresias stops them"
+)
+
+SEEN_LATER = (
+    "less than what it changes when the end of a job is seen: half a minute earlier, four of the means are 0.6 to 6.7 % "
+    "smaller"
 )
 
 Case = tuple[Path, int, str]
@@ -119,7 +124,7 @@ def verdicts(of_policy: Runs) -> tuple[Verdict, ...]:
     tiresias = named(found, TIRESIAS)
     return (
         _reproduced(of_policy[TIRESIAS]),
-        against(claim.format(AS_TIRESIAS), named(found, AS_TIRESIAS), tiresias),
+        against(claim.format(AS_TIRESIAS), named(found, AS_TIRESIAS), tiresias, SEEN_LATER),
         against(claim.format("srsf"), named(found, "srsf"), tiresias),
         against(claim.format("gantree"), named(found, "gantree"), tiresias, STOPS_NOBODY),
     )

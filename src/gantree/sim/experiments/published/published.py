@@ -2,11 +2,18 @@
 
 from pathlib import Path
 
-from gantree.sim.experiments.experiment import Bench, Outcome
+from gantree.sim.experiments.experiment import Bench, Judgement, Outcome, Verdict
 from gantree.sim.experiments.published import contention, muri, pollux
 
 DATA = "data"
 """The option that names the directory of artifacts that are not carried."""
+
+SIA = Verdict(
+    "Sia's table: gantree no worse than its rigid baselines",
+    "not replayed",
+    Judgement.OPEN,
+    "they solve linear programs or need a commercial solver, so that its rules are met could not be shown",
+)
 
 
 def run(bench: Bench) -> Outcome:
@@ -24,6 +31,7 @@ def outcome(of_muri: muri.RowsOfRule, of_pollux: pollux.Runs | None) -> Outcome:
         verdicts=(
             *muri.verdicts(of_muri),
             *(pollux.verdicts(of_pollux) if of_pollux is not None else (pollux.NOT_RUN,)),
+            SIA,
             contention.verdict(shared),
         ),
         tables=(
