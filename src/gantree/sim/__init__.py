@@ -16,6 +16,7 @@ compare    results of several runs beside each other
 sweep      a grid of runs on all cores
 bench      how long one decision takes
 muri       Muri's experiment on 64 GPUs, replayed by its own rules and under our policies
+pollux     Pollux' experiment on 64 GPUs, as Muri's; its data lie in a directory of the user's
 lingjun    Philly's jobs on sub-fabrics of Lingjun
 kueue      the shapes of Kueue's performance tests
 """

@@ -11,9 +11,10 @@ from gantree.model.errors import BadInput, NotFound
 from gantree.model.jobs import Job, Role, Shape
 from gantree.model.orders import MemberLaunch, StartGang
 from gantree.sim.experiments.experiment import Bench, Judgement, Serial
-from gantree.sim.experiments.published import contention, pollux
+from gantree.sim.experiments.published import contention, muri, pollux, published
 from gantree.sim.experiments.published.rows import Row, against
-from gantree.sim.muri.orders import LeastAttained
+from gantree.sim.muri.orders import ORDERS, LeastAttained
+from gantree.sim.muri.published import PUBLISHED
 from gantree.sim.muri.replay import replay as replay_muri
 from gantree.sim.muri.trace import MuriJob
 from gantree.sim.pollux import ours
@@ -171,6 +172,21 @@ def test_another_directory_is_refused_with_the_file_that_is_missing(tmp_path: Pa
     first = next(iter(EPOCHS))
     with pytest.raises(NotFound, match=rf"adaptdl/simulator/traces/{first}/placements\.csv"):
         pollux.runs(Bench(Serial(), options={"data": str(tmp_path)}), tmp_path)
+
+
+def test_without_a_directory_pollux_is_open_and_its_tables_are_left_out() -> None:
+    replayed = {policy: PUBLISHED[policy, muri.TRACE] for policy in ORDERS}
+    rows = [
+        *(Row(name, False, p.mean_jct_s, p.p99_jct_s, p.makespan_s, 0) for name, p in replayed.items()),
+        *(Row(name, True, 185_022, 4_189_699, 1.0, 0) for name in muri.OURS),
+    ]  # fmt: skip
+    found = published.outcome({"every event": rows, "start": rows}, None)
+    judged = {verdict.claim: verdict.judgement for verdict in found.verdicts}
+    assert judged[pollux.NOT_RUN.claim] is Judgement.OPEN
+    assert not any(table.title.startswith("Pollux") for table in found.tables)
+    assert {verdict.judgement for verdict in found.verdicts if "Muri" in verdict.claim} == {
+        Judgement.HOLDS
+    }
 
 
 def muri_job(name: str, arrival_s: float, gpus: int, work_s: float) -> MuriJob:

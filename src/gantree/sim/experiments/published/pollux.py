@@ -38,8 +38,8 @@ STOPS_NOBODY = (
 )
 
 SEEN_LATER = (
-    "less than what it changes when the end of a job is seen: half a minute earlier, four of the means are 0.6 to 6.7 % "
-    "smaller"
+    "less than what it changes when the end of a job is seen: half a minute earlier, four of the means are "
+    "0.6 to 6.7 % smaller"
 )
 
 Case = tuple[Path, int, str]
