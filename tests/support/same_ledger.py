@@ -39,7 +39,7 @@ CACHES: dict[type, frozenset[str]] = {
     ClaimsByNode: frozenset({"_number_of", "_next"}),
     ProjectedQuota: frozenset({"_gives_way", "_queues", "_ranked"}),
     Quota: frozenset({"_releases", "_usage", "_unruled", "_left_of"}),
-    Shares: frozenset({"_weighted_last"}),
+    Shares: frozenset({"_weighted_last", "_settled"}),
     Borrowing: frozenset({"_found_under", "_found_last", "_came", "_pushed_out"}),
     WaitingJobs: frozenset({"_columns_of_queue", "changes"}),
     Spares: frozenset({"fabric"}),
