@@ -121,6 +121,10 @@ figures: $(VENV)/.ready  ## Repeat the published figures (hours); DATA=DIRECTORY
 	  run $(PY) benchmarks/muri.py $(DATA)/philly_muri; \
 	  run $(PY) benchmarks/muri_presets.py $(DATA)/philly_muri; fi; exit $$failed
 
+.PHONY: experiments
+experiments: $(VENV)/.ready  ## Write every table and plot of docs/experiments anew (half an hour)
+	$(VENV)/bin/gantree experiment all --out docs/experiments
+
 .PHONY: sameness
 sameness: $(VENV)/.ready  ## A digest of all decisions, compared with the newest in benchmarks/results; DATA=directory of traces
 	PYTHONPATH=tests $(PY) benchmarks/sameness.py --against $$(ls benchmarks/results/sameness-*.txt | tail -1) \

@@ -12,7 +12,7 @@ from gantree.sim.experiments.catalogue import HOME_OF
 from gantree.sim.experiments.catalogue import experiment as named
 from gantree.sim.experiments.experiment import Experiment, Outcome, Table
 from gantree.sim.experiments.page import cell_text, document
-from gantree.sim.experiments.runner import run, write
+from gantree.sim.experiments.runner import run, write, write_index
 
 ALL = "all"
 LIST = "list"
@@ -53,6 +53,8 @@ def experiment(
                 write(each, outcome, out)
             found.append((each, outcome))
             advance(number + 1, len(chosen))
+    if out is not None and name == ALL:
+        write_index(found, out)
     if as_json:
         documents = [document(*each) for each in found]
         print_json(documents if name == ALL else documents[0])

@@ -12,6 +12,16 @@ from gantree.text.words import did_you_mean
 HOME_OF: Mapping[str, str] = MappingProxyType(
     {
         "overhead": "network",
+        "topology": "network",
+        "strictness": "network",
+        "congestion": "network",
+        "scale": "network",
+        "tpu": "network",
+        "gang": "queueing",
+        "dedicated": "queueing",
+        "cells": "queueing",
+        "backfill": "queueing",
+        "elastic": "queueing",
         "preemption": "reliability",
         "save-storm": "reliability",
         "health": "reliability",

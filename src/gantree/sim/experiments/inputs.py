@@ -11,7 +11,7 @@ from gantree.formats.trained_models import read_mixes, read_models
 from gantree.model.cluster import Cluster
 from gantree.model.jobs import Job
 from gantree.model.trained_models import ModelMix, TrainedModel
-from gantree.sim.drawn_models import drawn_model
+from gantree.sim.drawn_models import training
 from gantree.sim.lingjun.subfabric import first_hosts, read_fabric
 
 INPUTS = Path(__file__).parent / "inputs"
@@ -51,10 +51,9 @@ def trace(name: str) -> tuple[TraceJob, ...]:
     return tuple(read_trace(INPUTS / f"{name}.csv.gz"))
 
 
-def drawn_from(mix: str, job: Job, seed: int) -> Job:
-    """Return a job that trains the model which a mix gives it."""
-    name = drawn_model(mixes()[mix], job.name, job.gpus, seed)
-    return job if name is None else models()[name].trained_by(job)
+def drawn_from(mix: str, job: Job, seed: int, gpu: str | None = None) -> Job:
+    """Return a job that trains the model which a mix gives it, of those that fit into the memory of the GPUs."""
+    return training(job, mixes()[mix], models(), seed, gpu)
 
 
 @dataclass(frozen=True, slots=True)

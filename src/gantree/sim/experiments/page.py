@@ -1,10 +1,11 @@
 """An outcome as a page: Markdown in `docs/experiments`, the same text on the terminal, and a document for programs."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gantree.sim.experiments.experiment import Cell, Experiment, Outcome, Table
+from gantree.sim.experiments.experiment import Cell, Experiment, Judgement, Outcome, Table
 
 
 def markdown(experiment: Experiment, outcome: Outcome) -> str:
@@ -65,3 +66,15 @@ def document(experiment: Experiment, outcome: Outcome) -> dict[str, Any]:
         "plots": [plot.name for plot in outcome.plots],
         "notes": [*outcome.notes, *experiment.notes],
     }
+
+
+def index(found: Sequence[tuple[Experiment, Outcome]]) -> str:
+    """Return the table of experiments with their verdicts, for the page that lists them."""
+    lines = ["| experiment | | verdicts |", "|---|---|---|"]
+    for experiment, outcome in found:
+        counts = Counter(verdict.judgement for verdict in outcome.verdicts)
+        verdicts = ", ".join(f"{counts[each]} {each}" for each in Judgement if counts[each])
+        lines.append(
+            f"| [{experiment.name}]({experiment.name}.md) | {experiment.title} | {verdicts} |"
+        )
+    return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
 """Runs experiments on the cores of this machine and writes their pages."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from os import cpu_count
@@ -11,7 +11,10 @@ from typing import TypeVar
 
 from gantree.model.errors import BadInput
 from gantree.sim.experiments.experiment import Bench, Experiment, Outcome, Serial
-from gantree.sim.experiments.page import document, markdown
+from gantree.sim.experiments.page import document, index, markdown
+
+FIRST_LINE = "| experiment |"
+"""How the table of experiments begins."""
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -55,3 +58,16 @@ def write(experiment: Experiment, outcome: Outcome, out: Path) -> None:
             (out / f"{plot.name}.svg").write_text(plot.svg, encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{out}: results cannot be written there: {error.strerror}") from error
+
+
+def write_index(found: Sequence[tuple[Experiment, Outcome]], out: Path) -> None:
+    """Put the table of experiments into README.md of a directory, in place of the one there. BadInput as `write`."""
+    path = out / "README.md"
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else "# Experiments\n\n"
+        before, _, after = text.partition(FIRST_LINE)
+        rest = after.partition("\n\n")[2]
+        table = index(found)
+        path.write_text(f"{before}{table}" + (f"\n{rest}" if rest else ""), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written: {error.strerror}") from error
