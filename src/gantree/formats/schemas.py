@@ -16,6 +16,7 @@ from gantree.formats.node_groups import GroupsForm
 from gantree.formats.policy.form import PolicyForm
 from gantree.formats.prices import PricesForm
 from gantree.formats.sweep import SweepForm
+from gantree.formats.trained_models import MixesForm, ModelsForm
 from gantree.formats.validation.forms import Form
 from gantree.formats.workload import WorkloadForm
 
@@ -24,6 +25,8 @@ FORMS: dict[str, type[Form]] = {
     "calibration": CalibrationForm,
     "cluster": ClusterForm,
     "job": JobForm,
+    "mixes": MixesForm,
+    "models": ModelsForm,
     "node-groups": GroupsForm,
     "policy": PolicyForm,
     "prices": PricesForm,

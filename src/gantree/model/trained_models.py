@@ -29,12 +29,13 @@ class TrainedModel:
     def trained_by(self, job: Job) -> Job:
         """Return the job as one that trains this model on all its GPUs.
 
-        Ways that do not divide the GPUs are cut to the greatest common divisor; the batch grows with the replicas.
+        Ways that the job tells stay as they are. Those of the model that do not divide the GPUs are cut to the greatest
+        common divisor. The batch grows with the replicas.
         """
-        ways = self._ways(job.gpus)
+        ways = job.parallelism or self._ways(job.gpus)
         replicas = job.gpus
         for axis, number in ways:
-            replicas //= 1 if axis == "expert" else number
+            replicas //= 1 if axis in {"expert", "data"} else number
         trains = self.trains and replace(self.trains, batch=self.trains.batch * max(1, replicas))
         return replace(
             job, trains=trains, traffic=self.traffic, parallelism=ways, overlap=self.overlap

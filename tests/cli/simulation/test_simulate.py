@@ -95,6 +95,71 @@ def test_a_model_of_running_is_stated_in_the_summary_and_to_people(
     assert "step_time, contention, checkpoints, failures, stragglers, spot; seed 0\n" in told.out
 
 
+MODELS = """
+models:
+  quiet: {source: made up, traffic: {compute: 1s, data: 1MB}}
+  loud: {source: made up, traffic: {compute: 1ms, data: 10GB}}
+"""
+
+
+def test_jobs_train_what_the_trace_names_or_a_mix_draws(
+    gantree: Gantree, cluster_file: Path, tmp_path: Path
+) -> None:
+    """The speed of jobs that send much depends on their place, drawn here; the mix gives those without a model one."""
+    trace, models, mixes = (tmp_path / name for name in ("t.csv", "models.yaml", "mixes.yaml"))
+    trace.write_text(
+        "job_id,submit_s,duration_s,members,gpus_per_member,model\n"
+        + "".join(f"q{number},{number},9,4,1,quiet\n" for number in range(4))
+        + "".join(f"l{number},{100 + number},9,4,1,loud\n" for number in range(4))
+        + "".join(f"d{number},{9000 + number},9,4,1,\n" for number in range(4))
+    )
+    models.write_text(MODELS)
+    mixes.write_text('mixes: {all: {"2-": {loud: 1}}}\n')
+    running = tmp_path / "running.yaml"
+    running.write_text("step_time: true\n")
+    words = (
+        "--cluster", cluster_file, "--trace", trace, "--out", tmp_path / "out", "--running", running,
+        "--policy", "blind-random", "--models", models,
+    )  # fmt: skip
+    named = gantree("simulate", *words, "--json")
+    assert (named.code, named.err) == (0, "")
+    found = _stretches(tmp_path / "out")
+    assert (set(found["q"]), set(found["d"])) == ({1.0}, {1.0})
+    assert set(found["l"]) > {1.0}
+    drawn = gantree("simulate", *words, "--mixes", mixes, "--mix", "all", "--json")
+    assert drawn.json()["inputs"]["options"]["mix"] == "all"
+    assert set(_stretches(tmp_path / "out")["d"]) > {1.0}
+
+
+def _stretches(out: Path) -> dict[str, list[float]]:
+    """Stretches of jobs by the first letter of their ids."""
+    found: dict[str, list[float]] = {}
+    for row in csv.DictReader((out / "jobs.csv").read_text().splitlines()):
+        found.setdefault(row["job_id"][0], []).append(round(float(row["stretch"]), 2))
+    return found
+
+
+def test_models_and_mixes_that_are_not_there_are_bad_input(
+    gantree: Gantree, cluster_file: Path, trace_file: Path, tmp_path: Path
+) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text("job_id,submit_s,duration_s,members,gpus_per_member,model\nq,0,9,1,1,lout\n")
+    models = tmp_path / "models.yaml"
+    models.write_text(MODELS)
+    words = ("--cluster", cluster_file, "--out", tmp_path / "out")
+    unknown = gantree("simulate", *words, "--trace", trace, "--models", models)
+    assert unknown.code == 2
+    assert (
+        "job q: model: found `lout`; allowed: the models of --models (quiet, loud)" in unknown.err
+    )
+    assert "`loud`" in unknown.err
+    mix = gantree("simulate", *words, "--trace", trace_file, "--mix", "hevy")
+    assert mix.code == 2
+    assert "--mix: found `hevy`; allowed: light, measured, heavy" in mix.err
+    alone = gantree("simulate", *words, "--trace", trace_file, "--models", models, "--mix", "heavy")
+    assert "models of a file need a file of mixes, --mixes FILE" in alone.err
+
+
 def test_a_wrong_model_of_running_is_bad_input(
     gantree: Gantree, cluster_file: Path, trace_file: Path, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ import typer
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.input.policies import policy_on
 from gantree.cli.input.running import running_model
+from gantree.cli.input.trained_models import trained_jobs
 from gantree.cli.options import PRESETS, JsonOption, PolicyOption, shallow
 from gantree.cli.output.errors import warn
 from gantree.cli.output.printing import print_json, span
@@ -15,7 +16,8 @@ from gantree.cli.output.progress import progress
 from gantree.formats import TraceJob, read_cluster, read_trace
 from gantree.model.errors import BadInput, NotFound
 from gantree.sim import files
-from gantree.sim.inputs import CountedTrace, inputs_of, name_of
+from gantree.sim.inputs import CountedTrace, Inputs, inputs_of, name_of
+from gantree.sim.results import Result
 from gantree.sim.run import simulate as replay
 from gantree.text.words import plural
 
@@ -45,7 +47,21 @@ def simulate(
             help="Model of running: a file, or `realistic`. Without it jobs work at speed 1 and nothing fails.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of what the model of running draws.")] = 0,
+    models: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Models that the column `model` of the trace names."),
+    ] = None,
+    mixes: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Mixes of these models, by GPUs of a job.")
+    ] = None,
+    mix: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Draw the model of each job that names none: a mix of --mixes, or light, measured or heavy.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Replay a trace of jobs through the scheduler."""
@@ -54,17 +70,25 @@ def simulate(
     _make(out)
     rows = CountedTrace(_rows(trace))
     model = running_model(running, site)
+    jobs = trained_jobs(models, mixes, mix, site, seed)
     with progress("Simulating") as advance:
-        result = replay(site, rows, chosen, running=model, seed=seed, progress=advance, limit=limit)
+        result = replay(
+            site, rows, chosen, running=model, seed=seed, jobs=jobs, progress=advance, limit=limit
+        )
     inputs = inputs_of(
         site,
         rows,
         chosen,
         trace_name=name_of(trace),
         policy_name=name_of(policy or PRESETS[0]),
-        seed=result.seed if result.running.on else None,
-        options=result.running.stated(),
+        seed=result.seed if result.running.on or mix is not None else None,
+        options=result.running.stated() | _drawn(models, mixes, mix),
     )
+    _tell(result, inputs, out, as_json=as_json)
+
+
+def _tell(result: Result, inputs: Inputs, out: Path, *, as_json: bool) -> None:
+    """Write the files, print the summary, and warn of what is missing."""
     no_report = files.write(result, out, inputs)
     if no_report is not None:
         warn(f"{out / 'report.html'} was not written: {no_report}")
@@ -76,6 +100,13 @@ def simulate(
     if summary["finished"] < summary["jobs"]:
         left = summary["jobs"] - summary["finished"]
         warn(f"{left} of {plural(summary['jobs'], 'job')} did not finish; see {out / 'jobs.csv'}")
+
+
+def _drawn(models: str | None, mixes: str | None, mix: str | None) -> dict[str, Any]:
+    """Files of models and mixes, and the mix, by name."""
+    files_named = {"models": models, "mixes": mixes}
+    named = {key: name_of(Path(value)) for key, value in files_named.items() if value is not None}
+    return named if mix is None else {**named, "mix": mix}
 
 
 def _rows(trace: Path) -> list[TraceJob]:
