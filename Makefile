@@ -122,7 +122,7 @@ figures: $(VENV)/.ready  ## Repeat the published figures (hours); DATA=DIRECTORY
 	  run $(PY) benchmarks/muri_presets.py $(DATA)/philly_muri; fi; exit $$failed
 
 .PHONY: experiments
-experiments: $(VENV)/.ready  ## Write every table and plot of docs/experiments anew (half an hour)
+experiments: $(VENV)/.ready  ## Write every table and plot of docs/experiments anew (12 minutes on two cores)
 	$(VENV)/bin/gantree experiment all --out docs/experiments
 
 .PHONY: sameness

@@ -68,6 +68,8 @@ def write_index(found: Sequence[tuple[Experiment, Outcome]], out: Path) -> None:
         before, _, after = text.partition(FIRST_LINE)
         rest = after.partition("\n\n")[2]
         table = index(found)
-        path.write_text(f"{before}{table}" + (f"\n{rest}" if rest else ""), encoding="utf-8")
+        path.write_text(
+            f"{before.rstrip()}\n\n{table}" + (f"\n{rest}" if rest else ""), encoding="utf-8"
+        )
     except OSError as error:
         raise BadInput(f"{path}: cannot be written: {error.strerror}") from error

@@ -147,14 +147,21 @@ def _table(rows: Sequence[Row]) -> Table:
 
 
 def _plot(rows: Sequence[Row]) -> Plot:
+    """The fleets whose pods can be torn apart, without the random baseline, which dwarfs the others."""
     from gantree.sim import charts  # noqa: PLC0415 - Altair is an extra
 
     bars = [
-        {"case": f"{row.fleet.name}, {row.mix}", "baseline": row.baseline, "gain": row.gain}
+        {
+            "case": f"{row.fleet.cluster.rpartition('-')[2]}, {row.mix}",
+            "baseline": row.baseline,
+            "gain": row.gain,
+        }
         for row in rows
+        if row.fleet.gpus_each == 1 and row.baseline != "random"
     ]
     chart = charts.bars(
-        bars, "case", "gain", "baseline", y_title="throughput, gantree over baseline"
-    )
-    caption = "Throughput of gantree's placement over baselines that are blind to the topology"
+        bars, "case", "gain", "baseline", x_title="NIC of a node, mix of models",
+        y_title="throughput, gantree over baseline",
+    )  # fmt: skip
+    caption = "Throughput of gantree's placement over placements that are blind to the topology, pods of one GPU"
     return Plot("topology", caption, charts.to_svg(chart))
