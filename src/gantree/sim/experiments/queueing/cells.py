@@ -5,22 +5,45 @@ from dataclasses import dataclass, replace
 
 from gantree.formats.policy.reader import PRESETS
 from gantree.formats.traces import TraceJob
-from gantree.policy.rules import Policy
+from gantree.policy.rules import PlacementRule, Policy
 from gantree.sim.experiments.experiment import Bench, Outcome, Table, Verdict, at_least, at_most
 from gantree.sim.experiments.week import gpus_of_queue, site, week, with_guarantees
 from gantree.sim.lingjun.alone import private_cluster
 from gantree.sim.lingjun.philly import known_gang_of
 from gantree.sim.run import simulate
 
-ALONE_OF_RULE = {
-    "quota, random placement": "backfill",
-    "quota, gantree's placement": "backfill",
-    "guarantee, lent and taken back": "gantree",
-    "cells": "cells",
-}
-"""Rule -> preset under which each queue runs alone, so that the order of its jobs is the same in both."""
 
-RULES = tuple(ALONE_OF_RULE)
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What queues are given: by a preset, as a quota that they cannot exceed or as a guarantee, counted or in cells.
+
+    Each queue also runs alone under the preset, so that the order of its jobs is the same in both.
+    """
+
+    name: str
+    preset: str
+    quota: bool = False
+    as_cells: bool = False
+    placement: PlacementRule = "topology"
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the shared cluster. A quota is a limit, and nobody is stopped for anybody."""
+        policy = with_guarantees(self.preset, as_cells=self.as_cells)
+        if self.quota:
+            limited = (replace(each, guarantee={}, limit=each.guarantee) for each in policy.queues)
+            policy = replace(policy, queues=tuple(limited))
+        return replace(policy, placement=self.placement)
+
+
+RANDOM = Rule("quota, random placement", "backfill", quota=True, placement="random")
+CELLS = Rule("cells", "cells", as_cells=True)
+RULES = (
+    RANDOM,
+    Rule("quota, gantree's placement", "backfill", quota=True),
+    Rule("guarantee, lent and taken back", "gantree"),
+    CELLS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +60,6 @@ class Late:
     shared_s: float
 
 
-def policy_of(rule: str) -> Policy:
-    """Return the policy of a rule. A quota is a limit of what a queue uses; nobody is stopped for anybody."""
-    if rule == "cells":
-        return with_guarantees("cells", as_cells=True)
-    if rule == "guarantee, lent and taken back":
-        return with_guarantees("gantree")
-    policy = with_guarantees("backfill")
-    limited = tuple(replace(queue, guarantee={}, limit=queue.guarantee) for queue in policy.queues)
-    random = rule == "quota, random placement"
-    return replace(policy, queues=limited, placement="random" if random else "topology")
-
-
 def waits_alone(case: tuple[str, str]) -> dict[str, float]:
     """Waits in seconds of the jobs of a queue on its private cluster under a preset, of those that start there."""
     queue, preset = case
@@ -58,11 +69,11 @@ def waits_alone(case: tuple[str, str]) -> dict[str, float]:
     return {row.job_id: row.wait_s for row in found if row.wait_s is not None}
 
 
-def waits_shared(case: tuple[str, frozenset[str]]) -> dict[str, float | None]:
+def waits_shared(case: tuple[Rule, frozenset[str]]) -> dict[str, float | None]:
     """Waits in seconds of these jobs on the shared cluster under a rule; None of a job that never started."""
     rule, jobs = case
     rows: list[TraceJob] = [row for row in week() if row.job_id in jobs]
-    found = simulate(site(), rows, policy_of(rule), jobs=known_gang_of).jobs
+    found = simulate(site(), rows, rule.policy, jobs=known_gang_of).jobs
     return {row.job_id: row.wait_s for row in found}
 
 
@@ -70,7 +81,9 @@ def run(bench: Bench) -> Outcome:
     """Run each queue alone, then the jobs that start there on the shared cluster under every rule."""
     queues = [queue for queue, gpus in gpus_of_queue().items() if gpus]
     cases = [
-        (queue, preset) for queue in queues for preset in dict.fromkeys(ALONE_OF_RULE.values())
+        (queue, preset)
+        for queue in queues
+        for preset in dict.fromkeys(rule.preset for rule in RULES)
     ]
     alone = dict(zip(cases, bench.workers.map(waits_alone, cases), strict=True))
     jobs = frozenset(job for waits in alone.values() for job in waits)
@@ -78,7 +91,7 @@ def run(bench: Bench) -> Outcome:
         zip(RULES, bench.workers.map(waits_shared, [(rule, jobs) for rule in RULES]), strict=True)
     )
     rows = [
-        _late(rule, queue, alone[queue, ALONE_OF_RULE[rule]], shared[rule])
+        _late(rule, queue, alone[queue, rule.preset], shared[rule])
         for rule in RULES
         for queue in queues
     ]
@@ -89,9 +102,9 @@ def run(bench: Bench) -> Outcome:
 
 
 def _late(
-    rule: str, queue: str, alone_s: dict[str, float], shared_s: dict[str, float | None]
+    rule: Rule, queue: str, alone_s: dict[str, float], shared_s: dict[str, float | None]
 ) -> Late:
-    grace_s = policy_of(rule).grace_s
+    grace_s = rule.policy.grace_s
     late_s = [
         (float("inf") if shared_s[job] is None else shared_s[job] or 0.0) - wait_s - grace_s
         for job, wait_s in alone_s.items()
@@ -99,15 +112,13 @@ def _late(
     count = max(1, len(alone_s))
     started_s = [wait_s for job in alone_s if (wait_s := shared_s[job]) is not None]
     return Late(
-        rule, queue, gpus_of_queue()[queue], len(alone_s), sum(by_s > 0 for by_s in late_s),
+        rule.name, queue, gpus_of_queue()[queue], len(alone_s), sum(by_s > 0 for by_s in late_s),
         max(late_s, default=0.0), sum(alone_s.values()) / count, sum(started_s) / max(1, len(started_s)),
     )  # fmt: skip
 
 
 def _verdicts(rows: Sequence[Late]) -> tuple[Verdict, ...]:
-    quota, cells = (
-        [row for row in rows if row.rule == rule] for rule in ("quota, random placement", "cells")
-    )
+    quota, cells = ([row for row in rows if row.rule == rule.name] for rule in (RANDOM, CELLS))
     worst = max(quota, key=lambda row: row.worst_s)
     return (
         at_least("with quotas some job waits longer than alone", sum(row.late for row in quota), 1, " jobs"),
@@ -120,7 +131,7 @@ def _verdicts(rows: Sequence[Late]) -> tuple[Verdict, ...]:
 
 
 def _sums(rows: Sequence[Late]) -> Table:
-    of_rule = {rule: [row for row in rows if row.rule == rule] for rule in RULES}
+    of_rule = {rule.name: [row for row in rows if row.rule == rule.name] for rule in RULES}
     return Table(
         "All queues",
         ("rule", "jobs", "late", "worst, minutes", "mean wait alone s", "mean wait shared s"),
