@@ -11,7 +11,7 @@ import pytest
 from gantree.formats import read_policy
 from gantree.journal.sql.journal import SqlJournal
 from gantree.journal.sqlite import SqliteReader
-from gantree.model.events import Event, GangEnded, TimePassed
+from gantree.model.events import ClusterObserved, Event, GangEnded, JobSubmitted, TimePassed
 from gantree.model.facts import GangPlaced
 from gantree.model.placements import Domain, MemberPlacement, Placement, Predicted
 from gantree.sim.overheads import Overheads
@@ -19,6 +19,7 @@ from gantree.sim.replay.agreement import Agreement, agreement, first_close, plac
 from gantree.sim.replay.batches import decide_again
 from gantree.sim.replay.reading import batches, read_recording
 from gantree.sim.replay.replaying import replay
+from gantree.testing.builders import cluster, job
 from support.daemon import Daemon
 from support.live_runs import POLICY, SITE, spaced_jobs, submit_all, wait_for_all
 
@@ -82,7 +83,16 @@ def test_placements_are_compared_in_their_order_up_to_a_moment() -> None:
 
 
 def test_events_of_one_job_and_events_that_decide_nothing_are_never_close() -> None:
-    told = [ended(1, "a"), ended(1.05, "a"), TimePassed(id="t", observed_at=2), ended(2.05, "b")]
+    seen = ClusterObserved(id="site", observed_at=0, cluster=cluster())
+    first = JobSubmitted(id="a", observed_at=0.05, job="a", spec=job("a"))
+    told = [
+        seen,
+        first,
+        ended(1, "a"),
+        ended(1.05, "a"),
+        TimePassed(id="t", observed_at=2),
+        ended(2.05, "b"),
+    ]
     assert first_close(told, CLOSE_S) == float("inf")
     assert first_close([*told, ended(2.1, "c")], CLOSE_S) == 2.05
 

@@ -7,7 +7,7 @@ decisions lie within a given time of each other.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import dropwhile, pairwise, takewhile
 from math import inf
 
 from gantree.model.events import CheckpointSaved, Event, GangEnded, JobSubmitted
@@ -49,8 +49,12 @@ def placed_in(facts: Iterable[Fact]) -> list[Placed]:
 
 
 def first_close(events: Iterable[Event], within_s: float) -> float:
-    """The first moment at which causes about two different jobs lie within so many seconds; inf if none do."""
-    causes = [event for event in events if isinstance(event, CAUSES)]
+    """The first moment at which causes about two different jobs lie within so many seconds; inf if none do.
+
+    What comes before the first submission decides nothing: a site that is observed then is close to nothing.
+    """
+    decided = dropwhile(lambda event: not isinstance(event, JobSubmitted), events)
+    causes = [event for event in decided if isinstance(event, CAUSES)]
     for before, after in pairwise(causes):
         apart_s = after.observed_at - before.observed_at
         if apart_s < within_s and getattr(before, "job", "") != getattr(after, "job", ""):
