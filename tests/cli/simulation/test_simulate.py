@@ -123,6 +123,10 @@ def test_jobs_train_what_the_trace_names_or_a_mix_draws(
     )  # fmt: skip
     named = gantree("simulate", *words, "--json")
     assert (named.code, named.err) == (0, "")
+    untold = gantree("simulate", *words[:-2], "--json")
+    assert "names models; without --models FILE its jobs have no traffic" in untold.err
+    assert set(_stretches(tmp_path / "out")["l"]) == {1.0}
+    gantree("simulate", *words, "--json")
     found = _stretches(tmp_path / "out")
     assert (set(found["q"]), set(found["d"])) == ({1.0}, {1.0})
     assert set(found["l"]) > {1.0}

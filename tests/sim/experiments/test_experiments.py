@@ -10,6 +10,7 @@ from gantree.sim.experiments.catalogue import HOME_OF, TEXTS, experiment
 from gantree.sim.experiments.experiment import Bench
 from gantree.sim.experiments.inputs import INPUTS, MIXES, cluster, drawn_from, mixes, trace
 from gantree.sim.experiments.page import markdown
+from gantree.sim.experiments.runner import run, write, write_index
 from gantree.sim.workload import job_of
 
 PAGES = Path(__file__).resolve().parents[3] / "docs/experiments"
@@ -93,3 +94,26 @@ def test_a_page_shows_every_verdict() -> None:
     for verdict in outcome.verdicts:
         assert f"| {verdict.claim} | {verdict.measured} | **{verdict.judgement}**" in page
     assert page == markdown(found, found.run(Bench()))
+
+
+def test_the_table_of_experiments_is_replaced_and_the_words_around_it_stay(tmp_path: Path) -> None:
+    found = [(experiment("overhead"), experiment("overhead").run(Bench()))]
+    page = tmp_path / "README.md"
+    page.write_text("# Experiments\n\nWords before.\n", encoding="utf-8")
+    write_index(found, tmp_path)
+    first = page.read_text(encoding="utf-8")
+    assert "Words before.\n\n| experiment |" in first
+    assert "| [overhead](overhead.md) | What leaving a node costs | 3 holds, 2 missed |" in first
+    page.write_text(f"{first}\nWords after.\n", encoding="utf-8")
+    write_index(found, tmp_path)
+    assert page.read_text(encoding="utf-8") == f"{first}\nWords after.\n"
+
+
+def test_processes_change_nothing_in_what_is_written(tmp_path: Path) -> None:
+    chosen = experiment("congestion")
+    for processes in (1, 2):
+        write(chosen, run(chosen, (1,), processes), tmp_path / str(processes))
+    one, two = (tmp_path / str(processes) for processes in (1, 2))
+    assert sorted(path.name for path in one.iterdir()) == ["congestion.json", "congestion.md"]
+    for path in one.iterdir():
+        assert path.read_bytes() == (two / path.name).read_bytes()

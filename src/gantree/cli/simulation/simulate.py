@@ -68,8 +68,9 @@ def simulate(
     site = read_cluster(read_text(cluster), source_of(cluster))
     chosen = policy_on(policy, site)
     _make(out)
-    rows = CountedTrace(_rows(trace))
     model = running_model(running, site)
+    priced = model.step_time or model.contention
+    rows = CountedTrace(_rows(trace, needs_models=priced and not (models or mix)))
     jobs = trained_jobs(models, mixes, mix, site, seed)
     with progress("Simulating") as advance:
         result = replay(
@@ -109,12 +110,18 @@ def _drawn(models: str | None, mixes: str | None, mix: str | None) -> dict[str, 
     return named if mix is None else {**named, "mix": mix}
 
 
-def _rows(trace: Path) -> list[TraceJob]:
-    """The trace. Raises BadInput where there is none: a file that a command line names is input."""
+def _rows(trace: Path, *, needs_models: bool) -> list[TraceJob]:
+    """The trace. Raises BadInput where there is none: a file that a command line names is input.
+
+    needs_models: steps are simulated and no models are given, so whoever names some is warned.
+    """
     try:
-        return read_trace(trace)
+        rows = read_trace(trace)
     except NotFound as error:
         raise BadInput(str(error)) from None
+    if needs_models and any(row.model is not None for row in rows):
+        warn(f"{trace} names models; without --models FILE its jobs have no traffic and speed 1")
+    return rows
 
 
 def _make(out: Path) -> None:
