@@ -66,7 +66,7 @@ def strung(trace: list[TraceJob], times: int) -> Iterator[TraceJob]:
 def run(wanted: argparse.Namespace) -> dict[str, Any]:
     """One run: figures, seconds and the most memory that the process had."""
     trace = sorted(read_trace(wanted.trace)[: wanted.jobs], key=lambda row: row.submit_s)
-    cluster = with_uplinks(first_hosts(read_fabric(wanted.topo), HOSTS_OF_LOAD[wanted.load]))
+    cluster = with_uplinks(first_hosts(read_fabric(wanted.topo), wanted.hosts or HOSTS_OF_LOAD[wanted.load]))
     owed = shared_out(len(cluster.nodes) * GPUS_OF_HOST, gpu_s_of_queue(trace))
     policy = with_queues(PRESETS[wanted.preset], owed, as_cells=False)
     began_s, began_cpu_s = perf_counter(), process_time()
@@ -115,6 +115,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("trace", type=Path, nargs="?", help="philly_jobs.csv.gz")
     parser.add_argument("topo", type=Path, nargs="?", help="topo.csv.gz of Lingjun")
     parser.add_argument("--load", choices=[*HOSTS_OF_LOAD], default="load70")
+    parser.add_argument("--hosts", type=int, help="of eight GPUs; those of the load, if omitted")
     parser.add_argument("--preset", choices=[*PRESETS], default="gantree")
     parser.add_argument("--jobs", type=int, help="how many jobs of the trace; all, if omitted")
     parser.add_argument(

@@ -22,11 +22,12 @@ from gantree.core.ledger.state import JobState
 from gantree.core.scheduler import Scheduler, settled
 from gantree.model.events import Event
 from gantree.model.facts import ClaimDropped, Fact, GangMoving, GangPlaced, GangPreempted
+from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 from gantree.policy.waiting_jobs import QueueEntry
 from support.examples import sampled, seeds
-from support.random_lives import EVERY_KIND, Lives
+from support.random_lives import EVERY_KIND, A, B, Lives
 
 STEPS = 50
 FIRST = "goes first"
@@ -68,7 +69,9 @@ class PlainCycle(Cycle):
     """A cycle of such passes."""
 
     def _prefilter(self, builder: DecisionBuilder, only: frozenset[str] | None) -> Prefilter:
-        return PlainPrefilter(builder.ledger, builder.now, self._demands, self._feasibility, only)
+        prefilter = super()._prefilter(builder, only)
+        prefilter.__class__ = PlainPrefilter
+        return prefilter
 
 
 class WithPlainTwin(Lives):
@@ -88,6 +91,17 @@ class WithPlainTwin(Lives):
         if decision.facts != plain.facts:
             self.is_over = _is_exception(plain.facts)
             assert self.is_over or list(decision.facts) == list(plain.facts)
+
+
+class WithChoice(WithPlainTwin):
+    """Half of the jobs choose the model of GPUs that they run on."""
+
+    def a_job(self, name: str, jobs: list[str]) -> Job:
+        job = super().a_job(name, jobs)
+        if self.lots.random() < 0.5 or not job.gpus:
+            return job
+        choose = self.lots.choice(["order", "time", "cost"])
+        return replace(job, speeds=((A, 1.0), (B, 0.6)), choose=choose)
 
 
 class InLongQueues(WithPlainTwin):
@@ -116,6 +130,12 @@ def test_who_is_ruled_out_would_have_been_refused(policy: str) -> None:
         live(WithPlainTwin(seed, EVERY_KIND[policy]))
 
 
+@pytest.mark.parametrize("policy", EVERY_KIND)
+def test_who_is_ruled_out_with_a_choice_of_models_would_have_been_refused(policy: str) -> None:
+    for seed in seeds(10, fewest=1):
+        live(WithChoice(seed, EVERY_KIND[policy]))
+
+
 @pytest.mark.parametrize("policy", sampled(list(EVERY_KIND), 4))
 def test_who_is_ruled_out_of_a_long_queue_would_have_been_refused(policy: str) -> None:
     """Only the first of each queue is a head, so nobody behind it is looked at but to start. With more reservations
@@ -125,6 +145,18 @@ def test_who_is_ruled_out_of_a_long_queue_would_have_been_refused(policy: str) -
     long = replace(rules, backfill=replace(rules.backfill, depth=1, reservations=70))
     for seed in seeds(10, fewest=1):
         live(InLongQueues(seed, long))
+
+
+LATE_HEADS = {"as it comes": 1005, "cells": 1004, "turns": 1005}
+"""Lives in which a job that was given back, or came, replaces the only estimate in a pass over all that wait."""
+
+
+@pytest.mark.parametrize("policy", LATE_HEADS)
+def test_who_has_just_advanced_may_replace_the_only_estimate(policy: str) -> None:
+    rules = EVERY_KIND[policy]
+    one = replace(rules, backfill=replace(rules.backfill, depth=8, reservations=1))
+    for seed in (*seeds(10, fewest=1), LATE_HEADS[policy]):
+        live(InLongQueues(seed, one))
 
 
 def live(lives: WithPlainTwin) -> None:

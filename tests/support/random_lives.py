@@ -238,7 +238,7 @@ class Lives:
     def submit(self) -> None:
         ledger = self.scheduler.ledger
         specs = [
-            a_job(self.lots, f"j{self.told}-{number}", list(ledger.jobs), self.guesses)
+            self.a_job(f"j{self.told}-{number}", list(ledger.jobs))
             for number in range(self.lots.randint(1, 3))
         ]
         self.told += 1
@@ -248,6 +248,9 @@ class Lives:
                 for spec in specs
             ]
         )
+
+    def a_job(self, name: str, jobs: list[str]) -> Job:
+        return a_job(self.lots, name, jobs, self.guesses)
 
     def of_an_attempt(self, kind: type[Event], *phases: Phase, **more: Any) -> None:
         one = self.any_job(*(phases or HOLDING))

@@ -32,7 +32,9 @@ from gantree.topology.occupancy.spares import Spares
 
 CACHES: dict[type, frozenset[str]] = {
     Ledger: frozenset(),
-    JobAmounts: frozenset({"_requested_of_signature", "_fabric", "_held_last"}),
+    JobAmounts: frozenset(
+        {"_requested_of_signature", "_least_of_signature", "_fabric", "_held_last"}
+    ),
     Guarantees: frozenset(
         {"_quota", "_amounts", "_guaranteed_queues", "_within", "_within_on_any_model"}
     ),

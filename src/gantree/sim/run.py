@@ -138,6 +138,7 @@ class Simulation:
         self._replica_rows: list[JobRow] = []
         self._heap = EventHeap()
         self._batch: list[Event] = []
+        self._saves_waiting = 0
         self.cluster = SimCluster(
             self._heap,
             self._batch.append,
@@ -200,7 +201,7 @@ class Simulation:
         while self._together_s and (later := self._next_moment()) is not None and later <= until:
             self._happen_at(later)
         self.cluster.charge()
-        if all(map(self._can_wait, self._batch)):
+        if self._may_wait():
             self.cluster.repace()
         else:
             self._handle(self._taken_batch())
@@ -222,15 +223,19 @@ class Simulation:
         if self.load.is_stalled(moment):
             self.load.end_services(moment)
 
-    def _can_wait(self, event: Event) -> bool:
-        """Whether an event need not be decided on at once: a save that a gang makes by itself changes no decision but a
-        later one. With a model of running they are frequent, and are told with the next event.
+    def _may_wait(self) -> bool:
+        """Whether what has happened need not be decided on at once: saves that gangs make by themselves change no
+        decision but a later one. With a model of running they are frequent, and are told with the next event.
         """
-        by_itself = isinstance(event, CheckpointSaved) and event.request is None
-        return by_itself and self._running.on and len(self._batch) < MOST_SAVES_TOLD_LATE
+        if not self._running.on or len(self._batch) >= MOST_SAVES_TOLD_LATE:
+            return not self._batch
+        if not all(map(_is_save_by_itself, islice(self._batch, self._saves_waiting, None))):
+            return False
+        self._saves_waiting = len(self._batch)
+        return True
 
     def _taken_batch(self) -> list[Event]:
-        batch = list(self._batch)
+        batch, self._saves_waiting = list(self._batch), 0
         self._batch.clear()
         return batch
 
@@ -300,3 +305,8 @@ class Simulation:
             self._seed,
             self.site.counts,
         )
+
+
+def _is_save_by_itself(event: Event) -> bool:
+    """Whether a gang has saved without having been asked to."""
+    return isinstance(event, CheckpointSaved) and event.request is None

@@ -43,7 +43,11 @@ from gantree.core.queue.heads import FeasibilityCache
 from gantree.core.queue.job_variants import JobVariants
 from gantree.core.queue.slot_demands import SlotDemands
 from gantree.core.reservations.reservations import review
-from gantree.core.reservations.selection import ReservationSelector, drop_unfounded_promises
+from gantree.core.reservations.selection import (
+    ReservationSelector,
+    advanced_jobs,
+    drop_unfounded_promises,
+)
 from gantree.model.facts import AttemptEnded, GangPlaced
 from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.policy.rules import Policy
@@ -157,7 +161,10 @@ class Cycle:
         )
 
     def _prefilter(self, builder: DecisionBuilder, only: frozenset[str] | None) -> Prefilter:
-        return Prefilter(builder.ledger, builder.now, self._demands, self._feasibility, only)
+        advanced = advanced_jobs(builder.facts)
+        return Prefilter(
+            builder.ledger, builder.now, self._demands, self._feasibility, only, advanced
+        )
 
     # ----- while parked
 
@@ -168,11 +175,7 @@ class Cycle:
             return False
         if self._full_on_arrival and any(isinstance(fact, ARRIVAL_FACTS) for fact in facts):
             return False
-        selector = ReservationSelector(ledger, self._preferences)
-        may_reserve_more = selector.may_reserve_more(ledger)
-        return are_neutral(ledger, facts, may_reserve_more=may_reserve_more) and (
-            self._parked.is_valid(ledger, builder.now)
-        )
+        return are_neutral(ledger, facts) and self._parked.is_valid(ledger, builder.now)
 
     def _admits_claims(self, builder: DecisionBuilder, *, after_walk: bool = False) -> bool:
         """Whether a claim was met or dropped, now that a gang has left."""

@@ -98,16 +98,17 @@ def freed_versions(ledger: Ledger) -> object:
     return ledger.room_version, ledger.accounts.freed_anywhere()[0]
 
 
-def are_neutral(ledger: Ledger, facts: Iterable[Fact], *, may_reserve_more: bool) -> bool:
+def are_neutral(ledger: Ledger, facts: Iterable[Fact]) -> bool:
     """Whether facts change no refusal, except through the versions of the ledger.
 
-    If gangs may grow or move, a checkpoint changes the cost of that, and so does the start of a gang. Once a gang runs,
-    its end is known better, so that another reservation may be made; in some orders the gang is demoted in time.
+    If gangs may grow or move, a checkpoint changes the cost of that, and so does the start of a gang; in some orders
+    the gang is demoted in time. That a gang runs makes no reservation possible: its end is estimated from its placement
+    on.
     """
     policy, neutral = ledger.policy, [*NEUTRAL_FACTS]
     if policy.defragment != "apply" and not ledger.accounts.elastic:
         neutral.append(CheckpointRecorded)
-        if not policy.falls_back and not may_reserve_more:
+        if not policy.falls_back:
             neutral.append(GangRunning)
     awaited = {job for reservation in ledger.reservations.values() for job in reservation.waits_for}
     return all(

@@ -6,7 +6,7 @@ jobs (`core.cycle.rows_to_visit`), and again for each job that the walk comes to
 `core.cycle.pass_refusals`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -33,7 +33,10 @@ from gantree.topology.fabric.fabric import BoolArray
 
 
 class Prefilter:
-    """The bounds of one pass. only: the jobs that it considers; None for all pending jobs."""
+    """The bounds of one pass. only: the jobs that it considers; None for all pending jobs.
+
+    advanced: jobs that have just moved forward, and may therefore replace an estimate (`ReservationSelector`).
+    """
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class Prefilter:
         demands: SlotDemands,
         feasibility: FeasibilityCache,
         only: frozenset[str] | None = None,
+        advanced: Collection[str] = (),
     ) -> None:
         self._ledger, self._now = ledger, now
         self._only = None if only is None else [ledger.jobs[job] for job in only]
@@ -55,7 +59,9 @@ class Prefilter:
         self._starts = StartTest(ledger, self._demands, self._usable, now)
         self._refusals = PassRefusals(ledger, self._usable, now)
         self.projected = ProjectedOccupancies()
-        self._last_reserved = last_of_classes(ledger.jobs[job] for job in ledger.reservations)
+        self._advanced = [ledger.jobs[job] for job in advanced if _waits(ledger.jobs[job])]
+        reserved = (ledger.jobs[job] for job in ledger.reservations)
+        self._last_concerned = last_of_classes((*reserved, *self._advanced))
         self._holders = len(ledger.holding)
         self._may_suffice: dict[EquivalenceClass, tuple[int, bool]] = {}
 
@@ -109,7 +115,16 @@ class Prefilter:
         preempting = PreemptingRows(
             ledger, rows, heads, guaranteed, capacity, self._demands, quotas
         )
-        return RowsToVisit(ledger, rows, heads, guaranteed, self._starting, preempting, quotas)
+        return RowsToVisit(
+            ledger, rows, heads, self._advanced_rows, guaranteed, self._starting, preempting, quotas
+        )
+
+    @property
+    def _advanced_rows(self) -> BoolArray:
+        """A mask of the rows of heads that have just moved forward."""
+        mask = np.zeros(len(self._rows.entry), dtype=np.bool_)
+        mask[[self._rows.row_of(state) for state in self._advanced]] = True
+        return mask & self._heads
 
     @cached_property
     def _quotas(self) -> QuotaTest | None:
@@ -144,9 +159,11 @@ class Prefilter:
         for at in np.flatnonzero(self._heads[first:end]).tolist():
             yield self._ledger.jobs[rows.entry[first + at].position.job]
 
-    def has_reservation_from(self, eq_class: EquivalenceClass, position: Position) -> bool:
-        """Whether a job of an equivalence class, from a position on, has a reservation: it may use that room."""
-        last = self._last_reserved.get(eq_class)
+    def reservations_concern(self, eq_class: EquivalenceClass, position: Position) -> bool:
+        """Whether a job of an equivalence class, from a position on, has a reservation and may use its room, or has
+        just moved forward and may replace one.
+        """
+        last = self._last_concerned.get(eq_class)
         return last is not None and position <= last
 
     def is_feasible(self, state: JobState) -> bool:
@@ -224,6 +241,11 @@ def last_of_classes(jobs: Iterable[JobState]) -> dict[EquivalenceClass, Position
         eq_class = equivalence_class_of(state)
         last[eq_class] = max(last.get(eq_class, state.position), state.position)
     return last
+
+
+def _waits(state: JobState) -> bool:
+    """Whether a job is among the pending ones that are considered."""
+    return state.phase is Phase.PENDING and state.equivalence_class is not None
 
 
 def _queues(ledger: Ledger, only: Iterable[JobState] | None) -> tuple[int, ...]:

@@ -25,7 +25,8 @@ from gantree.topology.fabric.fabric import BoolArray, IntArray
 class RowsToVisit:
     """Selects rows by masks.
 
-    heads: jobs that may preempt. guaranteed: jobs that may be within their guarantee.
+    heads: jobs that may preempt. advanced: those that have just moved forward. guaranteed: jobs that may be within
+    their guarantee.
     """
 
     def __init__(
@@ -33,13 +34,14 @@ class RowsToVisit:
         ledger: Ledger,
         rows: WaitingRows,
         heads: BoolArray,
+        advanced: BoolArray,
         guaranteed: BoolArray,
         starting: "StartingRows",
         preempting: "PreemptingRows",
         quotas: QuotaTest | None,
     ) -> None:
         self._ledger, self._rows, self._guaranteed = ledger, rows, guaranteed
-        self._all_heads, self._quotas = heads, quotas
+        self._all_heads, self._advanced, self._quotas = heads, advanced, quotas
         self._starting, self._preempting = starting, preempting
 
     @cached_property
@@ -54,7 +56,7 @@ class RowsToVisit:
     def queues_with_rows(self, *, guaranteed_only: bool, with_heads: bool) -> BoolArray:
         """A mask by queue index: the queues with a row to visit."""
         self._starting.refresh()
-        visited = self._starting.may | self._preempting.may
+        visited = self._starting.may | self._preempting.may | self._advanced
         if with_heads:
             visited |= self._heads
         if guaranteed_only:
@@ -84,7 +86,7 @@ class RowsToVisit:
         self._starting.refresh()
         while row < end:
             part = slice(row, end)
-            certain = self._starting.may[part]
+            certain = self._starting.may[part] | self._advanced[part]
             if with_heads:
                 certain = certain | self._heads[part]
             visited = certain | self._preempting.may[part]

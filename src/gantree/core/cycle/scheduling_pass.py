@@ -149,7 +149,7 @@ class SchedulingPass:
             return True
         if not guaranteed_only and self.selector.may_reserve_more(ledger):
             return True
-        return self.prefilter.has_reservation_from(eq_class, position)
+        return self.prefilter.reservations_concern(eq_class, position)
 
     def _is_first_guaranteed(self, builder: DecisionBuilder, state: JobState) -> bool:
         """Whether a job is within its guarantee, and no earlier job of its queue may start now by borrowing.

@@ -176,9 +176,11 @@ class Accounts:
         return self._projected.room(state, amounts, gone, self._rights_of(state))
 
     def may_be_within_projected_guarantee(self, state: JobState) -> bool:
-        """Return whether a pending job may be within its guarantee once stopping gangs have left (an upper bound)."""
+        """Return whether a variant of a pending job may be within its guarantee once stopping gangs have left (an upper
+        bound).
+        """
         return self._projected.may_be_within_guarantee(
-            state, self.amounts.requested(state), self._rights_of(state)
+            state, self.amounts.least_requested(state), self._rights_of(state)
         )
 
     def guarantees_left_to_come(

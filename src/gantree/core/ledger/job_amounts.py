@@ -5,6 +5,8 @@ from collections.abc import Container, Iterator
 from gantree.core.ledger.state import JobState
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
+from gantree.placement.request.sizes import resized, sizes_of
+from gantree.planning.rightsizing.ranking import held_to
 from gantree.policy.amounts import MODEL, held, requested
 from gantree.policy.rules import Amounts
 from gantree.topology.fabric.fabric import Fabric
@@ -17,6 +19,7 @@ class JobAmounts:
         self._fabric: Fabric | None = None
         self._models: tuple[str, ...] = ()
         self._requested_of_signature: dict[int, Amounts] = {}
+        self._least_of_signature: dict[int, Amounts] = {}
         self._held_last: tuple[Placement | None, Amounts] = (None, {})
 
     def use_fabric(self, fabric: Fabric, capacity: Amounts) -> None:
@@ -26,6 +29,7 @@ class JobAmounts:
             name.removeprefix(MODEL) for name in capacity if name.startswith(MODEL)
         )
         self._requested_of_signature.clear()
+        self._least_of_signature.clear()
 
     def requested(self, state: JobState) -> Amounts:
         """The request of a job as written."""
@@ -36,6 +40,13 @@ class JobAmounts:
     def requested_by(self, state: JobState, variant: Job) -> Amounts:
         """The request of a variant of a job."""
         return self.requested(state) if variant is state.spec else self._requested(variant)
+
+    def least_requested(self, state: JobState) -> Amounts:
+        """By resource, the least that any variant of a job requests: at its smallest size, on any model."""
+        least = self._least_of_signature.get(state.signature)
+        if least is None:
+            least = self._least_of_signature[state.signature] = self._least_requested(state)
+        return least
 
     def on_each_model(self, state: JobState) -> Iterator[Amounts]:
         """What a job would hold if all its GPUs that may be of several models were of one, for each."""
@@ -61,8 +72,21 @@ class JobAmounts:
 
     def forget_all_but(self, signatures: Container[int]) -> None:
         """Forget the amounts of all other signatures."""
-        for signature in [each for each in self._requested_of_signature if each not in signatures]:
-            del self._requested_of_signature[signature]
+        for kept in (self._requested_of_signature, self._least_of_signature):
+            for signature in [each for each in kept if each not in signatures]:
+                del kept[signature]
+
+    def _least_requested(self, state: JobState) -> Amounts:
+        spec = state.spec
+        smallest = (
+            spec if spec.elastic is None else resized(spec, min((spec.members, *sizes_of(spec))))
+        )
+        variants = [smallest, *(held_to(smallest, model) for model in self._models)]
+        of_variants = list(map(self._requested, variants))
+        return {
+            resource: min(amounts.get(resource, 0.0) for amounts in of_variants)
+            for resource in of_variants[0]
+        }
 
     def _requested(self, job: Job) -> Amounts:
         """The request of a job; if the cluster has GPUs of one model only, in that model, too."""

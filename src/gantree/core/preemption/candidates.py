@@ -22,7 +22,6 @@ from gantree.core.queue.preemption_rules import (
 from gantree.model.jobs import Job
 from gantree.placement.choice.search import fits
 from gantree.planning.preemption.plan import Forbidden, Victim
-from gantree.planning.rightsizing.ranking import chooses
 from gantree.policy.quota.admission import Admission
 from gantree.topology.fabric.fabric import IntArray
 from gantree.topology.occupancy.node_room import mask_of_gpus
@@ -231,9 +230,11 @@ class ProjectedOccupancies:
         return gpus
 
     def may_fit(self, ledger: Ledger, state: JobState) -> bool:
-        """Whether a gang may fit without a preemption. Always true for a job with several variants."""
+        """Whether a gang may fit without a preemption. Variants, but for smaller ones and those on spot nodes,
+        fit where the job does.
+        """
         spec = state.spec
-        if spec.elastic is not None or chooses(spec) or ledger.accounts.guarantees.of_models:
+        if spec.elastic is not None or spec.spot:
             return True
         occupancy = self.of(ledger, state)
         key = id(occupancy), state.signature

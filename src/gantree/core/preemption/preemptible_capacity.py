@@ -27,7 +27,6 @@ from gantree.core.queue.node_gpus import NodeGpus, add_gpus
 from gantree.core.queue.preemption_rules import lowest_order_key
 from gantree.core.queue.quota_test import QuotaTest
 from gantree.core.queue.slot_demands import SlotDemandTable
-from gantree.planning.rightsizing.ranking import chooses
 from gantree.topology.fabric.fabric import BoolArray, IntArray
 from gantree.topology.occupancy.site import with_beside
 
@@ -151,12 +150,11 @@ class PreemptibleCapacity:
         return most
 
     def may_be_within_guarantee(self, state: JobState) -> bool:
-        """Whether a job may be within its queue's guarantee; always true with several variants."""
-        accounts, spec = self._ledger.accounts, state.spec
+        """Whether any variant of a job may be within its queue's guarantee."""
+        accounts = self._ledger.accounts
         if not accounts.guarantees.may_reclaim(state.queue):
             return False
-        several = spec.elastic is not None or chooses(spec) or accounts.guarantees.of_models
-        return several or accounts.may_be_within_projected_guarantee(state)
+        return accounts.may_be_within_projected_guarantee(state)
 
     def _groups(self, state: JobState, *, within_guarantee: bool) -> tuple[int, int]:
         """Two indices from which on a job could stop all gangs: of its own queue, and of those that borrow."""

@@ -1,6 +1,6 @@
 """Which pending jobs may be within their queue's guarantee: what each queue has left, compared with each signature.
 
-An upper bound: claims do not count, and a job with several variants always passes.
+An upper bound: claims do not count, and of a job with several variants the least request does.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,9 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.state import JobState
 from gantree.core.queue.waiting_rows import first_of_signature
-from gantree.planning.rightsizing.ranking import chooses
 from gantree.policy.amounts import ticks
 from gantree.topology.fabric.fabric import BoolArray, IntArray
 
@@ -41,16 +39,10 @@ class GuaranteeTest:
 
 
 def requested_ticks(ledger: Ledger, resources: Sequence[str]) -> IntArray:
-    """What pending jobs request, in ticks by signature and resource; nothing for jobs with several variants."""
+    """The least that pending jobs request, in ticks by signature and resource."""
     ticks_of = np.zeros((ledger.signatures.given, len(resources)), dtype=np.int64)
     for signature in ledger.waiting.signatures:
         state = first_of_signature(ledger, signature)
-        if not _has_several_variants(ledger, state):
-            requested = ledger.accounts.amounts.requested(state)
-            ticks_of[signature] = [ticks(requested.get(each, 0.0)) for each in resources]
+        requested = ledger.accounts.amounts.least_requested(state)
+        ticks_of[signature] = [ticks(requested.get(each, 0.0)) for each in resources]
     return ticks_of
-
-
-def _has_several_variants(ledger: Ledger, state: JobState) -> bool:
-    spec = state.spec
-    return spec.elastic is not None or chooses(spec) or ledger.accounts.guarantees.of_models

@@ -15,7 +15,6 @@ from gantree.core.queue.waiting_rows import (
     ineligible_rows,
 )
 from gantree.placement.choice.search import fits
-from gantree.planning.rightsizing.ranking import chooses
 from gantree.topology.fabric.fabric import BoolArray
 
 
@@ -27,17 +26,18 @@ class FeasibilityCache:
         self._known: dict[int, bool] = {}
 
     def is_feasible(self, ledger: Ledger, state: JobState) -> bool:
-        """Return whether a gang fits. Always true for a job with several variants."""
+        """Return whether a gang fits.
+
+        Variants, but for smaller ones and those on spot nodes, fit where the job does.
+        """
         if self._fabric is not ledger.rooms().fabric:
             self._fabric = ledger.rooms().fabric
             self._known.clear()
         known = self._known.get(state.signature)
         if known is None:
             spec = state.spec
-            several = (
-                spec.elastic is not None or chooses(spec) or ledger.accounts.guarantees.of_models
-            )
-            known = several or fits(ledger.rooms().emptied(), spec)
+            may_fit_otherwise = spec.elastic is not None or spec.spot
+            known = may_fit_otherwise or fits(ledger.rooms().emptied(), spec)
             self._known[state.signature] = known
         return known
 

@@ -1,7 +1,7 @@
 """Which pending jobs the quotas of their queues may admit: what each queue may have, compared with each signature.
 
-An upper bound: claims do not count, and a job with several variants requests nothing. Without it, a pass would evaluate
-the quota for each of thousands of jobs behind a limit, and plan preemptions that cannot help.
+An upper bound: claims do not count, and of a job with several variants the least request does. Without it, a pass would
+evaluate the quota for each of thousands of jobs behind a limit, and plan preemptions that cannot help.
 """
 
 from collections.abc import Sequence

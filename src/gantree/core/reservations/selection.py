@@ -8,7 +8,7 @@ with a known end have ended (nodes are out of use). If the search finds no start
 as many jobs as there may be reservations, and no more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 
 from gantree.core.ledger.decision_builder import DecisionBuilder
@@ -25,6 +25,7 @@ from gantree.core.reservations.reservations import (
     running,
 )
 from gantree.model.facts import (
+    Fact,
     JobAccepted,
     JobReleased,
     JobReprioritised,
@@ -41,7 +42,12 @@ from gantree.policy.quota.admission import Admission
 from gantree.topology.occupancy.occupancy import Occupancy
 
 ADVANCING_FACTS = (JobAccepted, JobRequeued, JobReleased, JobReprioritised, PriorityChanged)
-"""Facts by which a job first_stoppable to wait, or may move forward in its queue."""
+"""Facts by which a job begins to wait, or may move forward in its queue."""
+
+
+def advanced_jobs(facts: Iterable[Fact]) -> tuple[str, ...]:
+    """The jobs that begin to wait by these facts, or may move forward in their queues."""
+    return tuple(dict.fromkeys(fact.job for fact in facts if isinstance(fact, ADVANCING_FACTS)))
 
 
 class ReservationSelector:
@@ -81,6 +87,7 @@ class ReservationSelector:
         ledger = builder.ledger
         if self._reserved >= self._limit or state.job in ledger.claims:
             return
+        is_full = self._is_full(ledger)
         if not ledger.holding:
             self._has_passed_over = True
             return
@@ -88,9 +95,7 @@ class ReservationSelector:
             self._reserved += 1
         elif self._failures < self._limit and self._may_reserve(builder, state):
             later = later_estimates(ledger, state)
-            self._reserve(
-                builder, state, later, replaced=later[-1:] if self._is_full(ledger) else ()
-            )
+            self._reserve(builder, state, later, replaced=later[-1:] if is_full else ())
 
     def _reserve(
         self,
@@ -140,10 +145,7 @@ class ReservationSelector:
         """Whether a job may get a reservation. At the limit, one that has just advanced may replace an estimate."""
         ledger = builder.ledger
         if self._is_full(ledger):
-            has_advanced = any(
-                isinstance(fact, ADVANCING_FACTS) and fact.job == state.job
-                for fact in builder.facts
-            )
+            has_advanced = state.job in advanced_jobs(builder.facts)
             if not has_advanced or not later_estimates(ledger, state):
                 return False
         return waits_for_room(ledger, state)
