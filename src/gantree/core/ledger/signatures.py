@@ -44,7 +44,12 @@ def _key(spec: Job) -> Hashable:
 
 
 def _of_choice(spec: Job) -> Hashable:
-    """What the ways of a job that chooses its model depend on beside shapes: their speed, time, money and memory."""
-    terms = (spec.speeds, spec.choose, spec.budget_USD, spec.spot, spec.checkpoint)
+    """What the ways of a job that chooses its model depend on beside shapes: their speed, time, money and memory.
+
+    How long it runs matters only to what it may cost, and to the saves that a spot node leaves it.
+    """
+    terms = (spec.speeds, spec.choose, spec.budget_USD, spec.spot)
     work = (spec.trains, spec.traffic, spec.parallelism, spec.overlap)
-    return terms, work, spec.expected_s, spec.time_limit_s
+    is_run_counted = spec.spot or spec.budget_USD is not None
+    run = (spec.expected_s, spec.time_limit_s, spec.checkpoint) if is_run_counted else ()
+    return terms, work, run
