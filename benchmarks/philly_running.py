@@ -82,13 +82,14 @@ def run(wanted: argparse.Namespace) -> dict[str, Any]:
             f"\r{ended}/{known} {memory_MiB():.0f} MiB", end="", file=sys.stderr
         ),
     )
+    seconds, cpu_seconds = perf_counter() - began_s, process_time() - began_cpu_s
     return {
         "load": wanted.load,
         "preset": wanted.preset,
-        "seconds": round(perf_counter() - began_s, 1),
-        "cpu_seconds": round(process_time() - began_cpu_s, 1),
-        "memory_MiB": round(memory_MiB()),
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(cpu_seconds, 1),
         "summary": result.summary(),
+        "memory_MiB": round(memory_MiB()),
     }
 
 

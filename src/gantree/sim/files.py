@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from gantree.model.errors import BadInput, Unsupported
 from gantree.sim.inputs import Inputs
@@ -31,12 +31,13 @@ def write(
     told = summary(result, inputs, timeline)
     texts: dict[str, str | None] = {
         "summary.json": json.dumps(told, indent=2) + "\n",
-        "jobs.csv": jobs_csv(result),
         "timeline.csv": timeline_csv(timeline),
     }
     texts["report.html"], missing = _report(result, timeline, told) if report else (None, None)
     try:
         out.mkdir(parents=True, exist_ok=True)
+        with (out / "jobs.csv").open("w", encoding="utf-8", newline="") as file:
+            _write_jobs(result, file)
         for name, text in texts.items():
             if text is None:
                 (out / name).unlink(
@@ -96,13 +97,17 @@ def timeline_csv(timeline: Timeline) -> str:
 def jobs_csv(result: Result) -> str:
     """The text of jobs.csv: a header and a row a job, in the order of the trace; lines end with a line feed."""
     text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    _write_jobs(result, text)
+    return text.getvalue()
+
+
+def _write_jobs(result: Result, file: TextIO) -> None:
+    writer = csv.writer(file, lineterminator="\n")
     of_running = result.running.on
     writer.writerow([*columns(result.tiers), *(RUNNING_COLUMNS if of_running else ())])
     for row in chain(result.jobs, result.replicas):
         cells = _cells(row, len(result.tiers))
         writer.writerow([*cells, *_running_cells(row)] if of_running else cells)
-    return text.getvalue()
 
 
 RUNNING_COLUMNS = ("useful_gpu_s", "stretch", "failures", "gpu_s_lost_to_failures")

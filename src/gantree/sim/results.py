@@ -116,12 +116,12 @@ class Result:
 
     def summary(self) -> dict[str, Any]:
         """The figures of summary.json, rounded to DIGITS places."""
-        finished = [row for row in self.jobs if row.finished]
+        jcts_s = [row.jct_s for row in self.jobs if row.finished]
         capacity_gpu_s = self.gpus * self.makespan_s
         figures: dict[str, Any] = {
             "jobs": len(self.jobs),
-            "finished": len(finished),
-            "jct_s": statistics([row.jct_s for row in finished if row.jct_s is not None]),
+            "finished": len(jcts_s),
+            "jct_s": statistics([jct_s for jct_s in jcts_s if jct_s is not None]),
             "wait_s": statistics([row.wait_s for row in self.jobs if row.wait_s is not None]),
             "makespan_s": round(self.makespan_s, DIGITS),
             "gpu_utilisation": (

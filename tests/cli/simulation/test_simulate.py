@@ -58,6 +58,23 @@ def test_the_same_input_gives_the_same_bytes(
     assert outs[0] == outs[1] == outs[2]
 
 
+def test_a_bounded_run_writes_the_same_without_the_report(
+    gantree: Gantree, cluster_file: Path, trace_file: Path, tmp_path: Path
+) -> None:
+    """The rows come in the order of submission, whatever that of the file; jobs.csv has that of submission, too."""
+    trace_file.write_text(TRACE + "d,5,10,1,4\n")
+    words = ("--cluster", cluster_file, "--trace", trace_file, "--json")
+    whole = gantree("simulate", *words, "--out", tmp_path / "whole").json()
+    bounded = gantree("simulate", *words, "--out", tmp_path / "bounded", "--bounded").json()
+    assert {key: bounded[key] for key in whole if key != "inputs"} == {
+        key: whole[key] for key in whole if key != "inputs"
+    }
+    names = {file.name for file in (tmp_path / "bounded").iterdir()}
+    assert names == {"summary.json", "jobs.csv", "timeline.csv"}
+    rows = [(tmp_path / each / "jobs.csv").read_text() for each in ("whole", "bounded")]
+    assert sorted(rows[0].splitlines()) == sorted(rows[1].splitlines())
+
+
 def test_people_read_the_summary_and_what_did_not_finish(
     gantree: Gantree, cluster_file: Path, trace_file: Path, tmp_path: Path
 ) -> None:

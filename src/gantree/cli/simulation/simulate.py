@@ -1,5 +1,6 @@
 """`gantree simulate`: a trace of jobs on a described cluster, decided by the scheduler that the daemon runs."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from gantree.cli.options import PRESETS, JsonOption, PolicyOption, shallow
 from gantree.cli.output.errors import warn
 from gantree.cli.output.printing import print_json, span
 from gantree.cli.output.progress import progress
-from gantree.formats import TraceJob, read_cluster, read_trace
+from gantree.formats import TraceJob, open_trace, read_cluster, read_trace
 from gantree.model.errors import BadInput, NotFound
 from gantree.sim import files
 from gantree.sim.inputs import CountedTrace, Inputs, inputs_of, name_of
@@ -62,6 +63,13 @@ def simulate(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
+    bounded: Annotated[
+        bool,
+        typer.Option(
+            "--bounded",
+            help="For traces larger than memory: attempts are not kept, no report.html.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Replay a trace of jobs through the scheduler."""
@@ -70,11 +78,19 @@ def simulate(
     _make(out)
     model = running_model(running, site)
     priced = model.step_time or model.contention
-    rows = CountedTrace(_rows(trace, needs_models=priced and not (models or mix)))
+    rows = CountedTrace(_rows(trace, needs_models=priced and not (models or mix), bounded=bounded))
     jobs = trained_jobs(models, mixes, mix, site, seed)
     with progress("Simulating") as advance:
         result = replay(
-            site, rows, chosen, running=model, seed=seed, jobs=jobs, progress=advance, limit=limit
+            site,
+            rows,
+            chosen,
+            running=model,
+            seed=seed,
+            jobs=jobs,
+            progress=advance,
+            limit=limit,
+            bounded=bounded,
         )
     inputs = inputs_of(
         site,
@@ -85,12 +101,12 @@ def simulate(
         seed=result.seed if result.running.on or mix is not None else None,
         options=result.running.stated() | _drawn(models, mixes, mix),
     )
-    _tell(result, inputs, out, as_json=as_json)
+    _tell(result, inputs, out, report=not bounded, as_json=as_json)
 
 
-def _tell(result: Result, inputs: Inputs, out: Path, *, as_json: bool) -> None:
+def _tell(result: Result, inputs: Inputs, out: Path, *, report: bool, as_json: bool) -> None:
     """Write the files, print the summary, and warn of what is missing."""
-    no_report = files.write(result, out, inputs)
+    no_report = files.write(result, out, inputs, report=report)
     if no_report is not None:
         warn(f"{out / 'report.html'} was not written: {no_report}")
     summary = files.summary(result, inputs)
@@ -110,13 +126,14 @@ def _drawn(models: str | None, mixes: str | None, mix: str | None) -> dict[str, 
     return named if mix is None else {**named, "mix": mix}
 
 
-def _rows(trace: Path, *, needs_models: bool) -> list[TraceJob]:
+def _rows(trace: Path, *, needs_models: bool, bounded: bool) -> Iterable[TraceJob]:
     """The trace. Raises BadInput where there is none: a file that a command line names is input.
 
-    needs_models: steps are simulated and no models are given, so whoever names some is warned.
+    needs_models: steps are simulated and no models are given, so whoever names some is warned. bounded: its rows are
+    read one by one, in the order of submission.
     """
     try:
-        rows = read_trace(trace)
+        rows: Iterable[TraceJob] = open_trace(trace) if bounded else read_trace(trace)
     except NotFound as error:
         raise BadInput(str(error)) from None
     if needs_models and any(row.model is not None for row in rows):
