@@ -204,12 +204,14 @@ class GangEnded(Event):
     """No process of an attempt is left. exit_code: 0 if every rank exited with 0, else the first other code.
 
     unprompted: every rank had ended before any of them was told to stop, whatever was decided meanwhile.
+    gpus_unchanged: GPUs are partitioned as before the attempt; none of its changes was made, or all were undone.
     """
 
     job: str
     attempt: int
     exit_code: int
     unprompted: bool = False
+    gpus_unchanged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

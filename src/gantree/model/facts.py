@@ -389,6 +389,7 @@ class AttemptEnded(Fact):
     """The attempt ended: no process is left, and its resources are free.
 
     gpu_s_lost are the GPU-seconds of work that must be redone, on whole GPUs; lost_s the seconds in which it was done.
+    gpus_unchanged: the GPU changes of its placement were not made, or were undone.
     """
 
     OWNER: ClassVar[Owner] = "cluster"
@@ -397,6 +398,7 @@ class AttemptEnded(Fact):
     exit_code: int
     gpu_s_lost: float = 0.0
     lost_s: float = 0.0
+    gpus_unchanged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,6 +128,7 @@ def test_a_gang_whose_instance_is_not_there_is_refused_in_words_and_for_good(
     for words in ("GPU 1 of node n0", "3g.40gb at slice 4", "-i 1 -cgi 3g.40gb:4 -C", "by: nobody"):
         assert words in told.reason
     assert mig_stage.until_ended() == 126
+    assert mig_stage.told(GangEnded)[-1].gpus_unchanged
     assert mig_stage.log() == f"gantree: {told.reason}\n"
 
 
@@ -149,6 +150,8 @@ def test_a_refusal_is_told_as_final_by_the_next_daemon_too(mig_stage: MigStage) 
 def test_other_failures_to_start_may_be_tried_again(stage: GangStage) -> None:
     stage.start("true", workdir="/no/such/folder")
     assert not stage.until_told(GangStartFailed).final
+    stage.until_ended()
+    assert not stage.told(GangEnded)[-1].gpus_unchanged
 
 
 def test_a_start_that_was_only_put_down_is_refused_if_the_instance_has_gone(
@@ -162,6 +165,7 @@ def test_a_start_that_was_only_put_down_is_refused_if_the_instance_has_gone(
     mig_stage.open().adopt()
     assert mig_stage.until_told(GangStartFailed).final
     assert mig_stage.until_ended() == 126
+    assert mig_stage.told(GangEnded)[-1].gpus_unchanged
 
 
 def test_a_gang_that_runs_goes_on_where_the_driver_tells_a_new_daemon_of_no_instances(

@@ -352,6 +352,7 @@ def _gang_ended(builder: DecisionBuilder, event: GangEnded, policy: Policy) -> N
             exit_code=event.exit_code,
             gpu_s_lost=lost_s * state.gpus,
             lost_s=lost_s,
+            gpus_unchanged=event.gpus_unchanged,
         )
     )
     _after_attempt(builder, state, cause, event.exit_code)

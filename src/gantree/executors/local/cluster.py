@@ -312,5 +312,12 @@ def _failed_and_ended(order: Order, now: float, reason: str) -> list[Event]:
         GangStartFailed(
             id=f"{prefix}/start-failed", observed_at=now, job=job, attempt=attempt, reason=reason
         ),
-        GangEnded(id=f"{prefix}/ended", observed_at=now, job=job, attempt=attempt, exit_code=126),
+        GangEnded(
+            id=f"{prefix}/ended",
+            observed_at=now,
+            job=job,
+            attempt=attempt,
+            exit_code=126,
+            gpus_unchanged=True,
+        ),
     ]

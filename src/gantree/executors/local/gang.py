@@ -77,13 +77,16 @@ class Gang:
         write_first(self.run.gang, record)
         self._load()
 
-    def fail(self, reason: str, *, final: bool = False) -> None:
+    def fail(self, reason: str, *, final: bool = False, gpus_unchanged: bool = False) -> None:
         """The gang cannot be started: stop the members that were. Raises OSError.
 
-        final: another attempt would fail, too.
+        final: another attempt would fail, too. gpus_unchanged: no GPU is partitioned otherwise for its order.
         """
         if self._failure is None:
-            self._failure = {"reason": reason, "code": 126, "final": final}
+            unchanged = gpus_unchanged or self.order is None
+            self._failure = {
+                "reason": reason, "code": 126, "final": final, "gpus_unchanged": unchanged,
+            }  # fmt: skip
             self._has_news = True
             self.run.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_json(str(self.run.failed), self._failure)

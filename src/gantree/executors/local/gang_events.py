@@ -53,6 +53,7 @@ def gang_events(
             exit_code=outcome.exit_code,
             occurred_at=outcome.ended_at(now),
             unprompted=outcome.is_unprompted,
+            gpus_unchanged=outcome.gpus_unchanged,
         )
 
 

@@ -77,7 +77,7 @@ class GangLauncher:
         try:
             permanent = self._missing_user(order) or missing_partition(order, mig_ids)
             if permanent is not None:
-                gang.fail(permanent, final=True)
+                gang.fail(permanent, final=True, gpus_unchanged=True)
             else:
                 self._launch(gang, mig_ids)
         except (OSError, KeyError) as error:

@@ -86,6 +86,13 @@ class GangOutcome:
         return failed[0].exit_code if failed else 0
 
     @property
+    def gpus_unchanged(self) -> bool:
+        """Whether no GPU is partitioned otherwise for this attempt: it never began, or its changes were undone."""
+        if self.failure is None:
+            return self.world_size is None
+        return bool(self.failure.get("gpus_unchanged", False))
+
+    @property
     def is_unprompted(self) -> bool:
         """Whether every rank ended of its own accord."""
         exits = self.exits

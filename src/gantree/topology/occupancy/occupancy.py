@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gantree.model.placements import MemberPlacement
+from gantree.model.placements import GpuChange, MemberPlacement
 from gantree.topology.fabric.conditions import broken_nics, sound_nodes
 from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
 from gantree.topology.hardware.masks import gpus_of
@@ -183,6 +183,13 @@ class Occupancy:
         """Free all that an owner holds; nothing happens if it holds nothing."""
         for member in self.owners.pop(owner, ()):
             self._leave(owner, member)
+
+    def undo(self, changes: Sequence[GpuChange]) -> None:
+        """Take back changes of GPUs that were counted and not made; instances that somebody holds stay."""
+        for change in changes:
+            node = self._index(change.node)
+            self.split.undo(node, change)
+            self._note_change(node)
 
     def drop(self, owner: str, members: Sequence[MemberPlacement]) -> None:
         """Free some of the members that an owner holds, each as it holds it."""

@@ -23,7 +23,7 @@ from gantree.core.ledger.apply.preempting_claims import end_count_if_not_for_oth
 from gantree.core.ledger.state import CLAIM, NOWHERE, JobState
 from gantree.model.facts import AttemptEnded, JobEnded, JobRequeued
 from gantree.model.phases import ENDED, FAILURES, Phase, StopCause
-from gantree.model.placements import Placement
+from gantree.model.placements import GpuChange, Placement
 from gantree.topology.occupancy.node_room import NodeRoom
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def attempt_ended(ledger: Ledger, fact: AttemptEnded) -> None:
     state = ledger.jobs[fact.job]
     count_run(state, fact.at, fact.gpu_s_lost)
     assert state.placement is not None
-    _leaves(ledger, state, state.placement, fact.at)
+    undone = state.placement.changes if fact.gpus_unchanged else ()
+    _leaves(ledger, state, state.placement, fact.at, undone)
     state.exit_code = fact.exit_code
     state.gpu_s_lost += fact.gpu_s_lost
     state.running_at, state.slices = None, replace(state.slices, suspended=False)
@@ -50,12 +51,19 @@ def count_run(state: JobState, at: float, gpu_s_lost: float) -> None:
     state.done_s += max(0.0, ran_s - lost_s) * (gpus or 1) / (state.spec.gpus or 1)
 
 
-def _leaves(ledger: Ledger, state: JobState, place: Placement, at: float) -> None:
+def _leaves(
+    ledger: Ledger,
+    state: JobState,
+    place: Placement,
+    at: float,
+    undone: tuple[GpuChange, ...],
+) -> None:
     """Its room is free, for those who hold it otherwise and who have claimed it before anybody else."""
     was_to_come = state.leaving and state.moving is None and not ledger.is_entangled
     may_be_claimed = was_to_come and bool(ledger.claims)
     before = _room_on(ledger, place) if may_be_claimed else []
     ledger.rooms().give_back(state.job)
+    ledger.rooms().undo(undone)
     ledger.accounts.stop(state, at)
     foreign_holders_first(ledger, place.nodes)
     if may_be_claimed:  # what is reserved some may use, and who was told a start

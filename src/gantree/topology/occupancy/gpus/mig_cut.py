@@ -13,6 +13,7 @@ Nothing is cut or switched for room that is only held for a waiting gang: the st
 from dataclasses import replace
 from functools import lru_cache
 
+from gantree.model.placements import GpuChange
 from gantree.topology.hardware.mig import TABLES, MigInstance, MigTable
 from gantree.topology.occupancy.gpus.gpu_state import GpuState, GpuStates, Instance
 
@@ -36,6 +37,26 @@ def as_cut(table: MigTable | None, state: GpuState) -> GpuState:
             there.append(one)
     mig = bool(there) or (state.cut.mig and not shared)
     return _beneath(replace(state, mig=mig, instances=tuple(sorted(there))), state.cut)
+
+
+def undone(table: MigTable | None, state: GpuState, change: GpuChange) -> GpuState:
+    """A GPU without a change that was counted and not made; what somebody holds of it stays."""
+    if state.cut is not None:
+        return as_cut(table, replace(state, cut=_undone(table, state.cut, change)))
+    return _undone(table, state, change)
+
+
+def _undone(table: MigTable | None, state: GpuState, change: GpuChange) -> GpuState:
+    if table is None or state.whole or state.tenants or state.kept:
+        return state
+    created = {(part.profile, part.start) for part in change.create}
+    there = [one for one in state.instances if one.held or (one.profile, one.start) not in created]
+    for part in change.destroy:
+        beside = [MigInstance(one.profile, one.start) for one in there]
+        if part.start in table.fits(beside, part.profile):
+            there.append(Instance(part.start, part.profile))
+    was_mig = state.mig if change.mode is None else not change.mode
+    return replace(state, mig=bool(there) or was_mig, instances=tuple(sorted(there)))
 
 
 def _beneath(state: GpuState, cut: GpuState) -> GpuState:

@@ -2,10 +2,11 @@
 
 from typing import Self
 
-from gantree.model.placements import MemberPlacement
+from gantree.model.placements import GpuChange, MemberPlacement
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.gpus.free_gpus import FreeGpus
 from gantree.topology.occupancy.gpus.gpu_state import GpuStates, rules_of, states_of_mask
+from gantree.topology.occupancy.gpus.mig_cut import undone
 from gantree.topology.occupancy.gpus.node_state import NodeState, taken
 from gantree.topology.occupancy.gpus.release import given_back
 from gantree.topology.occupancy.holders import Holders
@@ -39,6 +40,12 @@ class SplitGpus:
         """Let a member take (-1) or give back (+1) GPUs and parts of them; whether it may was checked before."""
         state = self.state(node)
         self.set(node, (taken if sign < 0 else given_back)(state, member))
+
+    def undo(self, node: int, change: GpuChange) -> None:
+        """Take back a change of a GPU that was counted and not made."""
+        state = self.state(node)
+        gpu = undone(state.rules.table, state.gpus[change.gpu], change)
+        self.set(node, state.with_gpu(change.gpu, gpu).gpus)
 
     def refresh(self, node: int) -> None:
         """Count the free GPUs of a node again, and remove its entry if no GPU is split any more."""
