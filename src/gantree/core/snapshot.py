@@ -22,11 +22,11 @@ from gantree.core.ledger.apply.arrays import count_unsplit
 from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.job_parts import MeteredUse, TimeSlices
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.site import Cordon, Illness, Labels, Site
+from gantree.core.ledger.site import Cordon, Illness, Labels, LinkSign, Site
 from gantree.core.ledger.state import Claim, JobState, Reservation
 from gantree.core.ledger.usage import Account, UsageTotals, Used, gpus_of_model
 from gantree.core.scheduler import Scheduler
-from gantree.model.cluster import Cluster
+from gantree.model.cluster import Cluster, LinkId
 from gantree.model.facts import PolicyAdopted
 from gantree.model.jobs import Job
 from gantree.model.phases import HOLDING, Phase
@@ -145,6 +145,7 @@ class Books:
     asked: dict[str, Cordon] | None = None
     unwell: dict[str, dict[str, Illness]] = field(default_factory=dict)
     arrays: tuple[ArraySnapshot, ...] = ()
+    links: tuple[tuple[LinkId, dict[str, LinkSign]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +234,7 @@ def _books(ledger: Ledger, now: float) -> Books:
         dict(site.asked),
         {node: dict(told) for node, told in site.unwell.items()},
         tuple(map(_array_snapshot, ledger.arrays.values())),
+        tuple((link, dict(signs)) for link, signs in site.links.items()),
     )
 
 
@@ -325,6 +327,7 @@ def _restore_site(ledger: Ledger, books: Books) -> None:
         dict.fromkeys(books.short),
         dict(books.cordoned if books.asked is None else books.asked),
         {node: dict(told) for node, told in books.unwell.items()},
+        {link: dict(signs) for link, signs in books.links},
     )
     ledger.policies = list(books.policies)
     ledger.unusable, ledger.rejected = dict(books.unusable), dict(books.rejected)
@@ -401,7 +404,7 @@ def _restore_holders(ledger: Ledger, books: Books) -> None:
     ledger.gapped = {job: state for job, state in ledger.holding.items() if state.missing}
     if books.occupancy is None:
         return
-    fabric = Fabric.build(ledger.site.with_labels())
+    fabric = Fabric.build(ledger.site.as_observed())
     ledger.occupancy = restored_occupancy(fabric, books.occupancy, _held(ledger))
     ledger.accounts.use_fabric(fabric)
     for job, state in ledger.holding.items():

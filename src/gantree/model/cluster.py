@@ -165,6 +165,30 @@ class NicFacts:
     load: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class LinkId:
+    """A link of a site: the up-links of a domain, by tier and path ("leaf", "s0/l0"), or one NIC of a node.
+
+    Of a NIC the tier is "nic" and the path is NODE/NIC. As text both are TIER:PATH.
+    """
+
+    tier: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.tier}:{self.path}"
+
+    @property
+    def nic(self) -> tuple[str, str] | None:
+        """(node, NIC) of a link that is a NIC."""
+        node, _, nic = self.path.rpartition("/")
+        return (node, nic) if self.tier == NIC_TIER else None
+
+
+NIC_TIER = "nic"
+"""In place of a tier, in the id of a link that is a NIC."""
+
+
 @dataclass(frozen=True, slots=True)
 class Torus:
     """Nodes on a grid with wrap-around links, such as a TPU pod or a Slurm torus3d.

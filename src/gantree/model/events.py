@@ -7,7 +7,7 @@ per journal; the only time the core decides by) and, where the source knows it b
 
 from dataclasses import dataclass
 
-from gantree.model.cluster import Cluster
+from gantree.model.cluster import Cluster, LinkId
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement
 from gantree.model.values import quick
@@ -276,6 +276,26 @@ class HealthObserved(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkHealthObserved(Event):
+    """A source reported the share of its rate, between 0 and 1, that a link carries; 1 once it is whole again.
+
+    Gangs across it go on. Reports of different sources are independent: the lowest counts.
+    """
+
+    link: LinkId
+    source: str
+    health: float = 1.0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRestoreRequested(Event):
+    """An operator counts a link as whole, whatever sources reported of it, until one reports something else."""
+
+    link: LinkId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LabelRequested(Event):
     """An operator changed labels of a node: (key, value), None to remove one."""
 
@@ -328,7 +348,8 @@ EVENTS: dict[str, type[Event]] = {
         ClusterObserved, JobSubmitted, SubmissionTaken,
         CancelRequested, HoldRequested, ReleaseRequested, DefragmentRequested,
         SuspendRequested, ScaleRequested, BarsRequested, PriorityRequested,
-        CordonRequested, UncordonRequested, LabelRequested, HealthObserved, OthersHold, PolicySubmitted,
+        CordonRequested, UncordonRequested, LabelRequested, HealthObserved, LinkHealthObserved,
+        LinkRestoreRequested, OthersHold, PolicySubmitted,
         GangFound, GangStarted, GangStartFailed, RankExited, MemberLost, MemberStarted,
         GangEnded, CheckpointSaved, NodeLost, NodeReturned, EndedJobsDue, TimePassed,
     )

@@ -35,6 +35,7 @@ from gantree.model.facts import (
     JobRequeued,
     JobScaled,
     JobsForgotten,
+    LinkHealthNoted,
     MemberBack,
     MemberMissed,
     MemberReplaced,
@@ -60,7 +61,7 @@ FACTS: dict[str, type[Fact]] = {
         GangMoving, GangAtHome, JobHeld, JobReleased, PriorityChanged, ReservationMade, ReservationDropped,
         CellBound, CellReleased, GangSuspended, GangResumed,
         JobReprioritised, JobScaled, JobBarred, NodeCordoned, NodeUncordoned, NodeLabelled, PolicyAdopted, GangWarned,
-        JobsForgotten, RoomOfOthers, NodeHealthNoted,
+        JobsForgotten, RoomOfOthers, NodeHealthNoted, LinkHealthNoted,
         ArrayAccepted, ArrayHeld, ArrayReleased, ArrayReprioritised, ArrayEnded,
         MemberMissed, MemberReplaced, MemberBack,
     )

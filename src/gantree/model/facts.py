@@ -8,7 +8,7 @@ changes, its VERSION is increased and an upcaster is added (`model.fact_kinds`).
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from gantree.model.cluster import Cluster
+from gantree.model.cluster import Cluster, LinkId
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase, StopCause
 from gantree.model.placements import Domain, MemberPlacement, Placement
@@ -462,6 +462,20 @@ class NodeHealthNoted(Fact):
 
     node: str
     source: str
+    reason: str = ""
+    forgiven: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkHealthNoted(Fact):
+    """A source reported the share of its rate that a link carries, 1 for all; replaces its earlier report.
+
+    forgiven: an operator counts it as whole all the same, until the source reports something else.
+    """
+
+    link: LinkId
+    source: str
+    health: float = 1.0
     reason: str = ""
     forgiven: bool = False
 

@@ -48,7 +48,7 @@ def told(events: tuple[Event, ...]) -> Scheduler:
 def test_a_scheduler_that_is_told_the_site_of_another_knows_it_as_that_one_does() -> None:
     before = told(TOLD).ledger
     after = told(site_events(before)).ledger
-    assert after.site.with_labels() == before.site.with_labels()
+    assert after.site.as_observed() == before.site.as_observed()
     assert after.site.others == before.site.others
     assert after.unusable == before.unusable == {"n2": "power"}
     blocked = {node: cordon.reason for node, cordon in before.site.cordoned.items()}

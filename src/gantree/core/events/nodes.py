@@ -1,4 +1,4 @@
-"""Handles events about the cluster and its nodes: observed, lost, returned, cordoned, unhealthy, labelled.
+"""Handles events about the cluster, its nodes and links: observed, lost, returned, cordoned, unhealthy, labelled.
 
 A node that is *lost* takes what ran there with it. One that is *cordoned* does not: what runs there stays, and nothing
 new starts there, not even a gang that stood there before; where it is to be *drained*, `core.cycle.drain` sends them
@@ -14,12 +14,15 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.lifecycle import end_job, stop, unreadable
 from gantree.core.lifecycle.replacing import can_live_without, members_on, miss
+from gantree.model.cluster import LinkId
 from gantree.model.events import (
     ClusterObserved,
     CordonRequested,
     Event,
     HealthObserved,
     LabelRequested,
+    LinkHealthObserved,
+    LinkRestoreRequested,
     NodeLost,
     NodeReturned,
     OthersHold,
@@ -28,6 +31,7 @@ from gantree.model.events import (
 from gantree.model.facts import (
     ClaimDropped,
     FabricDefined,
+    LinkHealthNoted,
     NodeCordoned,
     NodeHealthNoted,
     NodeLabelled,
@@ -38,6 +42,7 @@ from gantree.model.facts import (
 )
 from gantree.model.phases import Phase, StopCause
 from gantree.policy.rules import Policy
+from gantree.topology.fabric.conditions import has_link
 
 
 def _cluster_observed(builder: DecisionBuilder, event: ClusterObserved, policy: Policy) -> None:
@@ -150,6 +155,50 @@ def _health_observed(builder: DecisionBuilder, event: HealthObserved, policy: Po
     )
 
 
+def _link_health_observed(
+    builder: DecisionBuilder, event: LinkHealthObserved, policy: Policy
+) -> None:
+    """To say the same again changes nothing, nor does a report of what is not there, or of no share."""
+    ledger = builder.ledger
+    if ledger.fabric is None or not has_link(ledger.fabric, event.link):
+        return
+    before = ledger.site.links.get(event.link, {}).get(event.source)
+    was = (1.0, "") if before is None else (before.health, before.reason)
+    reported = (event.health, event.reason) if event.health < 1.0 else (1.0, "")
+    if reported == was or not 0.0 <= event.health <= 1.0:
+        return
+    _note_link(builder, event.link, event.source, *reported)
+
+
+def _link_restore_requested(
+    builder: DecisionBuilder, event: LinkRestoreRequested, policy: Policy
+) -> None:
+    for source, sign in list(builder.ledger.site.links.get(event.link, {}).items()):
+        if not sign.forgiven:
+            _note_link(builder, event.link, source, sign.health, sign.reason, forgiven=True)
+
+
+def _note_link(
+    builder: DecisionBuilder,
+    link: LinkId,
+    source: str,
+    health: float,
+    reason: str,
+    *,
+    forgiven: bool = False,
+) -> None:
+    builder.record(
+        LinkHealthNoted(
+            at=builder.now,
+            link=link,
+            source=source,
+            health=health,
+            reason=reason,
+            forgiven=forgiven,
+        )
+    )
+
+
 def _label_requested(builder: DecisionBuilder, event: LabelRequested, policy: Policy) -> None:
     """What was promised on the node to who asks for labels is promised no more."""
     ledger = builder.ledger
@@ -178,5 +227,7 @@ REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = {
     UncordonRequested: _uncordon_requested,
     LabelRequested: _label_requested,
     HealthObserved: _health_observed,
+    LinkHealthObserved: _link_health_observed,
+    LinkRestoreRequested: _link_restore_requested,
     OthersHold: _others_hold,
 }

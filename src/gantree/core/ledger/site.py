@@ -1,8 +1,9 @@
 """The cluster as its file describes it, and what operators and health sources report about its nodes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from gantree.model.cluster import Cluster, Node
+from gantree.model.cluster import NIC_TIER, Cluster, DomainFacts, LinkId, NicFacts, Node
 from gantree.model.placements import MemberPlacement
 
 Labels = dict[str, str | None]
@@ -32,6 +33,16 @@ class Illness:
     forgiven: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class LinkSign:
+    """The share of its rate that a link carries, as a source reports it, since when; forgiven: it does not count."""
+
+    health: float
+    reason: str
+    since: float
+    forgiven: bool = False
+
+
 @dataclass(slots=True)
 class Site:
     """The cluster as its file describes it, and what operators say of its nodes instead.
@@ -41,6 +52,7 @@ class Site:
     labels are those alone in which an operator differs from the file. version grows with every word of an operator.
     others are who holds something that gantree did not start, with each what it is said to hold, one member a node;
     short those of them of whom less is counted, for the rest was not free.
+    links has of each link that is said to carry less what each source says.
     """
 
     described: Cluster | None = None
@@ -51,14 +63,38 @@ class Site:
     short: dict[str, None] = field(default_factory=dict)
     asked: dict[str, Cordon] = field(default_factory=dict)
     unwell: dict[str, dict[str, Illness]] = field(default_factory=dict)
+    links: dict[LinkId, dict[str, LinkSign]] = field(default_factory=dict)
 
-    def with_labels(self) -> Cluster:
-        """The cluster as it is now."""
+    def as_observed(self) -> Cluster:
+        """The cluster of the file, with the labels of operators and the health that links have now."""
         assert self.described is not None, "no cluster was observed yet"
-        nodes = tuple(
-            labelled(node, self.labels.get(node.name, {})) for node in self.described.nodes
-        )
-        return replace(self.described, nodes=nodes) if self.labels else self.described
+        cluster = self.described
+        if self.labels:
+            nodes = tuple(labelled(node, self.labels.get(node.name, {})) for node in cluster.nodes)
+            cluster = replace(cluster, nodes=nodes)
+        return with_health(cluster, self.health_of_link()) if self.links else cluster
+
+    def health_of_link(self) -> dict[LinkId, float]:
+        """The share of its rate that each link carries of which a source says that it is not whole."""
+        lowest = {
+            link: min((one.health for one in signs.values() if not one.forgiven), default=1.0)
+            for link, signs in self.links.items()
+        }
+        return {link: health for link, health in lowest.items() if health < 1.0}
+
+
+def with_health(cluster: Cluster, health_of_link: Mapping[LinkId, float]) -> Cluster:
+    """A cluster whose links carry no more than these shares of their rates."""
+    domains = {LinkId(each.tier, each.name): each for each in cluster.domains}
+    nics = {LinkId(NIC_TIER, f"{each.node}/{each.nic}"): each for each in cluster.nics}
+    for link, health in health_of_link.items():
+        if link.nic is None:
+            facts = domains.get(link, DomainFacts(link.tier, link.path))
+            domains[link] = replace(facts, health=min(facts.health, health))
+        else:
+            nic = nics.get(link, NicFacts(*link.nic))
+            nics[link] = replace(nic, health=min(nic.health, health))
+    return replace(cluster, domains=tuple(domains.values()), nics=tuple(nics.values()))
 
 
 def labelled(node: Node, labels: Labels) -> Node:

@@ -18,6 +18,8 @@ from gantree.model.events import (
     HealthObserved,
     HoldRequested,
     LabelRequested,
+    LinkHealthObserved,
+    LinkRestoreRequested,
     NodeLost,
     NodeReturned,
     OthersHold,
@@ -34,7 +36,7 @@ ABOUT_JOBS = (
 )  # fmt: skip
 ABOUT_SITE = (
     ClusterObserved, CordonRequested, UncordonRequested, LabelRequested, HealthObserved, OthersHold, NodeLost,
-    NodeReturned,
+    NodeReturned, LinkHealthObserved, LinkRestoreRequested,
 )  # fmt: skip
 REPLAYED = (*ABOUT_JOBS, *ABOUT_SITE)
 

@@ -9,6 +9,7 @@ from gantree.model.events import (
     Event,
     HealthObserved,
     LabelRequested,
+    LinkHealthObserved,
     NodeLost,
     OthersHold,
 )
@@ -20,7 +21,8 @@ def site_events(ledger: Ledger) -> tuple[Event, ...]:
     if described is None:
         return ()
     observed = ClusterObserved(id="snapshot/site", observed_at=0.0, cluster=described)
-    return (observed, *_labels(ledger), *_cordons(ledger), *_faults(ledger), *_holders(ledger))
+    said = (*_labels(ledger), *_cordons(ledger), *_faults(ledger), *_links(ledger))
+    return (observed, *said, *_holders(ledger))
 
 
 def _labels(ledger: Ledger) -> Iterator[Event]:
@@ -50,6 +52,20 @@ def _faults(ledger: Ledger) -> Iterator[Event]:
                 event_id = f"snapshot/health/{node}/{source}"
                 yield HealthObserved(
                     id=event_id, observed_at=0.0, node=node, source=source, reason=illness.reason
+                )
+
+
+def _links(ledger: Ledger) -> Iterator[Event]:
+    for link, signs in ledger.site.links.items():
+        for source, sign in signs.items():
+            if not sign.forgiven:
+                yield LinkHealthObserved(
+                    id=f"snapshot/link/{link}/{source}",
+                    observed_at=0.0,
+                    link=link,
+                    source=source,
+                    health=sign.health,
+                    reason=sign.reason,
                 )
 
 

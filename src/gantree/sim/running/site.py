@@ -3,8 +3,7 @@
 process      `RankExited` of the gang on that GPU
 GPU          the same, and `HealthObserved`: its node takes nothing new until it is repaired; others on it work on
 node         `NodeLost`, then `NodeReturned`; domain: the same of each of its nodes
-link         the up-links of a domain carry less. Of a node `HealthObserved` says so; of a wider domain nobody is told,
-             as no event has a word for it, and gangs across it are slower
+link         the up-links of a domain carry less: `LinkHealthObserved`; gangs across them are slower
 spot         `CordonRequested` with drain at the notice, `NodeLost` when the node is taken; when it is back,
              `NodeReturned` and `UncordonRequested`
 """
@@ -16,10 +15,12 @@ from typing import TypedDict
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
+from gantree.model.cluster import LinkId
 from gantree.model.events import (
     CordonRequested,
     Event,
     HealthObserved,
+    LinkHealthObserved,
     NodeLost,
     NodeReturned,
     RankExited,
@@ -94,11 +95,13 @@ class Site:
             )
 
     def _link(self, fault: Fault) -> Iterator[Event]:
-        tier, _ = fault.domain
-        if tier == self._fabric.node_tier:
-            reason = "" if fault.up else f"its links carry {fault.health:.0%}"
-            node = self._node(fault)
-            yield HealthObserved(**self._id(fault), node=node, source="links", reason=reason)
+        domain = self._fabric.domain(*fault.domain)
+        yield LinkHealthObserved(
+            **self._id(fault),
+            link=LinkId(domain.tier, domain.name),
+            source="links",
+            health=1.0 if fault.up else fault.health,
+        )
 
     def _nodes(self, fault: Fault, ledger: Ledger) -> Iterator[Event]:
         tier, domain = fault.domain

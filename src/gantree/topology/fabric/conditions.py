@@ -15,6 +15,7 @@ from typing import Self
 
 import numpy as np
 
+from gantree.model.cluster import LinkId
 from gantree.model.errors import BadInput
 from gantree.topology.fabric.fabric import BoolArray, Fabric, FloatArray
 
@@ -104,6 +105,18 @@ class Conditions:
         if nic not in numbers:
             raise _no_such_nic(node, nic, numbers)
         return index, numbers[nic]
+
+
+def has_link(fabric: Fabric, link: LinkId) -> bool:
+    """Whether a fabric has a link."""
+    tier, name = (fabric.tiers[-1], link.nic[0]) if link.nic else (link.tier, link.path)
+    try:
+        _, domain = fabric.find(tier, name)
+    except BadInput:
+        return False
+    if link.nic is None:
+        return link.tier in fabric.cluster.tiers
+    return any(nic.name == link.nic[1] for nic in fabric.machine_of_node(domain).nics)
 
 
 def sound_nodes(fabric: Fabric) -> BoolArray:

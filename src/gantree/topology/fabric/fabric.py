@@ -115,8 +115,8 @@ class Fabric:
             flat_path_of_node=np.stack(domain_of_node, axis=1) + np.array(first_of_tier[:-1]),
         )
 
-    def relabelled(self, cluster: Cluster) -> "Fabric":
-        """The same tree for a cluster of which only the labels of nodes are others."""
+    def restated(self, cluster: Cluster) -> "Fabric":
+        """The same tree for a cluster of which only the labels of nodes, or health and load of links, are others."""
         known = {node.name: node for node in cluster.nodes}
         nodes = tuple(known[node.name] for node in self.nodes)
         return replace(

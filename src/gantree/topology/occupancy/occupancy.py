@@ -209,7 +209,7 @@ class Occupancy:
     # ----- copies
 
     def copy(self, fabric: Fabric | None = None) -> "Occupancy":
-        """The same state, to be changed on its own, without indexes; fabric: the same one with other labels."""
+        """The same state, to be changed on its own, without indexes; fabric: the same one, stated anew."""
         twin = copy(self)
         twin.fabric, twin._emptied = (fabric, None) if fabric else (self.fabric, self._emptied)
         twin.usable_node = self.usable_node.copy()

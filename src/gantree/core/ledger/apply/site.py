@@ -11,16 +11,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gantree.core.ledger.apply.foreign_holders import count_foreign_holders
-from gantree.core.ledger.site import Cordon, Illness, Labels, Site
+from gantree.core.ledger.site import Cordon, Illness, Labels, LinkSign, Site
 from gantree.model.facts import (
     FabricDefined,
+    LinkHealthNoted,
     NodeCordoned,
     NodeHealthNoted,
     NodeLabelled,
     NodeMarked,
     NodeUncordoned,
 )
-from gantree.topology.fabric.conditions import sound_nodes
+from gantree.topology.fabric.conditions import broken_nics, has_link, sound_nodes
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
 
@@ -37,7 +38,10 @@ def fabric_defined(ledger: Ledger, fact: FabricDefined) -> None:
         _forget_the_same(site, node, labels, file_labels.get(node))
     for node in [node for node in site.unwell if node not in file_labels]:
         _forget_illness(site, node)
-    occupancy = Occupancy(Fabric.build(site.with_labels()))
+    if site.links:
+        there = Fabric.build(fact.cluster)
+        site.links = {link: signs for link, signs in site.links.items() if has_link(there, link)}
+    occupancy = Occupancy(Fabric.build(site.as_observed()))
     for node in (*ledger.unusable, *site.cordoned):
         if node in occupancy.fabric.index_of_node:
             occupancy.mark(node, usable=False)
@@ -145,6 +149,25 @@ def _open_or_close(ledger: Ledger, node: str) -> None:
     rooms.mark(node, usable=usable)
 
 
+def link_health_noted(ledger: Ledger, fact: LinkHealthNoted) -> None:
+    """A source says something else of a link, or an operator overrules it."""
+    site = ledger.site
+    signs = site.links.pop(fact.link, {})
+    before = signs.pop(fact.source, None)
+    if fact.health < 1.0:
+        since = fact.at if before is None or before.forgiven else before.since
+        signs[fact.source] = LinkSign(fact.health, fact.reason, since, fact.forgiven)
+    if signs:
+        site.links[fact.link] = signs
+    site.version += 1
+    rooms = ledger.rooms()
+    ledger.occupancy = rooms.copy(rooms.fabric.restated(site.as_observed()))
+    ledger.occupancy.host.set_broken_nics(broken_nics(ledger.occupancy.fabric))
+    if fact.link.tier == rooms.fabric.tiers[-1]:
+        _open_or_close(ledger, fact.link.path)
+    ledger.more_room()
+
+
 def node_labelled(ledger: Ledger, fact: NodeLabelled) -> None:
     """A node has another label: who asks for labels may have another answer; what runs stays."""
     site = ledger.site
@@ -156,5 +179,5 @@ def node_labelled(ledger: Ledger, fact: NodeLabelled) -> None:
     site.version += 1
     rooms = ledger.rooms()
     if fact.node in rooms.fabric.index_of_node:
-        ledger.occupancy = rooms.copy(rooms.fabric.relabelled(site.with_labels()))
+        ledger.occupancy = rooms.copy(rooms.fabric.restated(site.as_observed()))
         ledger.more_room()

@@ -44,6 +44,7 @@ from gantree.core.ledger.apply.requests import (
 from gantree.core.ledger.apply.retention import jobs_forgotten
 from gantree.core.ledger.apply.site import (
     fabric_defined,
+    link_health_noted,
     node_cordoned,
     node_health_noted,
     node_labelled,
@@ -82,6 +83,7 @@ from gantree.model.facts import (
     JobRequeued,
     JobScaled,
     JobsForgotten,
+    LinkHealthNoted,
     MemberBack,
     MemberMissed,
     MemberReplaced,
@@ -124,6 +126,7 @@ APPLY: dict[type[Fact], Callable[[Any, Any], None]] = {
     NodeUncordoned: node_uncordoned,
     NodeLabelled: node_labelled,
     NodeHealthNoted: node_health_noted,
+    LinkHealthNoted: link_health_noted,
     RoomOfOthers: foreign_room,
     PolicyAdopted: policy_adopted,
     MemberMissed: member_missed,

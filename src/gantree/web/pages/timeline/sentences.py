@@ -36,6 +36,7 @@ from gantree.model.facts import (
     JobRequeued,
     JobScaled,
     JobsForgotten,
+    LinkHealthNoted,
     MemberBack,
     MemberMissed,
     MemberReplaced,
@@ -157,6 +158,14 @@ def _health(fact: NodeHealthNoted) -> str:
     return f"Node {fact.node} {what}: {fact.reason}, as {fact.source} reports."
 
 
+def _link_health(fact: LinkHealthNoted) -> str:
+    if fact.health == 1.0:
+        return f"Link {fact.link} is whole, as {fact.source} reports."
+    what = "counts as whole; it carries" if fact.forgiven else "carries"
+    why = f" ({fact.reason})" if fact.reason else ""
+    return f"Link {fact.link} {what} {fact.health:.0%} of its rate{why}, as {fact.source} reports."
+
+
 def _missed(fact: MemberMissed) -> str:
     left = span(max(0.0, fact.deadline_at - fact.at))
     return f"Member {fact.member} is lost ({fact.reason}); the other members wait at most {left} for a replacement."
@@ -243,6 +252,7 @@ _WORDS: dict[type[Fact], Callable[[Any], str]] = {
     MemberBack: lambda fact: f"Member {fact.member} runs again.",
     NodeCordoned: _cordoned,
     NodeHealthNoted: _health,
+    LinkHealthNoted: _link_health,
     NodeUncordoned: lambda fact: f"Node {fact.node} is schedulable again.",
     NodeLabelled: _labelled,
     RoomOfOthers: _others,
