@@ -122,7 +122,7 @@ def test_output_that_no_daemon_gave_is_told_as_such(
 ) -> None:
     monkeypatch.setenv("GANTREE_SERVER", strange.url)
     strange.says = http(b"<html>\nhello\n", kind="text/html")
-    done = gantree("logs", "a", "--json")
+    done = gantree("logs", "id:a", "--json")
     assert (done.code, done.err) == (
         1,
         "gantree: the answer has a line that is no JSON (b'<html>'): the server is no gantree daemon\n",
@@ -134,7 +134,7 @@ def test_a_field_of_another_type_is_named_with_what_it_should_be(
 ) -> None:
     monkeypatch.setenv("GANTREE_SERVER", strange.url)
     strange.says = http(b'{"jobs": 3, "warnings": []}')
-    done = gantree("rerun", "a")
+    done = gantree("rerun", "id:a")
     assert done.code == 1
     assert "the answer to POST /v1/jobs/{job}/rerun is not as a gantree daemon" in done.err
     assert done.err.endswith("jobs: input should be a valid list\n")

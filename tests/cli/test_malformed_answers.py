@@ -19,6 +19,7 @@ import pytest
 from gantree.api.client.client import Client
 from gantree.api.client.request import Request
 from gantree.api.server.response_check import RESPONSE_MODELS
+from gantree.model.errors import NotFound
 from support.daemon import Daemon
 from support.serving import serving
 
@@ -75,7 +76,9 @@ class Mimic(ThreadingHTTPServer):
 
     def told(self, method: str, path: str, body: bytes) -> Any:
         """The answer to a question."""
-        key = f"{method} {urlsplit(path).path}"
+        asked = urlsplit(path)
+        which = f"?{asked.query}" if asked.path == "/v1/job-id" else ""
+        key = f"{method} {asked.path}{which}"
         self.asked.append(key)
         if self.changed is not None and self.changed[0] == key:
             return self.changed[1]
@@ -96,7 +99,11 @@ class _Handler(BaseHTTPRequestHandler):
         if path.split("?")[0].endswith("/logs"):
             raw, kind = b"[0] x\n", "text/plain"
         else:
-            raw = json.dumps(self.server.told(self.command, path, body)).encode()
+            try:
+                raw = json.dumps(self.server.told(self.command, path, body)).encode()
+            except NotFound:  # a changed answer led to a question about a job that is not there
+                self.send_error(404)
+                return
             kind = "application/json"
         self.send_response(200)
         self.send_header("Content-Type", kind)

@@ -44,14 +44,32 @@ def client(chosen_state_dir: Path | None) -> Client:
     return _RecordingClient(state_dir(chosen_state_dir))
 
 
+BY_ID = "id:"
+"""What a job is named by its id with, though a live job has that id as its name."""
+
+
 def job_named(daemon: Client, word: str) -> str:
-    """What the daemon knows a job by: a name with a slash, as gangs of Kubernetes have, is no part of a path."""
-    if "/" not in word or not word.isprintable():
+    """The id of the job that a user means: a live one of this name before one that has ended; after "id:" its id.
+
+    Raises Conflict where several live jobs have this name, and NotFound for a name with a slash that no job has: gangs
+    of Kubernetes have such, and they are no part of a path.
+    """
+    if word.startswith(BY_ID):
+        return word.removeprefix(BY_ID)
+    if not word or not word.isprintable():
         return word
-    rows = daemon.jobs(name=word)
-    if not rows:
-        raise NotFound(f"there is no job {word!r}")
-    job: str = rows[-1]["job"]
+    try:
+        found = daemon.job_id(word)
+    except NotFound:
+        if "/" in word:
+            raise NotFound(f"there is no job {word!r}") from None
+        return word  # perhaps it is history; or the daemon is older, and the word is an id
+    job: str = found["job"]
+    if found["instead_of"] is not None:
+        typer.echo(
+            f"gantree: job {word} has ended; {job} has the same name and is meant. For the ended one: {BY_ID}{word}",
+            err=True,
+        )
     return job
 
 
@@ -63,6 +81,26 @@ def malformed_answer() -> Unreachable | None:
 
     found = (mismatch_in(request, answer) for request, answer in reversed(_latest_answers))
     return next((Unreachable(text) for text in found if text is not None), None)
+
+
+def change_jobs(
+    daemon: Client,
+    words: Sequence[str],
+    change: Callable[[str], dict[str, Any]],
+    done: str,
+    *,
+    as_json: bool,
+    sentence: str = "",
+) -> list[str]:
+    """Change jobs by id or name (`job_named`) as `change_each`."""
+    return change_each(
+        "job",
+        words,
+        lambda word: change(job_named(daemon, word)),
+        done,
+        as_json=as_json,
+        sentence=sentence,
+    )
 
 
 def change_each(

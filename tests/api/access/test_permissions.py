@@ -71,6 +71,7 @@ BODIES: dict[str, Any] = {
     "POST /v1/session": {"token": DAEMON_TOKEN},
     "POST /v1/tokens": {"user": "nils"},
 }
+QUERIES = {"GET /v1/job-id": "?name=hers"}
 RERUN = "POST /v1/jobs/{word}/rerun"
 ATTACH = "ATTACH /v1/jobs/{word}/attach"
 NOT_DESCRIBED = ("GET /v1/session/oidc", "GET /v1/session/oidc/callback")
@@ -102,8 +103,8 @@ NEEDS = {
         GET /v1/tokens; GET /v1/usage; GET /v1/usage/gpus; POST /v1/tokens
     """,
     Need.SEE: """
-        GET /v1/history/jobs/{word}; GET /v1/jobs/{word}; GET /v1/jobs/{word}/when; GET /v1/jobs/{word}/why; POST
-        /v1/jobs/{word}/what-if
+        GET /v1/history/jobs/{word}; GET /v1/job-id; GET /v1/jobs/{word}; GET /v1/jobs/{word}/when; GET
+        /v1/jobs/{word}/why; POST /v1/jobs/{word}/what-if
     """,
     Need.READ: """
         GET /v1/jobs/{word}/curve; GET /v1/jobs/{word}/logs; GET /v1/jobs/{word}/record
@@ -250,7 +251,9 @@ def test_every_role_is_answered_as_the_table_has_it_on_every_route(front: Front)
         for asker in ASKERS:
             body = BODIES.get(route, {} if method == "POST" and need is Need.OPERATE else None)
             fill = {**FILL, "word": "queued"} if path.endswith(WAITING) else FILL
-            told = front.ask(asker, method, path.format_map(fill), body, parts=0)
+            told = front.ask(
+                asker, method, path.format_map(fill) + QUERIES.get(route, ""), body, parts=0
+            )
             answered, wanted = came(told, route), expected(route, need, asker)
             if answered != wanted:
                 wrong.append(

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache, partial
+from itertools import chain
 from typing import Any, Protocol
 
 from starlette.requests import HTTPConnection
@@ -161,7 +162,7 @@ def _submitted_spec(lookup: JobLookup, word: str) -> Job | None:
 
 
 def _known_for(ledger: Ledger, caller: Caller, word: str) -> tuple[str, Job] | None:
-    """The job or array of this id, or the newest of this name, among those that a caller may see."""
+    """The job or array of this id, or the newest of this name, live ones first, among those that a caller may see."""
     job = job_of(ledger, word)
     spec = None if job is None else ledger.spec_of(job)
     if job is None or spec is None:
@@ -178,10 +179,11 @@ def _known_for(ledger: Ledger, caller: Caller, word: str) -> tuple[str, Job] | N
         for each in reversed(ledger.arrays.values())
         if each.spec.name == word
     )
-    found = (
+    found = [
         each for each in (*named, *arrays) if has(caller, Need.SEE, each[1].user, each[1].queue)
-    )
-    return next(found, (job, spec))
+    ]
+    live = (each for each in found if not ledger.is_over(each[0]))
+    return next(chain(live, found), (job, spec))
 
 
 def check_submission(

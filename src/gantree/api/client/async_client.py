@@ -79,6 +79,7 @@ class AsyncClient:
     jobs = _method(requests.jobs)
     jobs_page = _method(requests.jobs_page)
     job = _method(requests.job)
+    job_id = _method(requests.job_id)
     why = _method(requests.why)
     when = _method(requests.when)
     what_if = _method(requests.what_if)

@@ -110,6 +110,7 @@ class Client:
     jobs = _method(requests.jobs)
     jobs_page = _method(requests.jobs_page)
     job = _method(requests.job)
+    job_id = _method(requests.job_id)
     why = _method(requests.why)
     when = _method(requests.when)
     what_if = _method(requests.what_if)

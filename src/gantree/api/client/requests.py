@@ -136,6 +136,11 @@ def job(job: str, *, wait_s: float = 0.0, until: str = "ended") -> Request[Json]
     return Request("GET", "/v1/jobs/{job}", job_path(job), query, wait_s=wait_s)
 
 
+def job_id(name: str) -> Request[Json]:
+    """The `job` that a person means by an id or a name: a live one first. See GET /v1/job-id."""
+    return Request("GET", "/v1/job-id", query={"name": name})
+
+
 def why(job: str) -> Request[Json]:
     """Why a job is where it is."""
     return Request("GET", "/v1/jobs/{job}/why", job_path(job))

@@ -1,8 +1,8 @@
-"""Routes of explanations and forecasts: why, when, what-if, queues, and moves that would let a job start."""
+"""Routes of explanations and forecasts: which job, why, when, what-if, queues, and moves that let a job start."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from pydantic import ConfigDict, Field
 
@@ -16,6 +16,7 @@ from gantree.api.http.response_models.explanations import (
     WhenResponse,
     WhyResponse,
 )
+from gantree.api.http.response_models.jobs import JobIdResponse
 from gantree.api.http.response_models.site import QueuesResponse
 from gantree.api.http.responses import documented, json_response
 from gantree.api.views import queries as asked
@@ -47,6 +48,16 @@ def reads(backend: QueryBackend) -> APIRouter:
     """The routes that only look."""
     routes = APIRouter(prefix="/v1", tags=["questions"])
     _add_job_questions(routes, backend)
+
+    @routes.get("/job-id", **documented(JobIdResponse, "The job."), **needs(Need.SEE))
+    async def job_id(
+        caller: CurrentCaller, name: Annotated[str, Query(min_length=1, max_length=1024)]
+    ) -> Response:
+        """The job that a person means by an id or a name: a live one of this name before one that has ended.
+
+        409 if several live jobs have this name.
+        """
+        return json_response(await backend.read(asked.meant_job, caller, name))
 
     @routes.get("/queues", **documented(QueuesResponse, "The tree."), **needs(Need.KNOWN))
     async def queues(caller: CurrentCaller) -> Response:

@@ -27,6 +27,7 @@ from gantree.api.http.response_models.history import (
 from gantree.api.http.response_models.jobs import (
     CurveResponse,
     JobCommandResponse,
+    JobIdResponse,
     JobResponse,
     JobsResponse,
     ReceiptResponse,
@@ -47,6 +48,7 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
     "POST /v1/jobs/check": ReceiptResponse,
     "GET /v1/jobs": JobsResponse,
     f"GET {_A_JOB}": JobResponse,
+    "GET /v1/job-id": JobIdResponse,
     f"GET {_A_JOB}/why": WhyResponse,
     f"GET {_A_JOB}/when": WhenResponse,
     "POST /v1/jobs/forecast": ForecastResponse,

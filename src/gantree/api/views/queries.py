@@ -8,9 +8,11 @@ Each is a function of this module, so that it can be sent to the reader by its n
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
+from gantree.api.access import permissions
 from gantree.api.access.access import Caller
 from gantree.api.access.permissions import JobLookup, Need, job_for, job_visibility, redacted_for
 from gantree.api.access.visibility import (
@@ -29,6 +31,7 @@ from gantree.api.views import (
     queue_view,
     start_view,
 )
+from gantree.control.requests.job_ids import live_job_of
 from gantree.control.requests.policy_text import PolicyText
 from gantree.control.requests.policy_versions import tried, version_of
 from gantree.control.requests.read_view import ReadView
@@ -72,6 +75,19 @@ def jobs(
 def job_id(view: ReadView, caller: Caller, word: str, need: Need) -> str:
     """The id of the job that a caller means. Raises NotFound and Forbidden."""
     return job_for(view, caller, word, need)
+
+
+def meant_job(view: ReadView, caller: Caller, word: str) -> Json:
+    """The job that a person means by a word: a live one before one that has ended. Raises NotFound and Conflict.
+
+    instead_of: the word, where it is the id of another job, which has ended.
+    """
+    ledger = view.ledger
+    sees = partial(permissions.sees, caller)
+    job = live_job_of(ledger, word, sees) or job_for(view, caller, word, Need.SEE)
+    state = ledger.find(word)
+    is_another = job != word and state is not None and sees(state)
+    return {"job": job, "instead_of": word if is_another else None}
 
 
 def job(

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gantree.cli.daemon_client import JobArgument, client
+from gantree.cli.daemon_client import JobArgument, client, job_named
 from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.errors import FAILURE
 from gantree.cli.output.printing import print_json, span
@@ -22,7 +22,8 @@ def defragment(
 
     Exit status: 0 there is a plan, 1 there is none.
     """
-    answer = client(state).defragment(job, apply=apply)
+    daemon = client(state)
+    answer = daemon.defragment(job_named(daemon, job), apply=apply)
     if as_json:
         print_json({**answer, "applied": apply})
     else:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gantree.cli.daemon_client import client
+from gantree.cli.daemon_client import client, job_named
 from gantree.cli.explain.start_lines import names, start_line
 from gantree.cli.options import class_or_number
 from gantree.cli.output.printing import print_json, span
@@ -90,7 +90,8 @@ def _duration_s(text: str) -> float:
 
 def answer(job: str, changes: Sequence[Change], state: Path | None, *, as_json: bool) -> None:
     """Print the daemon's answer. Exits with NEVER_NOW if the job would start at once in no alternative."""
-    answer_json = client(state).what_if(job, changes)
+    daemon = client(state)
+    answer_json = daemon.what_if(job_named(daemon, job), changes)
     if as_json:
         print_json(answer_json)
     else:

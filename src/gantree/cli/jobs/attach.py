@@ -19,7 +19,7 @@ import typer
 from gantree.api.client.client import Client
 from gantree.api.client.exec_session import ExecSession
 from gantree.api.client.exec_session import open_exec_session as attached_to
-from gantree.cli.daemon_client import JobArgument, client
+from gantree.cli.daemon_client import JobArgument, client, job_named
 from gantree.cli.options import StateOption, new_app
 from gantree.cli.output.errors import error_text
 from gantree.model.errors import BadInput, Conflict, GantreeError
@@ -51,10 +51,11 @@ def open_exec_session(
     """
     daemon = client(state)
     if port is None:
-        raise typer.Exit(_run_beside(daemon, job, rank, command or []))
+        raise typer.Exit(_run_beside(daemon, job_named(daemon, job), rank, command or []))
     if command:
         raise BadInput("--port cannot be used with a command")
-    _forward(daemon, job, rank, *_ports(port))
+    ports = _ports(port)
+    _forward(daemon, job_named(daemon, job), rank, *ports)
 
 
 def _run_beside(daemon: Client, job: str, rank: int, command: list[str]) -> int:

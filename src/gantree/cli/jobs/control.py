@@ -1,18 +1,23 @@
 """Commands that change jobs of the daemon: cancel, hold, release, suspend, resume, scale and reprioritise."""
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from gantree.cli.daemon_client import JobsArgument, change_each, client
+from gantree.cli.daemon_client import JobsArgument, change_jobs, client
 from gantree.cli.options import JsonOption, StateOption, class_or_number
 
 
 def cancel(jobs: JobsArgument, state: StateOption = None, as_json: JsonOption = False) -> None:
     """Cancel pending or running jobs."""
-    _change(
-        jobs, client(state).cancel, "cancelled", as_json=as_json, sentence="{} is being cancelled"
+    daemon = client(state)
+    change_jobs(
+        daemon,
+        jobs,
+        daemon.cancel,
+        "cancelled",
+        as_json=as_json,
+        sentence="{} is being cancelled",
     )
 
 
@@ -21,12 +26,14 @@ def hold(jobs: JobsArgument, state: StateOption = None, as_json: JsonOption = Fa
 
     A held job keeps its position in the queue. gantree release ends the hold.
     """
-    _change(jobs, client(state).hold, "held", as_json=as_json)
+    daemon = client(state)
+    change_jobs(daemon, jobs, daemon.hold, "held", as_json=as_json)
 
 
 def release(jobs: JobsArgument, state: StateOption = None, as_json: JsonOption = False) -> None:
     """Release held jobs, so that they may start."""
-    _change(jobs, client(state).release, "released", as_json=as_json)
+    daemon = client(state)
+    change_jobs(daemon, jobs, daemon.release, "released", as_json=as_json)
 
 
 def suspend(jobs: JobsArgument, state: StateOption = None, as_json: JsonOption = False) -> None:
@@ -35,12 +42,14 @@ def suspend(jobs: JobsArgument, state: StateOption = None, as_json: JsonOption =
     A running job saves a checkpoint if it can, gives up its GPUs and keeps its position in the queue. A pending job
     is held.
     """
-    _change(jobs, client(state).suspend, "suspended", as_json=as_json)
+    daemon = client(state)
+    change_jobs(daemon, jobs, daemon.suspend, "suspended", as_json=as_json)
 
 
 def resume(jobs: JobsArgument, state: StateOption = None, as_json: JsonOption = False) -> None:
     """Resume suspended jobs; the same as gantree release."""
-    _change(jobs, client(state).resume, "resumed", as_json=as_json)
+    daemon = client(state)
+    change_jobs(daemon, jobs, daemon.resume, "resumed", as_json=as_json)
 
 
 def scale(
@@ -55,7 +64,7 @@ def scale(
     on its own.
     """
     daemon = client(state)
-    _change(jobs, lambda job: daemon.scale(job, members), "scaled", as_json=as_json)
+    change_jobs(daemon, jobs, lambda job: daemon.scale(job, members), "scaled", as_json=as_json)
 
 
 def reprioritise(
@@ -72,17 +81,10 @@ def reprioritise(
     """Change the priority of pending or running jobs."""
     daemon, new_priority = client(state), class_or_number(priority)
     assert new_priority is not None
-    _change(
-        jobs, lambda job: daemon.reprioritise(job, new_priority), "reprioritised", as_json=as_json
+    change_jobs(
+        daemon,
+        jobs,
+        lambda job: daemon.reprioritise(job, new_priority),
+        "reprioritised",
+        as_json=as_json,
     )
-
-
-def _change(
-    jobs: Sequence[str],
-    change: Callable[[str], dict[str, Any]],
-    done: str,
-    *,
-    as_json: bool,
-    sentence: str = "",
-) -> None:
-    change_each("job", jobs, change, done, as_json=as_json, sentence=sentence)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gantree.cli.daemon_client import JobArgument, client
+from gantree.cli.daemon_client import JobArgument, client, job_named
 from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.printing import columns, print_json
 
@@ -34,7 +34,8 @@ def curve(
 
     The job reports them by gantree.training.progress.
     """
-    found = client(state).curve(job, attempt=attempt)
+    daemon = client(state)
+    found = daemon.curve(job_named(daemon, job), attempt=attempt)
     if as_json:
         print_json(found)
     elif as_csv:

@@ -10,7 +10,7 @@ import typer
 from gantree.api.client.client import Client
 from gantree.api.client.requests import LogOptions
 from gantree.api.streams.logs.pieces import Piece
-from gantree.cli.daemon_client import JobArgument, client
+from gantree.cli.daemon_client import JobArgument, client, job_named
 from gantree.cli.input.moments import ALLOWED, seconds_since_epoch
 from gantree.cli.jobs.log_follow import follow_output, form_of, pieces_of, write_stdout
 from gantree.cli.options import StateOption
@@ -79,7 +79,7 @@ def logs(
         "since": seconds_since_epoch("--since", since, time.time()),
         "grep": grep,
     }
-    write_stdout(_output(daemon, job, options, follow, timestamps, as_json))
+    write_stdout(_output(daemon, job_named(daemon, job), options, follow, timestamps, as_json))
 
 
 def _output(

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gantree.cli.daemon_client import JobArgument, client
+from gantree.cli.daemon_client import JobArgument, client, job_named
 from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.errors import warn
 from gantree.cli.output.printing import columns, print_json
@@ -25,7 +25,8 @@ def record(
     as_json: JsonOption = False,
 ) -> None:
     """Show what ran in an attempt: commands, placement and versions."""
-    attempt_record = client(state).record(job, attempt=attempt)
+    daemon = client(state)
+    attempt_record = daemon.record(job_named(daemon, job), attempt=attempt)
     if as_json:
         print_json(attempt_record)
         return
@@ -51,7 +52,8 @@ def rerun(
     A placement is equivalent if machines, GPUs of each member and shared domains are equal. Prints a warning for each
     version that has changed.
     """
-    taken = client(state).rerun(job, attempt=attempt, anyhow=anyhow)
+    daemon = client(state)
+    taken = daemon.rerun(job_named(daemon, job), attempt=attempt, anyhow=anyhow)
     if as_json:
         print_json(taken)
         return

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from itertools import count
 
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.model.arrays import Spans, element_name, has_index, indices_of, parse_element
+from gantree.model.errors import Conflict
 from gantree.model.jobs import Job
 
 NAMES_COUNTED = 100_000
 """Of so many names it is known which number is next."""
+IDS_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +102,82 @@ def _numbered(name: str, number: int) -> str:
 
 
 def job_of(ledger: Ledger, word: str) -> str | None:
-    """The job or array that a word means: the one with this id, else the newest of this name, else none."""
-    if word in ledger.arrays or word in ledger.rejected or ledger.find(word) is not None:
+    """The job or array that a word means to a program: the one with this id, else as a name; None without any.
+
+    A name means the newest live job or array of this name, else the newest one.
+    """
+    return word if is_id(ledger, word) else _of_name(ledger, word)
+
+
+def is_id(ledger: Ledger, word: str) -> bool:
+    """Whether a job or an array has this id."""
+    return word in ledger.arrays or word in ledger.rejected or ledger.find(word) is not None
+
+
+def live_job_of(ledger: Ledger, word: str, sees: Callable[[JobState], bool]) -> str | None:
+    """The live job or array that a word means to a person, who hardly tells an id from a name; None without any.
+
+    The one with this id if it is live, else the only live one of this name among those that the person sees. Raises
+    Conflict for several. Ids are given once and names again and again, so the first job of a name has it as its id.
+    """
+    if is_live(ledger, word) and sees(_like(ledger, word)):
         return word
-    job, array = ledger.newest_of_name.get(word), ledger.newest_array_of_name.get(word)
-    if job is not None and array is not None:
-        return max(job, array, key=lambda each: seq_of(ledger, each))
-    return job or array or _element_by_name(ledger, word)
+    live = live_of_name(ledger, word, sees)
+    if len(live) > 1:
+        shown = ", ".join(live[:IDS_SHOWN]) + (", ..." if len(live) > IDS_SHOWN else "")
+        raise Conflict(f"{len(live)} live jobs are named {word}: {shown}; give the id of one")
+    return live[0] if live else None
+
+
+def is_live(ledger: Ledger, job: str) -> bool:
+    """Whether this is the id of a job or an array that has not ended."""
+    array = ledger.arrays.get(job)
+    state = ledger.find(job) if array is None else None
+    return (array is not None and not array.is_over) or (
+        state is not None and state.ended_at is None
+    )
+
+
+def live_of_name(
+    ledger: Ledger, word: str, sees: Callable[[JobState], bool] = lambda _: True
+) -> list[str]:
+    """The jobs and arrays of a name that have not ended, and elements by the name of their array, oldest first."""
+    parsed = parse_element(word)
+    found = dict[str, None]()
+    if word in ledger.newest_of_name:
+        named = (state for state in ledger.jobs.values() if state.spec.name == word)
+        found |= dict.fromkeys(state.job for state in named)
+    for array in ledger.arrays.values():
+        if array.spec.name == word:
+            found[array.array] = None
+        elif parsed is not None and array.spec.name == parsed[0]:
+            found[element_name(array.array, parsed[1])] = None
+    live = [job for job in found if is_live(ledger, job) and sees(_like(ledger, job))]
+    return sorted(live, key=lambda each: seq_of(ledger, each))
+
+
+def _like(ledger: Ledger, job: str) -> JobState:
+    """The state of a job, or what the elements of an array have in common."""
+    array = ledger.arrays.get(job)
+    state = ledger.find(job) if array is None else array.unsplit_element(0, 0)
+    assert state is not None, f"{job} is not known"
+    return state
 
 
 def seq_of(ledger: Ledger, name: str) -> int:
     """The place of a job or an array in order of arrival."""
-    return ledger.arrays[name].seq if name in ledger.arrays else ledger.jobs[name].seq
+    return ledger.arrays[name].seq if name in ledger.arrays else _like(ledger, name).seq
+
+
+def _of_name(ledger: Ledger, word: str) -> str | None:
+    job, array = ledger.newest_of_name.get(word), ledger.newest_array_of_name.get(word)
+    known = [each for each in (job, array) if each is not None]
+    newest = max(known, key=lambda each: seq_of(ledger, each), default=None)
+    newest = newest or _element_by_name(ledger, word)
+    if newest is None or is_live(ledger, newest):
+        return newest
+    live = live_of_name(ledger, word)
+    return live[-1] if live else newest
 
 
 def _element_by_name(ledger: Ledger, word: str) -> str | None:

@@ -38,6 +38,16 @@ class JobCommandResponse(BaseModel):
     job: str = Field(description="The job's id.", examples=["llama-7b-2"])
 
 
+class JobIdResponse(BaseModel):
+    """The job that a person means by an id or a name."""
+
+    job: str = Field(description="The job's id.", examples=["llama-7b-2"])
+    instead_of: str | None = Field(
+        description="The id that was given, where that job has ended and a live one has its name.",
+        examples=["llama-7b"],
+    )
+
+
 class Progress(BaseModel):
     """How far a job says that it is, by `gantree.training.progress`; a number may be "NaN" or "Infinity"."""
 
