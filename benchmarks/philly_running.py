@@ -66,7 +66,9 @@ def strung(trace: list[TraceJob], times: int) -> Iterator[TraceJob]:
 def run(wanted: argparse.Namespace) -> dict[str, Any]:
     """One run: figures, seconds and the most memory that the process had."""
     trace = sorted(read_trace(wanted.trace)[: wanted.jobs], key=lambda row: row.submit_s)
-    cluster = with_uplinks(first_hosts(read_fabric(wanted.topo), wanted.hosts or HOSTS_OF_LOAD[wanted.load]))
+    cluster = with_uplinks(
+        first_hosts(read_fabric(wanted.topo), wanted.hosts or HOSTS_OF_LOAD[wanted.load])
+    )
     owed = shared_out(len(cluster.nodes) * GPUS_OF_HOST, gpu_s_of_queue(trace))
     policy = with_queues(PRESETS[wanted.preset], owed, as_cells=False)
     began_s, began_cpu_s = perf_counter(), process_time()

@@ -10,7 +10,7 @@ from gantree.journal.encoding.codec import FACT_CODEC
 from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.model.cluster import Cluster, DomainFacts, LinkId
 from gantree.model.events import ClusterObserved, LinkHealthObserved, LinkRestoreRequested
-from gantree.model.facts import LinkHealthNoted
+from gantree.model.site_facts import LinkHealthNoted
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 from gantree.topology.fabric.conditions import Conditions

@@ -12,9 +12,10 @@ from gantree.model.events import (
     NodeReturned,
     UncordonRequested,
 )
-from gantree.model.facts import CheckpointRequested, GangMoving, NodeCordoned
+from gantree.model.facts import CheckpointRequested, GangMoving
 from gantree.model.jobs import Checkpoint, Elastic, Job
 from gantree.model.phases import Phase, StopCause
+from gantree.model.site_facts import NodeCordoned
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 

@@ -25,12 +25,12 @@ from gantree.model.facts import (
     Fact,
     GangPlaced,
     JobEnded,
-    NodeMarked,
     ReservationDropped,
     ReservationMade,
 )
 from gantree.model.jobs import Checkpoint, Elastic, Job
 from gantree.model.phases import Phase
+from gantree.model.site_facts import NodeMarked
 from gantree.policy.rules import Backfill, Policy, Preemption, QueueRule
 from gantree.testing.builders import cluster, job, machine
 from gantree.testing.stage import Stage

@@ -12,9 +12,10 @@ from gantree.model.events import (
     HealthObserved,
     UncordonRequested,
 )
-from gantree.model.facts import GangMoving, NodeHealthNoted
+from gantree.model.facts import GangMoving
 from gantree.model.jobs import Checkpoint, Job
 from gantree.model.phases import Phase, StopCause
+from gantree.model.site_facts import NodeHealthNoted
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage

@@ -94,6 +94,15 @@ class Commands(LazyGroup):
         "label": Listed(
             "gantree.cli.nodes:label", "Set or remove labels of a node; running jobs stay."
         ),
+        "links": Listed("gantree.cli.links:links", "List links that carry less than their rate."),
+        "degrade": Listed(
+            "gantree.cli.links:degrade",
+            "Report links that carry less than their rate; running jobs stay.",
+        ),
+        "restore": Listed(
+            "gantree.cli.links:restore",
+            "Count links as whole again, until a source reports something else.",
+        ),
         "policy": Listed(
             "gantree.cli.queues.policy:app", "Show, check, apply or roll back the policy."
         ),

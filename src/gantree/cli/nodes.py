@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from gantree.cli.daemon_client import change_each, client
+from gantree.cli.links import in_words
 from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.printing import columns, print_json
 from gantree.model.errors import BadInput
@@ -31,7 +32,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     labels = ",".join(f"{key}={value}" for key, value in row["labels"].items())
     jobs = ",".join(each["job"] for each in row["jobs"])
     waits = f"waits for {', '.join(row['waits_for'])}" if row["waits_for"] else ""
-    why = "; ".join(text for text in (row["reason"], waits) if text)
+    links = [in_words(each) for each in row.get("links", ())]
+    why = "; ".join(text for text in (row["reason"], waits, *links) if text)
     free = str(row["free_gpus"]) if row["state"] == "ready" else "-"
     return row["node"], row["state"], str(row["gpus"]), free, jobs, labels, why
 

@@ -35,15 +35,9 @@ from gantree.model.facts import (
     JobRequeued,
     JobScaled,
     JobsForgotten,
-    LinkHealthNoted,
     MemberBack,
     MemberMissed,
     MemberReplaced,
-    NodeCordoned,
-    NodeHealthNoted,
-    NodeLabelled,
-    NodeMarked,
-    NodeUncordoned,
     PolicyAdopted,
     PriorityChanged,
     ReservationDropped,
@@ -51,6 +45,14 @@ from gantree.model.facts import (
     RoomClaimed,
     RoomOfOthers,
     StopDecided,
+)
+from gantree.model.site_facts import (
+    LinkHealthNoted,
+    NodeCordoned,
+    NodeHealthNoted,
+    NodeLabelled,
+    NodeMarked,
+    NodeUncordoned,
 )
 
 FACTS: dict[str, type[Fact]] = {

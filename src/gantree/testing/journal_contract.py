@@ -24,9 +24,10 @@ from gantree.model.events import (
     JobSubmitted,
     TimePassed,
 )
-from gantree.model.facts import FabricDefined, GangPreempted, JobAccepted, JobEnded, NodeMarked
+from gantree.model.facts import FabricDefined, GangPreempted, JobAccepted, JobEnded
 from gantree.model.orders import MemberLaunch, StartGang, StopGang
 from gantree.model.phases import Phase
+from gantree.model.site_facts import NodeMarked
 from gantree.testing.builders import cluster, job
 
 

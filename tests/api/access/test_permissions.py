@@ -65,6 +65,8 @@ BODIES: dict[str, Any] = {
     "POST /v1/jobs/{word}/what-if": {},
     "POST /v1/jobs/{word}/rerun": {},
     "POST /v1/nodes/{node}/labels": {"labels": {"a": "b"}},
+    "POST /v1/links/degrade": {"link": "node:n0", "health": 0.5},
+    "POST /v1/links/restore": {"link": "node:n0"},
     "POST /v1/policy": {"text": "preset: fair\n"},
     "POST /v1/policy/what-if": {"text": "preset: fair\n"},
     "POST /v1/policy/rollback": {"version": 1},
@@ -99,8 +101,8 @@ NEEDS = {
     Need.KNOWN: """
         DELETE /v1/session; DELETE /v1/tokens/{token}; GET /v1/cluster; GET /v1/cluster/domains; GET
         /v1/events; GET /v1/facts; GET /v1/health; GET /v1/history/jobs; GET /v1/history/usage; GET
-        /v1/history/waits; GET /v1/jobs; GET /v1/nodes; GET /v1/nodes/{node}; GET /v1/queues; GET /v1/session;
-        GET /v1/tokens; GET /v1/usage; GET /v1/usage/gpus; POST /v1/tokens
+        /v1/history/waits; GET /v1/jobs; GET /v1/links; GET /v1/nodes; GET /v1/nodes/{node}; GET
+        /v1/queues; GET /v1/session; GET /v1/tokens; GET /v1/usage; GET /v1/usage/gpus; POST /v1/tokens
     """,
     Need.SEE: """
         GET /v1/history/jobs/{word}; GET /v1/job-id; GET /v1/jobs/{word}; GET /v1/jobs/{word}/when; GET
@@ -122,7 +124,8 @@ NEEDS = {
     """,
     Need.OPERATE: """
         GET /v1/audit; GET /v1/jobs/{word}/defragment; POST /v1/jobs/{word}/defragment; POST
-        /v1/nodes/{node}/cordon; POST /v1/nodes/{node}/drain; POST /v1/nodes/{node}/labels; POST
+        /v1/links/degrade; POST /v1/links/restore; POST /v1/nodes/{node}/cordon; POST /v1/nodes/{node}/drain; POST
+        /v1/nodes/{node}/labels; POST
         /v1/nodes/{node}/uncordon; POST /v1/policy; POST /v1/policy/rollback; POST /v1/policy/what-if
     """,
 }

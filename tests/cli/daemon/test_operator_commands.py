@@ -56,6 +56,48 @@ def test_nodes_are_listed_cordoned_drained_labelled_and_opened_again(
     assert complaints(opened.json(), "uncordon") == []
 
 
+def test_links_are_reported_listed_overruled_and_whole_again(
+    gantree: Gantree, daemon: Daemon, complaints: Complaints
+) -> None:
+    assert gantree("links").out == "no link is reported to carry less than its rate\n"
+    half = ("--health", "0.5", "--reason", "2x of 4x")
+    reported = gantree("degrade", "node:n1", "nic:n1/mlx5_9", *half)
+    assert (reported.code, reported.out) == (1, "node:n1 carries 50% of its rate\n")
+    assert "there is no link 'nic:n1/mlx5_9'" in reported.err
+    assert gantree("degrade", "node:n1", "--health", "0.25", "--source", "ufm").code == 0
+    listed = gantree("links", "--json")
+    assert complaints(listed.json(), "links") == []
+    assert [(row["source"], row["health"]) for row in listed.json()["links"]] == [
+        ("operator", 0.5),
+        ("ufm", 0.25),
+    ]
+    assert [line.split()[:3] for line in gantree("links").out.splitlines()[1:]] == [
+        ["node:n1", "50%", "operator"],
+        ["node:n1", "25%", "ufm"],
+    ]
+    nodes = gantree("nodes")
+    assert "node:n1 carries 50% of its rate (operator: 2x of 4x)" in nodes.out
+    rows = gantree("nodes", "--json").json()
+    assert complaints(rows, "nodes") == []
+    assert [len(row["links"]) for row in rows["nodes"]] == [0, 2]
+    restored = gantree("restore", "node:n1", "--json")
+    assert (restored.json(), complaints(restored.json(), "restore")) == (
+        {"restored": ["node:n1"]},
+        [],
+    )
+    assert all(row["overruled"] for row in gantree("links", "--json").json()["links"])
+    for source in ("operator", "ufm"):
+        whole = gantree("degrade", "node:n1", "--health", 1, "--source", source, "--json")
+        assert complaints(whole.json(), "degrade") == []
+    assert gantree("links", "--json").json() == {"links": []}
+
+
+@pytest.mark.parametrize("words", [("--health", "1.5"), ("--health", "nan"), ()])
+def test_what_no_share_is_is_refused(gantree: Gantree, daemon: Daemon, words: tuple[str]) -> None:
+    assert gantree("degrade", "node:n1", *words).code == 2
+    assert gantree("links", "--json").json() == {"links": []}
+
+
 def test_what_no_label_and_no_deadline_is_is_refused(gantree: Gantree, daemon: Daemon) -> None:
     label = gantree("label", "n0", "pool")
     assert label.code == 2

@@ -18,9 +18,10 @@ from gantree.journal.sqlite import SqliteJournal
 from gantree.model.access import grant_of
 from gantree.model.errors import NotFound, Unreachable
 from gantree.model.events import JobSubmitted, TimePassed
-from gantree.model.facts import JobRejected, NodeMarked
+from gantree.model.facts import JobRejected
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
+from gantree.model.site_facts import NodeMarked
 from gantree.testing.builders import job
 from gantree.web.pages.jobs.job import forgotten_of
 

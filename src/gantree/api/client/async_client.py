@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx
 
-from gantree.api.client import requests
+from gantree.api.client import requests, site_requests
 from gantree.api.client.client import ANSWER_WITHIN_S
 from gantree.api.client.decoding import decoded_object
 from gantree.api.client.failover import ALIVE, CONNECT_WITHIN_S, Failover
@@ -95,12 +95,15 @@ class AsyncClient:
     resume = _method(requests.resume)
     scale = _method(requests.scale)
     reprioritise = _method(requests.reprioritise)
-    nodes = _method(requests.nodes)
-    node = _method(requests.node)
-    cordon = _method(requests.cordon)
-    uncordon = _method(requests.uncordon)
-    drain = _method(requests.drain)
-    label = _method(requests.label)
+    nodes = _method(site_requests.nodes)
+    node = _method(site_requests.node)
+    cordon = _method(site_requests.cordon)
+    uncordon = _method(site_requests.uncordon)
+    drain = _method(site_requests.drain)
+    label = _method(site_requests.label)
+    links = _method(site_requests.links)
+    degrade = _method(site_requests.degrade)
+    restore = _method(site_requests.restore)
     policy = _method(requests.policy)
     policy_versions = _method(requests.policy_versions)
     policy_version = _method(requests.policy_version)

@@ -15,7 +15,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gantree.api.client import requests
+from gantree.api.client import requests, site_requests
 from gantree.api.client.decoding import decoded_object
 from gantree.api.client.failover import ALIVE, CONNECT_WITHIN_S, Failover
 from gantree.api.client.login import login_name
@@ -126,12 +126,15 @@ class Client:
     resume = _method(requests.resume)
     scale = _method(requests.scale)
     reprioritise = _method(requests.reprioritise)
-    nodes = _method(requests.nodes)
-    node = _method(requests.node)
-    cordon = _method(requests.cordon)
-    uncordon = _method(requests.uncordon)
-    drain = _method(requests.drain)
-    label = _method(requests.label)
+    nodes = _method(site_requests.nodes)
+    node = _method(site_requests.node)
+    cordon = _method(site_requests.cordon)
+    uncordon = _method(site_requests.uncordon)
+    drain = _method(site_requests.drain)
+    label = _method(site_requests.label)
+    links = _method(site_requests.links)
+    degrade = _method(site_requests.degrade)
+    restore = _method(site_requests.restore)
     policy = _method(requests.policy)
     policy_versions = _method(requests.policy_versions)
     policy_version = _method(requests.policy_version)

@@ -123,3 +123,15 @@ class ServerSentEvents:
         *blocks, self._rest = (self._rest + chunk).split(b"\n\n")
         lines = (line for block in blocks for line in block.split(b"\n"))
         return [decoded(line[5:]) for line in lines if line.startswith(b"data:")]
+
+
+def rows_named(name: str) -> Callable[[Any], Rows]:
+    """What reads the objects that an answer lists under a name."""
+
+    def read(answer: Any) -> Rows:
+        rows: Any = answer[name]
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise Unreachable(f"the answer lists no objects as {name!r}: no gantree daemon gave it")
+        return list(rows)
+
+    return read

@@ -4,7 +4,7 @@
 OpenAPI has them, so a test can hold the two equal. Standard library only: the command line must start fast.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 from gantree.api.client.login import login_name
@@ -17,8 +17,9 @@ from gantree.api.client.request import (
     Rows,
     ServerSentEvents,
     Stream,
+    rows_named,
 )
-from gantree.model.errors import NotFound, Unreachable
+from gantree.model.errors import NotFound
 
 
 def submit(
@@ -118,7 +119,7 @@ class JobFilter(TypedDict, total=False):
 def jobs(**wanted: Unpack[JobFilter]) -> Request[Rows]:
     """All jobs, a row each, in order of arrival."""
     query = {**wanted, "phase": wanted.get("phase") or None}
-    return Request("GET", "/v1/jobs", query=query, read=_rows("jobs"))
+    return Request("GET", "/v1/jobs", query=query, read=rows_named("jobs"))
 
 
 def jobs_page(
@@ -159,7 +160,7 @@ def what_if(job: str, changes: Sequence[Mapping[str, object]] = ()) -> Request[J
 
 def queues() -> Request[Rows]:
     """The queue tree, a row for each node."""
-    return Request("GET", "/v1/queues", read=_rows("queues"))
+    return Request("GET", "/v1/queues", read=rows_named("queues"))
 
 
 def defragment(job: str, *, apply: bool = False) -> Request[Json]:
@@ -202,38 +203,6 @@ def reprioritise(job: str, priority: str | int, *, if_version: str | None = None
     return _job_command(job, "priority", if_version, {"priority": priority})
 
 
-def nodes() -> Request[Rows]:
-    """All nodes: their states, what runs there, their labels."""
-    return Request("GET", "/v1/nodes", read=_rows("nodes"))
-
-
-def node(node: str) -> Request[Json]:
-    """One node."""
-    return Request("GET", "/v1/nodes/{node}", node_path(node))
-
-
-def cordon(node: str, reason: str = "") -> Request[Json]:
-    """Let nothing new start on a node; what runs there stays."""
-    return Request("POST", "/v1/nodes/{node}/cordon", node_path(node), body={"reason": reason})
-
-
-def uncordon(node: str) -> Request[Json]:
-    """Let a node be used again."""
-    return Request("POST", "/v1/nodes/{node}/uncordon", node_path(node))
-
-
-def drain(node: str, *, deadline_s: float | None = None, reason: str = "") -> Request[Json]:
-    """Drain a node: gangs move elsewhere, or stop after deadline_s seconds (None: at once)."""
-    body = {"deadline_s": deadline_s, "reason": reason}
-    return Request("POST", "/v1/nodes/{node}/drain", node_path(node), body=body)
-
-
-def label(node: str, labels: Mapping[str, str | None]) -> Request[Json]:
-    """Give a node labels; None takes one away."""
-    body = {"labels": dict(labels)}
-    return Request("POST", "/v1/nodes/{node}/labels", node_path(node), body=body)
-
-
 def policy() -> Request[Json]:
     """Get the policy in force: number, time, user, file name, text."""
     return Request("GET", "/v1/policy")
@@ -241,7 +210,7 @@ def policy() -> Request[Json]:
 
 def policy_versions() -> Request[Rows]:
     """All versions of the policy, oldest first, without their texts."""
-    return Request("GET", "/v1/policy/versions", read=_rows("versions"))
+    return Request("GET", "/v1/policy/versions", read=rows_named("versions"))
 
 
 def policy_version(number: int) -> Request[Json]:
@@ -437,7 +406,7 @@ def make_token(
 
 def tokens(user: str | None = None) -> Request[Rows]:
     """The tokens of all users, or of one, without their secrets."""
-    return Request("GET", "/v1/tokens", query={"user": user}, read=_rows("tokens"))
+    return Request("GET", "/v1/tokens", query={"user": user}, read=rows_named("tokens"))
 
 
 def revoke_token(token: str) -> Request[Json]:
@@ -465,27 +434,8 @@ def job_path(job: str) -> dict[str, str]:
     return {"job": job}
 
 
-def node_path(node: str) -> dict[str, str]:
-    """What fills `{node}` in a path. Raises NotFound for a word that could not even be put into one."""
-    if not node or "/" in node or node in (".", "..") or not node.isprintable():
-        raise NotFound(f"there is no node {node!r}")
-    return {"node": node}
-
-
 def _job_command(
     job: str, command: str, if_version: str | None, body: Json | None = None
 ) -> Request[Json]:
     headers = {"If-Match": None if if_version is None else f'"{if_version}"'}
     return Request("POST", "/v1/jobs/{job}/" + command, job_path(job), body=body, headers=headers)
-
-
-def _rows(name: str) -> Callable[[Any], Rows]:
-    """What reads the objects that an answer lists under a name."""
-
-    def read(answer: Any) -> Rows:
-        rows: Any = answer[name]
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise Unreachable(f"the answer lists no objects as {name!r}: no gantree daemon gave it")
-        return list(rows)
-
-    return read

@@ -13,6 +13,7 @@ from gantree.api.backend import Backend, QueryBackend
 from gantree.api.http.request_body import WITHOUT_FIELDS, Body
 from gantree.api.http.response_models.base import OpenModel
 from gantree.api.http.responses import IfMatch, check_version, documented, etag_of, json_response
+from gantree.api.routes.links import LinkResponse
 from gantree.api.views import queries
 from gantree.api.views.node_view import node_row
 from gantree.control.engine.controller import Controller
@@ -70,6 +71,9 @@ class NodeResponse(OpenModel):
     labels: dict[str, str]
     labels_by_hand: dict[str, str | None] = Field(
         description="Where an operator's word differs from the cluster file; null: taken away."
+    )
+    links: list[LinkResponse] = Field(
+        default=[], description="Its links and NICs that a source reports to carry less."
     )
 
 

@@ -39,7 +39,7 @@ from gantree.api.http.response_models.site import (
     HealthResponse,
     QueuesResponse,
 )
-from gantree.api.routes import audit, nodes, policies, sessions, tokens, usage
+from gantree.api.routes import audit, links, nodes, policies, sessions, tokens, usage
 
 _A_JOB = "/v1/jobs/{job}"
 _A_NODE = "/v1/nodes/{node}"
@@ -71,6 +71,9 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
         (f"POST {_A_NODE}/{command}" for command in ("cordon", "drain", "uncordon", "labels")),
         nodes.NodeCommandResponse,
     ),
+    "GET /v1/links": links.LinksResponse,
+    "POST /v1/links/degrade": links.LinkCommandResponse,
+    "POST /v1/links/restore": links.LinkCommandResponse,
     "GET /v1/policy": policies.PolicyVersionResponse,
     "GET /v1/policy/versions": policies.PolicyVersionsResponse,
     "GET /v1/policy/versions/{number}": policies.PolicyVersionResponse,

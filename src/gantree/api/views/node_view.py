@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from gantree.api.views.link_view import rows_of_node
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.errors import NotFound
 from gantree.topology.fabric.conditions import sound_nodes
@@ -68,6 +69,7 @@ def _row(ledger: Ledger, index: int, name: str, jobs: dict[str, Json], *, sound:
         "jobs": list(jobs.values()),
         "labels": dict(fabric.nodes[index].labels),
         "labels_by_hand": dict(ledger.site.labels.get(name, {})),
+        "links": rows_of_node(ledger, name) if ledger.site.links else [],
     }
 
 

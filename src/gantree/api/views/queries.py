@@ -26,6 +26,7 @@ from gantree.api.views import (
     history_view,
     job_list,
     job_view,
+    link_view,
     node_view,
     policy_view,
     queue_view,
@@ -180,6 +181,11 @@ def node(view: ReadView, caller: Caller, name: str) -> Json:
     """One node. Raises NotFound."""
     row: Json = redacted_for(caller, view.ledger, node_view.node_row(view.ledger, name))
     return row
+
+
+def links(view: ReadView, caller: Caller) -> list[Json]:
+    """The links of which a source reports that they carry less."""
+    return link_view.link_rows(view.ledger)
 
 
 def explained(view: ReadView, caller: Caller, word: str) -> Json:

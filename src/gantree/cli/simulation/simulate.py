@@ -22,54 +22,62 @@ from gantree.sim.results import Result
 from gantree.sim.run import simulate as replay
 from gantree.text.words import plural
 
+TraceOption = Annotated[
+    Path,
+    typer.Option(
+        "--trace", metavar="FILE", help="Trace: CSV, gzipped CSV, Parquet, or a public one."
+    ),
+]
+OutOption = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Output directory for summary.json, jobs.csv, timeline.csv and report.html.",
+    ),
+]
+RunningOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Model of running: a file, or `realistic`. Without it jobs work at speed 1 and nothing fails.",
+    ),
+]
+ModelsOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Models that the column `model` of the trace names."),
+]
+MixesOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Mixes of these models, by GPUs of a job.")
+]
+MixOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Draw the model of each job that names none: a mix of --mixes, or light, measured or heavy.",
+    ),
+]
+BoundedOption = Annotated[
+    bool,
+    typer.Option(
+        "--bounded",
+        help="For traces larger than memory: attempts are not kept, no report.html.",
+    ),
+]
+
 
 def simulate(
     cluster: Annotated[str, typer.Option("--cluster", metavar="FILE", help="Cluster file.")],
-    trace: Annotated[
-        Path,
-        typer.Option(
-            "--trace", metavar="FILE", help="Trace: CSV, gzipped CSV, Parquet, or a public one."
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            help="Output directory for summary.json, jobs.csv, timeline.csv and report.html.",
-        ),
-    ],
+    trace: TraceOption,
+    out: OutOption,
     policy: PolicyOption = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Replay only the first N jobs.")] = None,
-    running: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Model of running: a file, or `realistic`. Without it jobs work at speed 1 and nothing fails.",
-        ),
-    ] = None,
-    models: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Models that the column `model` of the trace names."),
-    ] = None,
-    mixes: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Mixes of these models, by GPUs of a job.")
-    ] = None,
-    mix: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Draw the model of each job that names none: a mix of --mixes, or light, measured or heavy.",
-        ),
-    ] = None,
+    running: RunningOption = None,
+    models: ModelsOption = None,
+    mixes: MixesOption = None,
+    mix: MixOption = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
-    bounded: Annotated[
-        bool,
-        typer.Option(
-            "--bounded",
-            help="For traces larger than memory: attempts are not kept, no report.html.",
-        ),
-    ] = False,
+    bounded: BoundedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Replay a trace of jobs through the scheduler."""

@@ -23,6 +23,7 @@ from gantree.control.ports import Clock, MakeCluster
 from gantree.control.readers.follower import Follower
 from gantree.control.readers.standby_fold import ReadAhead, read_ahead
 from gantree.control.requests.job_commands import JobCommands
+from gantree.control.requests.link_commands import LinkCommands
 from gantree.control.requests.node_commands import NodeCommands
 from gantree.control.requests.policy_fit import check_fit, jobs_without_queue
 from gantree.control.requests.policy_text import PolicyText
@@ -134,6 +135,7 @@ class Controller:
         self._command_ids = 0
         self.jobs = JobCommands(self.read_view, self._append, self._new_id)
         self.nodes = NodeCommands(lambda: self.ledger, self._append, self._new_id, self.clock)
+        self.links = LinkCommands(lambda: self.ledger, self._append, self._new_id, self.clock)
 
     @property
     def policy(self) -> Policy:

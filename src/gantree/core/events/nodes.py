@@ -28,19 +28,16 @@ from gantree.model.events import (
     OthersHold,
     UncordonRequested,
 )
-from gantree.model.facts import (
-    ClaimDropped,
-    FabricDefined,
+from gantree.model.facts import ClaimDropped, FabricDefined, ReservationDropped, RoomOfOthers
+from gantree.model.phases import Phase, StopCause
+from gantree.model.site_facts import (
     LinkHealthNoted,
     NodeCordoned,
     NodeHealthNoted,
     NodeLabelled,
     NodeMarked,
     NodeUncordoned,
-    ReservationDropped,
-    RoomOfOthers,
 )
-from gantree.model.phases import Phase, StopCause
 from gantree.policy.rules import Policy
 from gantree.topology.fabric.conditions import has_link
 

@@ -23,6 +23,7 @@ from gantree.api.routes import (
     explanations,
     history,
     jobs,
+    links,
     logs,
     nodes,
     policies,
@@ -138,7 +139,7 @@ class StandbyBackend:
         return value
 
 
-LOOKING = (jobs, explanations, records, curves, nodes, policies, site)
+LOOKING = (jobs, explanations, records, curves, nodes, links, policies, site)
 """Routes of which some change something."""
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from gantree.core.ledger.apply.foreign_holders import count_foreign_holders
 from gantree.core.ledger.site import Cordon, Illness, Labels, LinkSign, Site
-from gantree.model.facts import (
-    FabricDefined,
+from gantree.model.facts import FabricDefined
+from gantree.model.site_facts import (
     LinkHealthNoted,
     NodeCordoned,
     NodeHealthNoted,

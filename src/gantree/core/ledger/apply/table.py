@@ -83,15 +83,9 @@ from gantree.model.facts import (
     JobRequeued,
     JobScaled,
     JobsForgotten,
-    LinkHealthNoted,
     MemberBack,
     MemberMissed,
     MemberReplaced,
-    NodeCordoned,
-    NodeHealthNoted,
-    NodeLabelled,
-    NodeMarked,
-    NodeUncordoned,
     PolicyAdopted,
     PriorityChanged,
     ReservationDropped,
@@ -99,6 +93,14 @@ from gantree.model.facts import (
     RoomClaimed,
     RoomOfOthers,
     StopDecided,
+)
+from gantree.model.site_facts import (
+    LinkHealthNoted,
+    NodeCordoned,
+    NodeHealthNoted,
+    NodeLabelled,
+    NodeMarked,
+    NodeUncordoned,
 )
 
 APPLY: dict[type[Fact], Callable[[Any, Any], None]] = {

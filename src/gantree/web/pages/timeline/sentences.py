@@ -36,15 +36,9 @@ from gantree.model.facts import (
     JobRequeued,
     JobScaled,
     JobsForgotten,
-    LinkHealthNoted,
     MemberBack,
     MemberMissed,
     MemberReplaced,
-    NodeCordoned,
-    NodeHealthNoted,
-    NodeLabelled,
-    NodeMarked,
-    NodeUncordoned,
     PolicyAdopted,
     PriorityChanged,
     ReservationDropped,
@@ -55,6 +49,14 @@ from gantree.model.facts import (
 )
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
+from gantree.model.site_facts import (
+    LinkHealthNoted,
+    NodeCordoned,
+    NodeHealthNoted,
+    NodeLabelled,
+    NodeMarked,
+    NodeUncordoned,
+)
 from gantree.text.words import plural
 from gantree.web.pages.formatting import span
 

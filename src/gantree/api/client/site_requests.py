@@ -1,0 +1,63 @@
+"""Requests about nodes and links, as `requests` has those about jobs."""
+
+from collections.abc import Mapping
+
+from gantree.api.client.request import Json, Request, Rows, rows_named
+from gantree.model.errors import NotFound
+
+
+def nodes() -> Request[Rows]:
+    """All nodes: their states, what runs there, their labels."""
+    return Request("GET", "/v1/nodes", read=rows_named("nodes"))
+
+
+def node(node: str) -> Request[Json]:
+    """One node."""
+    return Request("GET", "/v1/nodes/{node}", node_path(node))
+
+
+def cordon(node: str, reason: str = "") -> Request[Json]:
+    """Let nothing new start on a node; what runs there stays."""
+    return Request("POST", "/v1/nodes/{node}/cordon", node_path(node), body={"reason": reason})
+
+
+def uncordon(node: str) -> Request[Json]:
+    """Let a node be used again."""
+    return Request("POST", "/v1/nodes/{node}/uncordon", node_path(node))
+
+
+def drain(node: str, *, deadline_s: float | None = None, reason: str = "") -> Request[Json]:
+    """Drain a node: gangs move elsewhere, or stop after deadline_s seconds (None: at once)."""
+    body = {"deadline_s": deadline_s, "reason": reason}
+    return Request("POST", "/v1/nodes/{node}/drain", node_path(node), body=body)
+
+
+def label(node: str, labels: Mapping[str, str | None]) -> Request[Json]:
+    """Give a node labels; None takes one away."""
+    body = {"labels": dict(labels)}
+    return Request("POST", "/v1/nodes/{node}/labels", node_path(node), body=body)
+
+
+def links() -> Request[Rows]:
+    """The links of which a source reports that they carry less than their rate."""
+    return Request("GET", "/v1/links", read=rows_named("links"))
+
+
+def degrade(
+    link: str, health: float, *, reason: str = "", source: str = "operator"
+) -> Request[Json]:
+    """Report which share of its rate, between 0 and 1, a link carries; 1 once it is whole again."""
+    body = {"link": link, "health": health, "reason": reason, "source": source}
+    return Request("POST", "/v1/links/degrade", body=body)
+
+
+def restore(link: str) -> Request[Json]:
+    """Count a link as whole, until a source reports something else of it."""
+    return Request("POST", "/v1/links/restore", body={"link": link})
+
+
+def node_path(node: str) -> dict[str, str]:
+    """What fills `{node}` in a path. Raises NotFound for a word that could not even be put into one."""
+    if not node or "/" in node or node in (".", "..") or not node.isprintable():
+        raise NotFound(f"there is no node {node!r}")
+    return {"node": node}

@@ -1,0 +1,75 @@
+"""Commands about links: list those that carry less than their rate, report one, overrule a report."""
+
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.daemon_client import change_each, client
+from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.output.printing import columns, moment, print_json
+
+HEAD = ("LINK", "CARRIES", "SOURCE", "SINCE", "REASON")
+
+LinksArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="LINK...", help="TIER:DOMAIN, node:NODE or nic:NODE/NIC, such as leaf:s0/l0."
+    ),
+]
+
+
+def links(state: StateOption = None, as_json: JsonOption = False) -> None:
+    """List links that carry less than their rate."""
+    rows = client(state).links()
+    if as_json:
+        print_json({"links": rows})
+    elif rows:
+        typer.echo(columns(HEAD, map(_cells, rows)))
+    else:
+        typer.echo("no link is reported to carry less than its rate")
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    reason = "; ".join(filter(None, (row["reason"], "overruled" if row["overruled"] else "")))
+    return row["link"], f"{row['health']:.0%}", row["source"], moment(row["since"]), reason
+
+
+def degrade(
+    links: LinksArgument,
+    health: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, help="Share of its rate that it carries: 0.5 is half, 1 is whole again."
+        ),
+    ],
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Reason, shown by gantree links.")
+    ] = "",
+    source: Annotated[
+        str, typer.Option(metavar="NAME", help="Who reports it; of several the lowest counts.")
+    ] = "operator",
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Report links that carry less than their rate; running jobs stay."""
+    daemon = client(state)
+    change_each(
+        "link",
+        links,
+        lambda link: daemon.degrade(link, health, reason=reason, source=source),
+        "degraded",
+        as_json=as_json,
+        sentence=f"{{}} carries {health:.0%} of its rate",
+    )
+
+
+def restore(links: LinksArgument, state: StateOption = None, as_json: JsonOption = False) -> None:
+    """Count links as whole again, until a source reports something else."""
+    change_each("link", links, client(state).restore, "restored", as_json=as_json)
+
+
+def in_words(row: dict[str, Any]) -> str:
+    """A report as people read it: "nic:n1/mlx5_0 carries 50 % (ufm: 2x of 4x lanes)"."""
+    why = f"{row['source']}: {row['reason']}" if row["reason"] else row["source"]
+    overruled = ", overruled" if row["overruled"] else ""
+    return f"{row['link']} carries {row['health']:.0%} of its rate ({why}{overruled})"

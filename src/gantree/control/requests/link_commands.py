@@ -1,0 +1,75 @@
+"""Requests about links: report which share of its rate one carries, or overrule that. Impossible ones are refused."""
+
+import math
+from collections.abc import Callable
+
+from gantree.control.ports import Clock
+from gantree.control.requests.node_commands import check_line
+from gantree.core.ledger.ledger import Ledger
+from gantree.model.cluster import LinkId
+from gantree.model.errors import BadInput, NotFound
+from gantree.model.events import Event, LinkHealthObserved, LinkRestoreRequested
+from gantree.topology.fabric.conditions import has_link
+
+OPERATOR = "operator"
+"""The source of a report that names none."""
+
+
+class LinkCommands:
+    """Takes in reports about the links of one ledger. append makes an event durable; name gives it a new id."""
+
+    def __init__(
+        self,
+        ledger: Callable[[], Ledger],
+        append: Callable[[Event], None],
+        name: Callable[[str, str], str],
+        now: Clock,
+    ) -> None:
+        self._ledger = ledger
+        self._append = append
+        self._name = name
+        self._now = now
+
+    def degrade(self, text: str, health: float, reason: str = "", source: str = OPERATOR) -> str:
+        """Report that a link carries a share of its rate, between 0 and 1; give the link. The lowest report counts.
+
+        Raises NotFound, and BadInput for a share that is none, and for texts that are no line.
+        """
+        link = self._known(text)
+        if not (math.isfinite(health) and 0.0 <= health <= 1.0):
+            raise BadInput(
+                f"health: found {health:g}; allowed: the share of its rate that the link carries, 0 to 1"
+            )
+        check_line("reason", reason)
+        check_line("source", source)
+        if not source:
+            raise BadInput("source: found no text; name who reports it")
+        self._append(
+            LinkHealthObserved(
+                id=self._name(text, "link-reported"),
+                observed_at=self._now(),
+                link=link,
+                source=source,
+                health=health,
+                reason=reason,
+            )
+        )
+        return text
+
+    def restore(self, text: str) -> str:
+        """Count a link as whole, until a source reports something else of it; give the link. Raises NotFound."""
+        link = self._known(text)
+        event_id = self._name(text, "link-restored")
+        self._append(LinkRestoreRequested(id=event_id, observed_at=self._now(), link=link))
+        return text
+
+    def _known(self, text: str) -> LinkId:
+        """The link of a text TIER:PATH. Raises NotFound."""
+        tier, _, path = text.partition(":")
+        link, ledger = LinkId(tier, path), self._ledger()
+        if ledger.fabric is None or not has_link(ledger.fabric, link):
+            raise NotFound(
+                f"there is no link {text!r}; links are TIER:DOMAIN, node:NODE and nic:NODE/NIC, such as leaf:s0/l0 and"
+                " nic:n1/mlx5_0: `gantree topo` has their names"
+            )
+        return link
