@@ -247,7 +247,6 @@ def test_a_state_directory_that_is_a_file_has_no_daemon(gantree: Gantree, tmp_pa
             for command in ("why", "logs", "cancel")
             for word in ("", "\udcff", "a/\udcff")
         ),
-        *((command, word) for command in ("logs", "cancel") for word in ("a/b", "../../etc")),
     ],
 )
 def test_a_word_that_is_no_job_name_is_no_job(

@@ -204,3 +204,12 @@ def test_a_policy_that_is_neither_file_nor_preset_is_told_the_presets(
     assert checked.code == 2
     assert "no such file or directory; allowed: a policy file, or a preset (" in checked.err
     assert checked.err.endswith("Did you mean `gantree`?\n")
+
+
+@pytest.mark.parametrize("command", ["logs", "cancel"])
+@pytest.mark.parametrize("word", ["a/b", "../../etc"])
+def test_a_word_with_slashes_is_a_name_that_no_job_has(
+    gantree: Gantree, daemon: Daemon, command: str, word: str
+) -> None:
+    outcome = gantree(command, "--", word)
+    assert (outcome.code, outcome.err) == (1, f"gantree: there is no job {word!r}\n")
