@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.cycle.moves import defragmentation_plan
+from gantree.core.cycle.moves import Defragmentation, are_under_way, defragmentation_plan
 from gantree.model.errors import NotFound
-from gantree.model.events import CancelRequested, DefragmentRequested, NodeLost
+from gantree.model.events import CancelRequested, DefragmentRequested, HoldRequested, NodeLost
 from gantree.model.facts import GangMoving, GangPreempted
 from gantree.model.jobs import Checkpoint
 from gantree.model.phases import Phase, StopCause
@@ -178,3 +178,76 @@ def test_moving_is_told_as_moving() -> None:
     (mover,) = movers(stage)
     state = stage.state(mover)
     assert (state.stop_cause, state.preempted_by) == (StopCause.MOVED, "wide")
+
+
+def planned(stage: Stage) -> Defragmentation:
+    plan = defragmentation_plan(stage.scheduler.ledger, "wide", stage.now)
+    assert plan is not None
+    return plan
+
+
+def request(stage: Stage, plan: Defragmentation) -> None:
+    stage.tell(DefragmentRequested, job="wide", placement=plan.placement, moves=plan.planned)
+
+
+def test_the_plan_that_was_shown_is_carried_out_though_another_is_cheaper_by_now() -> None:
+    stage = two_leaves_half_taken()
+    shown = planned(stage)
+    (shown_move,) = shown.moves
+    other = {"a": "b", "b": "a"}[shown_move.job]
+    stage.wait(100)
+    stage.saved(other, 5)
+    assert [move.job for move in planned(stage).moves] == [other]
+    assert planned(stage).digest != shown.digest
+    request(stage, shown)
+    assert are_under_way(stage.scheduler.ledger, shown)
+    assert carried_out(stage) == shown_move.job
+    state = stage.state("wide")
+    assert state.placement is not None and state.placement.members == shown.placement.members
+
+
+def test_a_plan_has_the_same_digest_as_long_as_it_is_the_same_whatever_it_costs() -> None:
+    stage = two_leaves_half_taken()
+    before = planned(stage)
+    stage.wait(10)
+    assert planned(stage).cost_gpu_s > before.cost_gpu_s
+    assert planned(stage).digest == before.digest
+
+
+@pytest.mark.parametrize("change", ["target is lost", "mover has ended", "room is taken", "held"])
+def test_a_plan_that_does_not_hold_any_more_moves_nobody(change: str) -> None:
+    stage = two_leaves_half_taken()
+    plan = planned(stage)
+    (move,) = plan.moves
+    target = move.target.members[0].node
+    if change == "target is lost":
+        stage.tell(NodeLost, node=target)
+    elif change == "mover has ended":
+        stage.ended(move.job)
+    elif change == "room is taken":
+        stage.submit(job("small", 1, 4), job("more", 1, 8), job("most", 1, 4))
+    else:
+        stage.tell(HoldRequested, job="wide")
+    request(stage, plan)
+    assert movers(stage) == []
+    assert not are_under_way(stage.scheduler.ledger, plan)
+
+
+def test_a_plan_is_shown_only_if_it_would_be_carried_out() -> None:
+    """The moves would end after the promised start of the job that waits."""
+    policy = Policy(preemption=NOBODY_STOPS, defragment="plan", grace_s=60)
+    stage = Stage(cluster(leaves=2, nodes=2, gpus=8), policy)
+    ends = replace(job("a", 1, 4, checkpoint=SAVES), time_limit_s=1100.0)
+    stage.submit(ends, job("x", 1, 4), job("y", 1, 8), replace(ends, name="b"))
+    stage.started("a", "x", "y", "b")
+    stage.ended("x")
+    stage.ended("y")
+    stage.submit(replace(job("wide", 2, 8, required="leaf"), time_limit_s=500.0))
+    stage.wait(1050)
+    stage.saved("a", 1)
+    stage.saved("b", 2)
+    reservation = stage.scheduler.ledger.reservations["wide"]
+    assert reservation.promised and reservation.starts_at < stage.now + 120
+    assert defragmentation_plan(stage.scheduler.ledger, "wide", stage.now) is None
+    ask(stage)
+    assert movers(stage) == []

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gantree.model.cluster import Cluster, LinkId
 from gantree.model.jobs import Job
-from gantree.model.placements import MemberPlacement, Placement
+from gantree.model.placements import MemberPlacement, Placement, PlannedMove
 from gantree.model.values import quick
 
 
@@ -118,9 +118,14 @@ class PriorityRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefragmentRequested(Event):
-    """An operator requested moves of gangs that let a pending job start, if the plan still gains."""
+    """An operator requested moves of gangs that let a pending job start at a placement, if they still gain.
+
+    No moves: the core is to plan them.
+    """
 
     job: str
+    placement: Placement | None = None
+    moves: tuple[PlannedMove, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

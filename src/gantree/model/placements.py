@@ -137,3 +137,12 @@ class Placement:
         for member in self.members:
             held[member.node] = held.get(member.node, ()) + member.gpus
         return held
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMove:
+    """A gang that is to move from its placement to another one."""
+
+    job: str
+    source: Placement
+    target: Placement

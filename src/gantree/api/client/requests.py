@@ -163,9 +163,15 @@ def queues() -> Request[Rows]:
     return Request("GET", "/v1/queues", read=rows_named("queues"))
 
 
-def defragment(job: str, *, apply: bool = False) -> Request[Json]:
-    """The moves that would let a waiting job start; where apply, ask for them."""
-    return Request("POST" if apply else "GET", "/v1/jobs/{job}/defragment", job_path(job))
+def defragment(job: str, *, apply: bool = False, plan: str = "") -> Request[Json]:
+    """The moves that would let a waiting job start; where apply, make them.
+
+    plan: the digest of a plan that was shown; a Conflict, and nothing moves, if the moves are others by now.
+    """
+    where = "/v1/jobs/{job}/defragment"
+    if not apply:
+        return Request("GET", where, job_path(job))
+    return Request("POST", where, job_path(job), body={"plan": plan} if plan else None)
 
 
 def cancel(job: str, *, if_version: str | None = None) -> Request[Json]:

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import Backend, QueryBackend
-from gantree.api.http.request_body import WITHOUT_FIELDS, Body
+from gantree.api.http.request_body import Body
 from gantree.api.http.response_models.explanations import (
     DefragmentResponse,
     WhatIfResponse,
@@ -20,12 +20,22 @@ from gantree.api.http.response_models.jobs import JobIdResponse
 from gantree.api.http.response_models.site import QueuesResponse
 from gantree.api.http.responses import documented, json_response
 from gantree.api.views import queries as asked
+from gantree.control.engine.controller import Controller
+from gantree.core.cycle.moves import Defragmentation, are_under_way
 from gantree.model.errors import Conflict
 
 MOST_CHANGES = 8
 """Alternatives of one question: each costs a walk over all that wait."""
+MOST_STEPS = 100
+"""Turns that moves wait for at most: those of a long inbox come first."""
 
 Json = dict[str, Any]
+
+
+class DefragmentRequest(Body):
+    """Body of POST /v1/jobs/JOB/defragment: the digest of the plan that was shown; empty: the plan of now."""
+
+    plan: str = Field("", max_length=64, examples=["4f0c92ab17de"])
 
 
 class WhatIfRequest(Body):
@@ -110,19 +120,59 @@ def _add_defragment(routes: APIRouter, backend: Backend) -> None:
     )
     async def plan(word: str, caller: CurrentCaller) -> Response:
         """The moves that would let a waiting job start. 409 if it does not wait."""
-        return json_response(await backend.read_forked(asked.moves, word, asker=caller.name))
+        found, _ = await backend.read_forked(asked.moves, word, asker=caller.name)
+        return json_response(found)
 
     @routes.post(
         "/jobs/{word}/defragment",
-        **documented(DefragmentResponse, "They were asked for.", 202),
+        **documented(DefragmentResponse, "They are made.", 202),
         **needs(Need.OPERATE),
-        dependencies=WITHOUT_FIELDS,
     )
-    async def apply(word: str, caller: CurrentCaller) -> Response:
-        """Ask for the moves that let a waiting job start. 409 if there are none."""
-        result = await backend.read_forked(asked.moves, word, asker=caller.name)
-        if result["plan"] is None:
-            raise Conflict(result["reason"])
-        await backend.call_controller(lambda controller: controller.jobs.defragment(result["job"]))
+    async def apply(
+        word: str, caller: CurrentCaller, body: DefragmentRequest | None = None
+    ) -> Response:
+        """Make the moves that let a waiting job start, exactly those of the answer.
+
+        409, and nothing moves, if there are none, if the plan is not the given one any more, or if the cluster changes
+        before it can be carried out.
+        """
+        found, plan = await backend.read_forked(asked.moves, word, asker=caller.name)
+        shown = body.plan if body is not None else ""
+        if plan is None:
+            raise Conflict(found["reason"])
+        if shown not in ("", plan.digest):
+            raise Conflict(_changed(found))
+        await _carry_out(backend, plan)
+        return json_response(found, 202)
+
+
+async def _carry_out(backend: Backend, plan: Defragmentation) -> None:
+    """Request the moves of a plan and wait for the decision. Raises Conflict where they were not made."""
+    event_id = await backend.call_controller(lambda controller: controller.jobs.defragment(plan))
+
+    def is_decided(controller: Controller) -> bool:
+        place = controller.journal.place_of(event_id)
+        return place is not None and place <= controller.journal.cursor()
+
+    for _ in range(MOST_STEPS):
         await backend.loop.advance(backend.controller)
-        return json_response(result, 202)
+        if await backend.call_controller(is_decided):
+            break
+    if not await backend.call_controller(lambda one: are_under_way(one.ledger, plan)):
+        raise Conflict(
+            f"the cluster changed before the moves for {plan.job} could be made: nothing was moved. See the new plan: "
+            f"gantree defragment {plan.job}"
+        )
+
+
+def _changed(found: Json) -> str:
+    """What to say where the plan is not the one that was shown."""
+    plan = found["plan"]
+    moves = ", ".join(
+        f"{each['job']} from {', '.join(each['source']['nodes'])} to {', '.join(each['target']['nodes'])}"
+        for each in plan["moves"]
+    )
+    return (
+        f"the plan has changed since it was shown: nothing was moved. Now these gangs would move for {found['job']}: "
+        f"{moves}. To make these moves: gantree defragment {found['job']} --apply --plan {plan['digest']}"
+    )

@@ -37,6 +37,7 @@ from gantree.control.requests.policy_text import PolicyText
 from gantree.control.requests.policy_versions import tried, version_of
 from gantree.control.requests.read_view import ReadView
 from gantree.core.alternatives import Change, alternatives, forecast
+from gantree.core.cycle.moves import Defragmentation
 from gantree.core.explain.explain import why
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.errors import Conflict, NotFound
@@ -223,10 +224,14 @@ def forecast_of(view: ReadView, caller: Caller, event: JobSubmitted) -> Json:
     return {"job": event.job, "asked_at": view.now, "forecast": redacted}
 
 
-def moves(view: ReadView, word: str) -> Json:
-    """The moves that would let a waiting job start. Raises NotFound, and Conflict where it does not wait."""
+def moves(view: ReadView, word: str) -> tuple[Json, Defragmentation | None]:
+    """The moves that would let a waiting job start, for people and as a request carries them.
+
+    Raises NotFound, and Conflict where it does not wait.
+    """
     job = view.resolve(word)
-    return start_view.defragmentation_json(job, *view.moves_for(job))
+    plan, reason = view.moves_for(job)
+    return start_view.defragmentation_json(job, plan, reason), plan
 
 
 def policy_in_force(view: ReadView) -> Json:

@@ -121,6 +121,7 @@ def defragmentation_json(job: str, plan: Defragmentation | None, reason: str) ->
         for each in plan.moves
     ]
     told = {
+        "digest": plan.digest,
         "place": place_json(plan.placement),
         "moves": moves,
         "cost_gpu_s": plan.cost_gpu_s,

@@ -9,12 +9,20 @@ from gantree.cli.daemon_client import JobArgument, client, job_named
 from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.errors import FAILURE
 from gantree.cli.output.printing import print_json, span
+from gantree.model.errors import BadInput
 from gantree.text.words import plural
 
 
 def defragment(
     job: JobArgument,
     apply: Annotated[bool, typer.Option("--apply", help="Make the moves.")] = False,
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIGEST",
+            help="With --apply: only if the moves are still those of the plan with this digest.",
+        ),
+    ] = None,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -23,7 +31,9 @@ def defragment(
     Exit status: 0 there is a plan, 1 there is none.
     """
     daemon = client(state)
-    answer = daemon.defragment(job_named(daemon, job), apply=apply)
+    if plan is not None and not (apply and plan):
+        raise BadInput("--plan: allowed: the digest of a printed plan, together with --apply")
+    answer = daemon.defragment(job_named(daemon, job), apply=apply, plan=plan or "")
     if as_json:
         print_json({**answer, "applied": apply})
     else:
@@ -44,7 +54,12 @@ def _lines(answer: dict[str, Any], apply: bool) -> Iterator[str]:
         yield f"  {each['job']}: {_where(each['source'])} -> {_where(each['target'])}, loses {lost}"
     gain = f"gains {_gpu_hours(plan['gain_gpu_s'])}, costs {_gpu_hours(plan['cost_gpu_s'])}"
     yield f"  {gain}{'; the cheapest plan' if plan['proven'] else ''}"
-    yield "  moves requested" if apply else "  nothing was changed; --apply makes the moves"
+    command = f"gantree defragment {answer['job']} --apply --plan {plan['digest']}"
+    yield (
+        "  the moves have begun"
+        if apply
+        else f"  nothing was changed; to make these moves: {command}"
+    )
 
 
 def _where(place: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ Each request is checked against the ledger and becomes an event in the inbox; th
 from collections.abc import Callable
 
 from gantree.control.requests.read_view import ReadView
+from gantree.core.cycle.moves import Defragmentation
 from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
@@ -139,16 +140,24 @@ class JobCommands:
         )
         return job
 
-    def defragment(self, word: str) -> str:
-        """Request the moves that let a waiting job start, by id or name; give its id. The core plans them.
+    def defragment(self, plan: Defragmentation) -> str:
+        """Request the moves of a plan; give the id of the event. They are made as planned, or not at all.
 
         Raises NotFound, and Conflict for a job that does not wait.
         """
         view = self._view()
-        job = view.waiting(word).job
+        job = view.waiting(plan.job).job
         event_id = self._new_id(job, "defragment-requested")
-        self._append(DefragmentRequested(id=event_id, observed_at=view.now, job=job))
-        return job
+        self._append(
+            DefragmentRequested(
+                id=event_id,
+                observed_at=view.now,
+                job=job,
+                placement=plan.placement,
+                moves=plan.planned,
+            )
+        )
+        return event_id
 
     def _of_array(
         self,

@@ -23,7 +23,7 @@ from gantree.core.cycle.cell_scheduling import CellScheduler
 from gantree.core.cycle.claim_admission import ClaimAdmission
 from gantree.core.cycle.drain import drain
 from gantree.core.cycle.growth import grow
-from gantree.core.cycle.moves import move_as_requested
+from gantree.core.cycle.moves import move_as_planned, move_as_requested
 from gantree.core.cycle.parking import (
     ARRIVAL_FACTS,
     Parked,
@@ -104,6 +104,7 @@ class Cycle:
     def _run_pass(self, builder: DecisionBuilder) -> None:
         """Make a pass from the top, or continue the one that stopped."""
         ledger, placings = builder.ledger, builder.ledger.placings
+        move_as_planned(builder, self._preferences)
         current = self._begin_or_continue(builder)
         applied, before = ledger.applied, (refusal_versions(ledger), freed_versions(ledger))
         refusals = current.prefilter.refusals

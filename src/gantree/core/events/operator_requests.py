@@ -6,6 +6,7 @@ the order of arrival.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -175,9 +176,11 @@ def _priority_requested(builder: DecisionBuilder, event: PriorityRequested, poli
 def _defragment_requested(
     builder: DecisionBuilder, event: DefragmentRequested, policy: Policy
 ) -> None:
-    """Nothing by itself: it is planned once the walk has found no room by other means (`core.cycle.moves`)."""
+    """Nothing by itself: the next pass makes the moves (`core.cycle.moves`)."""
     builder.moves_for += [
-        state.job for state in _alive(builder, event.job) if state.phase is Phase.PENDING
+        replace(event, job=state.job)
+        for state in _alive(builder, event.job)
+        if state.phase is Phase.PENDING
     ]
 
 

@@ -1,6 +1,7 @@
 """Builds a decision: applies facts as they are recorded, and collects orders."""
 
 from gantree.core.ledger.ledger import Ledger
+from gantree.model.events import DefragmentRequested
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
 
@@ -8,7 +9,7 @@ from gantree.model.orders import Order
 class DecisionBuilder:
     """The facts and orders of one call of `Scheduler.handle` so far, at `now` seconds.
 
-    moves_for are waiting jobs for which an operator asked to move gangs, once everything else is decided.
+    moves_for are an operator's requests to move gangs for jobs that wait.
     """
 
     def __init__(self, ledger: Ledger, now: float) -> None:
@@ -16,7 +17,7 @@ class DecisionBuilder:
         self.now = now
         self.facts: list[Fact] = []
         self.orders: list[Order] = []
-        self.moves_for: list[str] = []
+        self.moves_for: list[DefragmentRequested] = []
 
     def record(self, *facts: Fact) -> None:
         """Record facts and apply each to the ledger at once."""

@@ -42,6 +42,7 @@ from gantree.core.preemption.candidates import (
     reclaimable_gangs,
 )
 from gantree.core.preemption.exchange import exchangeable_gangs, is_fair_exchange
+from gantree.core.preemption.move_plans import cheapest_moves, defragmentation
 from gantree.core.preemption.reclaimers import find_reclaimer
 from gantree.core.queue.cell_usage import (
     any_cells,
@@ -52,7 +53,7 @@ from gantree.core.queue.cell_usage import (
 )
 from gantree.core.queue.held_capacity import usable_holds, without_holds
 from gantree.core.queue.job_variants import running_variant
-from gantree.core.queue.preemption_rules import claims_taken_over, rank_blocker, stoppable_at
+from gantree.core.queue.preemption_rules import claims_taken_over, rank_blocker
 from gantree.core.queue.scaling import is_on_cordoned_node
 from gantree.core.queue.slot_demands import SlotDemands
 from gantree.model.facts import ClaimDropped, GangMoving, GangPreempted, RoomClaimed
@@ -61,7 +62,7 @@ from gantree.model.placements import Placement
 from gantree.placement.choice.search import find
 from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.planning.cells.home import preferred_for_guests
-from gantree.planning.defragmentation import Movable, MovePlan, plan_defragment
+from gantree.planning.defragmentation import MovePlan
 from gantree.planning.elastic.shrink import ElasticGang, plan_shrink
 from gantree.planning.preemption.plan import Plan, Victim, plan_preemption
 from gantree.planning.preemption.trial import Admits
@@ -125,7 +126,7 @@ def _preempt(
         moment = min(inf if candidates.retry_at is None else candidates.retry_at, moves_at)
         return NoCapacity(None if moment == inf else moment)
     if not _is_before_promise(
-        builder, request, plan.placement, [victim.owner for victim in plan.victims]
+        ledger, request, plan.placement, [victim.owner for victim in plan.victims], builder.now
     ):
         return NoCapacity(ledger.reservations[request.state.job].starts_at)
     _carry_out(builder, request, plan, preferences)
@@ -200,20 +201,20 @@ def _may_start_at(ledger: Ledger, request: PreemptionRequest, placement: Placeme
 
 
 def _is_before_promise(
-    builder: DecisionBuilder,
+    ledger: Ledger,
     request: PreemptionRequest,
     placement: Placement,
     owners: Sequence[str],
+    now: float,
 ) -> bool:
     """Whether the room is free before the promised start of the gang, even if these gangs leave as late as they may."""
-    ledger = builder.ledger
     reservation, grace_s = ledger.reservations.get(request.state.job), ledger.policy.grace_s
-    if reservation is None or not reservation.promised or reservation.starts_at <= builder.now:
+    if reservation is None or not reservation.promised or reservation.starts_at <= now:
         return True
     latest = [ledger.jobs[job].ends_at(grace_s) for job in gangs_leaving(ledger, placement)]
     for owner in owners:
         saves = ledger.jobs[owner].spec.checkpoint
-        latest.append(builder.now + grace_s + (saves.grace_s if saves else 0.0))
+        latest.append(now + grace_s + (saves.grace_s if saves else 0.0))
     return max(latest, default=0.0) <= reservation.starts_at
 
 
@@ -245,7 +246,11 @@ def _shrink(
     if plan is None or not plan.shrunk or not _admitted_at(ledger, request, plan.placement):
         return False
     if not _is_before_promise(
-        builder, request, plan.placement, [each.owner for each in plan.shrunk]
+        builder.ledger,
+        request,
+        plan.placement,
+        [each.owner for each in plan.shrunk],
+        builder.now,
     ):
         return False
     _claim(builder, request, plan.placement, tuple(each.owner for each in plan.shrunk))
@@ -297,7 +302,7 @@ def _defragment(
         return now if claim_and_move(builder, request, plan) else inf
     if request.state.job in ledger.reservations:  # the nearer its start, the less there is to gain
         return inf
-    plan = _cheapest_moves(ledger, request, projected, now, preferences, inf)
+    plan = cheapest_moves(ledger, request, projected, now, preferences, inf)
     if plan is None:
         return inf
     pays_after_s = plan.cost_gpu_s / max(1, request.spec.gpus)
@@ -306,15 +311,8 @@ def _defragment(
 
 
 def claim_and_move(builder: DecisionBuilder, request: PreemptionRequest, plan: MovePlan) -> bool:
-    """Claim a placement for a gang, and another one for each gang that moves.
-
-    False where that would be too late, or its queue does not admit it there.
-    """
-    if not _admitted_at(builder.ledger, request, plan.placement):
-        return False
-    if not _is_before_promise(
-        builder, request, plan.placement, [each.owner for each in plan.moves]
-    ):
+    """Claim a placement for a gang, and another one for each gang that moves. False where it may not (`may_claim`)."""
+    if not may_claim(builder.ledger, request, plan, builder.now):
         return False
     _claim(builder, request, plan.placement, tuple(each.owner for each in plan.moves))
     for each in plan.moves:
@@ -323,56 +321,12 @@ def claim_and_move(builder: DecisionBuilder, request: PreemptionRequest, plan: M
     return True
 
 
-def defragmentation(
-    ledger: Ledger,
-    request: PreemptionRequest,
-    projected: Occupancy,
-    now: float,
-    preferences: PlacementPreferences,
-) -> MovePlan | None:
-    """The plan that moves gangs for a pending one; None where none pays.
-
-    The gain is the time until the reserved start of the gang; without a reservation, the time it has waited so far.
-    """
-    reservation = ledger.reservations.get(request.state.job)
-    waits_s = (reservation.starts_at - now) if reservation else now - request.state.submitted_at
-    gain_gpu_s = max(0.0, waits_s) * max(1, request.spec.gpus)
-    return _cheapest_moves(ledger, request, projected, now, preferences, gain_gpu_s)
-
-
-def _cheapest_moves(
-    ledger: Ledger,
-    request: PreemptionRequest,
-    projected: Occupancy,
-    now: float,
-    preferences: PlacementPreferences,
-    gain_gpu_s: float,
-) -> MovePlan | None:
-    if runs_in_cells_only(ledger, request.state):
-        return None
-    movable = [
-        Movable(
-            other.job,
-            running_variant(ledger, other),
-            other.gpu_s_at_stake(now) + ledger.policy.restart_s * other.gpus,
-        )
-        for other in ledger.holding.values()
-        if other.running_at is not None
-        and not other.leaving
-        and other.moving is None
-        and not other.at_home
-        and other.spec.preemptible
-        and stoppable_at(other, ledger.policy) <= now
-    ]
-    plan = plan_defragment(
-        projected,
-        request.spec,
-        movable,
-        preferences,
-        gain_gpu_s=gain_gpu_s,
-        exact_s=ledger.policy.exact_s,
+def may_claim(ledger: Ledger, request: PreemptionRequest, plan: MovePlan, now: float) -> bool:
+    """Whether the queue of a gang admits it at its place, and the moves end before its promised start."""
+    owners = [each.owner for each in plan.moves]
+    return _admitted_at(ledger, request, plan.placement) and _is_before_promise(
+        ledger, request, plan.placement, owners, now
     )
-    return plan if plan is not None and plan.moves else None  # without a move it is no plan
 
 
 def move(

@@ -67,4 +67,6 @@ def _shifted(event: Event, at: float, began_at: float) -> Event:
     if isinstance(event, CordonRequested) and event.deadline_at is not None:
         deadline_at = max(0.0, event.deadline_at - began_at)
         return replace(event, observed_at=at, occurred_at=None, deadline_at=deadline_at)
+    if isinstance(event, DefragmentRequested):  # its plan is of other placements
+        return replace(event, observed_at=at, occurred_at=None, placement=None, moves=())
     return replace(event, observed_at=at, occurred_at=None)

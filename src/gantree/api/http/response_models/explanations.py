@@ -155,6 +155,10 @@ class Move(OpenModel):
 class MovePlan(OpenModel):
     """Moves, and the place that they make."""
 
+    digest: str = Field(
+        description="The same for the same moves and places, whatever they cost.",
+        examples=["4f0c92ab17de"],
+    )
     place: Place
     moves: list[Move]
     cost_gpu_s: float
