@@ -86,6 +86,7 @@ def _live_as_asked(arguments: list[str]) -> None:
         access,
         run_as,
         metrics,
+        ports,
         most,
         *cluster,
     ) = arguments
@@ -99,6 +100,7 @@ def _live_as_asked(arguments: list[str]) -> None:
         run_as_submitter=run_as == "run-as",
         root_path=root_path,
         gpu_metrics=tuple(metrics.split()),
+        node_metrics=tuple(ports.split()),
         waiting_limits=WaitingLimits(*map(int, most.split())),
     )
     run_daemon(settings, routers() if pages else ())
@@ -149,7 +151,8 @@ class Daemon:
 
     policy_text is the policy file of the next process; it may be set anew between two. listen is an address of TCP to
     answer at too, tls the certificate and the key for it. pages: with the web pages, behind root_path. access_file is
-    that of the next process. gpu_metrics are exporters that tell how busy GPUs are, with spaces between them.
+    that of the next process. gpu_metrics are exporters that tell how busy GPUs are, with spaces between them;
+    node_metrics are those of the rates of NICs.
     """
 
     def __init__(
@@ -165,6 +168,7 @@ class Daemon:
         access_file: Path | None = None,
         run_as_submitter: bool = False,
         gpu_metrics: str = "",
+        node_metrics: str = "",
         waiting_limits: WaitingLimits = DEFAULT_WAITING_LIMITS,
     ) -> None:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -178,7 +182,7 @@ class Daemon:
         self._listen = [listen, *map(str, tls or ("", ""))]
         self._pages = ["pages" if pages else "", root_path]
         self._access = [str(access_file or ""), "run-as" if run_as_submitter else ""]
-        self._gpu_metrics = gpu_metrics
+        self._metrics = [gpu_metrics, node_metrics]
         self._most_waiting = f"{waiting_limits.per_user} {waiting_limits.per_queue}"
         self._process: Born | None = None
         self._printed_before = 0
@@ -218,7 +222,7 @@ class Daemon:
             self._printed_before = output.tell()
             arguments = [str(self.state_dir), str(self._policy_file)]
             arguments += [*self._listen, *self._pages, *self._access]
-            arguments += [self._gpu_metrics, self._most_waiting, *cluster]
+            arguments += [*self._metrics, self._most_waiting, *cluster]
             self._process = start_nursery().bear(arguments, output.fileno())
 
     def kill(self) -> None:

@@ -138,7 +138,7 @@ def test_a_driver_that_does_not_answer_is_no_failure(caplog: pytest.LogCaptureFi
     "address", ["http://{node}:9400/metrics", "https://prometheus.example:9090/federate?match[]=x"]
 )
 def test_an_address_of_http_may_be_asked(address: str) -> None:
-    assert checked(address) == address
+    assert checked(address, "--gpu-metrics") == address
 
 
 @pytest.mark.parametrize(
@@ -146,4 +146,4 @@ def test_an_address_of_http_may_be_asked(address: str) -> None:
 )
 def test_other_addresses_are_bad_input(address: str) -> None:
     with pytest.raises(BadInput, match="--gpu-metrics: found"):
-        checked(address)
+        checked(address, "--gpu-metrics")

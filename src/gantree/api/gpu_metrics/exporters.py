@@ -1,11 +1,11 @@
-"""GPU metrics exporters: their addresses, and HTTP requests to them. `telemetry` parses the answers."""
+"""Exporters of metrics of GPUs and NICs: their addresses, and HTTP requests to them. `telemetry` parses the answers."""
 
 import logging
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 from urllib.parse import urlsplit
 
 from gantree.model.errors import BadInput, GantreeError
@@ -16,14 +16,15 @@ AT_ONCE = 16
 NODE = "{node}"
 """Stands for the name of each node in the address of an exporter."""
 
+K = TypeVar("K")
 T = TypeVar("T")
-Told = Mapping[str, Mapping[int, T]]
-"""Readings of GPUs, by node and index."""
+Told = Mapping[str, Mapping[K, T]]
+"""Readings by node, and by GPU index or NIC."""
 log = logging.getLogger(__name__)
 
 
-def checked(address: str) -> str:
-    """The address of an exporter, as it was given. Raises BadInput for what is none."""
+def checked(address: str, option: str) -> str:
+    """The address of an exporter, as it was given with an option. Raises BadInput for what is none."""
     try:
         parts = urlsplit(address.replace(NODE, "node"))
         is_one = (
@@ -33,13 +34,28 @@ def checked(address: str) -> str:
         is_one = False
     if not is_one:
         allowed = "a URL without a password, such as http://{node}:9400/metrics"
-        raise BadInput(f"--gpu-metrics: found {address!r}; allowed: {allowed}")
+        raise BadInput(f"{option}: found {address!r}; allowed: {allowed}")
     return address
 
 
+class Exporters(TypedDict):
+    """Addresses of DCGM exporters, and of node_exporters."""
+
+    gpu_metrics: tuple[str, ...]
+    node_metrics: tuple[str, ...]
+
+
+def exporters_of(gpus: Sequence[str] | None, nodes: Sequence[str] | None) -> Exporters:
+    """The addresses that were given on the command line. Raises BadInput as `checked`."""
+    return {
+        "gpu_metrics": tuple(checked(address, "--gpu-metrics") for address in gpus or ()),
+        "node_metrics": tuple(checked(address, "--node-metrics") for address in nodes or ()),
+    }
+
+
 def questions(
-    exporters: Sequence[str], nodes: Sequence[str], read: Callable[[str], Told[T]]
-) -> dict[str, Callable[[], Told[T]]]:
+    exporters: Sequence[str], nodes: Sequence[str], read: Callable[[str], Told[K, T]]
+) -> dict[str, Callable[[], Told[K, T]]]:
     """Return the exporters of these nodes by address; read parses their text."""
     return {
         address if node is None else address.replace(NODE, node): partial(
@@ -51,19 +67,19 @@ def questions(
 
 
 def answers(
-    asked: Mapping[str, Callable[[], Told[T]]], nodes: Sequence[str]
-) -> tuple[dict[str, Mapping[int, T]], dict[str, str]]:
+    asked: Mapping[str, Callable[[], Told[K, T]]], nodes: Sequence[str]
+) -> tuple[dict[str, Mapping[K, T]], dict[str, str]]:
     """Return the readings of all exporters, polled concurrently, and errors by address."""
     with ThreadPoolExecutor(AT_ONCE) as several:
         told = list(several.map(_answered, asked.values()))
-    found: dict[str, Mapping[int, T]] = {}
+    found: dict[str, Mapping[K, T]] = {}
     silent: dict[str, str] = {}
     known = frozenset(nodes)
     for address, answer in zip(asked, told, strict=True):
         if isinstance(answer, Exception):
             silent[address] = str(answer)
         else:
-            found.update({node: of_gpu for node, of_gpu in answer.items() if node in known})
+            found.update({node: readings for node, readings in answer.items() if node in known})
     return found, silent
 
 
@@ -82,14 +98,14 @@ class SilenceLog:
         self._silent = frozenset(why)
 
 
-def _answered(ask: Callable[[], Told[T]]) -> Told[T] | Exception:
+def _answered(ask: Callable[[], Told[K, T]]) -> Told[K, T] | Exception:
     try:
         return ask()
     except (GantreeError, OSError, ValueError) as error:
         return error
 
 
-def _exported(address: str, node: str | None, read: Callable[[str], Told[T]]) -> Told[T]:
+def _exported(address: str, node: str | None, read: Callable[[str], Told[K, T]]) -> Told[K, T]:
     """Return the readings of one exporter: of one node, or of all nodes that it names."""
     url = address if node is None else address.replace(NODE, node)
     with urllib.request.urlopen(url, timeout=ANSWER_WITHIN_S) as answer:  # noqa: S310 - see `checked`
@@ -99,4 +115,4 @@ def _exported(address: str, node: str | None, read: Callable[[str], Told[T]]) ->
     told = read(raw.decode(errors="replace"))
     if node is None:
         return told
-    return {node: {gpu: use for of_gpu in told.values() for gpu, use in of_gpu.items()}}
+    return {node: {key: one for readings in told.values() for key, one in readings.items()}}

@@ -26,6 +26,7 @@ from gantree.api.access.audit import Audit
 from gantree.api.backend import Backend
 from gantree.api.gpu_metrics.gpu_counters import counters_of
 from gantree.api.gpu_metrics.health_poll import watch_health
+from gantree.api.gpu_metrics.link_poll import watch_links
 from gantree.api.http import unix_socket
 from gantree.api.http.connections import socket_limits, tcp_limits
 from gantree.api.observability import log_format, tracing_setup
@@ -319,8 +320,9 @@ class _Lifecycle:
     ) -> None:
         """Until a signal, until the term is over, or until one of them breaks."""
         watching = asyncio.create_task(self._until_over(term))
-        exporters = self._daemon.settings.gpu_metrics
-        asking = asyncio.create_task(watch_health(exporters, loop, controller))
+        settings = self._daemon.settings
+        asking = asyncio.create_task(watch_health(settings.gpu_metrics, loop, controller))
+        ports = asyncio.create_task(watch_links(settings.node_metrics, loop, controller))
         notifying = asyncio.create_task(notify_users(self._daemon, loop, controller))
         serving = [(over_socket, over_socket.serving()), *self._over_tcp()]
         tasks = [task for _, task in serving]
@@ -336,15 +338,16 @@ class _Lifecycle:
             )
             _say(f"gantree {__version__} ready: {_site(controller)}; {', '.join(addresses)}")
         await asyncio.wait(
-            {stepping, watching, asking, *tasks}, return_when=asyncio.FIRST_COMPLETED
+            {stepping, watching, asking, ports, *tasks}, return_when=asyncio.FIRST_COMPLETED
         )
         if term.is_on:
             self._stop.set()
         else:
             log.error("epoch %d is over: this daemon stands by", term.epoch)
             self._dispatcher.stand_by()  # now: what is left to end here may wait for the database
-        asking.cancel()
-        notifying.cancel()
+        beside = (asking, ports, notifying)
+        for task in beside:
+            task.cancel()
         loop.stop()
         over_socket.should_exit = True
         if self._tcp is not None and self._stop.is_set():
@@ -353,10 +356,9 @@ class _Lifecycle:
         await tasks[0]
         await watching
         await stepping
-        with suppress(asyncio.CancelledError):
-            await asking
-        with suppress(asyncio.CancelledError):
-            await notifying
+        for task in beside:
+            with suppress(asyncio.CancelledError):
+                await task
 
     async def _until_over(self, term: Term) -> None:
         """Run until stopped, or until the term ends."""

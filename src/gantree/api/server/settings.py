@@ -46,6 +46,7 @@ class Settings:
     run directories may take of the disk.
     notify says where notifications of jobs may go; by default nowhere.
     gpu_metrics are addresses of exporters that tell how busy GPUs are; none: the driver of this machine is asked.
+    node_metrics are addresses of node_exporters that tell the rates of NICs.
     """
 
     state_dir: Path
@@ -60,6 +61,7 @@ class Settings:
     run_as_submitter: bool = False
     root_path: str = ""
     gpu_metrics: tuple[str, ...] = ()
+    node_metrics: tuple[str, ...] = ()
     database: str | None = field(default=None, repr=False)
     name: str = field(default_factory=own_name)
     advertise: str | None = None

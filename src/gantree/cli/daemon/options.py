@@ -129,6 +129,14 @@ GpuMetricsOption = Annotated[
         " repeated. [default: the driver of this machine]",
     ),
 ]
+NodeMetricsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="URL",
+        help="node_exporters with the rates of NICs: http://{node}:9100/metrics, or one URL for all nodes; may be"
+        " repeated.",
+    ),
+]
 LogFormatOption = Annotated[
     Format, typer.Option(help="Log format; auto: text on a terminal, else JSON.")
 ]

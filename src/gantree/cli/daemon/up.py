@@ -6,10 +6,11 @@ for; else the one that the state directory has recorded; else this machine, if i
 
 import re
 from pathlib import Path
+from typing import Any
 
 from gantree.api.access.access import TOKEN_FILE
 from gantree.api.client.target import target
-from gantree.api.gpu_metrics.exporters import checked
+from gantree.api.gpu_metrics.exporters import exporters_of
 from gantree.api.http.connections import HEAD_WITHIN_S
 from gantree.api.observability.log_format import Format, Level
 from gantree.api.server.daemon import run_daemon
@@ -37,6 +38,7 @@ from gantree.cli.daemon.options import (
     LogLevelOption,
     MaxConnectionsOption,
     NameOption,
+    NodeMetricsOption,
     QueueWaitingOption,
     RateOption,
     RootPathOption,
@@ -98,6 +100,7 @@ def up(
     insecure: InsecureOption = False,
     root_path: RootPathOption = "",
     gpu_metrics: GpuMetricsOption = None,
+    node_metrics: NodeMetricsOption = None,
     keep_ended: KeepEndedOption = KEEP_ENDED,
     keep_history: KeepHistoryOption = None,
     user_waiting: UserWaitingOption = DEFAULT_WAITING_LIMITS.per_user,
@@ -120,7 +123,6 @@ def up(
     check_run_as(access, run_as_submitter=run_as_submitter)
     directory, url = state_dir(state), database_url(database)
     at = _listen(listen, tls_cert, tls_key, token_file, directory, insecure=insecure)
-    _check_names(url, name, advertise)
     settings = Settings(
         directory,
         *_site(cluster, virtual, directory, has_database=url is not None),
@@ -130,10 +132,9 @@ def up(
         access_file=access,
         run_as_submitter=run_as_submitter,
         root_path=root_path_of(root_path),
-        gpu_metrics=tuple(checked(url) for url in gpu_metrics or ()),
+        **exporters_of(gpu_metrics, node_metrics),
         database=url,
-        name=name or own_name(),
-        advertise=advertise and target(advertise).url,
+        **_names(url, name, advertise),
         lease_s=lease,
         stall_s=stall,
         keep=_keep(keep_ended, keep_history),
@@ -169,13 +170,15 @@ def _keep(ended: int, history: str | None) -> RetentionLimits:
     return RetentionLimits(ended, seconds_of("--keep-history", history) if history else None)
 
 
-def _check_names(database: str | None, name: str | None, advertise: str | None) -> None:
+def _names(database: str | None, name: str | None, advertise: str | None) -> dict[str, Any]:
+    """The settings `name` and `advertise`. Raises BadInput."""
     if database is None and (name or advertise):
         raise BadInput("--name and --advertise need --database")
     if name is not None and _NAME.fullmatch(name) is None:
         raise BadInput(
             f"--name: found {name!r}; allowed: letters, digits, '.', '_', '-', at most 64"
         )
+    return {"name": name or own_name(), "advertise": advertise and target(advertise).url}
 
 
 def _site(

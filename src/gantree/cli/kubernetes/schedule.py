@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gantree.api.access.access import TOKEN_FILE
-from gantree.api.gpu_metrics.exporters import checked
+from gantree.api.gpu_metrics.exporters import exporters_of
 from gantree.api.http.connections import HEAD_WITHIN_S
 from gantree.api.observability.log_format import Format, Level
 from gantree.api.server.daemon import run_daemon
@@ -28,6 +28,7 @@ from gantree.cli.daemon.options import (
     LogLevelOption,
     MaxConnectionsOption,
     NameOption,
+    NodeMetricsOption,
     StallOption,
     TlsCertOption,
     TlsKeyOption,
@@ -108,6 +109,7 @@ def kubernetes(
     header_timeout: HeaderTimeoutOption = HEAD_WITHIN_S,
     insecure: InsecureOption = False,
     gpu_metrics: GpuMetricsOption = None,
+    node_metrics: NodeMetricsOption = None,
     accept_clock: AcceptClockOption = False,
     log_format: LogFormatOption = Format.AUTO,
     log_level: LogLevelOption = Level.WARNING,
@@ -137,7 +139,7 @@ def kubernetes(
         name=name or own_name(),
         lease_s=lease,
         stall_s=stall,
-        gpu_metrics=tuple(checked(url) for url in gpu_metrics or ()),
+        **exporters_of(gpu_metrics, node_metrics),
         accept_clock=accept_clock,
         log_level=log_level,
         log_format=log_format,

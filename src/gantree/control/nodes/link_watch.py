@@ -1,0 +1,147 @@
+"""Derives the health of NICs from the rates that their ports have negotiated.
+
+A port that lost a lane or a generation says so itself: its negotiated rate is compared with that of the machine model,
+or, where the model names none, with the median of the same NIC on nodes of the same model (of two, the higher). No
+counter of traffic is read: an idle link is not sick. A lower rate counts at once; a whole one counts after CLEAN_S
+without a break, so that a port that comes and goes stays degraded. A NIC that is down carries nothing. What is not read
+changes nothing.
+
+What lowers many NICs at once is more likely a mistake (a wrong rate in the model, an exporter) than so many broken
+ports: no more than MOST_SHARE of the NICs are called degraded, and the log names the others.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from statistics import median_high
+
+from gantree.core.ledger.ledger import Ledger
+from gantree.model.cluster import NIC_TIER, LinkId, Nic
+from gantree.model.events import LinkHealthObserved
+from gantree.telemetry.infiniband import PortReading
+from gantree.topology.fabric.fabric import Fabric
+
+SOURCE = "node_exporter"
+CLEAN_S = 300.0
+WHOLE = 0.95
+"""A port at this share of its rate or more is whole: tools round rates (a 400 Gb/s port tells 392 Gb/s of data)."""
+MOST_SHARE = 0.2
+Readings = Mapping[str, Mapping[str, PortReading]]
+"""Readings of NICs, by node and device."""
+
+log = logging.getLogger(__name__)
+
+
+class LinkWatch:
+    """Since when NICs on record are whole again, and those that were spared."""
+
+    def __init__(self, clean_s: float = CLEAN_S) -> None:
+        self._clean_s = clean_s
+        self._clean_since: dict[LinkId, float] = {}
+        self._spared: dict[LinkId, None] = {}
+        self._told = 0
+
+    def update(
+        self, told: Readings, ledger: Ledger, now: float, epoch: int
+    ) -> list[LinkHealthObserved]:
+        """What follows from the readings of the nodes that answered."""
+        fabric = ledger.fabric
+        if fabric is None:
+            return []
+        nics = sum(len(fabric.machine_of_node(node).nics) for node in range(len(fabric.nodes)))
+        room = max(1, int(nics * MOST_SHARE)) - _degraded(ledger)
+        events: list[LinkHealthObserved] = []
+        for link, judged in _judged(told, fabric):
+            was = on_record(ledger, link)
+            health, reason = self._settled(link, judged, was, now)
+            is_new = was[0] == 1.0
+            if (health, reason) == was or (is_new and not self._may(link, room)):
+                continue
+            room -= is_new
+            events.append(self._event(link, health, reason, now, epoch))
+        return events
+
+    def _settled(
+        self, link: LinkId, judged: tuple[float, str], was: tuple[float, str], now: float
+    ) -> tuple[float, str]:
+        """What is to be on record of a NIC: it is whole again only after some time without a break."""
+        if judged[0] < 1.0 or was[0] == 1.0:
+            self._clean_since.pop(link, None)
+            return judged
+        since = self._clean_since.setdefault(link, now)
+        return judged if now - since >= self._clean_s else was
+
+    def _may(self, link: LinkId, room: int) -> bool:
+        """Whether one more NIC may be called degraded."""
+        if room > 0:
+            self._spared.pop(link, None)
+            return True
+        if link not in self._spared:
+            self._spared[link] = None
+            log.error(
+                "%s looks degraded, as a fifth of all NICs do: that many are not believed", link
+            )
+        return False
+
+    def _event(
+        self, link: LinkId, health: float, reason: str, now: float, epoch: int
+    ) -> LinkHealthObserved:
+        self._told += 1
+        return LinkHealthObserved(
+            id=f"link/{link}/{epoch}.{self._told}",
+            observed_at=now,
+            link=link,
+            source=SOURCE,
+            health=health,
+            reason=reason,
+        )
+
+
+def on_record(ledger: Ledger, link: LinkId) -> tuple[float, str]:
+    """(health, reason) on record of a NIC from its negotiated rate, be it overruled or not."""
+    sign = ledger.site.links.get(link, {}).get(SOURCE)
+    return (1.0, "") if sign is None else (sign.health, sign.reason)
+
+
+def _degraded(ledger: Ledger) -> int:
+    return sum(SOURCE in signs for signs in ledger.site.links.values())
+
+
+def _judged(told: Readings, fabric: Fabric) -> Iterator[tuple[LinkId, tuple[float, str]]]:
+    """Each NIC that was read, with its health and what says so."""
+    usual = _usual_rates(told, fabric)
+    for node, of_device in told.items():
+        index = fabric.index_of_node.get(node)
+        if index is None:
+            continue
+        for nic in fabric.machine_of_node(index).nics:
+            reading = of_device.get(nic.name)
+            if reading is None:
+                continue
+            key = int(fabric.machine_index_of_node[index]), nic.name
+            judged = _health(reading, _nominal(nic, usual.get(key)))
+            yield LinkId(NIC_TIER, f"{node}/{nic.name}"), judged
+
+
+def _usual_rates(told: Readings, fabric: Fabric) -> dict[tuple[int, str], float]:
+    """The median rate of each NIC over the nodes of one machine model, in GB/s."""
+    rates: dict[tuple[int, str], list[float]] = {}
+    for node, of_device in told.items():
+        index = fabric.index_of_node.get(node)
+        for device, reading in of_device.items() if index is not None else ():
+            key = int(fabric.machine_index_of_node[index]), device
+            rates.setdefault(key, []).append(reading.rate_GBps)
+    return {key: median_high(of_nic) for key, of_nic in rates.items()}
+
+
+def _nominal(nic: Nic, usual_GBps: float | None) -> float | None:
+    return usual_GBps if nic.bandwidth_GBps is None else nic.bandwidth_GBps
+
+
+def _health(reading: PortReading, nominal_GBps: float | None) -> tuple[float, str]:
+    if not reading.up:
+        return 0.0, "its port is down"
+    if not nominal_GBps or reading.rate_GBps >= WHOLE * nominal_GBps:
+        return 1.0, ""
+    rate, nominal = reading.rate_GBps * 8, nominal_GBps * 8
+    reason = f"negotiated {rate:g} Gb/s instead of {nominal:g} Gb/s"
+    return round(reading.rate_GBps / nominal_GBps, 3), reason
