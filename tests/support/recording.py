@@ -6,7 +6,7 @@ from typing import Any
 
 from gantree.executors.exec_session import PendingExecSession, Terminal
 from gantree.executors.inventory import Inventory, Status
-from gantree.executors.progress import Progress
+from gantree.executors.progress import Progress, StepReports
 from gantree.model.cluster import Cluster
 from gantree.model.errors import Conflict
 from gantree.model.events import Event
@@ -67,6 +67,10 @@ class RecordingCluster:
 
     def progress(self, job: str, attempt: int) -> Progress | None:
         """Nothing runs here."""
+        return None
+
+    def step_reports(self, job: str, attempt: int) -> StepReports | None:
+        """Nothing is reported."""
         return None
 
     def record(self, job: str, attempt: int) -> dict[str, Any] | None:

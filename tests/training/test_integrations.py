@@ -87,6 +87,46 @@ def test_lightning_saves_when_asked_and_goes_on_from_there(run_dir: Path, tmp_pa
     assert told["step"] >= 1 and told["loss"] >= 0
 
 
+DDP = """
+import torch, lightning.pytorch as L
+from gantree.training import lightning
+class Model(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch[0]).pow(2).mean()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(32, 2)))
+L.Trainer(
+    max_steps=6, callbacks=[lightning.callback()], logger=False, accelerator="cpu", devices=2, strategy="ddp",
+    enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+).fit(Model(), data)
+"""
+
+
+def test_lightning_reports_own_times_of_ddp(tmp_path: Path) -> None:
+    library("torch")
+    library("lightning.pytorch")
+    (tmp_path / "progress").mkdir()
+    path = f"{SRC}:{os.environ.get('PYTHONPATH', '')}"
+    base = {
+        **os.environ, "PYTHONPATH": path, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "28735",
+        "GANTREE_RUN_DIR": str(tmp_path), "NODE_RANK": "0",
+    }  # fmt: skip
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", DDP], env={**base, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        )
+        for rank in range(2)
+    ]
+    assert [rank.wait(120) for rank in ranks] == [0, 0]
+    for rank in range(2):
+        told = json.loads((tmp_path / "progress" / f"steps-{rank}.json").read_text())["steps"]
+        assert [step for step, _ in told] == [1, 2, 3, 4, 5]
+
+
 def test_the_hugging_face_trainer_saves_its_own_checkpoint_when_asked(
     run_dir: Path, tmp_path: Path
 ) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from gantree.api.gpu_metrics.gpu_counters import GpuCounters
-from gantree.api.views.progress_view import add_progress
+from gantree.api.views.progress_view import add_progress, add_stragglers
+from gantree.api.views.straggler_view import StragglerJudge
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
 from gantree.control.readers.frames import QueryMode
@@ -78,6 +79,10 @@ class QueryBackend(Protocol):
         """Put into the answer to why what keeps an attempt that is stopped from ending."""
         ...
 
+    async def add_stragglers(self, explained: Json) -> None:
+        """Put into the answer to why which ranks are slower than their peers."""
+        ...
+
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """Where the output of a rank is, once there is some."""
         ...
@@ -100,6 +105,7 @@ class Backend:
     started_at: float
     readers: ReaderSupervisor | None = None
     gpu_counters: GpuCounters = field(default_factory=GpuCounters)
+    straggler_judge: StragglerJudge = field(default_factory=StragglerJudge)
 
     async def call_controller(self, function: Callable[[Controller], T]) -> T:
         """Run a function on the controller's thread."""
@@ -154,7 +160,11 @@ class Backend:
 
     async def add_progress(self, rows: Sequence[Json], *, ended: bool = False) -> None:
         """Put into rows of jobs that hold a place how far they are; where ended, also of those that did."""
-        await add_progress(rows, self.controller.cluster, ended=ended)
+        await add_progress(rows, self.controller.cluster, self.straggler_judge, ended=ended)
+
+    async def add_stragglers(self, explained: Json) -> None:
+        """Put into the answer to why which ranks are slower than their peers."""
+        await add_stragglers(explained, self.controller.cluster, self.straggler_judge)
 
     async def add_remaining(self, explained: Json) -> None:
         """Put into the answer to why what keeps an attempt that is stopped from ending, or a job from starting."""

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from gantree.executors.exec_session import PendingExecSession, Terminal
 from gantree.executors.inventory import Inventory
-from gantree.executors.progress import Progress
+from gantree.executors.progress import Progress, StepReports
 from gantree.model.cluster import Cluster
 from gantree.model.events import Event
 from gantree.model.orders import Order
@@ -62,6 +62,10 @@ class ClusterPort(Protocol):
 
     def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
         """Reports of an attempt over time, few enough to draw, oldest first; safe from any thread."""
+        ...
+
+    def step_reports(self, job: str, attempt: int) -> StepReports | None:
+        """The own times of steps that the ranks of an attempt report; safe from any thread. Raises OSError."""
         ...
 
     def record(self, job: str, attempt: int) -> dict[str, Any] | None:

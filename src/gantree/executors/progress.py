@@ -1,4 +1,4 @@
-"""Progress that a job reports. It is an observation: no decision depends on it, and it is not in the journal."""
+"""What a job reports of itself: observations. No decision depends on them, and they are not in the journal."""
 
 from dataclasses import dataclass
 
@@ -12,3 +12,30 @@ class Progress:
     samples_per_s: float | None
     step_s: float | None
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankSteps:
+    """The own times of one rank: the seconds before it entered the collective, by number of the step, newest last.
+
+    gpus are those of its process: several where a process has several, none where it has none.
+    """
+
+    rank: int
+    role: str
+    node: str
+    gpus: tuple[int, ...]
+    own_s_of_step: dict[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class StepReports:
+    """The own times of those ranks of an attempt that report any. at is when rank 0 reported, in seconds since 1970.
+
+    parallelism is (axis, ways) in the order in which ranks count, the fastest axis first; empty where the job has none.
+    """
+
+    at: float
+    world_size: int
+    ranks: tuple[RankSteps, ...]
+    parallelism: tuple[tuple[str, int], ...] = ()

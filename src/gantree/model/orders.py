@@ -62,7 +62,8 @@ class StartGang(Order):
     """Start all members of an attempt, or none. changes are applied to GPUs before.
 
     variables as in `Job`. domain is the narrowest that holds all members, step_s the predicted seconds of a step, if
-    any: both only for the record of the run. user submitted the job; secrets are (variable, file), read at the start.
+    any, parallelism is (axis, ways) in the order in which ranks count: all three only for the record of the run. user
+    submitted the job; secrets are (variable, file), read at the start.
     """
 
     world_size: int
@@ -77,6 +78,7 @@ class StartGang(Order):
     step_s: float | None = None
     user: str = ""
     secrets: tuple[tuple[str, str], ...] = ()
+    parallelism: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

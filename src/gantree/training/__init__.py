@@ -3,7 +3,9 @@
     from gantree import training
 
     for step in range(start, steps):
-        loss = train(step)                         # with a collective over all ranks in it, as training has
+        with training.step():                      # this rank's own work, up to the collective: names slow ranks
+            loss, gradients = compute(step)
+        reduce_over_all_ranks(gradients)           # the collective
         training.progress(step, loss=loss)         # every step; written down at most once a second
         if training.should_checkpoint(step):       # every rank, every step
             save_my_shard(training.checkpoint_path())
@@ -11,7 +13,7 @@
 
 Outside gantree the same script runs unchanged: should_checkpoint returns False, saved and progress do nothing, rank is
 0, and its only neighbour is itself. `agreement` describes the protocol. Modules for frameworks import these on first
-use: `torchrun`, `lightning`, `huggingface`, `accelerate`.
+use: `torchrun`, `ddp`, `lightning`, `huggingface`, `accelerate`.
 """
 
 import os
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import SupportsFloat
 
 from gantree.training.agreement import Agreement, agreement_of
+from gantree.training.own_time import OwnStep, StepTimes, step_times_of
 from gantree.training.place import Rendezvous, neighbours_in, number, rendezvous_in
 from gantree.training.reporting import Reporter, reporter_of
 
@@ -32,11 +35,14 @@ __all__ = [
     "rendezvous",
     "saved",
     "should_checkpoint",
+    "step",
+    "step_times",
     "world_size",
 ]
 
 _agreements: dict[str, Agreement | None] = {}
 _reporters: dict[str, Reporter | None] = {}
+_step_times: dict[str, StepTimes | None] = {}
 
 
 def _agreement() -> Agreement | None:
@@ -86,6 +92,24 @@ def progress(
     reporter = _reporter()
     if reporter is not None:
         reporter.report(step, loss, samples_per_s)
+
+
+def step_times() -> StepTimes | None:
+    """Return where this rank's own times go, created on first use; None outside gantree and for a single rank."""
+    run_dir = os.environ.get("GANTREE_RUN_DIR", "")
+    if run_dir not in _step_times:
+        _step_times[run_dir] = step_times_of(os.environ)
+    return _step_times[run_dir]
+
+
+def step(number: int | None = None) -> OwnStep:
+    """Return a context for this rank's own work of a step: enter it after a collective, leave it before the next.
+
+    Use it on every rank. The daemon compares the ranks step by step and names one that is slower than its peers.
+    number is the step's, the same on all ranks and rising; None: they are counted. The host's clock measures: where a
+    GPU still works when the block is left, wait for it in the block, or let `gantree.training.ddp` measure.
+    """
+    return OwnStep(step_times(), number)
 
 
 def checkpoint_path() -> Path | None:

@@ -1,19 +1,22 @@
-"""PyTorch Lightning: progress after every optimizer step, and a checkpoint when gantree asks for one.
+"""PyTorch Lightning: progress and own times of the steps, and a checkpoint when gantree asks for one.
 
     from gantree.training import lightning as gantree_lightning
 
     trainer = Trainer(callbacks=[gantree_lightning.callback()])
     trainer.fit(model, data, ckpt_path=gantree_lightning.newest())
 
+Own times (`ddp`) are measured where the strategy is DDP without a communication hook of its own.
+
 Lightning is imported when `callback` is called; either of its packages will do.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 from gantree import training
-from gantree.training import folders
+from gantree.training import ddp, folders
 
 
 class Saving:
@@ -24,8 +27,9 @@ class Saving:
         self._asked = -1
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Remember the step from which training resumes: it is complete."""
+        """Remember the step from which training resumes: it is complete. From here on own times are measured."""
         self._asked = int(trainer.global_step)
+        _measure(trainer.model)
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -50,6 +54,13 @@ def newest() -> str | None:
     """Return the newest complete checkpoint, for `ckpt_path`; None if there is none."""
     found = folders.newest(training.checkpoint_path())
     return None if found is None else str(found)
+
+
+def _measure(model: Any) -> None:
+    """Measure own times of a DDP model; one that has a communication hook already keeps it."""
+    if isinstance(model, import_module("torch.nn.parallel").DistributedDataParallel):
+        with suppress(RuntimeError):
+            ddp.watch(model)
 
 
 def _save(trainer: Any, step: int) -> None:

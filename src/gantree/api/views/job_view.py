@@ -57,6 +57,7 @@ def job_row(ledger: Ledger, state: JobState) -> Json:
         "promised": start is not None and start.promised,
         "predicted_step_s": None if state.placement is None else state.placement.predicted.step_s,
         "progress": None,
+        "stragglers": [],
         "array": state.array or None,
         "elements": None,
     }
@@ -107,6 +108,7 @@ def rejected_row(job: str, reason: str) -> Json:
         "failures": 0,
         "last_failure": "",
         "promised": False,
+        "stragglers": [],
     }
     return {**gone, **known, **never}
 

@@ -1,4 +1,4 @@
-"""Reported progress in the rows of jobs. It reads files, so it does not run on the controller's thread."""
+"""Reported progress and stragglers in the rows of jobs. Files are read, so not on the controller's thread."""
 
 import asyncio
 from collections.abc import Iterable
@@ -6,13 +6,14 @@ from dataclasses import asdict
 from math import isfinite, isnan
 from typing import Any, Protocol
 
+from gantree.api.views.straggler_view import KnowsSteps, StragglerJudge
 from gantree.executors.progress import Progress
 from gantree.model.phases import HOLDING
 
 Json = dict[str, Any]
 
 
-class KnowsProgress(Protocol):
+class KnowsProgress(KnowsSteps, Protocol):
     """A source of progress: an executor, or another reader of its files."""
 
     def progress(self, job: str, attempt: int) -> Progress | None:
@@ -21,19 +22,29 @@ class KnowsProgress(Protocol):
 
 
 async def add_progress(
-    rows: Iterable[Json], cluster: KnowsProgress, *, ended: bool = False
+    rows: Iterable[Json], cluster: KnowsProgress, judge: StragglerJudge, *, ended: bool = False
 ) -> None:
-    """Fill `progress` of the jobs that hold a place; where ended, of those too that did.
+    """Fill `progress` and `stragglers` of the jobs that hold a place; where ended, progress of those too that did.
 
     On another thread, and on none where no row is of such a job: a list of who waits has no file to read.
     """
     wanted = [row for row in rows if row["attempt"] and (ended or row["phase"] in HOLDING)]
     if wanted:
-        await asyncio.to_thread(_fill, wanted, cluster)
+        await asyncio.to_thread(_fill, wanted, cluster, judge)
 
 
-def _fill(rows: Iterable[Json], cluster: KnowsProgress) -> None:
+async def add_stragglers(explained: Json, cluster: KnowsSteps, judge: StragglerJudge) -> None:
+    """Fill `stragglers` of the answer to why about a job that holds a place, on another thread."""
+    if explained.get("attempt") and explained["phase"] in HOLDING:
+        explained["stragglers"] = await asyncio.to_thread(
+            judge.rows, cluster, explained["job"], explained["attempt"]
+        )
+
+
+def _fill(rows: Iterable[Json], cluster: KnowsProgress, judge: StragglerJudge) -> None:
     for row in rows:
+        if row["phase"] in HOLDING:
+            row["stragglers"] = judge.rows(cluster, row["job"], row["attempt"])
         found = cluster.progress(row["job"], row["attempt"])
         row["progress"] = None if found is None else plain(asdict(found))
 

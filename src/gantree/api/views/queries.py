@@ -196,6 +196,8 @@ def explained(view: ReadView, caller: Caller, word: str) -> Json:
     except NotFound as error:
         return history_view.explanation_of(history_view.instead_of(error, view, caller, word))
     explained = job_view.explanation(why(view.ledger, job, now=view.now))
+    state = view.ledger.find(job)
+    explained |= {"attempt": state.attempt if state else None, "stragglers": []}
     redacted: Json = redacted_for(caller, view.ledger, explained)
     return redacted
 

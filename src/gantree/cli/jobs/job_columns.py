@@ -8,6 +8,8 @@ from gantree.cli.output.printing import moment, span
 from gantree.model.phases import ENDED, Phase
 
 Row = dict[str, Any]
+MOST_STRAGGLERS = 1
+"""Ranks that the note names; `gantree why` names all."""
 
 
 class Column(NamedTuple):
@@ -79,6 +81,7 @@ def _note(row: Row, now: float) -> str:
         parts.append(f"checkpoint at step {row['checkpoint_step']}")
     if row["progress"] is not None:
         parts.append(_progress(row["progress"], row["predicted_step_s"]))
+    parts += [each["sentence"] for each in row.get("stragglers", ())][:MOST_STRAGGLERS]
     if row.get("elements") is not None:
         parts.append(_array_in_words(row["elements"]))
     return "; ".join(parts)

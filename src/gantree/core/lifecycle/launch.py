@@ -1,9 +1,10 @@
 """Makes orders from the state of a job. Equal states give equal orders, so an order can be sent again at any time."""
 
 from collections.abc import Iterator
+from math import prod
 
 from gantree.core.ledger.state import JobState
-from gantree.model.jobs import Job, Role
+from gantree.model.jobs import AXES, Job, Role
 from gantree.model.orders import (
     MemberLaunch,
     Order,
@@ -44,7 +45,24 @@ def start_order(state: JobState) -> StartGang:
         step_s=state.placement.predicted.step_s,
         user=state.spec.user,
         secrets=state.spec.secrets,
+        parallelism=_in_rank_order(present),
     )
+
+
+def _in_rank_order(spec: Job) -> tuple[tuple[str, int], ...]:
+    """The axes of the parallelism as ranks count, the fastest first, with the data ways that remain."""
+    if not spec.parallelism:
+        return ()
+    ways = dict(spec.parallelism)
+    model = prod(
+        number for axis, number in ways.items() if axis in ("tensor", "context", "pipeline")
+    )
+    ways.setdefault("data", max(1, spec.gpus // model))
+    return tuple(ways.items() if spec.ranks_as_written else sorted(ways.items(), key=_axis_number))
+
+
+def _axis_number(way: tuple[str, int]) -> int:
+    return AXES.index(way[0])
 
 
 def replace_order(state: JobState, member: int) -> ReplaceMember:

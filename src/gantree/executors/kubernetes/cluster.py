@@ -39,7 +39,7 @@ from gantree.executors.kubernetes.workloads.pod_groups import CORE
 from gantree.executors.kubernetes.workloads.provisioning_requests import PROVISIONING
 from gantree.executors.kubernetes.writes.nominations import Nominations
 from gantree.executors.kubernetes.writes.patches import annotate, nominate
-from gantree.executors.progress import Progress
+from gantree.executors.progress import Progress, StepReports
 from gantree.model.errors import NotFound
 from gantree.model.events import Event
 from gantree.model.node_groups import NodeGroup
@@ -214,6 +214,10 @@ class KubernetesCluster:
     def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
         """Nothing is known of it here."""
         return ()
+
+    def step_reports(self, job: str, attempt: int) -> StepReports | None:
+        """Nothing is known of it here."""
+        return None
 
     def record(self, job: str, attempt: int) -> dict[str, Any] | None:
         """Nothing is known of it here."""

@@ -75,10 +75,10 @@ def start_of(path: Path, most_bytes: int = LONGEST_RECORD) -> bytes:
         os.close(descriptor)
 
 
-def record_in(path: Path) -> dict[str, Any]:
+def record_in(path: Path, most_bytes: int = LONGEST_RECORD) -> dict[str, Any]:
     """The record in a file; an empty one where there is none."""
     try:
-        record = json.loads(start_of(path))
+        record = json.loads(start_of(path, most_bytes))
     except (ValueError, RecursionError):
         return {}
     return record if isinstance(record, dict) else {}

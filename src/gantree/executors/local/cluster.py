@@ -47,8 +47,9 @@ from gantree.executors.local.run_directory import (
 from gantree.executors.local.run_limits import DEFAULT_LIMITS, RunLimits
 from gantree.executors.local.run_pruner import RunPruner
 from gantree.executors.local.shim.shim import boot_id, read_json
+from gantree.executors.local.step_times_file import step_reports_in
 from gantree.executors.local.unix_users import RunAs
-from gantree.executors.progress import Progress
+from gantree.executors.progress import Progress, StepReports
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.model.events import Event, GangEnded, GangStartFailed
@@ -271,6 +272,10 @@ class LocalCluster:
     def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
         """The reports that an attempt keeps. Safe from any thread."""
         return curve_in(RunDirectory(self._runs, job, attempt).progress)
+
+    def step_reports(self, job: str, attempt: int) -> StepReports | None:
+        """The own times of steps that ranks report. Safe from any thread. Raises OSError for a damaged rank map."""
+        return step_reports_in(RunDirectory(self._runs, job, attempt))
 
     def record(self, job: str, attempt: int) -> dict[str, Any] | None:
         """The record of an attempt, None if it was never started. Safe from any thread. Raises OSError."""

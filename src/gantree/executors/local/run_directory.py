@@ -136,7 +136,8 @@ def order_from_json(data: dict[str, Any]) -> StartGang:
     changes = tuple(_change_from_json(change) for change in data.get("changes", ()))
     domain = data.get("domain")
     parts = {"members": members, "changes": changes, "domain": domain and Domain(**domain)}
-    parts["secrets"] = tuple(map(tuple, data.get("secrets", ())))
+    for name in ("secrets", "parallelism"):
+        parts[name] = tuple(map(tuple, data.get(name, ())))
     return StartGang(**(data | parts))
 
 

@@ -45,3 +45,19 @@ class Domain(BaseModel):
 
     tier: str = Field(examples=["leaf"])
     name: str = Field(examples=["s0/l0"])
+
+
+class Straggler(OpenModel):
+    """A rank that is slower than its peers, or varies more, by the own times that the ranks report."""
+
+    rank: int
+    role: str
+    node: str
+    gpus: list[int] = Field(description="Of its process.")
+    sign: str = Field(description="`slow`, or `jitter` for a rank that varies.")
+    ratio: float = Field(description="Its own time, or its spread, over that of its peers.")
+    steps: int = Field(description="For so many steps in a row it has been named, at least.")
+    peers: int = Field(description="Ranks that it was compared with.")
+    suspect: str = Field(examples=["GPU 2 or host n3"])
+    at: float = Field(description="When rank 0 reported last.")
+    sentence: str

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, Field, JsonValue
 
-from gantree.api.http.response_models.base import Domain, OpenModel
+from gantree.api.http.response_models.base import Domain, OpenModel, Straggler
 
 
 class Start(BaseModel):
@@ -67,6 +67,10 @@ class WhyResponse(OpenModel):
     ahead_count: int
     start: Start | None
     in_the_way: list[InTheWay]
+    attempt: int | None = None
+    stragglers: list[Straggler] = Field(
+        [], description="Of a job that runs, ranks that are slower than their peers."
+    )
 
 
 class AwaitedEnd(BaseModel):

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, JsonValue
 
-from gantree.api.http.response_models.base import Domain, OpenModel
+from gantree.api.http.response_models.base import Domain, OpenModel, Straggler
 
 PHASES = Literal[
     "pending", "starting", "running", "saving", "stopping", "succeeded", "failed", "cancelled", "timed-out"
@@ -122,6 +122,9 @@ class JobRow(OpenModel):
     predicted_step_s: float | None = Field(None, description="Seconds a step, as predicted.")
     progress: Progress | None = Field(
         None, description="Of a job that runs; asked for alone, of one that has ended too."
+    )
+    stragglers: list[Straggler] = Field(
+        [], description="Of a job that runs, ranks that are slower than their peers."
     )
     array: str | None = Field(None, description="The array of which it is a job.")
     elements: ArrayElements | None = Field(None, description="Of an array; null for a job.")

@@ -31,14 +31,16 @@ from gantree.api.routes import (
     site,
     usage,
 )
-from gantree.api.views.progress_view import add_progress
+from gantree.api.views.progress_view import add_progress, add_stragglers
+from gantree.api.views.straggler_view import StragglerJudge
 from gantree.control.readers.frames import NEWEST, QueryMode, Reply
 from gantree.control.readers.supervisor import ReaderSupervisor
 from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.executors.local.progress_file import curve_in, progress_in
 from gantree.executors.local.recording.recorder import record_in
 from gantree.executors.local.run_directory import RunDirectory
-from gantree.executors.progress import Progress
+from gantree.executors.local.step_times_file import step_reports_in
+from gantree.executors.progress import Progress, StepReports
 from gantree.model.errors import NotFound, NotLeading
 
 LOOK_EVERY_S = 0.5
@@ -63,6 +65,7 @@ class StandbyBackend:
     stop: asyncio.Event
     not_leading: Callable[[], NotLeading]
     gpu_counters: GpuCounters = field(default_factory=GpuCounters)
+    straggler_judge: StragglerJudge = field(default_factory=StragglerJudge)
 
     async def read(self, function: Callable[[ReadView, *Given], T], *arguments: *Given) -> T:
         """What a function says of what is known here."""
@@ -97,7 +100,11 @@ class StandbyBackend:
 
     async def add_progress(self, rows: Sequence[Json], *, ended: bool = False) -> None:
         """Put into rows of jobs that hold a place how far they are; where ended, also of those that did."""
-        await add_progress(rows, self, ended=ended)
+        await add_progress(rows, self, self.straggler_judge, ended=ended)
+
+    async def add_stragglers(self, explained: Json) -> None:
+        """Put into the answer to why which ranks are slower than their peers."""
+        await add_stragglers(explained, self, self.straggler_judge)
 
     async def add_remaining(self, explained: Json) -> None:
         """Nothing: only the leader's executor knows."""
@@ -117,6 +124,10 @@ class StandbyBackend:
     def progress(self, job: str, attempt: int) -> Progress | None:
         """How far an attempt says that it is."""
         return progress_in(self._run(job, attempt).progress)
+
+    def step_reports(self, job: str, attempt: int) -> StepReports | None:
+        """The own times of steps that the ranks of an attempt report. Raises OSError for a damaged run directory."""
+        return step_reports_in(self._run(job, attempt))
 
     def _run(self, job: str, attempt: int) -> RunDirectory:
         return RunDirectory(self.state_dir / "runs", job, attempt)

@@ -23,6 +23,7 @@ def rank_map(order: StartGang, cluster: Cluster, nodes: Mapping[str, Node]) -> d
     }
     return {
         "tiers": list(cluster.tiers),
+        "parallelism": [list(way) for way in order.parallelism],
         "members": [
             _member(member, nodes[member.node], cluster, masks[nodes[member.node].machine])
             for member in sorted(order.members, key=lambda each: each.node_rank)

@@ -1,0 +1,138 @@
+"""Ranks that are slower than their peers, in the rows of jobs and in the answer to why. It reads files of the ranks.
+
+A gang is judged anew at most every FRESH_S, and only while somebody looks; one that reports no own times costs a file
+that is not there.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+from typing import Any, Protocol
+
+from gantree.executors.progress import RankSteps, StepReports
+from gantree.telemetry.stragglers import SLOW, Straggler, stragglers
+
+FRESH_S = 2.0
+MOST_KEPT = 1000
+"""Gangs whose answers are kept."""
+
+Json = dict[str, Any]
+ReadReports = Callable[[str, int], StepReports | None]
+
+
+class KnowsSteps(Protocol):
+    """A source of own times: an executor, or another reader of its files."""
+
+    def step_reports(self, job: str, attempt: int) -> StepReports | None:
+        """Return the own times that an attempt reports, or None. Raises OSError."""
+        ...
+
+
+class StragglerJudge:
+    """Who is named in a gang, from the reports of its ranks. Safe from any thread."""
+
+    def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
+        self._steady = steady
+        self._known: dict[tuple[str, int], tuple[float, list[Json]]] = {}
+
+    def rows(self, source: KnowsSteps, job: str, attempt: int) -> list[Json]:
+        """Return the ranks of an attempt that are named now, as rows; a damaged run directory names nobody."""
+        now, key = self._steady(), (job, attempt)
+        judged = self._known.get(key)
+        if judged is None or now - judged[0] >= FRESH_S:
+            if len(self._known) >= MOST_KEPT:
+                self._known.clear()
+            judged = self._known[key] = (now, _judged(source, job, attempt))
+        return judged[1]
+
+
+def _judged(source: KnowsSteps, job: str, attempt: int) -> list[Json]:
+    try:
+        reports = source.step_reports(job, attempt)
+    except OSError:
+        return []
+    return [] if reports is None else straggler_rows(reports)
+
+
+def straggler_rows(reports: StepReports) -> list[Json]:
+    """Return who is named by these reports, by rank."""
+    ranks = reports.ranks
+    own_s_of_step = [each.own_s_of_step for each in ranks]
+    named = stragglers(own_s_of_step, [each.rank for each in ranks], peer_groups(reports))
+    place_of_rank = {each.rank: each for each in ranks}
+    hosts = _slow_hosts(ranks, named)
+    return [_row(each, place_of_rank[each.rank], hosts, reports.at) for each in named]
+
+
+def peer_groups(reports: StepReports) -> list[list[int]]:
+    """Return positions in the reports of ranks that do the same work: those of one role and pipeline stage."""
+    groups: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for position, each in enumerate(reports.ranks):
+        groups[each.role, _stage(each.rank, reports)].append(position)
+    return list(groups.values())
+
+
+def _stage(rank: int, reports: StepReports) -> int:
+    """The pipeline stage of a rank; 0 where the parallelism is not that of so many ranks."""
+    ways = dict(reports.parallelism)
+    if "data" in ways:
+        ways["data"] //= ways.get("expert", 1)
+    if "pipeline" not in ways or prod(ways.values()) != reports.world_size:
+        return 0
+    axes = list(ways)
+    stride = prod(ways[axis] for axis in axes[: axes.index("pipeline")])
+    return rank // stride % ways["pipeline"]
+
+
+def _slow_hosts(ranks: Iterable[RankSteps], named: Iterable[Straggler]) -> frozenset[str]:
+    """Nodes with several ranks, all of which are slow."""
+    slow = {each.rank for each in named if each.sign == SLOW}
+    of_node: dict[str, list[int]] = defaultdict(list)
+    for each in ranks:
+        of_node[each.node].append(each.rank)
+    return frozenset(
+        node for node, those in of_node.items() if len(those) > 1 and slow.issuperset(those)
+    )
+
+
+def _row(named: Straggler, place: RankSteps, hosts: frozenset[str], at: float) -> Json:
+    row = {
+        "rank": named.rank,
+        "role": place.role,
+        "node": place.node,
+        "gpus": list(place.gpus),
+        "sign": named.sign,
+        "ratio": round(named.ratio, 3),
+        "steps": named.steps,
+        "peers": named.peers,
+        "suspect": _suspect(place, hosts),
+        "at": at,
+    }
+    return {**row, "sentence": _sentence(row)}
+
+
+def _suspect(place: RankSteps, hosts: frozenset[str]) -> str:
+    """What all of the slow ranks have in common, as far as ranks tell: it is no diagnosis."""
+    if not place.gpus or place.node in hosts:
+        return f"host {place.node}"
+    return f"{_gpus(place.gpus)} or host {place.node}"
+
+
+def _gpus(gpus: Sequence[int]) -> str:
+    if not gpus:
+        return ""
+    return f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(map(str, gpus))}"
+
+
+def _sentence(row: Json) -> str:
+    """One sentence for people."""
+    gpus = _gpus(row["gpus"])
+    peers = "its peer" if row["peers"] == 1 else f"its {row['peers']} peers"
+    if row["sign"] == SLOW:
+        what = f"takes {row['ratio']:.2f}x the time of {peers} before each collective"
+    else:
+        what = f"varies {row['ratio']:.1f}x as much as {peers} before each collective"
+    steps = f"for at least {row['steps']} step{'' if row['steps'] == 1 else 's'}"
+    where = f"{row['node']} {gpus}".rstrip()
+    return f"rank {row['rank']} on {where} {what}, {steps}: suspected {row['suspect']}"
