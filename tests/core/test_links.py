@@ -45,6 +45,7 @@ def noted(stage: Stage) -> list[LinkHealthNoted]:
     [
         (NODE, 2, ["n1", "n2"]),
         (NODE, 4, ["n4", "n5", "n6", "n7"]),
+        (NIC, 2, ["n1", "n2"]),
         (NIC, 4, ["n4", "n5", "n6", "n7"]),
     ],
 )

@@ -11,7 +11,8 @@ is. Else other places are looked for (`placement.choice.candidates`), each is pr
 t is the predicted seconds of a step, or of the yardstick all-reduce where the job does not tell its traffic. stranded
 is what the gang leaves in pieces: the share of the GPUs of its domain that stay free, which nobody can use as a whole
 any more, and the share of its nodes that were whole and are no longer, though not full. weight is the policy's
-`fragmentation_weight`. Among equals the place with the fewest domains wins.
+`fragmentation_weight`. Among equals the place with the fewest nodes wins of which a link carries less than its rate,
+then the one with the fewest domains.
 """
 
 from dataclasses import replace
@@ -29,6 +30,7 @@ from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.placement.request.topology_request import TopologyRequest
 from gantree.placement.scoring.packing import best_node
 from gantree.placement.scoring.traffic_classes import has_uneven_machines, node_sets
+from gantree.topology.fabric.conditions import worn_nodes
 from gantree.topology.occupancy.occupancy import Occupancy
 
 FETCH_WORTH_S = 3600.0
@@ -100,7 +102,11 @@ def _cheapest(
         + preferences.fragmentation_weight * left
         for place, left in zip(places, stranded, strict=True)
     ]
-    return places[scores.index(min(scores))]
+    worn = worn_nodes(occupancy.fabric)
+    ranks = [
+        (score, len(worn & place.nodes.keys())) for score, place in zip(scores, places, strict=True)
+    ]
+    return places[ranks.index(min(ranks))]
 
 
 def _seconds(place: Placement) -> float:

@@ -128,6 +128,15 @@ def sound_nodes(fabric: Fabric) -> BoolArray:
     return sound
 
 
+def worn_nodes(fabric: Fabric) -> frozenset[str]:
+    """The nodes of which a link or a NIC carries less than its rate."""
+    node_tier = fabric.tiers[-1]
+    of_links = (
+        each.name for each in fabric.cluster.domains if each.tier == node_tier and each.health < 1
+    )
+    return frozenset((*of_links, *(each.node for each in fabric.cluster.nics if each.health < 1)))
+
+
 def broken_nics(fabric: Fabric) -> dict[int, int]:
     """Node -> mask of its NICs whose health the cluster file gives as 0; only nodes that have such.
 
