@@ -58,6 +58,7 @@ machines: {m4: {gpus: 4, gpu: H100-80GB}}
 nodes: [{names: n0, machine: m4}]
 """
 DURATIONS = {"grace_s", "gpu_s_lost", "lost_s", "checkpoint_every_s", "step_s"}
+SHARES = {"health"}
 
 
 def gpu_hours(daemon: Daemon) -> float:
@@ -94,4 +95,4 @@ def test_the_journal_of_a_wrong_clock_is_corrected_and_the_jump_is_charged_to_no
 def test_the_correction_knows_every_field_that_is_a_moment() -> None:
     kinds: list[Any] = [*EVENTS.values(), *FACTS.values(), *ORDERS.values()]
     floats = {each.name for kind in kinds for each in fields(kind) if "float" in str(each.type)}
-    assert floats - DURATIONS == TIME_FIELDS
+    assert floats - DURATIONS - SHARES == TIME_FIELDS
