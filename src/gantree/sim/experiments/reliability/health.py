@@ -200,7 +200,7 @@ def _of_moving(ettr: dict[Arm, float], found: dict[Arm, list[Ran]]) -> Verdict:
         "moving early off degrading links pays",
         f"{100 * whole:.1f} % effective with whole links, {100 * degraded:.1f} % with degrading ones",
         Judgement.OPEN,
-        f"gantree moves gangs off nodes that are called unwell, and not yet off links above them; {moves:.0f} moves "
+        f"gantree moves gangs off nodes that are called unwell, and not yet off degraded links; {moves:.0f} moves "
         f"would cost {100 * price:.2f} points, and need the nodes of a whole leaf as spares",
     )  # fmt: skip
 
