@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from gantree.executors.local.cluster import LocalCluster
 from gantree.executors.local.epochs import EpochFile
+from gantree.executors.local.partitions.partitions import PartitionerOf, no_partitioner
 from gantree.executors.local.run_limits import DEFAULT_LIMITS, RunLimits
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.events import Event, GangEnded, RankExited
@@ -48,7 +49,9 @@ class GangStage:
         cluster: Cluster,
         failure_grace_s: float = 5.0,
         limits: RunLimits = DEFAULT_LIMITS,
+        partitioner_of: PartitionerOf = no_partitioner,
     ) -> None:
+        self.partitioner_of = partitioner_of
         self.state_dir = state_dir
         self.events: list[Event] = []
         self.emit: Callable[[Event], None] = self.events.append
@@ -66,6 +69,7 @@ class GangStage:
             time.time,
             failure_grace_s=self._failure_grace_s,
             limits=self.limits,
+            partitioner_of=self.partitioner_of,
         )
         return self.cluster
 

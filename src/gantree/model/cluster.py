@@ -25,6 +25,9 @@ MARKET_LABEL = "gantree.market"
 ON_DEMAND, SPOT, ANY_MARKET = "on-demand", "spot", "any"
 """Markets. ANY_MARKET admits both; jobs that name none are not placed on spot nodes."""
 
+CUT_BY_GPU, CUT_NOT_PERMITTED = "gpu", "not-permitted"
+"""Values of `Node.mig_by`: each GPU is partitioned alone; the daemon that runs may not partition GPUs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Nic:
@@ -91,7 +94,8 @@ class Node:
     partitions name its domain in other divisions of the same nodes (("power", "feed-a"), ("maintenance", "week-2")).
     launch is the prefix of every command on it (a virtual node may have `ip netns exec n0`), address is its
     network address. mig names its GPUs in MIG mode. mig_by is how GPUs are repartitioned: "gpu" (each alone), "node"
-    (by a manager that needs the node empty) or "nobody" (never). shares are the ways in which its
+    (by a manager that needs the node empty), "nobody" (never) or "not-permitted" (by GPU, if the daemon that runs were
+    permitted to). shares are the ways in which its
     GPUs may be shared (of ISOLATIONS; empty: none), at most `tenants` on a GPU (None: as many as fit). spot is the
     number of interruptions per day of a spot node, None for an on-demand node. taints keep members off it that do not
     tolerate them.

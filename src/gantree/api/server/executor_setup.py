@@ -14,11 +14,18 @@ from gantree.api.observability.dry_run_metrics import ShadowFigures
 from gantree.api.server.settings import Settings
 from gantree.control.engine.controller import FindSite
 from gantree.control.nodes.gpu_ids import gpu_ids_of, mig_ids_of
+from gantree.control.nodes.partitioning import (
+    as_permitted,
+    how_to_partition,
+    partitioner_of,
+    without_foreign_instances,
+)
 from gantree.control.nodes.run_versions import policy_version, versions_of
 from gantree.control.ports import Clock, ClusterPort, Emit, MakeCluster
 from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.settings import EXTRA, KubernetesSettings
 from gantree.executors.local.cluster import LocalCluster
+from gantree.executors.local.partitions.partitions import PartitionerOf
 from gantree.executors.local.unix_users import RunAs
 from gantree.journal.contract import Election
 from gantree.model.cluster import Cluster
@@ -53,6 +60,18 @@ def local_executor(
     open_files: int | None,
 ) -> ExecutorSetup:
     """Processes of this machine, below the state directory. open_files is the soft limit of the jobs on them."""
+    hostname = gethostname()
+    how = how_to_partition(settings.partition_gpus, settings.state_dir)
+
+    def partitioners(cluster: Cluster) -> PartitionerOf:
+        every = partitioner_of(how, cluster, settings.state_dir, hostname)
+        return without_foreign_instances(every, cluster, settings.state_dir)
+
+    def find_site(decided: LedgerView) -> Cluster | None:
+        cluster = site or decided.site.description
+        if cluster is None:
+            return None
+        return as_permitted(cluster, partitioners(cluster), hostname, mig_instances)
 
     def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
         return LocalCluster(
@@ -60,9 +79,10 @@ def local_executor(
             described,
             emit,
             clock,
-            gpu_ids=gpu_ids_of(described, gethostname(), uuids),
-            mig_ids=mig_ids_of(gethostname(), mig_instances),
-            versions=versions_of(gethostname(), versions),
+            gpu_ids=gpu_ids_of(described, hostname, uuids),
+            mig_ids=mig_ids_of(hostname, mig_instances),
+            partitioner_of=partitioners(described),
+            versions=versions_of(hostname, versions),
             about=lambda: {"policy": policy_version(policy())},
             leads=leads,
             run_as=run_as,
@@ -70,7 +90,7 @@ def local_executor(
             open_files=open_files,
         )
 
-    return ExecutorSetup(site, make_cluster, lambda: None)
+    return ExecutorSetup(find_site, make_cluster, lambda: None)
 
 
 def election_by_lease(told: KubernetesSettings, journal: Election) -> tuple["LeaseElection", float]:

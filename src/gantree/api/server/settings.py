@@ -10,6 +10,7 @@ from gantree.api.server.listeners import Listen
 from gantree.control.engine.leadership import LEASE_S
 from gantree.control.engine.retention import DEFAULT_RETENTION, RetentionLimits
 from gantree.control.engine.watchdog import STALL_S
+from gantree.control.nodes.partitioning import PartitionGpus
 from gantree.control.notifications.settings import NO_NOTIFICATIONS, NotifySettings
 from gantree.control.requests.policy_text import PolicyText
 from gantree.control.requests.waiting_limits import DEFAULT_WAITING_LIMITS, WaitingLimits
@@ -45,6 +46,7 @@ class Settings:
     accept_clock: the wall clock is right, however far it is ahead of the journal. run_limits say what output and old
     run directories may take of the disk.
     notify says where notifications of jobs may go; by default nowhere.
+    partition_gpus: how GPUs are partitioned by MIG; None: as the last daemon of the state directory did, or never.
     gpu_metrics are addresses of exporters that tell how busy GPUs are; none: the driver of this machine is asked.
     node_metrics are addresses of node_exporters that tell the rates of NICs.
     """
@@ -75,6 +77,7 @@ class Settings:
     waiting_limits: WaitingLimits = DEFAULT_WAITING_LIMITS
     accept_clock: bool = False
     notify: NotifySettings = NO_NOTIFICATIONS
+    partition_gpus: PartitionGpus | None = None
 
     def site(self) -> Cluster | None:
         """The cluster as described now. Raises BadInput for a text that is no cluster file."""

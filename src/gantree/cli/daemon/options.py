@@ -8,6 +8,7 @@ import typer
 from gantree.api.observability.log_format import Format, Level
 from gantree.control.engine.leadership import SHORTEST_LEASE_S
 from gantree.control.engine.watchdog import SHORTEST_STALL_S
+from gantree.control.nodes.partitioning import PartitionGpus
 from gantree.journal.contract import LONGEST_LEASE_S
 
 ClusterOption = Annotated[
@@ -20,6 +21,14 @@ VirtualOption = Annotated[
     str | None,
     typer.Option(
         metavar="MACHINE:COUNT", help="Simulate machines of the catalogue, such as dgx-h100:2."
+    ),
+]
+PartitionGpusOption = Annotated[
+    PartitionGpus | None,
+    typer.Option(
+        metavar="HOW",
+        help="Partition GPUs by MIG for jobs: nvml (those of this machine, as root), simulated, never."
+        " [default: simulated with --virtual, else as before, else never]",
     ),
 ]
 NameOption = Annotated[

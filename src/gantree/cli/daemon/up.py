@@ -4,6 +4,7 @@ Which cluster it gets: the file that --cluster names; else as many machines of t
 for; else the one that the state directory has recorded; else this machine, if it has GPUs.
 """
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from gantree.cli.daemon.options import (
     MaxConnectionsOption,
     NameOption,
     NodeMetricsOption,
+    PartitionGpusOption,
     QueueWaitingOption,
     RateOption,
     RootPathOption,
@@ -70,9 +72,11 @@ from gantree.cli.options import (
 from gantree.control.engine.leadership import LEASE_S
 from gantree.control.engine.retention import KEEP_ENDED, RetentionLimits
 from gantree.control.engine.watchdog import STALL_S
+from gantree.control.nodes.partitioning import PartitionGpus
 from gantree.control.requests.waiting_limits import DEFAULT_WAITING_LIMITS, WaitingLimits
 from gantree.journal.sqlite import FILE as JOURNAL_FILE
 from gantree.model.errors import BadInput, JournalError, Unreachable
+from gantree.telemetry.nvml import uuids
 from gantree.web import pages
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -81,6 +85,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 def up(
     cluster: ClusterOption = None,
     virtual: VirtualOption = None,
+    partition_gpus: PartitionGpusOption = None,
     policy: PolicyOption = None,
     state: StateOption = None,
     database: DatabaseOption = None,
@@ -141,6 +146,7 @@ def up(
         waiting_limits=WaitingLimits(user_waiting, queue_waiting),
         accept_clock=accept_clock,
         notify=notify_settings(notify_webhook_host, smtp, mail_from),
+        partition_gpus=_partition_gpus(partition_gpus, virtual),
         run_limits=run_limits(log_cap, keep_free, keep_runs, most_runs),
         log_level=log_level,
         log_format=log_format,
@@ -164,6 +170,17 @@ def _listen(
         return None
     token = token_file or directory / TOKEN_FILE
     return listen_of(listen, token, tls_cert, tls_key, insecure=insecure)
+
+
+def _partition_gpus(told: PartitionGpus | None, virtual: str | None) -> PartitionGpus | None:
+    """How GPUs are partitioned; None: as before. Unreachable without a driver, if it is to be asked."""
+    if told is PartitionGpus.NVML:
+        if os.geteuid() != 0:
+            raise BadInput(
+                "--partition-gpus nvml: only root may partition GPUs; start the daemon as root"
+            )
+        uuids()
+    return PartitionGpus.SIMULATED if told is None and virtual is not None else told
 
 
 def _keep(ended: int, history: str | None) -> RetentionLimits:

@@ -6,7 +6,7 @@ GPUs that a member holds whole are drawn by `topo_picture`; here stands what a G
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gantree.model.cluster import Node
+from gantree.model.cluster import CUT_NOT_PERMITTED, Node
 from gantree.model.placements import MemberPlacement, SharePart
 from gantree.text.words import plural
 from gantree.topology.occupancy.gpus.gpu_state import REMAINDER, GpuState
@@ -69,7 +69,7 @@ def _how(share: SharePart) -> str:
 
 
 def _unusual(node: Node) -> Iterator[str]:
-    if node.mig_by != USUAL.mig_by:
+    if node.mig_by not in (USUAL.mig_by, CUT_NOT_PERMITTED):
         yield f"MIG by {node.mig_by}"
     if node.shares != USUAL.shares:
         yield f"shared by {', '.join(node.shares)}" if node.shares else "not shared"

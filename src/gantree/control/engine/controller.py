@@ -55,8 +55,8 @@ from gantree.model.jobs import Job
 from gantree.policy.rules import Policy
 
 RECONCILE_EVERY_S = 30.0
-FindSite = Callable[[LedgerView], Cluster]
-"""Looks at what is there now, given what is held according to the record."""
+FindSite = Callable[[LedgerView], Cluster | None]
+"""Looks at what is there now, given what is held according to the record; None: the one on record stays."""
 LEASE_S = 4.0
 """How long a leadership holds that is not renewed, where the journal has leases at all."""
 JOBS_NAMED = 10

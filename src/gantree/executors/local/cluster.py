@@ -29,6 +29,13 @@ from gantree.executors.local.launch.visible_gpus import (
     gpu_indices,
     no_instances,
 )
+from gantree.executors.local.partitions.created_instances import NodePart
+from gantree.executors.local.partitions.partitions import (
+    PartitionerOf,
+    Partitions,
+    no_partitioner,
+    parts_of,
+)
 from gantree.executors.local.progress_file import curve_in, progress_in
 from gantree.executors.local.recording.changes import changes
 from gantree.executors.local.recording.recorder import (
@@ -81,7 +88,8 @@ class LocalCluster:
     """Starts, watches and stops gangs on this machine, below state_dir.
 
     clock gives seconds since 1970. gpu_ids turns GPU indices into CUDA_VISIBLE_DEVICES (UUIDs on real GPUs), mig_ids
-    returns the UUIDs of MIG instances, for each gang that has any. leads returns whether the leader of this
+    returns the UUIDs of MIG instances, for each gang that has any. partitioner_of gives who partitions the GPUs of a
+    node; None: nobody may, and instances are used as they are. leads returns whether the leader of this
     daemon still leads, and is called before each action. limits say what output and old run directories may take of
     the disk. versions (of drivers, by node) and about (of the daemon) are for records. open_files is the soft limit of
     jobs on them; None: that of this process.
@@ -97,6 +105,7 @@ class LocalCluster:
         *,
         gpu_ids: GpuIds = gpu_indices,
         mig_ids: MigIds = no_instances,
+        partitioner_of: PartitionerOf = no_partitioner,
         failure_grace_s: float = FAILURE_GRACE_S,
         versions: VersionsOfNode = no_versions,
         about: About = nothing,
@@ -121,7 +130,8 @@ class LocalCluster:
         self._guard = LeaderGuard(self._state_dir, leads)
         self._launcher = GangLauncher(
             cluster, self._state_dir, self._recorder, gpu_ids, mig_ids, failure_grace_s, run_as,
-            lambda: self._guard.epoch, limits, open_files,
+            lambda: self._guard.epoch, Partitions(self._state_dir, partitioner_of),
+            self._held_by_others, limits, open_files,
         )  # fmt: skip
         self._pruner = RunPruner(self._runs, limits)
 
@@ -180,6 +190,7 @@ class LocalCluster:
         while self._impossible:
             self._emit(self._impossible[0])
             del self._impossible[0]
+        self._launch_prepared()
         self._poll()
         self._sweep()
         for key, gang in list(self._active.items()):
@@ -187,6 +198,18 @@ class LocalCluster:
             if gang.over:
                 del self._active[key]
                 self._complaint_of.pop(key, None)
+
+    def _held_by_others(self, gang: Gang | None) -> frozenset[NodePart]:
+        """The MIG instances of all gangs but one that are not over."""
+        others = (each for each in self._active.values() if each is not gang and not each.over)
+        orders = [each.order for each in others]
+        return frozenset(part for order in orders if order for part in parts_of(order))
+
+    def _launch_prepared(self) -> None:
+        try:
+            self._launcher.poll()
+        except OSError:
+            log.exception("a gang whose GPUs are ready could not be started; it is tried again")
 
     def _poll(self) -> None:
         for gang in self._active.values():
@@ -228,6 +251,8 @@ class LocalCluster:
             gang = self._gang(job, attempt)
             self._watch(gang)
             gang.poll()
+        self._launcher.tidy(self._held_by_others(None))
+        for gang in list(self._active.values()):
             if gang.order is not None and gang.may_go_on:
                 self._launcher.resume(gang, gang.order)
         self.poll()
@@ -302,6 +327,7 @@ class LocalCluster:
 
     def close(self) -> None:
         """Let go of everything; the gangs run on."""
+        self._launcher.close()
         self._recorder.close()
         self._pruner.close()
         self._gangs.clear()

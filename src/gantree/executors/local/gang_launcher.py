@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +13,9 @@ from gantree.executors.local.launch.lent_package import lent_package
 from gantree.executors.local.launch.master_port import free_port
 from gantree.executors.local.launch.rank_map import rank_map
 from gantree.executors.local.launch.visible_gpus import GpuIds, MigIds, missing_partition
+from gantree.executors.local.partitions.created_instances import NodePart
+from gantree.executors.local.partitions.partitions import Partitions
+from gantree.executors.local.partitions.worker import Partitioning, PartitioningFailed
 from gantree.executors.local.recording.recorder import Recorder, rank_map_in
 from gantree.executors.local.run_directory import order_to_json, previous_world_size, write_plain
 from gantree.executors.local.run_limits import DEFAULT_LIMITS, RunLimits
@@ -20,12 +23,14 @@ from gantree.executors.local.unix_users import RunAs, UnixUser
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
 from gantree.model.orders import StartGang
+from gantree.model.placements import MigPart
 
 
 class GangLauncher:
     """Starts gangs, each once. run_as gives the Unix user of a job's user; None: all run as the daemon's user.
 
     epoch gives the epoch of the leader whose orders are carried out now. open_files is the soft limit of the jobs.
+    held_by_others: MIG instances of all gangs but one that are not over.
     """
 
     def __init__(
@@ -38,6 +43,8 @@ class GangLauncher:
         failure_grace_s: float,
         run_as: RunAs | None,
         epoch: Callable[[], int],
+        partitions: Partitions,
+        held_by_others: Callable[[Gang], Collection[NodePart]],
         limits: RunLimits = DEFAULT_LIMITS,
         open_files: int | None = None,
     ) -> None:
@@ -47,6 +54,8 @@ class GangLauncher:
         self._gpu_ids, self._mig_ids = gpu_ids, mig_ids
         self._failure_grace_s, self._run_as, self._epoch = failure_grace_s, run_as, epoch
         self._open_files = open_files
+        self._partitioning = Partitioning(partitions)
+        self._may_change, self._held_by_others = partitions.may_change, held_by_others
 
     def start(self, gang: Gang, order: StartGang, taken_ports: Collection[int]) -> None:
         """Start a gang, unless it exists. What goes wrong fails the gang. Raises OSError if that cannot be written."""
@@ -58,13 +67,13 @@ class GangLauncher:
                 gang.fail(obstacle)
                 return
             mig_ids = cache(self._mig_ids)
-            permanent = self._missing_user(order) or missing_partition(order, mig_ids)
+            permanent = self._missing(order, mig_ids)
             if permanent is not None:
                 gang.fail(permanent, final=True)
                 return
             port = free_port(order.job, order.attempt, taken_ports)
             gang.begin(order, port, order_to_json(order), self._user(order))
-            self._launch(gang, mig_ids)
+            self._prepare(gang, order, mig_ids)
         except OSError as error:
             gang.fail(f"the gang could not be started: {error}")
 
@@ -75,13 +84,46 @@ class GangLauncher:
             return
         mig_ids = cache(self._mig_ids)
         try:
-            permanent = self._missing_user(order) or missing_partition(order, mig_ids)
+            permanent = self._missing(order, mig_ids)
             if permanent is not None:
                 gang.fail(permanent, final=True, gpus_unchanged=True)
             else:
-                self._launch(gang, mig_ids)
+                self._prepare(gang, order, mig_ids)
         except (OSError, KeyError) as error:
             gang.fail(f"the gang could not be started: {error}")
+
+    def poll(self) -> None:
+        """Launch the gangs whose GPUs are partitioned by now. What went wrong fails the gang. Raises OSError."""
+        for gang, prepared in self._partitioning.finished():
+            if not gang.may_go_on:
+                continue
+            if isinstance(prepared, PartitioningFailed):
+                gang.fail(prepared.reason, final=prepared.is_final, gpus_unchanged=True)
+                continue
+            try:
+                self._launch(gang, _with(self._mig_ids, prepared))
+            except (OSError, KeyError) as error:
+                gang.fail(f"the gang could not be started: {error}")
+
+    def tidy(self, held: Collection[NodePart]) -> None:
+        """After a restart, bring the record of created MIG instances up to date, before any gang is resumed."""
+        self._partitioning.tidy(held)
+
+    def close(self) -> None:
+        """Let GPUs that are being partitioned come to an end; their gangs are resumed by the next daemon."""
+        self._partitioning.close()
+
+    def _prepare(self, gang: Gang, order: StartGang, mig_ids: MigIds) -> None:
+        """Launch the gang, at once or when its GPUs are partitioned."""
+        if self._partitioning.concerns(order):
+            self._partitioning.begin(gang, order, self._held_by_others(gang))
+        else:
+            self._launch(gang, mig_ids)
+
+    def _missing(self, order: StartGang, mig_ids: MigIds) -> str | None:
+        """Why an order would fail however often it is tried."""
+        no_user = self._missing_user(order)
+        return no_user or missing_partition(order, mig_ids, self._may_change)
 
     def _obstacle(self, order: StartGang) -> str | None:
         """Why an order cannot be started on this site."""
@@ -128,3 +170,13 @@ class GangLauncher:
             )  # fmt: skip
             member.start(record, self._state_dir, self._epoch())
         self._recorder.begin(gang.run, order, map_of_ranks)
+
+
+def _with(mig_ids: MigIds, prepared: Mapping[NodePart, str]) -> MigIds:
+    """UUIDs of instances, of which these are known."""
+
+    def ids(node: str) -> Mapping[MigPart, str]:
+        known = {part: uuid for (where, part), uuid in prepared.items() if where == node}
+        return known or mig_ids(node)
+
+    return ids

@@ -29,7 +29,7 @@ from gantree.formats.validation.fields import (
     wrong,
 )
 from gantree.formats.validation.forms import AlsoWritten, Form, Listed
-from gantree.model.cluster import NO_LINK
+from gantree.model.cluster import CUT_BY_GPU, CUT_NOT_PERMITTED, NO_LINK
 from gantree.model.jobs import ISOLATIONS
 from gantree.text.document import Rows, Table
 from gantree.text.words import did_you_mean
@@ -40,7 +40,7 @@ MAX_GPUS_OF_A_MACHINE = 1024
 MAX_NICS_OF_A_MACHINE = 1024
 MAX_AXES = 8
 DEFAULT_ADDRESS = "127.0.0.1"
-CUT_BY = ("gpu", "node", "nobody")
+CUT_BY = (CUT_BY_GPU, "node", "nobody", CUT_NOT_PERMITTED)
 """What changes the MIG instances of GPUs: each GPU alone, a manager of the whole node, or nothing."""
 NOT_SHARED = "none"
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gantree.model.cluster import CUT_NOT_PERMITTED
 from gantree.model.jobs import Job, Shape
 from gantree.model.node_rules import without_tolerations
 from gantree.model.verdicts import Gate, Refused, Relaxation, Shortage
@@ -50,6 +51,7 @@ from gantree.placement.request.topology_request import RoleRequest, TopologyRequ
 from gantree.placement.slots.slots import slots_of
 from gantree.text.words import did_you_mean, plural
 from gantree.topology.fabric.fabric import BoolArray, Fabric
+from gantree.topology.hardware.mig import mig_table
 from gantree.topology.occupancy.occupancy import Occupancy
 
 Told = tuple[str, Shortage | None]
@@ -199,9 +201,21 @@ def _no_part(empty: Occupancy, role: RoleRequest, nodes: BoolArray, that_admits:
         short = Shortage("gpu_memory_GiB", why[1]) if why[1] else None
         return f"a member of role {role.name} needs {why[0]}", short
     part = f"cut, or may be cut, into {shape.mig}" if shape.mig else "shared"
-    return (
-        f"no machine{that_admits} has a GPU that is {part} as a member of role {role.name} asks",
-        None,
+    told = f"no machine{that_admits} has a GPU that is {part} as a member of role {role.name} asks"
+    if shape.mig and _may_not_partition(empty.fabric, nodes):
+        told += (
+            ", and this daemon may not partition GPUs; start it with --partition-gpus, or create the instances and "
+            "start it again"
+        )
+    return told, None
+
+
+def _may_not_partition(fabric: Fabric, nodes: BoolArray) -> bool:
+    """Whether the daemon is not permitted to partition GPUs of these nodes that have MIG."""
+    return any(
+        fabric.nodes[node].mig_by == CUT_NOT_PERMITTED
+        and mig_table(fabric.machine_of_node(node).gpu) is not None
+        for node in np.flatnonzero(nodes).tolist()
     )
 
 

@@ -1,7 +1,8 @@
 """Which GPUs the processes of a member see: whole ones, a share, or existing MIG instances.
 
-This executor does not partition GPUs and starts no MPS control daemon. It uses a MIG instance if the driver lists one
-of that profile at that place; otherwise the start fails for good, with a reason. Nothing enforces a time-sliced share.
+GPUs are partitioned in `executors.local.partitions`, where the daemon may do it. Elsewhere a MIG instance is used if
+the driver lists one of that profile at that place; otherwise the start fails for good, with a reason. This executor
+starts no MPS control daemon. Nothing enforces a time-sliced share.
 Under MPS limits are variables that the CUDA driver reads in each process, so the processes of one member get equal
 parts of its share.
 https://docs.nvidia.com/deploy/mps/latest/appendix-environment-variables.html
@@ -57,17 +58,20 @@ def share_variables(share: SharePart | None, processes: int) -> dict[str, str]:
     }
 
 
-def missing_partition(order: StartGang, mig_ids: MigIds) -> str | None:
+def missing_partition(
+    order: StartGang, mig_ids: MigIds, may_change: Callable[[str], bool]
+) -> str | None:
     """Which GPU is not partitioned as the gang needs it, and what to do; None if all are.
 
-    Instances that exist already need no change.
+    Instances that exist already need no change. may_change: whether the GPUs of a node are partitioned for the gang.
     """
     for change in order.changes:
-        if change.mode is False:
+        if change.mode is False and not may_change(change.node):
             return _must_leave_mig_mode(change)
     for member in order.members:
-        uuid_of_instance = mig_ids(member.node) if member.mig else {}
-        for part in member.mig:
+        is_needed = member.mig and not may_change(member.node)
+        uuid_of_instance = mig_ids(member.node) if is_needed else {}
+        for part in member.mig if is_needed else ():
             if part not in uuid_of_instance:
                 return _missing_instance(member.node, part, uuid_of_instance)
     return None
@@ -75,9 +79,9 @@ def missing_partition(order: StartGang, mig_ids: MigIds) -> str | None:
 
 def _must_leave_mig_mode(change: GpuChange) -> str:
     return (
-        f"GPU {change.gpu} of node {change.node} must leave MIG mode, and the local executor does not switch it. "
-        f"Switch it by hand, as root: nvidia-smi -i {change.gpu} -mig 0; and take it out of the node's `mig` in the "
-        "cluster file"
+        f"GPU {change.gpu} of node {change.node} must leave MIG mode, and this daemon may not switch it "
+        f"(gantree up --partition-gpus). Switch it by hand, as root: nvidia-smi -i {change.gpu} -mig 0; and take it "
+        "out of the node's `mig` in the cluster file"
     )
 
 
@@ -86,7 +90,7 @@ def _missing_instance(node: str, part: MigPart, there: Mapping[MigPart, str]) ->
     has = ", ".join(f"{each.profile} at slice {each.start}" for each in on_gpu) or "none"
     return (
         f"GPU {part.gpu} of node {node} has no MIG instance {part.profile} at slice {part.start} (the driver lists "
-        f"{has} there), and the local executor cuts no GPUs. Cut it by hand, as root: nvidia-smi mig -i {part.gpu} "
-        f"-cgi {part.profile}:{part.start} -C; or write `mig: {{by: nobody, instances: [...]}}` with what is there "
-        "into the cluster file, so that only that is given out"
+        f"{has} there), and this daemon may not partition GPUs (gantree up --partition-gpus). Create it by hand, as "
+        f"root: nvidia-smi mig -i {part.gpu} -cgi {part.profile}:{part.start} -C; or write "
+        "`mig: {by: nobody, instances: [...]}` with what is there into the cluster file, so that only that is given out"
     )

@@ -9,6 +9,7 @@ compute that is kept, so the order in which these are counted does not matter.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from gantree.model.cluster import CUT_NOT_PERMITTED
 from gantree.model.placements import MemberPlacement, MigPart, SharePart
 from gantree.topology.hardware.mig import MigInstance, MigTable
 from gantree.topology.occupancy.gpus.gpu_state import (
@@ -178,6 +179,7 @@ class NodeState:
 _WHO_CUTS = {
     "node": "the node is cut only while nobody holds anything of it",
     "nobody": "nobody cuts the GPUs of this node",
+    CUT_NOT_PERMITTED: "this daemon may not partition GPUs (gantree up --partition-gpus)",
 }
 
 

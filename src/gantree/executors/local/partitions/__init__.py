@@ -1,0 +1,1 @@
+"""Partitioning of GPUs by MIG for the gangs that start on this machine."""
