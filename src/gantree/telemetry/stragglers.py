@@ -47,6 +47,7 @@ LEAST_SIGMA = 1e-3
 """No spread is compared with less than this."""
 
 SLOW, JITTER = "slow", "jitter"
+SIGNS = (SLOW, JITTER)
 
 
 @dataclass(frozen=True, slots=True)

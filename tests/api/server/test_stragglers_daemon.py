@@ -122,6 +122,10 @@ def test_the_slow_rank_is_named_with_node_and_gpu(
     assert (len(rows["slow"]), rows["quiet"]) == (1, [])
     assert daemon.client.why("quiet")["stragglers"] == []
     assert sentence in page_of(daemon, "/jobs/slow")
+    while 'gantree_stragglers{sign="slow"} 1.0' not in page_of(daemon, "/metrics"):
+        time.sleep(0.1)
+    assert 'gantree_stragglers{sign="jitter"} 0.0' in page_of(daemon, "/metrics")
+    assert daemon.output.read_text().count(sentence) == 1
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs PyTorch (the extra torch)")

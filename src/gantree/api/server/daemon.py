@@ -44,6 +44,7 @@ from gantree.api.server.standby.app import build_standby_app
 from gantree.api.server.standby.reads import StandbyBackend
 from gantree.api.server.standby.role_dispatcher import RoleDispatcher
 from gantree.api.server.stop_signals import StopSignals
+from gantree.api.server.straggler_watch import watch_stragglers
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.leadership import CAMPAIGN_EVERY_S, Term
 from gantree.control.engine.loop import Loop, wait_until_set
@@ -324,6 +325,7 @@ class _Lifecycle:
         asking = asyncio.create_task(watch_health(settings.gpu_metrics, loop, controller))
         ports = asyncio.create_task(watch_links(settings.node_metrics, loop, controller))
         notifying = asyncio.create_task(notify_users(self._daemon, loop, controller))
+        comparing = asyncio.create_task(watch_stragglers(loop, controller))
         serving = [(over_socket, over_socket.serving()), *self._over_tcp()]
         tasks = [task for _, task in serving]
         while not all(server.started for server, _ in serving) and not any(
@@ -345,7 +347,7 @@ class _Lifecycle:
         else:
             log.error("epoch %d is over: this daemon stands by", term.epoch)
             self._dispatcher.stand_by()  # now: what is left to end here may wait for the database
-        beside = (asking, ports, notifying)
+        beside = (asking, ports, notifying, comparing)
         for task in beside:
             task.cancel()
         loop.stop()

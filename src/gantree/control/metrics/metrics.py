@@ -68,6 +68,7 @@ class Metrics:
         self._count_turns()
         self._count_causes()
         self._count_requests()
+        self._count_stragglers()
 
     def _count_turns(self) -> None:
         self.decision = self._histogram(
@@ -153,6 +154,16 @@ class Metrics:
             ["route"],
             registry=self.registry,
         )
+
+    def _count_stragglers(self) -> None:
+        self.stragglers = Gauge(
+            "gantree_stragglers",
+            "Ranks that are slower than their peers (slow), or vary more (jitter).",
+            ["sign"],
+            registry=self.registry,
+        )
+        for sign in ("slow", "jitter"):
+            self.stragglers.labels(sign)
 
     def _counter(self, name: str, text: str, label: str, values: Iterable[str]) -> Counter:
         """A counter that is there with all its values from the start, so that rates are right from the first one on."""
