@@ -180,3 +180,53 @@ def test_of_nodes_that_are_not_there_nothing_is_kept() -> None:
     stage = stage_of()
     sick(stage, "elsewhere")
     assert stage.scheduler.ledger.site.unwell == {}
+
+
+LIMIT = "1 node is out already, the limit is a fifth of 3 nodes"
+
+
+def kept_sick(stage: Stage, node: str, kept: str = LIMIT) -> None:
+    stage.tell(HealthObserved, node=node, source="dcgm", reason="GPU 3: XID 79", kept=kept)
+
+
+def test_a_node_that_is_kept_in_use_takes_jobs_and_why_says_its_fault_and_the_way_out() -> None:
+    stage = stage_of(job("a", 1, 8, checkpoint=SAVES), nodes=1)
+    kept_sick(stage, "n0")
+    assert stage.phase("a") is Phase.RUNNING
+    assert (
+        f"It may fail (node n0: GPU 3: XID 79); the node is kept in use: {LIMIT}; `gantree cordon n0` takes it out."
+        in sentence(stage, "a")
+    )
+    stage.ended("a")
+    stage.submit(job("b", 1, 8))
+    assert stage.nodes("b") == ["n0"]
+    sick(stage, "n0", reason="")
+    assert "It may fail" not in sentence(stage, "b")
+
+
+def test_a_node_that_was_kept_in_use_is_taken_out_by_the_same_fault_later() -> None:
+    stage = stage_of(job("a", 1, 8, checkpoint=SAVES), nodes=2)
+    (node,) = stage.nodes("a")
+    kept_sick(stage, node)
+    stage.wait(10)
+    sick(stage, node)
+    cordon = stage.scheduler.ledger.site.cordoned[node]
+    assert (cordon.unwell, cordon.since) == ("GPU 3: XID 79", 1.0)
+    assert stage.phase("a") is Phase.SAVING
+
+
+def test_an_overruled_fault_is_not_told_again_as_one_that_is_kept() -> None:
+    stage = stage_of(nodes=2)
+    sick(stage, "n0")
+    stage.tell(UncordonRequested, node="n0")
+    kept_sick(stage, "n0")
+    (illness,) = stage.scheduler.ledger.site.unwell["n0"].values()
+    assert (illness.forgiven, illness.kept) == (True, "")
+
+
+def test_a_node_that_is_cordoned_anyway_is_not_called_kept_in_use() -> None:
+    stage = stage_of(nodes=2)
+    kept_sick(stage, "n0")
+    stage.tell(CordonRequested, node="n0", reason="fan")
+    assert stage.scheduler.ledger.site.kept_in_use("n0") == []
+    assert stage.scheduler.ledger.site.cordoned["n0"].reason == "fan"

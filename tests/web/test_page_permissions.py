@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gantree.api.access.permissions import KEY
-from gantree.model.events import EndedJobsDue, JobSubmitted
+from gantree.model.events import EndedJobsDue, HealthObserved, JobSubmitted
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.web.pages import assets, login, routers
@@ -85,3 +85,17 @@ def test_every_page_says_what_it_needs(front: Front) -> None:
     assert [
         route for route in opened if KEY not in (getattr(route, "openapi_extra", None) or {})
     ] == []
+
+
+def test_a_node_that_is_kept_in_use_though_it_is_unhealthy_is_shown_with_its_sign(
+    front: Front,
+) -> None:
+    kept = "1 node is out already, the limit is a fifth of 1 nodes"
+    said = HealthObserved(
+        id="sign", observed_at=0.0, node="n0", source="dcgm", reason="GPU 3: XID 79", kept=kept
+    )
+    front.on_thread(lambda controller: controller.inbox.append([said]))
+    for page in ("/nodes", "/nodes/n0"):
+        told = front.ask("vera", "GET", page).text
+        assert "GPU 3: XID 79" in told and f"kept in use: {kept}" in told, page
+    assert "dcgm, since" in front.ask("vera", "GET", "/nodes/n0").text

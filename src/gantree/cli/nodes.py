@@ -33,7 +33,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     jobs = ",".join(each["job"] for each in row["jobs"])
     waits = f"waits for {', '.join(row['waits_for'])}" if row["waits_for"] else ""
     links = [in_words(each) for each in row.get("links", ())]
-    why = "; ".join(text for text in (row["reason"], waits, *links) if text)
+    kept = [f"{each['reason']} ({each['kept']})" for each in row.get("signs", ()) if each["kept"]]
+    why = "; ".join(text for text in (row["reason"], waits, *kept, *links) if text)
     free = str(row["free_gpus"]) if row["state"] == "ready" else "-"
     return row["node"], row["state"], str(row["gpus"]), free, jobs, labels, why
 

@@ -272,12 +272,14 @@ class UncordonRequested(Event):
 class HealthObserved(Event):
     """A health source reported a fault of a node, or "" once it has been healthy for long enough.
 
-    Members there keep running, but may fail. Reports of different sources are independent.
+    Members there keep running, but may fail. Reports of different sources are independent. kept: why the node stays in
+    use all the same; "": it is taken out.
     """
 
     node: str
     source: str
     reason: str = ""
+    kept: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,13 +41,15 @@ class NodeUncordoned(Fact):
 class NodeHealthNoted(Fact):
     """A source reported a fault of a node, or "" for none; replaces its earlier report. Nothing new starts there.
 
-    forgiven: an operator lets it be used all the same, until the source says something else.
+    forgiven: an operator lets it be used all the same, until the source says something else. kept: why it stays in use
+    although the source reports the fault, such as that too many nodes are out already; "": it does not.
     """
 
     node: str
     source: str
     reason: str = ""
     forgiven: bool = False
+    kept: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from gantree.control.metrics.figures import (
 from gantree.control.metrics.gates import GateCounts
 from gantree.core.explain.explain import gate_now, why
 from gantree.core.ledger.ledger import Ledger
-from gantree.model.events import HoldRequested, NodeLost
+from gantree.model.events import HealthObserved, HoldRequested, NodeLost, UncordonRequested
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
@@ -226,3 +226,11 @@ def test_the_gate_that_is_counted_is_the_one_that_a_job_is_told(
     for state in ledger.jobs.values():
         refused = why(ledger, state.job, stage.now).refused
         assert gate_now(ledger, state, stage.now) == (refused.gate if refused else None)
+
+
+def test_unhealthy_nodes_are_out_of_use_kept_or_overruled() -> None:
+    stage = Stage(cluster(leaves=1, nodes=4))
+    for node, kept in (("n0", ""), ("n1", "2 nodes are out already"), ("n2", "")):
+        stage.tell(HealthObserved, node=node, source="dcgm", reason="XID 79", kept=kept)
+    stage.tell(UncordonRequested, node="n2")
+    assert figures(stage).unhealthy_nodes == {"out": 1, "kept": 1, "overruled": 1}

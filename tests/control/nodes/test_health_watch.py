@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from gantree.control.nodes.health_watch import CLEAN_S, HealthWatch
+from gantree.core.snapshot import restored, snapshot_of
 from gantree.model.events import UncordonRequested
 from gantree.telemetry.dcgm_health import Signs
 from gantree.testing.builders import cluster
@@ -90,7 +91,7 @@ def test_no_more_than_a_share_of_the_nodes_is_taken_out(caplog: pytest.LogCaptur
         watched.look(n0=BROKEN, n1=BROKEN, n2=BROKEN)
     assert watched.cordoned() == ["n0", "n1"]
     assert [line.getMessage() for line in caplog.records] == [
-        "node n2 looks unwell, as 2 do: that many are not taken out"
+        "node n2 looks unwell and stays in use, for 2 nodes are out already"
     ]
     watched.look(n0=CLEAN, n2=BROKEN)
     watched.look(CLEAN_S, n0=CLEAN, n2=BROKEN)
@@ -102,3 +103,76 @@ def test_a_small_cluster_has_one_to_spare() -> None:
     watched = Watched(nodes=2)
     watched.look(n0=BROKEN, n1=BROKEN)
     assert watched.cordoned() == ["n0"]
+
+
+KEPT = "1 node is out already, the limit is a fifth of 5 nodes"
+
+
+def kept(watched: Watched) -> dict[str, str]:
+    """Why nodes stay in use that show a fault, by the ledger and by one that was folded anew."""
+    ledger = watched.stage.scheduler.ledger
+    again = restored(snapshot_of(watched.stage.scheduler), watched.stage.policy).ledger
+    assert again.site.unwell == ledger.site.unwell
+    found = {node: ledger.site.kept_in_use(node) for node in ledger.site.unwell}
+    return {node: one[0].kept for node, one in found.items() if one}
+
+
+def test_a_node_beyond_the_limit_is_on_record_with_its_fault_and_why_it_stays_in_use() -> None:
+    watched = Watched(nodes=5)
+    assert watched.look(n0=BROKEN, n1=BROKEN) == [("n0", OFF_THE_BUS), ("n1", OFF_THE_BUS)]
+    assert (watched.cordoned(), kept(watched)) == (["n0"], {"n1": KEPT})
+    assert watched.look(n0=BROKEN, n1=BROKEN) == []
+
+
+def test_a_restart_forgets_no_node_that_is_kept_in_use() -> None:
+    watched = Watched(nodes=5)
+    watched.look(n0=BROKEN, n1=BROKEN)
+    watched.watch = HealthWatch()
+    assert watched.look(n0=BROKEN, n1=BROKEN) == []
+    assert kept(watched) == {"n1": KEPT}
+
+
+def test_the_node_that_has_shown_its_fault_longest_is_taken_out_when_fewer_are() -> None:
+    watched = Watched(nodes=5)
+    watched.look(n4=BROKEN)
+    watched.look(n3=BROKEN, n4=BROKEN)
+    watched.look(n1=BROKEN, n3=BROKEN, n4=BROKEN)
+    assert (watched.cordoned(), [*kept(watched)]) == (["n4"], ["n3", "n1"])
+    watched.stage.tell(UncordonRequested, node="n4")
+    assert watched.look(n1=BROKEN, n3=BROKEN, n4=BROKEN) == [("n3", OFF_THE_BUS)]
+    assert (watched.cordoned(), [*kept(watched)]) == (["n3"], ["n1"])
+
+
+def test_a_slot_that_a_node_leaves_is_given_on_in_the_same_round() -> None:
+    watched = Watched(nodes=5)
+    watched.look(n0=BROKEN, n1=BROKEN)
+    watched.look(n0=CLEAN, n1=BROKEN)
+    assert watched.look(CLEAN_S, n0=CLEAN, n1=BROKEN) == [("n0", ""), ("n1", OFF_THE_BUS)]
+    assert (watched.cordoned(), kept(watched)) == (["n1"], {})
+
+
+def test_a_node_that_is_kept_in_use_is_well_once_its_sign_has_ended() -> None:
+    watched = Watched(nodes=5)
+    watched.look(n0=BROKEN, n1=BROKEN)
+    watched.look(n0=BROKEN, n1=CLEAN)
+    assert watched.look(CLEAN_S, n0=BROKEN, n1=CLEAN) == [("n1", "")]
+    assert kept(watched) == {}
+
+
+def test_what_an_operator_overrules_of_a_kept_node_is_not_told_again_nor_taken_out() -> None:
+    watched = Watched(nodes=5)
+    watched.look(n0=BROKEN, n1=BROKEN)
+    watched.stage.tell(UncordonRequested, node="n1")
+    watched.stage.tell(UncordonRequested, node="n0")
+    assert watched.look(n0=BROKEN, n1=BROKEN) == []
+    assert (watched.cordoned(), kept(watched)) == ([], {})
+
+
+def test_a_new_fault_of_an_overruled_node_counts_against_the_limit() -> None:
+    watched = Watched(nodes=5)
+    watched.look(n0=BROKEN)
+    watched.stage.tell(UncordonRequested, node="n0")
+    watched.look(n1=BROKEN)
+    worse = {XID: 45.0, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 1.0}
+    watched.look(n0=worse, n1=BROKEN)
+    assert (watched.cordoned(), [*kept(watched)]) == (["n1"], ["n0"])

@@ -52,6 +52,18 @@ class JobOnNode(OpenModel):
     gpus: int
 
 
+class HealthSign(OpenModel):
+    """What a source reports to be wrong with a node."""
+
+    source: str = Field(examples=["dcgm"])
+    reason: str = Field(examples=["GPU 3: XID 79 (GPU has fallen off the bus)"])
+    since: float = Field(description="Seconds since 1970.")
+    overruled: bool = Field(description="An operator lets the node be used all the same.")
+    kept: str = Field(
+        description="Why the node stays in use, and how to take it out; empty where it does not, or is overruled."
+    )
+
+
 class NodeResponse(OpenModel):
     """A node: its state ("ready", "cordoned", "draining", "drained", "lost", "broken"), what runs there, its labels."""
 
@@ -71,6 +83,9 @@ class NodeResponse(OpenModel):
     labels: dict[str, str]
     labels_by_hand: dict[str, str | None] = Field(
         description="Where an operator's word differs from the cluster file; null: taken away."
+    )
+    signs: list[HealthSign] = Field(
+        default=[], description="What health sources report to be wrong with it."
     )
     links: list[LinkResponse] = Field(
         default=[], description="Its links and NICs that a source reports to carry less."

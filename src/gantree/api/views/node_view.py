@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gantree.api.views.link_view import rows_of_node
+from gantree.core.explain.nodes import kept_in_words
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.errors import NotFound
 from gantree.topology.fabric.conditions import sound_nodes
@@ -69,8 +70,24 @@ def _row(ledger: Ledger, index: int, name: str, jobs: dict[str, Json], *, sound:
         "jobs": list(jobs.values()),
         "labels": dict(fabric.nodes[index].labels),
         "labels_by_hand": dict(ledger.site.labels.get(name, {})),
+        "signs": _signs(ledger, name),
         "links": rows_of_node(ledger, name) if ledger.site.links else [],
     }
+
+
+def _signs(ledger: Ledger, name: str) -> list[Json]:
+    """What each source reports to be wrong with a node, and what follows from it."""
+    kept = {one.reason: kept_in_words(name, one.kept) for one in ledger.site.kept_in_use(name)}
+    return [
+        {
+            "source": source,
+            "reason": one.reason,
+            "since": one.since,
+            "overruled": one.forgiven,
+            "kept": kept.get(one.reason, "") if one.kept else "",
+        }
+        for source, one in sorted(ledger.site.unwell.get(name, {}).items())
+    ]
 
 
 def _staying(ledger: Ledger, jobs: Iterable[str]) -> list[str]:

@@ -48,12 +48,16 @@ class TierFigures:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of a ledger. gpus counts each GPU once, by use; starts are the reservations of pending jobs."""
+    """The figures of a ledger. gpus counts each GPU once, by use; starts are the reservations of pending jobs.
+
+    unhealthy_nodes counts nodes by what follows from the faults that are reported: out of use, kept, or overruled.
+    """
 
     queues: dict[str, QueueFigures]
     gpus: dict[str, int]
     tiers: dict[str, TierFigures]
     starts: dict[str, int]
+    unhealthy_nodes: dict[str, int]
 
     @property
     def utilisation(self) -> float:
@@ -71,7 +75,20 @@ def figures_of(ledger: Ledger, now: float) -> Figures:
         dict.fromkeys(USES, 0) if rooms is None else _gpus(rooms),
         {} if rooms is None else _tiers(rooms),
         {"promised": promised, "estimated": len(ledger.reservations) - promised},
+        _unhealthy_nodes(ledger),
     )
+
+
+def _unhealthy_nodes(ledger: Ledger) -> dict[str, int]:
+    counts = dict.fromkeys(("out", "kept", "overruled"), 0)
+    for illnesses in ledger.site.unwell.values():
+        if any(one.takes_out for one in illnesses.values()):
+            counts["out"] += 1
+        elif any(not one.forgiven for one in illnesses.values()):
+            counts["kept"] += 1
+        else:
+            counts["overruled"] += 1
+    return counts
 
 
 def queue_names(tree: QueueTree) -> list[str]:

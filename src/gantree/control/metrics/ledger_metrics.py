@@ -112,6 +112,12 @@ def _of_gpus(figures: Figures) -> Iterator[Metric]:
         {name: tier.largest for name, tier in figures.tiers.items()},
     )
     yield _by("reservations", "Starts told to jobs that wait.", "kind", figures.starts)
+    yield _by(
+        "unhealthy_nodes",
+        "Nodes of which a source reports a fault.",
+        "state",
+        figures.unhealthy_nodes,
+    )
 
 
 def _of_waits(sample: LedgerSample) -> Iterator[Metric]:

@@ -11,13 +11,16 @@ uncordon`): then it counts as well until something else is found. All this is on
 but since when GPUs are clean.
 
 What takes out many nodes at once is more likely a mistake (a driver, an exporter) than so many broken GPUs: no more
-than MOST_SHARE of the nodes are called unwell, and the log says so.
+than MOST_SHARE of the nodes are taken out. The others are reported too, with the reason why they stay in use, and the
+one that has shown its fault longest is taken out once fewer are.
 """
 
 import logging
 from collections.abc import Iterable, Mapping
+from math import inf
 
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.site import Illness
 from gantree.model.events import HealthObserved
 from gantree.telemetry.dcgm_health import GpuWatch, SignsOfGpu, has_xid
 
@@ -37,21 +40,24 @@ class HealthWatch:
         self._clean_s = clean_s
         self._watches: dict[tuple[str, int], GpuWatch] = {}
         self._clean_since: dict[str, float] = {}
-        self._spared: dict[str, None] = {}
         self._told = 0
 
     def update(
         self, told: Mapping[str, SignsOfGpu], ledger: Ledger, now: float, epoch: int
     ) -> list[HealthObserved]:
         """What follows from the signs of the nodes that were asked and answered."""
-        events: list[HealthObserved] = []
         for node in [node for node in self._clean_since if node not in told]:
             del self._clean_since[node]
-        for node, signs in told.items():
-            before = on_record(ledger, node)
-            reason = self._reason(node, signs, ledger, before, now)
-            if reason != before and (before or not reason or self._may(node, ledger, events)):
-                events.append(self._event(node, reason, now, epoch))
+        reasons = {
+            node: self._reason(node, signs, ledger, on_record(ledger, node), now)
+            for node, signs in told.items()
+        }
+        limit = _Limit(ledger, [node for node, reason in reasons.items() if not reason])
+        events = list[HealthObserved]()
+        for node in sorted(reasons, key=lambda each: _shown_since(ledger, each)):
+            kept = limit.kept(node, reasons[node])
+            if kept is not None:
+                events.append(self._event(node, reasons[node], kept, now, epoch))
         return events
 
     def _reason(self, node: str, signs: SignsOfGpu, ledger: Ledger, before: str, now: float) -> str:
@@ -67,21 +73,7 @@ class HealthWatch:
         since = self._clean_since.setdefault(node, now)
         return before if now - since < self._clean_s else ""
 
-    def _may(self, node: str, ledger: Ledger, events: Iterable[HealthObserved]) -> bool:
-        """Whether one more node may be called unwell."""
-        nodes = 0 if ledger.fabric is None else len(ledger.fabric.nodes)
-        told = (each.get(SOURCE) for each in ledger.site.unwell.values())
-        unwell = sum(each is not None and not each.forgiven for each in told)
-        unwell += sum(bool(event.reason) for event in events)
-        if unwell < max(1, int(nodes * MOST_SHARE)):
-            self._spared.pop(node, None)
-            return True
-        if node not in self._spared:
-            self._spared[node] = None
-            log.error("node %s looks unwell, as %d do: that many are not taken out", node, unwell)
-        return False
-
-    def _event(self, node: str, reason: str, now: float, epoch: int) -> HealthObserved:
+    def _event(self, node: str, reason: str, kept: str, now: float, epoch: int) -> HealthObserved:
         self._told += 1
         return HealthObserved(
             id=f"health/{node}/{epoch}.{self._told}",
@@ -89,12 +81,61 @@ class HealthWatch:
             node=node,
             source=SOURCE,
             reason=reason,
+            kept=kept,
         )
+
+
+class _Limit:
+    """How many nodes are taken out, and how many may be: those of which these are well again no longer count."""
+
+    def __init__(self, ledger: Ledger, well: Iterable[str]) -> None:
+        self._ledger = ledger
+        self._nodes = 0 if ledger.fabric is None else len(ledger.fabric.nodes)
+        self._most = max(1, int(self._nodes * MOST_SHARE))
+        out = [node for node in ledger.site.unwell if _takes_out(_illness(ledger, node))]
+        self._out = dict.fromkeys(out)
+        for node in well:
+            self._out.pop(node, None)
+
+    def kept(self, node: str, reason: str) -> str | None:
+        """Why a node with this fault stays in use, "" if it does not or is well; None if all of it is on record."""
+        before = _illness(self._ledger, node)
+        if not reason:
+            return None if before is None else ""
+        is_known = before is not None and before.reason == reason
+        if node in self._out or (is_known and before is not None and before.forgiven):
+            return None if is_known else ""
+        if len(self._out) < self._most:
+            self._out[node] = None
+            return ""
+        if is_known:
+            return None
+        return self._why_kept(node)
+
+    def _why_kept(self, node: str) -> str:
+        out = len(self._out)
+        are = "1 node is" if out == 1 else f"{out} nodes are"
+        log.error("node %s looks unwell and stays in use, for %s out already", node, are)
+        return f"{are} out already, the limit is a fifth of {self._nodes} nodes"
+
+
+def _illness(ledger: Ledger, node: str) -> Illness | None:
+    return ledger.site.unwell.get(node, {}).get(SOURCE)
+
+
+def _takes_out(illness: Illness | None) -> bool:
+    return illness is not None and illness.takes_out
+
+
+def _shown_since(ledger: Ledger, node: str) -> float:
+    """Since when a node shows its fault: the earliest is taken out first, those that show a new one last."""
+    illness = _illness(ledger, node)
+    return inf if illness is None else illness.since
 
 
 def on_record(ledger: Ledger, node: str) -> str:
     """What is on record of a node from what exporters told, be it forgiven or not."""
-    illness = ledger.site.unwell.get(node, {}).get(SOURCE)
+    illness = _illness(ledger, node)
     return "" if illness is None else illness.reason
 
 

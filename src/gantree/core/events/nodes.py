@@ -2,7 +2,8 @@
 
 A node that is *lost* takes what ran there with it. One that is *cordoned* does not: what runs there stays, and nothing
 new starts there, not even a gang that stood there before; where it is to be *drained*, `core.cycle.drain` sends them
-away. One that is *unwell* is cordoned by whoever watches it, until he says that it is well or an operator uncordons it.
+away. One that is *unwell* is cordoned by whoever watches it, until he says that it is well or an operator uncordons it;
+unless its watcher keeps it in use, which is on record too.
 """
 
 from collections.abc import Callable
@@ -141,14 +142,22 @@ def _health_observed(builder: DecisionBuilder, event: HealthObserved, policy: Po
     """What was promised on a node that is unwell is promised no more; to say the same again changes nothing."""
     ledger, node = builder.ledger, event.node
     before = ledger.site.unwell.get(node, {}).get(event.source)
-    if event.reason == ("" if before is None else before.reason):
+    told = ("", "") if before is None else (before.reason, before.kept)
+    is_forgiven = before is not None and before.forgiven and event.reason == before.reason
+    if is_forgiven or (event.reason, event.kept) == told:
         return
     if event.reason and not known(ledger, node):
         return
-    for job in _promised_on(ledger, node) if event.reason else ():
+    for job in _promised_on(ledger, node) if event.reason and not event.kept else ():
         withdraw(builder, job, f"node {node} is unwell")
     builder.record(
-        NodeHealthNoted(at=builder.now, node=node, source=event.source, reason=event.reason)
+        NodeHealthNoted(
+            at=builder.now,
+            node=node,
+            source=event.source,
+            reason=event.reason,
+            kept=event.kept,
+        )
     )
 
 

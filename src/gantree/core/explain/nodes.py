@@ -47,7 +47,28 @@ def staying_on(ledger: Ledger, state: JobState, now: float) -> str:
     if placement is None or state.phase in ENDED or state.leaving:
         return ""
     wrong = why_unwell(ledger, state)
-    return _on_unwell(ledger, state, wrong, now) + _on_drained(ledger, state, placement)
+    return (
+        _on_unwell(ledger, state, wrong, now)
+        + _on_kept(ledger, placement)
+        + _on_drained(ledger, state, placement)
+    )
+
+
+def kept_in_words(node: str, kept: str) -> str:
+    """Why a node stays in use though something is wrong with it, and the way to take it out."""
+    return f"kept in use: {kept}; `gantree cordon {node}` takes it out"
+
+
+def _on_kept(ledger: Ledger, placement: Placement) -> str:
+    """Sentences on nodes of a gang that are unhealthy and stay in use."""
+    kept = [(node, one) for node in placement.nodes for one in ledger.site.kept_in_use(node)]
+    more = len(kept) - NODES_SHOWN
+    rest = f" So are {more} more of its nodes." if more > 0 else ""
+    said = (
+        f" It may fail (node {node}: {one.reason}); the node is {kept_in_words(node, one.kept)}."
+        for node, one in kept[:NODES_SHOWN]
+    )
+    return "".join(said) + rest
 
 
 def _on_unwell(ledger: Ledger, state: JobState, wrong: str, now: float) -> str:

@@ -26,11 +26,20 @@ class Cordon:
 
 @dataclass(frozen=True, slots=True)
 class Illness:
-    """What one source says is wrong with a node, since when, and whether an operator uses it all the same."""
+    """What one source says is wrong with a node, since when, and whether an operator uses it all the same.
+
+    kept: why the source itself keeps the node in use; "" where it does not.
+    """
 
     reason: str
     since: float
     forgiven: bool = False
+    kept: str = ""
+
+    @property
+    def takes_out(self) -> bool:
+        """Whether nothing new starts on the node because of it."""
+        return not self.forgiven and not self.kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,12 @@ class Site:
     asked: dict[str, Cordon] = field(default_factory=dict)
     unwell: dict[str, dict[str, Illness]] = field(default_factory=dict)
     links: dict[LinkId, dict[str, LinkSign]] = field(default_factory=dict)
+
+    def kept_in_use(self, node: str) -> list[Illness]:
+        """What is wrong with a node that is in use all the same, because its source says so; [] if it is not."""
+        if node in self.cordoned:
+            return []
+        return [one for one in self.unwell.get(node, {}).values() if one.kept and not one.forgiven]
 
     def as_observed(self) -> Cluster:
         """The cluster of the file, with the labels of operators and the health that links have now."""

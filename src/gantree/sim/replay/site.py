@@ -51,7 +51,12 @@ def _faults(ledger: Ledger) -> Iterator[Event]:
             if not illness.forgiven:
                 event_id = f"snapshot/health/{node}/{source}"
                 yield HealthObserved(
-                    id=event_id, observed_at=0.0, node=node, source=source, reason=illness.reason
+                    id=event_id,
+                    observed_at=0.0,
+                    node=node,
+                    source=source,
+                    reason=illness.reason,
+                    kept=illness.kept,
                 )
 
 

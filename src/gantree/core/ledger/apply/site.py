@@ -104,7 +104,7 @@ def node_health_noted(ledger: Ledger, fact: NodeHealthNoted) -> None:
     before = told.pop(fact.source, None)
     if fact.reason:
         since = fact.at if before is None or before.forgiven else before.since
-        told[fact.source] = Illness(fact.reason, since, fact.forgiven)
+        told[fact.source] = Illness(fact.reason, since, fact.forgiven, fact.kept)
     if not told:
         del ledger.site.unwell[fact.node]
     _update_cordon(ledger, fact.node)
@@ -114,7 +114,7 @@ def _update_cordon(ledger: Ledger, node: str) -> None:
     """Cordon a node, or not, as everybody together says."""
     site = ledger.site
     asked = site.asked.get(node)
-    wrong = [each for each in site.unwell.get(node, {}).values() if not each.forgiven]
+    wrong = [each for each in site.unwell.get(node, {}).values() if each.takes_out]
     if asked is None and not wrong:
         site.cordoned.pop(node, None)
     else:

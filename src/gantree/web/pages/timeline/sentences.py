@@ -156,8 +156,9 @@ def _cordoned(fact: NodeCordoned) -> str:
 def _health(fact: NodeHealthNoted) -> str:
     if not fact.reason:
         return f"Node {fact.node} is healthy, as {fact.source} reports."
-    what = "is unhealthy but stays in use" if fact.forgiven else "is unhealthy"
-    return f"Node {fact.node} {what}: {fact.reason}, as {fact.source} reports."
+    stays = " but stays in use" if fact.forgiven or fact.kept else ""
+    why = f" Kept in use: {fact.kept}." if fact.kept else ""
+    return f"Node {fact.node} is unhealthy{stays}: {fact.reason}, as {fact.source} reports.{why}"
 
 
 def _link_health(fact: LinkHealthNoted) -> str:
