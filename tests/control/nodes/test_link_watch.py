@@ -1,10 +1,6 @@
 """Which NICs are called degraded, which whole again, and that silence says nothing."""
 
-import logging
-
-import pytest
-
-from gantree.control.nodes.link_watch import CLEAN_S, LinkWatch
+from gantree.control.nodes.link_watch import CLEAN_S, SPARED, TOO_MANY, LinkWatch
 from gantree.model.cluster import LinkId
 from gantree.model.events import LinkRestoreRequested
 from gantree.telemetry.infiniband import PortReading
@@ -84,17 +80,27 @@ def test_a_rounded_rate_is_whole() -> None:
     assert Watched().look(n2=at(49.0)) == []
 
 
-def test_too_many_at_once_are_not_believed(caplog: pytest.LogCaptureFixture) -> None:
+def test_beyond_a_fifth_ports_that_are_down_stay_in_use_and_say_so() -> None:
     """Two nodes: a fifth of sixteen NICs are three."""
     watched = Watched(nodes=2)
-    slow = dict.fromkeys(NICS, at(25.0))
-    ledger = watched.stage.scheduler.ledger
-    with caplog.at_level(logging.ERROR):
-        events = watched.watch.update(
-            {"n0": slow, "n1": dict.fromkeys(NICS, at(50.0))}, ledger, 1, 1
-        )
-    assert len(events) == 3
-    assert "that many are not believed" in caplog.text
+    ledger, watched.stage.now = watched.stage.scheduler.ledger, 1.0
+    told = {"n0": dict.fromkeys(NICS, at(50.0, up=False)), "n1": dict.fromkeys(NICS, at(50.0))}
+    events = watched.watch.update(told, ledger, 1.0, 1)
+    assert [event.health for event in events] == [0.0] * 3 + [SPARED] * 5
+    assert events[3].reason == f"its port is down; {TOO_MANY}"
+    watched.stage.handle(events)
+    assert watched.watch.update(told, ledger, 2.0, 1) == [], "the same again is nothing new"
+
+
+def test_a_rate_that_the_file_gives_too_high_shows_on_every_nic() -> None:
+    """So it is found; no gang is kept from starting by it."""
+    site = cluster(leaves=1, nodes=2, nics=8)
+    (machine,) = site.machines.values()
+    nics = tuple(replace(nic, bandwidth_GBps=50.0) for nic in machine.nics)
+    site = replace(site, machines={machine.name: replace(machine, nics=nics)})
+    told = {node: dict.fromkeys(NICS, at(25.0)) for node in ("n0", "n1")}
+    events = LinkWatch().update(told, Stage(site).scheduler.ledger, 1.0, 1)
+    assert [(event.health, event.reason) for event in events] == [(0.5, HALF)] * 16
 
 
 def test_what_an_operator_overruled_is_told_again_only_if_it_changes() -> None:

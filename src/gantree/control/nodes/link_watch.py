@@ -6,11 +6,10 @@ counter of traffic is read: an idle link is not sick. A lower rate counts at onc
 without a break, so that a port that comes and goes stays degraded. A NIC that is down carries nothing. What is not read
 changes nothing.
 
-What lowers many NICs at once is more likely a mistake (a wrong rate in the model, an exporter) than so many broken
-ports: no more than MOST_SHARE of the NICs are called degraded, and the log names the others.
+A NIC without a port would be given to nobody. Many ports down at once are more likely a fault of an exporter: beyond
+MOST_SHARE of the NICs they count as nearly useless (SPARED), stay in use, and say so.
 """
 
-import logging
 from collections.abc import Iterator, Mapping
 from statistics import median_high
 
@@ -25,19 +24,19 @@ CLEAN_S = 300.0
 WHOLE = 0.95
 """A port at this share of its rate or more is whole: tools round rates (a 400 Gb/s port tells 392 Gb/s of data)."""
 MOST_SHARE = 0.2
+SPARED = 0.05
+"""The health of a NIC whose port is down, but that stays in use."""
+TOO_MANY = "stays in use, because a fifth of the NICs are down already"
 Readings = Mapping[str, Mapping[str, PortReading]]
 """Readings of NICs, by node and device."""
 
-log = logging.getLogger(__name__)
-
 
 class LinkWatch:
-    """Since when NICs on record are whole again, and those that were spared."""
+    """Since when NICs on record are whole again."""
 
     def __init__(self, clean_s: float = CLEAN_S) -> None:
         self._clean_s = clean_s
         self._clean_since: dict[LinkId, float] = {}
-        self._spared: dict[LinkId, None] = {}
         self._told = 0
 
     def update(
@@ -48,16 +47,16 @@ class LinkWatch:
         if fabric is None:
             return []
         nics = sum(len(fabric.machine_of_node(node).nics) for node in range(len(fabric.nodes)))
-        room = max(1, int(nics * MOST_SHARE)) - _degraded(ledger)
+        room = max(1, int(nics * MOST_SHARE)) - _closed(ledger)
         events: list[LinkHealthObserved] = []
         for link, judged in _judged(told, fabric):
             was = on_record(ledger, link)
             health, reason = self._settled(link, judged, was, now)
-            is_new = was[0] == 1.0
-            if (health, reason) == was or (is_new and not self._may(link, room)):
-                continue
-            room -= is_new
-            events.append(self._event(link, health, reason, now, epoch))
+            if health == 0.0 and was[0] > 0.0:
+                health, reason = (health, reason) if room > 0 else (SPARED, f"{reason}; {TOO_MANY}")
+                room -= 1
+            if (health, reason) != was:
+                events.append(self._event(link, health, reason, now, epoch))
         return events
 
     def _settled(
@@ -69,18 +68,6 @@ class LinkWatch:
             return judged
         since = self._clean_since.setdefault(link, now)
         return judged if now - since >= self._clean_s else was
-
-    def _may(self, link: LinkId, room: int) -> bool:
-        """Whether one more NIC may be called degraded."""
-        if room > 0:
-            self._spared.pop(link, None)
-            return True
-        if link not in self._spared:
-            self._spared[link] = None
-            log.error(
-                "%s looks degraded, as a fifth of all NICs do: that many are not believed", link
-            )
-        return False
 
     def _event(
         self, link: LinkId, health: float, reason: str, now: float, epoch: int
@@ -102,8 +89,10 @@ def on_record(ledger: Ledger, link: LinkId) -> tuple[float, str]:
     return (1.0, "") if sign is None else (sign.health, sign.reason)
 
 
-def _degraded(ledger: Ledger) -> int:
-    return sum(SOURCE in signs for signs in ledger.site.links.values())
+def _closed(ledger: Ledger) -> int:
+    """How many NICs are on record as down."""
+    told = (signs.get(SOURCE) for signs in ledger.site.links.values())
+    return sum(sign is not None and sign.health == 0.0 for sign in told)
 
 
 def _judged(told: Readings, fabric: Fabric) -> Iterator[tuple[LinkId, tuple[float, str]]]:
