@@ -1,5 +1,7 @@
 """Which NICs are called degraded, which whole again, and that silence says nothing."""
 
+from dataclasses import replace
+
 from gantree.control.nodes.link_watch import CLEAN_S, SPARED, TOO_MANY, LinkWatch
 from gantree.model.cluster import LinkId
 from gantree.model.events import LinkRestoreRequested
