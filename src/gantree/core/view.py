@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gantree.core.cycle.drain import why_staying
 from gantree.core.explain.explain import brief_reason, needs_more_nodes
+from gantree.core.explain.nodes import kept_in_words
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle import launch
@@ -159,6 +160,12 @@ class SiteView:
         """Return the fault of each node on which nothing new starts because of it."""
         cordons = self._ledger.site.cordoned.items()
         return {node: cordon.unwell for node, cordon in cordons if cordon.unwell}
+
+    def kept_nodes(self) -> dict[str, str]:
+        """Return the fault of each unhealthy node that stays in use, with the reason why it does."""
+        site = self._ledger.site
+        found = ((node, one) for node in site.unwell for one in site.kept_in_use(node))
+        return {node: f"{one.reason}, {kept_in_words(node, one.kept)}" for node, one in found}
 
     def foreign_holders(self) -> Mapping[str, tuple[MemberPlacement, ...]]:
         """Return the holdings of foreign holders."""

@@ -110,6 +110,15 @@ def test_a_job_that_has_ended_is_reached_by_its_id(daemon: Daemon, gantree: Comm
     assert "there is no job nobody" in gantree("why", "nobody").err
 
 
+def test_what_a_job_used_is_told_of_the_last_of_a_name_that_has_ended(
+    daemon: Daemon, gantree: CommandLine
+) -> None:
+    assert answer_of(gantree, "seff whole")["job"] == "whole"
+    gantree("cancel", "whole")
+    daemon.wait("whole-2")
+    assert answer_of(gantree, "seff whole-2")["job"] == "whole-2"
+
+
 def test_a_path_of_the_api_means_an_id_first_so_that_programs_never_get_another_job(
     daemon: Daemon,
 ) -> None:

@@ -158,3 +158,25 @@ def test_a_restart_forgets_neither_what_is_wrong_nor_what_was_forgiven(stage: Wa
     stage.ask()
     stage.work_for(0.3)
     assert stage.unwell() == []
+
+
+def test_a_node_beyond_the_limit_says_its_fault_and_that_it_is_kept_in_use(
+    stage: WatchedKinds,
+) -> None:
+    stage.nodes("n[0-1]")
+    stage.start()
+    stage.until(lambda: stage.controller.ledger.fabric is not None)
+    stage.exporters.xids["n0", 3] = 79
+    stage.ask()
+    stage.until(lambda: stage.unwell() == ["n0"])
+    stage.exporters.xids["n1", 3] = 79
+    stage.ask()
+    kept = "kept in use: 1 node is out already, the limit is a fifth of 2 nodes; `gantree cordon n1` takes it out"
+    said = "GPU 3: XID 79 (GPU has fallen off the bus)"
+    stage.until(lambda: ("n1", f"{said}, {kept}") in stage.events("NodeUnwell"))
+    stage.pod("p0", gpus=8)
+    stage.until(lambda: stage.bound("p0"))
+    assert stage.node_of("p0") == "n1"
+    stage.exporters.xids.clear()
+    stage.ask()
+    stage.until(lambda: sorted(name for name, _ in stage.events("NodeWell")) == ["n0", "n1"])

@@ -24,22 +24,25 @@ class NodeEvents:
     def __init__(self, api: ApiThread, pods_of: Callable[[str, int], list[Pod]]) -> None:
         self._api, self._pods_of = api, pods_of
         self._reported: dict[str, str] = {}
+        self._kept: dict[str, str] = {}
         self._version = -1
 
     def adopt(self, decided: LedgerView) -> None:
         """The present health was written already."""
         self._reported, self._version = decided.site.unhealthy_nodes(), decided.site.version
+        self._kept = decided.site.kept_nodes()
 
     def step(self, decided: LedgerView, now: float) -> None:
         """Write what has changed."""
         if decided.site.version == self._version:
             return
-        before = self._reported
+        before, kept_before = self._reported, self._kept
         self.adopt(decided)
-        for node in dict.fromkeys((*before, *self._reported)):
-            reason = self._reported.get(node, "")
-            if reason != before.get(node, ""):
-                self._api.request("POST", _PATH, _event(node, reason, now), JSON)
+        for node in dict.fromkeys((*before, *kept_before, *self._reported, *self._kept)):
+            reason, kept = self._reported.get(node, ""), self._kept.get(node, "")
+            if (reason, kept) != (before.get(node, ""), kept_before.get(node, "")):
+                said = kept or (f"Nothing new is placed here: {reason}" if reason else "")
+                self._api.request("POST", _PATH, _event(node, said, now), JSON)
                 self._warn_gangs(decided, node, reason, now)
 
     def _warn_gangs(self, decided: LedgerView, node: str, reason: str, now: float) -> None:
@@ -65,17 +68,17 @@ class NodeEvents:
 _PATH = f"api/v1/namespaces/{OF_NODES}/events"
 
 
-def _event(node: str, reason: str, now: float) -> dict[str, object]:
-    """uid is the node's name, as in the events that kubelets write about their nodes."""
+def _event(node: str, fault: str, now: float) -> dict[str, object]:
+    """fault: what to say of an unhealthy node. uid is the node's name, as in events of kubelets about their nodes."""
     moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    message = f"Nothing new is placed here: {reason}" if reason else "Pods are placed here again."
+    message = fault or "Pods are placed here again."
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"generateName": f"{node}.", "namespace": OF_NODES},
         "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
-        "type": "Warning" if reason else "Normal",
-        "reason": UNWELL if reason else WELL,
+        "type": "Warning" if fault else "Normal",
+        "reason": UNWELL if fault else WELL,
         "message": message,
         "source": {"component": "gantree"},
         "firstTimestamp": moment,
