@@ -11,7 +11,8 @@ from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.printing import columns, print_json
 from gantree.model.errors import BadInput
 
-HEAD = ("NODE", "STATE", "GPUS", "FREE", "JOBS", "LABELS", "REASON")
+HEAD = ("NODE", "STATE", "GPUS", "FREE", "MIG", "JOBS", "LABELS", "REASON")
+MIG = HEAD.index("MIG")
 
 NodesArgument = Annotated[list[str], typer.Argument(metavar="NODE...", help="Node names.")]
 ReasonOption = Annotated[
@@ -25,7 +26,15 @@ def nodes(state: StateOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"nodes": rows})
     else:
-        typer.echo(columns(HEAD, [_cells(row) for row in rows]))
+        typer.echo(_table([_cells(row) for row in rows]))
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    """The nodes as columns; MIG instances have one where there are any."""
+    if any(row[MIG] for row in rows):
+        return columns(HEAD, rows)
+    without = [(*row[:MIG], *row[MIG + 1 :]) for row in (HEAD, *rows)]
+    return columns(without[0], without[1:])
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -36,7 +45,21 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     kept = [f"{each['reason']} ({each['kept']})" for each in row.get("signs", ()) if each["kept"]]
     why = "; ".join(text for text in (row["reason"], waits, *kept, *links) if text)
     free = str(row["free_gpus"]) if row["state"] == "ready" else "-"
-    return row["node"], row["state"], str(row["gpus"]), free, jobs, labels, why
+    mig = _instances(row.get("mig", ()))
+    return row["node"], row["state"], str(row["gpus"]), free, mig, jobs, labels, why
+
+
+def _instances(instances: Sequence[dict[str, Any]]) -> str:
+    """MIG instances by profile: "3x1g.10gb (1 idle)"."""
+    counts: dict[str, list[int]] = {}
+    for each in instances:
+        of_profile = counts.setdefault(each["profile"], [0, 0])
+        of_profile[0] += 1
+        of_profile[1] += each["job"] is None
+    return ",".join(
+        f"{total}x{profile}" + (f" ({idle} idle)" if idle else "")
+        for profile, (total, idle) in counts.items()
+    )
 
 
 def cordon(

@@ -65,6 +65,10 @@ def test_instances_are_made_for_a_job_and_give_way_to_whole_gpus(tmp_path: Path)
         assert daemon.wait("parts")["phase"] == "succeeded"
         uuids = seen.read_text().split()
         assert len(set(uuids)) == 3
+        listed = [
+            (row["profile"], row["job"]) for node in daemon.client.nodes() for row in node["mig"]
+        ]
+        assert listed == [("3g.40gb", None)] * 3
         assert all(uuid.startswith("MIG-") for uuid in uuids)
         daemon.stop()
         daemon.start(with_cluster=False)

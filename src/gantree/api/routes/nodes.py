@@ -64,6 +64,15 @@ class HealthSign(OpenModel):
     )
 
 
+class MigInstanceResponse(OpenModel):
+    """A MIG instance of a node: its GPU, its profile, the memory slice where it starts, who has it (null: idle)."""
+
+    gpu: int
+    profile: str = Field(examples=["1g.10gb"])
+    start: int
+    job: str | None
+
+
 class NodeResponse(OpenModel):
     """A node: its state ("ready", "cordoned", "draining", "drained", "lost", "broken"), what runs there, its labels."""
 
@@ -87,6 +96,7 @@ class NodeResponse(OpenModel):
     signs: list[HealthSign] = Field(
         default=[], description="What health sources report to be wrong with it."
     )
+    mig: list[MigInstanceResponse] = Field(default=[], description="MIG instances of its GPUs.")
     links: list[LinkResponse] = Field(
         default=[], description="Its links and NICs that a source reports to carry less."
     )

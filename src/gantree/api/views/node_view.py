@@ -8,6 +8,7 @@ from gantree.core.explain.nodes import kept_in_words
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.errors import NotFound
 from gantree.topology.fabric.conditions import sound_nodes
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Json = dict[str, Any]
 
@@ -71,6 +72,7 @@ def _row(ledger: Ledger, index: int, name: str, jobs: dict[str, Json], *, sound:
         "labels": dict(fabric.nodes[index].labels),
         "labels_by_hand": dict(ledger.site.labels.get(name, {})),
         "signs": _signs(ledger, name),
+        "mig": _mig_rows(rooms, index, name) if index in rooms.parts_of_node else [],
         "links": rows_of_node(ledger, name) if ledger.site.links else [],
     }
 
@@ -87,6 +89,23 @@ def _signs(ledger: Ledger, name: str) -> list[Json]:
             "kept": kept.get(one.reason, "") if one.kept else "",
         }
         for source, one in sorted(ledger.site.unwell.get(name, {}).items())
+    ]
+
+
+def _mig_rows(rooms: Occupancy, index: int, name: str) -> list[Json]:
+    """The MIG instances of a node, by GPU and place, with who has each."""
+    job_of_place = {
+        (part.gpu, part.start): owner
+        for owner in rooms.holders(name)
+        for member in rooms.owners[owner]
+        if member.node == name
+        for part in member.mig
+    }
+    return [
+        {"gpu": gpu, "profile": one.profile, "start": one.start}
+        | {"job": job_of_place.get((gpu, one.start))}
+        for gpu, state in enumerate(rooms.parts_of_node[index])
+        for one in state.really.instances
     ]
 
 

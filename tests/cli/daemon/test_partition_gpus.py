@@ -1,0 +1,61 @@
+"""`gantree up --partition-gpus`, and what operators see of MIG instances."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gantree.control.nodes.partitioning import SIMULATED_FOLDER
+from support.daemon import Daemon
+
+Gantree = Callable[..., Any]
+Complaints = Callable[[Any, str], list[str]]
+HAS_DRIVER = Path("/dev/nvidiactl").exists()
+CLUSTER = """
+name: one
+tiers: [node]
+machines: {m2: {gpus: 2, gpu: H100-80GB}}
+nodes: [{names: n0, machine: m2}]
+"""
+JOB = """
+name: parts
+communicates: false
+gang: [{role: w, members: 3, each: {mig: 2g.20gb}, run: [sleep, "600"]}]
+"""
+DONE = "name: done\ngang: [{role: w, members: 1, each: {mig: 1g.10gb}, run: ['true']}]\n"
+
+
+@pytest.mark.skipif(HAS_DRIVER, reason="there is a driver here, and it would be used")
+def test_a_daemon_that_cannot_partition_real_gpus_does_not_start(
+    gantree: Gantree, tmp_path: Path
+) -> None:
+    told = gantree(
+        "up", "--partition-gpus", "nvml", "--virtual", "dgx-h100:1", "--state", tmp_path / "s"
+    )
+    reason = "no NVIDIA driver answers" if os.geteuid() == 0 else "only root may partition GPUs"
+    assert told.code != 0
+    assert reason in told.err
+    assert not (tmp_path / "s").exists()
+
+
+def test_nodes_and_topo_show_which_instances_exist(
+    gantree: Gantree, complaints: Complaints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    (state / SIMULATED_FOLDER).mkdir(parents=True, mode=0o700)
+    monkeypatch.setenv("GANTREE_STATE", str(state))
+    with Daemon(state, CLUSTER) as daemon:
+        assert "MIG" not in gantree("nodes").out
+        daemon.client.submit(JOB)
+        daemon.wait("parts", until="running")
+        daemon.client.submit(DONE)
+        daemon.wait("done")
+        assert "3x2g.20gb" in gantree("nodes").out
+        assert "1x1g.10gb (1 idle)" in gantree("nodes").out
+        listed = gantree("nodes", "--json").json()
+        assert complaints(listed, "nodes") == []
+        holders = [(one["profile"], one["job"]) for one in listed["nodes"][0]["mig"]]
+        assert sorted(holders, key=str) == [("1g.10gb", None), *[("2g.20gb", "parts")] * 3]
+        assert "1g.10gb idle" in gantree("topo").out
