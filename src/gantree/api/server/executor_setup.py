@@ -63,9 +63,13 @@ def local_executor(
     hostname = gethostname()
     how = how_to_partition(settings.partition_gpus, settings.state_dir)
 
+    found: list[PartitionerOf] = []  # looked for once, so that site and executor agree
+
     def partitioners(cluster: Cluster) -> PartitionerOf:
-        every = partitioner_of(how, cluster, settings.state_dir, hostname)
-        return without_foreign_instances(every, cluster, settings.state_dir)
+        if not found:
+            every = partitioner_of(how, cluster, settings.state_dir, hostname)
+            found.append(without_foreign_instances(every, cluster, settings.state_dir))
+        return found[0]
 
     def find_site(decided: LedgerView) -> Cluster | None:
         cluster = site or decided.site.description
