@@ -1,6 +1,6 @@
 """How often the comparison of ranks names a planted straggler, how soon, and whom it names without one.
 
-    python benchmarks/stragglers.py [--seeds 20] [--ranks 64] [--steps 259200] [--step-s 10]
+    python benchmarks/stragglers.py [--seeds 20] [--ranks 64] [--steps 259200] [--step-s 10] [--jitter 0.03]
 
 The default is a month of steps of 10 s of one gang for each seed. The noise of a healthy gang:
 
@@ -15,9 +15,9 @@ The default is a month of steps of 10 s of one gang for each seed. The noise of 
 - stalls of all ranks (checkpoints, the file system): one step in 300, of 2 to 10 times its time, and each hour one of
   20 steps at 1.5 times.
 
-Every window of the month is judged, as a daemon that looks after every step would; a false name is a rank that any of
-them names. A straggler of 1.3 is planted in each seed at a random step and rank; counted is after how many steps it is
-named. It is planted in the noise above, so stalls and pauses may fall into its first steps.
+Every window of the month is judged, as a daemon that looks after every step would (long windows every eighth); a false
+name is a rank that any of them names. Stragglers of 1.3 are planted one by one at random steps and ranks, in the same
+noise, and followed for FOLLOWED steps.
 """
 
 import argparse
@@ -32,13 +32,17 @@ from gantree.telemetry.stragglers import JITTER, SLOW, FloatArray
 RING = 256
 """Steps that a rank keeps."""
 PLANTED = 1.3
+FOLLOWED = 128
+"""Steps of a planted straggler."""
 
 
-def healthy(random: np.random.Generator, steps: int, ranks: int, step_s: float) -> FloatArray:
+def healthy(
+    random: np.random.Generator, steps: int, ranks: int, step_s: float, sigma: float = 0.03
+) -> FloatArray:
     """Own times[step, rank] of a gang with the noise of the module's text, in seconds."""
     offset = random.normal(0, 0.02, ranks)
     wander = _wander(random, steps, ranks, sigma=0.01, memory=1000)
-    jitter = random.normal(0, 0.03, (steps, ranks))
+    jitter = random.normal(0, sigma, (steps, ranks))
     own_s = step_s * np.exp(offset + wander + jitter)
     pauses = random.random((steps, ranks)) < 1 / 500
     own_s[pauses] *= random.uniform(1.2, 3.0, np.count_nonzero(pauses))
@@ -70,19 +74,26 @@ def _wander(
 
 def rings(own_s: FloatArray) -> Iterator[FloatArray]:
     """The rings of a run that overlap by a window, so that each window of the run is in one of them."""
-    stride = RING - stragglers.JITTER_WINDOW
+    stride = RING - stragglers.LONG_WINDOW
     for end in range(RING, len(own_s) + stride, stride):
         yield own_s[max(0, end - RING) : end]
+
+
+def marks_of(ratio: FloatArray) -> list[tuple[str, stragglers.Marks]]:
+    """All looks at a ring of LONG_WINDOW steps or more."""
+    long, every = stragglers.LONG_WINDOW, stragglers.LONG_EVERY
+    return [
+        (SLOW, stragglers.slow_marks(ratio, stragglers.WINDOW, every=1)),
+        (SLOW, stragglers.slow_marks(ratio, long, every)),
+        (JITTER, stragglers.jitter_marks(ratio)),
+    ]
 
 
 def named_ever(ring: FloatArray) -> set[tuple[int, str]]:
     """Who is named at any step of a ring."""
     found: set[tuple[int, str]] = set()
     ratio = stragglers.log_ratio(ring)
-    for sign, marks in (
-        (SLOW, stragglers.slow_marks(ratio)),
-        (JITTER, stragglers.jitter_marks(ratio)),
-    ):
+    for sign, marks in marks_of(ratio):
         found |= {(int(rank), sign) for rank in np.flatnonzero(marks.starts.any(axis=0))}
     return found
 
@@ -94,29 +105,36 @@ def false_names(own_s: FloatArray) -> dict[str, int]:
 
 
 def steps_until_named(random: np.random.Generator, own_s: FloatArray) -> int | None:
-    """Plant a straggler; after how many of its steps it is named, None if not within 64."""
+    """Plant a straggler; after how many of its steps it is named, None if not within FOLLOWED."""
     steps, ranks = own_s.shape
-    begin, rank = int(random.integers(RING, steps - 64)), int(random.integers(ranks))
-    ring = own_s[begin - stragglers.WINDOW : begin + 64].copy()
-    ring[stragglers.WINDOW :, rank] *= PLANTED
-    marks = stragglers.slow_marks(stragglers.log_ratio(ring))
-    found = np.flatnonzero(marks.starts[:, rank])
-    return int(found[0]) if len(found) else None
+    begin, rank = int(random.integers(RING, steps - FOLLOWED)), int(random.integers(ranks))
+    before = stragglers.LONG_WINDOW
+    run = own_s[begin - before : begin + FOLLOWED].copy()
+    run[before:, rank] *= PLANTED
+    ratio = stragglers.log_ratio(run)
+    found = []
+    for window in (stragglers.WINDOW, stragglers.LONG_WINDOW):
+        starts = stragglers.slow_marks(ratio, window, every=1).starts[:, rank]
+        found += [int(row) + window - before for row in np.flatnonzero(starts)]
+    return min((after for after in found if after > 0), default=None)
 
 
-def one_seed(seed: int, steps: int, ranks: int, step_s: float, plants: int) -> dict[str, object]:
+def one_seed(
+    seed: int, steps: int, ranks: int, step_s: float, plants: int, sigma: float
+) -> dict[str, object]:
     """The figures of one gang over its run."""
     random = np.random.default_rng(seed)
-    own_s = healthy(random, steps, ranks, step_s)
+    own_s = healthy(random, steps, ranks, step_s, sigma)
     until = [steps_until_named(random, own_s) for _ in range(plants)]
     known = [each for each in until if each is not None]
+    median, most = (float(np.median(known)), max(known)) if known else (None, None)
     return {
         "seed": seed,
         "false_names": false_names(own_s),
         "planted": plants,
         "named_within_20": sum(each <= 20 for each in known),
         "never_named": plants - len(known),
-        "steps_until_named": {"median": float(np.median(known)), "most": max(known)},
+        "steps_until_named": {"median": median, "most": most},
     }
 
 
@@ -130,11 +148,11 @@ def main() -> None:
     asked.add_argument("--steps", type=int, default=259_200)
     asked.add_argument("--step-s", type=float, default=10.0)
     asked.add_argument("--plants", type=int, default=1000, help="stragglers planted in each seed")
+    asked.add_argument("--jitter", type=float, default=0.03, help="of a step of a healthy rank")
     told = asked.parse_args()
     for seed in range(told.seeds):
-        print(
-            json.dumps(one_seed(seed, told.steps, told.ranks, told.step_s, told.plants)), flush=True
-        )
+        figures = one_seed(seed, told.steps, told.ranks, told.step_s, told.plants, told.jitter)
+        print(json.dumps(figures), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,16 @@ from hypothesis import strategies as st
 
 from gantree.telemetry.stragglers import (
     JITTER,
+    LONG_EVERY,
+    LONG_WINDOW,
     SLOW,
+    WINDOW,
     FloatArray,
     Straggler,
+    jitter_marks,
     log_ratio,
     named,
+    slow_marks,
     stragglers,
 )
 from support.examples import examples, seeds
@@ -61,6 +66,25 @@ def test_one_that_is_slow_from_its_first_step_is_named_after_20(seed: int) -> No
     own_s = gang(seed, 20, 8)
     own_s[:, 5] *= 1.3
     assert [each.rank for each in named(own_s, range(8))] == [5]
+
+
+@pytest.mark.parametrize("seed", seeds(40))
+def test_where_steps_vary_by_a_quarter_it_takes_longer(seed: int) -> None:
+    own_s = gang(seed, 100, 8, jitter=0.25)
+    own_s[:, 5] *= 1.45
+    marks = slow_marks(log_ratio(own_s), WINDOW, every=1)
+    if not marks.steps_named()[5]:
+        found = [each for each in named(own_s, range(8)) if each.sign == SLOW]
+        assert [each.rank for each in found] == [5]
+        assert found[0].steps % LONG_EVERY == 0
+    assert slow_marks(log_ratio(own_s), LONG_WINDOW, LONG_EVERY).steps_named()[5]
+
+
+@pytest.mark.parametrize("more", range(1, 9))
+def test_the_newest_steps_are_always_judged(more: int) -> None:
+    own_s = gang(2, LONG_WINDOW + more, 8)
+    newest = jitter_marks(log_ratio(own_s[more:]))
+    assert jitter_marks(log_ratio(own_s)).ratio.tolist() == newest.ratio.tolist()
 
 
 def stall_of_all(own_s: FloatArray, random: np.random.Generator) -> None:
@@ -120,6 +144,7 @@ def test_a_rank_that_varies_is_named_as_jitter(seed: int) -> None:
     (found,) = named(own_s, range(8))
     assert (found.rank, found.sign) == (6, JITTER)
     assert found.ratio > 3
+    assert found.steps % 8 == 0 and 8 <= found.steps <= 72
 
 
 @settings(max_examples=examples(100), deadline=None)

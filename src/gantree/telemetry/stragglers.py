@@ -9,8 +9,11 @@ whole group, and all of it is named.
 A rank is *slow* if over the last WINDOW steps the median of its ratio is above NAMED_ABOVE and AT_LEAST_STEPS of them
 are above UNNAMED_BELOW; and if that is clear of the noise: CLEAR times the standard error of the median, from the
 median absolute deviation (MAD) of the rank or of the median rank of its group, whichever is larger. It is named until
-the median is below UNNAMED_BELOW. *Jitter* is a MAD over JITTER_WINDOW steps above JITTER_NAMED_ABOVE times that of the
-median rank and above JITTER_AT_LEAST; it needs a group of four, because among fewer nobody knows who varies.
+the median is below UNNAMED_BELOW. Where steps vary by a tenth or more (uneven sequences), only the LONG_WINDOW has
+enough of them to be clear of the noise; it is judged in the same way.
+
+*Jitter* is a MAD over LONG_WINDOW steps above JITTER_NAMED_ABOVE times that of the median rank and above
+JITTER_AT_LEAST; it needs a group of four, because among fewer nobody knows who varies.
 
 All is a function of the reported steps, without memory: the same reports name the same ranks.
 """
@@ -28,6 +31,10 @@ IntArray = NDArray[np.int64]
 
 WINDOW = 16
 """Steps over which a rank is judged as slow."""
+LONG_WINDOW = 64
+"""Steps over which it is judged, too, and over which jitter is."""
+LONG_EVERY = 8
+"""Steps from one look at a long window to the next: it changes slowly, and a look at each would be most of the cost."""
 NAMED_ABOVE = 1.15
 UNNAMED_BELOW = 1.08
 """Ratios of the own time to that of the peers."""
@@ -37,7 +44,6 @@ CLEAR = 6.0
 MAD_TO_SIGMA = 1.4826
 MEDIAN_ERROR = 1.2533
 """Standard error of a median over that of a mean, for normal noise."""
-JITTER_WINDOW = 64
 JITTER_NAMED_ABOVE = 3.0
 JITTER_UNNAMED_BELOW = 2.0
 JITTER_AT_LEAST = 0.05
@@ -69,18 +75,19 @@ class Straggler:
 class Marks:
     """After each window[window, rank]: whether a rank is to be named, and whether one that is named stays so.
 
-    ratio[rank] is that of the last window.
+    ratio[rank] is that of the last window; every is the number of steps from one window to the next.
     """
 
     starts: BoolArray
     stays: BoolArray
     ratio: FloatArray
+    every: int = 1
 
     def steps_named(self) -> IntArray:
         """Return for how many steps each rank has been named after the last window; 0: it is not."""
         steps = np.zeros(self.starts.shape[1], dtype=np.int64)
         for starting, staying in zip(self.starts, self.stays, strict=True):
-            steps = np.where(staying & ((steps > 0) | starting), steps + 1, 0)
+            steps = np.where(staying & ((steps > 0) | starting), steps + self.every, 0)
         return steps
 
 
@@ -103,12 +110,18 @@ def stragglers(
 def named(own_s: FloatArray, ranks: Sequence[int]) -> list[Straggler]:
     """Return who is named of a group after the last step of own_s[step, rank], of 2 ranks and WINDOW steps or more."""
     ratio = log_ratio(own_s)
-    found = _named(SLOW, slow_marks(ratio), ranks)
-    if len(ranks) < JITTER_PEERS or len(own_s) < JITTER_WINDOW:
-        return found
+    found = _named(SLOW, slow_marks(ratio, WINDOW, every=1), ranks)
+    if len(own_s) >= LONG_WINDOW:
+        found = _joined(found, _named(SLOW, slow_marks(ratio, LONG_WINDOW, LONG_EVERY), ranks))
+    if len(own_s) >= LONG_WINDOW and len(ranks) >= JITTER_PEERS:
+        found = _joined(found, _named(JITTER, jitter_marks(ratio), ranks))
+    return found
+
+
+def _joined(found: list[Straggler], more: list[Straggler]) -> list[Straggler]:
+    """One name for each rank: the first that was found."""
     known = {each.rank for each in found}
-    varying = _named(JITTER, jitter_marks(ratio), ranks)
-    return [*found, *(each for each in varying if each.rank not in known)]
+    return [*found, *(each for each in more if each.rank not in known)]
 
 
 def _named(sign: str, marks: Marks, ranks: Sequence[int]) -> list[Straggler]:
@@ -137,22 +150,29 @@ def _median_of_peers(values: FloatArray) -> FloatArray:
     return median
 
 
-def slow_marks(ratio: FloatArray) -> Marks:
-    """Return which ranks are slow, from the log ratio[step, rank] of WINDOW steps or more."""
-    windows = sliding_window_view(ratio, WINDOW, axis=0)
+def slow_marks(ratio: FloatArray, window: int, every: int) -> Marks:
+    """Return which ranks are slow, from the log ratio[step, rank] of a window or more, at every so many steps."""
+    windows = _windows(ratio, window, every)
     level = np.median(windows, axis=2)
-    above = np.count_nonzero(windows > np.log(UNNAMED_BELOW), axis=2) >= AT_LEAST_STEPS
-    error = MEDIAN_ERROR * _spread(windows) / np.sqrt(WINDOW)
+    at_least = AT_LEAST_STEPS / WINDOW * window
+    above = np.count_nonzero(windows > np.log(UNNAMED_BELOW), axis=2) >= at_least
+    error = MEDIAN_ERROR * _spread(windows) / np.sqrt(window)
     starts = above & (level > np.log(NAMED_ABOVE)) & (level > CLEAR * error)
-    return Marks(starts, level >= np.log(UNNAMED_BELOW), np.exp(level[-1]))
+    return Marks(starts, level >= np.log(UNNAMED_BELOW), np.exp(level[-1]), every)
 
 
 def jitter_marks(ratio: FloatArray) -> Marks:
-    """Return which ranks vary more than others, from the log ratio[step, rank] of JITTER_WINDOW steps or more."""
-    sigma = _sigma(sliding_window_view(ratio, JITTER_WINDOW, axis=0))
+    """Return which ranks vary more than others, from the log ratio[step, rank] of LONG_WINDOW steps or more."""
+    sigma = _sigma(_windows(ratio, LONG_WINDOW, LONG_EVERY))
     usual = np.maximum(np.median(sigma, axis=1, keepdims=True), LEAST_SIGMA)
     starts = (sigma > JITTER_NAMED_ABOVE * usual) & (sigma > JITTER_AT_LEAST)
-    return Marks(starts, sigma > JITTER_UNNAMED_BELOW * usual, (sigma / usual)[-1])
+    return Marks(starts, sigma > JITTER_UNNAMED_BELOW * usual, (sigma / usual)[-1], LONG_EVERY)
+
+
+def _windows(ratio: FloatArray, window: int, every: int) -> FloatArray:
+    """The windows[window, rank, step] that end every so many steps, the last with the last step."""
+    newest_first: FloatArray = sliding_window_view(ratio, window, axis=0)[::-every]
+    return newest_first[::-1]
 
 
 def _sigma(windows: FloatArray) -> FloatArray:
