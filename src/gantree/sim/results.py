@@ -19,6 +19,7 @@ from gantree.model.phases import ENDED, Phase
 from gantree.model.placements import FABRIC_TIER, Placement
 from gantree.policy.rules import Policy
 from gantree.sim.record import Record, Sample, Span, Stop
+from gantree.sim.row_figures import RowFigures
 from gantree.sim.running.model import RunningModel
 from gantree.sim.running.site import FaultCounts
 from gantree.sim.work import Work, kept_for_s, stretch_of
@@ -27,9 +28,6 @@ from gantree.topology.fabric.fabric import Fabric
 
 REJECTED = "rejected"
 """Outcome of a job that was not taken into the queue."""
-
-LONG_JOB_S = 86_400.0
-"""Jobs whose effective training time ratio is told take this long or longer."""
 
 DIGITS = 6
 """Decimal places of every number in the summary."""
@@ -116,36 +114,36 @@ class Result:
 
     def summary(self) -> dict[str, Any]:
         """The figures of summary.json, rounded to DIGITS places."""
-        jcts_s = [row.jct_s for row in self.jobs if row.finished]
-        capacity_gpu_s = self.gpus * self.makespan_s
+        rows = RowFigures(self.jobs, len(self.tiers))
+        capacity_gpu_s = self.gpus * rows.makespan_s
         figures: dict[str, Any] = {
-            "jobs": len(self.jobs),
-            "finished": len(jcts_s),
-            "jct_s": statistics([jct_s for jct_s in jcts_s if jct_s is not None]),
-            "wait_s": statistics([row.wait_s for row in self.jobs if row.wait_s is not None]),
-            "makespan_s": round(self.makespan_s, DIGITS),
+            "jobs": rows.jobs,
+            "finished": rows.finished,
+            "jct_s": statistics(rows.jcts_s),
+            "wait_s": statistics(rows.waits_s),
+            "makespan_s": round(rows.makespan_s, DIGITS),
             "gpu_utilisation": (
                 round(self.held_gpu_s / capacity_gpu_s, DIGITS) if capacity_gpu_s else 0.0
             ),
-            "domains_spanned": self.domains_spanned(),
-            "preemptions": sum(row.preemptions for row in self.jobs),
-            "gpu_hours_lost": round(fsum(row.gpu_s_lost for row in self.jobs) / 3600, DIGITS),
+            "domains_spanned": dict(zip(self.tiers, map(mean, rows.domains), strict=True)),
+            "preemptions": rows.preemptions,
+            "gpu_hours_lost": round(fsum(rows.lost_gpu_s) / 3600, DIGITS),
         }
-        return figures | (self._of_running(capacity_gpu_s) if self.running.on else {})
+        return figures | (self._of_running(rows, capacity_gpu_s) if self.running.on else {})
 
-    def _of_running(self, capacity_gpu_s: float) -> dict[str, Any]:
+    def _of_running(self, rows: RowFigures, capacity_gpu_s: float) -> dict[str, Any]:
         """What the model of running adds to the summary, and what of it was on."""
-        useful_gpu_s = fsum(row.useful_gpu_s for row in self.jobs)
-        lost_gpu_s = fsum(row.gpu_s_lost_to_failures for row in self.jobs)
-        stretches = sorted(row.stretch for row in self.jobs if row.stretch is not None)
+        useful_gpu_s = fsum(rows.useful_gpu_s)
+        lost_gpu_s = fsum(rows.lost_to_failures_gpu_s)
+        stretches, ettrs = sorted(rows.stretches), sorted(rows.ettrs)
         return {
             "goodput": round(useful_gpu_s / capacity_gpu_s, DIGITS) if capacity_gpu_s else 0.0,
             "stretch": {
                 "mean": round(geometric_mean(stretches), DIGITS) if stretches else None,
                 "p99": nearest_rank(stretches, 99),
             },
-            "ettr": self._ettr(),
-            "failures": sum(row.failures for row in self.jobs),
+            "ettr": {"jobs": len(ettrs), "mean": mean(ettrs), "p50": nearest_rank(ettrs, 50)},
+            "failures": rows.failures,
             "faults": {
                 kind: {"came": came, "gangs": self.faults.gangs[kind]}
                 for kind, came in sorted(self.faults.came.items())
@@ -169,28 +167,6 @@ class Result:
         return {
             name: {key: round(value, DIGITS) for key, value in each.items()}
             for name, each in hours.items()
-        }
-
-    def _ettr(self) -> dict[str, Any]:
-        """Effective training time ratio of finished jobs that took a day or more from their first start.
-
-        Of the time from the first start to the end, the part in which the gang worked on what was kept
-        (Kokolis et al. 2024, section 3, without the first wait).
-        """
-        ratios = sorted(
-            row.kept_for_s / (row.end_s - row.first_start_s)
-            for row in self.jobs
-            if row.finished and row.end_s is not None and row.first_start_s is not None
-            if row.end_s - row.first_start_s >= LONG_JOB_S
-        )
-        return {"jobs": len(ratios), "mean": mean(ratios), "p50": nearest_rank(ratios, 50)}
-
-    def domains_spanned(self) -> dict[str, float | None]:
-        """Per tier, the mean number of domains over placed jobs of two or more members."""
-        gangs = [row.domains for row in self.jobs if row.members > 1 and row.placement is not None]
-        return {
-            tier: mean([float(domains[number]) for domains in gangs])
-            for number, tier in enumerate(self.tiers)
         }
 
 
