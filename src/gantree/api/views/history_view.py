@@ -98,10 +98,12 @@ def explanation_of(ended: EndedJob) -> Json:
     return {
         "job": ended.job,
         "phase": ended.outcome,
+        "attempt": ended.attempts,
         "sentence": f"Ended: {ended.outcome}{code}: {ended.reason}.",
         "refused": None,
         "ahead": [],
         "ahead_count": 0,
         "start": None,
         "in_the_way": [],
+        "stragglers": [],
     }
