@@ -112,3 +112,15 @@ def test_of_devices_that_are_gpus_no_more_are_free_than_gpus() -> None:
     wanted = MemberPlacement("w", 0, "n0", (0, 1, 2), devices=three)
     free = (("card", 3), ("nvidia.com/gpu", 1))
     assert part_of(occupancy, 0, wanted) == replace(wanted, gpus=(2,), devices=free)
+
+
+def test_parts_stand_in_the_order_of_their_members_whenever_they_were_taken() -> None:
+    """A scheduler that folds the facts takes at once what the live one took node by node."""
+    nodes = tuple(Node(f"n{number}", "m", ()) for number in range(3))
+    occupancy = Occupancy(Fabric.build(replace(SITE, nodes=nodes)))
+    wanted = [MemberPlacement("w", rank, f"n{rank}", (0, 1)) for rank in range(3)]
+    occupancy.take_free("reserve:j", wanted)
+    occupancy.give_back("reserve:j")
+    occupancy.take_free("reserve:j", wanted[1:])
+    occupancy.take_free("reserve:j", wanted)
+    assert occupancy.owners["reserve:j"] == tuple(wanted)

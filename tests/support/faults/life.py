@@ -96,6 +96,7 @@ class Life:
         self._emitted = 0
         self._orders_on_record: dict[str, Order] = {}
         self._orders_read = 0
+        self._orders_unread: list[str] = []
         self._checked: tuple[Ledger | None, int] = None, 0
 
     # ----- running
@@ -244,6 +245,10 @@ class Life:
         if lost:
             raise Broken(f"acknowledged and lost: {sorted(lost)}")
         self._read_orders(daemon)
+        unknown = [order for order in self._orders_unread if order not in self._orders_on_record]
+        if unknown:
+            raise Broken(f"orders are carried out, and on record nowhere: {unknown}")
+        self._orders_unread.clear()
         self._raise_broken()
 
     def dies_at(self, daemon: Daemon, how: str, where: str) -> None:
@@ -469,12 +474,19 @@ class Life:
             raise Broken("; ".join(broken[:5]))
 
     def _on_record(self, order: Order) -> bool:
-        """Whether a turn has committed an order, the same but for its epoch."""
-        if order.id not in self._orders_on_record:
-            for daemon in (self.current, *self._paused):
-                if daemon is not None and not daemon.attachment.is_dead:
-                    self._read_orders(daemon)
-        return order.id in self._orders_on_record
+        """Whether a turn has committed an order, the same but for its epoch.
+
+        A late order may arrive while no daemon lives: then the next one to begin must find it on record.
+        """
+        if order.id in self._orders_on_record:
+            return True
+        known = (daemon for daemon in (self.current, *self._paused) if daemon is not None)
+        living = [daemon for daemon in known if not daemon.attachment.is_dead]
+        for daemon in living:
+            self._read_orders(daemon)
+        if not living:
+            self._orders_unread.append(order.id)
+        return not living or order.id in self._orders_on_record
 
     def _read_orders(self, daemon: Daemon) -> None:
         for seq, order in daemon.journal.orders(self._orders_read):

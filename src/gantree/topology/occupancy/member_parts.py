@@ -52,6 +52,17 @@ def take_free(occupancy: "Occupancy", owner: str, members: Sequence[MemberPlacem
             occupancy.hold(owner, (rest,))
     for node, states in uncut.items():
         occupancy.split.set(node, over(states, occupancy.state_of_node(node).gpus))
+    if held_of and len(occupancy.owners[owner]) > len(held_of):
+        occupancy.owners[owner] = _in_order_of(members, occupancy.owners[owner])
+
+
+def _in_order_of(
+    members: Sequence[MemberPlacement], parts: Sequence[MemberPlacement]
+) -> tuple[MemberPlacement, ...]:
+    """Parts in the order of the members of which they are, whenever each was taken: a fold takes them at once."""
+    place = {(each.role, each.rank, each.node): number for number, each in enumerate(members)}
+    last = len(place)  # of remainders of GPUs
+    return tuple(sorted(parts, key=lambda part: place.get((part.role, part.rank, part.node), last)))
 
 
 def part_of(occupancy: "Occupancy", node: int, lacking: MemberPlacement) -> MemberPlacement:
