@@ -213,14 +213,14 @@ def test_a_simulation_that_ends_between_two_files_is_not_there(
     file: str, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if it was killed when it was about to write this file."""
-    real = Path.write_text
+    real = Path.open
 
-    def write(path: Path, *words: Any, **named: Any) -> int:
-        if path.name == file:
+    def opened(path: Path, mode: str = "r", *words: Any, **named: Any) -> Any:
+        if path.name == file and "w" in mode:
             raise SystemExit
-        return real(path, *words, **named)
+        return real(path, mode, *words, **named)
 
-    monkeypatch.setattr(Path, "write_text", write)
+    monkeypatch.setattr(Path, "open", opened)
     with pytest.raises(SystemExit):
         run(files, files / "out")
     [left] = (files / "out" / RUNS).iterdir()

@@ -42,13 +42,14 @@ if TYPE_CHECKING:
 class ExecutorSetup:
     """site: the cluster as it is now, or who finds it; None: as on record. close lets go of what was opened.
 
-    figures are metrics of its own.
+    figures are metrics of its own. may_grow: nodes come and go by themselves.
     """
 
     site: Cluster | FindSite | None
     make_cluster: MakeCluster
     close: Callable[[], None]
     figures: Collector | None = None
+    may_grow: bool = False
 
 
 def local_executor(
@@ -132,4 +133,4 @@ def kubernetes_executor(
         return opened.cluster(emit, clock, decided)
 
     figures = ShadowFigures(lambda: opened.report) if told.shadow is not None else None
-    return ExecutorSetup(opened.site, make_cluster, opened.close, figures)
+    return ExecutorSetup(opened.site, make_cluster, opened.close, figures, may_grow=True)

@@ -84,6 +84,7 @@ def recovered_controller(
             settings.policy,
             setup.make_cluster,
             site=setup.site,
+            may_grow=setup.may_grow,
             wake=loop.wake,
             places=settings.places,
             metrics=daemon.metrics,

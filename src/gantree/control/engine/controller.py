@@ -79,6 +79,7 @@ class Controller:
         make_cluster: MakeCluster,
         *,
         site: Cluster | FindSite | None = None,
+        may_grow: bool = False,
         wake: Callable[[], None] = lambda: None,
         make_clock: Callable[[float], Clock] = SteadyClock,
         places: PolicyPlaces = NOWHERE,
@@ -92,7 +93,8 @@ class Controller:
         beat: Callable[[], None] = lambda: None,
     ) -> None:
         """site is the cluster as described now, or finds it, given what is decided; None: the one on record stays.
-        places are the policy's.
+        may_grow: nodes come and go by themselves, so a policy may guarantee more than there is now. places are the
+        policy's.
 
         epoch is the one in which this process leads already; None: it begins one here. follower has read the journal
         ahead and is taken over; None: the journal is read here. beat is called while it goes on with what takes long.
@@ -122,7 +124,7 @@ class Controller:
         known, self._new_site = _site_of(journal, folded, site)
         self._find_site = site if callable(site) else None
         named = self.policies.places or places
-        check_fit(folded.policy, known, folded.ledger, named, may_grow=callable(site))
+        check_fit(folded.policy, known, folded.ledger, named, may_grow=may_grow)
         self.cluster = make_cluster(known, self.inbox.enqueue, self.clock)
         self.sampler = LedgerSampler(self.metrics, self.epoch)
         watch = TurnTelemetry(self.metrics, self.causes, self.epoch, journal.turns())
