@@ -25,8 +25,7 @@ from gantree import __version__
 from gantree.api.access.audit import Audit
 from gantree.api.backend import Backend
 from gantree.api.gpu_metrics.gpu_counters import counters_of
-from gantree.api.gpu_metrics.health_poll import watch_health
-from gantree.api.gpu_metrics.link_poll import watch_links
+from gantree.api.gpu_metrics.polling import gpu_poll, nic_poll, poll_forever
 from gantree.api.http import unix_socket
 from gantree.api.http.connections import socket_limits, tcp_limits
 from gantree.api.observability import log_format, tracing_setup
@@ -322,8 +321,12 @@ class _Lifecycle:
         """Until a signal, until the term is over, or until one of them breaks."""
         watching = asyncio.create_task(self._until_over(term))
         settings = self._daemon.settings
-        asking = asyncio.create_task(watch_health(settings.gpu_metrics, loop, controller))
-        ports = asyncio.create_task(watch_links(settings.node_metrics, loop, controller))
+        asking = asyncio.create_task(
+            poll_forever(gpu_poll(), settings.gpu_metrics, loop, controller)
+        )
+        ports = asyncio.create_task(
+            poll_forever(nic_poll(), settings.node_metrics, loop, controller)
+        )
         notifying = asyncio.create_task(notify_users(self._daemon, loop, controller))
         comparing = asyncio.create_task(watch_stragglers(loop, controller))
         serving = [(over_socket, over_socket.serving()), *self._over_tcp()]

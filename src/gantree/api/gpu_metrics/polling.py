@@ -1,0 +1,93 @@
+"""Polls exporters for the health of GPUs and of NICs while a daemon leads.
+
+It runs beside everything else and nobody waits for it: what does not answer is not heard, which changes nothing.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from gantree.api.gpu_metrics.exporters import SilenceLog, Told, answers, questions
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.loop import Loop
+from gantree.control.nodes.health_watch import HealthWatch
+from gantree.control.nodes.link_watch import LinkWatch
+from gantree.core.ledger.ledger import Ledger
+from gantree.model.cluster import Machine
+from gantree.model.events import Event
+from gantree.telemetry.dcgm_health import signs_in
+from gantree.telemetry.infiniband import ports_in
+
+EVERY_S = 15.0
+
+
+class Watch(Protocol):
+    """Judges the readings of the nodes that answered."""
+
+    def update(
+        self, told: Mapping[str, Any], ledger: Ledger, now: float, epoch: int
+    ) -> Sequence[Event]:
+        """The events that follow; now is in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """What is asked of which machines: read parses an exporter's text, watch judges what all of them told."""
+
+    what: str
+    read: Callable[[str], Told[Any, Any]]
+    concerns: Callable[[Machine], bool]
+    watch: Watch
+    silence: SilenceLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "silence", SilenceLog(self.what))
+
+
+def gpu_poll() -> Poll:
+    """The health of GPUs, from DCGM exporters."""
+    return Poll("the health of GPUs", signs_in, lambda machine: bool(machine.gpus), HealthWatch())
+
+
+def nic_poll() -> Poll:
+    """The rates of NICs, from node_exporters."""
+    return Poll("the rate of NICs", ports_in, lambda machine: bool(machine.nics), LinkWatch())
+
+
+async def poll_forever(
+    poll: Poll, exporters: Sequence[str], loop: Loop, controller: Controller
+) -> None:
+    """Poll until cancelled, also without exporters. Raises AssertionError for bugs."""
+    while True:
+        if exporters:
+            await one_round(poll, exporters, loop, controller)
+        await asyncio.sleep(EVERY_S)
+
+
+async def one_round(
+    poll: Poll, exporters: Sequence[str], loop: Loop, controller: Controller
+) -> None:
+    """Ask about all nodes that are concerned once, and hand in what follows."""
+    nodes = await loop.call(lambda: _nodes(poll, controller))
+    asked = questions(exporters, nodes, poll.read)
+    told, silent = await asyncio.to_thread(answers, asked, nodes)
+    poll.silence.say(silent)
+
+    def look() -> None:
+        now = controller.clock()
+        for event in poll.watch.update(told, controller.ledger, now, controller.epoch):
+            controller.inbox.enqueue(event)
+
+    await loop.call(look)
+
+
+def _nodes(poll: Poll, controller: Controller) -> tuple[str, ...]:
+    fabric = controller.ledger.fabric
+    if fabric is None:
+        return ()
+    return tuple(
+        node.name
+        for index, node in enumerate(fabric.nodes)
+        if poll.concerns(fabric.machine_of_node(index))
+    )
