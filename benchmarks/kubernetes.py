@@ -87,7 +87,9 @@ class Gantree:
         def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
             return opened.cluster(emit, clock, lambda: self.controller.decided)
 
-        return Controller(SqliteJournal(state_dir), self._policy, make, site=opened.site)
+        return Controller(
+            SqliteJournal(state_dir), self._policy, make, site=opened.site, may_grow=True
+        )
 
     @property
     def controller(self) -> Controller:

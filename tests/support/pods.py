@@ -105,7 +105,7 @@ class PodStage:
             return opened.cluster(emit, clock, lambda: self.controller.decided)
 
         journal = SqliteJournal(self._state_dir)
-        self._controller = Controller(journal, self._policy, make, site=opened.site)
+        self._controller = Controller(journal, self._policy, make, site=opened.site, may_grow=True)
         self._controller.recover()
 
     def stop(self) -> None:
