@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gantree.core.ledger.invariants import check
 from gantree.formats.traces import TraceJob
+from gantree.model.cluster import LinkId
 from gantree.policy.rules import Policy
 from gantree.sim.cluster import Overheads
 from gantree.sim.run import Simulation, simulate
@@ -58,6 +59,25 @@ def run(
     while simulation.step():
         check(simulation.scheduler.ledger)
     return simulation
+
+
+@pytest.mark.parametrize(
+    ("domain", "link"),
+    [((NODE_TIER, 1), LinkId("node", "n1")), ((LEAF_TIER, 1), LinkId("leaf", "s0/l1"))],
+)
+def test_the_scheduler_knows_a_degraded_link_until_it_is_repaired(
+    domain: tuple[int, int], link: LinkId
+) -> None:
+    faults = [
+        Fault(10.0, "link", domain, health=0.5),
+        Fault(20.0, "link", domain, up=True),
+    ]
+    simulation = Simulation(SITE, [trace_job("a", 100)], Policy(), Overheads())
+    simulation._faults = Planned(faults)  # type: ignore[assignment]  # planned instead of drawn
+    health_at: dict[float, dict[LinkId, float]] = {}
+    while simulation.step():
+        health_at[simulation.now] = simulation.scheduler.ledger.site.health_of_link()
+    assert (health_at[10.0], health_at[20.0]) == ({link: 0.5}, {})
 
 
 ON = RunningModel(failures=Failures())

@@ -15,7 +15,6 @@ from typing import TypedDict
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.model.cluster import LinkId
 from gantree.model.events import (
     CordonRequested,
     Event,
@@ -28,6 +27,7 @@ from gantree.model.events import (
 )
 from gantree.model.phases import Phase
 from gantree.sim.running.faults import Fault
+from gantree.topology.fabric.conditions import links_of_domain
 from gantree.topology.fabric.fabric import Fabric
 
 EXIT_CODE = 1
@@ -95,10 +95,9 @@ class Site:
             )
 
     def _link(self, fault: Fault) -> Iterator[Event]:
-        domain = self._fabric.domain(*fault.domain)
         yield LinkHealthObserved(
             **self._id(fault),
-            link=LinkId(domain.tier, domain.name),
+            link=links_of_domain(self._fabric, *fault.domain),
             source="links",
             health=1.0 if fault.up else fault.health,
         )

@@ -119,6 +119,13 @@ def has_link(fabric: Fabric, link: LinkId) -> bool:
     return any(nic.name == link.nic[1] for nic in fabric.machine_of_node(domain).nics)
 
 
+def links_of_domain(fabric: Fabric, tier: int, domain: int) -> LinkId:
+    """The up-links of a domain by number, as reports name them: those of a node by the node's name."""
+    if tier == fabric.node_tier:
+        return LinkId(fabric.tiers[tier], fabric.nodes[domain].name)
+    return LinkId(fabric.tiers[tier], fabric.names_of_domain[tier][domain])
+
+
 def sound_nodes(fabric: Fabric) -> BoolArray:
     """Mask of the nodes that may take work: all but those whose health the cluster file gives as 0."""
     sound = np.ones(len(fabric.nodes), dtype=np.bool_)
