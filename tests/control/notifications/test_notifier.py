@@ -11,6 +11,7 @@ import pytest
 
 from gantree.control.engine.controller import Controller
 from gantree.control.metrics.metrics import Metrics
+from gantree.control.notifications import delivery
 from gantree.control.notifications import notifier as notifying
 from gantree.control.notifications.delivery import Sender
 from gantree.control.notifications.notifier import Notifier
@@ -101,7 +102,10 @@ MakeSite = Callable[..., Site]
 
 
 @pytest.fixture
-def site_of(journal: SqlJournal) -> Iterator[MakeSite]:
+def site_of(journal: SqlJournal, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeSite]:
+    """On a slow machine a round may take longer than a daemon lets it."""
+    monkeypatch.setattr(notifying, "ROUND_S", 300.0)
+    monkeypatch.setattr(delivery, "SEND_WITHIN_S", 60.0)
     made: list[Site] = []
 
     def make(*hosts: str, smtp: str = "") -> Site:
