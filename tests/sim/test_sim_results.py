@@ -6,7 +6,9 @@ import subprocess
 import sys
 from dataclasses import replace
 from io import StringIO
+from math import fsum
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import pytest
@@ -31,6 +33,13 @@ from gantree.sim.measures.timeline import timeline_of
 from gantree.sim.report import document
 from gantree.sim.results import Result, nearest_rank, statistics
 from gantree.sim.run import simulate
+from gantree.sim.running.model import (
+    Checkpoints,
+    FailureRate,
+    Failures,
+    RunningModel,
+    Stragglers,
+)
 from gantree.testing.builders import cluster
 
 SITE = cluster(leaves=2, nodes=2, gpus=4)
@@ -106,6 +115,40 @@ def test_the_summary_by_hand(result: Result) -> None:
         "preemptions": 0,
         "gpu_hours_lost": 0.0,
     }
+
+
+def test_the_summary_of_a_run_with_failures_is_that_of_its_rows() -> None:
+    """Half of the nodes are slow, processes fail; jobs take from a few hours to several days."""
+    model = RunningModel(
+        checkpoints=Checkpoints(3600, 5, 300),
+        failures=Failures(process=FailureRate(2, 0)),
+        stragglers=Stragglers(nodes=0.5, speed=0.5),
+    )
+    day_s = 86_400.0
+    sizes = [(0.3, 1), (0.4, 2), (0.7, 1), (0.8, 1), (1.5, 3), (4.0, 2)]
+    trace = [
+        trace_job(f"j{number}", 1000.0 * number, days * day_s, members, 4)
+        for number, (days, members) in enumerate(sizes)
+    ]
+    result = simulate(SITE, trace, Policy(), running=model, seed=3)
+    told, rows = result.summary(), result.jobs
+    stretches = sorted(row.stretch for row in rows if row.stretch is not None)
+    took_s = [row.end_s - row.first_start_s for row in rows]  # type: ignore[operator]  # all have ended
+    ettrs = [row.kept_for_s / s for row, s in zip(rows, took_s, strict=True) if s >= day_s]
+    assert any(day_s <= s < 2 * day_s for s in took_s)
+    assert 0 < len(ettrs) < len(rows)
+    assert stretches[0] < stretches[-1]
+    assert told["stretch"] == {
+        "mean": round(geometric_mean(stretches), 6),
+        "p99": round(stretches[-1], 6),
+    }
+    assert (told["ettr"]["jobs"], told["ettr"]["mean"]) == (
+        len(ettrs),
+        round(fsum(ettrs) / len(ettrs), 6),
+    )
+    assert told["failures"] == sum(row.failures for row in rows) > 0
+    lost = fsum(row.gpu_s_lost_to_failures for row in rows) / 3600
+    assert told["gpu_hours_lost_to_failures"] == round(lost, 6) > 0
 
 
 def test_jobs_of_one_member_do_not_count_as_spanning_domains() -> None:
@@ -209,6 +252,13 @@ from gantree.sim.files import jobs_csv, summary, summary_json, timeline_csv
 from gantree.sim.measures.timeline import timeline_of
 from gantree.sim.report.page import page
 from gantree.sim.run import simulate
+from gantree.sim.running.model import (
+    Checkpoints,
+    FailureRate,
+    Failures,
+    RunningModel,
+    Stragglers,
+)
 from gantree.testing.builders import cluster
 trace = [
     TraceJob(job_id=f"j{n}", submit_s=float(n * 7 % 50), duration_s=float(5 + n * 13 % 40),
