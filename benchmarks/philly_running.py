@@ -1,13 +1,14 @@
 """Philly's 82,247 jobs on a sub-fabric of Lingjun with the whole model of running, and a trace of a million jobs.
 
     python benchmarks/philly_running.py TRACE TOPO [--load load70] [--preset gantree] [--jobs N] [--off] [--times N]
-                                                   [--seed N] [--json FILE]
+                                                   [--hosts N] [--bounded] [--seed N] [--json FILE]
 
 TRACE is philly_jobs.csv.gz, TOPO topo.csv.gz of Lingjun. Philly names no models, so each job of two GPUs or more trains
 one by its size: this exercises the model of running and says nothing of Philly. Leaves get up-links at half of what
 their NICs carry, so that gangs share them. The targets are three minutes on one core with `gantree` on load70, and less
-than 1 GB for a million jobs: `--times 13 --bounded` strings the trace together thirteen times (1,069,211 jobs). `--off`
-runs without the model, `--bounded` keeps rows on disk.
+than 1 GB for a million jobs: `--times 13 --bounded` strings the trace together thirteen times (1,069,211 jobs);
+`--hosts 312` are the 2,496 GPUs that Philly had, where nobody waits. `--off` runs without the model, `--bounded` keeps
+rows on disk.
 """
 
 import argparse

@@ -1,13 +1,17 @@
 """A policy that a cluster cannot hold: refused in the same words by all who are given both."""
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
 
 Gantree = Callable[..., Any]
 JobFile = Callable[..., Path]
+SOON_S = 60.0
 POLICY = """\
 preset: gantree
 queues:
@@ -36,7 +40,13 @@ def told(
     }
 
     def run(command: str) -> Any:
-        return gantree(command, *files[command], "--policy", policy)
+        """A daemon that starts all the same would run for ever: SIGTERM stops it after a while."""
+        timer = Timer(SOON_S, os.kill, (os.getpid(), signal.SIGTERM))
+        timer.start()
+        try:
+            return gantree(command, *files[command], "--policy", policy)
+        finally:
+            timer.cancel()
 
     return run
 

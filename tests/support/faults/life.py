@@ -6,7 +6,6 @@ After each action the daemon that leads makes its steps, and everything is check
 (`Life.check`). At the end all faults stop, and `convergence` checks what must have become of it.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -492,15 +491,3 @@ class Life:
         for seq, order in daemon.journal.orders(self._orders_read):
             self._orders_read = seq
             self._orders_on_record[order.id] = order
-
-
-class TraceHandler(logging.Handler):
-    """Adds what production code logs to the trace of a life."""
-
-    def __init__(self, life: Life) -> None:
-        super().__init__(logging.WARNING)
-        self._life = life
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Add one line."""
-        self._life.note(f"   log {record.levelname}: {record.getMessage()}")

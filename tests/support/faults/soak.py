@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 
-from support.faults.life import Life, TraceHandler
+from support.faults.life import Life
 from support.faults.plan import Action
 from support.faults.shrink import shrunk
 from support.faults.tally import Tally, table
@@ -64,6 +64,18 @@ def lived(seed: int, plan: Sequence[Action] | None = None) -> Outcome:
                 error = f"{type(raised).__name__}: {raised}\n{_where(raised)}"
     spent = time.process_time() - began
     return Outcome(seed, error, life.events, spent, life.tally, life.trace, life.performed)
+
+
+class TraceHandler(logging.Handler):
+    """Adds what production code logs to the trace of a life."""
+
+    def __init__(self, life: Life) -> None:
+        super().__init__(logging.WARNING)
+        self._life = life
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Add one line."""
+        self._life.note(f"   log {record.levelname}: {record.getMessage()}")
 
 
 class _Logged:

@@ -31,7 +31,7 @@ class Watch(Protocol):
         """The events that follow; now is in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Poll:
     """What is asked of which machines: read parses an exporter's text, watch judges what all of them told."""
 
@@ -42,7 +42,7 @@ class Poll:
     silence: SilenceLog = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "silence", SilenceLog(self.what))
+        self.silence = SilenceLog(self.what)
 
 
 def gpu_poll() -> Poll:
