@@ -43,17 +43,35 @@ def time_with_torch(
     with TemporaryDirectory(prefix="gantree-measure-") as name:
         folder = Path(name)
         spec = _spec(task, backend, pass_number, folder)
-        path = folder / "spec.json"
-        path.write_text(json.dumps(spec), encoding="utf-8")
-        commands = [
-            [sys.executable, "-m", PROGRAM, str(path), str(i)] for i in range(task.processes)
-        ]
-        logs = [folder / f"rank{i}.log" for i in range(task.processes)]
-        out = _Tail(Path(spec["out"]), advance)
-        with running(commands, _env(task, more_env), logs) as programs:
-            wait(programs, logs, time.monotonic() + task.timeout_s, out.read)
-        out.read()
-        return _found(out.lines) if spec["first_rank"] == 0 else None
+        lines = run_ranks(
+            PROGRAM, spec, folder, task.processes, _env(task, more_env), task.timeout_s, advance
+        )
+        return _found(lines) if spec["first_rank"] == 0 else None
+
+
+def run_ranks(
+    program: str,
+    spec: Mapping[str, Any],
+    folder: Path,
+    processes: int,
+    env: Mapping[str, str],
+    timeout_s: float,
+    advance: Advance,
+) -> list[dict[str, Any]]:
+    """Run the ranks of this node to their end and return the lines that rank 0 appended to `out` of the spec.
+
+    program is a module that reads a spec and a local index; each rank's output is in rank<index>.log of the folder.
+    Raises Unreachable where one fails or the time is over; lines until then are in the file.
+    """
+    path = folder / "spec.json"
+    path.write_text(json.dumps(spec), encoding="utf-8")
+    commands = [[sys.executable, "-m", program, str(path), str(i)] for i in range(processes)]
+    logs = [folder / f"rank{i}.log" for i in range(processes)]
+    out = _Tail(Path(spec["out"]), advance)
+    with running(commands, env, logs) as programs:
+        wait(programs, logs, time.monotonic() + timeout_s, out.read)
+    out.read()
+    return out.lines
 
 
 def _spec(task: Task, backend: str, pass_number: int, folder: Path) -> dict[str, Any]:
