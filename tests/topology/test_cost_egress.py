@@ -89,3 +89,21 @@ def test_more_gpus_never_get_less_out_and_company_never_gives_more(
     both = mask | more
     assert ways.out_GBps(both, both) >= ways.out_GBps(mask, mask) - 1e-9
     assert ways.out_GBps(mask, mask | busy) <= ways.out_GBps(mask, mask) + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "GBps"),
+    [
+        (H100, [3], 24),
+        (H100, list(range(8)), 7 * 48 + 24),
+        (H100, [0, 1], 2 * 48),
+        (with_nics(SHARED), [3], 24),  # its own port holds it
+        (with_nics(SHARED), [5], 25),  # another GPU near the NIC is whole
+        (with_nics(), [2, 3], 48 + 24),
+    ],
+)
+def test_a_gpu_at_half_of_its_pcie_width_sends_half(
+    model: Machine, gpus: list[int], GBps: float
+) -> None:
+    ways = NicEgress.of(model, {}, residual_of_port={3: 0.5})
+    assert ways.out_GBps(mask_of(gpus), mask_of(gpus)) == pytest.approx(GBps)

@@ -1,5 +1,6 @@
 """What GPUs of one machine are to each other: figures by hand for real machines, and the search for rings."""
 
+from collections.abc import Sequence
 from itertools import permutations
 
 import pytest
@@ -9,7 +10,13 @@ from hypothesis import strategies as st
 from gantree.model.cluster import Link, Machine
 from gantree.topology.hardware.catalog import machine
 from gantree.topology.hardware.constants import XGMI_SHARE
-from gantree.topology.hardware.intra_node import HOST_MEMORY, UNKNOWN_LINK, Host, closed_way
+from gantree.topology.hardware.intra_node import (
+    HOST_MEMORY,
+    UNKNOWN_LINK,
+    Host,
+    WornGpu,
+    closed_way,
+)
 
 
 def full_mesh(gpus: int, link: str, gpu: str) -> Machine:
@@ -125,3 +132,24 @@ def test_a_closed_way_is_found_exactly_where_trying_all_orders_finds_one(
     ]
     found = closed_way(joined)
     assert (found in ways) if ways else found is None
+
+
+@pytest.mark.parametrize(
+    ("model", "worn", "gpus", "share"),
+    [
+        (machine("dgx-h100"), WornGpu(3, nvlink=0.5), range(8), 0.5),
+        (machine("dgx-h100"), WornGpu(3, nvlink=0.5), [0, 1, 2], 1.0),
+        (machine("dgx-h100"), WornGpu(3, pcie=0.5), range(8), 1.0),  # NVLink carries it
+        (machine("dgx-1-v100"), WornGpu(3, nvlink=0.5), range(8), 0.5),
+        (MI300X, WornGpu(3, nvlink=0.5), range(8), 0.5),
+        (machine("t4-4"), WornGpu(3, pcie=0.25), range(4), 0.25),
+        (RTX4090, WornGpu(0, pcie=0.5), [0, 1], 0.5),
+    ],
+)
+def test_a_ring_is_as_fast_as_the_links_of_its_most_worn_gpu(
+    model: Machine, worn: WornGpu, gpus: Sequence[int], share: float
+) -> None:
+    whole = Host.of(model, {}).inside(tuple(gpus)).ring_GBps
+    assert Host.of(model, {}, worn=(worn,)).inside(tuple(gpus)).ring_GBps == pytest.approx(
+        share * whole
+    )

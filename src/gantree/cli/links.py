@@ -13,7 +13,8 @@ HEAD = ("LINK", "CARRIES", "SOURCE", "SINCE", "REASON")
 LinksArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="LINK...", help="TIER:DOMAIN, node:NODE or nic:NODE/NIC, such as leaf:s0/l0."
+        metavar="LINK...",
+        help="TIER:DOMAIN, node:NODE, nic:NODE/NIC, gpu-pcie:NODE/GPU or gpu-nvlink:NODE/GPU, such as leaf:s0/l0.",
     ),
 ]
 

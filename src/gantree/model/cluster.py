@@ -169,11 +169,22 @@ class NicFacts:
     load: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class GpuFacts:
+    """Health, between 0 and 1, of the links of one GPU of one node: of its PCIe port and of its NVLinks together."""
+
+    node: str
+    gpu: int
+    pcie: float = 1.0
+    nvlink: float = 1.0
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class LinkId:
-    """A link of a site: the up-links of a domain, by tier and path ("leaf", "s0/l0"), or one NIC of a node.
+    """A link of a site: the up-links of a domain, by tier and path ("leaf", "s0/l0"), one NIC, or links of one GPU.
 
-    Of a NIC the tier is "nic" and the path is NODE/NIC. As text both are TIER:PATH.
+    Of a NIC the tier is "nic" and the path is NODE/NIC; of a GPU's PCIe port "gpu-pcie" and NODE/GPU, of its NVLinks
+    together "gpu-nvlink". As text all are TIER:PATH.
     """
 
     tier: str
@@ -188,9 +199,18 @@ class LinkId:
         node, _, nic = self.path.rpartition("/")
         return (node, nic) if self.tier == NIC_TIER else None
 
+    @property
+    def gpu(self) -> tuple[str, int] | None:
+        """(node, GPU) of links that are of one GPU."""
+        node, _, gpu = self.path.rpartition("/")
+        return (node, int(gpu)) if self.tier in GPU_TIERS and gpu.isdecimal() else None
+
 
 NIC_TIER = "nic"
 """In place of a tier, in the id of a link that is a NIC."""
+PCIE_OF_GPU, NVLINK_OF_GPU = "gpu-pcie", "gpu-nvlink"
+GPU_TIERS = (PCIE_OF_GPU, NVLINK_OF_GPU)
+"""In place of a tier, in the ids of links of a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +263,8 @@ class DataSet:
 class Cluster:
     """A whole site. tiers run from wide to narrow and end with "node".
 
-    spares: tier -> number of wholly free nodes that are held back in each of its domains to replace failed ones.
+    spares: tier -> number of wholly free nodes that are held back in each of its domains to replace failed ones. gpus
+    are GPUs of which links carry less than their rate; no file has them, only reports.
     """
 
     name: str
@@ -257,3 +278,4 @@ class Cluster:
     tori: tuple[Torus, ...] = ()
     data: tuple[DataSet, ...] = ()
     spares: Mapping[str, int] = field(default_factory=dict)
+    gpus: tuple[GpuFacts, ...] = ()

@@ -1,53 +1,50 @@
 """Parses NVIDIA's DCGM exporter (:9400/metrics): the utilisation of each GPU, by node and index.
 
-The exporter names a node by the label `Hostname` and a GPU by `gpu`, its index. Of a GPU in MIG mode there are lines
-for each instance too (`GPU_I_ID`); these are no figures of the GPU and are left out. How busy it is stands in
-DCGM_FI_DEV_GPU_UTIL, which a GPU in MIG mode does not tell; there DCGM_FI_PROF_GR_ENGINE_ACTIVE says it, if that is
-exported.
+The exporter names a node by the label `Hostname` (newer ones `hostname`) and a GPU by `gpu`, its index. Of a GPU in MIG
+mode there are lines for each instance too (`GPU_I_ID`); these are no figures of the GPU and are left out. How busy it
+is stands in DCGM_FI_DEV_GPU_UTIL, which a GPU in MIG mode does not tell; there DCGM_FI_PROF_GR_ENGINE_ACTIVE says it,
+if that is exported.
 https://docs.nvidia.com/datacenter/cloud-native/gpu-telemetry/latest/dcgm-exporter.html
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client.parser import text_string_to_metric_families
-
-from gantree.model.errors import BadInput
+from gantree.telemetry.exposition import Find, Labels, finite, names_matcher
 from gantree.telemetry.gpu_use import GpuUse
 
 MIB_PER_GIB = 1024
 MOST_GPUS_OF_A_NODE = 1024
+BLANKS = (range(0x7FFFFFF0, 0x80000000), range(0x7FFFFFFFFFFFFFF0, 1 << 64))
+"""Values that are none: DCGM's blanks of 32 and 64 bits, which some versions export."""
 _UTIL, _ACTIVE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 _USED, _FREE, _RESERVED = "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED"
 _POWER, _TEMPERATURE = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_TEMP"
-_READ = frozenset({_UTIL, _ACTIVE, _USED, _FREE, _RESERVED, _POWER, _TEMPERATURE})
+_FIND = names_matcher({_UTIL, _ACTIVE, _USED, _FREE, _RESERVED, _POWER, _TEMPERATURE})
 
 
 def use_in(text: str) -> dict[str, dict[int, GpuUse]]:
     """Node -> GPU -> its use; "" is the node of GPUs that come without a host name. BadInput for other text."""
     figures: dict[str, dict[int, dict[str, float]]] = {}
-    try:
-        for host, gpu, name, value in _samples(text):
+    for host, gpu, name, labels, value in samples_of_gpus(text, _FIND):
+        if not labels.get("GPU_I_ID"):
             figures.setdefault(host, {}).setdefault(gpu, {})[name] = value
-    except (ValueError, KeyError, IndexError) as error:
-        raise BadInput(f"no metrics in Prometheus' text format: {error}") from None
     return {
         host: {gpu: _use(told) for gpu, told in sorted(of_gpu.items())}
         for host, of_gpu in figures.items()
     }
 
 
-def _samples(text: str) -> Iterator[tuple[str, int, str, float]]:
-    """Host, GPU, name and value of each figure that is of a whole GPU and is a number."""
-    wanted = "\n".join(line for line in text.splitlines() if line.partition("{")[0] in _READ)
-    for family in text_string_to_metric_families(wanted + "\n"):
-        for sample in family.samples:
-            labels, gpu = sample.labels, sample.labels.get("gpu", "")
-            of_an_instance = bool(labels.get("GPU_I_ID"))
-            if of_an_instance or not gpu.isdecimal() or int(gpu) >= MOST_GPUS_OF_A_NODE:
-                continue
-            if math.isfinite(sample.value) and sample.value >= 0:
-                yield labels.get("Hostname", ""), int(gpu), sample.name, float(sample.value)
+def samples_of_gpus(text: str, find: Find) -> Iterator[tuple[str, int, str, Labels, float]]:
+    """Host, GPU, name, labels and value of each figure of a GPU that is a number. Raises BadInput for other text."""
+    for name, labels, value in finite(text, find):
+        gpu = labels.get("gpu", "")
+        if gpu.isdecimal() and int(gpu) < MOST_GPUS_OF_A_NODE and not _is_blank(value):
+            host = labels.get("Hostname") or labels.get("hostname", "")
+            yield host, int(gpu), name, labels, value
+
+
+def _is_blank(value: float) -> bool:
+    return value >= BLANKS[0].start and any(int(value) in blanks for blanks in BLANKS)
 
 
 def _use(told: Mapping[str, float]) -> GpuUse:

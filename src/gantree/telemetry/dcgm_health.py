@@ -1,5 +1,7 @@
 """Parses health metrics of NVIDIA's DCGM exporter: faults of each GPU, and their meaning.
 
+What its links say is read in the same pass; what that means is in `dcgm_links`.
+
 A *sign* is a figure by its name, with the label that tells apart what is counted: `DCGM_EXP_XID_ERRORS_COUNT/79`. What
 the exporter's defaults have is XIDs, failed remaps and remapped rows; the others are lines of its counters file that
 are to be uncommented:
@@ -31,11 +33,11 @@ ones (45 after 79). So a GPU is *clean* again only when it tells no XID at all.
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from sys import intern
 
-from prometheus_client.parser import text_string_to_metric_families
-
-from gantree.model.errors import BadInput
-from gantree.telemetry.dcgm import MOST_GPUS_OF_A_NODE
+from gantree.telemetry.dcgm import samples_of_gpus
+from gantree.telemetry.dcgm_links import LINK_FIGURES, LINK_LABEL
+from gantree.telemetry.exposition import names_matcher
 
 Signs = Mapping[str, float]
 SignsOfGpu = Mapping[int, Signs]
@@ -73,12 +75,14 @@ SLOW_NAMES = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_RE
 SLOWED_BY_HARDWARE = 0x8 | 0x40 | 0x80
 """NVML's nvmlClocksThrottleReasonHwSlowdown, ...HwThermalSlowdown and ...HwPowerBrakeSlowdown."""
 SLOW_FOR = 8
-_LABEL = {XID_COUNT: "xid", STATUS: "health_watch"}
+_LABEL = {XID_COUNT: "xid", STATUS: "health_watch", **LINK_LABEL}
 _SIGNS = frozenset(
     {*XID_NAMES, *SLOW_NAMES, *_LABEL, REMAP_FAILED, REMAPPED, DOUBLE_BIT, RECOVERIES, CRC_ERRORS}
+    | LINK_FIGURES
 )
 _ALWAYS_TOLD = "DCGM_FI_DEV_GPU_TEMP"
 """By it a GPU is there that has no signs. A GPU that never had an XID may have no figure of that."""
+_FIND = names_matcher(_SIGNS | {_ALWAYS_TOLD})
 
 
 def signs_in(text: str) -> dict[str, dict[int, dict[str, float]]]:
@@ -87,30 +91,13 @@ def signs_in(text: str) -> dict[str, dict[int, dict[str, float]]]:
     A GPU without any sign is in it too, if its temperature is.
     """
     found: dict[str, dict[int, dict[str, float]]] = {}
-    try:
-        for host, gpu, sign, value in _samples(text):
-            told = found.setdefault(host, {}).setdefault(gpu, {})
-            if sign is not None:
-                told[sign] = max(value, told.get(sign, value))
-    except (ValueError, KeyError, IndexError) as error:
-        raise BadInput(f"no metrics in Prometheus' text format: {error}") from None
+    for host, gpu, name, labels, value in samples_of_gpus(text, _FIND):
+        told = found.setdefault(host, {}).setdefault(gpu, {})
+        if name in _SIGNS:
+            label = labels.get(_LABEL.get(name, ""))
+            sign = name if label is None else intern(f"{name}/{label}")
+            told[sign] = max(value, told.get(sign, value))
     return found
-
-
-def _samples(text: str) -> Iterator[tuple[str, int, str | None, float]]:
-    """Host, GPU, sign and value of each figure; None for the sign where a figure is none."""
-    read = _SIGNS | {_ALWAYS_TOLD}
-    wanted = "\n".join(line for line in text.splitlines() if line.partition("{")[0] in read)
-    for family in text_string_to_metric_families(wanted + "\n"):
-        for sample in family.samples:
-            gpu = sample.labels.get("gpu", "")
-            if not gpu.isdecimal() or int(gpu) >= MOST_GPUS_OF_A_NODE:
-                continue
-            is_told = sample.name in _SIGNS and math.isfinite(sample.value) and sample.value >= 0
-            label = sample.labels.get(_LABEL.get(sample.name, ""))
-            sign = sample.name if label is None else f"{sample.name}/{label}"
-            host = sample.labels.get("Hostname", "")
-            yield host, int(gpu), sign if is_told else None, float(sample.value)
 
 
 @dataclass(slots=True)

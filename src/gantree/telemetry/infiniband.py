@@ -7,20 +7,15 @@ its best one. A node is named by its own exporter's address; where one server ha
 https://github.com/prometheus/node_exporter (collector/infiniband_linux.go)
 """
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from prometheus_client.parser import text_string_to_metric_families
-
-from gantree.model.errors import BadInput
+from gantree.telemetry.exposition import finite, names_matcher, node_of
 
 RATE = "node_infiniband_rate_bytes_per_second"
 STATE = "node_infiniband_state_id"
 PHYSICAL_STATE = "node_infiniband_physical_state_id"
 ACTIVE, LINK_UP = 4, 5
-_READ = frozenset({RATE, STATE, PHYSICAL_STATE})
-_NODE_LABELS = ("node", "nodename", "instance")
+_FIND = names_matcher({RATE, STATE, PHYSICAL_STATE})
 GIGA = 1e9
 
 
@@ -38,11 +33,10 @@ def ports_in(text: str) -> dict[str, dict[str, PortReading]]:
     A device without a rate is left out. A state that is not told says nothing.
     """
     figures: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
-    try:
-        for node, device, port, name, value in _samples(text):
-            figures.setdefault((node, device), {}).setdefault(port, {})[name] = value
-    except (ValueError, KeyError, IndexError) as error:
-        raise BadInput(f"no metrics in Prometheus' text format: {error}") from None
+    for name, labels, value in finite(text, _FIND):
+        device, port = labels.get("device"), labels.get("port", "")
+        if device:
+            figures.setdefault((node_of(labels), device), {}).setdefault(port, {})[name] = value
     found: dict[str, dict[str, PortReading]] = {}
     for (node, device), ports in figures.items():
         readings = [_reading(of_port) for of_port in ports.values() if RATE in of_port]
@@ -50,23 +44,6 @@ def ports_in(text: str) -> dict[str, dict[str, PortReading]]:
             best = max(readings, key=lambda one: (one.up, one.rate_GBps))
             found.setdefault(node, {})[device] = best
     return found
-
-
-def _samples(text: str) -> Iterator[tuple[str, str, str, str, float]]:
-    """Node, device, port, name and value of each figure that is a number."""
-    wanted = "\n".join(line for line in text.splitlines() if line.partition("{")[0] in _READ)
-    for family in text_string_to_metric_families(wanted + "\n"):
-        for sample in family.samples:
-            labels = sample.labels
-            if math.isfinite(sample.value) and sample.value >= 0 and labels.get("device"):
-                node, port = _node(labels), labels.get("port", "")
-                yield node, labels["device"], port, sample.name, float(sample.value)
-
-
-def _node(labels: dict[str, str]) -> str:
-    told = next((labels[label] for label in _NODE_LABELS if labels.get(label)), "")
-    host, _, port = told.rpartition(":")
-    return host if host and port.isdecimal() else told
 
 
 def _reading(of_port: dict[str, float]) -> PortReading:

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from gantree.control.nodes.link_watch import CLEAN_S, SPARED, TOO_MANY, LinkWatch
+from gantree.control.nodes.link_reports import CLEAN_S
+from gantree.control.nodes.link_watch import SPARED, TOO_MANY, LinkWatch
 from gantree.model.cluster import LinkId
 from gantree.model.events import LinkRestoreRequested
 from gantree.telemetry.infiniband import PortReading

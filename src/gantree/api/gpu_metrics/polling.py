@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from gantree.api.gpu_metrics.exporters import SilenceLog, Told, answers, questions
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
+from gantree.control.nodes.gpu_link_watch import GpuLinks
 from gantree.control.nodes.health_watch import HealthWatch
 from gantree.control.nodes.link_watch import LinkWatch
 from gantree.core.ledger.ledger import Ledger
@@ -33,12 +34,12 @@ class Watch(Protocol):
 
 @dataclass(slots=True)
 class Poll:
-    """What is asked of which machines: read parses an exporter's text, watch judges what all of them told."""
+    """What is asked of which machines: read parses an exporter's text, each watch judges what all of them told."""
 
     what: str
     read: Callable[[str], Told[Any, Any]]
     concerns: Callable[[Machine], bool]
-    watch: Watch
+    watches: tuple[Watch, ...]
     silence: SilenceLog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,13 +47,14 @@ class Poll:
 
 
 def gpu_poll() -> Poll:
-    """The health of GPUs, from DCGM exporters."""
-    return Poll("the health of GPUs", signs_in, lambda machine: bool(machine.gpus), HealthWatch())
+    """The health of GPUs and of their links, from DCGM exporters."""
+    watches = (HealthWatch(), GpuLinks())
+    return Poll("the health of GPUs", signs_in, lambda machine: bool(machine.gpus), watches)
 
 
 def nic_poll() -> Poll:
     """The rates of NICs, from node_exporters."""
-    return Poll("the rate of NICs", ports_in, lambda machine: bool(machine.nics), LinkWatch())
+    return Poll("the rate of NICs", ports_in, lambda machine: bool(machine.nics), (LinkWatch(),))
 
 
 async def poll_forever(
@@ -76,8 +78,9 @@ async def one_round(
 
     def look() -> None:
         now = controller.clock()
-        for event in poll.watch.update(told, controller.ledger, now, controller.epoch):
-            controller.inbox.enqueue(event)
+        for watch in poll.watches:
+            for event in watch.update(told, controller.ledger, now, controller.epoch):
+                controller.inbox.enqueue(event)
 
     await loop.call(look)
 

@@ -15,7 +15,7 @@ def link_rows(ledger: Ledger) -> list[Json]:
 
 
 def rows_of_node(ledger: Ledger, node: str) -> list[Json]:
-    """The reports of a node's links and NICs."""
+    """The reports of a node's links and NICs, and of its GPUs' links."""
     return [row for row in link_rows(ledger) if _is_of_node(LinkId(*_parts(row["link"])), node)]
 
 
@@ -25,7 +25,8 @@ def _parts(text: str) -> tuple[str, str]:
 
 
 def _is_of_node(link: LinkId, node: str) -> bool:
-    return link.nic[0] == node if link.nic is not None else link == LinkId("node", node)
+    of_node = link.nic or link.gpu
+    return of_node[0] == node if of_node is not None else link == LinkId("node", node)
 
 
 def _rows(ledger: Ledger, link: LinkId) -> Iterator[Json]:

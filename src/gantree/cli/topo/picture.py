@@ -25,7 +25,13 @@ from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.fabric.partitions import partitions_of
 from gantree.topology.fabric.tori import tori_of
 from gantree.topology.occupancy.occupancy import Occupancy
-from gantree.web.fabric.scene import NicView, nic_notes, nics_to_tell, percent
+from gantree.web.fabric.scene import (
+    NicView,
+    gpu_link_notes,
+    nic_notes,
+    nics_to_tell,
+    percent,
+)
 
 FREE = "."
 IN_PARTS = "/"
@@ -82,6 +88,7 @@ class _Scene:
     cells_of_node: dict[str, str]
     holders_of_node: dict[str, Holders]
     nics_of_node: dict[int, tuple[NicView, ...]]
+    notes_on_gpus: dict[int, tuple[str, ...]]
 
 
 def picture(fabric: Fabric, occupancy: Occupancy, conditions: Conditions) -> Tree:
@@ -120,6 +127,7 @@ def _scene(fabric: Fabric, occupancy: Occupancy, conditions: Conditions) -> _Sce
         cells_of_node,
         holders_by_node(occupancy),
         nics_to_tell(conditions),
+        gpu_link_notes(fabric),
     )
 
 
@@ -205,6 +213,7 @@ def _looks_of_node(scene: _Scene, index: int) -> _Looks:
     notes = [] if _usable(scene, index) else ["out of use"]
     notes += _condition(scene, scene.fabric.node_tier, index)
     notes += nic_notes(scene.nics_of_node.get(index, ()))
+    notes += scene.notes_on_gpus.get(index, ())
     cells = scene.cells_of_node[node.name]
     holders, letters = scene.holders_of_node.get(node.name, ()), scene.letter_of_holder
     notes += part_notes(scene.occupancy, index, holders, letters)

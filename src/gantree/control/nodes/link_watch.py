@@ -10,17 +10,18 @@ A NIC without a port would be given to nobody. Many ports down at once are more 
 MOST_SHARE of the NICs they count as nearly useless (SPARED), stay in use, and say so.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import median_high
 
+from gantree.control.nodes.link_reports import CLEAN_S, LinkReports
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import NIC_TIER, LinkId, Nic
 from gantree.model.events import LinkHealthObserved
+from gantree.telemetry.dcgm_links import Judged
 from gantree.telemetry.infiniband import PortReading
 from gantree.topology.fabric.fabric import Fabric
 
 SOURCE = "node_exporter"
-CLEAN_S = 300.0
 WHOLE = 0.95
 """A port at this share of its rate or more is whole: tools round rates (a 400 Gb/s port tells 392 Gb/s of data)."""
 MOST_SHARE = 0.2
@@ -32,12 +33,10 @@ Readings = Mapping[str, Mapping[str, PortReading]]
 
 
 class LinkWatch:
-    """Since when NICs on record are whole again."""
+    """The reports of NICs."""
 
     def __init__(self, clean_s: float = CLEAN_S) -> None:
-        self._clean_s = clean_s
-        self._clean_since: dict[LinkId, float] = {}
-        self._told = 0
+        self._reports = LinkReports(SOURCE, clean_s)
 
     def update(
         self, told: Readings, ledger: Ledger, now: float, epoch: int
@@ -46,47 +45,21 @@ class LinkWatch:
         fabric = ledger.fabric
         if fabric is None:
             return []
+        judged = self._spared(_judged(told, fabric), ledger, fabric)
+        return self._reports.events(judged, ledger, now, epoch)
+
+    def _spared(
+        self, judged: Iterable[tuple[LinkId, Judged]], ledger: Ledger, fabric: Fabric
+    ) -> Iterator[tuple[LinkId, Judged]]:
+        """The same, but of NICs whose ports are down those beyond the limit stay in use."""
         nics = sum(len(fabric.machine_of_node(node).nics) for node in range(len(fabric.nodes)))
         room = max(1, int(nics * MOST_SHARE)) - _closed(ledger)
-        events: list[LinkHealthObserved] = []
-        for link, judged in _judged(told, fabric):
-            was = on_record(ledger, link)
-            health, reason = self._settled(link, judged, was, now)
-            if health == 0.0 and was[0] > 0.0:
-                health, reason = (health, reason) if room > 0 else (SPARED, f"{reason}; {TOO_MANY}")
-                room -= 1
-            if (health, reason) != was:
-                events.append(self._event(link, health, reason, now, epoch))
-        return events
-
-    def _settled(
-        self, link: LinkId, judged: tuple[float, str], was: tuple[float, str], now: float
-    ) -> tuple[float, str]:
-        """What is to be on record of a NIC: it is whole again only after some time without a break."""
-        if judged[0] < 1.0 or was[0] == 1.0:
-            self._clean_since.pop(link, None)
-            return judged
-        since = self._clean_since.setdefault(link, now)
-        return judged if now - since >= self._clean_s else was
-
-    def _event(
-        self, link: LinkId, health: float, reason: str, now: float, epoch: int
-    ) -> LinkHealthObserved:
-        self._told += 1
-        return LinkHealthObserved(
-            id=f"link/{link}/{epoch}.{self._told}",
-            observed_at=now,
-            link=link,
-            source=SOURCE,
-            health=health,
-            reason=reason,
-        )
-
-
-def on_record(ledger: Ledger, link: LinkId) -> tuple[float, str]:
-    """(health, reason) on record of a NIC from its negotiated rate, be it overruled or not."""
-    sign = ledger.site.links.get(link, {}).get(SOURCE)
-    return (1.0, "") if sign is None else (sign.health, sign.reason)
+        for link, found in judged:
+            if found.health > 0.0 or self._reports.on_record(ledger, link).health == 0.0:
+                yield link, found
+                continue
+            yield link, found if room > 0 else Judged(SPARED, f"{found.reason}; {TOO_MANY}")
+            room -= 1
 
 
 def _closed(ledger: Ledger) -> int:
@@ -95,7 +68,7 @@ def _closed(ledger: Ledger) -> int:
     return sum(sign is not None and sign.health == 0.0 for sign in told)
 
 
-def _judged(told: Readings, fabric: Fabric) -> Iterator[tuple[LinkId, tuple[float, str]]]:
+def _judged(told: Readings, fabric: Fabric) -> Iterator[tuple[LinkId, Judged]]:
     """Each NIC that was read, with its health and what says so."""
     usual = _usual_rates(told, fabric)
     for node, of_device in told.items():
@@ -126,11 +99,11 @@ def _nominal(nic: Nic, usual_GBps: float | None) -> float | None:
     return usual_GBps if nic.bandwidth_GBps is None else nic.bandwidth_GBps
 
 
-def _health(reading: PortReading, nominal_GBps: float | None) -> tuple[float, str]:
+def _health(reading: PortReading, nominal_GBps: float | None) -> Judged:
     if not reading.up:
-        return 0.0, "its port is down"
+        return Judged(0.0, "its port is down")
     if not nominal_GBps or reading.rate_GBps >= WHOLE * nominal_GBps:
-        return 1.0, ""
+        return Judged(1.0)
     rate, nominal = reading.rate_GBps * 8, nominal_GBps * 8
     reason = f"negotiated {rate:g} Gb/s instead of {nominal:g} Gb/s"
-    return round(reading.rate_GBps / nominal_GBps, 3), reason
+    return Judged(round(reading.rate_GBps / nominal_GBps, 3), reason)

@@ -69,7 +69,8 @@ class LinkCommands:
         link, ledger = LinkId(tier, path), self._ledger()
         if ledger.fabric is None or not has_link(ledger.fabric, link):
             raise NotFound(
-                f"there is no link {text!r}; links are TIER:DOMAIN, node:NODE and nic:NODE/NIC, such as leaf:s0/l0 and"
-                " nic:n1/mlx5_0: `gantree topo` has their names"
+                f"there is no link {text!r}; links are TIER:DOMAIN, node:NODE, nic:NODE/NIC, gpu-pcie:NODE/GPU and"
+                " gpu-nvlink:NODE/GPU, such as leaf:s0/l0, nic:n1/mlx5_0 and gpu-pcie:n1/3: `gantree topo` has their"
+                " names"
             )
         return link

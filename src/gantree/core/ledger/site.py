@@ -3,7 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from gantree.model.cluster import NIC_TIER, Cluster, DomainFacts, LinkId, NicFacts, Node
+from gantree.model.cluster import (
+    NIC_TIER,
+    PCIE_OF_GPU,
+    Cluster,
+    DomainFacts,
+    GpuFacts,
+    LinkId,
+    NicFacts,
+    Node,
+)
 from gantree.model.placements import MemberPlacement
 
 Labels = dict[str, str | None]
@@ -102,14 +111,24 @@ def with_health(cluster: Cluster, health_of_link: Mapping[LinkId, float]) -> Clu
     """A cluster whose links carry no more than these shares of their rates."""
     domains = {LinkId(each.tier, each.name): each for each in cluster.domains}
     nics = {LinkId(NIC_TIER, f"{each.node}/{each.nic}"): each for each in cluster.nics}
+    gpus = {(each.node, each.gpu): each for each in cluster.gpus}
     for link, health in health_of_link.items():
-        if link.nic is None:
-            facts = domains.get(link, DomainFacts(link.tier, link.path))
-            domains[link] = replace(facts, health=min(facts.health, health))
-        else:
+        if link.nic is not None:
             nic = nics.get(link, NicFacts(*link.nic))
             nics[link] = replace(nic, health=min(nic.health, health))
-    return replace(cluster, domains=tuple(domains.values()), nics=tuple(nics.values()))
+        elif link.gpu is not None:
+            gpu = gpus.get(link.gpu, GpuFacts(*link.gpu))
+            is_pcie = link.tier == PCIE_OF_GPU
+            gpus[link.gpu] = replace(gpu, pcie=health) if is_pcie else replace(gpu, nvlink=health)
+        else:
+            facts = domains.get(link, DomainFacts(link.tier, link.path))
+            domains[link] = replace(facts, health=min(facts.health, health))
+    return replace(
+        cluster,
+        domains=tuple(domains.values()),
+        nics=tuple(nics.values()),
+        gpus=tuple(gpus.values()),
+    )
 
 
 def labelled(node: Node, labels: Labels) -> Node:

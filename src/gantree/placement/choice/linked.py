@@ -13,6 +13,7 @@ from gantree.placement.counting.solve import Solution, solve
 from gantree.placement.machine.devices import choose_gpus
 from gantree.placement.request.topology_request import TopologyRequest
 from gantree.topology.cost.cost import pricer_of
+from gantree.topology.fabric.conditions import worn_gpus
 from gantree.topology.fabric.fabric import FloatArray
 from gantree.topology.hardware.masks import mask_of
 
@@ -64,7 +65,9 @@ def _rate_of_node(found: Solution) -> FloatArray:
             )
             key = (kind, free, min(share, slots) * gpus_each)
             if key not in known:
-                chosen = choose_gpus(fabric.machine_of_node(node), free, key[2])
+                worn = worn_gpus(fabric, node)
+                avoided = ((worn, 0),) if worn else ()
+                chosen = choose_gpus(fabric.machine_of_node(node), free, key[2], shortages=avoided)
                 known[key] = traffic_index.inside(kind, mask_of(chosen)).ring_GBps
             rate[node] = known[key]
     return rate

@@ -28,6 +28,7 @@ from gantree.placement.request.topology_request import RoleRequest
 from gantree.placement.slots.parts import Part, choose_parts, is_apart
 from gantree.placement.slots.problem import Counts, Problem
 from gantree.placement.slots.sequential_members import OfRoles, RoleMembers, SequentialMembers
+from gantree.topology.fabric.conditions import worn_gpus
 from gantree.topology.hardware.masks import mask_of
 from gantree.topology.occupancy.gpus.node_state import NodeState
 
@@ -141,13 +142,16 @@ class NodeGpus:
     def _context(self, machine: Machine, node: int, x: Counts, free: int) -> _Context:
         """Free NICs as a mask if they matter: if some are requested, or the gang uses other nodes, too.
 
-        And the NUMA nodes that are short of cores and memory, if the only role requests them.
+        And the NUMA nodes that are short of cores and memory, if the only role requests them. GPUs with worn links are
+        like those of a NUMA node that serves none.
         """
+        worn = worn_gpus(self._fabric, node)
+        avoided: NumaShortages = ((worn, 0),) if worn else ()
         nics: int | None = None
         if machine.nics and (self._asks_nics or x != self._problem.members):
             nics = self._occupancy.host.sound_nic_mask(node) if machine.nics_counted else None
         if self._asks_cores is None:
-            return nics, ()
+            return nics, avoided
         shape, use = self._asks_cores, self._occupancy.numa_use(node)
         key = (id(machine), use, free, shape.gpus, shape.cpus, shape.memory_GiB)
         kept = _SHORTAGES_CACHE.get(key)
@@ -155,7 +159,7 @@ class NodeGpus:
             if len(_SHORTAGES_CACHE) >= MOST_CACHED:
                 _SHORTAGES_CACHE.clear()
             kept = _SHORTAGES_CACHE[key] = (machine, numa_shortages(machine, use, free, shape))
-        return nics, kept[1]
+        return nics, (*kept[1], *avoided)
 
 
 def _with_parts(

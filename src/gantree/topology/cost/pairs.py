@@ -224,7 +224,7 @@ def _hop(
     if apart:
         return inf, traffic_index.code(NIC), False
     if peer < 0:
-        return host.port_GBps, traffic_index.code(host.port_link), True
+        return host.port_GBps_of((gpu,)), traffic_index.code(host.port_link), True
     if peer == gpu:
         return inf, 0, True
     pair = traffic_index.inside(kind, 1 << gpu | 1 << peer)

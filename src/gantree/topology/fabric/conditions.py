@@ -18,6 +18,7 @@ import numpy as np
 from gantree.model.cluster import LinkId
 from gantree.model.errors import BadInput
 from gantree.topology.fabric.fabric import BoolArray, Fabric, FloatArray
+from gantree.topology.hardware.masks import mask_of
 
 
 class Conditions:
@@ -109,11 +110,14 @@ class Conditions:
 
 def has_link(fabric: Fabric, link: LinkId) -> bool:
     """Whether a fabric has a link."""
-    tier, name = (fabric.tiers[-1], link.nic[0]) if link.nic else (link.tier, link.path)
+    of_node = link.nic or link.gpu
+    tier, name = (fabric.tiers[-1], of_node[0]) if of_node else (link.tier, link.path)
     try:
         _, domain = fabric.find(tier, name)
     except BadInput:
         return False
+    if link.gpu is not None:
+        return link.gpu[1] < fabric.machine_of_node(domain).gpus
     if link.nic is None:
         return link.tier in fabric.cluster.tiers
     return any(nic.name == link.nic[1] for nic in fabric.machine_of_node(domain).nics)
@@ -136,12 +140,21 @@ def sound_nodes(fabric: Fabric) -> BoolArray:
 
 
 def worn_nodes(fabric: Fabric) -> frozenset[str]:
-    """The nodes of which a link or a NIC carries less than its rate."""
+    """The nodes of which a link, a NIC or a link of a GPU carries less than its rate."""
     node_tier = fabric.tiers[-1]
     of_links = (
         each.name for each in fabric.cluster.domains if each.tier == node_tier and each.health < 1
     )
-    return frozenset((*of_links, *(each.node for each in fabric.cluster.nics if each.health < 1)))
+    of_nics = (each.node for each in fabric.cluster.nics if each.health < 1)
+    return frozenset((*of_links, *of_nics, *(each.node for each in fabric.cluster.gpus)))
+
+
+def worn_gpus(fabric: Fabric, node: int) -> int:
+    """Mask of the GPUs of a node of which PCIe or NVLinks carry less than their rate."""
+    if not fabric.cluster.gpus:
+        return 0
+    name = fabric.nodes[node].name
+    return mask_of(facts.gpu for facts in fabric.cluster.gpus if facts.node == name)
 
 
 def broken_nics(fabric: Fabric) -> dict[int, int]:

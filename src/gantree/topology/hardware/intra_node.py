@@ -9,9 +9,10 @@ PCIe in the order that makes its weakest hop best. Where GPUs may not reach each
 through the host: the GPUs of a PCIe switch share its up-link, those of a NUMA node its memory.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import NamedTuple
 
 from gantree.model.cluster import NO_LINK, Link, Machine
 from gantree.topology.hardware.catalog import SELF, bonded_links, link_GBps
@@ -38,13 +39,21 @@ class IntraNodeRates:
 ALONE = IntraNodeRates(inf, inf, SELF, nvlink=True)
 
 
+class WornGpu(NamedTuple):
+    """A GPU of which the PCIe port or the NVLinks carry only a share of their rates."""
+
+    gpu: int
+    pcie: float = 1.0
+    nvlink: float = 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """A machine with the links that a site measured. Build it with `Host.of`.
 
     switched is whether NVSwitches join the GPUs: together they have more links to their peers than go out of one.
-    port_GBps is what one GPU has over NVSwitches, inside the machine or, where the site has NVLink domains above the
-    node, in its domain, and port_link its class; 0 and "" without any.
+    port_GBps is what one whole GPU has over NVSwitches, inside the machine or, where the site has NVLink domains above
+    the node, in its domain, and port_link its class; 0 and "" without any. worn are GPUs whose links carry less.
     """
 
     machine: Machine
@@ -52,19 +61,29 @@ class Host:
     switched: bool
     port_GBps: float
     port_link: str
+    worn: tuple[WornGpu, ...] = ()
 
     @classmethod
     def of(
-        cls, machine: Machine, measured: Mapping[str, Link], *, in_domain: bool = False
+        cls,
+        machine: Machine,
+        measured: Mapping[str, Link],
+        *,
+        in_domain: bool = False,
+        worn: tuple[WornGpu, ...] = (),
     ) -> "Host":
         """Look at how its links join. in_domain: the site says that NVLink reaches beyond the node."""
-        host = cls(machine, measured, _switched(machine), 0.0, NO_LINK)
+        host = cls(machine, measured, _switched(machine), 0.0, NO_LINK, worn)
         if not host.switched and not in_domain:
             return host
         widest = max((link for row in machine.links for link in row), key=bonded_links, default="")
         links = bonded_links(widest) or traits(machine.gpu).links
         link = f"NV{links}" if links else "PIX"
         return replace(host, port_GBps=host.hop_GBps(link), port_link=link)
+
+    def port_GBps_of(self, gpus: Iterable[int]) -> float:
+        """What each of these GPUs has over NVSwitches while all of them send: as the worst of them."""
+        return self.port_GBps * self.left("NV", gpus)
 
     def hop_GBps(self, link: str) -> float:
         """A path of a link class: as measured here, else as NCCL counts it. Unknown classes count as SYS."""
@@ -86,7 +105,22 @@ class Host:
         """What one GPU sends to another of this machine."""
         if not self.reaches(a, b):
             return self._staged((a, b))
-        return self.hop_GBps(self.link(a, b))
+        return self.between_GBps(a, b)
+
+    def between_GBps(self, a: int, b: int) -> float:
+        """What the link between two GPUs carries, with what is left of theirs."""
+        link = self.link(a, b)
+        return self.hop_GBps(link) * self.left(link, (a, b))
+
+    def left(self, link: str, gpus: Iterable[int]) -> float:
+        """The least share of their rates that these GPUs' links of a class carry."""
+        if not self.worn:
+            return 1.0
+        over_nvlink, some = link == "NV" or bool(bonded_links(link)), frozenset(gpus)
+        shares = [
+            each.nvlink if over_nvlink else each.pcie for each in self.worn if each.gpu in some
+        ]
+        return min(shares, default=1.0)
 
     def inside(self, gpus: Sequence[int]) -> IntraNodeRates:
         """Price a set of GPUs, in any order."""
@@ -100,7 +134,8 @@ class Host:
             return IntraNodeRates(staged, staged, HOST_MEMORY, nvlink=False)
         if self.switched or (len(members) == 2 and bonded_links(self.link(*members))):
             link = self.link(*members[:2])
-            return IntraNodeRates(self.hop_GBps(link), self.hop_GBps(link), link, nvlink=True)
+            rate = self.hop_GBps(link) * self.left(link, members)
+            return IntraNodeRates(rate, rate, link, nvlink=True)
         return self._over_links(members) or self._over_pcie(members)
 
     # ----- over links of their own
@@ -111,7 +146,7 @@ class Host:
         pairs = {w for a, row in enumerate(widths) for b, w in enumerate(row) if a != b}
         some = max((self.link(gpus[0], b) for b in gpus[1:]), key=bonded_links)
         if len(pairs) == 1 and 0 not in pairs:
-            total = (len(gpus) - 1) * self.hop_GBps(some)
+            total = (len(gpus) - 1) * self.hop_GBps(some) * self.left(some, gpus)
             return IntraNodeRates(total, total, some, nvlink=True)
         if len(gpus) > MOST_GPUS_SEARCHED:
             return None
@@ -120,24 +155,23 @@ class Host:
             return None
         narrowest = min(rings)
         weakest = f"{some.rstrip('0123456789')}{narrowest}"
-        per_link = self.hop_GBps(weakest) / narrowest
+        per_link = self.hop_GBps(weakest) * self.left(weakest, gpus) / narrowest
         return IntraNodeRates(2 * sum(rings) * per_link, self._exchange(gpus), weakest, nvlink=True)
 
     # ----- over PCIe
 
     def _over_pcie(self, gpus: Sequence[int]) -> IntraNodeRates:
         ring = self._best_order(gpus)
-        hops = [self.link(a, b) for a, b in zip(ring, (*ring[1:], ring[0]), strict=True)]
-        weakest = min(hops, key=self.hop_GBps)
-        word = weakest or UNKNOWN_LINK
-        return IntraNodeRates(self.hop_GBps(weakest), self._exchange(gpus), word, nvlink=False)
+        hops = zip(ring, (*ring[1:], ring[0]), strict=True)
+        weakest = min(hops, key=lambda hop: self.between_GBps(*hop))
+        word = self.link(*weakest) or UNKNOWN_LINK
+        rate = self.between_GBps(*weakest)
+        return IntraNodeRates(rate, self._exchange(gpus), word, nvlink=False)
 
     def _best_order(self, gpus: Sequence[int]) -> tuple[int, ...]:
         """The closed way whose weakest hop is best."""
         if len(gpus) <= MOST_GPUS_SEARCHED:
-            speed = [
-                [self.hop_GBps(self.link(a, b)) if a != b else 0.0 for b in gpus] for a in gpus
-            ]
+            speed = [[self.between_GBps(a, b) if a != b else 0.0 for b in gpus] for a in gpus]
             for least in sorted({s for row in speed for s in row if s}, reverse=True):
                 way = closed_way([[s >= least for s in row] for row in speed])
                 if way:
@@ -162,14 +196,16 @@ class Host:
             far = len(over_pcie) - len(near)
             if far:
                 limits.append(peers * self.hop_GBps("SYS") / (far * (len(gpus) - far)))
-        return min(limits)
+        over_nvlink = all(bonded_links(self.link(a, b)) for a in gpus for b in gpus if a != b)
+        return min(limits) * self.left("NV" if over_nvlink else NO_LINK, gpus)
 
     def _staged(self, gpus: Sequence[int]) -> float:
         """What each of these GPUs copies through host memory while all do."""
         on_numa = [self._numa(gpu) for gpu in gpus]
         behind = [1 + sum(self.link(a, b) in {"PIX", "PXB"} for b in gpus if b != a) for a in gpus]
         memory = min(HOST_STAGING_GBps / on_numa.count(numa) for numa in on_numa)
-        return min(memory, self.hop_GBps("PHB"), self.hop_GBps("PIX") / max(behind))
+        port = self.hop_GBps("PIX") / max(behind) * self.left("PIX", gpus)
+        return min(memory, self.hop_GBps("PHB"), port)
 
 
 def _switched(machine: Machine) -> bool:

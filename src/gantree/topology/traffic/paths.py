@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from gantree.topology.fabric.fabric import BoolArray, FloatArray, IntArray
 from gantree.topology.hardware.constants import NVLINK_DOMAIN_EGRESS_GBps
+from gantree.topology.hardware.masks import gpus_of
 from gantree.topology.traffic.equal_rows import least_of_runs, number_equal_rows
 from gantree.topology.traffic.traffic_index import NIC, TrafficIndex
 
@@ -243,7 +244,7 @@ def figures_of(traffic_index: TrafficIndex, kind: int, mask: int, busy: int) -> 
         inside.exchange_GBps,
         traffic_index.code(inside.weakest),
         inside.nvlink,
-        traffic_index.hosts[kind].port_GBps,
+        traffic_index.hosts[kind].port_GBps_of(gpus_of(mask)),
         traffic_index.code(traffic_index.hosts[kind].port_link),
         traits.in_switch_share,
         int(traits.generation),

@@ -3,14 +3,15 @@
 An *island* is a set of GPUs that need no NIC to reach each other: a domain of the tier "nvlink" where the site has
 it above the node (NVL72), else a node. Everything wider is crossed over NICs.
 
-Nodes that are alike to traffic (machine, what is left of their NICs) have one *kind*; prices are kept by kind, so
-that a thousand equal nodes are looked at once. What is left of a link is health x (1 - load), never less than
-LEAST_RESIDUAL (`conditions` keeps them).
+Nodes that are alike to traffic (machine, what is left of their NICs and of their GPUs' links) have one *kind*; prices
+are kept by kind, so that a thousand equal nodes are looked at once. What is left of a link is health x (1 - load),
+never less than LEAST_RESIDUAL (`conditions` keeps them).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from gantree.topology.fabric.calibration import Calibration
 from gantree.topology.fabric.conditions import Conditions
 from gantree.topology.fabric.fabric import Fabric, FloatArray, IntArray
 from gantree.topology.hardware.constants import LEAST_RESIDUAL, NET_US, Traits, traits
-from gantree.topology.hardware.intra_node import Host, IntraNodeRates
+from gantree.topology.hardware.intra_node import Host, IntraNodeRates, WornGpu
 from gantree.topology.hardware.link_classes import PATH_CLASSES, SELF
 from gantree.topology.hardware.masks import gpus_of
 from gantree.topology.traffic.nic_egress import NicEgress
@@ -84,7 +85,7 @@ class TrafficIndex:
         least_nic = max(
             (links[name].bandwidth_GBps for name in fabric.tiers if name in links), default=0.0
         )
-        machines = [fabric.machines[machine] for machine, _ in kinds]
+        machines = [fabric.machines[kind.machine] for kind in kinds]
         return cls(
             fabric=fabric,
             island_tier=fabric.tiers.index(NVLINK_TIER)
@@ -93,12 +94,12 @@ class TrafficIndex:
             tiers=tiers,
             kind_of_node=kind_of_node,
             hosts=tuple(
-                Host.of(machine, measured, in_domain=NVLINK_TIER in fabric.tiers)
-                for machine in machines
+                Host.of(machine, measured, in_domain=NVLINK_TIER in fabric.tiers, worn=kind.gpus)
+                for machine, kind in zip(machines, kinds, strict=True)
             ),
             egress=tuple(
-                NicEgress.of(m, dict(nics), least_nic)
-                for m, (_, nics) in zip(machines, kinds, strict=True)
+                NicEgress.of(machine, dict(kind.nics), least_nic, kind.pcie)
+                for machine, kind in zip(machines, kinds, strict=True)
             ),
             residual_of_node=tiers[fabric.node_tier].residual,
         )
@@ -184,17 +185,40 @@ def _latency_us(fabric: Fabric, tier: int, links: Mapping[str, Link]) -> float:
     return NET_US
 
 
-Kind = tuple[int, tuple[tuple[str, float], ...]]
+class Kind(NamedTuple):
+    """What nodes that are alike to traffic share: machine by number, what is left of NICs by name, worn GPUs."""
+
+    machine: int
+    nics: tuple[tuple[str, float], ...] = ()
+    gpus: tuple[WornGpu, ...] = ()
+
+    @property
+    def pcie(self) -> dict[int, float]:
+        """The share of its rate that the PCIe port of each worn GPU carries."""
+        return {worn.gpu: worn.pcie for worn in self.gpus}
 
 
 def _kinds(fabric: Fabric, now: Conditions) -> tuple[list[Kind], IntArray]:
-    """(machine, what is left of its NICs) of each kind, and the kind of each node."""
+    """Each kind, and the kind of each node."""
     left = np.maximum(LEAST_RESIDUAL, now.health_of_nic * (1 - now.load_of_nic))
-    kinds: dict[Kind, int] = {(number, ()): number for number in range(len(fabric.machines))}
+    kinds: dict[Kind, int] = {Kind(number): number for number in range(len(fabric.machines))}
     kind_of_node = fabric.machine_index_of_node.copy()
-    for node in np.flatnonzero((left != 1).any(axis=1)).tolist():
+    gpus = _worn_gpus(fabric)
+    for node in sorted({*np.flatnonzero((left != 1).any(axis=1)).tolist(), *gpus}):
         machine = fabric.machine_of_node(node)
         worn = zip((nic.name for nic in machine.nics), left[node].tolist(), strict=False)
-        key = (int(kind_of_node[node]), tuple((name, part) for name, part in worn if part != 1))
+        nics = tuple((name, part) for name, part in worn if part != 1)
+        key = Kind(int(kind_of_node[node]), nics, gpus.get(node, ()))
         kind_of_node[node] = kinds.setdefault(key, len(kinds))
     return list(kinds), kind_of_node
+
+
+def _worn_gpus(fabric: Fabric) -> dict[int, tuple[WornGpu, ...]]:
+    """The GPUs of each node of which links carry less, by number."""
+    found: dict[int, list[WornGpu]] = {}
+    for facts in fabric.cluster.gpus:
+        node = fabric.index_of_node.get(facts.node)
+        if node is not None:
+            pcie, nvlink = max(LEAST_RESIDUAL, facts.pcie), max(LEAST_RESIDUAL, facts.nvlink)
+            found.setdefault(node, []).append(WornGpu(facts.gpu, pcie, nvlink))
+    return {node: tuple(sorted(gpus)) for node, gpus in found.items()}

@@ -10,6 +10,7 @@ from string import ascii_lowercase
 
 import numpy as np
 
+from gantree.model.cluster import GpuFacts
 from gantree.text.words import plural
 from gantree.topology.fabric.conditions import Conditions
 from gantree.topology.fabric.fabric import Fabric
@@ -153,6 +154,26 @@ def nics_to_tell(conditions: Conditions) -> dict[int, tuple[NicView, ...]]:
     return {node: tuple(nics) for node, nics in of_node.items()}
 
 
+def gpu_link_notes(fabric: Fabric) -> dict[int, tuple[str, ...]]:
+    """Return, by node index, short notes on GPUs of which links carry less: "1 GPU PCIe 50 %"."""
+    of_node: dict[int, list[GpuFacts]] = {}
+    for facts in fabric.cluster.gpus:
+        if facts.node in fabric.index_of_node:
+            of_node.setdefault(fabric.index_of_node[facts.node], []).append(facts)
+    return {
+        node: (
+            *_worn_gpus("PCIe", [each.pcie for each in facts]),
+            *_worn_gpus("NVLink", [each.nvlink for each in facts]),
+        )
+        for node, facts in of_node.items()
+    }
+
+
+def _worn_gpus(link: str, shares: Sequence[float]) -> list[str]:
+    worn = [share for share in shares if share < 1]
+    return [f"{plural(len(worn), 'GPU')} {link} {_percents(worn)}"] if worn else []
+
+
 def nic_notes(nics: Sequence[NicView]) -> list[str]:
     """Return short notes on the NICs of a node, those of one kind counted together: "1 NIC out of use"."""
     broken = [nic for nic in nics if nic.health == 0]
@@ -212,12 +233,12 @@ def _nodes(fabric: Fabric, occupancy: Occupancy, conditions: Conditions) -> tupl
             for gpu in member.gpus:
                 holder_of_gpu[node][gpu] = number
     health, load = conditions.health_of_domain[-1], conditions.load_of_domain[-1]
-    places, nics = _places_in_tori(fabric), nics_to_tell(conditions)
+    places, nics, gpus = _places_in_tori(fabric), nics_to_tell(conditions), gpu_link_notes(fabric)
     return tuple(
         _node(
             fabric, index, tuple(holder_of_gpu[index]), tuple(holders_of_node[index]), order,
             occupancy.usable(node.name), float(health[index]), float(load[index]), nics.get(index, ()),
-            places.get(index, ""),
+            gpus.get(index, ()), places.get(index, ""),
         )
         for index, node in enumerate(fabric.nodes)
     )  # fmt: skip
@@ -242,6 +263,7 @@ def _node(
     health: float,
     load: float,
     nics: tuple[NicView, ...],
+    notes_on_gpus: tuple[str, ...],
     place_in_torus: str,
 ) -> NodeView:
     node = fabric.nodes[index]
@@ -256,6 +278,7 @@ def _node(
         f"health {percent(health)}" if health < 1 else "",
         f"load {percent(load)}" if load > 0 else "",
         *map(_nic_in_words, nics),
+        *notes_on_gpus,
         *(_held(number, order[number], holder_of_gpu) for number in holders),
         *(f"{name}: {domain}" for name, domain in node.partitions),
         place_in_torus,

@@ -19,7 +19,13 @@ from gantree.web.fabric.layout import (
     scale_for,
     width_for,
 )
-from gantree.web.fabric.scene import DomainView, NodeView, nic_notes, nics_to_tell
+from gantree.web.fabric.scene import (
+    DomainView,
+    NodeView,
+    gpu_link_notes,
+    nic_notes,
+    nics_to_tell,
+)
 from gantree.web.pages.heat_map.scene import map_id_of
 
 Json = dict[str, Any]
@@ -80,7 +86,7 @@ def heat_map(fabric: Fabric) -> HeatMap:
     gpus = fabric.gpus_of_node.tolist()
     scale = scale_for(sum(gpus), len(gpus))
     box = lay_out(_view(fabric, conditions, gpus, 0, 0), scale, width_for(gpus, scale))
-    nics = nics_to_tell(conditions)
+    nics, notes_on_gpus = nics_to_tell(conditions), gpu_link_notes(fabric)
     health, load = conditions.health_of_domain[-1].tolist(), conditions.load_of_domain[-1].tolist()
     domains: list[DomainBox] = []
     corners: list[tuple[float, float]] = []
@@ -93,7 +99,7 @@ def heat_map(fabric: Fabric) -> HeatMap:
             *corners[index],
             health[index],
             load[index],
-            tuple(nic_notes(nics.get(index, ()))),
+            (*nic_notes(nics.get(index, ())), *notes_on_gpus.get(index, ())),
         )
         for index, node in enumerate(fabric.nodes)
     )

@@ -1,0 +1,91 @@
+"""Derives the health of GPUs' links, PCIe and NVLink, from what DCGM exporters tell of them.
+
+What a figure means is in `telemetry.dcgm_links`; here are its peers: what GPUs of the same machine model usually have
+is the median of those that were read (of two, the higher). What is not read changes nothing.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from statistics import median_high
+
+from gantree.control.nodes.link_reports import CLEAN_S, LinkReports
+from gantree.core.ledger.ledger import Ledger
+from gantree.model.cluster import NVLINK_OF_GPU, PCIE_OF_GPU, LinkId
+from gantree.model.events import LinkHealthObserved
+from gantree.telemetry.dcgm_health import SignsOfGpu
+from gantree.telemetry.dcgm_links import (
+    GpuLinkWatch,
+    Judged,
+    Usual,
+    contradicts_itself,
+    nvlinks_of,
+    width_of,
+)
+from gantree.topology.fabric.fabric import Fabric
+
+SOURCE = "dcgm"
+log = logging.getLogger(__name__)
+
+
+class GpuLinks:
+    """The readings of GPUs' links, and their reports."""
+
+    def __init__(self, clean_s: float = CLEAN_S) -> None:
+        self._watch = GpuLinkWatch()
+        self._reports = LinkReports(SOURCE, clean_s)
+        self._warned: set[tuple[str, int]] = set()
+
+    def update(
+        self, told: Mapping[str, SignsOfGpu], ledger: Ledger, now: float, epoch: int
+    ) -> list[LinkHealthObserved]:
+        """What follows from the figures of the nodes that answered."""
+        fabric = ledger.fabric
+        if fabric is None:
+            return []
+        self._watch.keep(frozenset(fabric.index_of_node))
+        return self._reports.events(list(self._judged(told, fabric, now)), ledger, now, epoch)
+
+    def _judged(
+        self, told: Mapping[str, SignsOfGpu], fabric: Fabric, now: float
+    ) -> Iterator[tuple[LinkId, Judged]]:
+        usual = _usual(told, fabric)
+        for node, of_gpu in told.items():
+            index = fabric.index_of_node.get(node)
+            if index is None:
+                continue
+            model, gpus = int(fabric.machine_index_of_node[index]), int(fabric.gpus_of_node[index])
+            for gpu, figures in of_gpu.items():
+                if gpu < gpus:
+                    yield from self._of_gpu(node, gpu, figures, usual[model], now)
+
+    def _of_gpu(
+        self, node: str, gpu: int, figures: Mapping[str, float], usual: Usual, now: float
+    ) -> Iterator[tuple[LinkId, Judged]]:
+        if contradicts_itself(figures) and (node, gpu) not in self._warned:
+            self._warned.add((node, gpu))
+            log.warning("GPU %s of %s tells more of its PCIe link than there can be", gpu, node)
+        for tier, judge in ((PCIE_OF_GPU, self._watch.pcie), (NVLINK_OF_GPU, self._watch.nvlink)):
+            judged = judge(node, gpu, figures, usual, now)
+            if judged is not None:
+                yield LinkId(tier, f"{node}/{gpu}"), judged
+
+
+def _usual(told: Mapping[str, SignsOfGpu], fabric: Fabric) -> dict[int, Usual]:
+    """What GPUs usually have, by machine model."""
+    widths: dict[int, list[float]] = {}
+    nvlinks: dict[int, list[int]] = {}
+    for node, of_gpu in told.items():
+        index = fabric.index_of_node.get(node)
+        if index is None:
+            continue
+        model = int(fabric.machine_index_of_node[index])
+        widths.setdefault(model, []).extend(filter(None, map(width_of, of_gpu.values())))
+        pairs = [nvlinks_of(figures) for figures in of_gpu.values()]
+        nvlinks.setdefault(model, []).extend(up for up, links in pairs if links)
+    return {
+        model: Usual(
+            width=median_high(widths[model]) if widths[model] else None,
+            nvlinks=median_high(nvlinks[model]) if nvlinks[model] else None,
+        )
+        for model in widths
+    }
