@@ -49,7 +49,7 @@ def test_the_reference_has_examples_of_every_kind_of_file() -> None:
     kinds = [kind for kind, _ in EXAMPLES]
     assert {kind: kinds.count(kind) for kind in kinds} == {
         "cluster": 2,
-        "job": 2,
+        "job": 3,
         "policy": 1,
         "node-groups": 1,
         "sweep": 1,

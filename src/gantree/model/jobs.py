@@ -11,6 +11,8 @@ DEFAULT_GRACE_S = 30.0
 
 AXES = ("tensor", "context", "expert", "data", "pipeline")
 """Axes of a parallelism in the order of the ranks, the fastest first; expert ways lie within data ways."""
+SERVING_TRAFFIC = ("prefill", "kv", "decode")
+"""What a request to a service sends: inside a prefill instance, on to a decode instance, inside that."""
 SHARDED = ("none", "optimizer", "parameters")
 """What data-parallel replicas may shard among each other."""
 ISOLATIONS = ("time-slicing", "mps")
@@ -284,6 +286,21 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
+class Serving:
+    """A service in which the role "prefill" reads prompts and the role "decode" writes the answers.
+
+    Each role consists of instances, prefill and decode GPUs each, over which the model is split (tensor parallelism).
+    Every prefill instance sends keys and values to every decode instance. model: micro_batch prompts of `sequence`
+    tokens are read at a time, `batch` answers are written at a time. traffic is along "prefill", "kv" and "decode".
+    """
+
+    prefill: int
+    decode: int
+    model: Transformer | None = None
+    traffic: Traffic | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DataNeed:
     """A data set or checkpoint that every node of the job reads before it starts, and its size (0: unknown).
 
@@ -314,7 +331,8 @@ class Job:
     speeds are (GPU model, speed of the job there over that on its fastest model); choose is the criterion for the model
     (one of CHOICES), budget_USD the most that a run may cost. spot: it may run on spot capacity. variables names the
     launcher (one of LAUNCHERS) whose environment variables its processes also get. warn requires a time limit. secrets
-    are (variable, file): the variable gets the content of the file at the start.
+    are (variable, file): the variable gets the content of the file at the start. serving takes the place of trains,
+    traffic and parallelism.
     """
 
     name: str
@@ -348,6 +366,7 @@ class Job:
     secrets: tuple[tuple[str, str], ...] = ()
     array: tuple[tuple[int, int], ...] = ()
     notify: Notify | None = None
+    serving: Serving | None = None
 
     def equals_but_for_name(self, other: "Job") -> bool:
         """Return whether two jobs are equal but for their names."""

@@ -38,7 +38,14 @@ from gantree.formats.validation.fields import (
 )
 from gantree.formats.validation.forms import AlsoWritten, Form, Listed, empty
 from gantree.model.errors import BadInput
-from gantree.model.jobs import AXES, CHOICES, COLLECTIVES, LAUNCHERS, SHARDED
+from gantree.model.jobs import (
+    AXES,
+    CHOICES,
+    COLLECTIVES,
+    LAUNCHERS,
+    SERVING_TRAFFIC,
+    SHARDED,
+)
 from gantree.text.document import Table, Truth, written
 from gantree.text.words import NAME_PATTERN
 
@@ -313,6 +320,22 @@ class ParallelismForm(Form):
         return tuple((axis, getattr(self, axis)) for axis in self.written_fields())
 
 
+class GangParallelismForm(ParallelismForm):
+    """Ways of a training job, or GPUs of each instance of a service."""
+
+    prefill: CountFromOne | None = None
+    decode: CountFromOne | None = None
+
+    def axes(self) -> tuple[tuple[str, int], ...]:
+        """Return (axis, ways) of a training job, as written."""
+        return tuple(way for way in super().axes() if way[0] in AXES)
+
+    @property
+    def serves(self) -> bool:
+        """Whether it is that of a service."""
+        return self.prefill is not None or self.decode is not None
+
+
 class ModelForm(Form):
     """The model that is trained: what its traffic and its arithmetic follow from."""
 
@@ -362,6 +385,19 @@ class TrafficForm(Form):
         return tuple((axis, form) for axis, form in by_axis if form is not None)
 
 
+class GangTrafficForm(TrafficForm):
+    """Traffic of a training step, or of a request to a service."""
+
+    prefill: Annotated[AxisTrafficForm | None, _OrBytes] = None
+    kv: Annotated[AxisTrafficForm | None, _OrBytes] = None
+    decode: Annotated[AxisTrafficForm | None, _OrBytes] = None
+
+    def served(self) -> tuple[tuple[str, AxisTrafficForm], ...]:
+        """Return (kind, form) of the traffic of a service that is written."""
+        by_kind = ((kind, getattr(self, kind)) for kind in SERVING_TRAFFIC)
+        return tuple((kind, form) for kind, form in by_kind if form is not None)
+
+
 class OverlapForm(Form):
     """Which share of an axis's traffic hides behind computing."""
 
@@ -402,11 +438,11 @@ class JobForm(Form):
     preemptible: YesNo = True
     gang: Annotated[list[RoleForm], Field(min_length=1)]
     topology: GangTopologyForm = GangTopologyForm()
-    parallelism: ParallelismForm = ParallelismForm()
+    parallelism: GangParallelismForm = GangParallelismForm()
     rank_order: RankOrder = RANK_ORDERS[0]
     communicates: YesNo = True
     model: ModelForm | None = None
-    traffic: TrafficForm | None = None
+    traffic: GangTrafficForm | None = None
     overlap: OverlapForm = OverlapForm()
     data: Listed[DataForm] = empty(list)
     elastic: ElasticForm | None = None

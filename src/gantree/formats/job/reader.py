@@ -6,6 +6,7 @@ from dataclasses import replace
 from gantree.formats.job.form import (
     AS_WRITTEN,
     MAX_JOBS,
+    AxisTrafficForm,
     CheckpointForm,
     DataForm,
     EachForm,
@@ -38,6 +39,7 @@ from gantree.model.jobs import (
     Notify,
     Restarts,
     Role,
+    Serving,
     Shape,
     Slices,
     Spread,
@@ -118,6 +120,7 @@ def _elements(job: Job) -> Iterator[Job]:
 def _job(form: JobForm, after: Iterable[str]) -> Job:
     """The job or the array of a document. after: what it comes after, by name."""
     roles = tuple(_role(role) for role in form.gang)
+    serves = form.parallelism.serves
     return Job(
         name=form.name,
         roles=roles,
@@ -132,8 +135,9 @@ def _job(form: JobForm, after: Iterable[str]) -> Job:
         warn=Warn(form.warn.signal, form.warn.before) if form.warn else None,
         after=tuple(dict.fromkeys(after)),
         array=tuple((span.start, span.stop - 1) for span in form.array or ()),
-        trains=transformer_of(form.model) if form.model else None,
-        traffic=traffic_of(form.traffic) if form.traffic else None,
+        trains=transformer_of(form.model) if form.model and not serves else None,
+        traffic=traffic_of(form.traffic) if form.traffic and not serves else None,
+        serving=_serving(form) if serves else None,
         overlap=form.overlap.axes(),
         data=tuple(_data(need) for need in form.data),
         communicates=form.communicates,
@@ -253,8 +257,22 @@ def transformer_of(form: ModelForm) -> Transformer:
 
 def traffic_of(form: TrafficForm) -> Traffic:
     """Return the traffic of a step that a job tells."""
-    axes = tuple(
+    return Traffic(_along(form.axes()), form.compute, form.micro_batches)
+
+
+def _along(forms: Iterable[tuple[str, AxisTrafficForm]]) -> tuple[AxisTraffic, ...]:
+    return tuple(
         AxisTraffic(axis, traffic.bytes, traffic.calls, traffic.collective)
-        for axis, traffic in form.axes()
+        for axis, traffic in forms
     )
-    return Traffic(axes, form.compute, form.micro_batches)
+
+
+def _serving(form: JobForm) -> Serving:
+    ways, traffic = form.parallelism, form.traffic
+    assert ways.prefill is not None and ways.decode is not None  # `serving_rules` saw to it
+    return Serving(
+        prefill=ways.prefill,
+        decode=ways.decode,
+        model=transformer_of(form.model) if form.model else None,
+        traffic=Traffic(_along(traffic.served()), traffic.compute) if traffic else None,
+    )

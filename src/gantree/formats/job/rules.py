@@ -16,6 +16,7 @@ from gantree.formats.job.form import (
     RestartsForm,
     TrafficForm,
 )
+from gantree.formats.job.serving_rules import serving_problems
 from gantree.formats.job.topology_rules import topology_problems
 from gantree.model.errors import Problem
 from gantree.model.jobs import NOTIFY_EVENTS
@@ -52,6 +53,7 @@ def job_problems(form: JobForm) -> list[Problem]:
         *(_model_problems(form.model, form.parallelism) if form.model else ()),
         *_expert_ways_problems(form),
         *(_traffic_problems(form.traffic, form) if form.traffic else ()),
+        *serving_problems(form),
     ]
 
 
@@ -310,6 +312,8 @@ def _expert_ways_problems(form: JobForm) -> Iterator[Problem]:
 def _traffic_problems(traffic: TrafficForm, form: JobForm) -> Iterator[Problem]:
     """An axis that has traffic is one that the job has; data is there without being named."""
     ways = dict(form.parallelism.axes())
+    if form.parallelism.serves:
+        return
     for axis, _ in traffic.axes():
         if axis != "data" and axis not in ways and not form.any_lost("parallelism"):
             allowed = f"axes of the parallelism ({', '.join(dict.fromkeys((*ways, 'data')))})"

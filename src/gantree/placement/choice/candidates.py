@@ -92,7 +92,7 @@ def price_differs(job: Job) -> bool:
 
 def declares_traffic(job: Job) -> bool:
     """Whether a job has a predicted step."""
-    return job.trains is not None or job.traffic is not None
+    return job.trains is not None or job.traffic is not None or job.serving is not None
 
 
 def _among(

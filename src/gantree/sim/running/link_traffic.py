@@ -23,8 +23,9 @@ from gantree.model.jobs import Job
 from gantree.model.orders import MemberLaunch
 from gantree.placement.request.sizes import resized
 from gantree.topology.cost.collectives import busbw_factor
+from gantree.topology.cost.flow_cost import FlowCost
 from gantree.topology.cost.pricing import Pricer, Ranks, pricer_of
-from gantree.topology.cost.step import FlowCost, Hiding, joined, step_time
+from gantree.topology.cost.step import Hiding, joined, step_time
 from gantree.topology.fabric.fabric import Fabric, FloatArray, IntArray
 from gantree.topology.traffic.paths import ring_order
 from gantree.topology.traffic.signature import Kept

@@ -18,7 +18,8 @@ their first ranks. A ring in topology order leaves a leaf once; shuffled, it lea
     egress       the NICs that GPUs use                      traffic_index   a fabric's figures by node and domain
     paths        which hops a ring over ranks makes          pairs     all-to-all and send/recv
     collectives  time from hops, size and algorithm          traffic   what a job sends, by group of its parallelism
-    step         a training step: groups, overlap, bubble
+    step         a training step: groups, overlap, bubble      serving_step   a request to a service
+    flow_cost    one kind of traffic of a step
     pricing      asking for prices, and keeping them         signature  by what they are kept
     prediction   what a gang's place is said to cost         assumptions  what nobody told, what is broken
 
@@ -32,9 +33,10 @@ measure`) takes the place of the constants.
 """
 
 from gantree.topology.cost.assumptions import PriceBasis, price_basis
+from gantree.topology.cost.flow_cost import FlowCost, Step
 from gantree.topology.cost.prediction import GIB, predict
 from gantree.topology.cost.pricing import Price, Pricer, Prices, Ranks, pricer_of, ranks_of
-from gantree.topology.cost.step import FlowCost, Step, step_time
+from gantree.topology.cost.step import step_time
 
 __all__ = [
     "GIB",

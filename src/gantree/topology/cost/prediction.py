@@ -8,8 +8,9 @@ import numpy as np
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Predicted
+from gantree.topology.cost.flow_cost import Step
 from gantree.topology.cost.pricing import pricer_of, ranks_of
-from gantree.topology.cost.step import Step, step_time
+from gantree.topology.cost.step import step_time
 from gantree.topology.fabric.fabric import Fabric, IntArray
 from gantree.topology.traffic.signature import Kept
 
@@ -77,7 +78,11 @@ def _kept_of(fabric: Fabric) -> Kept[Predicted]:
 
 def _sends(job: Job | None) -> Hashable:
     """What of a job its step depends on; None where it tells nothing."""
-    if job is None or (job.trains is None and job.traffic is None):
+    if job is None:
+        return None
+    if job.serving is not None:
+        return job.serving, tuple((role.name, role.members, role.shape.gpus) for role in job.roles)
+    if job.trains is None and job.traffic is None:
         return None
     return job.parallelism, job.ranks_as_written, job.trains, job.traffic, job.overlap
 

@@ -143,10 +143,15 @@ class Pricer:
         nodes: IntArray,
         gpus: IntArray,
         algorithm: str | None = None,
+        turn_of_group: IntArray | None = None,
     ) -> Prices:
-        """Price groups that run the same collective side by side and share NICs and up-links: [group, rank]."""
-        side_by_side = np.zeros(len(nodes), dtype=np.int64)
-        return self._priced(collective, size_bytes, nodes, gpus, algorithm, side_by_side)
+        """Price groups that run the same collective side by side and share NICs and up-links: [group, rank].
+
+        With turn_of_group, only groups of one turn run at the same time.
+        """
+        if turn_of_group is None:
+            turn_of_group = np.zeros(len(nodes), dtype=np.int64)
+        return self._priced(collective, size_bytes, nodes, gpus, algorithm, turn_of_group)
 
     def _priced(
         self,

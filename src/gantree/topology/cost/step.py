@@ -15,14 +15,16 @@ if alone.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Job
-from gantree.topology.cost.pricing import Price, Pricer, Ranks
+from gantree.topology.cost.flow_cost import FlowCost, Step, cost_of_flow
+from gantree.topology.cost.pricing import Pricer, Ranks
+from gantree.topology.cost.serving_step import request_time
 from gantree.topology.fabric.fabric import Fabric, IntArray
 from gantree.topology.hardware.constants import BACKWARD_SHARE, DEFAULT_MFU, traits
 from gantree.topology.traffic.traffic import (
@@ -43,51 +45,14 @@ OVERLAP: Mapping[str, float] = MappingProxyType(
 hide), ring attention sends keys while it computes; tensor, expert and pipeline traffic is waited for."""
 
 
-@dataclass(frozen=True, slots=True)
-class FlowCost:
-    """What one flow costs a step. groups and group_size say over how many ranks; domains how many domains of each
-    tier its widest group spans, by tier name. calls collectives of size_bytes take `seconds` together, of which
-    exposed_s shows; price is of one call in the slowest group."""
-
-    axis: str
-    collective: str
-    groups: int
-    group_size: int
-    domains: tuple[tuple[str, int], ...]
-    size_bytes: float
-    calls: int
-    price: Price
-    seconds: float
-    exposed_s: float
-
-    @property
-    def within(self) -> str:
-        """The narrowest tier one of whose domains holds every group."""
-        return next(tier for tier, count in reversed(self.domains) if count == 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A step: step_s = compute_s + bubble_s + the exposed seconds of the flows. comm_s is all traffic, hidden too.
-
-    assumed says in words what the job did not tell.
-    """
-
-    step_s: float
-    compute_s: float
-    bubble_s: float
-    comm_s: float
-    exposed_s: float
-    flows: tuple[FlowCost, ...]
-    assumed: tuple[str, ...]
-
-
 def step_time(pricer: Pricer, job: Job, ranks: Ranks) -> Step | None:
-    """Price a training step; None where the job tells neither its traffic nor its model.
+    """Price a training step, or a request to a service; None where the job tells neither its traffic nor its model.
 
     ranks are (node, GPU) of each rank, by index (`cost.ranks_of`). Raises BadInput where the parallelism does not
     multiply to the ranks, or the batch is no multiple of what runs at once.
     """
+    if job.serving is not None:
+        return request_time(pricer, job, job.serving, ranks)
     if job.trains is None and job.traffic is None:
         return None
     degrees = degrees_of(job, len(ranks))
@@ -176,8 +141,9 @@ def _price(
         of_axis = groups.get(flow.axis)
         if of_axis is None:
             continue
-        cost = _one(pricer, flow, table[of_axis], turns_of(flow.axis, len(of_axis), len(ranks)))
-        costs.append(_showing(cost, hiding.exposed_s(flow.axis, cost.seconds)))
+        turns = turn_of_group(flow.axis, len(of_axis), len(ranks))
+        cost = cost_of_flow(pricer, flow, table[of_axis], turns)
+        costs.append(replace(cost, exposed_s=hiding.exposed_s(flow.axis, cost.seconds)))
     return costs
 
 
@@ -200,51 +166,9 @@ class Hiding:
         return seconds - hidden_s
 
 
-def turns_of(axis: str, groups: int, ranks: int) -> list[IntArray]:
-    """Which groups of an axis run at the same time: all; of a pipeline the pairs of every second stage."""
+def turn_of_group(axis: str, groups: int, ranks: int) -> IntArray:
+    """When each group of an axis runs: all at once (0); of a pipeline the pairs of every second stage."""
     number = np.arange(groups, dtype=np.int64)
     if axis != "pipeline":
-        return [number]
-    odd = number // (ranks - groups) % 2 == 1  # the pairs of a stage are as many as its ranks
-    return [turn for turn in (number[~odd], number[odd]) if len(turn)]
-
-
-def _one(pricer: Pricer, flow: Flow, places: IntArray, turns: list[IntArray]) -> FlowCost:
-    """Price a flow in all groups, those of a turn side by side: places[group, rank] are (node, GPU)."""
-    nodes, gpus = places[:, :, 0], places[:, :, 1]
-    slowest = []
-    for turn in turns:
-        prices = pricer.price_together(flow.collective, flow.size_bytes, nodes[turn], gpus[turn])
-        slowest.append(prices.one(int(np.argmax(prices.seconds))))
-    price = max(slowest, key=lambda each: each.seconds)
-    seconds = flow.calls * price.seconds
-    fabric = pricer.traffic_index.fabric
-    domains = tuple(
-        (fabric.tiers[tier], _most_domains(fabric.domain_of_node[tier][nodes]))
-        for tier in range(len(fabric.tiers))
-    )
-    return FlowCost(
-        axis=flow.axis,
-        collective=flow.collective,
-        groups=len(nodes),
-        group_size=nodes.shape[1],
-        domains=domains,
-        size_bytes=flow.size_bytes,
-        calls=flow.calls,
-        price=price,
-        seconds=seconds,
-        exposed_s=seconds,
-    )
-
-
-def _showing(cost: FlowCost, exposed_s: float) -> FlowCost:
-    return FlowCost(
-        cost.axis, cost.collective, cost.groups, cost.group_size, cost.domains, cost.size_bytes,
-        cost.calls, cost.price, cost.seconds, exposed_s,
-    )  # fmt: skip
-
-
-def _most_domains(domains: IntArray) -> int:
-    """Domains in the group that spans most: domains[group, rank]."""
-    in_order = np.sort(domains, axis=1)
-    return int((np.diff(in_order, axis=1) != 0).sum(axis=1).max(initial=0)) + 1
+        return np.zeros_like(number)
+    return number // (ranks - groups) % 2  # the pairs of a stage are as many as its ranks

@@ -12,7 +12,7 @@ import numpy as np
 from gantree.model.jobs import Job
 from gantree.topology.cost import collectives, pairs
 from gantree.topology.cost.pricing import Pricer, Ranks
-from gantree.topology.cost.step import Hiding, compute_of, joined, turns_of
+from gantree.topology.cost.step import Hiding, compute_of, joined, turn_of_group
 from gantree.topology.fabric.fabric import FloatArray, IntArray
 from gantree.topology.traffic.paths import Paths, read_paths
 from gantree.topology.traffic.traffic import (
@@ -74,8 +74,9 @@ class StepOfOrders:
         groups = self.groups[axis]
         slowest = np.zeros((len(position_of_rank), len(flows)))
         total = np.zeros_like(slowest)
-        for turn in turns_of(axis, len(groups), position_of_rank.shape[1]):
-            positions = position_of_rank[:, groups[turn]]
+        turns = turn_of_group(axis, len(groups), position_of_rank.shape[1])
+        for turn in np.unique(turns):
+            positions = position_of_rank[:, groups[turns == turn]]
             in_turn = _SideBySide(self._traffic_index, self._node[positions], self._gpu[positions])
             us = np.stack([in_turn.us(flow) for flow in flows], axis=2)
             np.maximum(slowest, us.max(axis=1), out=slowest)

@@ -200,7 +200,12 @@ def flops_of(model: Transformer) -> float:
 
     Two forward, four backward (Kaplan et al. 2020); of the experts a token meets experts_per_token.
     """
-    met = model.parameters
-    if model.experts:
-        met -= model.expert_parameters * (1 - model.experts_per_token / model.experts)
-    return 6.0 * met * model.sequence * model.batch
+    return 6.0 * met_parameters(model) * model.sequence * model.batch
+
+
+def met_parameters(model: Transformer) -> float:
+    """Return the parameters that a token meets: of the experts, those of experts_per_token."""
+    if not model.experts:
+        return model.parameters
+    left_out = 1 - model.experts_per_token / model.experts
+    return model.parameters - model.expert_parameters * left_out
