@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from gantree.executors.local.cluster import LocalCluster
 from gantree.executors.local.epochs import EpochFile
+from gantree.executors.local.mps.daemons import MpsProgramOf, no_mps_program
 from gantree.executors.local.partitions.partitions import PartitionerOf, no_partitioner
 from gantree.executors.local.run_limits import DEFAULT_LIMITS, RunLimits
 from gantree.model.cluster import Cluster, Machine, Node
@@ -50,7 +51,9 @@ class GangStage:
         failure_grace_s: float = 5.0,
         limits: RunLimits = DEFAULT_LIMITS,
         partitioner_of: PartitionerOf = no_partitioner,
+        mps_program_of: MpsProgramOf = no_mps_program,
     ) -> None:
+        self.mps_program_of = mps_program_of
         self.partitioner_of = partitioner_of
         self.state_dir = state_dir
         self.events: list[Event] = []
@@ -70,6 +73,7 @@ class GangStage:
             failure_grace_s=self._failure_grace_s,
             limits=self.limits,
             partitioner_of=self.partitioner_of,
+            mps_program_of=self.mps_program_of,
         )
         return self.cluster
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gantree.executors.local.partitions.created_instances import CreatedInstances
-from gantree.executors.local.partitions.worker import Partitioning
+from gantree.executors.local.partitions.worker import GpuPreparation
 from gantree.model.events import GangEnded, GangStarted, GangStartFailed
 from gantree.model.gpu_partitions import GpuPartitioner, PartitionFault
 from gantree.model.orders import StartGang
@@ -58,7 +58,7 @@ def stage(tmp_path: Path) -> Iterator[Partitioned]:
 
 def until_prepared(stage: Partitioned) -> None:
     """Wait until the thread that partitions has nothing left to do."""
-    thread = stage.cluster._launcher._partitioning._thread
+    thread = stage.cluster._launcher._preparation._thread
     if thread is not None:
         thread.join()
 
@@ -195,7 +195,7 @@ def test_a_crash_between_making_and_launching_is_made_good_by_the_next_daemon(
     stage: Partitioned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Partitioning, "finished", lambda self: iter(()))
+        patch.setattr(GpuPreparation, "finished", lambda self: iter(()))
         stage.needs(*PRINT, parts=(SMALL, OTHER), changes=(change(True, (SMALL, OTHER)),))
         until_prepared(stage)
     before = stage.gpus.instances(1)
@@ -239,7 +239,7 @@ def test_a_gang_that_is_stopped_while_its_gpus_are_partitioned_never_starts(
     stage: Partitioned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Partitioning, "finished", lambda self: iter(()))
+        patch.setattr(GpuPreparation, "finished", lambda self: iter(()))
         stage.needs("sleep", "600", parts=(SMALL,))
         stage.stop()
         stage.until_ended()

@@ -3,6 +3,7 @@
 An engine says how the site is found, and makes the cluster that the controller talks to.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from socket import gethostname
@@ -14,6 +15,7 @@ from gantree.api.observability.dry_run_metrics import ShadowFigures
 from gantree.api.server.settings import Settings
 from gantree.control.engine.controller import FindSite
 from gantree.control.nodes.gpu_ids import gpu_ids_of, mig_ids_of
+from gantree.control.nodes.mps_program import mps_program_of
 from gantree.control.nodes.partitioning import (
     as_permitted,
     how_to_partition,
@@ -87,6 +89,7 @@ def local_executor(
             gpu_ids=gpu_ids_of(described, hostname, uuids),
             mig_ids=mig_ids_of(hostname, mig_instances),
             partitioner_of=partitioners(described),
+            mps_program_of=mps_program_of(settings.mps_control, hostname, os.environ),
             versions=versions_of(hostname, versions),
             about=lambda: {"policy": policy_version(policy())},
             leads=leads,

@@ -47,6 +47,7 @@ class Settings:
     run directories may take of the disk.
     notify says where notifications of jobs may go; by default nowhere.
     partition_gpus: how GPUs are partitioned by MIG; None: as the last daemon of the state directory did, or never.
+    mps_control is the program that starts MPS control daemons, or "none"; None: NVIDIA's, for this machine alone.
     gpu_metrics are addresses of exporters that tell how busy GPUs are; none: the driver of this machine is asked.
     node_metrics are addresses of node_exporters that tell the rates of NICs.
     """
@@ -78,6 +79,7 @@ class Settings:
     accept_clock: bool = False
     notify: NotifySettings = NO_NOTIFICATIONS
     partition_gpus: PartitionGpus | None = None
+    mps_control: str | None = None
 
     def site(self) -> Cluster | None:
         """The cluster as described now. Raises BadInput for a text that is no cluster file."""

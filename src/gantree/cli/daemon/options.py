@@ -31,6 +31,14 @@ PartitionGpusOption = Annotated[
         " [default: simulated with --virtual, else as before, else never]",
     ),
 ]
+MpsControlOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PROGRAM",
+        help="Program that starts an MPS control daemon for each GPU that jobs share by mps; none: the site runs them."
+        " [default: nvidia-cuda-mps-control for this machine's GPUs; none if CUDA_MPS_PIPE_DIRECTORY is set]",
+    ),
+]
 NameOption = Annotated[
     str | None,
     typer.Option(

@@ -38,6 +38,7 @@ from gantree.cli.daemon.options import (
     LogFormatOption,
     LogLevelOption,
     MaxConnectionsOption,
+    MpsControlOption,
     NameOption,
     NodeMetricsOption,
     PartitionGpusOption,
@@ -86,6 +87,7 @@ def up(
     cluster: ClusterOption = None,
     virtual: VirtualOption = None,
     partition_gpus: PartitionGpusOption = None,
+    mps_control: MpsControlOption = None,
     policy: PolicyOption = None,
     state: StateOption = None,
     database: DatabaseOption = None,
@@ -139,14 +141,13 @@ def up(
         root_path=root_path_of(root_path),
         **exporters_of(gpu_metrics, node_metrics),
         database=url,
-        **_names(url, name, advertise),
-        lease_s=lease,
-        stall_s=stall,
+        **_leadership(url, name, advertise, lease, stall),
         keep=_keep(keep_ended, keep_history),
         waiting_limits=WaitingLimits(user_waiting, queue_waiting),
         accept_clock=accept_clock,
         notify=notify_settings(notify_webhook_host, smtp, mail_from),
         partition_gpus=_partition_gpus(partition_gpus, virtual),
+        mps_control=mps_control,
         run_limits=run_limits(log_cap, keep_free, keep_runs, most_runs),
         log_level=log_level,
         log_format=log_format,
@@ -187,15 +188,20 @@ def _keep(ended: int, history: str | None) -> RetentionLimits:
     return RetentionLimits(ended, seconds_of("--keep-history", history) if history else None)
 
 
-def _names(database: str | None, name: str | None, advertise: str | None) -> dict[str, Any]:
-    """The settings `name` and `advertise`. Raises BadInput."""
+def _leadership(
+    database: str | None, name: str | None, advertise: str | None, lease_s: float, stall_s: float
+) -> dict[str, Any]:
+    """The settings of a daemon among others. Raises BadInput."""
     if database is None and (name or advertise):
         raise BadInput("--name and --advertise need --database")
     if name is not None and _NAME.fullmatch(name) is None:
         raise BadInput(
             f"--name: found {name!r}; allowed: letters, digits, '.', '_', '-', at most 64"
         )
-    return {"name": name or own_name(), "advertise": advertise and target(advertise).url}
+    url = advertise and target(advertise).url
+    return {
+        "name": name or own_name(), "advertise": url, "lease_s": lease_s, "stall_s": stall_s,
+    }  # fmt: skip
 
 
 def _site(

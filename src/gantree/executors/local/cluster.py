@@ -29,6 +29,13 @@ from gantree.executors.local.launch.visible_gpus import (
     gpu_indices,
     no_instances,
 )
+from gantree.executors.local.mps.daemons import (
+    MpsDaemons,
+    MpsProgramOf,
+    NodeGpu,
+    gpus_shared_by,
+    no_mps_program,
+)
 from gantree.executors.local.partitions.created_instances import NodePart
 from gantree.executors.local.partitions.partitions import (
     PartitionerOf,
@@ -36,6 +43,7 @@ from gantree.executors.local.partitions.partitions import (
     no_partitioner,
     parts_of,
 )
+from gantree.executors.local.partitions.worker import GpuPreparation
 from gantree.executors.local.progress_file import curve_in, progress_in
 from gantree.executors.local.recording.changes import changes
 from gantree.executors.local.recording.recorder import (
@@ -89,7 +97,8 @@ class LocalCluster:
 
     clock gives seconds since 1970. gpu_ids turns GPU indices into CUDA_VISIBLE_DEVICES (UUIDs on real GPUs), mig_ids
     returns the UUIDs of MIG instances, for each gang that has any. partitioner_of gives who partitions the GPUs of a
-    node; None: nobody may, and instances are used as they are. leads returns whether the leader of this
+    node; None: nobody may, and instances are used as they are. mps_program_of gives the program that starts MPS control
+    daemons on a node; None: the site runs them. leads returns whether the leader of this
     daemon still leads, and is called before each action. limits say what output and old run directories may take of
     the disk. versions (of drivers, by node) and about (of the daemon) are for records. open_files is the soft limit of
     jobs on them; None: that of this process.
@@ -106,6 +115,7 @@ class LocalCluster:
         gpu_ids: GpuIds = gpu_indices,
         mig_ids: MigIds = no_instances,
         partitioner_of: PartitionerOf = no_partitioner,
+        mps_program_of: MpsProgramOf = no_mps_program,
         failure_grace_s: float = FAILURE_GRACE_S,
         versions: VersionsOfNode = no_versions,
         about: About = nothing,
@@ -130,7 +140,11 @@ class LocalCluster:
         self._guard = LeaderGuard(self._state_dir, leads)
         self._launcher = GangLauncher(
             cluster, self._state_dir, self._recorder, gpu_ids, mig_ids, failure_grace_s, run_as,
-            lambda: self._guard.epoch, Partitions(self._state_dir, partitioner_of),
+            lambda: self._guard.epoch,
+            GpuPreparation(
+                Partitions(self._state_dir, partitioner_of),
+                MpsDaemons(self._state_dir, mps_program_of, gpu_ids),
+            ),
             self._held_by_others, limits, open_files,
         )  # fmt: skip
         self._pruner = RunPruner(self._runs, limits)
@@ -198,12 +212,19 @@ class LocalCluster:
             if gang.over:
                 del self._active[key]
                 self._complaint_of.pop(key, None)
+                if gang.order is not None:
+                    self._launcher.end_unused_mps(gang.order, self._shared_by_mps())
 
     def _held_by_others(self, gang: Gang | None) -> frozenset[NodePart]:
         """The MIG instances of all gangs but one that are not over."""
         others = (each for each in self._active.values() if each is not gang and not each.over)
         orders = [each.order for each in others]
         return frozenset(part for order in orders if order for part in parts_of(order))
+
+    def _shared_by_mps(self) -> frozenset[NodeGpu]:
+        """The GPUs that gangs share by MPS which are not over."""
+        orders = [gang.order for gang in self._active.values() if not gang.over]
+        return frozenset(gpu for order in orders if order for gpu in gpus_shared_by(order))
 
     def _launch_prepared(self) -> None:
         try:
@@ -251,7 +272,7 @@ class LocalCluster:
             gang = self._gang(job, attempt)
             self._watch(gang)
             gang.poll()
-        self._launcher.tidy(self._held_by_others(None))
+        self._launcher.tidy(self._held_by_others(None), self._shared_by_mps())
         for gang in list(self._active.values()):
             if gang.order is not None and gang.may_go_on:
                 self._launcher.resume(gang, gang.order)

@@ -13,9 +13,9 @@ from gantree.executors.local.launch.lent_package import lent_package
 from gantree.executors.local.launch.master_port import free_port
 from gantree.executors.local.launch.rank_map import rank_map
 from gantree.executors.local.launch.visible_gpus import GpuIds, MigIds, missing_partition
+from gantree.executors.local.mps.daemons import NodeGpu
 from gantree.executors.local.partitions.created_instances import NodePart
-from gantree.executors.local.partitions.partitions import Partitions
-from gantree.executors.local.partitions.worker import Partitioning, PartitioningFailed
+from gantree.executors.local.partitions.worker import GpuPreparation, PreparationFailed
 from gantree.executors.local.recording.recorder import Recorder, rank_map_in
 from gantree.executors.local.run_directory import order_to_json, previous_world_size, write_plain
 from gantree.executors.local.run_limits import DEFAULT_LIMITS, RunLimits
@@ -43,7 +43,7 @@ class GangLauncher:
         failure_grace_s: float,
         run_as: RunAs | None,
         epoch: Callable[[], int],
-        partitions: Partitions,
+        preparation: GpuPreparation,
         held_by_others: Callable[[Gang], Collection[NodePart]],
         limits: RunLimits = DEFAULT_LIMITS,
         open_files: int | None = None,
@@ -54,8 +54,7 @@ class GangLauncher:
         self._gpu_ids, self._mig_ids = gpu_ids, mig_ids
         self._failure_grace_s, self._run_as, self._epoch = failure_grace_s, run_as, epoch
         self._open_files = open_files
-        self._partitioning = Partitioning(partitions)
-        self._may_change, self._held_by_others = partitions.may_change, held_by_others
+        self._preparation, self._held_by_others = preparation, held_by_others
 
     def start(self, gang: Gang, order: StartGang, taken_ports: Collection[int]) -> None:
         """Start a gang, unless it exists. What goes wrong fails the gang. Raises OSError if that cannot be written."""
@@ -93,11 +92,11 @@ class GangLauncher:
             gang.fail(f"the gang could not be started: {error}")
 
     def poll(self) -> None:
-        """Launch the gangs whose GPUs are partitioned by now. What went wrong fails the gang. Raises OSError."""
-        for gang, prepared in self._partitioning.finished():
+        """Launch the gangs whose GPUs are prepared by now. What went wrong fails the gang. Raises OSError."""
+        for gang, prepared in self._preparation.finished():
             if not gang.may_go_on:
                 continue
-            if isinstance(prepared, PartitioningFailed):
+            if isinstance(prepared, PreparationFailed):
                 gang.fail(prepared.reason, final=prepared.is_final, gpus_unchanged=True)
                 continue
             try:
@@ -105,25 +104,29 @@ class GangLauncher:
             except (OSError, KeyError) as error:
                 gang.fail(f"the gang could not be started: {error}")
 
-    def tidy(self, held: Collection[NodePart]) -> None:
-        """After a restart, bring the record of created MIG instances up to date, before any gang is resumed."""
-        self._partitioning.tidy(held)
+    def tidy(self, held: Collection[NodePart], shared: Collection[NodeGpu]) -> None:
+        """After a restart, bring MIG instances and MPS control daemons up to date, before any gang is resumed."""
+        self._preparation.tidy(held, shared)
+
+    def end_unused_mps(self, ended: StartGang, shared: Collection[NodeGpu]) -> None:
+        """Once a gang is over, end the MPS control daemons of GPUs that no other gang shares."""
+        self._preparation.end_unused_mps(ended, shared)
 
     def close(self) -> None:
-        """Let GPUs that are being partitioned come to an end; their gangs are resumed by the next daemon."""
-        self._partitioning.close()
+        """Let the preparation of GPUs come to an end; their gangs are resumed by the next daemon."""
+        self._preparation.close()
 
     def _prepare(self, gang: Gang, order: StartGang, mig_ids: MigIds) -> None:
-        """Launch the gang, at once or when its GPUs are partitioned."""
-        if self._partitioning.concerns(order):
-            self._partitioning.begin(gang, order, self._held_by_others(gang))
+        """Launch the gang, at once or when its GPUs are prepared."""
+        if self._preparation.concerns(order):
+            self._preparation.begin(gang, order, self._held_by_others(gang), self._user(order))
         else:
             self._launch(gang, mig_ids)
 
     def _missing(self, order: StartGang, mig_ids: MigIds) -> str | None:
         """Why an order would fail however often it is tried."""
         no_user = self._missing_user(order)
-        return no_user or missing_partition(order, mig_ids, self._may_change)
+        return no_user or missing_partition(order, mig_ids, self._preparation.may_change)
 
     def _obstacle(self, order: StartGang) -> str | None:
         """Why an order cannot be started on this site."""
@@ -166,7 +169,7 @@ class GangLauncher:
             record = launch_record(
                 order, member.launch, self._node_of_name, gang.run, port, base,
                 self._gpu_ids, self._failure_grace_s, mig_ids, before, unix, lent, log_limits,
-                self._open_files,
+                self._open_files, self._preparation.mps_variables(member.launch, unix),
             )  # fmt: skip
             member.start(record, self._state_dir, self._epoch())
         self._recorder.begin(gang.run, order, map_of_ranks)

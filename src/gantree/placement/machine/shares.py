@@ -1,7 +1,7 @@
 """Shares of GPUs: how many members with a part of a GPU's compute and memory a node takes, and on which GPUs.
 
 A share is a promise of amounts: so much of the compute and so much of the memory of one GPU, whose tenants take turns
-(time-slicing) or run side by side under CUDA MPS. What keeps them to it is the site's: MPS sets limits
+(time-slicing) or run side by side under CUDA MPS. What keeps them to it is the executor's: MPS has limits
 (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT), time-slicing protects nobody. MIG, which cuts the
 GPU itself, is in `placement.machine.mig`; what is held of a GPU in `topology.occupancy.gpus.gpu_state`.
 

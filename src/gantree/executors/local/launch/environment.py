@@ -51,8 +51,12 @@ def member_environment(
     gpu_ids: GpuIds,
     mig_ids: MigIds,
     previous_world_size: int | None,
+    mps: Mapping[str, str],
 ) -> dict[str, str]:
-    """What all processes of a member have in common. base is the inherited part, or that of the job's user."""
+    """What all processes of a member have in common. base is the inherited part, or that of the job's user.
+
+    mps is how they find the MPS control daemon that was started for them.
+    """
     fixed = {
         **_rendezvous(order, member, nodes, master_port),
         **_previous(previous_world_size),
@@ -61,6 +65,7 @@ def member_environment(
     place = {
         **(gang_variables(order, member) if order.variables == SLURM else {}),
         **_place_variables(order, member, run),
+        **mps,
         **share_variables(member.share, member.processes),
         "CUDA_VISIBLE_DEVICES": visible_devices(member, gpu_ids, mig_ids),
     }

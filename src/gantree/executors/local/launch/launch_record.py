@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gantree.executors.local.launch.environment import member_environment, process_environment
@@ -12,6 +13,8 @@ from gantree.executors.local.run_directory import RunDirectory
 from gantree.executors.local.unix_users import UnixUser
 from gantree.model.cluster import Node
 from gantree.model.orders import MemberLaunch, StartGang
+
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
 def launch_record(
@@ -29,16 +32,18 @@ def launch_record(
     lent: Path | None = None,
     log_limits: Mapping[str, int] | None = None,
     open_files: int | None = None,
+    mps: Mapping[str, str] = NO_VARIABLES,
 ) -> dict[str, Any]:
     """The record of a member. nodes has every node that is named, and every MIG instance must exist.
 
     unix is the user of the processes; None: that of the daemon. previous_world_size is that of the last attempt before
     this one that began. lent is the directory that `lent_package` made. log_limits are those of the
-    shim's `log_cap`. open_files is the soft limit on them; None: the daemon's.
+    shim's `log_cap`. open_files is the soft limit on them; None: the daemon's. mps is how the processes find the MPS
+    control daemon that gantree started for them.
     """
     base = base if unix is None else {**base, **unix.environment}
     env = member_environment(
-        order, member, nodes, run, master_port, base, gpu_ids, mig_ids, previous_world_size
+        order, member, nodes, run, master_port, base, gpu_ids, mig_ids, previous_world_size, mps
     )
     if lent is not None:
         env["PYTHONPATH"] = with_lent_package(env.get("PYTHONPATH"), lent)

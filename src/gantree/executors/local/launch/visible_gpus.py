@@ -1,8 +1,8 @@
 """Which GPUs the processes of a member see: whole ones, a share, or existing MIG instances.
 
 GPUs are partitioned in `executors.local.partitions`, where the daemon may do it. Elsewhere a MIG instance is used if
-the driver lists one of that profile at that place; otherwise the start fails for good, with a reason. This executor
-starts no MPS control daemon. Nothing enforces a time-sliced share.
+the driver lists one of that profile at that place; otherwise the start fails for good, with a reason. MPS control
+daemons are started in `executors.local.mps`. Nothing enforces a time-sliced share.
 Under MPS limits are variables that the CUDA driver reads in each process, so the processes of one member get equal
 parts of its share.
 https://docs.nvidia.com/deploy/mps/latest/appendix-environment-variables.html

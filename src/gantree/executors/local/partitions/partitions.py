@@ -66,7 +66,7 @@ class Partitions:
                 if self.may_change(node)
             }
         except (GantreeError, OSError):
-            self._undo(order, held)
+            self.undo(order, held)
             raise
 
     def tidy(self, held: Collection[NodePart]) -> None:
@@ -78,7 +78,7 @@ class Partitions:
             if self.may_change(node) and (node, part) not in held:
                 self._gpu(node, part.gpu, held).tidy(part)
 
-    def _undo(self, order: StartGang, held: Collection[NodePart]) -> None:
+    def undo(self, order: StartGang, held: Collection[NodePart]) -> None:
         """Take back the changes of an order, as far as the hardware allows."""
         for change in order.changes:
             if self.may_change(change.node):

@@ -1,6 +1,7 @@
-"""Partitions GPUs for gangs in a thread of its own, one gang after the other, since it may take seconds.
+"""Prepares GPUs for gangs in a thread of its own, one gang after the other, since it may take seconds.
 
-NVML's calls for MIG mode take up to ten seconds, and the daemon decides for all other jobs meanwhile.
+GPUs are partitioned first, and MPS control daemons are started on them then. NVML's calls for MIG mode take up to ten
+seconds, and the daemon decides for all other jobs meanwhile.
 """
 
 import logging
@@ -11,11 +12,13 @@ from dataclasses import dataclass
 from threading import Lock, Thread
 
 from gantree.executors.local.gang import Gang
+from gantree.executors.local.mps.daemons import MpsDaemons, NodeGpu, uid_of
 from gantree.executors.local.partitions.created_instances import NodePart
 from gantree.executors.local.partitions.partitions import Partitions
-from gantree.model.errors import GantreeError
+from gantree.executors.local.unix_users import UnixUser
+from gantree.model.errors import GantreeError, Unsupported
 from gantree.model.gpu_partitions import LASTING_FAULTS, PartitionError
-from gantree.model.orders import StartGang
+from gantree.model.orders import MemberLaunch, StartGang
 
 CLOSE_WITHIN_S = 30.0
 """A driver that does not answer does not keep the daemon from ending."""
@@ -23,37 +26,46 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class PartitioningFailed:
-    """Why the GPUs of a gang could not be partitioned; all is as before. is_final: another try would fail, too."""
+class PreparationFailed:
+    """Why the GPUs of a gang could not be prepared; all is as before. is_final: another try would fail, too."""
 
     reason: str
     is_final: bool
 
 
-Prepared = Mapping[NodePart, str] | PartitioningFailed
+Prepared = Mapping[NodePart, str] | PreparationFailed
 """UUIDs of the MIG instances of a gang, or why it has none."""
 
 
-class Partitioning:
-    """The gangs whose GPUs are being partitioned. There is a thread while there is work."""
+class GpuPreparation:
+    """The gangs whose GPUs are being prepared. There is a thread while there is work."""
 
-    def __init__(self, partitions: Partitions) -> None:
-        self._partitions = partitions
+    def __init__(self, partitions: Partitions, mps: MpsDaemons) -> None:
+        self._partitions, self._mps = partitions, mps
         self._running: list[tuple[Gang, Future[Prepared]]] = []
         self._lock = Lock()
         self._work: deque[Callable[[], None]] = deque()
         self._thread: Thread | None = None
 
+    def may_change(self, node: str) -> bool:
+        """Whether the GPUs of a node may be partitioned."""
+        return self._partitions.may_change(node)
+
     def concerns(self, order: StartGang) -> bool:
         """Whether anything may have to be done for an order."""
-        return self._partitions.concerns(order)
+        return self._partitions.concerns(order) or self._mps.concerns(order)
 
-    def begin(self, gang: Gang, order: StartGang, held: Collection[NodePart]) -> None:
-        """Begin to partition the GPUs of a gang, behind those that came before. held must stay as it is."""
+    def begin(
+        self, gang: Gang, order: StartGang, held: Collection[NodePart], unix: UnixUser | None
+    ) -> None:
+        """Begin to prepare the GPUs of a gang, behind those that came before. held must stay as it is.
+
+        unix is the user of its processes; None: that of the daemon.
+        """
         if all(other is not gang for other, _ in self._running):
             future: Future[Prepared] = Future()
             self._running.append((gang, future))
-            self._submit(lambda: future.set_result(self._prepare(order, held)))
+            self._submit(lambda: future.set_result(self._prepare(order, held, unix)))
 
     def finished(self) -> Iterator[tuple[Gang, Prepared]]:
         """Each gang that is done with, with what came of it; it comes again if the caller raises."""
@@ -62,10 +74,21 @@ class Partitioning:
             yield gang, future.result()
             del self._running[0]
 
-    def tidy(self, held: Collection[NodePart]) -> None:
-        """Bring the record of created instances up to date, before anything else."""
+    def tidy(self, held: Collection[NodePart], shared: Collection[NodeGpu]) -> None:
+        """Bring what an earlier daemon left up to date, before anything else. shared: as for `end_unused_mps`."""
         if self._partitions.has_created:
             self._submit(lambda: self._tidy(held))
+        if self._mps.has_any:
+            self._submit(lambda: self._end_unused_mps(shared))
+
+    def end_unused_mps(self, ended: StartGang, shared: Collection[NodeGpu]) -> None:
+        """Once a gang is over, end the MPS control daemons that nobody needs. shared: the GPUs that others share."""
+        if self._mps.has_any or self._mps.concerns(ended):
+            self._submit(lambda: self._end_unused_mps(shared))
+
+    def mps_variables(self, member: MemberLaunch, unix: UnixUser | None) -> dict[str, str]:
+        """How the processes of a member that was prepared find their MPS control daemon."""
+        return self._mps.variables(member, uid_of(unix))
 
     def close(self) -> None:
         """Wait for the one that is being prepared; the others are not begun."""
@@ -80,7 +103,7 @@ class Partitioning:
         with self._lock:
             self._work.append(work)
             if self._thread is None:
-                self._thread = Thread(target=self._run, name="partition-gpus", daemon=True)
+                self._thread = Thread(target=self._run, name="prepare-gpus", daemon=True)
                 self._thread.start()
 
     def _run(self) -> None:
@@ -92,18 +115,31 @@ class Partitioning:
                 work = self._work.popleft()
             work()
 
-    def _prepare(self, order: StartGang, held: Collection[NodePart]) -> Prepared:
+    def _prepare(
+        self, order: StartGang, held: Collection[NodePart], unix: UnixUser | None
+    ) -> Prepared:
         try:
-            return self._partitions.prepare(order, held)
+            uuids = self._partitions.prepare(order, held)
+            self._provide_mps(order, held, unix)
         except PartitionError as error:
-            return PartitioningFailed(str(error), error.fault in LASTING_FAULTS)
+            return PreparationFailed(str(error), error.fault in LASTING_FAULTS)
+        except Unsupported as error:
+            return PreparationFailed(str(error), is_final=True)
         except (GantreeError, OSError) as error:
-            return PartitioningFailed(f"its GPUs could not be partitioned: {error}", is_final=False)
+            return PreparationFailed(f"its GPUs could not be prepared: {error}", is_final=False)
         except Exception:  # a bug; without an answer the gang would wait for ever
-            log.exception("the GPUs of job %s could not be partitioned", order.job)
-            return PartitioningFailed(
-                "its GPUs could not be partitioned; see the log", is_final=True
-            )
+            log.exception("the GPUs of job %s could not be prepared", order.job)
+            return PreparationFailed("its GPUs could not be prepared; see the log", is_final=True)
+        return uuids
+
+    def _provide_mps(
+        self, order: StartGang, held: Collection[NodePart], unix: UnixUser | None
+    ) -> None:
+        try:
+            self._mps.provide(order, uid_of(unix), unix)
+        except (GantreeError, OSError):
+            self._partitions.undo(order, held)
+            raise
 
     def _tidy(self, held: Collection[NodePart]) -> None:
         try:
@@ -112,3 +148,9 @@ class Partitioning:
             log.warning(
                 "the MIG instances of an earlier daemon could not be checked", exc_info=True
             )
+
+    def _end_unused_mps(self, shared: Collection[NodeGpu]) -> None:
+        try:
+            self._mps.end_unused(shared)
+        except OSError:
+            log.warning("an MPS control daemon could not be ended", exc_info=True)

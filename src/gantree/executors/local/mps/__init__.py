@@ -1,0 +1,1 @@
+"""CUDA MPS on this machine: the control daemons through which gangs share GPUs."""
