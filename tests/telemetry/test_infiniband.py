@@ -73,6 +73,25 @@ def test_half_written_text_is_refused(text: str) -> None:
 
 @pytest.mark.skipif(not SAMPLE.exists(), reason="needs ../shared/data/topology")
 def test_the_exporters_own_sample_is_read() -> None:
+    errors = {
+        "node_infiniband_link_downed_total": 0,
+        "node_infiniband_port_errors_received_total": 0,
+    }
     assert ports_in(SAMPLE.read_text()) == {
-        "": {"i40iw0": PortReading(1.25, True), "mlx4_0": PortReading(5.0, True)}
+        "": {"i40iw0": PortReading(1.25, True), "mlx4_0": PortReading(5.0, True, errors)}
+    }
+
+
+def test_the_text_of_an_exporter_that_runs_is_read() -> None:
+    """Written by node_exporter 1.5 on a made /sys with two devices, one of them at half of its lanes."""
+    text = (Path(__file__).parents[1] / "data/exporters/node_exporter-1.5.prom").read_text()
+    found = ports_in(text)[""]
+    assert {name: (port.rate_GBps, port.up) for name, port in found.items()} == {
+        "mlx5_0": (50.0, True),
+        "mlx5_1": (25.0, True),
+    }
+    assert found["mlx5_0"].counters == {
+        "node_infiniband_link_downed_total": 2.0,
+        "node_infiniband_symbol_error_total": 3.0,
+        "node_infiniband_port_errors_received_total": 7.0,
     }

@@ -1,4 +1,4 @@
-"""Parses Prometheus' node_exporter: the negotiated rate of InfiniBand and RoCE devices, and whether they are up.
+"""Parses Prometheus' node_exporter: the rate of InfiniBand and RoCE devices, whether they are up, their error counters.
 
 The collector `infiniband` reads /sys/class/infiniband: the rate that a port has negotiated (a lane or a generation that
 was lost halves it), its state (4 is active) and its physical state (5 is link up). A device of several ports counts as
@@ -7,24 +7,27 @@ its best one. A node is named by its own exporter's address; where one server ha
 https://github.com/prometheus/node_exporter (collector/infiniband_linux.go)
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from gantree.telemetry.exposition import finite, names_matcher, node_of
+from gantree.telemetry.nic_errors import NIC_COUNTERS
 
 RATE = "node_infiniband_rate_bytes_per_second"
 STATE = "node_infiniband_state_id"
 PHYSICAL_STATE = "node_infiniband_physical_state_id"
 ACTIVE, LINK_UP = 4, 5
-_FIND = names_matcher({RATE, STATE, PHYSICAL_STATE})
+_FIND = names_matcher({RATE, STATE, PHYSICAL_STATE, *NIC_COUNTERS})
 GIGA = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class PortReading:
-    """The negotiated rate of a NIC in one direction, in GB/s, and whether its port is up."""
+    """The negotiated rate of a NIC in one direction, in GB/s, whether its port is up, and its error counters by name."""
 
     rate_GBps: float
     up: bool
+    counters: Mapping[str, float] = field(default_factory=dict)
 
 
 def ports_in(text: str) -> dict[str, dict[str, PortReading]]:
@@ -48,4 +51,5 @@ def ports_in(text: str) -> dict[str, dict[str, PortReading]]:
 
 def _reading(of_port: dict[str, float]) -> PortReading:
     up = of_port.get(STATE, ACTIVE) == ACTIVE and of_port.get(PHYSICAL_STATE, LINK_UP) == LINK_UP
-    return PortReading(of_port[RATE] / GIGA, up)
+    counters = {name: value for name, value in of_port.items() if name in NIC_COUNTERS}
+    return PortReading(of_port[RATE] / GIGA, up, counters)

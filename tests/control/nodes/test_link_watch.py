@@ -125,3 +125,14 @@ def test_devices_and_nodes_that_the_cluster_has_not_are_passed_over() -> None:
     watched = Watched()
     told = {"n99": {"mlx5_0": at(1.0)}, "n0": {"eth0": at(1.0)}}
     assert watched.watch.update(told, watched.stage.scheduler.ledger, 1.0, 1) == []
+
+
+def test_errors_and_a_lower_rate_are_one_report_with_both_reasons() -> None:
+    watched = Watched()
+    symbols = "node_infiniband_symbol_error_total"
+    readings = [PortReading(25.0, True, {symbols: 300.0 * step}) for step in range(6)]
+    told = [watched.look(n2=reading) for reading in readings]
+    assert told[0] == [("nic:n2/mlx5_1", 0.5, HALF)]
+    assert watched.look(n2=PortReading(12.5, True, {symbols: 1800.0})) == [
+        ("nic:n2/mlx5_1", 0.25, "negotiated 100 Gb/s instead of 400 Gb/s, symbol errors")
+    ]

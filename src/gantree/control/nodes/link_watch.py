@@ -1,10 +1,9 @@
-"""Derives the health of NICs from the rates that their ports have negotiated.
+"""Derives the health of NICs from the rates that their ports have negotiated, and from their counters of errors.
 
 A port that lost a lane or a generation says so itself: its negotiated rate is compared with that of the machine model,
 or, where the model names none, with the median of the same NIC on nodes of the same model (of two, the higher). No
-counter of traffic is read: an idle link is not sick. A lower rate counts at once; a whole one counts after CLEAN_S
-without a break, so that a port that comes and goes stays degraded. A NIC that is down carries nothing. What is not read
-changes nothing.
+counter of traffic is read: an idle link is not sick. What counters of errors mean is in `telemetry.nic_errors`, and how
+a NIC gets better again in `link_reports`. A NIC that is down carries nothing. What is not read changes nothing.
 
 A NIC without a port would be given to nobody. Many ports down at once are more likely a fault of an exporter: beyond
 MOST_SHARE of the NICs they count as nearly useless (SPARED), stay in use, and say so.
@@ -19,6 +18,7 @@ from gantree.model.cluster import NIC_TIER, LinkId, Nic
 from gantree.model.events import LinkHealthObserved
 from gantree.telemetry.dcgm_links import Judged
 from gantree.telemetry.infiniband import PortReading
+from gantree.telemetry.nic_errors import NicErrors
 from gantree.topology.fabric.fabric import Fabric
 
 SOURCE = "node_exporter"
@@ -37,6 +37,7 @@ class LinkWatch:
 
     def __init__(self, clean_s: float = CLEAN_S) -> None:
         self._reports = LinkReports(SOURCE, clean_s)
+        self._errors = NicErrors()
 
     def update(
         self, told: Readings, ledger: Ledger, now: float, epoch: int
@@ -45,8 +46,27 @@ class LinkWatch:
         fabric = ledger.fabric
         if fabric is None:
             return []
-        judged = self._spared(_judged(told, fabric), ledger, fabric)
-        return self._reports.events(judged, ledger, now, epoch)
+        self._errors.keep(frozenset(fabric.index_of_node))
+        judged = list(self._judged(told, fabric, now))
+        return self._reports.events(self._spared(judged, ledger, fabric), ledger, now, epoch)
+
+    def _judged(
+        self, told: Readings, fabric: Fabric, now: float
+    ) -> Iterator[tuple[LinkId, Judged]]:
+        """Each NIC that was read, with its health and what says so: the worse of its rate and its errors."""
+        usual = _usual_rates(told, fabric)
+        for node, of_device in told.items():
+            index = fabric.index_of_node.get(node)
+            if index is None:
+                continue
+            for nic in fabric.machine_of_node(index).nics:
+                reading = of_device.get(nic.name)
+                if reading is None:
+                    continue
+                key = int(fabric.machine_index_of_node[index]), nic.name
+                by_rate = _health(reading, _nominal(nic, usual.get(key)))
+                by_errors = self._errors.look(node, nic.name, reading.counters, now)
+                yield LinkId(NIC_TIER, f"{node}/{nic.name}"), _worse(by_rate, by_errors)
 
     def _spared(
         self, judged: Iterable[tuple[LinkId, Judged]], ledger: Ledger, fabric: Fabric
@@ -68,20 +88,10 @@ def _closed(ledger: Ledger) -> int:
     return sum(sign is not None and sign.health == 0.0 for sign in told)
 
 
-def _judged(told: Readings, fabric: Fabric) -> Iterator[tuple[LinkId, Judged]]:
-    """Each NIC that was read, with its health and what says so."""
-    usual = _usual_rates(told, fabric)
-    for node, of_device in told.items():
-        index = fabric.index_of_node.get(node)
-        if index is None:
-            continue
-        for nic in fabric.machine_of_node(index).nics:
-            reading = of_device.get(nic.name)
-            if reading is None:
-                continue
-            key = int(fabric.machine_index_of_node[index]), nic.name
-            judged = _health(reading, _nominal(nic, usual.get(key)))
-            yield LinkId(NIC_TIER, f"{node}/{nic.name}"), judged
+def _worse(one: Judged, other: Judged) -> Judged:
+    """The lower share, with the reasons of both."""
+    reasons = ", ".join(filter(None, (one.reason, other.reason)))
+    return Judged(min(one.health, other.health), reasons)
 
 
 def _usual_rates(told: Readings, fabric: Fabric) -> dict[tuple[int, str], float]:
