@@ -273,13 +273,15 @@ class HealthObserved(Event):
     """A health source reported a fault of a node, or "" once it has been healthy for long enough.
 
     Members there keep running, but may fail. Reports of different sources are independent. kept: why the node stays in
-    use all the same; "": it is taken out.
+    use all the same; "": it is taken out. lost_gpus: GPUs that no process can use until a reset, by index; empty: one
+    is lost, and the source does not know which; None: none is.
     """
 
     node: str
     source: str
     reason: str = ""
     kept: str = ""
+    lost_gpus: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

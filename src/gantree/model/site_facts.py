@@ -42,7 +42,8 @@ class NodeHealthNoted(Fact):
     """A source reported a fault of a node, or "" for none; replaces its earlier report. Nothing new starts there.
 
     forgiven: an operator lets it be used all the same, until the source says something else. kept: why it stays in use
-    although the source reports the fault, such as that too many nodes are out already; "": it does not.
+    although the source reports the fault, such as that too many nodes are out already; "": it does not. lost_gpus as
+    in `HealthObserved`: gangs there that hold one are stopped without saving.
     """
 
     node: str
@@ -50,6 +51,7 @@ class NodeHealthNoted(Fact):
     reason: str = ""
     forgiven: bool = False
     kept: str = ""
+    lost_gpus: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,7 @@ Fields that an exporter does not tell say nothing, good or bad.
 
 Which signs say that what runs on a GPU will fail, or has:
 
-    an XID of XIDS            the driver has lost the GPU, or it wants a reset. NVIDIA's catalogue of XIDs names what is
-                              to be done at once: RESTART_APP is nothing to us, a reset of GPU or node is.
-                              https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
-                              XIDs that programs cause (13, 31, 43, 45, 68, 109) are not in it, as in NVIDIA's device
-                              plugin, which takes GPUs from the kubelet for others:
-                              https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/rm/health.go
+    an XID of XIDS            the driver has lost the GPU, or it wants a reset (`topology.hardware.xids`)
     rows that could not be    remapped: memory that is broken stays in use
     double-bit errors         counted since the driver was loaded: the GPU is to be reset (XID 48)
     a row remapped just now   for an uncorrectable error: it counts after a reset (XID 63). How many rows were remapped
@@ -38,25 +33,12 @@ from sys import intern
 from gantree.telemetry.dcgm import samples_of_gpus
 from gantree.telemetry.dcgm_links import LINK_FIGURES, LINK_LABEL
 from gantree.telemetry.exposition import names_matcher
+from gantree.topology.hardware.xids import XIDS, xid_in_words
 
 Signs = Mapping[str, float]
 SignsOfGpu = Mapping[int, Signs]
 """By the index of a GPU on its node."""
 
-XIDS = {
-    46: "GPU stopped processing",
-    48: "double-bit ECC error",
-    62: "internal micro-controller halt",
-    64: "row remapping failed",
-    74: "NVLink error",
-    79: "GPU has fallen off the bus",
-    95: "uncontained ECC error",
-    110: "security fault",
-    119: "GSP timeout",
-    120: "GSP error",
-    140: "unrecovered ECC error",
-}
-"""Those for which NVIDIA's catalogue says to reset or to restart at once, with its words in short."""
 XID_NAMES = ("DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR")
 """The gauge of the last one; the second name is that of newer exporters."""
 XID_COUNT = "DCGM_EXP_XID_ERRORS_COUNT"
@@ -137,9 +119,9 @@ def _at_once(now: Signs) -> Iterator[str]:
     for sign, value in sorted(now.items()):
         name, _, label = sign.partition("/")
         if name in XID_NAMES and value in XIDS:
-            yield f"XID {value:g} ({XIDS[int(value)]})"
+            yield xid_in_words(int(value))
         elif name == XID_COUNT and value and label.isdecimal() and int(label) in XIDS:
-            yield f"XID {label} ({XIDS[int(label)]})"
+            yield xid_in_words(int(label))
         elif name == STATUS and value >= STATUS_FAIL:
             yield f"DCGM says that it fails ({label or 'ALL'})"
         elif name == REMAP_FAILED and value:

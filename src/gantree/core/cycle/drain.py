@@ -106,6 +106,8 @@ def why_staying(ledger: Ledger, state: JobState, now: float) -> str:
         return "it does not say how it saves"
     if state.phase is not Phase.RUNNING:
         return "it does not run yet"
+    if state.missing:
+        return "a member of it is being replaced"
     return "its eviction budget is used up" if now < _may_leave_from(ledger, state) else ""
 
 

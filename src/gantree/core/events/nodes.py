@@ -3,18 +3,20 @@
 A node that is *lost* takes what ran there with it. One that is *cordoned* does not: what runs there stays, and nothing
 new starts there, not even a gang that stood there before; where it is to be *drained*, `core.cycle.drain` sends them
 away. One that is *unwell* is cordoned by whoever watches it, until he says that it is well or an operator uncordons it;
-unless its watcher keeps it in use, which is on record too.
+unless its watcher keeps it in use, which is on record too. A gang there that holds a *lost* GPU cannot save: it is
+stopped at once, or goes on without the members that hold one, and starts again from its last checkpoint.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gantree.core.events.operator_requests import withdraw
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.lost_gpus import members_on_lost_gpus
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.lifecycle import end_job, stop, unreadable
-from gantree.core.lifecycle.replacing import can_live_without, members_on, miss
+from gantree.core.lifecycle.replacing import can_live_without, members_at, members_on, miss
 from gantree.model.cluster import LinkId
 from gantree.model.events import (
     ClusterObserved,
@@ -42,6 +44,9 @@ from gantree.model.site_facts import (
 from gantree.policy.rules import Policy
 from gantree.topology.fabric.conditions import has_link
 
+LOST_GRACE_S = 5.0
+"""Seconds between SIGTERM and SIGKILL for a gang that holds a lost GPU: its processes have nothing to save."""
+
 
 def _cluster_observed(builder: DecisionBuilder, event: ClusterObserved, policy: Policy) -> None:
     if builder.ledger.site.described == event.cluster:
@@ -66,17 +71,20 @@ def _node_lost(builder: DecisionBuilder, event: NodeLost, policy: Policy) -> Non
         assert state.placement is not None
         there = any(member.node == event.node for member in state.placement.members)
         if there and state.phase is not Phase.STOPPING:
-            _lose(builder, state, event.node, policy)
+            lost = members_on(state, event.node)
+            _lose(builder, state, lost, policy, f"node {event.node} was lost")
 
 
-def _lose(builder: DecisionBuilder, state: JobState, node: str, policy: Policy) -> None:
-    """A gang goes on without those of its members that were on a node, if it can."""
-    reason, lost = f"node {node} was lost", members_on(state, node)
+def _lose(
+    builder: DecisionBuilder, state: JobState, lost: Sequence[int], policy: Policy, reason: str,
+    grace_s: float | None = None,
+) -> None:  # fmt: skip
+    """A gang goes on without these of its members, if it can. grace_s as in `lifecycle.stop`."""
     if all(can_live_without(state, member, StopCause.MEMBER_LOST) for member in lost):
         for member in lost:
             miss(builder, state, member, StopCause.MEMBER_LOST, reason)
     else:
-        stop(builder, state, StopCause.MEMBER_LOST, policy, reason)
+        stop(builder, state, StopCause.MEMBER_LOST, policy, reason, grace_s)
 
 
 def _node_returned(builder: DecisionBuilder, event: NodeReturned, policy: Policy) -> None:
@@ -142,9 +150,9 @@ def _health_observed(builder: DecisionBuilder, event: HealthObserved, policy: Po
     """What was promised on a node that is unwell is promised no more; to say the same again changes nothing."""
     ledger, node = builder.ledger, event.node
     before = ledger.site.unwell.get(node, {}).get(event.source)
-    told = ("", "") if before is None else (before.reason, before.kept)
+    told = ("", "", None) if before is None else (before.reason, before.kept, before.lost_gpus)
     is_forgiven = before is not None and before.forgiven and event.reason == before.reason
-    if is_forgiven or (event.reason, event.kept) == told:
+    if is_forgiven or (event.reason, event.kept, event.lost_gpus) == told:
         return
     if event.reason and not known(ledger, node):
         return
@@ -157,8 +165,24 @@ def _health_observed(builder: DecisionBuilder, event: HealthObserved, policy: Po
             source=event.source,
             reason=event.reason,
             kept=event.kept,
+            lost_gpus=event.lost_gpus,
         )
     )
+    if event.lost_gpus is not None:
+        _leave_lost_gpus(builder, node, event.reason, policy)
+
+
+def _leave_lost_gpus(builder: DecisionBuilder, node: str, wrong: str, policy: Policy) -> None:
+    """Gangs that hold a lost GPU of a node lose the members there; to save would only take time."""
+    for state in list(builder.ledger.holding.values()):
+        assert state.placement is not None
+        places = members_on_lost_gpus(builder.ledger, state.placement)
+        if state.phase is Phase.STOPPING or all(each.node != node for each in places):
+            continue
+        there = {(each.role, each.rank) for each in places if each.node == node}
+        lost = members_at(state, there)
+        if lost:
+            _lose(builder, state, lost, policy, f"node {node}: {wrong}", LOST_GRACE_S)
 
 
 def _link_health_observed(

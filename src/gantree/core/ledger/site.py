@@ -37,13 +37,14 @@ class Cordon:
 class Illness:
     """What one source says is wrong with a node, since when, and whether an operator uses it all the same.
 
-    kept: why the source itself keeps the node in use; "" where it does not.
+    kept: why the source itself keeps the node in use; "" where it does not. lost_gpus as `NodeHealthNoted` says.
     """
 
     reason: str
     since: float
     forgiven: bool = False
     kept: str = ""
+    lost_gpus: tuple[int, ...] | None = None
 
     @property
     def takes_out(self) -> bool:

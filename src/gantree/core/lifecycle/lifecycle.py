@@ -18,6 +18,7 @@ from typing import Any
 
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.lost_gpus import members_on_lost_gpus
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.arrays import end_unsplit
 from gantree.core.lifecycle.launch import save_order, signal_order, start_order, stop_order
@@ -97,16 +98,17 @@ def start(
 
 
 def stop(
-    builder: DecisionBuilder, state: JobState, cause: StopCause, policy: Policy, reason: str = ""
-) -> None:
-    """Tell the attempt to stop."""
+    builder: DecisionBuilder, state: JobState, cause: StopCause, policy: Policy, reason: str = "",
+    grace_s: float | None = None,
+) -> None:  # fmt: skip
+    """Tell the attempt to stop. grace_s: at most so long between SIGTERM and SIGKILL; None: as the policy has it."""
     builder.record(
         StopDecided(
             at=builder.now,
             job=state.job,
             attempt=state.attempt,
             cause=cause,
-            grace_s=policy.grace_s,
+            grace_s=policy.grace_s if grace_s is None else min(grace_s, policy.grace_s),
             reason=reason,
         )
     )
@@ -398,10 +400,12 @@ def _after_attempt(
 def _restart_or_fail(
     builder: DecisionBuilder, state: JobState, cause: StopCause, code: int
 ) -> None:
-    """Wait and start again, or give up. A node that was lost is not the job's failure, so it does not count."""
-    restarts = state.spec.restarts
+    """Wait and start again, or give up. What a lost node or GPU does is not the job's failure: it does not count."""
+    restarts, ledger = state.spec.restarts, builder.ledger
     assert state.placement is not None
-    blameless = any(member.node in builder.ledger.unusable for member in state.placement.members)
+    on_lost_gpu = bool(members_on_lost_gpus(ledger, state.placement))
+    on_lost_node = any(member.node in ledger.unusable for member in state.placement.members)
+    blameless = on_lost_gpu or on_lost_node
     failures = state.failures if blameless else state.failures + 1
     if _is_final(restarts, cause, code) and not blameless:
         codes = ", ".join(map(str, restarts.exit_codes))
@@ -418,6 +422,7 @@ def _restart_or_fail(
         return
     doublings = min(max(0, failures - 1), MOST_DOUBLINGS)
     backoff_s = min(restarts.backoff_max_s, restarts.backoff_s * 2**doublings)
+    backoff_s = 0.0 if on_lost_gpu else backoff_s
     _requeue(builder, state, cause, builder.now + backoff_s, failures)
 
 

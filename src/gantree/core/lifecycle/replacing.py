@@ -20,6 +20,8 @@ Nobody is preempted for a replacement; what is free, nodes that are held back as
 everybody who waits. What was found to have no place is asked again when room or nodes have changed.
 """
 
+from collections.abc import Collection
+
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import Gap, JobState
@@ -97,9 +99,19 @@ def member_of_rank(state: JobState, rank: int) -> int | None:
 
 def members_on(state: JobState, node: str) -> list[int]:
     """The members that are on a node, and are not missing there already."""
+    there = {(each.role, each.rank) for each in start_order(state).members if each.node == node}
+    return members_at(state, there)
+
+
+def members_at(state: JobState, places: Collection[tuple[str, int]]) -> list[int]:
+    """The numbers in the gang of these members, each (role, number in the role), that are not missing already."""
     gaps = {gap.member for gap in state.missing if not gap.placed}
     launches = start_order(state).members
-    return [each.node_rank for each in launches if each.node == node and each.node_rank not in gaps]
+    return [
+        each.node_rank
+        for each in launches
+        if (each.role, each.rank) in places and each.node_rank not in gaps
+    ]
 
 
 def can_live_without(state: JobState, member: int | None, cause: StopCause) -> bool:

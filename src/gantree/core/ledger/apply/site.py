@@ -104,7 +104,7 @@ def node_health_noted(ledger: Ledger, fact: NodeHealthNoted) -> None:
     before = told.pop(fact.source, None)
     if fact.reason:
         since = fact.at if before is None or before.forgiven else before.since
-        told[fact.source] = Illness(fact.reason, since, fact.forgiven, fact.kept)
+        told[fact.source] = Illness(fact.reason, since, fact.forgiven, fact.kept, fact.lost_gpus)
     if not told:
         del ledger.site.unwell[fact.node]
     _update_cordon(ledger, fact.node)
