@@ -31,10 +31,10 @@ NEEDS = {
         GET /metrics; GET /v1/policy; GET /v1/policy/versions; GET /v1/policy/versions/{number}
     """,
     Need.OPERATE: """
-        GET /v1/audit; GET /v1/jobs/{word}/defragment; POST /v1/jobs/{word}/defragment; POST
-        /v1/links/degrade; POST /v1/links/restore; POST /v1/nodes/{node}/cordon; POST /v1/nodes/{node}/drain; POST
-        /v1/nodes/{node}/labels; POST /v1/nodes/{node}/uncordon; POST /v1/policy; POST /v1/policy/rollback; POST
-        /v1/policy/what-if
+        GET /v1/audit; GET /v1/jobs/{word}/defragment; POST /v1/jobs/{word}/defragment; POST /v1/links/degrade;
+        POST /v1/links/restore; POST /v1/nodes/{node}/cordon; POST /v1/nodes/{node}/drain; POST
+        /v1/nodes/{node}/fault; POST /v1/nodes/{node}/labels; POST /v1/nodes/{node}/uncordon; POST /v1/policy;
+        POST /v1/policy/rollback; POST /v1/policy/what-if
     """,
 }
 """What each route needs, as it was decided. A route that is not here is one that nobody has thought about."""

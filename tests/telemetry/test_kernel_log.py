@@ -107,6 +107,7 @@ def test_addresses_of_nvml_sysfs_and_the_kernel_are_one(text: str, address: str)
             True,
         ),
         ("ErrorCode:79 gpu:0 XID error occured Recommended Action=NODE_REBOOT;", True),
+        ("Xid79: fell off the bus", True),
         ("XID 95 (uncontained ECC error)", True),
         ("NVRM: Xid (PCI:0000:3b:00): 119, pid=79", False),
         ("ErrorCode:119 PCI:0079:00:00 Recommended Action=COMPONENT_RESET", False),

@@ -94,6 +94,10 @@ class Commands(LazyGroup):
         "label": Listed(
             "gantree.cli.nodes:label", "Set or remove labels of a node; running jobs stay."
         ),
+        "node-fault": Listed(
+            "gantree.cli.node_fault:node_fault",
+            "Report a fault of a GPU: nothing new starts on its node.",
+        ),
         "links": Listed("gantree.cli.links:links", "List links that carry less than their rate."),
         "degrade": Listed(
             "gantree.cli.links:degrade",

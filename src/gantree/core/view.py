@@ -156,6 +156,11 @@ class SiteView:
         illness = self._ledger.site.unwell.get(node, {}).get(source)
         return "" if illness is None else illness.reason
 
+    def has_lost_gpu(self, node: str, source: str) -> bool:
+        """Return whether a source reported that a GPU of a node is lost."""
+        illness = self._ledger.site.unwell.get(node, {}).get(source)
+        return illness is not None and illness.lost_gpus is not None
+
     def unhealthy_nodes(self) -> dict[str, str]:
         """Return the fault of each node on which nothing new starts because of it."""
         cordons = self._ledger.site.cordoned.items()

@@ -66,6 +66,7 @@ BODIES: dict[str, Any] = {
     "POST /v1/jobs/{word}/what-if": {},
     "POST /v1/jobs/{word}/rerun": {},
     "POST /v1/nodes/{node}/labels": {"labels": {"a": "b"}},
+    "POST /v1/nodes/{node}/fault": {"reason": "fan"},
     "POST /v1/links/degrade": {"link": "node:n0", "health": 0.5},
     "POST /v1/links/restore": {"link": "node:n0"},
     "POST /v1/policy": {"text": "preset: fair\n"},

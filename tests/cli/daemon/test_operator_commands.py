@@ -56,6 +56,48 @@ def test_nodes_are_listed_cordoned_drained_labelled_and_opened_again(
     assert complaints(opened.json(), "uncordon") == []
 
 
+def test_a_fault_takes_a_node_out_until_its_source_finds_it_healthy(
+    gantree: Gantree, daemon: Daemon, complaints: Complaints
+) -> None:
+    reported = gantree("node-fault", "n0", "--gpu", "1", "--xid", "79", "--source", "logs")
+    fault = "GPU 1: XID 79 (GPU has fallen off the bus)"
+    assert (reported.code, reported.out) == (0, f"n0: {fault}\n")
+    row = daemon.client.node("n0")
+    assert (row["state"], row["reason"]) == ("cordoned", fault)
+    assert [(sign["source"], sign["reason"]) for sign in row["signs"]] == [("logs", fault)]
+    harmless = gantree("node-fault", "n1", "--xid", "13", "--json")
+    assert (harmless.json(), complaints(harmless.json(), "node-fault")) == (
+        {"node": "n1", "fault": ""},
+        [],
+    )
+    assert "nothing follows for n1" in gantree("node-fault", "n1", "--xid", "13").out
+    assert daemon.client.node("n1")["state"] == "ready"
+    cleared = gantree("node-fault", "n0", "--clear", "--source", "logs")
+    assert (cleared.code, cleared.out) == (0, "n0: logs reports no fault\n")
+    assert daemon.client.node("n0")["state"] == "ready"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("n0",), "give --xid or --reason, or --clear alone"),
+        (("n0", "--clear", "--xid", "79"), "give --xid or --reason, or --clear alone"),
+        (("n0", "--gpu", "1"), "--gpu needs --xid or --reason"),
+        (("n0", "--gpu", "2", "--xid", "79"), "node n0 has no GPU 2; allowed: 0 to 1"),
+        (("n9", "--xid", "79"), "there is no node n9"),
+        (("n0", "--xid", "79", "--source", ""), "source: found no text"),
+        (("n0", "--reason", "a\nb"), "reason: found"),
+    ],
+)
+def test_what_no_fault_is_is_refused(
+    gantree: Gantree, daemon: Daemon, words: tuple[str, ...], says: str
+) -> None:
+    refused = gantree("node-fault", *words)
+    assert refused.code != 0
+    assert says in refused.err
+    assert all(row["state"] == "ready" for row in daemon.client.nodes())
+
+
 def test_links_are_reported_listed_overruled_and_whole_again(
     gantree: Gantree, daemon: Daemon, complaints: Complaints
 ) -> None:

@@ -91,10 +91,10 @@ def test_nothing_new_comes_to_a_node_with_a_broken_gpu_and_the_node_says_why(
     node = running(stage, "p0")
     stage.ask()
     assert stage.unwell() == []
-    stage.exporters.xids[node, 3] = 79
+    stage.exporters.xids[node, 3] = 48
     stage.ask()
     stage.until(lambda: stage.unwell() == [node])
-    said = "GPU 3: XID 79 (GPU has fallen off the bus)"
+    said = "GPU 3: XID 48 (double-bit ECC error)"
     stage.until(
         lambda: stage.events("NodeUnwell") == [(node, f"Nothing new is placed here: {said}")]
     )
@@ -122,7 +122,7 @@ def test_a_gang_that_can_save_is_asked_to_and_goes_elsewhere(stage: WatchedKinds
     stage.nodes("n[0-1]")
     stage.start()
     node = running(stage, "p0", **CHECKPOINT)
-    stage.exporters.xids[node, 0] = 95
+    stage.exporters.xids[node, 0] = 48
     stage.ask()
 
     def asked() -> str | None:
@@ -166,13 +166,13 @@ def test_a_node_beyond_the_limit_says_its_fault_and_that_it_is_kept_in_use(
     stage.nodes("n[0-1]")
     stage.start()
     stage.until(lambda: stage.controller.ledger.fabric is not None)
-    stage.exporters.xids["n0", 3] = 79
+    stage.exporters.xids["n0", 3] = 48
     stage.ask()
     stage.until(lambda: stage.unwell() == ["n0"])
-    stage.exporters.xids["n1", 3] = 79
+    stage.exporters.xids["n1", 3] = 48
     stage.ask()
     kept = "kept in use: 1 node is out already, the limit is a fifth of 2 nodes; `gantree cordon n1` takes it out"
-    said = "GPU 3: XID 79 (GPU has fallen off the bus)"
+    said = "GPU 3: XID 48 (double-bit ECC error)"
     stage.until(lambda: ("n1", f"{said}, {kept}") in stage.events("NodeUnwell"))
     stage.pod("p0", gpus=8)
     stage.until(lambda: stage.bound("p0"))

@@ -99,6 +99,7 @@ class AsyncClient:
     node = _method(site_requests.node)
     cordon = _method(site_requests.cordon)
     uncordon = _method(site_requests.uncordon)
+    node_fault = _method(site_requests.node_fault)
     drain = _method(site_requests.drain)
     label = _method(site_requests.label)
     links = _method(site_requests.links)

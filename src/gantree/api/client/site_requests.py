@@ -38,6 +38,19 @@ def label(node: str, labels: Mapping[str, str | None]) -> Request[Json]:
     return Request("POST", "/v1/nodes/{node}/labels", node_path(node), body=body)
 
 
+def node_fault(
+    node: str,
+    *,
+    gpu: int | None = None,
+    xid: int | None = None,
+    reason: str = "",
+    source: str = "operator",
+) -> Request[Json]:
+    """Report a fault of a GPU (None: not known which); neither xid nor reason: the source says that all is well."""
+    body = {"gpu": gpu, "xid": xid, "reason": reason, "source": source}
+    return Request("POST", "/v1/nodes/{node}/fault", node_path(node), body=body)
+
+
 def links() -> Request[Rows]:
     """The links of which a source reports that they carry less than their rate."""
     return Request("GET", "/v1/links", read=rows_named("links"))

@@ -46,9 +46,9 @@ class Poll:
         self.silence = SilenceLog(self.what)
 
 
-def gpu_poll() -> Poll:
-    """The health of GPUs and of their links, from DCGM exporters."""
-    watches = (HealthWatch(), GpuLinks())
+def gpu_poll(*, is_exact: bool = True) -> Poll:
+    """The health of GPUs and of their links, from DCGM exporters; is_exact as `HealthWatch` has it."""
+    watches = (HealthWatch(is_exact=is_exact), GpuLinks())
     return Poll("the health of GPUs", signs_in, lambda machine: bool(machine.gpus), watches)
 
 

@@ -1,4 +1,4 @@
-"""Routes of nodes: list, get, cordon, uncordon, drain, label."""
+"""Routes of nodes: list, get, cordon, uncordon, drain, label, report a fault."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -17,6 +17,7 @@ from gantree.api.routes.links import LinkResponse
 from gantree.api.views import queries
 from gantree.api.views.node_view import node_row
 from gantree.control.engine.controller import Controller
+from gantree.control.requests.gpu_faults import LARGEST_XID, OPERATOR
 from gantree.control.requests.node_commands import LONGEST_DEADLINE_S
 
 Json = dict[str, Any]
@@ -41,6 +42,15 @@ class LabelsRequest(Body):
     labels: dict[str, str | None] = Field(
         min_length=1, max_length=64, examples=[{"pool": "a", "maintenance": None}]
     )
+
+
+class FaultRequest(Body):
+    """What is wrong with a GPU, or with the node where gpu is null; neither xid nor reason: it is well again."""
+
+    gpu: Annotated[int | None, Field(ge=0, le=1023, examples=[3])] = None
+    xid: Annotated[int | None, Field(ge=1, le=LARGEST_XID, examples=[79])] = None
+    reason: Reason = ""
+    source: Annotated[str, Field(max_length=256, examples=["log-shipper"])] = OPERATOR
 
 
 class JobOnNode(OpenModel):
@@ -112,6 +122,12 @@ class NodeCommandResponse(BaseModel):
     """Which node it was asked of."""
 
     node: str = Field(examples=["n0"])
+
+
+class NodeFaultResponse(NodeCommandResponse):
+    """The fault that is on record now; "" for an XID that calls for nothing, or where the node is well again."""
+
+    fault: str = Field(examples=["GPU 3: XID 79 (GPU has fallen off the bus)"])
 
 
 def router(backend: Backend) -> APIRouter:
@@ -191,9 +207,29 @@ def _add_commands(routes: APIRouter, backend: Backend) -> None:
         """Let a node be used again."""
         return await command(node, if_match, lambda controller: controller.nodes.uncordon(node))
 
+    @routes.post(
+        "/{node}/fault",
+        **documented(NodeFaultResponse, "It was reported.", 202),
+        **needs(Need.OPERATE),
+    )
+    async def fault(node: str, body: FaultRequest) -> Response:
+        """Report a fault of a GPU: nothing new starts on its node, and who holds a lost GPU is stopped."""
+        found = await backend.call_controller(lambda controller: _report(controller, node, body))
+        await backend.loop.advance(backend.controller)
+        return json_response({"node": node, "fault": found}, 202)
+
     @routes.post("/{node}/labels", **asked_for, **needs(Need.OPERATE))
     async def label(node: str, body: LabelsRequest, if_match: IfMatch = None) -> Response:
         """Give a node other labels: they decide who may start there from now on."""
         return await command(
             node, if_match, lambda controller: controller.nodes.label(node, body.labels)
         )
+
+
+def _report(controller: Controller, node: str, body: FaultRequest) -> str:
+    if body.xid is None and not body.reason:
+        controller.faults.clear(node, body.source)
+        return ""
+    return controller.faults.report(
+        node, gpu=body.gpu, xid=body.xid, reason=body.reason, source=body.source
+    )

@@ -322,7 +322,12 @@ class _Lifecycle:
         watching = asyncio.create_task(self._until_over(term))
         settings = self._daemon.settings
         asking = asyncio.create_task(
-            poll_forever(gpu_poll(), settings.gpu_metrics, loop, controller)
+            poll_forever(
+                gpu_poll(is_exact=settings.kubernetes is None),
+                settings.gpu_metrics,
+                loop,
+                controller,
+            )
         )
         ports = asyncio.create_task(
             poll_forever(nic_poll(), settings.node_metrics, loop, controller)

@@ -71,6 +71,7 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
         (f"POST {_A_NODE}/{command}" for command in ("cordon", "drain", "uncordon", "labels")),
         nodes.NodeCommandResponse,
     ),
+    f"POST {_A_NODE}/fault": nodes.NodeFaultResponse,
     "GET /v1/links": links.LinksResponse,
     "POST /v1/links/degrade": links.LinkCommandResponse,
     "POST /v1/links/restore": links.LinkCommandResponse,

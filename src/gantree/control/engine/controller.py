@@ -22,6 +22,7 @@ from gantree.control.notifications.settings import NO_NOTIFICATIONS, NotifySetti
 from gantree.control.ports import Clock, MakeCluster
 from gantree.control.readers.follower import Follower
 from gantree.control.readers.standby_fold import ReadAhead, read_ahead
+from gantree.control.requests.gpu_faults import GpuFaults
 from gantree.control.requests.job_commands import JobCommands
 from gantree.control.requests.link_commands import LinkCommands
 from gantree.control.requests.node_commands import NodeCommands
@@ -137,6 +138,7 @@ class Controller:
         self._command_ids = 0
         self.jobs = JobCommands(self.read_view, self._append, self._new_id)
         self.nodes = NodeCommands(lambda: self.ledger, self._append, self._new_id, self.clock)
+        self.faults = GpuFaults(lambda: self.ledger, self._append, self._new_id, self.clock)
         self.links = LinkCommands(lambda: self.ledger, self._append, self._new_id, self.clock)
 
     @property

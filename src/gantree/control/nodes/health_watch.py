@@ -23,6 +23,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.site import Illness
 from gantree.model.events import HealthObserved
 from gantree.telemetry.dcgm_health import GpuWatch, SignsOfGpu, has_xid
+from gantree.topology.hardware.xids import lost_gpus_in
 
 SOURCE = "dcgm"
 CLEAN_S = 900.0
@@ -36,8 +37,10 @@ log = logging.getLogger(__name__)
 class HealthWatch:
     """The last readings of each GPU, and since when nodes are without faults."""
 
-    def __init__(self, clean_s: float = CLEAN_S) -> None:
+    def __init__(self, clean_s: float = CLEAN_S, *, is_exact: bool = True) -> None:
+        """is_exact: a gang holds the GPUs of its placement; with device plugins their indices are only counts."""
         self._clean_s = clean_s
+        self._is_exact = is_exact
         self._watches: dict[tuple[str, int], GpuWatch] = {}
         self._clean_since: dict[str, float] = {}
         self._told = 0
@@ -69,12 +72,13 @@ class HealthWatch:
         ]
         if found or not _is_clean(node, signs, ledger):
             self._clean_since.pop(node, None)
-            return _joined(before, found)
+            return joined(before, found)
         since = self._clean_since.setdefault(node, now)
         return before if now - since < self._clean_s else ""
 
     def _event(self, node: str, reason: str, kept: str, now: float, epoch: int) -> HealthObserved:
         self._told += 1
+        lost = lost_gpus_in(reason)
         return HealthObserved(
             id=f"health/{node}/{epoch}.{self._told}",
             observed_at=now,
@@ -82,6 +86,7 @@ class HealthWatch:
             source=SOURCE,
             reason=reason,
             kept=kept,
+            lost_gpus=lost if lost is None or self._is_exact else (),
         )
 
 
@@ -148,7 +153,7 @@ def _is_clean(node: str, signs: SignsOfGpu, ledger: Ledger) -> bool:
     return len(signs) >= gpus and not any(has_xid(each) for each in signs.values())
 
 
-def _joined(before: str, found: Iterable[str]) -> str:
+def joined(before: str, found: Iterable[str]) -> str:
     """What was found adds up in the order in which it was."""
     parts = dict.fromkeys((*filter(None, before.split("; ")), *found))
     return "; ".join(list(parts)[:MOST_FOUND])

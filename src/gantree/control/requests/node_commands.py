@@ -98,11 +98,19 @@ class NodeCommands:
     def _known(self, node: str) -> Ledger:
         """The ledger, in which there is a node of this name. Raises NotFound."""
         ledger = self._ledger()
-        names = {} if ledger.fabric is None else ledger.fabric.index_of_node
-        if node not in names:
-            hint = did_you_mean(node, list(names)[:NAMES_LOOKED_AT])
-            raise NotFound(f"there is no node {node}" + (f". {hint}" if hint else ""))
+        problem = node_problem(ledger, node)
+        if problem:
+            raise NotFound(problem)
         return ledger
+
+
+def node_problem(ledger: Ledger, node: str) -> str:
+    """Why there is no node of this name; "" if there is."""
+    names = {} if ledger.fabric is None else ledger.fabric.index_of_node
+    if node in names:
+        return ""
+    hint = did_you_mean(node, list(names)[:NAMES_LOOKED_AT])
+    return f"there is no node {node}" + (f". {hint}" if hint else "")
 
 
 def _check_label(key: str, value: str | None) -> None:

@@ -31,7 +31,7 @@ What runs on it can save nothing, or nothing that is worth it.
 """
 OFF_THE_BUS = 79
 _IN_TEXT = re.compile(
-    r"\bX[Ii][Dd] (?:\([^)]*\): )?(?P<xid>\d{1,3})\b|\bErrorCode:(?P<code>\d{1,3})\b"
+    r"\bX[Ii][Dd][ :=]?(?:\([^)]*\): )?(?P<xid>\d{1,3})\b|\bErrorCode:(?P<code>\d{1,3})\b"
 )
 _OFF_THE_BUS = re.compile(r"fallen off the bus|device lost from bus", re.IGNORECASE)
 _OF_GPU = re.compile(r"GPU (?P<gpu>\d{1,4}): XID (?P<xid>\d{1,3})\b")

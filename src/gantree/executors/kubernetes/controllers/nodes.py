@@ -18,6 +18,7 @@ from gantree.executors.kubernetes.nodes.asked_levels import MOST_ASKED, keys_of_
 from gantree.executors.kubernetes.nodes.node_health import (
     SOURCE,
     UNSCHEDULABLE,
+    has_lost_gpu,
     is_of_kubernetes,
     tolerates_cordons,
     what_is_wrong,
@@ -266,11 +267,23 @@ class Nodes:
             yield UncordonRequested(
                 id=self._id(name, epoch), observed_at=now, node=name, forgives=False
             )
+        yield from self._health(name, node, known, now, epoch)
+
+    def _health(
+        self, name: str, node: Node | None, known: SiteView, now: float, epoch: int
+    ) -> Iterator[Event]:
+        """A fault that a condition reports, or that none does any more."""
         before = known.health_reason(name, SOURCE)
         wrong = "" if node is None else what_is_wrong(node, before)
-        if wrong != before:
+        is_lost = node is not None and has_lost_gpu(node)
+        if wrong != before or is_lost != known.has_lost_gpu(name, SOURCE):
             yield HealthObserved(
-                id=self._id(name, epoch), observed_at=now, node=name, source=SOURCE, reason=wrong
+                id=self._id(name, epoch),
+                observed_at=now,
+                node=name,
+                source=SOURCE,
+                reason=wrong,
+                lost_gpus=() if is_lost else None,
             )
 
     def _id(self, noun: str, epoch: int) -> str:

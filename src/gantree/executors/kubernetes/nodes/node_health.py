@@ -17,6 +17,7 @@ import msgspec
 from gantree.executors.kubernetes.apiserver.objects import Condition, Node, NodeTaint
 from gantree.model.jobs import Job
 from gantree.model.node_rules import TOLERATES_LABEL, Taint, tolerates
+from gantree.topology.hardware.xids import tells_of_lost_gpu
 
 SOURCE = "conditions"
 """Who says that a node is unwell, where its conditions do."""
@@ -65,6 +66,12 @@ def what_is_wrong(node: Node, before: str) -> str:
     if before and any(before.partition(" (")[0] == each.type for each in wrong):
         return before
     return _in_words(wrong[0]) if wrong else ""
+
+
+def has_lost_gpu(node: Node) -> bool:
+    """Whether a condition that reports a fault says that a GPU is lost; with device plugins nobody knows which one."""
+    wrong = (each for each in node.status.conditions if _is_wrong(each))
+    return any(tells_of_lost_gpu(f"{each.reason} {each.message}") for each in wrong)
 
 
 def _in_words(condition: Condition) -> str:
