@@ -87,7 +87,7 @@ def test_lightning_saves_when_asked_and_goes_on_from_there(run_dir: Path, tmp_pa
     assert told["step"] >= 1 and told["loss"] >= 0
 
 
-DDP = """
+LIGHTNING = """
 import torch, lightning.pytorch as L
 from gantree.training import lightning
 class Model(L.LightningModule):
@@ -104,11 +104,44 @@ L.Trainer(
     enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
 ).fit(Model(), data)
 """
+TRAINER = """
+import os, torch, transformers
+from gantree.training import huggingface
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+    def forward(self, x):
+        return {"loss": self.layer(x).pow(2).mean()}
+arguments = transformers.TrainingArguments(
+    os.environ["GANTREE_RUN_DIR"] + "/output", max_steps=6, save_strategy="no", report_to=[], use_cpu=True,
+    per_device_train_batch_size=1, disable_tqdm=True, ddp_backend="gloo",
+)
+trainer = transformers.Trainer(Model(), arguments, train_dataset=[{"x": torch.ones(2)} for _ in range(32)])
+huggingface.attach(trainer)
+trainer.train()
+"""
+ACCELERATE = """
+import accelerate, torch
+from gantree.training import ddp
+accelerator = accelerate.Accelerator(cpu=True)
+layer = torch.nn.Linear(2, 1)
+model, optimizer = accelerator.prepare(layer, torch.optim.SGD(layer.parameters(), lr=0.1))
+assert ddp.watch(model)
+for step in range(6):
+    accelerator.backward(model(torch.ones(1, 2)).sum())
+    optimizer.step()
+    optimizer.zero_grad()
+"""
 
 
-def test_lightning_reports_own_times_of_ddp(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("package", "script"),
+    [("lightning.pytorch", LIGHTNING), ("transformers", TRAINER), ("accelerate", ACCELERATE)],
+)
+def test_own_times_of_ddp_are_reported(package: str, script: str, tmp_path: Path) -> None:
     library("torch")
-    library("lightning.pytorch")
+    library(package)
     (tmp_path / "progress").mkdir()
     path = f"{SRC}:{os.environ.get('PYTHONPATH', '')}"
     base = {
@@ -117,7 +150,7 @@ def test_lightning_reports_own_times_of_ddp(tmp_path: Path) -> None:
     }  # fmt: skip
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", DDP], env={**base, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            [sys.executable, "-c", script], env={**base, "RANK": str(rank), "LOCAL_RANK": str(rank)}
         )
         for rank in range(2)
     ]

@@ -139,6 +139,16 @@ def watch(model: Any, hook: Hook | None = None, state: Any = None) -> bool:
     return True
 
 
+def watch_wrapped(model: Any) -> bool:
+    """Watch what a framework has wrapped, if that is DDP without a communication hook; returns whether it does."""
+    if not isinstance(model, import_module("torch.nn.parallel").DistributedDataParallel):
+        return False
+    try:
+        return watch(model)
+    except RuntimeError:  # it has a hook, which it keeps
+        return False
+
+
 def measured(hook: Hook, measuring: Measuring) -> Hook:
     """Return the hook with the moments of its last bucket measured."""
 

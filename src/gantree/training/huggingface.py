@@ -2,10 +2,14 @@
 
     from gantree.training import huggingface as gantree_huggingface
 
-    trainer = Trainer(model, args, callbacks=[gantree_huggingface.callback()])
+    trainer = Trainer(model, args)
+    gantree_huggingface.attach(trainer)
     trainer.train(resume_from_checkpoint=gantree_huggingface.newest(args.output_dir))
 
-The Trainer writes to its `output_dir`, as ever. transformers is imported when `callback` or `newest` is called.
+The Trainer writes to its `output_dir`, as ever. Own times (`ddp`) are measured where it wraps the model in DDP without a
+communication hook. It does not hand the wrapped model to callbacks, so a callback alone (`callback`) measures none.
+
+transformers is imported when a function is called.
 """
 
 from collections.abc import Mapping
@@ -14,15 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from gantree import training
+from gantree.training import ddp
 
 
 class Saving:
     """The methods of the callback. Every rank runs them at the same place."""
 
-    def __init__(self, lead: int = 1) -> None:
+    def __init__(self, lead: int = 1, trainer: Any = None) -> None:
         self._lead = lead
+        self._trainer = trainer
         self._asked: int | None = None
         self._loss: float | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Measure own times from here on; the model is wrapped."""
+        if self._trainer is not None:
+            ddp.watch_wrapped(self._trainer.model_wrapped)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         """After each optimizer step: let the Trainer save if the ranks agreed on it."""
@@ -49,10 +60,19 @@ class Saving:
             training.saved(state.global_step)
 
 
+def attach(trainer: Any, lead: int = 1) -> None:
+    """Add the callback to a Trainer, and measure own times of its model; lead as for `should_checkpoint`."""
+    trainer.add_callback(_callback(lead, trainer))
+
+
 def callback(lead: int = 1) -> Any:
     """A TrainerCallback; lead as for `should_checkpoint`. Raises ImportError where transformers is not installed."""
+    return _callback(lead, None)
+
+
+def _callback(lead: int, trainer: Any) -> Any:
     base = import_module("transformers").TrainerCallback
-    return type("GantreeCallback", (Saving, base), {})(lead)
+    return type("GantreeCallback", (Saving, base), {})(lead, trainer)
 
 
 def newest(output_dir: str) -> str | None:

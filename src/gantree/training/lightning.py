@@ -11,7 +11,6 @@ Lightning is imported when `callback` is called; either of its packages will do.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -29,7 +28,7 @@ class Saving:
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Remember the step from which training resumes: it is complete. From here on own times are measured."""
         self._asked = int(trainer.global_step)
-        _measure(trainer.model)
+        ddp.watch_wrapped(trainer.model)
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -54,13 +53,6 @@ def newest() -> str | None:
     """Return the newest complete checkpoint, for `ckpt_path`; None if there is none."""
     found = folders.newest(training.checkpoint_path())
     return None if found is None else str(found)
-
-
-def _measure(model: Any) -> None:
-    """Measure own times of a DDP model; one that has a communication hook already keeps it."""
-    if isinstance(model, import_module("torch.nn.parallel").DistributedDataParallel):
-        with suppress(RuntimeError):
-            ddp.watch(model)
 
 
 def _save(trainer: Any, step: int) -> None:

@@ -183,3 +183,12 @@ def test_libraries_that_are_missing_or_old_are_named(
     monkeypatch.setattr(metadata, "requires", lambda name: [requirement])
     (found,) = machine.check_versions(Subject(Path("/"), 0.0))
     assert (found.level, complaint in found.found) == ("fail" if complaint else "ok", True)
+
+
+def test_gantree_that_runs_from_its_source_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_installed(name: str) -> list[str]:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "requires", not_installed)
+    (found,) = machine.check_versions(Subject(Path("/"), 0.0))
+    assert (found.level, "not installed" in found.found) == ("warn", True)

@@ -105,8 +105,14 @@ def clock_status() -> int | None:
 
 def check_versions(subject: Subject) -> Iterator[Finding]:
     """Python, SQLite, and libraries that are missing or older than required."""
-    wrong = [text for text in metadata.requires("gantree") or () if "extra" not in text]
-    wrong = [found for text in wrong if (found := _complaint(text))]
+    try:
+        required = metadata.requires("gantree") or []
+    except metadata.PackageNotFoundError:
+        action = "install it, so that versions can be checked: pip install gantree"
+        yield warn("libraries", "gantree runs from its source and is not installed", action)
+        return
+    needed = [text for text in required if "extra" not in text]
+    wrong = [found for text in needed if (found := _complaint(text))]
     if wrong:
         yield fail("libraries", "; ".join(wrong), "install them: pip install --upgrade gantree")
     else:
