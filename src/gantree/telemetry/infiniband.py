@@ -23,7 +23,7 @@ GIGA = 1e9
 
 @dataclass(frozen=True, slots=True)
 class PortReading:
-    """The negotiated rate of a NIC in one direction, in GB/s, whether its port is up, and its error counters by name."""
+    """The negotiated rate of a NIC in one direction, in GB/s, whether its port is up, and error counters by name."""
 
     rate_GBps: float
     up: bool

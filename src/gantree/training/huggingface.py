@@ -6,8 +6,8 @@
     gantree_huggingface.attach(trainer)
     trainer.train(resume_from_checkpoint=gantree_huggingface.newest(args.output_dir))
 
-The Trainer writes to its `output_dir`, as ever. Own times (`ddp`) are measured where it wraps the model in DDP without a
-communication hook. It does not hand the wrapped model to callbacks, so a callback alone (`callback`) measures none.
+The Trainer writes to its `output_dir`, as ever. Own times (`ddp`) are measured where it wraps the model in DDP without
+a communication hook. It does not hand the wrapped model to callbacks, so a callback alone (`callback`) measures none.
 
 transformers is imported when a function is called.
 """
