@@ -161,6 +161,7 @@ class Policy:
     preempted. evictions_per_day: how often one job may be preempted in any 24 hours, None for no limit. restart_s:
     seconds of all its GPUs that a stop and a new start cost a gang. A guarantee outranks min_run_s and
     evictions_per_day. leave_unwell: whether gangs that can save leave nodes of which somebody says that they may fail.
+    leave_degraded: whether they leave links and nodes that make their steps longer, once staying costs more.
 
     elastic: whether gangs grow into idle room and give it back. defragment: "off", "plan" (plans are told when asked
     for) or "apply". placement: "topology", or a baseline that is blind to the topology; placement_seed is
@@ -186,6 +187,7 @@ class Policy:
     min_run_s: float = 0.0
     evictions_per_day: int | None = None
     leave_unwell: bool = True
+    leave_degraded: bool = True
     restart_s: float = 60.0
     elastic: bool = True
     defragment: Literal["off", "plan", "apply"] = "plan"

@@ -1,4 +1,4 @@
-"""Valid names, spelling suggestions, and counts with nouns. Used by all floors."""
+"""Valid names, spelling suggestions, counts with nouns, and durations. Used by all floors."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -24,6 +24,20 @@ def plural(count: int, noun: str) -> str:
 def counted(count: int, one: str, many: str) -> str:
     """Return a count with its noun, and what follows it: "1 node is", "2 nodes are"."""
     return f"{count} {one if count == 1 else many}"
+
+
+def span(seconds: float) -> str:
+    """A duration in seconds as people say it: "45 s", "12 min", "3 h 5 min", "2 d 4 h"."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"
 
 
 def shortened(text: str, most: int = 60) -> str:

@@ -6,7 +6,8 @@ A pass does, in this order:
     gangs         replace missing members; gangs leave drained nodes; gangs go to the cells of their queue
     reservations  replace broken ones before any job behind them is considered
     walk          the pending jobs in policy order (`core.cycle.scheduling_pass`)
-    growth        elastic gangs grow into what is left (`core.cycle.growth`)
+    moves         gangs leave degraded links for what is left (`core.cycle.leaving_degraded`)
+    growth        elastic gangs grow into what is left then (`core.cycle.growth`)
 
 The work of a pass is bounded. At its limit of preemption plans it leaves a cursor: the next pass continues with its
 refusals, if nothing has changed meanwhile. Room that is freed within a pass is used by the next one. In both cases the
@@ -23,6 +24,7 @@ from gantree.core.cycle.cell_scheduling import CellScheduler
 from gantree.core.cycle.claim_admission import ClaimAdmission
 from gantree.core.cycle.drain import drain
 from gantree.core.cycle.growth import grow
+from gantree.core.cycle.leaving_degraded import leave_degraded
 from gantree.core.cycle.moves import move_as_planned, move_as_requested
 from gantree.core.cycle.parking import (
     ARRIVAL_FACTS,
@@ -116,6 +118,7 @@ class Cycle:
             return
         self._claims.admit(builder, after_walk=True)
         moved = move_as_requested(builder, self._preferences)
+        moved = leave_degraded(builder, self._preferences) or moved
         grow(builder, self._preferences)
         retries = ledger.placings > placings and current.selector.should_retry(ledger)
         unchanged = before == (refusal_versions(ledger), freed_versions(ledger))

@@ -41,7 +41,7 @@ def next_leaving(ledger: Ledger, now: float) -> float:
     It must at the deadline of a drain, and may once its eviction budget allows it again.
     """
     moments = [deadline_at for _, deadline_at in leaving_gangs(ledger, now)]
-    moments += [_may_leave_from(ledger, state) for state, _ in _gangs_on(ledger, _is_unwell)]
+    moments += [may_leave_from(ledger, state) for state, _ in _gangs_on(ledger, _is_unwell)]
     return min((moment for moment in moments if moment > now), default=inf)
 
 
@@ -100,6 +100,11 @@ def why_staying(ledger: Ledger, state: JobState, now: float) -> str:
     """Why a gang stays on an unhealthy node, to end a sentence; "" if it leaves as soon as it fits elsewhere."""
     if not ledger.policy.leave_unwell:
         return "the policy lets nobody leave for that"
+    return why_never_leaving(ledger, state, now)
+
+
+def why_never_leaving(ledger: Ledger, state: JobState, now: float) -> str:
+    """Why a gang leaves its place for no fault there that it can live with, to end a sentence; "" if it may."""
     if not state.spec.preemptible:
         return "it is never stopped"
     if state.spec.checkpoint is None:
@@ -108,11 +113,11 @@ def why_staying(ledger: Ledger, state: JobState, now: float) -> str:
         return "it does not run yet"
     if state.missing:
         return "a member of it is being replaced"
-    return "its eviction budget is used up" if now < _may_leave_from(ledger, state) else ""
+    return "its eviction budget is used up" if now < may_leave_from(ledger, state) else ""
 
 
-def _may_leave_from(ledger: Ledger, state: JobState) -> float:
-    """The moment from which the eviction budget lets a gang leave an unhealthy node, in seconds."""
+def may_leave_from(ledger: Ledger, state: JobState) -> float:
+    """The moment from which the eviction budget lets a gang leave a place with a fault, in seconds."""
     budget = ledger.policy.evictions_per_day
     left_at = sorted((*state.preempted_at, *state.fled_at))
     if budget is None or len(left_at) < budget:

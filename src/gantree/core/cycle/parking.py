@@ -5,11 +5,12 @@ and the next moment at which time alone may change one. It is the only thing tha
 to the next, and it may be forgotten at any time: the next pass then considers every job.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gantree.core.cycle.drain import next_leaving
 from gantree.core.cycle.growth import next_growth
+from gantree.core.cycle.leaving_degraded import may_leave_now, next_leaving_degraded
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import RESERVATION
 from gantree.core.queue.cell_usage import any_cells
@@ -33,6 +34,8 @@ ARRIVAL_FACTS = (JobAccepted, JobRequeued)
 """Facts by which a job begins to wait."""
 NEUTRAL_FACTS = (ArrayAccepted, JobAccepted, JobRejected, GangWarned, JobsForgotten)
 """Facts that change no refusal of another job, except through the versions of the ledger."""
+MAY_LEAVE_AFTER = (CheckpointRecorded, GangRunning)
+"""Facts after which moving costs less, or is possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +101,15 @@ def freed_versions(ledger: Ledger) -> object:
     return ledger.room_version, ledger.accounts.freed_anywhere()[0]
 
 
-def are_neutral(ledger: Ledger, facts: Iterable[Fact]) -> bool:
+def are_neutral(ledger: Ledger, facts: Sequence[Fact]) -> bool:
     """Whether facts change no refusal, except through the versions of the ledger.
 
     If gangs may grow or move, a checkpoint changes the cost of that, and so does the start of a gang; in some orders
     the gang is demoted in time. That a gang runs makes no reservation possible: its end is estimated from its placement
-    on.
+    on. One that may leave a degraded link now is considered at once.
     """
+    if any(isinstance(each, MAY_LEAVE_AFTER) and may_leave_now(ledger, each) for each in facts):
+        return False
     policy, neutral = ledger.policy, [*NEUTRAL_FACTS]
     if policy.defragment != "apply" and not ledger.accounts.elastic:
         neutral.append(CheckpointRecorded)
@@ -126,4 +131,5 @@ def next_moment(ledger: Ledger, now: float, moments: Iterable[float]) -> float:
     later = [moment for moment in (*moments, *ledger.resting.values()) if moment > now]
     later += [next_demotion(ledger, now), next_overdue(ledger, now)]
     later += [next_expiry(ledger.policy, now), next_growth(ledger, now), next_leaving(ledger, now)]
+    later.append(next_leaving_degraded(ledger, now))
     return min(later)

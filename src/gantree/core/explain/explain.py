@@ -11,6 +11,7 @@ from itertools import islice
 
 from gantree.core.cycle.cell_plans import lost_cells, never_fits_cells, refused_in_cells
 from gantree.core.explain.arrays import array_explanation, unsplit_explanation
+from gantree.core.explain.degraded import staying_degraded
 from gantree.core.explain.explanation import Explanation
 from gantree.core.explain.nodes import cordoned_for, staying_on
 from gantree.core.explain.preemption import (
@@ -62,7 +63,8 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
     if state is None or (state.phase is Phase.PENDING and job not in ledger.jobs):
         return why_array(ledger, job, now)
     if state.phase is not Phase.PENDING:
-        sentence = _present(state) + staying_on(ledger, state, now) + last_failure_in_words(state)
+        sentence = _present(state) + staying_on(ledger, state, now)
+        sentence += staying_degraded(ledger, state, now) + last_failure_in_words(state)
         return Explanation(job, state.phase, sentence)
     sentence, refused = _waits_for_other_than_room(ledger, state, now), None
     sentence = sentence or _in_turn(ledger, state, now)

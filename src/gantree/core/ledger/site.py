@@ -52,9 +52,17 @@ class Illness:
         return not self.forgiven and not self.kept
 
 
+WORSE_BY = 0.05
+"""A link whose share falls by less than this has no new fault: figures of counters vary."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinkSign:
-    """The share of its rate that a link carries, as a source reports it, since when; forgiven: it does not count."""
+    """The share of its rate that a link carries, as a source reports it; forgiven: it does not count.
+
+    since: when it fell to that, in seconds; a share that has risen since, or fallen by less than WORSE_BY, is the same
+    fault.
+    """
 
     health: float
     reason: str
@@ -106,6 +114,12 @@ class Site:
             for link, signs in self.links.items()
         }
         return {link: health for link, health in lowest.items() if health < 1.0}
+
+    def worn_since(self, link: LinkId) -> float:
+        """Since when a link carries no more than it does now, in seconds; it must be one of `health_of_link`."""
+        signs = [one for one in self.links[link].values() if not one.forgiven]
+        lowest = min(one.health for one in signs)
+        return min(one.since for one in signs if one.health <= lowest)
 
 
 def with_health(cluster: Cluster, health_of_link: Mapping[LinkId, float]) -> Cluster:

@@ -32,7 +32,7 @@ import numpy as np
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.core.lifecycle.lifecycle import save_then_stop, start
+from gantree.core.lifecycle.lifecycle import save_then_stop, start, stop
 from gantree.core.preemption.candidates import (
     PreemptionRequest,
     ProjectedOccupancies,
@@ -342,7 +342,7 @@ def move(
     """Move a gang: hold another placement for it, save a checkpoint and stop it.
 
     at_home: the placement is in a cell of its queue; a gang that is resized in a cell stays in it. flees: what is wrong
-    with its present nodes, if it moves for that.
+    with its present place, if it moves for that. A gang that saved a moment ago has nothing to save.
     """
     builder.record(
         GangMoving(
@@ -356,7 +356,8 @@ def move(
             flees=flees,
         )
     )
-    save_then_stop(builder, state, cause, builder.ledger.policy)
+    leave = stop if flees and state.checkpoint_at == builder.now else save_then_stop
+    leave(builder, state, cause, builder.ledger.policy)
 
 
 def _carry_out(

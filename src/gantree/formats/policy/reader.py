@@ -113,6 +113,7 @@ def _overridden(base: Policy, form: RulesForm) -> Policy:
         "min_run_s": form.evictions.min_run,
         "restart_s": form.evictions.restart,
         "leave_unwell": form.evictions.leave_unwell,
+        "leave_degraded": form.evictions.leave_degraded,
         "elastic": form.elastic,
         "defragment": form.defragment,
         "time_sharing": form.time_sharing

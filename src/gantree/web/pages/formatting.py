@@ -6,6 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from gantree.text import words
 from gantree.web.fabric.style import hue_of
 
 DASH = "\N{EN DASH}"
@@ -23,18 +24,7 @@ def moment(at: float | None) -> str | Markup:
 
 def span(seconds: float | None) -> str:
     """A duration: "45 s", "12 min", "3 h 5 min", "2 d 4 h"."""
-    if seconds is None:
-        return DASH
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-    days, hours = divmod(hours, 24)
-    return f"{days} d {hours} h" if hours else f"{days} d"
+    return DASH if seconds is None else words.span(seconds)
 
 
 def number(value: float | None) -> str:

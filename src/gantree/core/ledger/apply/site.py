@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gantree.core.ledger.apply.foreign_holders import count_foreign_holders
-from gantree.core.ledger.site import Cordon, Illness, Labels, LinkSign, Site
+from gantree.core.ledger.site import WORSE_BY, Cordon, Illness, Labels, LinkSign, Site
 from gantree.model.facts import FabricDefined
 from gantree.model.site_facts import (
     LinkHealthNoted,
@@ -155,7 +155,7 @@ def link_health_noted(ledger: Ledger, fact: LinkHealthNoted) -> None:
     signs = site.links.pop(fact.link, {})
     before = signs.pop(fact.source, None)
     if fact.health < 1.0:
-        since = fact.at if before is None or before.forgiven else before.since
+        since = fact.at if before is None else _since(before, fact)
         signs[fact.source] = LinkSign(fact.health, fact.reason, since, fact.forgiven)
     if signs:
         site.links[fact.link] = signs
@@ -166,6 +166,12 @@ def link_health_noted(ledger: Ledger, fact: LinkHealthNoted) -> None:
     if fact.link.tier == rooms.fabric.tiers[-1]:
         _open_or_close(ledger, fact.link.path)
     ledger.more_room()
+
+
+def _since(before: LinkSign, fact: LinkHealthNoted) -> float:
+    """Since when a link carries no more than is said now: since before, unless it is a new fault."""
+    is_new = before.forgiven or fact.health <= before.health - WORSE_BY
+    return fact.at if is_new else before.since
 
 
 def node_labelled(ledger: Ledger, fact: NodeLabelled) -> None:

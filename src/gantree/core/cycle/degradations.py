@@ -1,0 +1,157 @@
+"""What makes the steps of a gang longer where it is: links that carry less than the cluster file says.
+
+Priced by the cost model (`topology.cost`): the gang's step on the fabric as it is now, and as the file has it. A gang
+whose step has no price, because its job tells neither `model` nor `traffic`, has no degradation. How long it has lasted
+is that of the worst link below the gang, of equally bad ones of the oldest.
+
+Prices are kept for one state of the fabric. They follow from the ledger, so a recovered scheduler finds the same.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.core.queue.job_variants import running_variant
+from gantree.model.cluster import Cluster, LinkId
+from gantree.model.placements import Placement
+from gantree.topology.cost.prediction import predict
+from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
+
+LEAST_SHARE = 1e-6
+"""A smaller share of the time is no loss but rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Degradation:
+    """A gang's step takes step_s where it is, and whole_s if nothing were wrong; in seconds, since a moment.
+
+    reason is what is wrong, in words, and nodes where.
+    """
+
+    reason: str
+    since: float
+    step_s: float
+    whole_s: float
+    nodes: tuple[str, ...]
+
+    @property
+    def lost_share(self) -> float:
+        """The share of the time that is lost, from 0 to 1."""
+        return 1.0 - self.whole_s / self.step_s
+
+
+@dataclass(frozen=True, slots=True)
+class WornLink:
+    """A link with the share of its rate that it carries, since when, and the nodes below it: [first, end) by index."""
+
+    link: LinkId
+    health: float
+    since: float
+    first: int
+    end: int
+
+    def is_used_by(self, nodes: IntArray) -> bool:
+        """Whether a gang on these nodes may send over it: it has nodes below it, and others unless it is a NIC."""
+        below = int(np.count_nonzero((nodes >= self.first) & (nodes < self.end)))
+        return below > 0 and (self.link.nic is not None or below < len(nodes))
+
+
+def degradations(ledger: Ledger) -> Iterator[tuple[JobState, Degradation]]:
+    """The placed gangs whose steps are longer where they are, the oldest placement first."""
+    if not ledger.site.links or ledger.occupancy is None:
+        return
+    for state in ledger.holding.values():
+        found = degradation(ledger, state)
+        if found is not None:
+            yield state, found
+
+
+def degradation(ledger: Ledger, state: JobState) -> Degradation | None:
+    """What makes a placed gang's steps longer; None where nothing does, or they have no price."""
+    if not ledger.site.links or ledger.occupancy is None or state.placement is None:
+        return None
+    return _prices_of(ledger.occupancy.fabric).of(ledger, state, state.placement)
+
+
+class _Prices:
+    """Degradations of gangs on one state of a fabric, by job, each with the placement that it is of."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self._whole: Fabric | None = None
+        self._worn: tuple[WornLink, ...] = ()
+        self._is_below: BoolArray = np.zeros(len(fabric.nodes), dtype=np.bool_)
+        self._of_job: dict[str, tuple[Placement, Degradation | None]] = {}
+
+    def of(self, ledger: Ledger, state: JobState, placement: Placement) -> Degradation | None:
+        """The degradation of a gang at its placement."""
+        known = self._of_job.get(state.job)
+        if known is None or known[0] is not placement:
+            self._begin(ledger)
+            known = placement, self._worked_out(ledger, state, placement)
+            self._of_job[state.job] = known
+        return known[1]
+
+    def _begin(self, ledger: Ledger) -> None:
+        """Work out once what is worn; forget gangs that are gone."""
+        if self._whole is None:
+            described = ledger.site.described
+            assert described is not None, "a link without a cluster"
+            self._worn = tuple(_worn_links(ledger, self._fabric))
+            for link in self._worn:
+                self._is_below[link.first : link.end] = True
+            self._whole = self._fabric.restated(_as_in_file(self._fabric.cluster, described))
+        if len(self._of_job) > 2 * len(ledger.holding) + 16:
+            held = ledger.holding.keys()
+            self._of_job = {job: one for job, one in self._of_job.items() if job in held}
+
+    def _worked_out(
+        self, ledger: Ledger, state: JobState, placement: Placement
+    ) -> Degradation | None:
+        index_of_node = self._fabric.index_of_node
+        nodes = np.array([index_of_node[node] for node in placement.nodes], dtype=np.int64)
+        if not self._is_below[nodes].any():
+            return None
+        used = [link for link in self._worn if link.is_used_by(nodes)]
+        if not used:
+            return None
+        assert self._whole is not None
+        gang = running_variant(ledger, state)
+        step_s = predict(self._fabric, placement.members, gang).step_s
+        whole_s = predict(self._whole, placement.members, gang).step_s
+        if step_s is None or whole_s is None or 1.0 - whole_s / step_s < LEAST_SHARE:
+            return None
+        worst = min(used, key=lambda link: (link.health, link.since))
+        names = self._fabric.nodes
+        below = {names[node].name: 0 for link in used for node in range(link.first, link.end)}
+        return Degradation(_in_words(worst, len(used)), worst.since, step_s, whole_s, tuple(below))
+
+
+@lru_cache(maxsize=4)
+def _prices_of(fabric: Fabric) -> _Prices:
+    """The prices on a fabric: an object of its own for each state of its links."""
+    return _Prices(fabric)
+
+
+def _as_in_file(cluster: Cluster, described: Cluster) -> Cluster:
+    """A cluster with the links of the file, and its nodes as they are."""
+    return replace(cluster, domains=described.domains, nics=described.nics)
+
+
+def _worn_links(ledger: Ledger, fabric: Fabric) -> Iterator[WornLink]:
+    """The links of which a source says that they carry less, as far as the fabric has them."""
+    for link, health in ledger.site.health_of_link().items():
+        tier, name = (fabric.tiers[-1], link.nic[0]) if link.nic else (link.tier, link.path)
+        number, domain = fabric.find(tier, name)
+        first, end = fabric.first_node_of_domain[number][domain : domain + 2].tolist()
+        yield WornLink(link, health, ledger.site.worn_since(link), first, end)
+
+
+def _in_words(worst: WornLink, links: int) -> str:
+    name = f"{worst.link.tier} {worst.link.path} carries {100 * worst.health:.3g} % of its rate"
+    more = links - 1
+    return name if not more else f"{name}, and {more} more {'link' if more == 1 else 'links'} less"
