@@ -169,6 +169,15 @@ def test_others_stay_and_it_is_said_why(spec: Job, policy: Policy, because: str)
     assert f"It stays, for {because}." in sentence(stage)
 
 
+def test_a_gang_leaves_a_gpu_whose_own_links_carry_less() -> None:
+    stage = stage_of()
+    worn(stage, 0.1, LinkId("gpu-pcie", "n0/3"))
+    worn(stage, 0.1, LinkId("gpu-nvlink", "n0/3"))
+    assert lost_share(stage) > 0.1
+    stage.wait(100_000)
+    assert movers(stage) == ["a"]
+
+
 @pytest.mark.parametrize(
     ("spec", "link"),
     [
@@ -187,6 +196,8 @@ def test_a_gang_whose_steps_are_as_long_or_have_no_price_is_not_moved(
     stage.wait(100_000)
     assert movers(stage) == []
     assert "Its steps take" not in sentence(stage)
+    has_no_price = spec.traffic is None
+    assert ("its job tells neither `model` nor `traffic`" in sentence(stage)) == has_no_price
 
 
 def test_a_job_that_ends_before_it_pays_stays() -> None:

@@ -7,7 +7,7 @@ is that of the worst link below the gang, of equally bad ones of the oldest.
 Prices are kept for one state of the fabric. They follow from the ledger, so a recovered scheduler finds the same.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -54,8 +54,12 @@ class WornLink:
     first: int
     end: int
 
-    def is_used_by(self, nodes: IntArray) -> bool:
-        """Whether a gang on these nodes may send over it: it has nodes below it, and others unless it is a NIC."""
+    def is_used_by(self, placement: Placement, nodes: IntArray) -> bool:
+        """Whether a gang may send over it: one that has its GPU, its NIC's node, or nodes on both sides of it."""
+        if self.link.gpu is not None:
+            node, gpu = self.link.gpu
+            mine = (each for each in placement.members if each.node == node)
+            return any(gpu in (member.gpus or member.parts) for member in mine)
         below = int(np.count_nonzero((nodes >= self.first) & (nodes < self.end)))
         return below > 0 and (self.link.nic is not None or below < len(nodes))
 
@@ -75,6 +79,18 @@ def degradation(ledger: Ledger, state: JobState) -> Degradation | None:
     if not ledger.site.links or ledger.occupancy is None or state.placement is None:
         return None
     return _prices_of(ledger.occupancy.fabric).of(ledger, state, state.placement)
+
+
+def without_price(ledger: Ledger, state: JobState) -> str:
+    """The links below a placed gang that carry less, in words, if its step has no price; "" for others."""
+    fabric, placement = ledger.fabric, state.placement
+    if not ledger.site.links or fabric is None or placement is None:
+        return ""
+    used = _prices_of(fabric).used_by(ledger, placement)
+    gang = running_variant(ledger, state)
+    if not used or gang.gpus < 2 or predict(fabric, placement.members, gang).step_s is not None:
+        return ""
+    return _in_words(used)
 
 
 class _Prices:
@@ -109,14 +125,19 @@ class _Prices:
             held = ledger.holding.keys()
             self._of_job = {job: one for job, one in self._of_job.items() if job in held}
 
-    def _worked_out(
-        self, ledger: Ledger, state: JobState, placement: Placement
-    ) -> Degradation | None:
+    def used_by(self, ledger: Ledger, placement: Placement) -> list[WornLink]:
+        """The links that carry less and that a gang may send over at a placement."""
+        self._begin(ledger)
         index_of_node = self._fabric.index_of_node
         nodes = np.array([index_of_node[node] for node in placement.nodes], dtype=np.int64)
         if not self._is_below[nodes].any():
-            return None
-        used = [link for link in self._worn if link.is_used_by(nodes)]
+            return []
+        return [link for link in self._worn if link.is_used_by(placement, nodes)]
+
+    def _worked_out(
+        self, ledger: Ledger, state: JobState, placement: Placement
+    ) -> Degradation | None:
+        used = self.used_by(ledger, placement)
         if not used:
             return None
         assert self._whole is not None
@@ -125,10 +146,10 @@ class _Prices:
         whole_s = predict(self._whole, placement.members, gang).step_s
         if step_s is None or whole_s is None or 1.0 - whole_s / step_s < LEAST_SHARE:
             return None
-        worst = min(used, key=lambda link: (link.health, link.since))
         names = self._fabric.nodes
         below = {names[node].name: 0 for link in used for node in range(link.first, link.end)}
-        return Degradation(_in_words(worst, len(used)), worst.since, step_s, whole_s, tuple(below))
+        since = _worst(used).since
+        return Degradation(_in_words(used), since, step_s, whole_s, tuple(below))
 
 
 @lru_cache(maxsize=4)
@@ -139,19 +160,25 @@ def _prices_of(fabric: Fabric) -> _Prices:
 
 def _as_in_file(cluster: Cluster, described: Cluster) -> Cluster:
     """A cluster with the links of the file, and its nodes as they are."""
-    return replace(cluster, domains=described.domains, nics=described.nics)
+    return replace(cluster, domains=described.domains, nics=described.nics, gpus=described.gpus)
 
 
 def _worn_links(ledger: Ledger, fabric: Fabric) -> Iterator[WornLink]:
     """The links of which a source says that they carry less, as far as the fabric has them."""
     for link, health in ledger.site.health_of_link().items():
-        tier, name = (fabric.tiers[-1], link.nic[0]) if link.nic else (link.tier, link.path)
+        of_node = link.nic or link.gpu
+        tier, name = (fabric.tiers[-1], of_node[0]) if of_node else (link.tier, link.path)
         number, domain = fabric.find(tier, name)
         first, end = fabric.first_node_of_domain[number][domain : domain + 2].tolist()
         yield WornLink(link, health, ledger.site.worn_since(link), first, end)
 
 
-def _in_words(worst: WornLink, links: int) -> str:
+def _worst(links: Sequence[WornLink]) -> WornLink:
+    """The link that carries the least; of several the oldest."""
+    return min(links, key=lambda link: (link.health, link.since))
+
+
+def _in_words(links: Sequence[WornLink]) -> str:
+    worst, more = _worst(links), len(links) - 1
     name = f"{worst.link.tier} {worst.link.path} carries {100 * worst.health:.3g} % of its rate"
-    more = links - 1
     return name if not more else f"{name}, and {more} more {'link' if more == 1 else 'links'} less"

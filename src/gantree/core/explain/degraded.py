@@ -2,8 +2,9 @@
 
 from math import inf
 
-from gantree.core.cycle.degradations import Degradation, degradation
+from gantree.core.cycle.degradations import Degradation, degradation, without_price
 from gantree.core.cycle.leaving_degraded import Balance, balance, why_not_leaving
+from gantree.core.events.operator_requests import UNDER_WAY
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.text.words import span
@@ -13,9 +14,15 @@ SECONDS_OF_HOUR = 3600.0
 
 def staying_degraded(ledger: Ledger, state: JobState, now: float) -> str:
     """Further sentences on a placed job whose steps take longer where it is, and when it moves; "" for others."""
-    found = degradation(ledger, state)
-    if found is None or state.leaving or state.moving is not None:
+    if state.placement is None or state.phase not in UNDER_WAY or state.moving is not None:
         return ""
+    found = degradation(ledger, state)
+    if found is None:
+        worn = without_price(ledger, state)
+        return (
+            worn
+            and f" Its links: {worn}; it stays, for its job tells neither `model` nor `traffic`."
+        )
     longer = found.step_s / found.whole_s
     slow = f" Its steps take {longer:.2f} times as long as they would: {found.reason}, for {span(now - found.since)}."
     stays = why_not_leaving(ledger, state, now)
