@@ -87,6 +87,7 @@ def _live_as_asked(arguments: list[str]) -> None:
         run_as,
         metrics,
         ports,
+        fabric_ports,
         most,
         *cluster,
     ) = arguments
@@ -101,6 +102,7 @@ def _live_as_asked(arguments: list[str]) -> None:
         root_path=root_path,
         gpu_metrics=tuple(metrics.split()),
         node_metrics=tuple(ports.split()),
+        fabric_ports=tuple(fabric_ports.split()),
         waiting_limits=WaitingLimits(*map(int, most.split())),
     )
     run_daemon(settings, routers() if pages else ())
@@ -152,7 +154,7 @@ class Daemon:
     policy_text is the policy file of the next process; it may be set anew between two. listen is an address of TCP to
     answer at too, tls the certificate and the key for it. pages: with the web pages, behind root_path. access_file is
     that of the next process. gpu_metrics are exporters that tell how busy GPUs are, with spaces between them;
-    node_metrics are those of the rates of NICs.
+    node_metrics are those of the rates of NICs, fabric_ports what has the ports of the fabric.
     """
 
     def __init__(
@@ -169,6 +171,7 @@ class Daemon:
         run_as_submitter: bool = False,
         gpu_metrics: str = "",
         node_metrics: str = "",
+        fabric_ports: str = "",
         waiting_limits: WaitingLimits = DEFAULT_WAITING_LIMITS,
     ) -> None:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -182,7 +185,7 @@ class Daemon:
         self._listen = [listen, *map(str, tls or ("", ""))]
         self._pages = ["pages" if pages else "", root_path]
         self._access = [str(access_file or ""), "run-as" if run_as_submitter else ""]
-        self._metrics = [gpu_metrics, node_metrics]
+        self._metrics = [gpu_metrics, node_metrics, fabric_ports]
         self._most_waiting = f"{waiting_limits.per_user} {waiting_limits.per_queue}"
         self._process: Born | None = None
         self._printed_before = 0

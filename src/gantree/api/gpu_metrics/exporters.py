@@ -1,10 +1,16 @@
-"""Exporters of metrics of GPUs and NICs: their addresses, and HTTP requests to them. `telemetry` parses the answers."""
+"""Sources of metrics of GPUs, NICs and a fabric's ports: their addresses, and how they are read.
+
+`telemetry` parses the texts. A source is asked over HTTP; a fabric's ports may also be in a file that somebody keeps
+fresh: one that is older than STALE_S counts as one that does not answer.
+"""
 
 import logging
+import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import TypedDict, TypeVar
 from urllib.parse import urlsplit
 
@@ -12,7 +18,9 @@ from gantree.model.errors import BadInput, GantreeError
 
 ANSWER_WITHIN_S = 4.0
 MOST_BYTES = 32 << 20
-AT_ONCE = 16
+AT_ONCE = 64
+STALE_S = 600.0
+FILE = "file://"
 NODE = "{node}"
 """Stands for the name of each node in the address of an exporter."""
 
@@ -25,31 +33,48 @@ log = logging.getLogger(__name__)
 
 def checked(address: str, option: str) -> str:
     """The address of an exporter, as it was given with an option. Raises BadInput for what is none."""
-    try:
-        parts = urlsplit(address.replace(NODE, "node"))
-        is_one = (
-            parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
-        )
-    except ValueError:
-        is_one = False
-    if not is_one:
+    if not _is_url(address):
         allowed = "a URL without a password, such as http://{node}:9400/metrics"
         raise BadInput(f"{option}: found {address!r}; allowed: {allowed}")
     return address
 
 
+def checked_ports(address: str) -> str:
+    """The source of a fabric's ports, as it was given. Raises BadInput for what is none."""
+    is_file = address.startswith(FILE) and address.removeprefix(FILE).startswith("/")
+    if NODE in address or not (is_file or _is_url(address)):
+        allowed = (
+            "file:///PATH, or a URL without a password, of UFM's ports or ibnetdiscover's print"
+        )
+        raise BadInput(f"--fabric-ports: found {address!r}; allowed: {allowed}")
+    return address
+
+
+def _is_url(address: str) -> bool:
+    try:
+        parts = urlsplit(address.replace(NODE, "node"))
+        is_plain = bool(parts.hostname) and "@" not in parts.netloc
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and is_plain
+
+
 class Exporters(TypedDict):
-    """Addresses of DCGM exporters, and of node_exporters."""
+    """Addresses of DCGM exporters, of node_exporters, and of a fabric's ports."""
 
     gpu_metrics: tuple[str, ...]
     node_metrics: tuple[str, ...]
+    fabric_ports: tuple[str, ...]
 
 
-def exporters_of(gpus: Sequence[str] | None, nodes: Sequence[str] | None) -> Exporters:
+def exporters_of(
+    gpus: Sequence[str] | None, nodes: Sequence[str] | None, ports: Sequence[str] | None = None
+) -> Exporters:
     """The addresses that were given on the command line. Raises BadInput as `checked`."""
     return {
         "gpu_metrics": tuple(checked(address, "--gpu-metrics") for address in gpus or ()),
         "node_metrics": tuple(checked(address, "--node-metrics") for address in nodes or ()),
+        "fabric_ports": tuple(map(checked_ports, ports or ())),
     }
 
 
@@ -108,11 +133,20 @@ def _answered(ask: Callable[[], Told[K, T]]) -> Told[K, T] | Exception:
 def _exported(address: str, node: str | None, read: Callable[[str], Told[K, T]]) -> Told[K, T]:
     """Return the readings of one exporter: of one node, or of all nodes that it names."""
     url = address if node is None else address.replace(NODE, node)
-    with urllib.request.urlopen(url, timeout=ANSWER_WITHIN_S) as answer:  # noqa: S310 - see `checked`
-        raw = answer.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise BadInput(f"more than {MOST_BYTES >> 20} MiB of metrics")
-    told = read(raw.decode(errors="replace"))
+    told = read(_text(url))
     if node is None:
         return told
     return {node: {key: one for readings in told.values() for key, one in readings.items()}}
+
+
+def _text(url: str) -> str:
+    """What a source says. Raises OSError, and BadInput for too much, and for a file that is stale."""
+    if url.startswith(FILE):
+        age_s = time.time() - Path(url.removeprefix(FILE)).stat().st_mtime
+        if age_s > STALE_S:
+            raise BadInput(f"the file was written {age_s / 60:.0f} minutes ago")
+    with urllib.request.urlopen(url, timeout=ANSWER_WITHIN_S) as answer:  # noqa: S310 - see `checked`
+        raw: bytes = answer.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise BadInput(f"more than {MOST_BYTES >> 20} MiB of metrics")
+    return raw.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Polls exporters for the health of GPUs and of NICs while a daemon leads.
+"""Polls sources for the health of GPUs, of NICs and of up-links while a daemon leads.
 
 It runs beside everything else and nobody waits for it: what does not answer is not heard, which changes nothing.
 """
@@ -14,10 +14,12 @@ from gantree.control.engine.loop import Loop
 from gantree.control.nodes.gpu_link_watch import GpuLinks
 from gantree.control.nodes.health_watch import HealthWatch
 from gantree.control.nodes.link_watch import LinkWatch
+from gantree.control.nodes.uplink_watch import UplinkWatch
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import Machine
 from gantree.model.events import Event
 from gantree.telemetry.dcgm_health import signs_in
+from gantree.telemetry.fabric_ports import uplinks_in
 from gantree.telemetry.infiniband import ports_in
 
 EVERY_S = 15.0
@@ -55,6 +57,37 @@ def gpu_poll(*, is_exact: bool = True) -> Poll:
 def nic_poll() -> Poll:
     """The rates of NICs, from node_exporters."""
     return Poll("the rate of NICs", ports_in, lambda machine: bool(machine.nics), (LinkWatch(),))
+
+
+def fabric_poll() -> Poll:
+    """The up-links of domains, from what manages the fabric."""
+    return Poll("the ports of the fabric", uplinks_in, lambda machine: True, (UplinkWatch(),))
+
+
+class Sources(Protocol):
+    """Addresses of sources, as `Settings` has them."""
+
+    @property
+    def gpu_metrics(self) -> tuple[str, ...]:
+        """DCGM exporters."""
+
+    @property
+    def node_metrics(self) -> tuple[str, ...]:
+        """node_exporters."""
+
+    @property
+    def fabric_ports(self) -> tuple[str, ...]:
+        """What has the ports of the fabric."""
+
+
+async def poll_all(sources: Sources, loop: Loop, controller: Controller, *, is_exact: bool) -> None:
+    """Poll all kinds of sources until cancelled; is_exact as of `gpu_poll`. Raises AssertionError for bugs."""
+    kinds = (
+        (gpu_poll(is_exact=is_exact), sources.gpu_metrics),
+        (nic_poll(), sources.node_metrics),
+        (fabric_poll(), sources.fabric_ports),
+    )
+    await asyncio.gather(*(poll_forever(*kind, loop, controller) for kind in kinds))
 
 
 async def poll_forever(

@@ -25,7 +25,7 @@ from gantree import __version__
 from gantree.api.access.audit import Audit
 from gantree.api.backend import Backend
 from gantree.api.gpu_metrics.gpu_counters import counters_of
-from gantree.api.gpu_metrics.polling import gpu_poll, nic_poll, poll_forever
+from gantree.api.gpu_metrics.polling import poll_all
 from gantree.api.http import unix_socket
 from gantree.api.http.connections import socket_limits, tcp_limits
 from gantree.api.observability import log_format, tracing_setup
@@ -321,17 +321,8 @@ class _Lifecycle:
         """Until a signal, until the term is over, or until one of them breaks."""
         watching = asyncio.create_task(self._until_over(term))
         settings = self._daemon.settings
-        asking = asyncio.create_task(
-            poll_forever(
-                gpu_poll(is_exact=settings.kubernetes is None),
-                settings.gpu_metrics,
-                loop,
-                controller,
-            )
-        )
-        ports = asyncio.create_task(
-            poll_forever(nic_poll(), settings.node_metrics, loop, controller)
-        )
+        is_exact = settings.kubernetes is None
+        asking = asyncio.create_task(poll_all(settings, loop, controller, is_exact=is_exact))
         notifying = asyncio.create_task(notify_users(self._daemon, loop, controller))
         comparing = asyncio.create_task(watch_stragglers(loop, controller))
         serving = [(over_socket, over_socket.serving()), *self._over_tcp()]
@@ -348,14 +339,14 @@ class _Lifecycle:
             )
             _say(f"gantree {__version__} ready: {_site(controller)}; {', '.join(addresses)}")
         await asyncio.wait(
-            {stepping, watching, asking, ports, *tasks}, return_when=asyncio.FIRST_COMPLETED
+            {stepping, watching, asking, *tasks}, return_when=asyncio.FIRST_COMPLETED
         )
         if term.is_on:
             self._stop.set()
         else:
             log.error("epoch %d is over: this daemon stands by", term.epoch)
             self._dispatcher.stand_by()  # now: what is left to end here may wait for the database
-        beside = (asking, ports, notifying, comparing)
+        beside = (asking, notifying, comparing)
         for task in beside:
             task.cancel()
         loop.stop()

@@ -154,6 +154,14 @@ NodeMetricsOption = Annotated[
         " repeated.",
     ),
 ]
+FabricPortsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="URL",
+        help="Ports of the fabric, from which up-links are counted: UFM's /ufmRest/resources/ports, or the print of"
+        " ibnetdiscover, over HTTP or in a file:///PATH that is kept fresh; may be repeated.",
+    ),
+]
 LogFormatOption = Annotated[
     Format, typer.Option(help="Log format; auto: text on a terminal, else JSON.")
 ]

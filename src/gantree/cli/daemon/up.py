@@ -28,6 +28,7 @@ from gantree.cli.daemon.options import (
     AcceptClockOption,
     AdvertiseOption,
     ClusterOption,
+    FabricPortsOption,
     GpuMetricsOption,
     HeaderTimeoutOption,
     InsecureOption,
@@ -108,6 +109,7 @@ def up(
     root_path: RootPathOption = "",
     gpu_metrics: GpuMetricsOption = None,
     node_metrics: NodeMetricsOption = None,
+    fabric_ports: FabricPortsOption = None,
     keep_ended: KeepEndedOption = KEEP_ENDED,
     keep_history: KeepHistoryOption = None,
     user_waiting: UserWaitingOption = DEFAULT_WAITING_LIMITS.per_user,
@@ -139,8 +141,7 @@ def up(
         access_file=access,
         run_as_submitter=run_as_submitter,
         root_path=root_path_of(root_path),
-        **exporters_of(gpu_metrics, node_metrics),
-        database=url,
+        **exporters_of(gpu_metrics, node_metrics, fabric_ports),
         **_leadership(url, name, advertise, lease, stall),
         keep=_keep(keep_ended, keep_history),
         waiting_limits=WaitingLimits(user_waiting, queue_waiting),
@@ -200,7 +201,7 @@ def _leadership(
         )
     url = advertise and target(advertise).url
     return {
-        "name": name or own_name(), "advertise": url, "lease_s": lease_s, "stall_s": stall_s,
+        "database": database, "name": name or own_name(), "advertise": url, "lease_s": lease_s, "stall_s": stall_s,
     }  # fmt: skip
 
 

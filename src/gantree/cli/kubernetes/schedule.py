@@ -19,6 +19,7 @@ from gantree.api.server.settings import Settings, own_name
 from gantree.cli.daemon.access_options import AccessOption
 from gantree.cli.daemon.options import (
     AcceptClockOption,
+    FabricPortsOption,
     GpuMetricsOption,
     HeaderTimeoutOption,
     InsecureOption,
@@ -110,6 +111,7 @@ def kubernetes(
     insecure: InsecureOption = False,
     gpu_metrics: GpuMetricsOption = None,
     node_metrics: NodeMetricsOption = None,
+    fabric_ports: FabricPortsOption = None,
     accept_clock: AcceptClockOption = False,
     log_format: LogFormatOption = Format.AUTO,
     log_level: LogLevelOption = Level.WARNING,
@@ -139,7 +141,7 @@ def kubernetes(
         name=name or own_name(),
         lease_s=lease,
         stall_s=stall,
-        **exporters_of(gpu_metrics, node_metrics),
+        **exporters_of(gpu_metrics, node_metrics, fabric_ports),
         accept_clock=accept_clock,
         log_level=log_level,
         log_format=log_format,
