@@ -29,7 +29,7 @@ _HOST = re.compile(
     r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|[+-]\d\d:?\d\d))"
     r" (?P<host>[A-Za-z0-9][A-Za-z0-9._-]{0,252}) kernel\b"
 )
-MARKS = (b"NVRM:", b"amdgpu")
+MARKS = ("NVRM:", "amdgpu")
 """A line without any of these is about no GPU."""
 DIGITS_OF_DOMAIN = 4
 

@@ -65,6 +65,12 @@ def uuids() -> tuple[str, ...]:
         return tuple(text(pynvml.nvmlDeviceGetUUID(gpu)) for gpu in gpu_handles())
 
 
+def bus_ids() -> tuple[str, ...]:
+    """Return the PCI address of each GPU by index, as NVML writes it. Unreachable where no NVIDIA driver answers."""
+    with driver():
+        return tuple(text(pynvml.nvmlDeviceGetPciInfo(gpu).busId) for gpu in gpu_handles())
+
+
 def versions() -> dict[str, str]:
     """Return the versions of the driver, and of the CUDA that it speaks. Unreachable where no NVIDIA driver answers."""
     with driver():

@@ -14,9 +14,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
+from typing import Any
 
 import uvloop
 from prometheus_client import disable_created_metrics
@@ -31,6 +32,7 @@ from gantree.api.http.connections import socket_limits, tcp_limits
 from gantree.api.observability import log_format, tracing_setup
 from gantree.api.server.access_setup import access_of
 from gantree.api.server.app import Pages, build_app
+from gantree.api.server.fault_watch import watch_kernel_log, watch_nvml
 from gantree.api.server.http_server import Server
 from gantree.api.server.journal_location import (
     journal_location_of,
@@ -38,7 +40,7 @@ from gantree.api.server.journal_location import (
 from gantree.api.server.listeners import advertised, bind, url_of
 from gantree.api.server.notifications import notify_users
 from gantree.api.server.recovery import DaemonParts, recovered_controller
-from gantree.api.server.settings import Settings
+from gantree.api.server.settings import KernelLog, Settings
 from gantree.api.server.standby.app import build_standby_app
 from gantree.api.server.standby.reads import StandbyBackend
 from gantree.api.server.standby.role_dispatcher import RoleDispatcher
@@ -323,6 +325,7 @@ class _Lifecycle:
         settings = self._daemon.settings
         is_exact = settings.kubernetes is None
         asking = asyncio.create_task(poll_all(settings, loop, controller, is_exact=is_exact))
+        faults = [asyncio.create_task(each) for each in _fault_watches(settings, loop, controller)]
         notifying = asyncio.create_task(notify_users(self._daemon, loop, controller))
         comparing = asyncio.create_task(watch_stragglers(loop, controller))
         serving = [(over_socket, over_socket.serving()), *self._over_tcp()]
@@ -346,7 +349,7 @@ class _Lifecycle:
         else:
             log.error("epoch %d is over: this daemon stands by", term.epoch)
             self._dispatcher.stand_by()  # now: what is left to end here may wait for the database
-        beside = (asking, notifying, comparing)
+        beside = (asking, notifying, comparing, *faults)
         for task in beside:
             task.cancel()
         loop.stop()
@@ -365,6 +368,18 @@ class _Lifecycle:
         """Run until stopped, or until the term ends."""
         while term.is_on and not await wait_until_set(self._stop, LOOK_EVERY_S):
             set_survivors_apart()
+
+
+def _fault_watches(
+    settings: Settings, loop: Loop, controller: Controller
+) -> list[Coroutine[Any, Any, None]]:
+    """What reads faults of GPUs as they happen; on Kubernetes node conditions tell them."""
+    if settings.kubernetes is not None:
+        return []
+    watches = [watch_nvml(loop, controller)]
+    if settings.kernel_log is not KernelLog.NEVER:
+        watches.append(watch_kernel_log(settings.kernel_log, loop, controller))
+    return watches
 
 
 def _end_now() -> None:

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from socket import gethostname
 
@@ -28,6 +29,12 @@ def own_name() -> str:
     return f"{gethostname()}-{os.getpid()}"
 
 
+class KernelLog(Enum):
+    """A kernel log that is no file."""
+
+    NEVER = "never"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """cluster_text may be None where the state directory has seen a cluster before; source is its name in messages.
@@ -50,6 +57,7 @@ class Settings:
     mps_control is the program that starts MPS control daemons, or "none"; None: NVIDIA's, for this machine alone.
     gpu_metrics are addresses of exporters that tell how busy GPUs are; none: the driver of this machine is asked.
     node_metrics are addresses of node_exporters that tell the rates of NICs, fabric_ports those of a fabric's ports.
+    kernel_log is where faults of GPUs are read from; None: the kernel log of this machine, if it is one of the nodes.
     """
 
     state_dir: Path
@@ -80,6 +88,7 @@ class Settings:
     accept_clock: bool = False
     notify: NotifySettings = NO_NOTIFICATIONS
     partition_gpus: PartitionGpus | None = None
+    kernel_log: Path | KernelLog | None = None
     mps_control: str | None = None
 
     def site(self) -> Cluster | None:

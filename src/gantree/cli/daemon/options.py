@@ -162,6 +162,14 @@ FabricPortsOption = Annotated[
         " ibnetdiscover, over HTTP or in a file:///PATH that is kept fresh; may be repeated.",
     ),
 ]
+KernelLogOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        help="Kernel log with faults of GPUs: /dev/kmsg, or a file or FIFO that hosts forward theirs to; never: none."
+        " [default: /dev/kmsg, if a node is this machine]",
+    ),
+]
 LogFormatOption = Annotated[
     Format, typer.Option(help="Log format; auto: text on a terminal, else JSON.")
 ]

@@ -16,7 +16,7 @@ from gantree.api.http.connections import HEAD_WITHIN_S
 from gantree.api.observability.log_format import Format, Level
 from gantree.api.server.daemon import run_daemon
 from gantree.api.server.listeners import Listen, listen_of, root_path_of
-from gantree.api.server.settings import Settings, own_name
+from gantree.api.server.settings import KernelLog, Settings, own_name
 from gantree.cli.daemon.access_options import AccessOption, RunAsOption, check_run_as
 from gantree.cli.daemon.notify_options import (
     MailFromOption,
@@ -34,6 +34,7 @@ from gantree.cli.daemon.options import (
     InsecureOption,
     KeepEndedOption,
     KeepHistoryOption,
+    KernelLogOption,
     LeaseOption,
     ListenOption,
     LogFormatOption,
@@ -110,6 +111,7 @@ def up(
     gpu_metrics: GpuMetricsOption = None,
     node_metrics: NodeMetricsOption = None,
     fabric_ports: FabricPortsOption = None,
+    kernel_log: KernelLogOption = None,
     keep_ended: KeepEndedOption = KEEP_ENDED,
     keep_history: KeepHistoryOption = None,
     user_waiting: UserWaitingOption = DEFAULT_WAITING_LIMITS.per_user,
@@ -129,7 +131,6 @@ def up(
 
     Ctrl-C and SIGTERM stop it. Running jobs continue, and the next start adopts them.
     """
-    check_run_as(access, run_as_submitter=run_as_submitter)
     directory, url = state_dir(state), database_url(database)
     at = _listen(listen, tls_cert, tls_key, token_file, directory, insecure=insecure)
     settings = Settings(
@@ -138,10 +139,10 @@ def up(
         *policy_named(policy),  # type: ignore[arg-type]  # mypy follows one unpacked tuple, not two
         listen=at and at.limited(max_connections, header_timeout),
         requests_per_s=requests_per_second,
-        access_file=access,
-        run_as_submitter=run_as_submitter,
+        **_access(access, run_as_submitter=run_as_submitter),
         root_path=root_path_of(root_path),
         **exporters_of(gpu_metrics, node_metrics, fabric_ports),
+        kernel_log=_kernel_log(kernel_log),
         **_leadership(url, name, advertise, lease, stall),
         keep=_keep(keep_ended, keep_history),
         waiting_limits=WaitingLimits(user_waiting, queue_waiting),
@@ -183,6 +184,25 @@ def _partition_gpus(told: PartitionGpus | None, virtual: str | None) -> Partitio
             )
         uuids()
     return PartitionGpus.SIMULATED if told is None and virtual is not None else told
+
+
+def _access(file: Path | None, *, run_as_submitter: bool) -> dict[str, Any]:
+    """The settings of who may do what, and as whom jobs run. Raises BadInput."""
+    check_run_as(file, run_as_submitter=run_as_submitter)
+    return {"access_file": file, "run_as_submitter": run_as_submitter}
+
+
+def _kernel_log(told: str | None) -> Path | KernelLog | None:
+    """Where faults of GPUs are read from. Raises BadInput for what cannot be read."""
+    if told is None or told == KernelLog.NEVER.value:
+        return None if told is None else KernelLog.NEVER
+    path = Path(told)
+    if path.is_dir() or not os.access(path, os.R_OK):
+        problem = "cannot be read" if path.exists() else "does not exist"
+        raise BadInput(
+            f"--kernel-log: {told} {problem}; allowed: /dev/kmsg (as root), a file, a FIFO, never"
+        )
+    return path
 
 
 def _keep(ended: int, history: str | None) -> RetentionLimits:
