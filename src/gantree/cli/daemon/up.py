@@ -7,7 +7,7 @@ for; else the one that the state directory has recorded; else this machine, if i
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from gantree.api.access.access import TOKEN_FILE
 from gantree.api.client.target import target
@@ -186,7 +186,12 @@ def _partition_gpus(told: PartitionGpus | None, virtual: str | None) -> Partitio
     return PartitionGpus.SIMULATED if told is None and virtual is not None else told
 
 
-def _access(file: Path | None, *, run_as_submitter: bool) -> dict[str, Any]:
+class _Access(TypedDict):
+    access_file: Path | None
+    run_as_submitter: bool
+
+
+def _access(file: Path | None, *, run_as_submitter: bool) -> _Access:
     """The settings of who may do what, and as whom jobs run. Raises BadInput."""
     check_run_as(file, run_as_submitter=run_as_submitter)
     return {"access_file": file, "run_as_submitter": run_as_submitter}
