@@ -225,9 +225,12 @@ class Simulation:
 
     def _may_wait(self) -> bool:
         """Whether what has happened need not be decided on at once: saves that gangs make by themselves change no
-        decision but a later one. With a model of running they are frequent, and are told with the next event.
+        decision but a later one. With a model of running they are frequent, and are told with the next event; unless
+        gangs may leave degraded links, which they do right after a save.
         """
         if not self._running.on or len(self._batch) >= MOST_SAVES_TOLD_LATE:
+            return not self._batch
+        if self.scheduler.ledger.site.links and self.scheduler.policy.leave_degraded:
             return not self._batch
         if not all(map(_is_save_by_itself, islice(self._batch, self._saves_waiting, None))):
             return False

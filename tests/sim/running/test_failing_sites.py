@@ -1,6 +1,8 @@
 """Runs on sites that fail: the scheduler restarts gangs from their last checkpoint, and nothing is lost but work."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given, settings
@@ -8,9 +10,11 @@ from hypothesis import strategies as st
 
 from gantree.core.ledger.invariants import check
 from gantree.formats.traces import TraceJob
-from gantree.model.cluster import LinkId
+from gantree.model.cluster import Link, LinkId
+from gantree.model.jobs import AxisTraffic, Job, Traffic
 from gantree.policy.rules import Policy
 from gantree.sim.cluster import Overheads
+from gantree.sim.results import JobRow
 from gantree.sim.run import Simulation, simulate
 from gantree.sim.running.faults import Fault
 from gantree.sim.running.model import (
@@ -21,6 +25,7 @@ from gantree.sim.running.model import (
     Spot,
     Stragglers,
 )
+from gantree.sim.workload import job_of
 from gantree.testing.builders import cluster
 from support.examples import examples
 
@@ -78,6 +83,50 @@ def test_the_scheduler_knows_a_degraded_link_until_it_is_repaired(
     while simulation.step():
         health_at[simulation.now] = simulation.scheduler.ledger.site.health_of_link()
     assert (health_at[10.0], health_at[20.0]) == ({link: 0.5}, {})
+
+
+LINKS_FAIL = RunningModel(
+    step_time=True, failures=Failures(links=(("node", FailureRate(0.0, 1.0, 0.5)),))
+)
+
+
+def sending(leaves: int, faults: Sequence[Fault], policy: Policy) -> JobRow:
+    """One gang of two nodes whose steps are traffic alone, with 3000 s of work and a save every 50 s."""
+    site = replace(
+        cluster(leaves=leaves, nodes=2, gpus=4, nics=2),
+        links={"leaf": Link(50, 6), "spine": Link(25, 12)},
+    )
+
+    def job(row: TraceJob) -> Job:
+        traffic = Traffic((AxisTraffic("data", 100e9),), compute_s=0.0)
+        return replace(job_of(row), traffic=traffic)
+
+    rows = [trace_job("a", 3000, members=2, checkpoint_s=50)]
+    simulation = Simulation(site, rows, policy, Overheads(start_s=10.0), job, running=LINKS_FAIL)
+    simulation._faults = Planned(faults)  # type: ignore[assignment]  # planned instead of drawn
+    while simulation.step():
+        check(simulation.scheduler.ledger)
+    return simulation.result().jobs[0]
+
+
+def test_a_gang_on_a_degraded_link_moves_once_that_pays_and_works_on_at_full_speed() -> None:
+    down = Fault(100.0, "link", (NODE_TIER, 0), health=0.5)
+    stays = sending(2, [down], Policy(leave_degraded=False))
+    moves = sending(2, [down], Policy(restart_s=60.0))
+    assert (stays.attempts, moves.attempts) == (1, 2)
+    assert stays.placement is not None and moves.placement is not None
+    assert (stays.placement.members[0].node, moves.placement.members[0].node) == ("n0", "n2")
+    assert (stays.end_s or 0.0) > 10 + 3000 + 1000
+    assert (moves.end_s or inf) < 10 + 3000 + 10 + 200
+
+
+def test_a_gang_that_starts_on_a_degraded_link_is_slowed_once_and_until_it_is_repaired() -> None:
+    repaired = Fault(2000.0, "link", (NODE_TIER, 0), up=True)
+    ends = [
+        sending(1, [Fault(at_s, "link", (NODE_TIER, 0), health=0.5), repaired], Policy()).end_s
+        for at_s in (0.0, 11.0)
+    ]
+    assert ends[0] == pytest.approx(ends[1], abs=2.0)
 
 
 ON = RunningModel(failures=Failures())

@@ -49,9 +49,14 @@ class LinkTraffic:
     GBps_of_link: dict[Uplink, float]
     connections: float
 
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step where the gang has every link alone, and whole."""
+        return self._step_s(1.0)
+
     def stretch(self, share: float) -> float:
         """How many times longer a step is where the gang's flows across links get this share of their rate."""
-        return self._step_s(share) / self._step_s(1.0)
+        return self._step_s(share) / self.step_s
 
     def _step_s(self, share: float) -> float:
         hiding = Hiding(self.job, self.compute_s)

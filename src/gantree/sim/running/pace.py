@@ -29,18 +29,20 @@ class Pace:
         self._alone_of_job: dict[str, float] = {}
 
     def start(self, order: StartGang, spec: Job) -> float:
-        """The speed of a gang that shares its links with nobody."""
+        """The speed of a gang that shares its links with nobody, on whole links: what is degraded comes on top."""
+        traffic = None
+        if self._traffics is not None and len(order.members) > 1:
+            traffic = self._traffics.of(spec, order.members)
         speed = len(order.members) / spec.members
         if self._by_step is not None:
-            speed = self._by_step.speed(spec, len(order.members), order.step_s)
+            step_s = order.step_s if traffic is None else traffic.step_s
+            speed = self._by_step.speed(spec, len(order.members), step_s)
         if self._slow is not None:
             nodes = [member.node for member in order.members]
             speed *= self._slow.speed(order.job, order.attempt, nodes)
-        if self._traffics is not None and len(order.members) > 1:
-            traffic = self._traffics.of(spec, order.members)
-            if traffic is not None:
-                self._traffic_of_job[order.job] = traffic
-                self._alone_of_job[order.job] = speed
+        if traffic is not None:
+            self._traffic_of_job[order.job] = traffic
+            self._alone_of_job[order.job] = speed
         return speed
 
     def join(self, job: str) -> None:

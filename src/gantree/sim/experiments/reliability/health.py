@@ -28,6 +28,12 @@ NODES, GPUS_OF_NODE, NODES_OF_LEAF = 1_000, 8, 32
 DAYS = 10.0
 SPARES = (0, 2, 4, 8, 16, 32)
 ENOUGH = SPARES[-1]
+LEAF_MORE = 56
+"""Spares that cover a leaf of nodes beside those that are being repaired."""
+LINKS: tuple[tuple[bool, bool], ...] = ((False, True), (True, False), (True, True))
+"""Whether links degrade, and whether the job leaves them."""
+Arm = tuple[int, float, bool | None, bool]
+"""Spares, minutes between checkpoints, whether links degrade, whether the job leaves them."""
 INTERVALS_MIN = (5.0, 15.0, 60.0)
 MODEL = "llama-7b"
 LLAMA3_NODES, LLAMA3_ETTR = 2_048, 0.90
@@ -37,21 +43,29 @@ RSC1_MTTF_H = {16_384: 1.8, 131_072: 0.23}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run: spare nodes, minutes between checkpoints, whether links degrade (None: the job sends nothing), seed."""
+    """One run: spare nodes, minutes between checkpoints, whether links degrade (None: the job sends nothing), seed.
+
+    leaves: whether the job may leave links that degrade.
+    """
 
     spares: int
     interval_min: float
     links: bool | None
+    leaves: bool
     seed: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a run came to: the share of the time that was work that is kept, failures, and degradations of links."""
+    """What a run came to: the share of the time that was work that is kept, and how often what came.
+
+    moves: how often the job left a degraded link.
+    """
 
     ettr: float
     failures: int
     degradations: int
+    moves: int
 
 
 def failures_per_day(nodes: int) -> float:
@@ -101,7 +115,7 @@ def run_case(case: Case) -> Ran:
     every_s = case.interval_min * 60
     row = TraceJob("large", 0.0, 1e9, NODES, GPUS_OF_NODE, checkpoint_s=every_s)
     start_s = figures("reliability")["restart_min"].value * 60
-    policy = replace(PRESETS["gantree"], restart_s=start_s)
+    policy = replace(PRESETS["gantree"], restart_s=start_s, leave_degraded=case.leaves)
     simulation = Simulation(
         site, [row], policy, Overheads(start_s), _jobs(case), running=running(case), seed=case.seed
     )
@@ -109,7 +123,8 @@ def run_case(case: Case) -> Ran:
     while simulation.now < end_s and simulation.step():
         pass
     work, came = simulation.cluster.work_of_job["tlarge"], simulation.site.counts.came
-    return Ran(min(1.0, work.kept_s / end_s), work.failures, came["link"])
+    moves = len(simulation.scheduler.ledger.jobs["tlarge"].fled_at)
+    return Ran(min(1.0, work.kept_s / end_s), work.failures, came["link"], moves)
 
 
 def _jobs(case: Case) -> Callable[[TraceJob], Job]:
@@ -122,24 +137,24 @@ def run(bench: Bench) -> Outcome:
     best_min = best_interval_s(failures_per_day(NODES), save_s) / 60
     intervals = (*INTERVALS_MIN, best_min)
     arms = [
-        *((spares, 15.0, None) for spares in SPARES),
-        *((ENOUGH, minutes, None) for minutes in intervals if minutes != INTERVALS_MIN[1]),
-        *((ENOUGH, 15.0, links) for links in (False, True)),
+        *((spares, 15.0, None, True) for spares in SPARES),
+        *((ENOUGH, minutes, None, True) for minutes in intervals if minutes != INTERVALS_MIN[1]),
+        *((spares, 15.0, *links) for spares in (ENOUGH, LEAF_MORE) for links in LINKS),
     ]
     cases = [Case(*arm, seed) for arm in arms for seed in bench.seeds]
     ran = bench.workers.map(run_case, cases)
-    found: dict[tuple[int, float, bool | None], list[Ran]] = {arm: [] for arm in arms}
+    found: dict[Arm, list[Ran]] = {arm: [] for arm in arms}
     for case, each in zip(cases, ran, strict=True):
-        found[case.spares, case.interval_min, case.links].append(each)
+        found[case.spares, case.interval_min, case.links, case.leaves].append(each)
     ettr = {arm: mean([each.ettr for each in rows]) for arm, rows in found.items()}
-    usual = ettr[ENOUGH, 15.0, None]
+    usual = ettr[ENOUGH, 15.0, None, True]
     formula = expected_ettr(failures_per_day(NODES), 900, save_s, restart_s())
     return Outcome(
         verdicts=(
             at_least("a job of 1,000 nodes is effective for 90 % of the time, with spares", 100 * usual, 90, " %"),
             at_most("the simulation is within 2 points of Kokolis' formula", 100 * abs(usual - formula), 2, " points"),
             _of_llama3(save_s),
-            at_most("without spares the job hardly runs (effective time)", 100 * ettr[0, 15.0, None], 10, " %"),
+            at_most("without spares the job hardly runs (effective time)", 100 * ettr[0, 15.0, None, True], 10, " %"),
             _of_moving(ettr, found),
         ),
         tables=(
@@ -147,7 +162,7 @@ def run(bench: Bench) -> Outcome:
                 f"{NODES:,} nodes for {DAYS:.0f} days, checkpoints every 15 minutes, by spare nodes: means over seeds",
                 ("spares", "effective time %", "failures"),
                 tuple(
-                    (spares, 100 * ettr[spares, 15.0, None], _failures(found[spares, 15.0, None]))
+                    (spares, 100 * ettr[spares, 15.0, None, True], _failures(found[spares, 15.0, None, True]))
                     for spares in SPARES
                 ),
             ),
@@ -156,7 +171,7 @@ def run(bench: Bench) -> Outcome:
                 ("minutes between checkpoints", "effective time %", "by the formula %"),
                 tuple(
                     (
-                        minutes, 100 * ettr[ENOUGH, minutes, None],
+                        minutes, 100 * ettr[ENOUGH, minutes, None, True],
                         100 * expected_ettr(failures_per_day(NODES), minutes * 60, save_s, restart_s()),
                     )
                     for minutes in sorted(intervals)
@@ -189,30 +204,35 @@ def _failures(ran: Sequence[Ran]) -> float:
     return mean([each.failures for each in ran])
 
 
-Arm = tuple[int, float, bool | None]
-
-
 def _of_moving(ettr: dict[Arm, float], found: dict[Arm, list[Ran]]) -> Verdict:
-    whole, degraded = ettr[ENOUGH, 15.0, False], ettr[ENOUGH, 15.0, True]
-    moves = mean([each.degradations for each in found[ENOUGH, 15.0, True]])
-    price = moves * (restart_s() + figures("reliability")["save_s"].value) / (DAYS * DAY_S)
+    whole, stays, leaves = (ettr[LEAF_MORE, 15.0, *links] for links in LINKS)
+    moves = mean([each.moves for each in found[LEAF_MORE, 15.0, True, True]])
+    pays = leaves > stays
     return Verdict(
         "moving early off degrading links pays",
-        f"{100 * whole:.1f} % effective with whole links, {100 * degraded:.1f} % with degrading ones",
-        Judgement.OPEN,
-        f"gantree moves gangs off nodes that are called unwell, and not yet off degraded links; {moves:.0f} moves "
-        f"would cost {100 * price:.2f} points, and need the nodes of a whole leaf as spares",
-    )  # fmt: skip
+        f"{100 * leaves:.2f} % effective with {moves:.1f} moves, {100 * stays:.2f} % without, {100 * whole:.2f} % with "
+        f"whole links ({LEAF_MORE} spares)",
+        Judgement.HOLDS if pays else Judgement.MISSED,
+        "" if pays else "what moves cost is not less than what they gain",
+    )
 
 
 def _links(ettr: dict[Arm, float], found: dict[Arm, list[Ran]]) -> Table:
     rows = []
-    for links in (False, True):
-        arm = (ENOUGH, 15.0, links)
-        times = mean([each.degradations for each in found[arm]])
-        rows.append(("degrade" if links else "whole", times, 100 * ettr[arm]))
-    head = ("up-links of leaves", "degradations", "effective time %")
-    return Table(f"Training {MODEL} on 1,000 nodes with 32 spares", head, tuple(rows))
+    for spares in (ENOUGH, LEAF_MORE):
+        for links, name in zip(
+            LINKS, ("whole", "degrade, the job stays", "degrade, the job leaves"), strict=True
+        ):
+            arm = (spares, 15.0, *links)
+            times = mean([each.degradations for each in found[arm]])
+            moves = mean([each.moves for each in found[arm]])
+            rows.append((spares, name, times, moves, 100 * ettr[arm]))
+    head = ("spares", "up-links of leaves", "degradations", "moves", "effective time %")
+    return Table(
+        f"Training {MODEL} on 1,000 nodes, by spares and what happens on degraded links",
+        head,
+        tuple(rows),
+    )
 
 
 def _published() -> Table:
@@ -229,7 +249,7 @@ def _plot(ettr: dict[Arm, float]) -> Plot:
     from gantree.sim import charts  # noqa: PLC0415 - Altair is an extra
 
     rows: Sequence[dict[str, float]] = [
-        {"spares": spares, "ettr": 100 * ettr[spares, 15.0, None]} for spares in SPARES
+        {"spares": spares, "ettr": 100 * ettr[spares, 15.0, None, True]} for spares in SPARES
     ]
     chart = charts.lines(
         rows, "spares", "ettr", x_title="spare nodes", y_title="effective time, %", points=True
