@@ -107,6 +107,8 @@ def _unix_s(year: int, month: int, day: int, hour: int = 0) -> float:
         ("preset: fair\nhalf_life: none", "half_life_s", None),
         ("evictions: {per_job_per_day: unlimited}", "evictions_per_day", None),
         ("evictions: {per_job_per_day: 0}", "evictions_per_day", 0),
+        ("evictions: {leave_unwell: false}", "leave_unwell", False),
+        ("evictions: {leave_degraded: false}", "leave_degraded", False),
         ("defragment: off", "defragment", "off"),
         ("gpu_weights: equal", "gpu_weights", {}),
         ("gpu_weights: {by: equal, T4: 1}", "gpu_weights", {"T4": 1.0}),

@@ -185,8 +185,8 @@ class EvictionsForm(Form):
 
     per_job_per_day: Budget | None = None
     min_run: Duration | None = None
-    leave_unwell: bool | None = None
-    leave_degraded: bool | None = None
+    leave_unwell: YesNo | None = None
+    leave_degraded: YesNo | None = None
     grace: Duration | None = None
     restart: Duration | None = None
 
