@@ -10,7 +10,7 @@ import typer
 import yaml
 
 from gantree.cli.kubernetes.commands import app
-from gantree.executors.kubernetes.apiserver.rbac import RBAC_RULES
+from gantree.executors.kubernetes.apiserver.rbac import RBAC_RULES, RBAC_TO_PARTITION
 from gantree.executors.kubernetes.tools.release import BEFORE, SWITCH
 from support.kubernetes.server.thread import Api, ServerThread
 from support.manifests import DEPLOY, MANIFESTS, PLAIN, objects, rendered
@@ -33,6 +33,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "a pool": {"schedulerName": "gantree-b", "nodeSelector": {"pool": "b"}, "levels": ["a/spine", "a/leaf"]},
     "dry run": {"dryRun": True},
     "node groups": {"nodeGroups": "groups: []"},
+    "MIG": {"partitionNodes": {"selector": {"pool": "mig"}, "configs": "mig-configs: {}"}},
     "namespaces": {"namespaces": {"enabled": True, "from": ["default-scheduler", "volcano"]}},
     "metrics": {"gpuMetrics": ["http://{node}:9400/metrics"]},
     "reached": {"networkPolicy": {"allowFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}},
@@ -231,6 +232,18 @@ def test_the_roles_are_what_the_tests_run_gantree_with(kind: str, at_home: bool)
     assert rights_of({}, kind) == told
     assert not any("*" in each for each in told)
     assert not any(resource.startswith("secrets") for _, _, resource in told)
+
+
+def test_nodes_may_be_changed_only_where_their_gpus_may_be_partitioned() -> None:
+    rule, there = RBAC_TO_PARTITION, of_kind("ConfigMap", VALUES["MIG"], "gantree-policy")["data"]
+    told = {(verb, rule.group, rule.resource) for verb in rule.verbs}
+    assert rights_of(VALUES["MIG"]) - rights_of({}) == told
+    assert there["mig-configs.yaml"] == "mig-configs: {}"
+    arguments = container(VALUES["MIG"])["args"]
+    assert {"--partition-nodes=pool=mig", "--mig-configs=/etc/gantree/mig-configs.yaml"} <= set(
+        arguments
+    )
+    assert not any("partition" in each for each in container()["args"])
 
 
 def test_in_a_dry_run_the_role_lets_nobody_write() -> None:

@@ -7,7 +7,7 @@ with PodStage(tmp_path) as stage:
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,7 @@ from typing import Any, Self
 from gantree.control.engine.controller import Controller
 from gantree.core.ledger.invariants import check
 from gantree.executors.kubernetes.apiserver.connection import Connection
-from gantree.executors.kubernetes.apiserver.rbac import RBAC_RULES
+from gantree.executors.kubernetes.apiserver.rbac import RBAC_RULES, RbacRule
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
 from gantree.executors.kubernetes.cluster import KubernetesCluster
 from gantree.executors.kubernetes.opening import Opened
@@ -40,11 +40,11 @@ HOME = "default"
 """The namespace that gantree runs in."""
 
 
-def _with_role(settings: Settings) -> Settings:
+def _with_role(settings: Settings, rules: Sequence[RbacRule]) -> Settings:
     """The same with two users, unless it has some: gantree, and whoever shows no token, who may do everything."""
     rights = tuple(
         Grant(rule.verbs, (rule.group,), (rule.resource,), (HOME,) if rule.own_namespace else ())
-        for rule in RBAC_RULES
+        for rule in rules
     )
     users = {TOKEN: User(GANTREE, rights), "": User("admin", (EVERYTHING,))}
     return replace(settings, access=settings.access or Access(users))
@@ -53,15 +53,17 @@ def _with_role(settings: Settings) -> Settings:
 class PodStage:
     """The server and its kubelet last as long as the block; gantree is started by `start`, and may be stopped.
 
-    open_server: how it comes by its server, for those tests that may use a real one.
+    open_server: how it comes by its server, for those tests that may use a real one. rules: what gantree may do
+    on ours.
     """
 
     open_server: Callable[[Settings], ServerThread | SharedServer] = ServerThread
+    rules: Sequence[RbacRule] = RBAC_RULES
 
     def __init__(
         self, state_dir: Path, policy: Policy = PRESETS["gantree"], settings: Settings | None = None
     ) -> None:
-        self.running = type(self).open_server(_with_role(settings or Settings()))
+        self.running = type(self).open_server(_with_role(settings or Settings(), self.rules))
         self._state_dir, self._policy = state_dir, policy
         self._controller: Controller | None = None
 

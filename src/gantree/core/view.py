@@ -29,6 +29,7 @@ class JobView:
     missing are the members of the attempt, by number, that have no process; replacing those of them that have a
     placement to restart on. replacements counts how often each member was replaced, by number; others are absent.
     scaled: its number of members was set by a request. reason says why it has ended, or what it was stopped for last.
+    priority is a number, larger first.
     """
 
     job: str
@@ -47,6 +48,7 @@ class JobView:
     missing: tuple[int, ...]
     replacing: tuple[int, ...]
     replacements: Mapping[int, int]
+    priority: int
 
     @property
     def leaving(self) -> bool:
@@ -99,6 +101,11 @@ class LedgerView:
     def claimed_placements(self) -> dict[str, Placement]:
         """Return all claimed placements, by job."""
         return {job: claim.placement for job, claim in self._ledger.claims.items()}
+
+    def held_placements(self) -> list[Placement]:
+        """Return the placements that are claimed or reserved for jobs that wait."""
+        reserved = (each.placement for each in self._ledger.reservations.values())
+        return [*self.claimed_placements().values(), *reserved]
 
     def start_order(self, job: str) -> StartGang:
         """Return the order that starts the current attempt of a placed job."""
@@ -195,4 +202,5 @@ def _job(found: JobState) -> JobView:
         missing=tuple(gap.member for gap in found.missing),
         replacing=tuple(gap.member for gap in found.missing if gap.placed),
         replacements=dict(found.lives),
+        priority=found.priority,
     )

@@ -1,13 +1,14 @@
 """Options that the commands of `gantree kubernetes` share: how the API server is reached, and which nodes count."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gantree.cli.input.files import read_text, source_of
 from gantree.executors.kubernetes.apiserver.kubeconfig import connection_of
 from gantree.executors.kubernetes.apiserver.settings import (
     EXTRA,
@@ -15,7 +16,9 @@ from gantree.executors.kubernetes.apiserver.settings import (
     KubernetesSettings,
     Shadow,
 )
+from gantree.formats.mig_configs import read_mig_configs
 from gantree.model.errors import BadInput, Unsupported
+from gantree.model.mig_configs import PartitionNodes
 
 KubeconfigOption = Annotated[
     Path | None,
@@ -72,6 +75,21 @@ NodeGroupsOption = Annotated[
         help="Node groups of the cluster's autoscaler, to ask for nodes that do not exist yet.",
     ),
 ]
+PartitionNodesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="Label of the nodes that may be given other MIG configs for gangs that wait; may be repeated. Needs"
+        " --mig-configs. [default: no node]",
+    ),
+]
+MigConfigsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Configs that the GPU Operator's MIG manager knows, or their ConfigMap.",
+    ),
+]
 _KEY = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?"
 _LABEL = re.compile(f"{_KEY}={_VALUE}")
@@ -107,9 +125,22 @@ def settings_of_options(
 
 def selector_of(labels: list[str] | tuple[str, ...]) -> str:
     """A label selector of the API for nodes that have all these labels. Raises BadInput for what is no label."""
+    _check_labels("--node-selector", labels)
+    return ",".join(labels)
+
+
+def partition_nodes_of(labels: list[str] | None, file: str | None) -> PartitionNodes | None:
+    """The nodes that may be given other MIG configs, and these; None for no node. Raises BadInput."""
+    if not labels and file is None:
+        return None
+    if not labels or file is None:
+        raise BadInput("--partition-nodes and --mig-configs need each other")
+    _check_labels("--partition-nodes", labels)
+    key_values = tuple((label.partition("=")[0], label.partition("=")[2]) for label in labels)
+    return PartitionNodes(key_values, read_mig_configs(read_text(file), source_of(file)))
+
+
+def _check_labels(option: str, labels: Sequence[str]) -> None:
     for label in labels:
         if _LABEL.fullmatch(label) is None:
-            raise BadInput(
-                f"--node-selector: found {label!r}; allowed: KEY=VALUE, as on a node: pool=a"
-            )
-    return ",".join(labels)
+            raise BadInput(f"{option}: found {label!r}; allowed: KEY=VALUE, as on a node: pool=a")

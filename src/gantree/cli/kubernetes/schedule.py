@@ -44,9 +44,12 @@ from gantree.cli.kubernetes.options import (
     KubeconfigOption,
     LeaseNameOption,
     LevelOption,
+    MigConfigsOption,
     NodeGroupsOption,
     NodeSelectorOption,
+    PartitionNodesOption,
     SchedulerOption,
+    partition_nodes_of,
     settings_of_options,
 )
 from gantree.cli.kubernetes.shadow import REPORT, newest_report, report_text, state_dir_of
@@ -93,6 +96,8 @@ def kubernetes(
     lease_name: LeaseNameOption = None,
     cluster: ClusterOption = None,
     node_groups: NodeGroupsOption = None,
+    partition_nodes: PartitionNodesOption = None,
+    mig_configs: MigConfigsOption = None,
     dry_run: DryRunOption = False,
     shadow_scheduler: ShadowOption = DEFAULT_SCHEDULER,
     policy: PolicyOption = None,
@@ -128,6 +133,7 @@ def kubernetes(
         lease=_lease_of(lease_name, connection),
         cluster=_site_of(cluster),
         node_groups=_groups_of(node_groups),
+        partition_nodes=partition_nodes_of(partition_nodes, mig_configs),
     )
     at = listen_of(listen, token, tls_cert, tls_key, insecure=insecure) if listen else None
     settings = Settings(

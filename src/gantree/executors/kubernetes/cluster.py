@@ -24,6 +24,7 @@ from gantree.executors.kubernetes.controllers.gang_admission import GangAdmissio
 from gantree.executors.kubernetes.controllers.gangjobs import GangJobs, Name
 from gantree.executors.kubernetes.controllers.group_conditions import GroupConditions
 from gantree.executors.kubernetes.controllers.late_bindings import LateBindings
+from gantree.executors.kubernetes.controllers.mig_repartitioning import MigRepartitioning
 from gantree.executors.kubernetes.controllers.node_events import NodeEvents
 from gantree.executors.kubernetes.controllers.nodes import Nodes
 from gantree.executors.kubernetes.controllers.provisioning import Provisioning
@@ -42,6 +43,7 @@ from gantree.executors.kubernetes.writes.patches import annotate, nominate
 from gantree.executors.progress import Progress, StepReports
 from gantree.model.errors import NotFound
 from gantree.model.events import Event
+from gantree.model.mig_configs import PartitionNodes
 from gantree.model.node_groups import NodeGroup
 from gantree.model.orders import Order, ReplaceMember, SaveCheckpoint, StartGang, StopGang
 from gantree.model.phases import StopCause
@@ -71,11 +73,12 @@ class KubernetesCluster:
         takes_over: bool = True,
         node_groups: Sequence[NodeGroup] = (),
         levels: Sequence[str] = (),
+        partition_nodes: PartitionNodes | None = None,
     ) -> None:
         """scheduler is the schedulerName of pods that are ours.
 
         takes_over: gangs that run and are not on record are ours, too, if their pods say so. node_groups: nodes that an
-        autoscaler can make, on a site with these levels.
+        autoscaler can make, on a site with these levels. partition_nodes: those that may be given other MIG configs.
         """
         self._api, self._nodes, self._emit, self._clock = api, nodes, emit, clock
         self._allocator = allocator
@@ -100,6 +103,7 @@ class KubernetesCluster:
         self._provisioning = Provisioning(
             api, self._pending, node_groups, levels, self._admission.explain
         )
+        self._repartitioning = MigRepartitioning(api, self._pending, nodes, partition_nodes, emit)
         self._late_bindings = LateBindings(api)
         self._adoption = Adoption(
             scheduler,
@@ -158,6 +162,7 @@ class KubernetesCluster:
         self._provisioning.step(
             decided, self._nodes.site, self._admission.without_topology, self._attempts.pods, now
         )
+        self._repartitioning.step(decided, now, self._epoch)
         self._claims.step(self._attempts.pods, lambda pod: self._may_start(pod, decided))
         self._nominations.step(decided, self._pending.gang_of_job, self._attempts.pods)
         self._gangjobs.step(decided, now)
@@ -201,7 +206,8 @@ class KubernetesCluster:
 
     def remains(self, job: str) -> str:
         """What keeps an attempt that is stopped from ending, or a gang that no node can hold from starting."""
-        return self._attempts.remains(job) or self._provisioning.told(job)
+        coming = self._provisioning.told(job) or self._repartitioning.told(job)
+        return self._attempts.remains(job) or coming
 
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """Raises NotFound: output is where kubectl finds it."""

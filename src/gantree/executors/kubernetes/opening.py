@@ -92,6 +92,7 @@ class Opened:
             takes_over=self._told.shadow is None,
             node_groups=() if self._told.shadow else self._told.node_groups,
             levels=self._told.levels,
+            partition_nodes=None if self._told.shadow else self._told.partition_nodes,
         )
 
     def _shadow_client(

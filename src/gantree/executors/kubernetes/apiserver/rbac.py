@@ -86,3 +86,5 @@ RBAC_RULES = (
     RbacRule("", "podtemplates", ("create", "delete"), "what the pods of such a gang are like"),
     RbacRule("", "services", ("create",), "the names by which the pods of a GangJob find each other"),
 )  # fmt: skip
+RBAC_TO_PARTITION = RbacRule("", "nodes", ("patch",), "to have nodes given another MIG config")
+"""Needed with `--partition-nodes` alone."""

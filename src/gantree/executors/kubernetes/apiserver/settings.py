@@ -5,6 +5,7 @@ from pathlib import Path
 
 from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.model.cluster import Cluster
+from gantree.model.mig_configs import PartitionNodes
 from gantree.model.node_groups import NodeGroup
 
 SCHEDULER = "gantree"
@@ -26,7 +27,8 @@ class KubernetesSettings:
     levels are empty where the labels that are known make the tree; cluster is a file that describes it instead. lease
     is the name of the Lease by which a daemon with a journal of its own is elected; "": none, whoever is started leads.
     node_selector is a label selector of the nodes that are ours, "" for all. shadow: a dry run, in which nothing is
-    written. node_groups: nodes that an autoscaler can make.
+    written. node_groups: nodes that an autoscaler can make. partition_nodes: nodes that may be given other MIG configs,
+    None for no node.
     """
 
     connection: Connection
@@ -38,3 +40,4 @@ class KubernetesSettings:
     node_selector: str = ""
     shadow: Shadow | None = None
     node_groups: tuple[NodeGroup, ...] = ()
+    partition_nodes: PartitionNodes | None = None

@@ -16,6 +16,8 @@ UNWELL, WELL = "NodeUnwell", "NodeWell"
 NODE_MAY_FAIL = "NodeMayFail"
 OF_NODES = "default"
 """The namespace of events about objects that are in none."""
+EVENTS = f"api/v1/namespaces/{OF_NODES}/events"
+WELL_AGAIN = "Pods are placed here again."
 
 
 class NodeEvents:
@@ -42,7 +44,10 @@ class NodeEvents:
             reason, kept = self._reported.get(node, ""), self._kept.get(node, "")
             if (reason, kept) != (before.get(node, ""), kept_before.get(node, "")):
                 said = kept or (f"Nothing new is placed here: {reason}" if reason else "")
-                self._api.request("POST", _PATH, _event(node, said, now), JSON)
+                event = node_event(
+                    node, UNWELL if said else WELL, said or WELL_AGAIN, now, is_warning=bool(said)
+                )
+                self._api.request("POST", EVENTS, event, JSON)
                 self._warn_gangs(decided, node, reason, now)
 
     def _warn_gangs(self, decided: LedgerView, node: str, reason: str, now: float) -> None:
@@ -65,20 +70,18 @@ class NodeEvents:
             self._api.report_status(said)
 
 
-_PATH = f"api/v1/namespaces/{OF_NODES}/events"
-
-
-def _event(node: str, fault: str, now: float) -> dict[str, object]:
-    """fault: what to say of an unhealthy node. uid is the node's name, as in events of kubelets about their nodes."""
+def node_event(
+    node: str, reason: str, message: str, now: float, *, is_warning: bool
+) -> dict[str, object]:
+    """An event about a node. Its uid is the node's name, as in events of kubelets about their nodes."""
     moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    message = fault or "Pods are placed here again."
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"generateName": f"{node}.", "namespace": OF_NODES},
         "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
-        "type": "Warning" if fault else "Normal",
-        "reason": UNWELL if fault else WELL,
+        "type": "Warning" if is_warning else "Normal",
+        "reason": reason,
         "message": message,
         "source": {"component": "gantree"},
         "firstTimestamp": moment,

@@ -177,6 +177,15 @@ class Nodes:
         self._gpus_of_node = {node.name: machines[node.machine].gpus for node in cluster.nodes}
         return cluster
 
+    @property
+    def present(self) -> Mapping[str, Node]:
+        """The nodes that there are, by name."""
+        return self._nodes
+
+    def site_of(self, nodes: Sequence[Node]) -> SiteReading:
+        """The site that other nodes would make. Raises BadInput."""
+        return self._read([self._allocator.equipped(node) for node in nodes])
+
     def _read(self, nodes: Sequence[Node]) -> SiteReading:
         topologies = read_topologies(self._topologies, nodes)
         asked = replace(topologies, asked=tuple(self._asked))

@@ -70,7 +70,7 @@ def read_node(record: Record) -> KubernetesNode:
         name,
         labels,
         gpus,
-        _gpu(labels) if gpus != 0 else None,
+        gpu_of_labels(labels) if gpus != 0 else None,
         cpus,
         None if memory is None else memory / 2**30,
         _address(status),
@@ -155,7 +155,7 @@ def _by_discovery(
     return (counted if counted is None or counted <= MAX_GPUS else None), notes
 
 
-def _gpu(labels: Mapping[str, str]) -> str | None:
+def gpu_of_labels(labels: Mapping[str, str]) -> str | None:
     """Return the GPU's model as the catalogue names it; None where the labels do not give it."""
     product = labels.get(_NVIDIA + "gpu.product", "")
     if product:

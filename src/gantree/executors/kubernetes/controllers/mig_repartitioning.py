@@ -1,0 +1,296 @@
+"""Gives nodes other MIG configs for gangs that wait, by the label that the GPU Operator's manager acts upon.
+
+A gang for which not even the empty site has room may have nodes whose pods with GPUs are all of gangs that its priority
+is above; they are drained. One that only waits for room has idle nodes alone. A node is cordoned from the order to the
+moment when its device plugin offers what the config makes. If that fails, the node is left as it is, cordoned, with the
+reason in an annotation and an event. Nodes outside the selector are never changed.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+
+from gantree.core.view import JobView, LedgerView
+from gantree.executors.kubernetes.apiserver.client import JSON, MERGE, ApiError, Client
+from gantree.executors.kubernetes.apiserver.objects import Node
+from gantree.executors.kubernetes.controllers.node_events import EVENTS, node_event
+from gantree.executors.kubernetes.controllers.nodes import Nodes
+from gantree.executors.kubernetes.nodes import mig_orders
+from gantree.executors.kubernetes.nodes.gpu_holders import GpuHolders
+from gantree.executors.kubernetes.nodes.mig_layouts import (
+    Partitionable,
+    candidates,
+    gpu_count,
+    is_of_gpus,
+    offer_of,
+    partitionable,
+    with_offer,
+)
+from gantree.executors.kubernetes.nodes.mig_orders import Marks, MigOrder, marks_of, order_of
+from gantree.executors.kubernetes.nodes.site import SiteReading
+from gantree.executors.kubernetes.watch.api_thread import ApiThread
+from gantree.executors.kubernetes.workloads.gangs import Gang, job_of
+from gantree.executors.kubernetes.workloads.keys import Key
+from gantree.executors.kubernetes.workloads.pending_pods import PendingPods
+from gantree.model.errors import GantreeError, Unreachable
+from gantree.model.events import CordonRequested, Event, UncordonRequested
+from gantree.model.jobs import Job
+from gantree.model.mig_configs import PartitionNodes
+from gantree.model.phases import ENDED
+from gantree.model.verdicts import Gate
+from gantree.placement.choice.search import fits
+from gantree.topology.discovery.listings.kubernetes_nodes import gpu_of_labels
+from gantree.topology.fabric.fabric import Fabric
+from gantree.topology.hardware.mig import mig_table
+from gantree.topology.occupancy.occupancy import Occupancy
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 0.5
+AT_ONCE = 4
+"""Gangs that are looked at in one step."""
+AGAIN_S = 30.0
+"""A gang for which nothing could be done is looked at again after so long."""
+SEEN_WITHIN_S = 10.0
+"""A change that was written and is not seen for so long is written again."""
+WITHIN_S = 900.0
+"""The manager may stop pods of the operator, and reboot the node."""
+FAILED_EVENT = "MigConfigFailed"
+
+
+class MigRepartitioning:
+    """The orders of all nodes, and the gangs that need more."""
+
+    def __init__(
+        self,
+        api: ApiThread,
+        pending: PendingPods,
+        nodes: Nodes,
+        allowed: PartitionNodes | None,
+        emit: Callable[[Event], None],
+    ) -> None:
+        """allowed: None for no node."""
+        self._api, self._pending, self._nodes, self._emit = api, pending, nodes, emit
+        self._allowed = allowed
+        self._written: dict[str, tuple[float, Marks]] = {}
+        """Nodes that were changed, until when that may take to be seen, and how they were before."""
+        self._cordons: dict[str, tuple[str | None, bool]] = {}
+        """The cordon that was asked for last, and whether to drain."""
+        self._again_at: dict[Key, float] = {}
+        self._next_at, self._cursor, self._told_events = 0.0, 0, 0
+
+    def told(self, job: str) -> str:
+        """What the nodes of a job wait for here, as a part of a sentence; "" for nothing."""
+        found = (
+            mig_orders.said_of(node)
+            for node in self._ours()
+            if node.metadata.annotations.get(mig_orders.FOR) == job and mig_orders.cordon_of(node)
+        )
+        return "; ".join(found)
+
+    def step(self, decided: LedgerView, now: float, epoch: int) -> None:
+        """Carry every order on, and begin some more."""
+        if self._allowed is None or now < self._next_at:
+            return
+        self._next_at = now + EVERY_S
+        holders, ours = GpuHolders(decided), self._ours()
+        for node in ours:
+            order = order_of(node)
+            self._cordon(node, decided, holders, now, epoch)
+            if order is not None and not self._is_written(node, now):
+                self._carry_on(order, node, decided, holders, now)
+        for key in self._next_keys(now):
+            if any(self._is_written(node, now) for node in ours):
+                return  # what is written counts once it is seen
+            self._plan(key, decided, holders, now)
+
+    def _ours(self) -> list[Node]:
+        """The nodes that may be changed, by name."""
+        asked = () if self._allowed is None else self._allowed.selector
+        found = [
+            node
+            for node in self._nodes.present.values()
+            if all(node.metadata.labels.get(key) == value for key, value in asked)
+        ]
+        return sorted(found, key=lambda each: each.metadata.name) if self._allowed else []
+
+    def _cordon(
+        self, node: Node, decided: LedgerView, holders: GpuHolders, now: float, epoch: int
+    ) -> None:
+        """Have the node cordoned by the reason that it has here, or not any more."""
+        name, reason = node.metadata.name, mig_orders.cordon_of(node)
+        known = decided.site.cordon_reason(name)
+        drains = order_of(node) is not None and bool(holders.on(name))
+        is_operators = known is not None and not known.startswith(mig_orders.CORDONED)
+        if is_operators or (reason == known and not drains) or not decided.site.has_node(name):
+            self._cordons.pop(name, None)
+            return
+        if self._cordons.get(name) == (reason, drains):
+            return  # asked for, and not decided yet
+        self._cordons[name] = reason, drains
+        self._told_events += 1
+        event = f"kubernetes/mig/{name}/{epoch}.{self._told_events}"
+        if reason is None:
+            self._emit(UncordonRequested(id=event, observed_at=now, node=name, forgives=False))
+        else:
+            self._emit(
+                CordonRequested(id=event, observed_at=now, node=name, reason=reason, drain=drains)
+            )
+
+    def _carry_on(
+        self, order: MigOrder, node: Node, decided: LedgerView, holders: GpuHolders, now: float
+    ) -> None:
+        """The next step of an order."""
+        if order.since is None:
+            state = decided.job(order.job)
+            waits = state is not None and state.placement is None and state.phase not in ENDED
+            if not waits or not holders.are_below(order.node, state):
+                self._write(node, mig_orders.end(), now)
+            elif decided.site.cordon_reason(order.node) and not holders.has_any(order.node):
+                self._write(node, mig_orders.ask(order.config, now), now)
+            return
+        came = mig_orders.outcome(order, node, self._offer(node, order.config), now, WITHIN_S)
+        if came is None:
+            return
+        self._write(node, mig_orders.end(came), now)
+        if came:
+            log.error("node %s: %s", order.node, came)
+            event = node_event(order.node, FAILED_EVENT, came, now, is_warning=True)
+            self._api.request("POST", EVENTS, event, JSON)
+
+    def _offer(self, node: Node, name: str) -> Mapping[str, int] | None:
+        """What a node offers by a config; None for one that is not known any more."""
+        configs = self._allowed.configs if self._allowed else ()
+        config = next((each for each in configs if each.name == name), None)
+        table = mig_table(gpu_of_labels(node.metadata.labels))
+        return None if config is None else offer_of(config, gpu_count(node), table)
+
+    def _next_keys(self, now: float) -> list[Key]:
+        """The next few gangs that may need other configs."""
+        gangs = self._pending.gangs
+        for key in self._again_at.keys() - gangs.keys():
+            del self._again_at[key]
+        start = self._cursor if self._cursor < len(gangs) else 0
+        self._cursor = start + AT_ONCE
+        chosen = islice(gangs, start, start + AT_ONCE)
+        return [key for key in chosen if now >= self._again_at.get(key, now)]
+
+    def _plan(self, key: Key, decided: LedgerView, holders: GpuHolders, now: float) -> None:
+        """Begin the orders of a gang, if it waits for room and other configs give it some."""
+        job = self._pending.gangs[key].job
+        state, gang = decided.job(job or ""), self._pending.gang(key)
+        if state is None or gang is None or not _asked(state.spec):
+            return
+        is_short = decided.needs_more_nodes(state.job, now)
+        if not is_short and _gate(decided, state.job, now) not in (Gate.ROOM, Gate.CONTIGUITY):
+            return
+        self._again_at[key] = now + AGAIN_S
+        for node, config in self._changes(gang, state, decided, holders, is_short=is_short):
+            log.info("node %s gets MIG config %s for job %s", node.metadata.name, config, state.job)
+            self._write(node, mig_orders.begin(config, state.job), now)
+
+    def _changes(
+        self,
+        gang: Gang,
+        state: JobView,
+        decided: LedgerView,
+        holders: GpuHolders,
+        *,
+        is_short: bool,
+    ) -> list[tuple[Node, str]]:
+        """The nodes to change and their configs, idle ones first; none where nothing helps or nothing is needed."""
+        coming = self._coming()
+        free = [node for node in self._ours() if _is_free(node, decided)]
+        idle = [node for node in free if not holders.has_any(node.metadata.name)]
+        below = [
+            node
+            for node in free
+            if node not in idle and is_short and holders.are_below(node.metadata.name, state)
+        ]
+        for nodes in (idle, [*idle, *below]) if below else (idle,):
+            found = self._least(gang, state, nodes, coming)
+            if found is not None:
+                return found
+        return []
+
+    def _coming(self) -> list[Node]:
+        """Nodes with orders, as they will be."""
+        found = []
+        for node in self._ours():
+            order = order_of(node)
+            offer = None if order is None else self._offer(node, order.config)
+            if offer is not None:
+                found.append(with_offer(node, offer))
+        return found
+
+    def _least(
+        self, gang: Gang, state: JobView, nodes: Sequence[Node], coming: Sequence[Node]
+    ) -> list[tuple[Node, str]] | None:
+        """The least change with which a gang fits on these nodes, empty; None if there is none."""
+        configs = self._allowed.configs if self._allowed else ()
+        if self._fits(gang, [*nodes, *coming]):
+            return []
+        able = [each for node in nodes if (each := partitionable(node, configs)) is not None]
+        for chosen, config in candidates(able, configs, _asked(state.spec)):
+            if self._fits(gang, [*_with(nodes, chosen, config), *coming]):
+                return [(each.node, config) for each in chosen]
+        return None
+
+    def _fits(self, gang: Gang, nodes: Sequence[Node]) -> bool:
+        if not nodes:
+            return False
+        try:
+            site: SiteReading = self._nodes.site_of(nodes)
+            spec, barred, _ = job_of(gang, site.tier, gang.key[0])
+            return not barred and fits(Occupancy(Fabric.build(site.cluster)), spec)
+        except GantreeError:
+            return False
+
+    def _write(self, node: Node, patch: Mapping[str, object], now: float) -> None:
+        self._written[node.metadata.name] = now + SEEN_WITHIN_S, marks_of(node)
+        self._api.write(partial(_patch, node=node.metadata.name, patch=patch))
+
+    def _is_written(self, node: Node, now: float) -> bool:
+        """Whether a change of a node was written and is not seen yet."""
+        until, before = self._written.get(node.metadata.name, (now, ()))
+        return now < until and marks_of(node) == before
+
+
+async def _patch(client: Client, node: str, patch: Mapping[str, object]) -> str:
+    try:
+        await client.write("PATCH", f"api/v1/nodes/{node}", patch, MERGE)
+    except (ApiError, Unreachable) as error:
+        return f"node {node} gets no other MIG config: {error}"
+    return ""
+
+
+def _asked(job: Job) -> frozenset[str]:
+    """The GPUs and instances that a job asks for, by resource."""
+    return frozenset(
+        name for role in job.roles for name, _ in role.shape.devices if is_of_gpus(name)
+    )
+
+
+def _gate(decided: LedgerView, job: str, now: float) -> Gate | None:
+    why = decided.why_waiting(job, now)
+    return None if why is None else why[1]
+
+
+def _is_free(node: Node, decided: LedgerView) -> bool:
+    """Whether a node is in use by gantree: it is not cordoned by anybody, nor lost, nor unhealthy."""
+    name, site = node.metadata.name, decided.site
+    return (
+        site.has_node(name)
+        and not site.is_lost(name)
+        and site.cordon_reason(name) is None
+        and name not in site.unhealthy_nodes()
+        and mig_orders.cordon_of(node) is None
+    )
+
+
+def _with(nodes: Sequence[Node], chosen: Sequence[Partitionable], config: str) -> Iterator[Node]:
+    changed = {each.name: each for each in chosen}
+    for node in nodes:
+        each = changed.get(node.metadata.name)
+        yield node if each is None else each.with_config(config)

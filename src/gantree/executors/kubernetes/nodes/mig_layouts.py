@@ -1,0 +1,174 @@
+"""What MIG configs make of nodes: the resources that each offers then, and which nodes must change for a gang.
+
+The GPU Operator's manager partitions a whole node by one config, named in a label, so a node is changed as a whole, and
+only when no pod on it has GPUs or instances: which of them a pod has is the kubelet's business.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from gantree.executors.kubernetes.apiserver.objects import Node
+from gantree.model.errors import BadInput
+from gantree.model.mig_configs import MigConfig, MigLayout
+from gantree.topology.discovery.listings.kubernetes_nodes import gpu_of_labels
+from gantree.topology.hardware.mig import MigTable, mig_table
+
+CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+"""Labels: which config a node is to have, and how far the manager is with it."""
+CAPABLE, STRATEGY, GPU_COUNT = (
+    "nvidia.com/mig.capable",
+    "nvidia.com/mig.strategy",
+    "nvidia.com/gpu.count",
+)
+SUCCESS, FAILED = "success", "failed"
+GPU, INSTANCE = "nvidia.com/gpu", "nvidia.com/mig-"
+Offer = Mapping[str, int]
+"""Resources of a node, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partitionable:
+    """A node that may be given one of these configs, with what it would offer then."""
+
+    node: Node
+    offers: Mapping[str, Offer]
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.metadata.name
+
+    def with_config(self, config: str) -> Node:
+        """The node as it is once it has a config."""
+        return with_offer(self.node, self.offers[config])
+
+
+def is_of_gpus(resource: str) -> bool:
+    """Whether a resource is GPUs or MIG instances of NVIDIA's device plugin."""
+    return resource == GPU or resource.startswith(INSTANCE)
+
+
+def partitionable(node: Node, configs: Iterable[MigConfig]) -> Partitionable | None:
+    """A node that the manager can change, None for one that it cannot, or that it is at work on.
+
+    Its device plugin must list instances as resources of their own (strategy `mixed`), and no slices its GPUs.
+    """
+    labels = node.metadata.labels
+    is_idle = labels.get(STATE, SUCCESS) == SUCCESS
+    is_mixed = labels.get(CAPABLE) == "true" and labels.get(STRATEGY) == "mixed"
+    gpus = gpu_count(node)
+    if not (is_idle and is_mixed and gpus) or node.wiring.gpus:
+        return None
+    table, present = mig_table(gpu_of_labels(labels)), labels.get(CONFIG)
+    offers = {
+        config.name: offer
+        for config in configs
+        if config.name != present and (offer := offer_of(config, gpus, table)) is not None
+    }
+    return Partitionable(node, offers)
+
+
+def gpu_count(node: Node) -> int:
+    """How many GPUs a node has, whatever they are partitioned into; 0 where its labels do not say."""
+    text = node.metadata.labels.get(GPU_COUNT, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 4 else 0
+
+
+def offer_of(config: MigConfig, gpus: int, table: MigTable | None) -> Offer | None:
+    """What a node with so many GPUs of a model offers by a config; None where that is not known, or cannot be.
+
+    A layout for some models only is taken to be for those that have its profiles.
+    """
+    layout_of_gpu: dict[int, MigLayout] = {}
+    for layout in config.layouts:
+        fits = table is not None and _fits(layout, table)
+        if layout.chosen and not fits and table is not None:
+            continue
+        if layout.on and layout.instances and not fits:
+            return None
+        numbers = range(gpus) if layout.gpus is None else layout.gpus
+        layout_of_gpu |= dict.fromkeys(numbers, layout)
+    if sorted(layout_of_gpu) != list(range(gpus)):
+        return None
+    return _summed(layout_of_gpu.values())
+
+
+def _fits(layout: MigLayout, table: MigTable) -> bool:
+    """Whether a GPU has these instances all at once."""
+    profiles = [profile for profile, number in layout.instances for _ in range(number)]
+    try:
+        return table.arranged(profiles) is not None
+    except BadInput:
+        return False
+
+
+def _summed(layouts: Iterable[MigLayout]) -> Offer:
+    offer: dict[str, int] = {}
+    for layout in layouts:
+        of_gpu = layout.instances if layout.on else ((None, 1),)
+        for profile, number in of_gpu:
+            name = GPU if profile is None else resource_of(profile)
+            offer[name] = offer.get(name, 0) + number
+    return offer
+
+
+def resource_of(profile: str) -> str:
+    """The resource of a profile: `+` is not allowed in its name."""
+    return INSTANCE + profile.replace("+", ".")
+
+
+def with_offer(node: Node, offer: Offer) -> Node:
+    """A node that offers these GPUs and instances."""
+    told = {name: str(number) for name, number in offer.items()}
+
+    def changed(amounts: dict[str, str | float]) -> dict[str, str | float]:
+        return {name: each for name, each in amounts.items() if not is_of_gpus(name)} | told
+
+    status = node.status
+    return msgspec.structs.replace(
+        node,
+        status=msgspec.structs.replace(
+            status, capacity=changed(status.capacity), allocatable=changed(status.allocatable)
+        ),
+    )
+
+
+def offers(node: Node, offer: Offer) -> bool:
+    """Whether the device plugin of a node offers all of it."""
+    there = node.status.allocatable
+    return all(_whole(there.get(name, 0)) >= number for name, number in offer.items())
+
+
+def _whole(amount: str | float) -> int:
+    text = str(amount)
+    return int(text) if text.isascii() and text.isdecimal() else 0
+
+
+def candidates(
+    nodes: Sequence[Partitionable], configs: Sequence[MigConfig], asked: frozenset[str]
+) -> Iterator[tuple[tuple[Partitionable, ...], str]]:
+    """Which nodes to give which config, the least change first: fewer nodes, then fewer resources nobody asked for.
+
+    nodes come in the order in which they are to be changed. asked are the resources that the gang asks for.
+    """
+    order = [
+        name
+        for name in (config.name for config in configs)
+        if any(asked & each.offers.get(name, {}).keys() for each in nodes)
+    ]
+    for number in range(1, len(nodes) + 1):
+        found = []
+        for name in order:
+            able = [each for each in nodes if asked & each.offers.get(name, {}).keys()]
+            if len(able) >= number:
+                chosen = tuple(able[:number])
+                found.append((_surplus(chosen, name, asked), order.index(name), chosen))
+        for _, index, chosen in sorted(found, key=lambda each: each[:2]):
+            yield chosen, order[index]
+
+
+def _surplus(nodes: Iterable[Partitionable], config: str, asked: frozenset[str]) -> int:
+    made = (pair for each in nodes for pair in each.offers[config].items())
+    return sum(number for name, number in made if name not in asked)
