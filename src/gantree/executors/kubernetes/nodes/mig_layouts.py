@@ -79,10 +79,11 @@ def gpu_count(node: Node) -> int:
 def offer_of(config: MigConfig, gpus: int, table: MigTable | None) -> Offer | None:
     """What a node with so many GPUs of a model offers by a config; None where that is not known, or cannot be.
 
-    A layout for some models only is taken to be for those that have its profiles.
+    Which models a layout is for, if not for all, is written as PCI device ids, which labels of nodes do not have: it is
+    taken to be for those that have its profiles, and of several the one that leaves the least of a GPU.
     """
     layout_of_gpu: dict[int, MigLayout] = {}
-    for layout in config.layouts:
+    for layout in sorted(config.layouts, key=lambda each: _compute_slices(each, table)):
         fits = table is not None and _fits(layout, table)
         if layout.chosen and not fits and table is not None:
             continue
@@ -102,6 +103,13 @@ def _fits(layout: MigLayout, table: MigTable) -> bool:
         return table.arranged(profiles) is not None
     except BadInput:
         return False
+
+
+def _compute_slices(layout: MigLayout, table: MigTable | None) -> int:
+    """How much of a GPU a layout for some models takes; 0 for one for all, so that those stay in their order."""
+    if not layout.chosen or table is None or not _fits(layout, table):
+        return 0
+    return sum(table.profile(name).compute_slices * number for name, number in layout.instances)
 
 
 def _summed(layouts: Iterable[MigLayout]) -> Offer:
