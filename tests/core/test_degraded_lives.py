@@ -1,4 +1,4 @@
-"""Random lives in which links wear and heal: a scheduler that was recovered before each event decides the same."""
+"""Random lives with worn links and slow ranks: a scheduler recovered before each event moves the same gangs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -8,9 +8,15 @@ import pytest
 
 from gantree.core.scheduler import settled
 from gantree.model.cluster import LinkId
-from gantree.model.events import Event, LinkHealthObserved, LinkRestoreRequested
+from gantree.model.events import (
+    Event,
+    LinkHealthObserved,
+    LinkRestoreRequested,
+    RankSlownessObserved,
+)
 from gantree.model.facts import Fact, GangMoving
 from gantree.model.jobs import AxisTraffic, Checkpoint, Job, Role, Shape, Traffic
+from gantree.model.phases import Phase
 from gantree.policy.rules import Policy
 from support.examples import seeds
 from support.random_lives import EVERY_KIND, NODES, WAYS, Lives
@@ -64,6 +70,19 @@ class WornLives(Lives):
         """An operator overrules what is said of a link."""
         self.tell(LinkRestoreRequested, link=self.lots.choice(LINKS))
 
+    def slow(self) -> None:
+        """A rank is slow, or as fast as others again."""
+        one = self.any_job(Phase.RUNNING)
+        if one is not None:
+            told = {
+                "rank": self.lots.randrange(2),
+                "node": self.lots.choice(one.placement.members).node,
+            }
+            factor = self.lots.choice([1.0, 1.1, 2.0])
+            self.tell(
+                RankSlownessObserved, job=one.job, attempt=one.attempt, slowdown=factor, **told
+            )
+
     def pause(self) -> None:
         """Time passes, as far as the scheduler slept at most."""
         wake_at = self.scheduler.wake_at()
@@ -79,12 +98,17 @@ class WornLives(Lives):
             *[WAYS["save"]] * 3,
             *[WAYS["end when told"]] * 2,
             WornLives.restore,
+            *[WornLives.slow] * 2,
         )
 
 
 def moves_off(facts: Iterable[Fact]) -> list[GangMoving]:
-    """The moves off links among some facts."""
-    return [each for each in facts if isinstance(each, GangMoving) and "of its rate" in each.flees]
+    """The moves off links and slow nodes among some facts."""
+    return [
+        each
+        for each in facts
+        if isinstance(each, GangMoving) and "node " not in each.flees and each.flees
+    ]
 
 
 def live(policy: str, seed: int, steps: int = STEPS) -> int:

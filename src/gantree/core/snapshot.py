@@ -402,6 +402,7 @@ def _restore_holders(ledger: Ledger, books: Books) -> None:
         ledger.count_holder(state, 1)
     ledger.leaving = {job: ledger.jobs[job] for job in books.leaving}
     ledger.gapped = {job: state for job, state in ledger.holding.items() if state.missing}
+    ledger.slowed = {job: state for job, state in ledger.holding.items() if state.slow}
     if books.occupancy is None:
         return
     fabric = Fabric.build(ledger.site.as_observed())

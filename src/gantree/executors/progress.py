@@ -1,4 +1,4 @@
-"""What a job reports of itself: observations. No decision depends on them, and they are not in the journal."""
+"""What a job reports of itself: observations, which are not in the journal. Slow ranks that last become events."""
 
 from dataclasses import dataclass
 

@@ -298,6 +298,20 @@ class LinkHealthObserved(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankSlownessObserved(Event):
+    """A rank of an attempt makes each step of its gang longer by this factor; 1 once it does not any more.
+
+    node is where it runs. All ranks go on.
+    """
+
+    job: str
+    attempt: int
+    rank: int
+    node: str
+    slowdown: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRestoreRequested(Event):
     """An operator counts a link as whole, whatever sources reported of it, until one reports something else."""
 
@@ -358,7 +372,7 @@ EVENTS: dict[str, type[Event]] = {
         CancelRequested, HoldRequested, ReleaseRequested, DefragmentRequested,
         SuspendRequested, ScaleRequested, BarsRequested, PriorityRequested,
         CordonRequested, UncordonRequested, LabelRequested, HealthObserved, LinkHealthObserved,
-        LinkRestoreRequested, OthersHold, PolicySubmitted,
+        LinkRestoreRequested, RankSlownessObserved, OthersHold, PolicySubmitted,
         GangFound, GangStarted, GangStartFailed, RankExited, MemberLost, MemberStarted,
         GangEnded, CheckpointSaved, NodeLost, NodeReturned, EndedJobsDue, TimePassed,
     )

@@ -40,6 +40,7 @@ from gantree.model.facts import (
     MemberReplaced,
     PolicyAdopted,
     PriorityChanged,
+    RankSlownessNoted,
     ReservationDropped,
     ReservationMade,
     RoomClaimed,
@@ -65,7 +66,7 @@ FACTS: dict[str, type[Fact]] = {
         JobReprioritised, JobScaled, JobBarred, NodeCordoned, NodeUncordoned, NodeLabelled, PolicyAdopted, GangWarned,
         JobsForgotten, RoomOfOthers, NodeHealthNoted, LinkHealthNoted,
         ArrayAccepted, ArrayHeld, ArrayReleased, ArrayReprioritised, ArrayEnded,
-        MemberMissed, MemberReplaced, MemberBack,
+        MemberMissed, MemberReplaced, MemberBack, RankSlownessNoted,
     )
 }  # fmt: skip
 

@@ -342,6 +342,17 @@ class MemberBack(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankSlownessNoted(Fact):
+    """A rank on a node makes each step of its gang longer by a factor; 1: no more. It replaces what was noted."""
+
+    job: str
+    attempt: int
+    rank: int
+    node: str
+    slowdown: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRequested(Fact):
     """A checkpoint was requested; at deadline_at the attempt is stopped, with or without an answer."""
 

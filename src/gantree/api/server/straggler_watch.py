@@ -1,4 +1,5 @@
-"""Counts stragglers for the metrics and logs each once, while a daemon leads. Nobody waits for it.
+"""Counts stragglers for the metrics, logs each once and reports those that last, while a daemon leads.
+Nobody waits for it.
 
 Only gangs that hold a place are looked at, and of one that reports no own times only that its file is not there.
 """
@@ -12,7 +13,8 @@ from typing import Any
 from gantree.api.views.straggler_view import StragglerJudge
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
-from gantree.telemetry.stragglers import SIGNS
+from gantree.control.nodes.slow_rank_reports import SlowRankReports, SlowRankSeen, slowdown
+from gantree.telemetry.stragglers import SIGNS, SLOW
 
 EVERY_S = 15.0
 
@@ -25,22 +27,28 @@ log = logging.getLogger(__name__)
 
 async def watch_stragglers(loop: Loop, controller: Controller) -> None:
     """Look at all gangs again and again until cancelled."""
-    judge = StragglerJudge()
+    judge, reports = StragglerJudge(), SlowRankReports()
     known: Named = {}
     while True:
         try:
-            known = await one_round(loop, controller, judge, known)
+            known = await one_round(loop, controller, judge, known, reports)
         except Exception:  # an observation ends no daemon
             log.exception("stragglers are not known")
         await asyncio.sleep(EVERY_S)
 
 
 async def one_round(
-    loop: Loop, controller: Controller, judge: StragglerJudge, known: Named
+    loop: Loop,
+    controller: Controller,
+    judge: StragglerJudge,
+    known: Named,
+    reports: SlowRankReports,
 ) -> Named:
-    """Look at all gangs once, log who was not known, and return who is named now."""
+    """Look at all gangs once, log who was not known, report slow ranks that last, and return who is named now."""
     gangs = await loop.call(lambda: _gangs(controller))
     named = await asyncio.to_thread(_named, judge, controller, gangs)
+    slow = await asyncio.to_thread(_slow, judge, controller, gangs)
+    await loop.call(lambda: _report(controller, reports, slow))
     for key in named.keys() - known.keys():
         log.warning("job %s attempt %d: %s", key[0], key[1], named[key])
     for key in known.keys() - named.keys():
@@ -60,3 +68,30 @@ def _named(judge: StragglerJudge, controller: Controller, gangs: Sequence[Gang])
         (gang, row) for gang in gangs for row in judge.rows(controller.cluster, *gang)
     ]
     return {(*gang, row["rank"], row["sign"]): row["sentence"] for gang, row in rows}
+
+
+def _slow(
+    judge: StragglerJudge, controller: Controller, gangs: Sequence[Gang]
+) -> list[SlowRankSeen]:
+    return [
+        _seen(judge, controller, gang, row)
+        for gang in gangs
+        for row in judge.rows(controller.cluster, *gang)
+        if row["sign"] == SLOW
+    ]
+
+
+def _seen(
+    judge: StragglerJudge, controller: Controller, gang: Gang, row: dict[str, Any]
+) -> SlowRankSeen:
+    progress = controller.cluster.progress(*gang)
+    step_s = None if progress is None else progress.step_s
+    own_s = judge.own_s(controller.cluster, *gang).get(row["rank"], 0.0)
+    factor = slowdown(own_s, row["ratio"], step_s) if own_s > 0 else row["ratio"]
+    return SlowRankSeen(*gang, row["rank"], row["node"], round(factor, 3))
+
+
+def _report(controller: Controller, reports: SlowRankReports, slow: Sequence[SlowRankSeen]) -> None:
+    now, epoch = controller.clock(), controller.epoch
+    for event in reports.events(slow, controller.ledger, now, epoch):
+        controller.inbox.enqueue(event)

@@ -7,11 +7,13 @@ that is not there.
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import prod
+from statistics import median
 from typing import Any, Protocol
 
 from gantree.executors.progress import RankSteps, StepReports
-from gantree.telemetry.stragglers import SLOW, Straggler, stragglers
+from gantree.telemetry.stragglers import SLOW, WINDOW, Straggler, stragglers
 
 FRESH_S = 2.0
 MOST_KEPT = 1000
@@ -34,10 +36,17 @@ class StragglerJudge:
 
     def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
         self._steady = steady
-        self._known: dict[tuple[str, int], tuple[float, list[Json]]] = {}
+        self._known: dict[tuple[str, int], tuple[float, _Judged]] = {}
 
     def rows(self, source: KnowsSteps, job: str, attempt: int) -> list[Json]:
         """Return the ranks of an attempt that are named now, as rows; a damaged run directory names nobody."""
+        return self._judge(source, job, attempt).rows
+
+    def own_s(self, source: KnowsSteps, job: str, attempt: int) -> dict[int, float]:
+        """Return the own times of those ranks, in seconds: the median of the newest steps, by rank."""
+        return self._judge(source, job, attempt).own_s_of_rank
+
+    def _judge(self, source: KnowsSteps, job: str, attempt: int) -> "_Judged":
         now, key = self._steady(), (job, attempt)
         judged = self._known.get(key)
         if judged is None or now - judged[0] >= FRESH_S:
@@ -47,12 +56,29 @@ class StragglerJudge:
         return judged[1]
 
 
-def _judged(source: KnowsSteps, job: str, attempt: int) -> list[Json]:
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The rows of who is named, and their own times by rank."""
+
+    rows: list[Json]
+    own_s_of_rank: dict[int, float]
+
+
+def _judged(source: KnowsSteps, job: str, attempt: int) -> _Judged:
     try:
         reports = source.step_reports(job, attempt)
     except OSError:
-        return []
-    return [] if reports is None else straggler_rows(reports)
+        reports = None
+    if reports is None:
+        return _Judged([], {})
+    rows = straggler_rows(reports)
+    named = {row["rank"] for row in rows}
+    newest = {
+        each.rank: list(each.own_s_of_step.values())[-WINDOW:]
+        for each in reports.ranks
+        if each.rank in named
+    }
+    return _Judged(rows, {rank: median(own_s) for rank, own_s in newest.items()})
 
 
 def straggler_rows(reports: StepReports) -> list[Json]:

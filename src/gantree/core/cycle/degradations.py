@@ -1,8 +1,11 @@
-"""What makes the steps of a gang longer where it is: links that carry less than the cluster file says.
+"""What makes the steps of a gang longer where it is: links that carry less than the cluster file says, and slow ranks.
 
-Priced by the cost model (`topology.cost`): the gang's step on the fabric as it is now, and as the file has it. A gang
-whose step has no price, because its job tells neither `model` nor `traffic`, has no degradation. How long it has lasted
-is that of the worst link below the gang, of equally bad ones of the oldest.
+Links are priced by the cost model (`topology.cost`): the gang's step on the fabric as it is now, and as the file has
+it. A gang whose step has no price, because its job tells neither `model` nor `traffic`, loses nothing to links. How
+long it has lasted is that of the worst link below the gang, of equally bad ones of the oldest.
+
+All ranks wait for the slowest, so a gang with slow ranks is slowed by the slowest, whatever its step. A rank that was
+slow when the gang left a place, and is slow again elsewhere, has more to do than others: it is passed over.
 
 Prices are kept for one state of the fabric. They follow from the ledger, so a recovered scheduler finds the same.
 """
@@ -13,6 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from gantree.core.ledger.job_parts import SlowRank
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.job_variants import running_variant
@@ -27,21 +31,29 @@ LEAST_SHARE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Degradation:
-    """A gang's step takes step_s where it is, and whole_s if nothing were wrong; in seconds, since a moment.
+    """A gang's step takes step_s where it is, and whole_s if nothing were wrong, since a moment; in seconds.
 
-    reason is what is wrong, in words, and nodes where.
+    reason is what is wrong, in words, and nodes where. slow_nodes are those with slow ranks, which a better place must
+    not contain. Where the step has no price, is_priced is False, and a step on whole links counts as one second.
     """
 
     reason: str
     since: float
     step_s: float
     whole_s: float
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
+    slow_nodes: tuple[str, ...] = ()
+    is_priced: bool = True
 
     @property
     def lost_share(self) -> float:
         """The share of the time that is lost, from 0 to 1."""
         return 1.0 - self.whole_s / self.step_s
+
+    @property
+    def longer(self) -> float:
+        """How many times as long a step takes."""
+        return self.step_s / self.whole_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +78,60 @@ class WornLink:
 
 def degradations(ledger: Ledger) -> Iterator[tuple[JobState, Degradation]]:
     """The placed gangs whose steps are longer where they are, the oldest placement first."""
-    if not ledger.site.links or ledger.occupancy is None:
-        return
-    for state in ledger.holding.values():
-        found = degradation(ledger, state)
-        if found is not None:
-            yield state, found
+    if ledger.site.links or ledger.slowed:
+        for state in ledger.holding.values():
+            found = degradation(ledger, state)
+            if found is not None:
+                yield state, found
 
 
 def degradation(ledger: Ledger, state: JobState) -> Degradation | None:
-    """What makes a placed gang's steps longer; None where nothing does, or they have no price."""
-    if not ledger.site.links or ledger.occupancy is None or state.placement is None:
+    """What makes a placed gang's steps longer; None where nothing does, or what does has no price."""
+    placement = state.placement
+    if ledger.fabric is None or placement is None:
         return None
-    return _prices_of(ledger.occupancy.fabric).of(ledger, state, state.placement)
+    of_links = None
+    if ledger.site.links:
+        of_links = _prices_of(ledger.fabric).of(ledger, state, placement)
+    slow = [
+        each
+        for each in state.slow
+        if each.node in placement.nodes and each.rank not in state.left_slow
+    ]
+    return _with_slow_ranks(ledger.fabric, ledger, state, of_links, slow) if slow else of_links
+
+
+def _with_slow_ranks(
+    fabric: Fabric,
+    ledger: Ledger,
+    state: JobState,
+    of_links: Degradation | None,
+    slow: Sequence[SlowRank],
+) -> Degradation:
+    """What links and slow ranks do together; the time is that of the one that costs more."""
+    slowest = max(slow, key=lambda each: (each.slowdown, -each.since))
+    nodes = tuple(dict.fromkeys(each.node for each in slow))
+    reason = f"rank {slowest.rank} on {slowest.node} slows each step {slowest.slowdown:.2f} times"
+    if of_links is not None:
+        lasts_since = of_links.since if of_links.longer > slowest.slowdown else slowest.since
+        return replace(
+            of_links,
+            reason=f"{reason}; {of_links.reason}",
+            since=lasts_since,
+            step_s=of_links.step_s * slowest.slowdown,
+            slow_nodes=nodes,
+        )
+    assert state.placement is not None
+    step_s = predict(fabric, state.placement.members, running_variant(ledger, state)).step_s
+    whole_s = step_s or 1.0
+    return Degradation(
+        reason,
+        slowest.since,
+        whole_s * slowest.slowdown,
+        whole_s,
+        slow_nodes=nodes,
+        is_priced=step_s is not None,
+    )
 
 
 def without_price(ledger: Ledger, state: JobState) -> str:

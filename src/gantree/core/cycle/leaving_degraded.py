@@ -1,4 +1,4 @@
-"""Gangs leave links that make their steps longer, once the expected loss of staying is as large as the cost of moving.
+"""Gangs leave worn links and slow nodes, once the expected loss of staying is as large as the cost of moving.
 
 The rule is that of ski rental. A degradation is expected to last as long again as it has lasted, or as long as the job
 still runs, if that is known and shorter:
@@ -133,14 +133,14 @@ def better_place(
     now: float,
     preferences: PlacementPreferences,
 ) -> Placement | None:
-    """The fastest place for a gang that is found, if moving there pays: anywhere, or off the nodes of a degradation."""
+    """The fastest place for a gang that is found, if moving there pays: off slow nodes, then off worn links, too."""
     rooms, gang = without(ledger, state), running_variant(ledger, state)
     best, best_s = None, found.step_s
-    for avoided in ((), found.nodes):
+    for avoided in (found.slow_nodes, found.nodes):
         for node in avoided:
             rooms.mark(node, usable=False)
         placement = find(rooms, gang, preferences)
-        step_s = None if placement is None else placement.predicted.step_s
+        step_s = None if placement is None else _step_s(placement, found)
         if placement is not None and step_s is not None and step_s < best_s:
             best, best_s = placement, step_s
         if best_s <= found.whole_s:
@@ -151,8 +151,13 @@ def better_place(
     return best if balance_of(ledger, state, found.since, share, now).pays else None
 
 
+def _step_s(placement: Placement, found: Degradation) -> float | None:
+    """Seconds of a step at another place without slow ranks; None where that has no price and should have one."""
+    return placement.predicted.step_s if found.is_priced else found.whole_s
+
+
 def why_not_leaving(ledger: Ledger, state: JobState, now: float) -> str:
-    """Why a gang does not leave a link that makes its steps longer, to end a sentence; "" if it does once that pays."""
+    """Why a gang never leaves a place that makes its steps longer, to end a sentence; "" if it does once that pays."""
     if not ledger.policy.leave_degraded:
         return "the policy lets nobody leave for that"
     if state.at_home:

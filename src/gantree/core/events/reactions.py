@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from gantree.core.events import node_restrictions, nodes, operator_requests
+from gantree.core.events import node_restrictions, nodes, operator_requests, slow_ranks
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.lifecycle import adopted_gangs, lifecycle, retention
 from gantree.model.events import Event, SubmissionTaken, TimePassed
@@ -29,6 +29,7 @@ _REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = 
     **node_restrictions.REACTIONS,
     **adopted_gangs.REACTIONS,
     **nodes.REACTIONS,
+    **slow_ranks.REACTIONS,
     **retention.REACTIONS,
     SubmissionTaken: _submission_taken,
     TimePassed: _time_passed,

@@ -23,8 +23,8 @@ def staying_degraded(ledger: Ledger, state: JobState, now: float) -> str:
             worn
             and f" Its links: {worn}; it stays, for its job tells neither `model` nor `traffic`."
         )
-    longer = found.step_s / found.whole_s
-    slow = f" Its steps take {longer:.2f} times as long as they would: {found.reason}, for {span(now - found.since)}."
+    longer = f" Its steps take {found.longer:.2f} times as long as they would"
+    slow = f"{longer}: {found.reason}, for {span(now - found.since)}."
     stays = why_not_leaving(ledger, state, now)
     if stays:
         return f"{slow} It stays, for {stays}."
@@ -55,4 +55,6 @@ def _weighed(state: JobState, found: Degradation, sums: Balance, now: float) -> 
 def _amount(gpu_s: float) -> str:
     """GPU-seconds as people say them."""
     hours = gpu_s / SECONDS_OF_HOUR
-    return f"{hours:,.1f} GPU-hours" if hours >= 1 else f"{gpu_s / 60:,.3g} GPU-minutes"
+    if hours >= 1:
+        return f"{hours:,.1f} GPU-hours"
+    return f"{gpu_s / 60:,.3g} GPU-minutes" if gpu_s >= 60 else f"{gpu_s:,.3g} GPU-seconds"

@@ -32,5 +32,15 @@ class MeteredUse:
     waited_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class SlowRank:
+    """A rank that makes each step of its gang longer by a factor, where it runs, and since when."""
+
+    rank: int
+    node: str
+    slowdown: float
+    since: float
+
+
 NO_SLICES = TimeSlices()
 NOT_METERED = MeteredUse()

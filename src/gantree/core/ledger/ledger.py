@@ -46,12 +46,12 @@ class Ledger:
     (`core.ledger.apply.ends`), a gang begins to leave, or it does less harm to stop it now; placings whenever a gang
     takes a place. gated are jobs that wait and are held, or come after others. bound is the domain of each cell that
     has one, by (queue, tier, number). resting are jobs that wait until a moment, in seconds; gapped gangs of which a
-    member is being replaced. unusable are lost nodes with the reason; policies all versions on record. ended are jobs
-    in the order of their ends, but for those that were forgotten, which are counted; rejected are those that were not
-    taken into a queue, with the reason, oldest first, and rejected_at when. came are the queues and users of all jobs,
-    in the order in which each first came. applied counts facts. unsplit are arrays with elements that are not split;
-    waiting_of_user counts these arrays and the waiting jobs. arrivals is (seq, id) of each array, and of each job that
-    is no element of one, in order of arrival.
+    member is being replaced, slowed those with slow ranks. unusable are lost nodes with the reason; policies all
+    versions on record. ended are jobs in the order of their ends, but for those that were forgotten, which are counted;
+    rejected are those that were not taken into a queue, with the reason, oldest first, and rejected_at when. came are
+    the queues and users of all jobs, in the order in which each first came. applied counts facts. unsplit are arrays
+    with elements that are not split; waiting_of_user counts these arrays and the waiting jobs. arrivals is (seq, id) of
+    each array, and of each job that is no element of one, in order of arrival.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -87,6 +87,7 @@ class Ledger:
     placings: int = 0
     leaving: dict[str, JobState] = field(default_factory=dict)
     gapped: dict[str, JobState] = field(default_factory=dict)
+    slowed: dict[str, JobState] = field(default_factory=dict)
     ended: list[JobState] = field(default_factory=list)
     forgotten: int = 0
     came: dict[tuple[str, str], None] = field(default_factory=dict)

@@ -53,7 +53,7 @@ class Illness:
 
 
 WORSE_BY = 0.05
-"""A link whose share falls by less than this has no new fault: figures of counters vary."""
+"""A link whose share falls by less than this has no new fault, nor a rank that is slower by less: figures vary."""
 
 
 @dataclass(frozen=True, slots=True)

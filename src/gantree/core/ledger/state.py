@@ -6,7 +6,7 @@ Only `core.ledger.ledger` writes here, by applying facts; everybody reads.
 from dataclasses import dataclass
 from math import inf
 
-from gantree.core.ledger.job_parts import NO_SLICES, NOT_METERED, MeteredUse, TimeSlices
+from gantree.core.ledger.job_parts import NO_SLICES, NOT_METERED, MeteredUse, SlowRank, TimeSlices
 from gantree.model.jobs import Job
 from gantree.model.phases import HOLDING, Phase, StopCause
 from gantree.model.placements import Placement
@@ -38,7 +38,8 @@ class JobState:
     queue is its node of the queue tree. equivalence_class and position are of a job that waits, made anew each time it
     begins to. placed_at, running_at, checkpoint_at, stop_*, request and answered belong to the current attempt;
     held_for is what a held job waits for, "" for a user; barred_for why it is restricted to some nodes for now.
-    fled_at: when it left nodes that were unwell. missing are members of the attempt that are being replaced, lives the
+    fled_at: when it left nodes that were unwell, or degraded. slow are slow ranks of the attempt, left_slow those that
+    were slow when it left a place. missing are members of the attempt that are being replaced, lives the
     numbers of those that were, each with how often (`core.lifecycle.replacing`). held_gpus counts GPUs that it holds
     whole, touched_gpus those that it holds whole or in part (1 where none: it may hold something else). checkpoint_step
     is the newest over all attempts. attained_gpu_s and done_s are of attempts that are over: GPU-seconds that it was
@@ -102,6 +103,8 @@ class JobState:
     metered: MeteredUse = NOT_METERED
     missing: tuple[Gap, ...] = ()
     lives: tuple[tuple[int, int], ...] = ()
+    slow: tuple[SlowRank, ...] = ()
+    left_slow: tuple[int, ...] = ()
     exit_code: int | None = None
     reason: str = ""
     array: str = ""

@@ -118,6 +118,7 @@ def gang_moving(ledger: Ledger, fact: GangMoving) -> None:
     state.moving, state.preempted_by = fact.cause, fact.by or None
     if fact.flees:
         state.fled_at = (*state.fled_at, fact.at)
+        state.left_slow = (*state.left_slow, *(each.rank for each in state.slow))
     _claim(ledger, fact.job, Claim(fact.placement, (fact.job,), fact.at_home))
 
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from gantree.core.ledger.apply.foreign_holders import foreign_holders_first
 from gantree.core.ledger.apply.held_room import take_place
+from gantree.core.ledger.job_parts import SlowRank
+from gantree.core.ledger.site import WORSE_BY
 from gantree.core.ledger.state import Gap, JobState
-from gantree.model.facts import MemberBack, MemberMissed, MemberReplaced
+from gantree.model.facts import MemberBack, MemberMissed, MemberReplaced, RankSlownessNoted
 from gantree.placement.resize.replaced import with_member
 
 if TYPE_CHECKING:
@@ -52,10 +54,31 @@ def member_back(ledger: Ledger, fact: MemberBack) -> None:
         ledger.gapped.pop(fact.job, None)
 
 
+def rank_slowness_noted(ledger: Ledger, fact: RankSlownessNoted) -> None:
+    """A rank slows its gang by another factor; one that gets clearly worse is a new fault."""
+    state = ledger.jobs[fact.job]
+    before = next((each for each in state.slow if each.rank == fact.rank), None)
+    state.slow = tuple(each for each in state.slow if each is not before)
+    if fact.slowdown > 1.0:
+        since = fact.at if before is None else _since(before, fact)
+        state.slow = (*state.slow, SlowRank(fact.rank, fact.node, fact.slowdown, since))
+    if state.slow:
+        ledger.slowed[fact.job] = state
+    else:
+        ledger.slowed.pop(fact.job, None)
+
+
+def _since(before: SlowRank, fact: RankSlownessNoted) -> float:
+    """Since when a rank is as slow as is said now, where it is."""
+    is_new = before.node != fact.node or fact.slowdown >= before.slowdown + WORSE_BY
+    return fact.at if is_new else before.since
+
+
 def forget_members(ledger: Ledger, state: JobState) -> None:
-    """An attempt is over, and with it who of it was missing."""
-    state.missing, state.lives = (), ()
+    """An attempt is over, and with it who of it was missing, or slow."""
+    state.missing, state.lives, state.slow = (), (), ()
     ledger.gapped.pop(state.job, None)
+    ledger.slowed.pop(state.job, None)
 
 
 def _with_gap(ledger: Ledger, state: JobState, gap: Gap) -> None:

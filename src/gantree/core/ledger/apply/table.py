@@ -32,7 +32,12 @@ from gantree.core.ledger.apply.held_room import (
     room_claimed,
 )
 from gantree.core.ledger.apply.jobs import job_accepted, job_rejected, policy_adopted
-from gantree.core.ledger.apply.members import member_back, member_missed, member_replaced
+from gantree.core.ledger.apply.members import (
+    member_back,
+    member_missed,
+    member_replaced,
+    rank_slowness_noted,
+)
 from gantree.core.ledger.apply.requests import (
     job_barred,
     job_held,
@@ -88,6 +93,7 @@ from gantree.model.facts import (
     MemberReplaced,
     PolicyAdopted,
     PriorityChanged,
+    RankSlownessNoted,
     ReservationDropped,
     ReservationMade,
     RoomClaimed,
@@ -134,6 +140,7 @@ APPLY: dict[type[Fact], Callable[[Any, Any], None]] = {
     MemberMissed: member_missed,
     MemberReplaced: member_replaced,
     MemberBack: member_back,
+    RankSlownessNoted: rank_slowness_noted,
     GangMoving: gang_moving,
     GangAtHome: gang_at_home,
     JobHeld: job_held,

@@ -41,6 +41,7 @@ from gantree.model.facts import (
     MemberReplaced,
     PolicyAdopted,
     PriorityChanged,
+    RankSlownessNoted,
     ReservationDropped,
     ReservationMade,
     RoomClaimed,
@@ -169,6 +170,14 @@ def _link_health(fact: LinkHealthNoted) -> str:
     return f"Link {fact.link} {what} {fact.health:.0%} of its rate{why}, as {fact.source} reports."
 
 
+def _slowness(fact: RankSlownessNoted) -> str:
+    if fact.slowdown == 1.0:
+        return f"Rank {fact.rank} on {fact.node} is as fast as its peers again."
+    return (
+        f"Rank {fact.rank} on {fact.node} makes each step take {fact.slowdown:.2f} times as long."
+    )
+
+
 def _missed(fact: MemberMissed) -> str:
     left = span(max(0.0, fact.deadline_at - fact.at))
     return f"Member {fact.member} is lost ({fact.reason}); the other members wait at most {left} for a replacement."
@@ -251,6 +260,7 @@ _WORDS: dict[type[Fact], Callable[[Any], str]] = {
     JobEnded: _ended,
     NodeMarked: _marked,
     MemberMissed: _missed,
+    RankSlownessNoted: _slowness,
     MemberReplaced: lambda fact: f"Member {fact.member} restarts on {fact.place.node}.",
     MemberBack: lambda fact: f"Member {fact.member} runs again.",
     NodeCordoned: _cordoned,
