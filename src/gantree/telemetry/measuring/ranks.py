@@ -26,6 +26,15 @@ NEEDS_TORCH = (
     ".venv/bin/python -m uv pip install -e '.[torch]'; where gantree was installed: pip install 'torch>=2.4' with that "
     "Python; or give the programs of nccl-tests with --binary-dir"
 )
+_OF_LAUNCHERS = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
+"""torch.distributed would read them."""
 LATE_S = 5.0
 """Seconds after the deadline of this process at which ranks end themselves, in case it is gone."""
 
@@ -97,21 +106,17 @@ def _spec(task: Task, backend: str, pass_number: int, folder: Path) -> dict[str,
     }
 
 
-def _env(task: Task, more_env: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a rank: its GPUs by UUID, one thread, and the loopback where all is on one host.
-
-    What a launcher set for its own ranks is taken out; torch.distributed would read it.
-    """
+def rank_environment(more_env: Mapping[str, str]) -> dict[str, str]:
+    """This process's variables for a rank, with one thread, and without what a launcher set for its own ranks."""
     env = {**os.environ, **more_env, "OMP_NUM_THREADS": "1"}
-    for word in (
-        "RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        "LOCAL_WORLD_SIZE",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-    ):
+    for word in _OF_LAUNCHERS:
         env.pop(word, None)
+    return env
+
+
+def _env(task: Task, more_env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a rank: its GPUs by UUID, and the loopback where all is on one host."""
+    env = rank_environment(more_env)
     if task.gpu_uuids:
         env["CUDA_VISIBLE_DEVICES"] = ",".join(task.gpu_uuids)
     if task.launch is None:

@@ -1,0 +1,51 @@
+"""What a check measures: bus bandwidths of all-reduces among members and among GPUs of one member."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+COMPUTE, MEMBER, GPUS, PAIR, GANG = KINDS = ("compute", "member", "gpus", "pair", "gang")
+"""Arithmetic of one GPU or CPU; inside one member; between two GPUs of a member; between two members; all members."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measurement. members are numbers in the gang; gpus are numbers in the member, of GPUS and COMPUTE only.
+
+    measured is in GB/s as nccl-tests define busbw (of COMPUTE in TFLOPS); None: it did not end. expected is the price
+    of this place in the same unit; None: there is none, and figures of one kind are compared with each other.
+    """
+
+    kind: str
+    members: tuple[int, ...]
+    measured: float | None
+    expected: float | None = None
+    gpus: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, with figures as exact as can be meant."""
+        return {
+            "kind": self.kind,
+            "members": list(self.members),
+            "gpus": list(self.gpus),
+            "measured": None if self.measured is None else float(f"{self.measured:.4g}"),
+            "expected": None if self.expected is None else float(f"{self.expected:.4g}"),
+        }
+
+
+def figure_of(data: Mapping[str, Any]) -> Figure:
+    """The figure that `to_json` wrote."""
+    return Figure(
+        data["kind"],
+        tuple(data["members"]),
+        data["measured"],
+        data["expected"],
+        tuple(data["gpus"]),
+    )
+
+
+def in_order(figures: Iterable[Figure]) -> tuple[Figure, ...]:
+    """Figures by kind, members and GPUs."""
+    return tuple(
+        sorted(figures, key=lambda each: (KINDS.index(each.kind), each.members, each.gpus))
+    )
