@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gantree.executors.check_status import CheckStatus
 from gantree.executors.exec_session import PendingExecSession, Terminal
 from gantree.executors.inventory import Inventory, Status
 from gantree.executors.progress import Progress, StepReports
@@ -15,6 +16,8 @@ from gantree.model.orders import Order
 
 class RecordingCluster:
     """Carries nothing out. `told` is what it was told; the test says through `emit` what has come of it."""
+
+    checks_links = True
 
     def __init__(
         self, cluster: Cluster, emit: Callable[[Event], None], clock: Callable[[], float]
@@ -67,6 +70,10 @@ class RecordingCluster:
 
     def progress(self, job: str, attempt: int) -> Progress | None:
         """Nothing runs here."""
+        return None
+
+    def check(self, job: str, attempt: int) -> CheckStatus | None:
+        """Nothing is checked."""
         return None
 
     def step_reports(self, job: str, attempt: int) -> StepReports | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from gantree.api.gpu_metrics.gpu_counters import GpuCounters
-from gantree.api.views.progress_view import add_progress, add_stragglers
+from gantree.api.views.progress_view import add_observed, add_progress
 from gantree.api.views.straggler_view import StragglerJudge
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
@@ -79,8 +79,8 @@ class QueryBackend(Protocol):
         """Put into the answer to why what keeps an attempt that is stopped from ending."""
         ...
 
-    async def add_stragglers(self, explained: Json) -> None:
-        """Put into the answer to why which ranks are slower than their peers."""
+    async def add_observed(self, explained: Json) -> None:
+        """Put into the answer to why how its check stands, and which ranks are slower than their peers."""
         ...
 
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
@@ -162,9 +162,9 @@ class Backend:
         """Put into rows of jobs that hold a place how far they are; where ended, also of those that did."""
         await add_progress(rows, self.controller.cluster, self.straggler_judge, ended=ended)
 
-    async def add_stragglers(self, explained: Json) -> None:
-        """Put into the answer to why which ranks are slower than their peers."""
-        await add_stragglers(explained, self.controller.cluster, self.straggler_judge)
+    async def add_observed(self, explained: Json) -> None:
+        """Put into the answer to why how its check stands, and which ranks are slower than their peers."""
+        await add_observed(explained, self.controller.cluster, self.straggler_judge)
 
     async def add_remaining(self, explained: Json) -> None:
         """Put into the answer to why what keeps an attempt that is stopped from ending, or a job from starting."""

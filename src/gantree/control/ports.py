@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from gantree.executors.check_status import CheckStatus
 from gantree.executors.exec_session import PendingExecSession, Terminal
 from gantree.executors.inventory import Inventory
 from gantree.executors.progress import Progress, StepReports
@@ -50,6 +51,15 @@ class ClusterPort(Protocol):
 
     def remains(self, job: str) -> str:
         """What keeps an attempt that is stopped from ending, as a clause; "" where nothing is known."""
+        ...
+
+    @property
+    def checks_links(self) -> bool:
+        """Whether it carries out the check before the start of a job."""
+        ...
+
+    def check(self, job: str, attempt: int) -> CheckStatus | None:
+        """How the check of an attempt stands, None without one; safe from any thread. Raises OSError."""
         ...
 
     def log_path(self, job: str, attempt: int, rank: int) -> Path:

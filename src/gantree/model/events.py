@@ -154,13 +154,15 @@ class GangStarted(Event):
 class GangStartFailed(Event):
     """A member could not be started; the cluster stops the others.
 
-    final: it would fail in the same way again, so there is no point in starting it again.
+    final: it would fail in the same way again, so there is no point in starting it again. check_failed: the check
+    before the start named who is at fault, so the job is placed anew at no cost for it.
     """
 
     job: str
     attempt: int
     reason: str
     final: bool = False
+    check_failed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -204,6 +204,17 @@ class Warn:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """A check of the gang's own links before its command starts, in at most collective_s seconds.
+
+    required: without a check that passed, the command does not start.
+    """
+
+    collective_s: float
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Notify:
     """Which events of a job are announced (of NOTIFY_EVENTS): to the URL of a webhook, an address of mail, or both."""
 
@@ -367,6 +378,7 @@ class Job:
     array: tuple[tuple[int, int], ...] = ()
     notify: Notify | None = None
     serving: Serving | None = None
+    check: Check | None = None
 
     def equals_but_for_name(self, other: "Job") -> bool:
         """Return whether two jobs are equal but for their names."""

@@ -6,6 +6,7 @@ executor needs: executors never query the core.
 
 from dataclasses import dataclass
 
+from gantree.model.jobs import Check
 from gantree.model.placements import Domain, GpuChange, MigPart, SharePart
 from gantree.model.values import quick
 
@@ -63,7 +64,8 @@ class StartGang(Order):
 
     variables as in `Job`. domain is the narrowest that holds all members, step_s the predicted seconds of a step, if
     any, parallelism is (axis, ways) in the order in which ranks count: all three only for the record of the run. user
-    submitted the job; secrets are (variable, file), read at the start.
+    submitted the job; secrets are (variable, file), read at the start. check is what comes before the command;
+    check_replaces: where it names who is at fault, the attempt ends, to be placed anew.
     """
 
     world_size: int
@@ -79,6 +81,8 @@ class StartGang(Order):
     user: str = ""
     secrets: tuple[tuple[str, str], ...] = ()
     parallelism: tuple[tuple[str, int], ...] = ()
+    check: Check | None = None
+    check_replaces: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

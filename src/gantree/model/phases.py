@@ -54,6 +54,7 @@ class StopCause(StrEnum):
     MEMBER_LOST = "member-lost"
     START_FAILED = "start-failed"
     CANNOT_START = "cannot-start"
+    CHECK_FAILED = "check-failed"
     TIME_LIMIT = "time-limit"
     CANCELLED = "cancelled"
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from gantree.model.errors import BadInput
-from gantree.model.jobs import DEFAULT_GRACE_S, Job, Shape
+from gantree.model.jobs import DEFAULT_GRACE_S, Check, Job, Shape
 
 Amounts = Mapping[str, float]
 
@@ -56,7 +56,7 @@ class QueueRule:
     all that is idle), borrow what it may use above its guarantee (not in it: all there is). cells are guarantees in
     whole domains: (tier, how many), LOOSE for GPUs anywhere.
     most_running and most_waiting are jobs at a time; user_limit and most_running_per_user are the same for each of its
-    users.
+    users. check is that of its jobs, and of those below it, that say nothing of one.
     """
 
     path: str
@@ -71,6 +71,7 @@ class QueueRule:
     most_waiting: int | None = None
     user_limit: Amounts = field(default_factory=dict)
     most_running_per_user: int | None = None
+    check: Check | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +213,15 @@ class Policy:
     def falls_ever_back(self) -> bool:
         """Whether it does with every second, not from level to level."""
         return self.falls_back and not self.attained_levels
+
+    def check_of(self, queue: str) -> Check | None:
+        """Return the check of jobs of a queue that say nothing of one: its own, or that of the nearest queue above."""
+        above = [
+            rule
+            for rule in self.queues
+            if rule.check is not None and f"{queue}/".startswith(f"{rule.path}/")
+        ]
+        return max(above, key=lambda rule: len(rule.path)).check if above else None
 
     def priority_of(self, priority: str | int) -> int:
         """Return the number of a class, or the number itself. Raises BadInput on an unknown class."""

@@ -61,6 +61,10 @@ def test_one_short_pair_names_neither_of_its_members() -> None:
     assert verdict.short == ("n0-n1: 1 GB/s of 10 expected",)
 
 
+def test_without_a_price_one_slow_pair_is_taken_for_noise() -> None:
+    assert judge(members(4), pairs(4, {(0, 1): 1.0}, None)) == Verdict((), (), hung=False)
+
+
 def test_where_all_are_short_of_the_price_nobody_is_named() -> None:
     all_slow = {pair: 4.0 for each in rounds(4) for pair in each}
     verdict = judge(members(4), pairs(4, all_slow, 10.0))

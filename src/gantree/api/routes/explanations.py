@@ -87,7 +87,7 @@ def _add_job_questions(routes: APIRouter, backend: QueryBackend) -> None:
         """Why a job is where it is."""
         explained = await backend.read_adaptive(asked.explained, caller, word, asker=caller.name)
         await backend.add_remaining(explained)
-        await backend.add_stragglers(explained)
+        await backend.add_observed(explained)
         return json_response(explained)
 
     @routes.get(

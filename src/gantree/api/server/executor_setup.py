@@ -14,6 +14,8 @@ from prometheus_client.registry import Collector
 from gantree.api.observability.dry_run_metrics import ShadowFigures
 from gantree.api.server.settings import Settings
 from gantree.control.engine.controller import FindSite
+from gantree.control.nodes.check_marks import marks_of_check
+from gantree.control.nodes.check_prices import prices_of_check
 from gantree.control.nodes.gpu_ids import gpu_ids_of, mig_ids_of
 from gantree.control.nodes.mps_program import mps_program_of
 from gantree.control.nodes.partitioning import (
@@ -24,6 +26,7 @@ from gantree.control.nodes.partitioning import (
 )
 from gantree.control.nodes.run_versions import policy_version, versions_of
 from gantree.control.ports import Clock, ClusterPort, Emit, MakeCluster
+from gantree.core.ledger.ledger import Ledger
 from gantree.core.view import LedgerView
 from gantree.executors.kubernetes.apiserver.settings import EXTRA, KubernetesSettings
 from gantree.executors.local.cluster import LocalCluster
@@ -61,8 +64,12 @@ def local_executor(
     leads: Callable[[], bool],
     run_as: RunAs | None,
     open_files: int | None,
+    ledger: Callable[[], Ledger],
 ) -> ExecutorSetup:
-    """Processes of this machine, below the state directory. open_files is the soft limit of the jobs on them."""
+    """Processes of this machine, below the state directory. open_files is the soft limit of the jobs on them.
+
+    ledger is asked where orders are carried out and polls are made.
+    """
     hostname = gethostname()
     how = how_to_partition(settings.partition_gpus, settings.state_dir)
 
@@ -96,6 +103,10 @@ def local_executor(
             run_as=run_as,
             limits=settings.run_limits,
             open_files=open_files,
+            price_check=lambda order: prices_of_check(order, ledger().fabric),
+            mark_faults=lambda job, attempt, faults: marks_of_check(
+                ledger(), job, attempt, faults, clock()
+            ),
         )
 
     return ExecutorSetup(find_site, make_cluster, lambda: None)

@@ -129,4 +129,5 @@ def _executor_setup(
         lambda: term.is_on,
         run_as_of(daemon.access) if settings.run_as_submitter else None,
         daemon.open_files.at_start,
+        lambda: running[0].ledger,
     )

@@ -105,5 +105,6 @@ def explanation_of(ended: EndedJob) -> Json:
         "ahead_count": 0,
         "start": None,
         "in_the_way": [],
+        "check": None,
         "stragglers": [],
     }

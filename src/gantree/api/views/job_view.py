@@ -57,6 +57,7 @@ def job_row(ledger: Ledger, state: JobState) -> Json:
         "promised": start is not None and start.promised,
         "predicted_step_s": None if state.placement is None else state.placement.predicted.step_s,
         "progress": None,
+        "check": None,
         "stragglers": [],
         "array": state.array or None,
         "elements": None,
@@ -98,7 +99,7 @@ def rejected_row(job: str, reason: str) -> Json:
     gone = dict.fromkeys(
         ("queue", "user", "priority", "gpus", "members", "processes", "attempt", "domain", "submitted_at",
          "started_at", "ended_at", "exit_code", "checkpoint_step", "members_now",
-         "gpus_now", "starts_at", "predicted_step_s", "progress", "array", "elements")
+         "gpus_now", "starts_at", "predicted_step_s", "progress", "check", "array", "elements")
     )  # fmt: skip
     known = {"job": job, "name": job, "phase": Phase.FAILED.value, "reason": f"rejected: {reason}"}
     never = {

@@ -197,7 +197,7 @@ def explained(view: ReadView, caller: Caller, word: str) -> Json:
         return history_view.explanation_of(history_view.instead_of(error, view, caller, word))
     explained = job_view.explanation(why(view.ledger, job, now=view.now))
     state = view.ledger.find(job)
-    explained |= {"attempt": state.attempt if state else None, "stragglers": []}
+    explained |= {"attempt": state.attempt if state else None, "check": None, "stragglers": []}
     redacted: Json = redacted_for(caller, view.ledger, explained)
     return redacted
 

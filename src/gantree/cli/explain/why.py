@@ -54,6 +54,7 @@ def _details(answer: dict[str, Any]) -> list[str]:
         f"blocked by: {each['job']} ({PREEMPTION_BLOCKERS.get(each['because'], each['because'])})"
         for each in answer["in_the_way"]
     ]
+    lines += [] if answer.get("check") is None else [answer["check"]["sentence"]]
     lines += [each["sentence"] for each in answer.get("stragglers", ())]
     if answer["start"] is not None:
         lines.append(start_line(answer["start"], time.time()))

@@ -79,12 +79,21 @@ def _note(row: Row, now: float) -> str:
         parts.append(f"preempted {row['preemptions']} x")
     if row["checkpoint_step"] is not None:
         parts.append(f"checkpoint at step {row['checkpoint_step']}")
+    parts += check_notes(row)
     if row["progress"] is not None:
         parts.append(_progress(row["progress"], row["predicted_step_s"]))
     parts += [each["sentence"] for each in row.get("stragglers", ())][:MOST_STRAGGLERS]
     if row.get("elements") is not None:
         parts.append(_array_in_words(row["elements"]))
     return "; ".join(parts)
+
+
+def check_notes(row: Row) -> list[str]:
+    """How the check before the start stands, unless it is over and passed without a warning."""
+    check = row.get("check")
+    if check is None or (check["state"] == "passed" and row["phase"] != Phase.STARTING):
+        return []
+    return [check["sentence"]]
 
 
 def _array_in_words(elements: Row) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from gantree.cli.daemon_client import JobArgument, client, job_named
 from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.output.check_figures import figure_line
 from gantree.cli.output.errors import warn
 from gantree.cli.output.printing import columns, print_json
 
@@ -76,11 +77,21 @@ def _lines(attempt_record: Mapping[str, Any]) -> Iterator[str]:
             **_drivers(attempt_record),
         }
     )
+    yield from _check(attempt_record.get("check"))
     for need in attempt_record["data"]:
         yield f"data      {need['path'] or need['name']}: {need['version'] or 'no version declared'}"
     for name, role in attempt_record["roles"].items():
         yield f"role {name}"
         yield from (f"  {line}" for line in _role(role))
+
+
+def _check(report: Mapping[str, Any] | None) -> Iterator[str]:
+    """The verdict of the check before the start, and what was measured."""
+    if report is None:
+        return
+    yield f"check     {report['state']} over {report['backend'] or 'nothing'}: {report['sentence']}"
+    yield from (f"  {warning}" for warning in report["warnings"])
+    yield from (f"  {figure_line(each)}" for each in report["figures"])
 
 
 def _drivers(attempt_record: Mapping[str, Any]) -> dict[str, str]:

@@ -307,6 +307,7 @@ class Controller:
             self.cluster.has_run,
             limits,
             notify,
+            self.cluster.checks_links,
         )
 
     def _drain(self) -> bool:

@@ -19,6 +19,7 @@ from gantree.model.jobs import Job, Role
 from gantree.model.verdicts import Refused
 from gantree.placement.choice.search import place, signature
 from gantree.policy.queues import QueueTree
+from gantree.policy.rules import Policy
 from gantree.text.words import shortened
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -118,6 +119,21 @@ def check_commands(job: Job) -> None:
             raise BadInput(f"gang: role {role.name} has nothing to run; give it `run`")
 
 
+def with_check(job: Job, policy: Policy, *, can_check: bool) -> Job:
+    """The job with the check of its queue, where it says nothing of one and has no parts of GPUs.
+
+    Raises Unsupported for a check of its own where the executor carries out none; that of a queue is left out there.
+    """
+    if job.check is not None and not can_check:
+        raise Unsupported(
+            "check: this executor does not check links before the start; leave `check` out, and run nccl-tests or "
+            "`gantree topo measure` as the first command of the job"
+        )
+    parts = any(role.shape.part for role in job.roles)
+    check = None if parts or not can_check else policy.check_of(job.queue)
+    return job if job.check is not None or check is None else replace(job, check=check)
+
+
 def check_queue(job: Job, tree: QueueTree) -> None:
     """Raise BadInput for a queue that the policy lacks, or that has queues of its own."""
     problem = tree.problem(job.queue)
@@ -163,6 +179,13 @@ def of_full_queues(jobs: Iterable[Job], ledger: Ledger) -> Iterator[str]:
         reason = ledger.accounts.is_full(job)
         if reason:
             yield f"{job.name}: it will be rejected, unless fewer wait by then: {reason}"
+
+
+def of_unchecked(jobs: Iterable[Job], policy: Policy) -> Iterator[str]:
+    """Sentences on jobs whose queue has a check that this executor does not carry out."""
+    for job in jobs:
+        if policy.check_of(job.queue) is not None:
+            yield f"{job.name}: the check of queue {job.queue} is not carried out by this executor"
 
 
 class Warnings:

@@ -26,7 +26,9 @@ from gantree.control.requests.submission_checks import (
     check_user,
     completed,
     of_full_queues,
+    of_unchecked,
     overridden,
+    with_check,
     with_variables,
 )
 from gantree.control.requests.waiting_limits import (
@@ -91,7 +93,10 @@ class _Taken:
 
 
 class Submissions:
-    """The way in for jobs. ledger and policy give those of the moment; ran tells whether a job of this id ever ran."""
+    """The way in for jobs. ledger and policy give those of the moment; ran tells whether a job of this id ever ran.
+
+    checks_links: the executor carries out checks before the start.
+    """
 
     def __init__(
         self,
@@ -103,7 +108,9 @@ class Submissions:
         ran: Callable[[str], bool],
         limits: WaitingLimits = DEFAULT_WAITING_LIMITS,
         notify: NotifySettings = NO_NOTIFICATIONS,
+        checks_links: bool = True,
     ) -> None:
+        self._checks_links = checks_links
         self._journal = journal
         self._append = append
         self._clock = clock
@@ -217,7 +224,11 @@ class Submissions:
         ledger = self._ledger()
         asked = [self._checked(job, submission, ledger) for job in jobs]
         self._counts.add(asked)
-        warnings = (*self._warnings.of(asked, ledger), *of_full_queues(asked, ledger))
+        warnings = (
+            *self._warnings.of(asked, ledger),
+            *of_full_queues(asked, ledger),
+            *(() if self._checks_links else of_unchecked(asked, self._policy())),
+        )
         chosen = self._ids.choose(asked)
         specs = with_predecessors(asked, chosen, ledger, submission.sees)
         self._given.update((each.job, each.array) for each in chosen)
@@ -239,6 +250,7 @@ class Submissions:
             asked = completed(asked, submission.user, submission.base_dir)
             check_commands(asked)
             check_notify(asked.notify, self._notify)
+            asked = with_check(asked, self._policy(), can_check=self._checks_links)
             self._policy().priority_of(asked.priority)
             check_queue(asked, ledger.accounts.tree)
         return asked

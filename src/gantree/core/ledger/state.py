@@ -49,7 +49,8 @@ class JobState:
     place that is held for it. at_home: it runs in a cell of its queue. warned: the attempt got its signal before its
     time limit. last_failure is why the last attempt failed that did, "" if none has. found: the attempt was adopted,
     without a record of its start. scaled: a user has set the number of its members. array: the array of which it is an
-    element, "" if none.
+    element, "" if none. failed_checks: attempts since it last ran that ended because a check before the start named who
+    is at fault.
     """
 
     job: str
@@ -108,6 +109,7 @@ class JobState:
     exit_code: int | None = None
     reason: str = ""
     array: str = ""
+    failed_checks: int = 0
 
     @property
     def suspended(self) -> bool:

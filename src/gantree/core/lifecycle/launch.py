@@ -19,6 +19,9 @@ from gantree.model.orders import (
 from gantree.model.phases import Phase
 from gantree.model.placements import MemberPlacement, Placement
 
+MOST_FAILED_CHECKS = 3
+"""So many places in a row a job may lose to its check; then a check that names somebody only warns."""
+
 
 def start_order(state: JobState) -> StartGang:
     """The order that starts the current attempt at its place."""
@@ -46,6 +49,8 @@ def start_order(state: JobState) -> StartGang:
         user=state.spec.user,
         secrets=state.spec.secrets,
         parallelism=_in_rank_order(present),
+        check=state.spec.check,
+        check_replaces=state.failed_checks < MOST_FAILED_CHECKS,
     )
 
 

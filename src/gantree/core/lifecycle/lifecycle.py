@@ -68,6 +68,7 @@ GOES_ON = frozenset(
         StopCause.MOVED,
         StopCause.SUSPENDED,
         StopCause.DRAINED,
+        StopCause.CHECK_FAILED,
     }
 )
 """Causes after which a job waits again as if nothing had happened."""
@@ -308,6 +309,8 @@ def _replace_or_stop(
 
 def _gang_start_failed(builder: DecisionBuilder, event: GangStartFailed, policy: Policy) -> None:
     cause = StopCause.CANNOT_START if event.final else StopCause.START_FAILED
+    if event.check_failed:
+        cause = StopCause.CHECK_FAILED
     _stop_after_failure(builder, event, cause, policy, event.reason)
 
 

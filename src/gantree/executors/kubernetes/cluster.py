@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gantree.core.view import LedgerView
+from gantree.executors.check_status import CheckStatus
 from gantree.executors.exec_session import PendingExecSession, Terminal
 from gantree.executors.inventory import Inventory
 from gantree.executors.kubernetes.apiserver.objects import Group, Metadata, Pod
@@ -59,6 +60,8 @@ class KubernetesCluster:
 
     Large, as the port is: each method hands on to the controller of its noun.
     """
+
+    checks_links = False
 
     def __init__(
         self,
@@ -220,6 +223,10 @@ class KubernetesCluster:
     def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
         """Nothing is known of it here."""
         return ()
+
+    def check(self, job: str, attempt: int) -> CheckStatus | None:
+        """No check is carried out here."""
+        return None
 
     def step_reports(self, job: str, attempt: int) -> StepReports | None:
         """Nothing is known of it here."""

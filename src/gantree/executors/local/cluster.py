@@ -16,9 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from gantree.executors.check_status import CheckStatus
 from gantree.executors.exec_session import PendingExecSession, Terminal
 from gantree.executors.inventory import Inventory
 from gantree.executors.local import processes
+from gantree.executors.local.checking.files import MarkFaults, check_in, no_marks
+from gantree.executors.local.checking.plan import PriceCheck, no_prices
 from gantree.executors.local.epochs import LeaderGuard
 from gantree.executors.local.exec_sessions import address_of, open_exec_session, running_member
 from gantree.executors.local.gang import Gang
@@ -101,9 +104,12 @@ class LocalCluster:
     daemons on a node; None: the site runs them. leads returns whether the leader of this
     daemon still leads, and is called before each action. limits say what output and old run directories may take of
     the disk. versions (of drivers, by node) and about (of the daemon) are for records. open_files is the soft limit of
-    jobs on them; None: that of this process.
+    jobs on them; None: that of this process. price_check prices what checks measure, mark_faults makes the events for
+    who is found at fault; both are called where orders are carried out and polls are made.
     Raises OSError where state_dir cannot be made.
     """
+
+    checks_links = True
 
     def __init__(
         self,
@@ -123,7 +129,10 @@ class LocalCluster:
         leads: Callable[[], bool] = always,
         limits: RunLimits = DEFAULT_LIMITS,
         open_files: int | None = None,
+        price_check: PriceCheck = no_prices,
+        mark_faults: MarkFaults = no_marks,
     ) -> None:
+        self._mark_faults = mark_faults
         self._recorder = Recorder(versions, about)
         self._state_dir = state_dir.resolve()
         self._state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -145,7 +154,7 @@ class LocalCluster:
                 Partitions(self._state_dir, partitioner_of),
                 MpsDaemons(self._state_dir, mps_program_of, gpu_ids),
             ),
-            self._held_by_others, limits, open_files,
+            self._held_by_others, limits, open_files, price_check,
         )  # fmt: skip
         self._pruner = RunPruner(self._runs, limits)
 
@@ -189,7 +198,7 @@ class LocalCluster:
         if known is not None:
             return known
         run = RunDirectory(self._runs, job, attempt)
-        return Gang(run, self._boot_id, self._failure_grace_s, time.time_ns)
+        return Gang(run, self._boot_id, self._failure_grace_s, time.time_ns, self._mark_faults)
 
     def _watch(self, gang: Gang) -> None:
         """Look at it from now on, if there is anything to look at that is not watched yet."""
@@ -314,6 +323,10 @@ class LocalCluster:
     def progress(self, job: str, attempt: int) -> Progress | None:
         """The progress that an attempt reports. Reads one file only, so it is safe from any thread."""
         return progress_in(RunDirectory(self._runs, job, attempt).progress)
+
+    def check(self, job: str, attempt: int) -> CheckStatus | None:
+        """How the check of an attempt stands. Safe from any thread. Raises OSError for a damaged run directory."""
+        return check_in(RunDirectory(self._runs, job, attempt))
 
     def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
         """The reports that an attempt keeps. Safe from any thread."""

@@ -5,10 +5,11 @@ has failed, or a member was lost or could not be started; then all other members
 is decided.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gantree.executors.inventory import Status
+from gantree.executors.local.checking.files import MarkFaults, no_marks, report_in
 from gantree.executors.local.checkpoints import CheckpointWatch, Saved
 from gantree.executors.local.gang_events import gang_events
 from gantree.executors.local.gang_outcome import GangOutcome
@@ -31,9 +32,15 @@ class Gang:
     """One attempt, from its run directory."""
 
     def __init__(
-        self, run: RunDirectory, boot_id: str, failure_grace_s: float, now_ns: Callable[[], int]
+        self,
+        run: RunDirectory,
+        boot_id: str,
+        failure_grace_s: float,
+        now_ns: Callable[[], int],
+        mark_faults: MarkFaults = no_marks,
     ) -> None:
         self.run = run
+        self._mark_faults = mark_faults
         self.members: tuple[Member, ...] = ()
         self.order: StartGang | None = None
         self.master_port: int | None = None
@@ -182,6 +189,13 @@ class Gang:
         """Members whose shim is dead and whose processes may not all be gone."""
         return (member for member in self.members if member.dead and not member.swept)
 
+    def _marks(self) -> Sequence[Event]:
+        """Of the nodes and links that its check found at fault. Raises OSError for a damaged report."""
+        report = None if self.order is None or self.order.check is None else report_in(self.run)
+        if report is None or not report["faults"]:
+            return ()
+        return self._mark_faults(self.run.job, self.run.attempt, report["faults"])
+
     def _stop_members(self) -> None:
         """Stop all members, with the grace of the stop order, or else that of the executor."""
         grace_s = self._failure_grace_s if self._stop is None else self._stop["grace_s"]
@@ -196,7 +210,7 @@ class Gang:
         events = gang_events(
             self.run, self.outcome, self._saved, now, stopped=self.stopped, over=self.over
         )
-        for event in events:
+        for event in (*self._marks(), *events):  # first: the next place avoids who is at fault
             if event.id not in self._emitted:
                 emit(event)
                 self._emitted.add(event.id)

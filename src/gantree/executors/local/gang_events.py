@@ -38,6 +38,7 @@ def gang_events(
             attempt=attempt,
             reason=failure.reason,
             final=failure.final,
+            check_failed=failure.check_failed,
         )
     elif started:
         yield GangStarted(id=f"{job}/{attempt}/started", observed_at=now, job=job, attempt=attempt)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from pathlib import Path
 
+from gantree.executors.local.checking.plan import CheckLauncher, PriceCheck, no_prices
 from gantree.executors.local.gang import Gang
 from gantree.executors.local.launch.environment import inherited
 from gantree.executors.local.launch.launch_record import launch_record
@@ -30,7 +31,7 @@ class GangLauncher:
     """Starts gangs, each once. run_as gives the Unix user of a job's user; None: all run as the daemon's user.
 
     epoch gives the epoch of the leader whose orders are carried out now. open_files is the soft limit of the jobs.
-    held_by_others: MIG instances of all gangs but one that are not over.
+    held_by_others: MIG instances of all gangs but one that are not over. price_check prices what checks measure.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class GangLauncher:
         held_by_others: Callable[[Gang], Collection[NodePart]],
         limits: RunLimits = DEFAULT_LIMITS,
         open_files: int | None = None,
+        price_check: PriceCheck = no_prices,
     ) -> None:
         self._site, self._state_dir, self._recorder = site, state_dir, recorder
         self._limits = limits
@@ -55,6 +57,7 @@ class GangLauncher:
         self._failure_grace_s, self._run_as, self._epoch = failure_grace_s, run_as, epoch
         self._open_files = open_files
         self._preparation, self._held_by_others = preparation, held_by_others
+        self._checks = CheckLauncher(site, gpu_ids, price_check)
 
     def start(self, gang: Gang, order: StartGang, taken_ports: Collection[int]) -> None:
         """Start a gang, unless it exists. What goes wrong fails the gang. Raises OSError if that cannot be written."""
@@ -156,7 +159,7 @@ class GangLauncher:
         """Start the shim of every member that has none. Its MIG instances must exist."""
         order, port = gang.order, gang.master_port
         assert order is not None and port is not None
-        base = inherited(os.environ)
+        base, taken_ports = inherited(os.environ), {port}
         map_of_ranks = rank_map(order, self._site, self._node_of_name)
         unix = self._user(order)
         write_plain(gang.run.ranks, map_of_ranks)
@@ -171,7 +174,8 @@ class GangLauncher:
                 self._gpu_ids, self._failure_grace_s, mig_ids, before, unix, lent, log_limits,
                 self._open_files, self._preparation.mps_variables(member.launch, unix),
             )  # fmt: skip
-            member.start(record, self._state_dir, self._epoch())
+            check = self._checks.record(gang.run, order, member.launch, base, taken_ports)
+            member.start({**record, "check": check}, self._state_dir, self._epoch())
         self._recorder.begin(gang.run, order, map_of_ranks)
 
 

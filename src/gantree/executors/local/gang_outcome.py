@@ -17,11 +17,15 @@ KILLED = 137
 
 @dataclass(frozen=True, slots=True)
 class StartFailure:
-    """Why a gang could not be started, as a sentence, and its exit code. final: another attempt would fail, too."""
+    """Why a gang could not be started, as a sentence, and its exit code. final: another attempt would fail, too.
+
+    check_failed: the check before the start named who is at fault.
+    """
 
     reason: str
     code: int
     final: bool
+    check_failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class GangOutcome:
         for member in self.members:
             if member.failure is not None:
                 where = f"rank {member.failure['rank']} on node {member.launch.node} "
-                return _start_failure(member.failure, where)
+                return _start_failure(member.failure, "" if "check" in member.failure else where)
         return None
 
     @property
@@ -115,4 +119,5 @@ class GangOutcome:
 
 def _start_failure(record: dict[str, Any], where: str = "") -> StartFailure:
     """Of a `failed.json`; one of an older version does not say whether it is final."""
-    return StartFailure(where + record["reason"], record["code"], record.get("final", False))
+    final, is_check = record.get("final", False), record.get("check") == "replace"
+    return StartFailure(where + record["reason"], record["code"], final, is_check)

@@ -7,6 +7,7 @@
       settled          its end is on record elsewhere
       m<node rank>/    one member: what `shim` writes, and launch.json and the orders for it
       log/             rank-<r>.log
+      check/           the check before the start: see `checking`
       ranks.json       where each rank is: for `gantree.training`, and for the record
       found.json       the program and its machine as found, for the record
       progress/        rank-0.json: the progress that the job reports
@@ -27,6 +28,7 @@ from typing import Any
 from gantree.executors.local.shim.shim import read_json, sync_folder, write_json
 from gantree.executors.local.unix_users import UnixUser
 from gantree.model.errors import BadInput
+from gantree.model.jobs import Check
 from gantree.model.orders import MemberLaunch, StartGang
 from gantree.model.placements import Domain, GpuChange, MigPart, SharePart
 
@@ -57,6 +59,7 @@ class RunDirectory:
         self.settled = self.path / "settled"
         self.checkpoint = self.path / "checkpoint"
         self.progress = self.path / "progress"
+        self.check = self.path / "check"
         self.ranks = self.path / "ranks.json"
         self.record = self.path / "found.json"
 
@@ -135,7 +138,9 @@ def order_from_json(data: dict[str, Any]) -> StartGang:
     members = tuple(_member_from_json(member) for member in data["members"])
     changes = tuple(_change_from_json(change) for change in data.get("changes", ()))
     domain = data.get("domain")
+    check = data.get("check")
     parts = {"members": members, "changes": changes, "domain": domain and Domain(**domain)}
+    parts["check"] = check and Check(**check)
     for name in ("secrets", "parallelism"):
         parts[name] = tuple(map(tuple, data.get(name, ())))
     return StartGang(**(data | parts))

@@ -1,6 +1,6 @@
 """Fields of job.yaml.
 
-Its `topology` stands in `topology_form`, `notify` in `notify_form`, rules that join fields in `rules`.
+Its `topology`, `notify` and `check` stand in forms of their own, rules that join fields in `rules`.
 """
 
 import re
@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from gantree.formats.job.check_form import CheckForm
 from gantree.formats.job.notify_form import NotifyForm
 from gantree.formats.job.topology_form import GangTopologyForm, TopologyForm
 from gantree.formats.validation.fields import (
@@ -459,6 +460,7 @@ class JobForm(Form):
     variables: Launcher | None = None
     secrets: dict[EnvName, Text] = empty(dict)
     notify: NotifyForm | None = None
+    check: CheckForm | None = None
     hold: YesNo = False
     after: Listed[Name] = empty(list)
     array: Array | None = None

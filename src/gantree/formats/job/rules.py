@@ -42,6 +42,7 @@ def job_problems(form: JobForm) -> list[Problem]:
         *_speed_problems(form),
         *_secret_problems(form),
         *_notify_problems(form),
+        *_check_problems(form),
         *_stopping_problems(form),
         *(problem for role in form.gang for problem in part_problems(role)),
         *topology_problems(form),
@@ -96,6 +97,18 @@ def _notify_problems(form: JobForm) -> Iterator[Problem]:
         yield form.problem("notify", "neither webhook nor mail", "one of them, or both")
     if not notify.on and not notify.any_lost("on"):
         yield notify.problem("on", "no event", f"some of {', '.join(NOTIFY_EVENTS)}")
+
+
+def _check_problems(form: JobForm) -> Iterator[Problem]:
+    """NCCL does not join parts of GPUs."""
+    parts = [role.role for role in form.gang if _takes_part(role.each)]
+    if form.check is not None and parts:
+        found = f"`check` beside parts of GPUs (role {parts[0]})"
+        yield form.problem("check", found, "it where members have whole GPUs, or none")
+
+
+def _takes_part(each: EachForm) -> bool:
+    return each.mig is not None or each.gpu_share is not None or each.gpu_memory_GiB is not None
 
 
 def _speed_problems(form: JobForm) -> Iterator[Problem]:

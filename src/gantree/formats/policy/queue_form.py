@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import PlainValidator, WithJsonSchema
 
+from gantree.formats.job.check_form import CheckForm
 from gantree.formats.validation.fields import (
     Amount,
     AmountAboveZero,
@@ -93,6 +94,7 @@ class QueueForm(Form):
     most_running: Count | None = None
     most_waiting: Count | None = None
     user: UserForm = UserForm()
+    check: CheckForm | None = None
     queues: "list[QueueForm]" = []
 
     def cells_in_order(self) -> tuple[tuple[str, int], ...]:

@@ -31,6 +31,7 @@ def queue_rules(queues: Sequence[QueueForm], above: str = "") -> Iterator[QueueR
             most_waiting=form.most_waiting,
             user_limit=form.user.limit.amounts(),
             most_running_per_user=form.user.most_running,
+            check=form.check.check() if form.check else None,
         )
         yield from queue_rules(form.queues, path)
 

@@ -276,15 +276,15 @@ Isolation = Annotated[
     str, PlainValidator(one_of(ISOLATIONS)), WithJsonSchema({"enum": list(ISOLATIONS)})
 ]
 YesNo = Annotated[bool, PlainValidator(truth), WithJsonSchema({"type": "boolean"})]
-_DURATION_SCHEMA = {
+DURATION_SCHEMA = {
     "anyOf": [
         {"type": "number", "minimum": 0},
         {"type": "string", "pattern": f"^{_DURATION_PATTERN}$", "minLength": 2},
     ]
 }
-Duration = Annotated[float, PlainValidator(duration), WithJsonSchema(_DURATION_SCHEMA)]
+Duration = Annotated[float, PlainValidator(duration), WithJsonSchema(DURATION_SCHEMA)]
 DurationAboveZero = Annotated[
-    float, PlainValidator(duration_above_zero), WithJsonSchema(_DURATION_SCHEMA)
+    float, PlainValidator(duration_above_zero), WithJsonSchema(DURATION_SCHEMA)
 ]
 Command = Annotated[
     list[str],

@@ -47,6 +47,20 @@ class Domain(BaseModel):
     name: str = Field(examples=["s0/l0"])
 
 
+class Check(OpenModel):
+    """The check of an attempt before its start. Its figures are in the record of the attempt."""
+
+    state: str = Field(
+        description="`checking`, or what came of it: `passed`, `short`, `unfinished`, `skipped`.",
+        examples=["checking"],
+    )
+    began_at: float
+    seconds: float = Field(description="What it may take.")
+    done: int = Field(description="Measurements that are made.")
+    total: int
+    sentence: str = Field(examples=["checking its links, 12 s of 60 s"])
+
+
 class Straggler(OpenModel):
     """A rank that is slower than its peers, or varies more, by the own times that the ranks report."""
 

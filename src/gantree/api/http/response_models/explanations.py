@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, Field, JsonValue
 
-from gantree.api.http.response_models.base import Domain, OpenModel, Straggler
+from gantree.api.http.response_models.base import Check, Domain, OpenModel, Straggler
 
 
 class Start(BaseModel):
@@ -68,6 +68,7 @@ class WhyResponse(OpenModel):
     start: Start | None
     in_the_way: list[InTheWay]
     attempt: int | None = None
+    check: Check | None = Field(None, description="Of a job that holds a place and has a check.")
     stragglers: list[Straggler] = Field(
         [], description="Of a job that runs, ranks that are slower than their peers."
     )

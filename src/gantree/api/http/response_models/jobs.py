@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, JsonValue
 
-from gantree.api.http.response_models.base import Domain, OpenModel, Straggler
+from gantree.api.http.response_models.base import Check, Domain, OpenModel, Straggler
 
 PHASES = Literal[
     "pending", "starting", "running", "saving", "stopping", "succeeded", "failed", "cancelled", "timed-out"
@@ -123,6 +123,7 @@ class JobRow(OpenModel):
     progress: Progress | None = Field(
         None, description="Of a job that runs; asked for alone, of one that has ended too."
     )
+    check: Check | None = Field(None, description="Of a job that holds a place and has a check.")
     stragglers: list[Straggler] = Field(
         [], description="Of a job that runs, ranks that are slower than their peers."
     )

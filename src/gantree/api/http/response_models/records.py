@@ -1,6 +1,6 @@
 """Response models of run records."""
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from gantree.api.http.response_models.base import Domain, OpenModel
 
@@ -65,6 +65,9 @@ class RecordResponse(OpenModel):
     domain: Domain | None
     step_s: float | None = Field(description="Seconds a step, as predicted.")
     found: bool = Field(description="False until what was found is written down.")
+    check: dict[str, JsonValue] | None = Field(
+        None, description="The report of the check before the start: figures, verdict, faults."
+    )
     gantree: str | None = None
     policy: str | None = Field(None, description="A digest of the policy in force.")
     roles: dict[str, RecordedRole]

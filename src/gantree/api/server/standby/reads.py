@@ -31,11 +31,13 @@ from gantree.api.routes import (
     site,
     usage,
 )
-from gantree.api.views.progress_view import add_progress, add_stragglers
+from gantree.api.views.progress_view import add_observed, add_progress
 from gantree.api.views.straggler_view import StragglerJudge
 from gantree.control.readers.frames import NEWEST, QueryMode, Reply
 from gantree.control.readers.supervisor import ReaderSupervisor
 from gantree.control.requests.read_view import ReadPoint, ReadView
+from gantree.executors.check_status import CheckStatus
+from gantree.executors.local.checking.files import check_in
 from gantree.executors.local.progress_file import curve_in, progress_in
 from gantree.executors.local.recording.recorder import record_in
 from gantree.executors.local.run_directory import RunDirectory
@@ -102,9 +104,9 @@ class StandbyBackend:
         """Put into rows of jobs that hold a place how far they are; where ended, also of those that did."""
         await add_progress(rows, self, self.straggler_judge, ended=ended)
 
-    async def add_stragglers(self, explained: Json) -> None:
-        """Put into the answer to why which ranks are slower than their peers."""
-        await add_stragglers(explained, self, self.straggler_judge)
+    async def add_observed(self, explained: Json) -> None:
+        """Put into the answer to why how its check stands, and which ranks are slower than their peers."""
+        await add_observed(explained, self, self.straggler_judge)
 
     async def add_remaining(self, explained: Json) -> None:
         """Nothing: only the leader's executor knows."""
@@ -124,6 +126,10 @@ class StandbyBackend:
     def progress(self, job: str, attempt: int) -> Progress | None:
         """How far an attempt says that it is."""
         return progress_in(self._run(job, attempt).progress)
+
+    def check(self, job: str, attempt: int) -> CheckStatus | None:
+        """How the check of an attempt stands. Raises OSError for a damaged run directory."""
+        return check_in(self._run(job, attempt))
 
     def step_reports(self, job: str, attempt: int) -> StepReports | None:
         """The own times of steps that the ranks of an attempt report. Raises OSError for a damaged run directory."""

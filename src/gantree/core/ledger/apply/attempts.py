@@ -59,7 +59,7 @@ def gang_running(ledger: Ledger, fact: GangRunning) -> None:
     """All members of a gang run."""
     state = ledger.jobs[fact.job]
     ledger.move(state, Phase.RUNNING, fact.at)
-    state.running_at = fact.at
+    state.running_at, state.failed_checks = fact.at, 0
     if state.spec.elastic is not None or ledger.policy.falls_ever_back:
         ledger.holders_version += 1
     if state.started_at is None:

@@ -104,13 +104,16 @@ def job_requeued(ledger: Ledger, fact: JobRequeued) -> None:
     state.placement, state.at_home = None, False
     if fact.cause is StopCause.RESIZED:
         state.resized_at = fact.at
+    if fact.cause is StopCause.CHECK_FAILED:
+        state.failed_checks += 1
     state.not_before, state.failures = fact.not_before, fact.failures
     end_count_if_not_for_others(state, fact)
     if fact.not_before > fact.at:
         ledger.resting[fact.job] = fact.not_before
     if fact.cause in FAILURES:
         state.last_failure = state.reason or f"{fact.cause} (exit code {state.exit_code})"
-    state.reason = f"requeued: {fact.cause}"
+    if fact.cause is not StopCause.CHECK_FAILED or not state.reason:  # it names who was at fault
+        state.reason = f"requeued: {fact.cause}"
 
 
 def job_ended(ledger: Ledger, fact: JobEnded) -> None:

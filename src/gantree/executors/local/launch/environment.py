@@ -14,6 +14,7 @@ from gantree.executors.local.launch.visible_gpus import (
     MPS,
     GpuIds,
     MigIds,
+    no_instances,
     share_variables,
     visible_devices,
 )
@@ -70,6 +71,33 @@ def member_environment(
         "CUDA_VISIBLE_DEVICES": visible_devices(member, gpu_ids, mig_ids),
     }
     return {**_of_use(base, member), **place, **dict(member.env), **fixed}
+
+
+NETWORK_VARIABLES = frozenset(
+    {
+        "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_IB_GID_INDEX", "NCCL_IB_TC", "NCCL_IB_SL",
+        "NCCL_IB_TIMEOUT", "NCCL_IB_ADDR_FAMILY", "NCCL_CROSS_NIC", "GLOO_SOCKET_IFNAME",
+    }
+)  # fmt: skip
+"""What a job may say to its check: by which addresses of the site ranks find each other, and no code."""
+
+
+def check_environment(
+    order: StartGang,
+    member: MemberLaunch,
+    run: RunDirectory,
+    base: Mapping[str, str],
+    gpu_ids: GpuIds,
+) -> dict[str, str]:
+    """The variables of the check before the start, which runs as the daemon's user: nothing else of the job's."""
+    own = {name: value for name, value in member.env if name in NETWORK_VARIABLES}
+    return {
+        **_of_use(base, member),
+        **own,
+        **_place_variables(order, member, run),
+        "CUDA_VISIBLE_DEVICES": visible_devices(member, gpu_ids, no_instances),
+        "GANTREE_RUN": str(run.member(member.node_rank)),
+    }
 
 
 def process_environment(

@@ -147,5 +147,6 @@ def record_in(run: RunDirectory) -> dict[str, Any] | None:
         "step_s": order.get("step_s"),
         "master_port": gang["master_port"],
         "found": ended is not None,
+        "check": read_json(str(run.check / "report.json")),
         **(ended or {**rank_map_in(run), "roles": {}, "nodes": {}}),
     }

@@ -18,6 +18,8 @@ starts nothing if a newer epoch than that was obeyed in the state directory (see
     signal.json       written by the executor: a signal that every process gets once, as soon as it has a handler for it
     turn.json         written by the executor: whether the processes are suspended now; turn counts, a new one each time
 
+With `check` in launch.json its program runs first, as the daemon's user; the processes follow once it ends with 0.
+
 No process is left over. The shim leads its own session, so the end of the daemon or of its terminal does not reach it.
 It is a child subreaper: orphans of its processes become its children, and it ends only when it has none left. If the
 shim is killed, the kernel kills each process that it started (PR_SET_PDEATHSIG). Their children carry GANTREE_RUN in
@@ -158,23 +160,6 @@ def _kill(pid: int, number: int) -> None:
         pass
 
 
-def _handles(pid: int, number: int) -> bool:
-    """True if the process has installed a handler for the signal."""
-    try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            caught = next(line for line in file if line.startswith(b"SigCgt:"))
-    except (FileNotFoundError, ProcessLookupError, StopIteration):
-        return False
-    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
-
-
-def _signal_ready(pids: set[int], number: int) -> None:
-    """Signal those that have a handler for it; they are in the set no more."""
-    for pid in [pid for pid in sorted(pids) if _handles(pid, number)]:
-        _kill(pid, number)
-        pids.discard(pid)
-
-
 class Shim:
     """One member: its launch record, its processes, and how far it has come.
 
@@ -185,11 +170,12 @@ class Shim:
         self._folder = folder
         self._launch = launch
         self._rank_of_pid: dict[int, int] = {}
+        self._check_pid: int | None = None
         self._failed_ranks: set[int] = set()
         self._ended = 0
         self._kill_at_s: float | None = None
         self._unsaved: set[int] = set()
-        self._warning: signal.Signals | None = None
+        self._warning: str | None = None
         self._unwarned: set[int] = set()
         self._request_seen: str | None = None
         self._turn = 0
@@ -209,7 +195,7 @@ class Shim:
         """Start all processes, wait until none is left, and record that."""
         self._poll_stop()
         if self._kill_at_s is None:
-            self._start()
+            self._begin()
         self._log_times.watch()
         while self._reap() or self._unwritten:
             self._write_on()
@@ -264,6 +250,28 @@ class Shim:
         me = {"pid": pid, "start_ticks": stat[3], "boot_id": boot_id(), "cgroup": self._cgroup}
         write_json(f"{self._folder}/shim.json", me)
 
+    def _begin(self) -> None:
+        """Start the check before the start, if there is one; the processes once it ends with 0."""
+        check, shim = self._launch.get("check"), os.getpid()
+        if check is None:
+            self._start()
+            return
+        self._check_pid = os.fork()
+        if self._check_pid == 0:
+            self._exec(check, shim, os.open(os.devnull, os.O_WRONLY))
+        self._rank_of_pid[self._check_pid] = check["rank"]
+
+    def _check_ended(self, code: int) -> None:
+        """Start the processes after a check that passed; after another one nothing starts."""
+        self._check_pid = None
+        if code == 0 and self._kill_at_s is None:
+            self._start()
+        elif self._kill_at_s is None:
+            check = self._launch["check"]
+            report = read_json(check["report"])
+            self._write("failed.json", self._failures.check_failure(check["rank"], report))
+            self._stop_by(steady_s() + self._launch["failure_grace_s"])
+
     def _start(self) -> None:
         """Fork all processes, then wait until each has executed its command or reported why not."""
         shim, (reader, writer) = os.getpid(), os.pipe()
@@ -289,7 +297,8 @@ class Shim:
 
     def _exec(self, process: dict[str, Any], shim: int, complaints: int) -> NoReturn:
         """In the child: set up the process of one rank and execute its command. Never returns."""
-        launch, doing, is_exec = self._launch, "prepare its process", False
+        launch = self._launch | process.get("instead", {})
+        doing, is_exec = "prepare its process", False
         argv, env = launch["argv"], launch["env"] | process["env"]
         try:
             _prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
@@ -341,7 +350,9 @@ class Shim:
             rank = self._rank_of_pid.pop(pid, None)
             self._unsaved.discard(pid)
             self._unwarned.discard(pid)
-            if rank is not None and rank not in self._failed_ranks:
+            if pid == self._check_pid:
+                self._check_ended(os.waitstatus_to_exitcode(status))
+            elif rank is not None and rank not in self._failed_ranks:
                 self._record_exit(rank, os.waitstatus_to_exitcode(status))
 
     def _record_exit(self, rank: int, code: int) -> None:
@@ -424,11 +435,10 @@ class Shim:
         if request is not None and request["request"] != self._request_seen:
             self._request_seen, self._unsaved = request["request"], ranks
         if self._warning is None and (sent := read_json(f"{self._folder}/signal.json")) is not None:
-            self._warning, self._unwarned = signal.Signals[sent["signal"]], ranks.copy()
-        if self._unsaved:
-            _signal_ready(self._unsaved, signal.Signals[name])
-        if self._warning is not None:
-            _signal_ready(self._unwarned, self._warning)
+            self._warning, self._unwarned = sent["signal"], ranks.copy()
+        for pids, wanted in ((self._unsaved, name), (self._unwarned, self._warning)):
+            if pids:
+                __import__("ready_signals").signal_ready(pids, signal.Signals[str(wanted)])
 
     def _start_exec_sessions(self) -> None:
         """Start the exec sessions that were requested: they end with the ranks and do not count for the exit code."""

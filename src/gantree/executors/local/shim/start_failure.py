@@ -28,6 +28,18 @@ def start_failure(
     }
 
 
+def check_failure(rank: int, report: Any) -> dict[str, Any]:
+    """What `failed.json` has after a check before the start that did not end with 0, by its report, if there is one."""
+    told = report or {"sentence": "the check before the start ended without a report"}
+    return {
+        "rank": rank,
+        "reason": told["sentence"],
+        "code": NOT_EXECUTABLE,
+        "final": told.get("state") == "skipped",
+        "check": told.get("outcome", "fail"),
+    }
+
+
 def log_failure(reason: str) -> None:
     """Say it on standard error, the log of the rank, where a user looks first. A full disk takes nothing more."""
     try:  # noqa: SIM105 - contextlib costs 10 ms of every start
