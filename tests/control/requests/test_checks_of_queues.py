@@ -1,14 +1,18 @@
 """Which check a submitted job gets, and where none can be carried out."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from gantree.control.engine.controller import Controller
 from gantree.control.requests.submission_checks import of_unchecked, with_check
+from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import Unsupported
 from gantree.model.jobs import Check, Job, Role, Shape
 from gantree.policy.rules import Policy, QueueRule
-from gantree.testing.builders import job
+from gantree.testing.builders import cluster, job
+from support.recording import RecordingCluster
 
 POLICY = Policy(queues=(QueueRule("research", check=Check(60.0)), QueueRule("other")))
 
@@ -33,6 +37,21 @@ def test_the_queue_says_what_the_job_does_not(asked: Job, check: Check | None) -
 def test_an_executor_that_checks_nothing_refuses_a_check_with_the_way_out() -> None:
     with pytest.raises(Unsupported, match="leave `check` out, and run nccl-tests"):
         with_check(in_queue("other", Check(60.0)), POLICY, can_check=False)
+
+
+def test_a_controller_refuses_it_at_submit_and_takes_nothing(tmp_path: Path) -> None:
+    class Unchecking(RecordingCluster):
+        checks_links = False
+
+    journal = SqliteJournal(tmp_path)
+    controller = Controller(journal, Policy(), Unchecking, site=cluster(leaves=1, nodes=2))
+    controller.recover()
+    try:
+        with pytest.raises(Unsupported, match="job j: check: this executor does not check links"):
+            controller.submit([replace(job("j"), check=Check(60.0))], None, {})
+        assert not controller.ledger.jobs
+    finally:
+        controller.close()
 
 
 def test_the_check_of_a_queue_is_left_out_there_with_a_warning() -> None:
