@@ -9,6 +9,7 @@ import pytest
 
 from gantree.executors.kubernetes.apiserver.rbac import RBAC_RULES, RBAC_TO_PARTITION
 from gantree.executors.kubernetes.controllers import mig_repartitioning
+from gantree.executors.kubernetes.nodes.mig_layouts import CONFIG, STATE
 from gantree.executors.kubernetes.nodes.mig_orders import WANTED, WRONG
 from gantree.executors.kubernetes.writes import pod_status
 from gantree.formats.mig_configs import read_mig_configs
@@ -37,6 +38,7 @@ OFFERS = {
     "half": {WHOLE: 1, HALF: 2},
 }
 ALLOWED = PartitionNodes((("pool", "mig"),), read_mig_configs(TEXT, "configs.yaml"))
+HIGH = {"priorityClassName": "high"}
 MIXED = {"nvidia_com__mig_capable": "true", "nvidia_com__gpu_count": "2"}
 
 
@@ -104,6 +106,12 @@ class MigStage(PodStage):
         return self.controller.decided.site.cordon_reason(name)
 
 
+def high_priority(stage: MigStage) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    told = stage.api.post(classes, {"metadata": {"name": "high"}, "value": 1000})
+    assert told.status_code == 201, told.text
+
+
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MigStage]:
     monkeypatch.setattr(mig_repartitioning, "EVERY_S", 0.05)
@@ -159,7 +167,8 @@ def test_instances_give_way_to_whole_gpus(stage: MigStage) -> None:
 def test_nothing_starts_on_the_node_before_the_device_plugin_offers_all_of_it(
     stage: MigStage,
 ) -> None:
-    stage.mig_nodes("n0")
+    """Nor does the gang take another node meanwhile."""
+    stage.mig_nodes("n[0-1]")
     with stage.manager() as manager:
         stage.running.call(manager.plugin_starts.clear)
         stage.go()
@@ -168,8 +177,10 @@ def test_nothing_starts_on_the_node_before_the_device_plugin_offers_all_of_it(
         stage.until(
             lambda: "n0 gets MIG config all-1g.10gb (the manager says success)" in stage.says("p0")
         )
+        stage.work_for(1.0)
         assert not stage.bound("p0")
         assert stage.cordon("n0") == "MIG: it gets config all-1g.10gb"
+        assert manager.asked == [("n0", "all-1g.10gb")]
         stage.running.call(manager.plugin_starts.set)
         stage.until(lambda: stage.bound("p0"))
 
@@ -186,6 +197,7 @@ def test_a_manager_that_fails_or_never_answers_ends_with_a_reason_and_the_node_a
 ) -> None:
     monkeypatch.setattr(mig_repartitioning, "WITHIN_S", 0.5)
     stage.mig_nodes("n0")
+    stage.label("n0", {CONFIG: "all-disabled", STATE: "success"})
     with stage.manager(answer) as manager:
         stage.go()
         stage.asks("p0", SMALL)
@@ -206,16 +218,29 @@ def test_a_manager_that_fails_or_never_answers_ends_with_a_reason_and_the_node_a
 
 def test_jobs_of_lower_priority_leave_first_where_no_idle_node_is_enough(stage: MigStage) -> None:
     stage.mig_nodes("n0")
-    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
-    stage.api.post(classes, {"metadata": {"name": "high"}, "value": 1000})
+    high_priority(stage)
     with stage.manager() as manager:
         stage.go()
         stage.asks("low", WHOLE)
         stage.until(lambda: stage.phase("low") == "Running")
-        stage.asks("high", SMALL, spec={"priorityClassName": "high"})
+        stage.asks("high", SMALL, spec=HIGH)
         stage.until(lambda: stage.bound("high"))
         assert stage.phase("low") == ""
         assert [state for _, state in manager.said] == ["pending", "success"], "no GPU was in use"
+
+
+def test_an_idle_node_comes_before_one_that_somebody_must_leave(stage: MigStage) -> None:
+    stage.mig_nodes("n[0-1]")
+    high_priority(stage)
+    with stage.manager() as manager:
+        stage.go()
+        stage.asks("low", WHOLE)
+        stage.until(lambda: stage.phase("low") == "Running")
+        idle = "n1" if stage.node_of("low") == "n0" else "n0"
+        stage.asks("high", SMALL, spec=HIGH)
+        stage.until(lambda: stage.bound("high"))
+        assert stage.phase("low") == "Running"
+        assert manager.asked == [(idle, "all-1g.10gb")]
 
 
 def test_jobs_of_no_lower_priority_stay_and_the_node_with_them(stage: MigStage) -> None:
@@ -241,6 +266,23 @@ def test_a_gang_that_only_waits_for_room_gets_idle_nodes_alone(stage: MigStage) 
         stage.asks("b", SMALL)
         stage.until(lambda: stage.bound("b"))
         assert manager.asked == [("n0", "all-1g.10gb"), ("n1", "all-1g.10gb")]
+
+
+def test_for_room_alone_nobody_has_to_leave(stage: MigStage) -> None:
+    """All instances are held by jobs of the same priority, and a node by one of a lower."""
+    stage.mig_nodes("n[0-1]")
+    high_priority(stage)
+    with stage.manager() as manager:
+        stage.go()
+        for number in range(14):
+            stage.asks(f"a{number}", SMALL, spec=HIGH)
+        stage.until(lambda: stage.bound(*(f"a{number}" for number in range(14))))
+        stage.asks("low", WHOLE)
+        stage.until(lambda: stage.phase("low") == "Running")
+        stage.asks("more", SMALL, spec=HIGH)
+        stage.until(lambda: stage.says("more") != "")
+        stage.work_for(1.5)
+        assert (len(manager.asked), stage.phase("low")) == (1, "Running")
 
 
 def test_nodes_that_gantree_was_not_told_of_are_never_changed(stage: MigStage) -> None:
