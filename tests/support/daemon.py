@@ -88,6 +88,7 @@ def _live_as_asked(arguments: list[str]) -> None:
         metrics,
         ports,
         fabric_ports,
+        link_load,
         most,
         *cluster,
     ) = arguments
@@ -103,6 +104,7 @@ def _live_as_asked(arguments: list[str]) -> None:
         gpu_metrics=tuple(metrics.split()),
         node_metrics=tuple(ports.split()),
         fabric_ports=tuple(fabric_ports.split()),
+        link_load=tuple(link_load.split()),
         waiting_limits=WaitingLimits(*map(int, most.split())),
     )
     run_daemon(settings, routers() if pages else ())
@@ -154,7 +156,8 @@ class Daemon:
     policy_text is the policy file of the next process; it may be set anew between two. listen is an address of TCP to
     answer at too, tls the certificate and the key for it. pages: with the web pages, behind root_path. access_file is
     that of the next process. gpu_metrics are exporters that tell how busy GPUs are, with spaces between them;
-    node_metrics are those of the rates of NICs, fabric_ports what has the ports of the fabric.
+    node_metrics are those of the rates of NICs, fabric_ports what has the ports of the fabric,
+    link_load what has the load of links.
     """
 
     def __init__(
@@ -172,6 +175,7 @@ class Daemon:
         gpu_metrics: str = "",
         node_metrics: str = "",
         fabric_ports: str = "",
+        link_load: str = "",
         waiting_limits: WaitingLimits = DEFAULT_WAITING_LIMITS,
     ) -> None:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -185,7 +189,7 @@ class Daemon:
         self._listen = [listen, *map(str, tls or ("", ""))]
         self._pages = ["pages" if pages else "", root_path]
         self._access = [str(access_file or ""), "run-as" if run_as_submitter else ""]
-        self._metrics = [gpu_metrics, node_metrics, fabric_ports]
+        self._metrics = [gpu_metrics, node_metrics, fabric_ports, link_load]
         self._most_waiting = f"{waiting_limits.per_user} {waiting_limits.per_queue}"
         self._process: Born | None = None
         self._printed_before = 0

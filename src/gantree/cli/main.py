@@ -98,7 +98,9 @@ class Commands(LazyGroup):
             "gantree.cli.node_fault:node_fault",
             "Report a fault of a GPU: nothing new starts on its node.",
         ),
-        "links": Listed("gantree.cli.links:links", "List links that carry less than their rate."),
+        "links": Listed(
+            "gantree.cli.links:links", "List links that carry less than their rate, or are busy."
+        ),
         "degrade": Listed(
             "gantree.cli.links:degrade",
             "Report links that carry less than their rate; running jobs stay.",

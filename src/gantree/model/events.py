@@ -290,13 +290,15 @@ class HealthObserved(Event):
 class LinkHealthObserved(Event):
     """A source reported the share of its rate, between 0 and 1, that a link carries; 1 once it is whole again.
 
-    Gangs across it go on. Reports of different sources are independent: the lowest counts.
+    load, between 0 and 1, is how much of that others' traffic takes; 0 once it does not. Gangs across it go on. Reports
+    of different sources are independent: the lowest health and the highest load count.
     """
 
     link: LinkId
     source: str
     health: float = 1.0
     reason: str = ""
+    load: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

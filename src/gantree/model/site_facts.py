@@ -56,9 +56,9 @@ class NodeHealthNoted(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkHealthNoted(Fact):
-    """A source reported the share of its rate that a link carries, 1 for all; replaces its earlier report.
+    """A source reported which share of its rate a link carries, 1 for all, and its load; replaces its earlier report.
 
-    forgiven: an operator counts it as whole all the same, until the source reports something else.
+    forgiven: an operator counts it as whole and idle all the same, until the source reports something else.
     """
 
     link: LinkId
@@ -66,6 +66,7 @@ class LinkHealthNoted(Fact):
     health: float = 1.0
     reason: str = ""
     forgiven: bool = False
+    load: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,10 +57,16 @@ class Usual(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """The share of its rate that a link carries, and why it is less than one."""
+    """The share of its rate that a link carries, why it is less than one, and how much of that is taken."""
 
     health: float
     reason: str = ""
+    load: float = 0.0
+
+    @property
+    def left(self) -> float:
+        """The share of its rate that new traffic finds."""
+        return self.health * (1.0 - self.load)
 
 
 def width_of(now: Figures) -> float | None:

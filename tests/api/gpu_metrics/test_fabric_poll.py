@@ -1,9 +1,10 @@
-"""A daemon reads the ports of the fabric from a file, and says of a stale one that it is not heard."""
+"""A daemon reads the fabric's ports from a file, unless it is stale, and the load of links from a server."""
 
 import json
 import os
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from gantree.api.gpu_metrics.exporters import answers, checked_ports, questions
 from gantree.model.errors import BadInput
 from gantree.telemetry.fabric_ports import uplinks_in
 from support.daemon import Daemon
+from support.serving import serving
 from support.ufm import fabric
 
 CLUSTER = """
@@ -35,18 +37,34 @@ def ports(tmp_path: Path) -> Path:
     return path
 
 
+class _Prometheus(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(
+            b'gantree_link_load{link="leaf:s0/l1",instance="p:9090"} 0.83 1795837129053\n'
+        )
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
 @pytest.fixture
 def daemon(tmp_path: Path, ports: Path) -> Iterator[Daemon]:
-    with Daemon(tmp_path / "state", CLUSTER, fabric_ports=f"file://{ports}") as running:
-        yield running
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Prometheus)) as prometheus:
+        url = f"http://127.0.0.1:{prometheus.server_address[1]}/federate?match[]=gantree_link_load"
+        ports_url = f"file://{ports}"
+        with Daemon(tmp_path / "state", CLUSTER, fabric_ports=ports_url, link_load=url) as running:
+            yield running
 
 
-def test_a_leaf_of_which_a_cable_is_out_is_listed(daemon: Daemon) -> None:
+def test_a_leaf_of_which_a_cable_is_out_and_a_busy_one_are_listed(daemon: Daemon) -> None:
     deadline = time.monotonic() + 300
-    while not daemon.client.links() and time.monotonic() < deadline:
+    while len(daemon.client.links()) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
-    (row,) = daemon.client.links()
-    assert (row["link"], row["health"], row["source"]) == ("leaf:s0/l0", 0.75, "fabric-ports")
+    assert [
+        (row["link"], row["health"], row["load"], row["source"]) for row in daemon.client.links()
+    ] == [("leaf:s0/l0", 0.75, 0.0, "fabric-ports"), ("leaf:s0/l1", 1.0, 0.8, "link-load")]
 
 
 def test_a_file_that_nobody_keeps_fresh_is_not_heard(ports: Path) -> None:

@@ -134,6 +134,19 @@ def test_links_are_reported_listed_overruled_and_whole_again(
     assert gantree("links", "--json").json() == {"links": []}
 
 
+def test_load_has_a_column_where_a_link_is_busy(gantree: Gantree, daemon: Daemon) -> None:
+    busy = gantree("degrade", "node:n1", "--health", 1, "--load", "0.7", "--source", "noc")
+    assert busy.out == "node:n1 carries 100% of its rate, 70% busy\n"
+    head, row = gantree("links").out.splitlines()
+    assert (head.split()[:4], row.split()[:4]) == (
+        ["LINK", "CARRIES", "BUSY", "SOURCE"],
+        ["node:n1", "100%", "70%", "noc"],
+    )
+    assert "node:n1 carries 100% of its rate, 70% busy (noc)" in gantree("nodes").out
+    gantree("degrade", "node:n1", "--health", 1, "--source", "noc")
+    assert gantree("links", "--json").json() == {"links": []}
+
+
 @pytest.mark.parametrize("words", [("--health", "1.5"), ("--health", "nan"), ()])
 def test_what_no_share_is_is_refused(gantree: Gantree, daemon: Daemon, words: tuple[str]) -> None:
     assert gantree("degrade", "node:n1", *words).code == 2

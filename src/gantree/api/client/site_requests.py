@@ -57,10 +57,10 @@ def links() -> Request[Rows]:
 
 
 def degrade(
-    link: str, health: float, *, reason: str = "", source: str = "operator"
+    link: str, health: float, *, reason: str = "", source: str = "operator", load: float = 0.0
 ) -> Request[Json]:
-    """Report which share of its rate, between 0 and 1, a link carries; 1 once it is whole again."""
-    body = {"link": link, "health": health, "reason": reason, "source": source}
+    """Report which share of its rate, between 0 and 1, a link carries, and its load; 1 and 0 once it is well again."""
+    body = {"link": link, "health": health, "reason": reason, "source": source, "load": load}
     return Request("POST", "/v1/links/degrade", body=body)
 
 

@@ -60,21 +60,26 @@ def _is_url(address: str) -> bool:
 
 
 class Exporters(TypedDict):
-    """Addresses of DCGM exporters, of node_exporters, and of a fabric's ports."""
+    """Addresses of DCGM exporters, of node_exporters, of a fabric's ports, and of the load of links."""
 
     gpu_metrics: tuple[str, ...]
     node_metrics: tuple[str, ...]
     fabric_ports: tuple[str, ...]
+    link_load: tuple[str, ...]
 
 
 def exporters_of(
-    gpus: Sequence[str] | None, nodes: Sequence[str] | None, ports: Sequence[str] | None = None
+    gpus: Sequence[str] | None,
+    nodes: Sequence[str] | None,
+    ports: Sequence[str] | None,
+    load: Sequence[str] | None,
 ) -> Exporters:
     """The addresses that were given on the command line. Raises BadInput as `checked`."""
     return {
         "gpu_metrics": tuple(checked(address, "--gpu-metrics") for address in gpus or ()),
         "node_metrics": tuple(checked(address, "--node-metrics") for address in nodes or ()),
         "fabric_ports": tuple(map(checked_ports, ports or ())),
+        "link_load": tuple(checked(address, "--link-load") for address in load or ()),
     }
 
 
@@ -92,19 +97,22 @@ def questions(
 
 
 def answers(
-    asked: Mapping[str, Callable[[], Told[K, T]]], nodes: Sequence[str]
+    asked: Mapping[str, Callable[[], Told[K, T]]], nodes: Sequence[str] | None
 ) -> tuple[dict[str, Mapping[K, T]], dict[str, str]]:
-    """Return the readings of all exporters, polled concurrently, and errors by address."""
+    """Return the readings of all exporters, polled concurrently, and errors by address.
+
+    Readings are of these nodes alone; None: they are not by node, and all are returned.
+    """
     with ThreadPoolExecutor(AT_ONCE) as several:
         told = list(several.map(_answered, asked.values()))
     found: dict[str, Mapping[K, T]] = {}
     silent: dict[str, str] = {}
-    known = frozenset(nodes)
+    known = None if nodes is None else frozenset(nodes)
     for address, answer in zip(asked, told, strict=True):
         if isinstance(answer, Exception):
             silent[address] = str(answer)
         else:
-            found.update({node: readings for node, readings in answer.items() if node in known})
+            found.update({key: one for key, one in answer.items() if known is None or key in known})
     return found, silent
 
 

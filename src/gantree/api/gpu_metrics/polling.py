@@ -14,6 +14,7 @@ from gantree.control.engine.loop import Loop
 from gantree.control.nodes.gpu_link_watch import GpuLinks
 from gantree.control.nodes.health_watch import HealthWatch
 from gantree.control.nodes.link_watch import LinkWatch
+from gantree.control.nodes.load_watch import LoadWatch
 from gantree.control.nodes.uplink_watch import UplinkWatch
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import Machine
@@ -21,6 +22,7 @@ from gantree.model.events import Event
 from gantree.telemetry.dcgm_health import signs_in
 from gantree.telemetry.fabric_ports import uplinks_in
 from gantree.telemetry.infiniband import ports_in
+from gantree.telemetry.link_load import loads_in
 
 EVERY_S = 15.0
 
@@ -36,12 +38,16 @@ class Watch(Protocol):
 
 @dataclass(slots=True)
 class Poll:
-    """What is asked of which machines: read parses an exporter's text, each watch judges what all of them told."""
+    """What is asked of which machines: read parses an exporter's text, each watch judges what all of them told.
+
+    by_node: readings are by the name of a node; those of other nodes are passed over.
+    """
 
     what: str
     read: Callable[[str], Told[Any, Any]]
     concerns: Callable[[Machine], bool]
     watches: tuple[Watch, ...]
+    by_node: bool = True
     silence: SilenceLog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,6 +70,11 @@ def fabric_poll() -> Poll:
     return Poll("the ports of the fabric", uplinks_in, lambda machine: True, (UplinkWatch(),))
 
 
+def load_poll() -> Poll:
+    """The load of links, from a Prometheus."""
+    return Poll("the load of links", loads_in, lambda machine: True, (LoadWatch(),), by_node=False)
+
+
 class Sources(Protocol):
     """Addresses of sources, as `Settings` has them."""
 
@@ -79,6 +90,10 @@ class Sources(Protocol):
     def fabric_ports(self) -> tuple[str, ...]:
         """What has the ports of the fabric."""
 
+    @property
+    def link_load(self) -> tuple[str, ...]:
+        """What has the load of links."""
+
 
 async def poll_all(sources: Sources, loop: Loop, controller: Controller, *, is_exact: bool) -> None:
     """Poll all kinds of sources until cancelled; is_exact as of `gpu_poll`. Raises AssertionError for bugs."""
@@ -86,6 +101,7 @@ async def poll_all(sources: Sources, loop: Loop, controller: Controller, *, is_e
         (gpu_poll(is_exact=is_exact), sources.gpu_metrics),
         (nic_poll(), sources.node_metrics),
         (fabric_poll(), sources.fabric_ports),
+        (load_poll(), sources.link_load),
     )
     await asyncio.gather(*(poll_forever(*kind, loop, controller) for kind in kinds))
 
@@ -106,7 +122,7 @@ async def one_round(
     """Ask about all nodes that are concerned once, and hand in what follows."""
     nodes = await loop.call(lambda: _nodes(poll, controller))
     asked = questions(exporters, nodes, poll.read)
-    told, silent = await asyncio.to_thread(answers, asked, nodes)
+    told, silent = await asyncio.to_thread(answers, asked, nodes if poll.by_node else None)
     poll.silence.say(silent)
 
     def look() -> None:

@@ -27,9 +27,10 @@ class RestoreRequest(Body):
 
 
 class DegradeRequest(RestoreRequest):
-    """Which share of its rate a link carries, and who says so; 1 once it is whole again."""
+    """Which share of its rate a link carries, and who says so; 1 once it is whole again. load is how busy it is."""
 
     health: Annotated[float, Field(ge=0, le=1, examples=[0.5])]
+    load: Annotated[float, Field(ge=0, le=1, examples=[0.0])] = 0.0
     reason: Annotated[str, Field(max_length=256, examples=["2x of 4x lanes"])] = ""
     source: Annotated[str, Field(max_length=256, examples=["ufm"])] = OPERATOR
 
@@ -39,6 +40,7 @@ class LinkResponse(OpenModel):
 
     link: str = Field(examples=["nic:n1/mlx5_0"])
     health: float
+    load: float = Field(description="How much of that others' traffic takes, from 0 to 1.")
     source: str
     reason: str
     since: float
@@ -90,7 +92,7 @@ def _add_commands(routes: APIRouter, backend: Backend) -> None:
         return await command(
             body.link,
             lambda controller: controller.links.degrade(
-                body.link, body.health, body.reason, body.source
+                body.link, body.health, body.reason, body.source, body.load
             ),
         )
 

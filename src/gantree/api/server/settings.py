@@ -56,7 +56,8 @@ class Settings:
     partition_gpus: how GPUs are partitioned by MIG; None: as the last daemon of the state directory did, or never.
     mps_control is the program that starts MPS control daemons, or "none"; None: NVIDIA's, for this machine alone.
     gpu_metrics are addresses of exporters that tell how busy GPUs are; none: the driver of this machine is asked.
-    node_metrics are addresses of node_exporters that tell the rates of NICs, fabric_ports those of a fabric's ports.
+    node_metrics are addresses of node_exporters that tell the rates of NICs, fabric_ports those of a fabric's ports,
+    link_load those of the load of links.
     kernel_log is where faults of GPUs are read from; None: the kernel log of this machine, if it is one of the nodes.
     """
 
@@ -74,6 +75,7 @@ class Settings:
     gpu_metrics: tuple[str, ...] = ()
     node_metrics: tuple[str, ...] = ()
     fabric_ports: tuple[str, ...] = ()
+    link_load: tuple[str, ...] = ()
     database: str | None = field(default=None, repr=False)
     name: str = field(default_factory=own_name)
     advertise: str | None = None

@@ -34,6 +34,7 @@ def _rows(ledger: Ledger, link: LinkId) -> Iterator[Json]:
         yield {
             "link": str(link),
             "health": sign.health,
+            "load": sign.load,
             "source": source,
             "reason": sign.reason,
             "since": sign.since,

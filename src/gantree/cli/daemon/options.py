@@ -170,6 +170,14 @@ KernelLogOption = Annotated[
         " [default: /dev/kmsg, if a node is this machine]",
     ),
 ]
+LinkLoadOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="URL",
+        help="Load of links, from which new gangs keep away: metrics gantree_link_load{link} from 0 to 1, such as the"
+        " federation of a Prometheus; may be repeated.",
+    ),
+]
 LogFormatOption = Annotated[
     Format, typer.Option(help="Log format; auto: text on a terminal, else JSON.")
 ]

@@ -36,6 +36,7 @@ from gantree.cli.daemon.options import (
     KeepHistoryOption,
     KernelLogOption,
     LeaseOption,
+    LinkLoadOption,
     ListenOption,
     LogFormatOption,
     LogLevelOption,
@@ -112,6 +113,7 @@ def up(
     node_metrics: NodeMetricsOption = None,
     fabric_ports: FabricPortsOption = None,
     kernel_log: KernelLogOption = None,
+    link_load: LinkLoadOption = None,
     keep_ended: KeepEndedOption = KEEP_ENDED,
     keep_history: KeepHistoryOption = None,
     user_waiting: UserWaitingOption = DEFAULT_WAITING_LIMITS.per_user,
@@ -127,10 +129,7 @@ def up(
     log_format: LogFormatOption = Format.AUTO,
     log_level: LogLevelOption = Level.WARNING,
 ) -> None:
-    """Run the daemon in the foreground.
-
-    Ctrl-C and SIGTERM stop it. Running jobs continue, and the next start adopts them.
-    """
+    """Run the daemon in the foreground until Ctrl-C or SIGTERM. Running jobs continue; the next start adopts them."""
     directory, url = state_dir(state), database_url(database)
     at = _listen(listen, tls_cert, tls_key, token_file, directory, insecure=insecure)
     settings = Settings(
@@ -141,7 +140,7 @@ def up(
         requests_per_s=requests_per_second,
         **_access(access, run_as_submitter=run_as_submitter),
         root_path=root_path_of(root_path),
-        **exporters_of(gpu_metrics, node_metrics, fabric_ports),
+        **exporters_of(gpu_metrics, node_metrics, fabric_ports, link_load),
         kernel_log=_kernel_log(kernel_log),
         **_leadership(url, name, advertise, lease, stall),
         keep=_keep(keep_ended, keep_history),

@@ -24,6 +24,7 @@ from gantree.cli.daemon.options import (
     HeaderTimeoutOption,
     InsecureOption,
     LeaseOption,
+    LinkLoadOption,
     ListenOption,
     LogFormatOption,
     LogLevelOption,
@@ -117,6 +118,7 @@ def kubernetes(
     gpu_metrics: GpuMetricsOption = None,
     node_metrics: NodeMetricsOption = None,
     fabric_ports: FabricPortsOption = None,
+    link_load: LinkLoadOption = None,
     accept_clock: AcceptClockOption = False,
     log_format: LogFormatOption = Format.AUTO,
     log_level: LogLevelOption = Level.WARNING,
@@ -125,9 +127,8 @@ def kubernetes(
     directory = state_dir_of(state, database, dry_run=dry_run)
     token = token_file or directory / TOKEN_FILE
     shadow = Shadow(shadow_scheduler, directory / REPORT) if dry_run else None
-    connection = settings_of_options(
-        kubeconfig, context, api_server, level, node_selector, scheduler_name, shadow
-    )
+    told = (kubeconfig, context, api_server, level, node_selector, scheduler_name, shadow)
+    connection = settings_of_options(*told)
     connection = replace(
         connection,
         lease=_lease_of(lease_name, connection),
@@ -147,7 +148,7 @@ def kubernetes(
         name=name or own_name(),
         lease_s=lease,
         stall_s=stall,
-        **exporters_of(gpu_metrics, node_metrics, fabric_ports),
+        **exporters_of(gpu_metrics, node_metrics, fabric_ports, link_load),
         accept_clock=accept_clock,
         log_level=log_level,
         log_format=log_format,

@@ -1,8 +1,8 @@
 """Makes events of what a source judges of links: a lower share at once, a higher one after a while.
 
-This is the hysteresis of all sources of link health. A link is better again only after clean_s without a break, and by
-no more than the least it showed in that time, so that one that comes and goes stays degraded. What is on record is
-compared, so a restart repeats nothing.
+This is the hysteresis of all sources of link health, and of load. A link is better again only after clean_s without a
+break, and by no more than the least it showed in that time, so that one that comes and goes stays degraded. What is on
+record is compared, so a restart repeats nothing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,15 +37,15 @@ class LinkReports:
     def on_record(self, ledger: Ledger, link: LinkId) -> Judged:
         """What is on record of a link from this source, be it overruled or not."""
         sign = ledger.site.links.get(link, {}).get(self._source)
-        return Judged(1.0) if sign is None else Judged(sign.health, sign.reason)
+        return Judged(1.0) if sign is None else Judged(sign.health, sign.reason, sign.load)
 
     def settled(self, link: LinkId, judged: Judged, was: Judged, now: float) -> Judged:
         """What is to be on record of a link where this was before."""
-        if judged.health < was.health or judged == was:
+        if judged.left < was.left or judged == was:
             self._better.pop(link, None)
             return judged
         since, worst = self._better.get(link, (now, judged))
-        worst = min(worst, judged)
+        worst = min(worst, judged, key=lambda one: one.left)
         self._better[link] = since, worst
         if now - since < self._clean_s:
             return was
@@ -70,4 +70,5 @@ class LinkReports:
             source=self._source,
             health=judged.health,
             reason=judged.reason,
+            load=judged.load,
         )

@@ -30,16 +30,24 @@ class LinkCommands:
         self._name = name
         self._now = now
 
-    def degrade(self, text: str, health: float, reason: str = "", source: str = OPERATOR) -> str:
-        """Report that a link carries a share of its rate, between 0 and 1; give the link. The lowest report counts.
+    def degrade(
+        self,
+        text: str,
+        health: float,
+        reason: str = "",
+        source: str = OPERATOR,
+        load: float = 0.0,
+    ) -> str:
+        """Report which share of its rate a link carries, and how busy it is, both from 0 to 1; give the link.
 
-        Raises NotFound, and BadInput for a share that is none, and for texts that are no line.
+        The lowest health and the highest load that are reported count. Raises NotFound, and BadInput for a share that
+        is none, for a load of links of a GPU, and for texts that are no line.
         """
         link = self._known(text)
-        if not (math.isfinite(health) and 0.0 <= health <= 1.0):
-            raise BadInput(
-                f"health: found {health:g}; allowed: the share of its rate that the link carries, 0 to 1"
-            )
+        _check_share("health", health, "the share of its rate that the link carries")
+        _check_share("load", load, "the share of that which is taken")
+        if load and link.gpu is not None:
+            raise BadInput(f"load: found {load:g} for {text}; allowed: for up-links and NICs")
         check_line("reason", reason)
         check_line("source", source)
         if not source:
@@ -52,6 +60,7 @@ class LinkCommands:
                 source=source,
                 health=health,
                 reason=reason,
+                load=load,
             )
         )
         return text
@@ -74,3 +83,8 @@ class LinkCommands:
                 " names"
             )
         return link
+
+
+def _check_share(field: str, found: float, what: str) -> None:
+    if not (math.isfinite(found) and 0.0 <= found <= 1.0):
+        raise BadInput(f"{field}: found {found:g}; allowed: {what}, 0 to 1")

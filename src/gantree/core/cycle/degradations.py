@@ -1,8 +1,9 @@
 """What makes the steps of a gang longer where it is: links that carry less than the cluster file says, and slow ranks.
 
 Links are priced by the cost model (`topology.cost`): the gang's step on the fabric as it is now, and as the file has
-it. A gang whose step has no price, because its job tells neither `model` nor `traffic`, loses nothing to links. How
-long it has lasted is that of the worst link below the gang, of equally bad ones of the oldest.
+it, both without the load that sources report: some of that is the gang's own traffic, which it must not flee. A gang
+whose step has no price, because its job tells neither `model` nor `traffic`, loses nothing to links. How long it has
+lasted is that of the worst link below the gang, of equally bad ones of the oldest.
 
 All ranks wait for the slowest, so a gang with slow ranks is slowed by the slowest, whatever its step. A rank that was
 slow when the gang left a place, and is slow again elsewhere, has more to do than others: it is passed over.
@@ -18,6 +19,7 @@ import numpy as np
 
 from gantree.core.ledger.job_parts import SlowRank
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.site import with_health
 from gantree.core.ledger.state import JobState
 from gantree.core.queue.job_variants import running_variant
 from gantree.model.cluster import Cluster, LinkId
@@ -150,7 +152,7 @@ class _Prices:
     """Degradations of gangs on one state of a fabric, by job, each with the placement that it is of."""
 
     def __init__(self, fabric: Fabric) -> None:
-        self._fabric = fabric
+        self._fabric = self._now = fabric
         self._whole: Fabric | None = None
         self._worn: tuple[WornLink, ...] = ()
         self._is_below: BoolArray = np.zeros(len(fabric.nodes), dtype=np.bool_)
@@ -174,6 +176,9 @@ class _Prices:
             for link in self._worn:
                 self._is_below[link.first : link.end] = True
             self._whole = self._fabric.restated(_as_in_file(self._fabric.cluster, described))
+            if ledger.site.load_of_link():
+                now = with_health(self._whole.cluster, ledger.site.health_of_link())
+                self._now = self._fabric.restated(now)
         if len(self._of_job) > 2 * len(ledger.holding) + 16:
             held = ledger.holding.keys()
             self._of_job = {job: one for job, one in self._of_job.items() if job in held}
@@ -195,7 +200,7 @@ class _Prices:
             return None
         assert self._whole is not None
         gang = running_variant(ledger, state)
-        step_s = predict(self._fabric, placement.members, gang).step_s
+        step_s = predict(self._now, placement.members, gang).step_s
         whole_s = predict(self._whole, placement.members, gang).step_s
         if step_s is None or whole_s is None or 1.0 - whole_s / step_s < LEAST_SHARE:
             return None

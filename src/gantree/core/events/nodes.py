@@ -193,9 +193,10 @@ def _link_health_observed(
     if ledger.fabric is None or not has_link(ledger.fabric, event.link):
         return
     before = ledger.site.links.get(event.link, {}).get(event.source)
-    was = (1.0, "") if before is None else (before.health, before.reason)
-    reported = (event.health, event.reason) if event.health < 1.0 else (1.0, "")
-    if reported == was or not 0.0 <= event.health <= 1.0:
+    was = (1.0, "", 0.0) if before is None else (before.health, before.reason, before.load)
+    says_something = event.health < 1.0 or event.load > 0.0
+    reported = (event.health, event.reason, event.load) if says_something else (1.0, "", 0.0)
+    if reported == was or not (0.0 <= event.health <= 1.0 and 0.0 <= event.load <= 1.0):
         return
     _note_link(builder, event.link, event.source, *reported)
 
@@ -205,7 +206,8 @@ def _link_restore_requested(
 ) -> None:
     for source, sign in list(builder.ledger.site.links.get(event.link, {}).items()):
         if not sign.forgiven:
-            _note_link(builder, event.link, source, sign.health, sign.reason, forgiven=True)
+            said = sign.health, sign.reason, sign.load
+            _note_link(builder, event.link, source, *said, forgiven=True)
 
 
 def _note_link(
@@ -214,6 +216,7 @@ def _note_link(
     source: str,
     health: float,
     reason: str,
+    load: float,
     *,
     forgiven: bool = False,
 ) -> None:
@@ -225,6 +228,7 @@ def _note_link(
             health=health,
             reason=reason,
             forgiven=forgiven,
+            load=load,
         )
     )
 

@@ -61,13 +61,14 @@ class LinkSign:
     """The share of its rate that a link carries, as a source reports it; forgiven: it does not count.
 
     since: when it fell to that, in seconds; a share that has risen since, or fallen by less than WORSE_BY, is the same
-    fault.
+    fault. load: how much of that is taken, from 0 to 1.
     """
 
     health: float
     reason: str
     since: float
     forgiven: bool = False
+    load: float = 0.0
 
 
 @dataclass(slots=True)
@@ -99,13 +100,21 @@ class Site:
         return [one for one in self.unwell.get(node, {}).values() if one.kept and not one.forgiven]
 
     def as_observed(self) -> Cluster:
-        """The cluster of the file, with the labels of operators and the health that links have now."""
+        """The cluster of the file, with the labels of operators, and the health and load that links have now."""
         assert self.described is not None, "no cluster was observed yet"
         cluster = self.described
         if self.labels:
             nodes = tuple(labelled(node, self.labels.get(node.name, {})) for node in cluster.nodes)
             cluster = replace(cluster, nodes=nodes)
-        return with_health(cluster, self.health_of_link()) if self.links else cluster
+        return with_load(with_health(cluster, self.health_of_link()), self.load_of_link())
+
+    def load_of_link(self) -> dict[LinkId, float]:
+        """The load of each link of which a source says that it is busy."""
+        highest = {
+            link: max((one.load for one in signs.values() if not one.forgiven), default=0.0)
+            for link, signs in self.links.items()
+        }
+        return {link: load for link, load in highest.items() if load > 0.0}
 
     def health_of_link(self) -> dict[LinkId, float]:
         """The share of its rate that each link carries of which a source says that it is not whole."""
@@ -122,8 +131,26 @@ class Site:
         return min(one.since for one in signs if one.health <= lowest)
 
 
+def with_load(cluster: Cluster, load_of_link: Mapping[LinkId, float]) -> Cluster:
+    """A cluster whose up-links and NICs are at least this busy; of links of GPUs no load is told."""
+    if not load_of_link:
+        return cluster
+    domains = {LinkId(each.tier, each.name): each for each in cluster.domains}
+    nics = {LinkId(NIC_TIER, f"{each.node}/{each.nic}"): each for each in cluster.nics}
+    for link, load in load_of_link.items():
+        if link.nic is not None:
+            nic = nics.get(link, NicFacts(*link.nic))
+            nics[link] = replace(nic, load=max(nic.load, load))
+        elif link.gpu is None:
+            facts = domains.get(link, DomainFacts(link.tier, link.path))
+            domains[link] = replace(facts, load=max(facts.load, load))
+    return replace(cluster, domains=tuple(domains.values()), nics=tuple(nics.values()))
+
+
 def with_health(cluster: Cluster, health_of_link: Mapping[LinkId, float]) -> Cluster:
     """A cluster whose links carry no more than these shares of their rates."""
+    if not health_of_link:
+        return cluster
     domains = {LinkId(each.tier, each.name): each for each in cluster.domains}
     nics = {LinkId(NIC_TIER, f"{each.node}/{each.nic}"): each for each in cluster.nics}
     gpus = {(each.node, each.gpu): each for each in cluster.gpus}

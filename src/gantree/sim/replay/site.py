@@ -71,6 +71,7 @@ def _links(ledger: Ledger) -> Iterator[Event]:
                     source=source,
                     health=sign.health,
                     reason=sign.reason,
+                    load=sign.load,
                 )
 
 

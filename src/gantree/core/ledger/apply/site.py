@@ -154,9 +154,9 @@ def link_health_noted(ledger: Ledger, fact: LinkHealthNoted) -> None:
     site = ledger.site
     signs = site.links.pop(fact.link, {})
     before = signs.pop(fact.source, None)
-    if fact.health < 1.0:
+    if fact.health < 1.0 or fact.load > 0.0:
         since = fact.at if before is None else _since(before, fact)
-        signs[fact.source] = LinkSign(fact.health, fact.reason, since, fact.forgiven)
+        signs[fact.source] = LinkSign(fact.health, fact.reason, since, fact.forgiven, fact.load)
     if signs:
         site.links[fact.link] = signs
     site.version += 1

@@ -163,8 +163,11 @@ def _health(fact: NodeHealthNoted) -> str:
 
 
 def _link_health(fact: LinkHealthNoted) -> str:
-    if fact.health == 1.0:
+    if fact.health == 1.0 and fact.load == 0.0:
         return f"Link {fact.link} is whole, as {fact.source} reports."
+    if fact.health == 1.0:
+        what = "counts as idle; it is" if fact.forgiven else "is"
+        return f"Link {fact.link} {what} {fact.load:.0%} busy, as {fact.source} reports."
     what = "counts as whole; it carries" if fact.forgiven else "carries"
     why = f" ({fact.reason})" if fact.reason else ""
     return f"Link {fact.link} {what} {fact.health:.0%} of its rate{why}, as {fact.source} reports."
