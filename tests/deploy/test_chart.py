@@ -36,6 +36,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "MIG": {"partitionNodes": {"selector": {"pool": "mig"}, "configs": "mig-configs: {}"}},
     "namespaces": {"namespaces": {"enabled": True, "from": ["default-scheduler", "volcano"]}},
     "metrics": {"gpuMetrics": ["http://{node}:9400/metrics"]},
+    "reports": {"api": {"tlsSecret": "tls", "reports": True}},
     "reached": {"networkPolicy": {"allowFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}},
     "webhook": HOOK,
     "webhook by cert-manager": {"webhook": {"enabled": True, "certManager": {"enabled": True}, **SITE}},
@@ -104,6 +105,8 @@ def test_the_monitor_is_shaped_as_its_operator_reads_it() -> None:
         ({"replicas": 2}, "several replicas need a journal in PostgreSQL"),
         (IN_DATABASE | {"dryRun": True}, "a dry run keeps its journal in a directory"),
         ({"podMonitor": {"enabled": True}}, "podMonitor needs api.tlsSecret"),
+        ({"api": {"reports": True}}, "api.reports needs api.tlsSecret"),
+        ({"api": {"tlsSecret": "t", "reports": True}, "dryRun": True}, "of no use in a dry run"),
         ({"webhook": {"enabled": True}}, "the webhook needs a certificate"),
         ({"webhook": {"rdmaResource": "hca"}}, "rdmaResource"),
         ({"replica": 2}, "replica"),
@@ -131,6 +134,14 @@ def test_exporters_that_are_named_are_asked_and_may_be_reached() -> None:
 
     assert "--gpu-metrics=http://{node}:9400/metrics" in container(VALUES["metrics"])["args"]
     assert ports("metrics") - ports("defaults") == {9400}
+
+
+def test_pods_report_to_the_service_where_they_are_to() -> None:
+    service = of_kind("Service", VALUES["reports"])
+    (port,) = service["spec"]["ports"]
+    url = f"https://{service['metadata']['name']}.{service['metadata']['namespace']}.svc:{port['port']}"
+    assert f"--report-url={url}" in container(VALUES["reports"])["args"]
+    assert not any("report" in each for each in container(TLS)["args"])
 
 
 def test_the_container_runs_without_root_on_a_file_system_that_it_cannot_write() -> None:

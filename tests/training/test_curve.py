@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gantree.executors.local.progress_file import MOST_POINTS as MOST_READ
 from gantree.executors.local.progress_file import curve_in
 from gantree.training import curve
-from gantree.training.reporting import Reporter
+from gantree.training.reporting import Reporter, files_in
 from support.examples import examples
 
 
@@ -24,7 +24,7 @@ def test_a_curve_has_few_points_evenly_and_the_first_and_the_last_of_them(
     now = [1000.0]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(curve, "MOST_POINTS", 16)
-        reporter = Reporter(folder, lambda: now[0], lambda: now[0])
+        reporter = Reporter(*files_in(folder), lambda: now[0], lambda: now[0])
         for step, pause in enumerate(pauses):
             reporter.report(step, 1.0 / (step + 1), None)
             now[0] += pause

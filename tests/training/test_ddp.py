@@ -13,7 +13,7 @@ import pytest
 
 from gantree import training
 from gantree.training import ddp
-from gantree.training.own_time import StepTimes
+from gantree.training.own_time import StepTimes, steps_file
 
 SRC = Path(training.__file__).parents[2]
 needs_torch = pytest.mark.skipif(
@@ -61,7 +61,7 @@ def a_step(clock: LateClock, measuring: ddp.Measuring, own_s: float) -> None:
 
 
 def test_own_time_is_from_the_last_reduction_to_the_last_bucket(tmp_path: Path) -> None:
-    times, clock = StepTimes(tmp_path, 0, 2, lambda: 0.0), LateClock()
+    times, clock = StepTimes(steps_file(tmp_path, 0), 0, 2, lambda: 0.0), LateClock()
     measuring = ddp.Measuring(times, clock)
     for own_s in (5.0, 1.0, 2.0):
         clock.reached_s = clock.now_s + own_s
@@ -71,7 +71,7 @@ def test_own_time_is_from_the_last_reduction_to_the_last_bucket(tmp_path: Path) 
 
 
 def test_marks_that_the_device_has_not_come_to_are_read_later(tmp_path: Path) -> None:
-    times, clock = StepTimes(tmp_path, 0, 2, lambda: 0.0), LateClock()
+    times, clock = StepTimes(steps_file(tmp_path, 0), 0, 2, lambda: 0.0), LateClock()
     measuring = ddp.Measuring(times, clock)
     for own_s in (1.0, 2.0, 3.0):
         a_step(clock, measuring, own_s)
@@ -86,7 +86,7 @@ def test_marks_that_the_device_has_not_come_to_are_read_later(tmp_path: Path) ->
 def test_what_goes_wrong_in_measuring_ends_the_measuring_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    times, clock = StepTimes(tmp_path, 0, 2, lambda: 0.0), LateClock()
+    times, clock = StepTimes(steps_file(tmp_path, 0), 0, 2, lambda: 0.0), LateClock()
     measuring = ddp.Measuring(times, clock)
     clock.broken = True
     for _ in range(3):

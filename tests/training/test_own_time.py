@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree import training
-from gantree.training.own_time import NEWEST, OwnStep, StepTimes, step_times_of
+from gantree.training.own_time import NEWEST, OwnStep, StepTimes, step_times_of, steps_file
 from support.examples import examples
 
 
@@ -31,7 +31,7 @@ def told(folder: Path, rank: int = 1) -> Any:
 
 def test_the_time_within_the_block_counts_and_that_outside_does_not(tmp_path: Path) -> None:
     clock = Clock()
-    times = StepTimes(tmp_path, 1, 4, clock, lambda: 77.0)
+    times = StepTimes(steps_file(tmp_path, 1), 1, 4, clock, lambda: 77.0)
     for own_s in (0.25, 0.5):
         with OwnStep(times, None):
             clock.now_s += own_s
@@ -46,7 +46,7 @@ def test_the_time_within_the_block_counts_and_that_outside_does_not(tmp_path: Pa
 
 def test_a_block_that_raises_and_times_that_are_none_are_left_out(tmp_path: Path) -> None:
     clock = Clock()
-    times = StepTimes(tmp_path, 1, 4, clock)
+    times = StepTimes(steps_file(tmp_path, 1), 1, 4, clock)
     with pytest.raises(ZeroDivisionError), OwnStep(times, 5):
         clock.now_s += 1.0
         raise ZeroDivisionError
@@ -68,7 +68,7 @@ def test_at_most_one_write_a_second_of_the_newest_steps_and_all_of_them_at_the_e
             self._is_written = True
             written.append((clock.now_s, list(self._steps)))
 
-    times = Kept(Path("/nonexistent"), 1, 2, clock)
+    times = Kept(steps_file(Path("/nonexistent"), 1), 1, 2, clock)
     for own_s in own:
         clock.now_s += own_s
         times.add(own_s)
@@ -80,7 +80,7 @@ def test_at_most_one_write_a_second_of_the_newest_steps_and_all_of_them_at_the_e
 
 
 def test_a_number_that_goes_back_begins_anew(tmp_path: Path) -> None:
-    times = StepTimes(tmp_path, 1, 2, Clock())
+    times = StepTimes(steps_file(tmp_path, 1), 1, 2, Clock())
     for step in (7, 8, 3, 4):
         times.add(1.0, step)
     times.finish()
@@ -88,7 +88,7 @@ def test_a_number_that_goes_back_begins_anew(tmp_path: Path) -> None:
 
 
 def test_the_file_is_small_whatever_the_numbers(tmp_path: Path) -> None:
-    times = StepTimes(tmp_path, 10**5, 10**6, Clock())
+    times = StepTimes(steps_file(tmp_path, 10**5), 10**5, 10**6, Clock())
     for step in range(NEWEST):
         times.add(math.pi * 1e-5, 10**9 + step)
     times.finish()
@@ -96,7 +96,7 @@ def test_the_file_is_small_whatever_the_numbers(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_loses_times_and_stops_nothing(tmp_path: Path) -> None:
-    StepTimes(tmp_path / "gone", 1, 2).add(1.0)
+    StepTimes(steps_file(tmp_path / "gone", 1), 1, 2).add(1.0)
 
 
 def test_only_a_rank_of_a_gang_that_gantree_started_measures(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gantree import training
 from gantree.training import folders, huggingface
 from gantree.training.place import neighbours_in, rendezvous_in
-from gantree.training.reporting import Reporter
+from gantree.training.reporting import Reporter, files_in
 
 SRC = Path(training.__file__).parents[2]
 
@@ -119,7 +119,7 @@ def test_progress_is_written_at_most_once_a_second_and_the_last_word_at_the_end(
 
 def test_the_time_of_a_step_is_the_median_so_a_pause_does_not_show(tmp_path: Path) -> None:
     now = 0.0
-    reporter = Reporter(tmp_path, lambda: now, lambda: 7.0)
+    reporter = Reporter(*files_in(tmp_path), lambda: now, lambda: 7.0)
     for step in range(0, 40, 2):
         now += 100.0 if step == 20 else 3.0
         reporter.report(step, float("nan"), 8)
@@ -128,7 +128,7 @@ def test_the_time_of_a_step_is_the_median_so_a_pause_does_not_show(tmp_path: Pat
 
 
 def test_a_full_disk_loses_a_word_and_stops_nothing(tmp_path: Path) -> None:
-    Reporter(tmp_path / "gone").report(1, 0.5, None)
+    Reporter(*files_in(tmp_path / "gone")).report(1, 0.5, None)
 
 
 class Tensor:
@@ -143,7 +143,7 @@ class Tensor:
 
 
 def test_a_tensor_is_read_only_when_it_is_written_down(tmp_path: Path) -> None:
-    reporter, loss = Reporter(tmp_path, lambda: 0.0), Tensor()
+    reporter, loss = Reporter(*files_in(tmp_path), lambda: 0.0), Tensor()
     for step in range(5):
         reporter.report(step, loss, None)
     assert loss.read == 1
@@ -183,7 +183,7 @@ def test_the_loss_that_the_hugging_face_trainer_logs_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = iter(range(0, 100, 2))
-    reporter = Reporter(tmp_path, lambda: float(next(now)))
+    reporter = Reporter(*files_in(tmp_path), lambda: float(next(now)))
     monkeypatch.setattr(training, "_reporter", lambda: reporter)
     saving = huggingface.Saving()
     for step in range(1, 12):

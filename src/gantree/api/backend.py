@@ -175,6 +175,10 @@ class Backend:
         if remaining:
             explained["sentence"] += f" Waiting: {remaining}."
 
+    def take_report(self, token: str, body: bytes) -> float:
+        """Take what a rank reports by a request; from any thread. Raises GantreeError as the cluster does."""
+        return self.controller.cluster.take_report(token, body)
+
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """Where the output of a rank is, once there is some."""
         return self.controller.cluster.log_path(job, attempt, rank)

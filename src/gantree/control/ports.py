@@ -78,6 +78,13 @@ class ClusterPort(Protocol):
         """The own times of steps that the ranks of an attempt report; safe from any thread. Raises OSError."""
         ...
 
+    def take_report(self, token: str, body: bytes) -> float:
+        """Take what a rank reports by a request; return after how many seconds it may do so again. From any thread.
+
+        Raises NotFound where ranks report otherwise, Unauthenticated, BadInput, Conflict, TooOften.
+        """
+        ...
+
     def record(self, job: str, attempt: int) -> dict[str, Any] | None:
         """What ran as this attempt, where and on what; None if it was never started. Safe from any thread."""
         ...

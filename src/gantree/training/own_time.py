@@ -4,21 +4,25 @@
 
 In synchronous training the steps of all ranks last equally long, because the collective waits for the slowest; only the
 time before it tells the ranks apart. Each rank writes the NEWEST steps, at most once a second and when the process
-exits, so that others can compare them step by step. The file is replaced, not synced: a report delays no step.
+exits, so that others can compare them step by step. In pods without a run directory the record is posted
+(`posting`).
 """
 
 import atexit
-import json
 import math
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from gantree.training.place import number
+from gantree.training.run_files import progress_folder, replace_record
+
+Write = Callable[[dict[str, Any]], None]
+"""Takes the newest record of a rank, returns at once and never raises."""
 
 EVERY_S = 1.0
 """Seconds between two writes, at least."""
@@ -31,13 +35,13 @@ class StepTimes:
 
     def __init__(
         self,
-        folder: Path,
+        write: Write,
         rank: int,
         world_size: int,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._path = folder / f"steps-{rank}.json"
+        self._to = write
         self._about = {"rank": rank, "world_size": world_size}
         self._clock = clock
         self._wall = wall
@@ -76,11 +80,7 @@ class StepTimes:
     def _write(self) -> None:
         self._is_written = True
         steps = [[step, float(f"{own_s:.6g}")] for step, own_s in self._steps]
-        record = {**self._about, "at": self._wall(), "steps": steps}
-        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        with suppress(OSError):
-            draft.write_text(json.dumps(record), encoding="utf-8")
-            draft.replace(self._path)
+        self._to({**self._about, "at": self._wall(), "steps": steps})
 
 
 class OwnStep:
@@ -109,13 +109,29 @@ class OwnStep:
 
 def step_times_of(environment: Mapping[str, str]) -> StepTimes | None:
     """Return the StepTimes of an environment; None outside gantree, and for a gang of one rank."""
-    run_dir = environment.get("GANTREE_RUN_DIR")
-    world_size = number(environment, "WORLD_SIZE", 1)
-    if not run_dir or world_size < 2:
+    rank, world_size = number(environment, "RANK", 0), number(environment, "WORLD_SIZE", 1)
+    write = _write_of(environment, rank) if world_size > 1 else None
+    if write is None:
         return None
-    folder = Path(run_dir) / "progress"
-    if not folder.is_dir():
-        return None
-    times = StepTimes(folder, number(environment, "RANK", 0), world_size)
+    times = StepTimes(write, rank, world_size)
     atexit.register(times.finish)
     return times
+
+
+def _write_of(environment: Mapping[str, str], rank: int) -> Write | None:
+    """Where the record of a rank goes: its file, or the daemon's API."""
+    run_dir = environment.get("GANTREE_RUN_DIR")
+    if run_dir:
+        folder = progress_folder(run_dir)
+        return None if folder is None else steps_file(folder, rank)
+    if not environment.get("GANTREE_REPORT_URL"):
+        return None
+    from gantree.training.posting import post_of  # noqa: PLC0415 - HTTP and TLS, for pods alone
+
+    post = post_of(environment)
+    return None if post is None else partial(post.leave, "steps")
+
+
+def steps_file(folder: Path, rank: int) -> Write:
+    """Return what writes the record of a rank into its file."""
+    return partial(replace_record, folder / f"steps-{rank}.json")

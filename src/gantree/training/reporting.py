@@ -2,25 +2,27 @@
 
     progress/rank-0.json    {"step", "loss", "samples_per_s", "step_s", "at"}
 
-Some of the reports are kept in a second file, the curve of the attempt (`curve`).
+Some of the reports are kept in a second file, the curve of the attempt (`curve`). In pods without a run directory the
+record is posted (`posting`), and there is no curve.
 
 The file is not synced, so that a report delays no step; a machine failure may lose the last one. The last report is
 written when the process exits. step_s is the median of the last steps, so checkpoints and pauses do not affect it.
 """
 
 import atexit
-import json
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import SupportsFloat
+from typing import Any, SupportsFloat
 
 from gantree.training.curve import Curve
+from gantree.training.run_files import progress_folder, replace_record
 
+Write = Callable[[dict[str, Any]], None]
+"""Takes the newest report, returns at once and never raises."""
 EVERY_S = 1.0
 """Seconds between two writes, at least."""
 STEPS_LOOKED_AT = 32
@@ -31,18 +33,18 @@ class Reporter:
 
     def __init__(
         self,
-        folder: Path,
+        write: Write,
+        curve: Curve | None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._folder = folder
+        self._to, self._curve = write, curve
         self._clock = clock
         self._wall = wall
         self._written_at: float | None = None
         self._last: tuple[int, float] | None = None
         self._step_s: deque[float] = deque(maxlen=STEPS_LOOKED_AT)
         self._unwritten: tuple[int, float | None, float | None] | None = None
-        self._curve = Curve(folder, EVERY_S)
 
     def report(
         self, step: int, loss: SupportsFloat | None, samples_per_s: SupportsFloat | None
@@ -85,11 +87,9 @@ class Reporter:
             "step_s": median(self._step_s) if self._step_s else None,
             "at": self._wall(),
         }
-        temporary = self._folder / f".rank-0.json.{os.getpid()}"
-        with suppress(OSError):
-            temporary.write_text(json.dumps(record), encoding="utf-8")
-            temporary.replace(self._folder / "rank-0.json")
-        self._curve.add(record, is_last=is_last)
+        self._to(record)
+        if self._curve is not None:
+            self._curve.add(record, is_last=is_last)
 
 
 def _plain(value: SupportsFloat | None) -> float | None:
@@ -105,12 +105,29 @@ def _number(value: SupportsFloat | None) -> float | None:
 
 def reporter_of(environment: Mapping[str, str]) -> Reporter | None:
     """Return the Reporter of an environment; None outside gantree and on ranks other than 0."""
+    if environment.get("RANK", "0") != "0":
+        return None
     run_dir = environment.get("GANTREE_RUN_DIR")
-    if not run_dir or environment.get("RANK", "0") != "0":
-        return None
-    folder = Path(run_dir) / "progress"
-    if not folder.is_dir():
-        return None
-    reporter = Reporter(folder)
-    atexit.register(reporter.finish)
+    reporter = _in_files(run_dir) if run_dir else _posted(environment)
+    if reporter is not None:
+        atexit.register(reporter.finish)
     return reporter
+
+
+def _in_files(run_dir: str) -> Reporter | None:
+    folder = progress_folder(run_dir)
+    return None if folder is None else Reporter(*files_in(folder))
+
+
+def files_in(folder: Path) -> tuple[Write, Curve]:
+    """Return what writes the newest report into a folder, and the curve there."""
+    return partial(replace_record, folder / "rank-0.json"), Curve(folder, EVERY_S)
+
+
+def _posted(environment: Mapping[str, str]) -> Reporter | None:
+    if not environment.get("GANTREE_REPORT_URL"):
+        return None
+    from gantree.training.posting import post_of  # noqa: PLC0415 - HTTP and TLS, for pods alone
+
+    post = post_of(environment)
+    return None if post is None else Reporter(partial(post.leave, "progress"), None)

@@ -128,6 +128,29 @@ def test_a_node_selector_that_is_no_label_is_named(gantree: Gantree, label: str)
     assert f"--node-selector: found {label!r}" in told.err
 
 
+REPORT_URLS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("--report-url", "gantree:8080", "--listen", "127.0.0.1:0"), "expected https://HOST:PORT"),
+    (("--report-url", "https://u:p@h", "--listen", "127.0.0.1:0"), "expected https://HOST:PORT"),
+    (("--report-url", "https://h?a=b", "--listen", "127.0.0.1:0"), "expected https://HOST:PORT"),
+    (("--report-url", "https://h:1"), "needs --listen"),
+    (
+        ("--report-url", "https://h:1", "--listen", "127.0.0.1:0", "--dry-run"),
+        "is of no use in a dry run",
+    ),
+)
+
+
+@pytest.mark.parametrize(("words", "said"), REPORT_URLS)
+def test_a_url_for_reports_that_pods_cannot_use_is_refused(
+    gantree: Gantree, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    where = ("--api-server", "http://127.0.0.1:9", "--state", tmp_path / "s")
+    told = gantree("kubernetes", *where, *words)
+    assert told.code == 2
+    assert f"gantree: --report-url {said}" in told.err.replace(f"{words[1]}: ", "")
+    assert not (tmp_path / "s" / "journal.db").exists()
+
+
 def test_a_release_says_what_is_left_and_fails(gantree: Gantree, stage: PodStage) -> None:
     words = ["kubernetes", "release", "default", "--api-server", stage.running.url]
     before = {"gantree.io/scheduler-before": "default-scheduler"}

@@ -36,6 +36,7 @@ from gantree.api.routes import (
     usage,
 )
 from gantree.api.server.error_handlers import add_error_handlers
+from gantree.api.server.rank_report_path import RankReportPath
 from gantree.api.server.standby.reads import StandbyBackend
 from gantree.api.server.submit_fast_path import SubmitFastPath, route_in
 
@@ -92,6 +93,11 @@ def build_app(
     app.add_middleware(SubmitFastPath, route=submit, model=jobs.SubmissionRequest)
     if audit is not None:
         app.add_middleware(AuditMiddleware, audit=audit)
+    app.add_middleware(
+        RankReportPath,
+        take=backend.take_report,
+        access=access,
+    )
     app.add_middleware(
         RequestTelemetry, metrics=controller.metrics, tracer=controller.causes.tracer
     )

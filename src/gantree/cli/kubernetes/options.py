@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -90,9 +91,32 @@ MigConfigsOption = Annotated[
         help="Configs that the GPU Operator's MIG manager knows, or their ConfigMap.",
     ),
 ]
+ReportUrlOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Where pods reach --listen: their ranks report progress and own times there.",
+    ),
+]
 _KEY = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?"
 _LABEL = re.compile(f"{_KEY}={_VALUE}")
+
+
+def report_url_of(url: str | None, listen: str | None, shadow: Shadow | None) -> str:
+    """Return the URL that pods are told to report to; "" for none. Raises BadInput."""
+    if url is None:
+        return ""
+    parts = urlsplit(url)
+    is_plain = parts.scheme in ("http", "https") and parts.hostname
+    if not is_plain or parts.username or parts.query or parts.fragment:
+        raise BadInput(f"--report-url {url}: expected https://HOST:PORT, as pods reach --listen")
+    if listen is None or shadow is not None:
+        cause = "needs --listen" if listen is None else "is of no use in a dry run"
+        raise BadInput(
+            f"--report-url {cause}: pods report to the API of the daemon that binds them"
+        )
+    return url
 
 
 @contextmanager

@@ -5,6 +5,7 @@ that name it as their scheduler, and everything else (policy, journal, API, page
 """
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -49,8 +50,10 @@ from gantree.cli.kubernetes.options import (
     NodeGroupsOption,
     NodeSelectorOption,
     PartitionNodesOption,
+    ReportUrlOption,
     SchedulerOption,
     partition_nodes_of,
+    report_url_of,
     settings_of_options,
 )
 from gantree.cli.kubernetes.shadow import REPORT, newest_report, report_text, state_dir_of
@@ -108,6 +111,7 @@ def kubernetes(
     lease: LeaseOption = LEASE_S,
     stall: StallOption = STALL_S,
     listen: ListenOption = None,
+    report_url: ReportUrlOption = None,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
     token_file: TokenFileOption = None,
@@ -125,7 +129,6 @@ def kubernetes(
 ) -> None:
     """Run the scheduler (the default command)."""
     directory = state_dir_of(state, database, dry_run=dry_run)
-    token = token_file or directory / TOKEN_FILE
     shadow = Shadow(shadow_scheduler, directory / REPORT) if dry_run else None
     told = (kubeconfig, context, api_server, level, node_selector, scheduler_name, shadow)
     connection = settings_of_options(*told)
@@ -135,7 +138,9 @@ def kubernetes(
         cluster=_site_of(cluster),
         node_groups=_groups_of(node_groups),
         partition_nodes=partition_nodes_of(partition_nodes, mig_configs),
+        report_url=report_url_of(report_url, listen, shadow),
     )
+    token = token_file or directory / TOKEN_FILE
     at = listen_of(listen, token, tls_cert, tls_key, insecure=insecure) if listen else None
     settings = Settings(
         directory,
@@ -155,6 +160,11 @@ def kubernetes(
         kubernetes=connection,
     )
     run_daemon(settings, pages.routers())
+    _print_report(shadow, directory)
+
+
+def _print_report(shadow: Shadow | None, directory: Path) -> None:
+    """At the end of a dry run."""
     if shadow is not None:
         typer.echo(report_text(newest_report(directory)))
 

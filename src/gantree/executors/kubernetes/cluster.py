@@ -29,6 +29,7 @@ from gantree.executors.kubernetes.controllers.mig_repartitioning import MigRepar
 from gantree.executors.kubernetes.controllers.node_events import NodeEvents
 from gantree.executors.kubernetes.controllers.nodes import Nodes
 from gantree.executors.kubernetes.controllers.provisioning import Provisioning
+from gantree.executors.kubernetes.controllers.rank_reports import RankReports
 from gantree.executors.kubernetes.nodes.foreign_pods import ForeignPods
 from gantree.executors.kubernetes.pods.checkpoint_protocol import CheckpointProtocol
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
@@ -77,11 +78,13 @@ class KubernetesCluster:
         node_groups: Sequence[NodeGroup] = (),
         levels: Sequence[str] = (),
         partition_nodes: PartitionNodes | None = None,
+        report_url: str = "",
     ) -> None:
         """scheduler is the schedulerName of pods that are ours.
 
         takes_over: gangs that run and are not on record are ours, too, if their pods say so. node_groups: nodes that an
         autoscaler can make, on a site with these levels. partition_nodes: those that may be given other MIG configs.
+        report_url is where ranks report; "": nowhere.
         """
         self._api, self._nodes, self._emit, self._clock = api, nodes, emit, clock
         self._allocator = allocator
@@ -91,8 +94,15 @@ class KubernetesCluster:
         self._pending, self._foreign_pods = PendingPods(), ForeignPods()
         self._feasibility = InterPodFeasibility()
         self._attempts = AttemptController(
-            api, self._pending, allocator, self._feasibility, emit, self._explain_group
+            api,
+            self._pending,
+            allocator,
+            self._feasibility,
+            emit,
+            self._explain_group,
+            report_url,
         )
+        self._reports = RankReports(lambda: nodes.gpus_of_node)
         self._admission = GangAdmission(
             api,
             self._pending,
@@ -201,6 +211,7 @@ class KubernetesCluster:
     def settle(self, job: str, attempt: int) -> None:
         """Forget an attempt whose end is on record."""
         self._checkpoints.forget(job, attempt)
+        self._reports.forget(job, attempt)
         self._attempts.settle(job, attempt)
 
     def has_run(self, job: str) -> bool:
@@ -217,8 +228,8 @@ class KubernetesCluster:
         raise NotFound(f"{job} runs as pods: their output is with `kubectl logs`")
 
     def progress(self, job: str, attempt: int) -> Progress | None:
-        """Nothing is known of it here."""
-        return None
+        """How far an attempt says that it is; from any thread."""
+        return self._reports.progress(job, attempt)
 
     def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
         """Nothing is known of it here."""
@@ -229,8 +240,12 @@ class KubernetesCluster:
         return None
 
     def step_reports(self, job: str, attempt: int) -> StepReports | None:
-        """Nothing is known of it here."""
-        return None
+        """The own times of steps that its ranks report; from any thread."""
+        return self._reports.step_reports(job, attempt)
+
+    def take_report(self, token: str, body: bytes) -> float:
+        """Take the report of a rank; from any thread. Raises Unauthenticated, BadInput, Conflict, TooOften."""
+        return self._reports.take(token, body)
 
     def record(self, job: str, attempt: int) -> dict[str, Any] | None:
         """Nothing is known of it here."""
@@ -326,6 +341,7 @@ class KubernetesCluster:
         else:
             self._attempts.pods[uid] = after
         is_member = self._attempts.is_member(pod)
+        self._reports.update(uid, after, self._attempts.place_of(uid))
         self._feasibility.update(pod, gone=after is None, is_member=is_member)
         if is_member:
             self._attempts.update(pod, gone=after is None)

@@ -93,6 +93,7 @@ class Opened:
             node_groups=() if self._told.shadow else self._told.node_groups,
             levels=self._told.levels,
             partition_nodes=None if self._told.shadow else self._told.partition_nodes,
+            report_url=self._told.report_url,
         )
 
     def _shadow_client(

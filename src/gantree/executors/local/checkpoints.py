@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from gantree.executors.local.shim.shim import write_json
+from gantree.executors.report_records import is_step
 from gantree.model.orders import SaveCheckpoint
 
 RACY_NS = 100_000_000
@@ -35,7 +36,6 @@ SHOWN = 0o644
 """Mode of files that ranks read, possibly as another user than the daemon; the folder excludes all other users."""
 LONGEST_RECORD = 4096
 """Bytes that are read of a file in the folder; a record is far shorter."""
-MAX_STEP = 2**63
 MAX_LAUNCHED = 4096
 """Processes that a launcher may start for each one of gantree's."""
 
@@ -89,11 +89,11 @@ def _rank_record_in(path: Path) -> _RankRecord | None:
     record = record_in(path)
     step, request, at = (record.get(name) for name in ("step", "request", "request_step"))
     ranks = record.get("world_size", 0)
-    if not _is_step(step) or not _is_step(ranks):
+    if not is_step(step) or not is_step(ranks):
         return None
     if request is None:
         return _RankRecord(step, None, None, ranks)
-    return _RankRecord(step, request, at, ranks) if _is_request(request) and _is_step(at) else None
+    return _RankRecord(step, request, at, ranks) if _is_request(request) and is_step(at) else None
 
 
 def _saved_in(record: dict[str, Any]) -> tuple[Saved, ...]:
@@ -102,13 +102,9 @@ def _saved_in(record: dict[str, Any]) -> tuple[Saved, ...]:
     return tuple(
         Saved(pair[0], pair[1])
         for pair in (pairs if isinstance(pairs, list) else ())
-        if isinstance(pair, list) and len(pair) == 2 and _is_step(pair[0])
+        if isinstance(pair, list) and len(pair) == 2 and is_step(pair[0])
         if pair[1] is None or _is_request(pair[1])
     )
-
-
-def _is_step(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < MAX_STEP
 
 
 def _is_request(value: object) -> TypeGuard[str]:
@@ -216,7 +212,7 @@ class CheckpointWatch:
             step = int(start_of(self._answer_path))
         except (OSError, ValueError):
             return  # not there, or half written: its writer will finish it
-        if not _is_step(step):
+        if not is_step(step):
             return
         self._answer = identity
         request = self._open_request()

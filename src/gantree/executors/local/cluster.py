@@ -69,7 +69,7 @@ from gantree.executors.local.step_times_file import step_reports_in
 from gantree.executors.local.unix_users import RunAs
 from gantree.executors.progress import Progress, StepReports
 from gantree.model.cluster import Cluster
-from gantree.model.errors import BadInput
+from gantree.model.errors import BadInput, NotFound
 from gantree.model.events import Event, GangEnded, GangStartFailed
 from gantree.model.orders import (
     Order,
@@ -335,6 +335,10 @@ class LocalCluster:
     def step_reports(self, job: str, attempt: int) -> StepReports | None:
         """The own times of steps that ranks report. Safe from any thread. Raises OSError for a damaged rank map."""
         return step_reports_in(RunDirectory(self._runs, job, attempt))
+
+    def take_report(self, token: str, body: bytes) -> float:
+        """Raises NotFound: ranks report in files."""
+        raise NotFound("ranks of this daemon report in files of their run directories")
 
     def record(self, job: str, attempt: int) -> dict[str, Any] | None:
         """The record of an attempt, None if it was never started. Safe from any thread. Raises OSError."""

@@ -4,17 +4,16 @@ The folder is the job's own: a file that is no valid record counts as missing, a
 each rank is comes from the rank map, which is the daemon's.
 """
 
-from math import isfinite
 from typing import Any
 
-from gantree.executors.local.checkpoints import MAX_STEP, record_in
+from gantree.executors.local.checkpoints import record_in
 from gantree.executors.local.run_directory import RunDirectory
 from gantree.executors.local.shim.shim import read_json
 from gantree.executors.progress import RankSteps, StepReports
+from gantree.executors.report_records import finite, own_s_of_step
 
 LONGEST = 1 << 14
 """Bytes that are read of a file; the helper writes at most two thirds of that."""
-MOST_STEPS = 256
 MOST_LAUNCHED = 64
 """Processes that a launcher in a member may start for each one of gantree's."""
 
@@ -24,7 +23,7 @@ Json = dict[str, Any]
 def step_reports_in(run: RunDirectory) -> StepReports | None:
     """What the ranks of an attempt report; None where rank 0 reports nothing. Raises OSError for a damaged rank map."""
     first = record_in(run.progress / "steps-0.json", LONGEST)
-    at = _number(first.get("at"))
+    at = finite(first.get("at"))
     rank_map = None if at is None else read_json(str(run.ranks))
     if at is None or rank_map is None:
         return None
@@ -55,35 +54,9 @@ def _rank_steps(run: RunDirectory, member: Json, process: int, times: int) -> Ra
     """The report of one process of a member; None where there is none."""
     rank = member["ranks"][process // times] * times + process % times
     record = record_in(run.progress / f"steps-{rank}.json", LONGEST)
-    own_s_of_step = _own_s_of_step(record.get("steps"))
-    if not own_s_of_step:
+    own_s = own_s_of_step(record.get("steps"))
+    if not own_s:
         return None
     gpus, processes = tuple(member["gpus"]), len(member["ranks"]) * times
     own = gpus[process : process + 1] if len(gpus) == processes else gpus
-    return RankSteps(rank, member["role"], member["node"], own, own_s_of_step)
-
-
-def _own_s_of_step(rows: object) -> dict[int, float]:
-    """The valid rows of a report, oldest first."""
-    found: dict[int, float] = {}
-    for row in rows[-MOST_STEPS:] if isinstance(rows, list) else ():
-        if not isinstance(row, list) or len(row) != 2:
-            continue
-        step, own_s = row[0], _number(row[1])
-        if _is_step(step) and own_s is not None and own_s > 0:
-            found[step] = own_s
-    return found
-
-
-def _is_step(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < MAX_STEP
-
-
-def _number(value: object) -> float | None:
-    """A finite number; None for all else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        return float(value) if isfinite(value) else None
-    except OverflowError:
-        return None
+    return RankSteps(rank, member["role"], member["node"], own, own_s)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Response
@@ -17,6 +18,7 @@ from gantree.api.http.security_middleware import SecurityMiddleware
 from gantree.api.observability.request_telemetry import METHODS, RequestTelemetry
 from gantree.api.server.app import Pages
 from gantree.api.server.error_handlers import add_error_handlers
+from gantree.api.server.rank_report_path import RankReportPath
 from gantree.api.server.standby.reads import AgeMiddleware, StandbyBackend, routers
 from gantree.control.engine.leadership import Leadership
 from gantree.control.metrics.metrics import Metrics
@@ -49,6 +51,7 @@ def build_standby_app(
     )
     add_error_handlers(app)
     app.add_middleware(AuditMiddleware, audit=audit)
+    app.add_middleware(RankReportPath, take=partial(_not_taken, leadership), access=access)
     app.add_middleware(RequestTelemetry, metrics=metrics)
     app.add_middleware(SecurityMiddleware)
     app.add_middleware(PathPrefixMiddleware, root_path=root_path)
@@ -61,6 +64,11 @@ def build_standby_app(
         app.include_router(page(standby), include_in_schema=False)
     app.include_router(_known_here(leadership, metrics), dependencies=[Depends(permitted)])
     return app
+
+
+def _not_taken(leadership: Leadership, token: str, body: bytes) -> float:
+    """Reports are for the leader, which knows the pods. Raises NotLeading."""
+    raise leadership.not_leading()
 
 
 def _probes(leadership: Leadership, is_folded: Callable[[], bool]) -> APIRouter:

@@ -28,7 +28,7 @@ class KubernetesSettings:
     is the name of the Lease by which a daemon with a journal of its own is elected; "": none, whoever is started leads.
     node_selector is a label selector of the nodes that are ours, "" for all. shadow: a dry run, in which nothing is
     written. node_groups: nodes that an autoscaler can make. partition_nodes: nodes that may be given other MIG configs,
-    None for no node.
+    None for no node. report_url is where pods reach this daemon's API, for the reports of their ranks; "": nowhere.
     """
 
     connection: Connection
@@ -41,3 +41,4 @@ class KubernetesSettings:
     shadow: Shadow | None = None
     node_groups: tuple[NodeGroup, ...] = ()
     partition_nodes: PartitionNodes | None = None
+    report_url: str = ""

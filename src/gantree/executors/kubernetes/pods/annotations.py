@@ -23,6 +23,11 @@ FIRST_NODE = "gantree.io/master-node"
 NEIGHBOURS = "gantree.io/neighbours"
 """Of a gang of several: the nodes of the member before it and of the one after it, where rings and pipelines send."""
 
+REPORT_URL, REPORT_TOKEN = "gantree.io/report-url", "gantree.io/report-token"
+"""Where the ranks of the pod report progress and own times, and the token that lets them do that alone."""
+PARALLELISM = "gantree.io/parallelism"
+"""Written by users: tensor=8,data=4,pipeline=2 in the order in which ranks count, the fastest axis first."""
+
 
 @dataclass(frozen=True, slots=True)
 class MemberAnnotation:

@@ -20,6 +20,8 @@ OF_PLACE = {
     "GANTREE_NEIGHBOURS": "metadata.annotations['gantree.io/neighbours']",
     "GANTREE_GPUS": "metadata.annotations['gantree.io/gpus']",
     "GANTREE_NICS": "metadata.annotations['gantree.io/nics']",
+    "GANTREE_REPORT_URL": "metadata.annotations['gantree.io/report-url']",
+    "GANTREE_REPORT_TOKEN": "metadata.annotations['gantree.io/report-token']",
 }
 """What is known of every pod when it is bound."""
 OF_RANK = {

@@ -16,6 +16,7 @@ from gantree.executors.kubernetes.controllers.attempts.members import AttemptMem
 from gantree.executors.kubernetes.controllers.attempts.pod_choice import lacks_pods, pod_chooser
 from gantree.executors.kubernetes.controllers.attempts.remaining_pods import RemainingPods
 from gantree.executors.kubernetes.controllers.attempts.replacement import MemberReplacement
+from gantree.executors.kubernetes.controllers.rank_reports import report_annotations
 from gantree.executors.kubernetes.devices.claims import Unfit
 from gantree.executors.kubernetes.pods.annotations import start_annotations
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
@@ -44,13 +45,20 @@ class AttemptController:
         feasibility: InterPodFeasibility,
         emit: Callable[[Event], None],
         tell: Callable[[str, str], None],
+        report_url: str = "",
     ) -> None:
-        """tell is called with a job and what keeps its last attempt from ending."""
+        """tell is called with a job and what keeps its last attempt from ending.
+
+        report_url is where pods are told to report; "": nowhere.
+        """
+        self._report_url = report_url
         self._api, self._pending = api, pending
         self._allocator, self._feasibility = allocator, feasibility
         self._members = AttemptMembers(pending, feasibility)
         self._events = AttemptEvents(pending, emit)
-        self._replacement = MemberReplacement(api, self._members, pending, allocator, feasibility)
+        self._replacement = MemberReplacement(
+            api, self._members, pending, allocator, feasibility, report_url
+        )
         self._pending_starts = PendingStarts()
         self._evictions = Evictions()
         self._remaining = RemainingPods(api, tell)
@@ -117,6 +125,11 @@ class AttemptController:
     def has_member(self, uid: str) -> bool:
         """Whether the pod of this uid is known to be a member, bound or not."""
         return self._members.of_pod(uid) is not None
+
+    def place_of(self, uid: str) -> tuple[tuple[str, int], str] | None:
+        """The attempt that a pod is a member of, and the member's role; None for a pod that is none."""
+        found = self._members.of_pod(uid)
+        return None if found is None else (found[0].key, found[1].role)
 
     def is_steady(self, job: str, attempt: int) -> bool:
         """Whether all members of an attempt run, and none of their pods is being deleted."""
@@ -246,7 +259,8 @@ class AttemptController:
             member = MemberBinding(launch.node_rank, launch.first_rank, launch.role)
             attempt.members[launch.node_rank] = member
             self._members.assign(attempt, member, pod)
-            bindings.append(binding_of(pod, launch.node, annotations))
+            told = {**annotations, **report_annotations(self._report_url)}
+            bindings.append(binding_of(pod, launch.node, told))
         if missing:
             attempt.failed = f"{missing} of {attempt.size} pods are not there any more"
         else:

@@ -6,6 +6,7 @@ from gantree.executors.kubernetes.constraints.inter_pod_feasibility import Inter
 from gantree.executors.kubernetes.controllers.allocator import Allocator
 from gantree.executors.kubernetes.controllers.attempts.members import AttemptMembers, Name
 from gantree.executors.kubernetes.controllers.attempts.pod_choice import pods_by_shape, shapes_of
+from gantree.executors.kubernetes.controllers.rank_reports import report_annotations
 from gantree.executors.kubernetes.devices.claims import Unfit
 from gantree.executors.kubernetes.pods.annotations import LIFE, start_annotations
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
@@ -25,7 +26,10 @@ class MemberReplacement:
         pending: PendingPods,
         allocator: Allocator,
         feasibility: InterPodFeasibility,
+        report_url: str = "",
     ) -> None:
+        """report_url is where pods are told to report; "": nowhere."""
+        self._report_url = report_url
         self._api, self._members, self._pending = api, members, pending
         self._allocator, self._feasibility = allocator, feasibility
         self._waiting: dict[Name, None] = {}
@@ -54,7 +58,8 @@ class MemberReplacement:
             attempt.members[order.member] = member
         self._members.set_life(name, order.member, order.life)
         if member.uid is None:
-            attempt.replacing[order.member] = (launch, {**annotations, LIFE: str(order.life)})
+            told = {**annotations, LIFE: str(order.life), **report_annotations(self._report_url)}
+            attempt.replacing[order.member] = (launch, told)
             self._waiting[name] = None
 
     def _delete_pod(self, attempt: Attempt, member: MemberBinding) -> None:
