@@ -65,7 +65,7 @@ from gantree.cli.options import (
 )
 from gantree.control.engine.leadership import LEASE_S
 from gantree.control.engine.watchdog import STALL_S
-from gantree.executors.kubernetes.apiserver.settings import SCHEDULER, KubernetesSettings, Shadow
+from gantree.executors.kubernetes.apiserver.settings import SCHEDULER, Shadow
 from gantree.formats import read_cluster
 from gantree.formats.node_groups import read_node_groups
 from gantree.model.cluster import Cluster
@@ -131,10 +131,9 @@ def kubernetes(
     directory = state_dir_of(state, database, dry_run=dry_run)
     shadow = Shadow(shadow_scheduler, directory / REPORT) if dry_run else None
     told = (kubeconfig, context, api_server, level, node_selector, scheduler_name, shadow)
-    connection = settings_of_options(*told)
     connection = replace(
-        connection,
-        lease=_lease_of(lease_name, connection),
+        settings_of_options(*told),
+        lease=_lease_of(lease_name, scheduler_name, shadow),
         cluster=_site_of(cluster),
         node_groups=_groups_of(node_groups),
         partition_nodes=partition_nodes_of(partition_nodes, mig_configs),
@@ -169,11 +168,11 @@ def _print_report(shadow: Shadow | None, directory: Path) -> None:
         typer.echo(report_text(newest_report(directory)))
 
 
-def _lease_of(name: str | None, settings: KubernetesSettings) -> str:
+def _lease_of(name: str | None, scheduler: str, shadow: Shadow | None) -> str:
     """The name of the Lease; a dry run has none."""
-    if settings.shadow is not None:
+    if shadow is not None:
         return ""
-    return settings.scheduler if name is None else name
+    return scheduler if name is None else name
 
 
 def _site_of(file: str | None) -> Cluster | None:
