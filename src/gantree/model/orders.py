@@ -65,7 +65,8 @@ class StartGang(Order):
     variables as in `Job`. domain is the narrowest that holds all members, step_s the predicted seconds of a step, if
     any, parallelism is (axis, ways) in the order in which ranks count: all three only for the record of the run. user
     submitted the job; secrets are (variable, file), read at the start. check is what comes before the command;
-    check_replaces: where it names who is at fault, the attempt ends, to be placed anew.
+    check_replaces: where it names who is at fault, the attempt ends, to be placed anew. replaceable: where a member but
+    the first fails or is lost, the others go on until it is replaced or all are told to stop.
     """
 
     world_size: int
@@ -83,6 +84,7 @@ class StartGang(Order):
     parallelism: tuple[tuple[str, int], ...] = ()
     check: Check | None = None
     check_replaces: bool = True
+    replaceable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

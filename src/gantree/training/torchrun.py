@@ -7,8 +7,13 @@
         run: [python, -m, gantree.training.torchrun, train.py, --epochs, "3"]
 
 Ranks are those that gantree chose: the rendezvous is static, by node rank, on the address and port of rank 0. A failed
-process ends its member, and gantree starts the gang again: torchrun itself restarts nothing. torch is imported only
-when it is run.
+process ends its member, and gantree starts the gang again: torchrun itself restarts nothing.
+
+Where one member of the gang can be replaced (`restarts: {replace_within: 5m}`) the rendezvous is dynamic (c10d), at the
+same address, which is the first member's store: after a loss the other members' torchruns start their processes again
+and wait there for the new member. torchrun then numbers the ranks.
+
+torch is imported only when it is run.
 """
 
 import os
@@ -19,20 +24,34 @@ from importlib import import_module
 from gantree.training.place import number, rendezvous_in
 
 
+RESTARTS = 3
+"""How often a torchrun starts its processes again after one of them failed, which a lost peer makes each of them do."""
+
+
 def options(environment: Mapping[str, str]) -> dict[str, str]:
     """Return torchrun's options for the member of an environment, by name without dashes."""
     meeting = rendezvous_in(environment)
     member = number(environment, "NODE_RANK", 0)
     inside = number(environment, "LOCAL_WORLD_SIZE", 1)
-    return {
+    common = {
         "nnodes": str(max(1, meeting.world_size // inside)),
         "nproc-per-node": str(_processes(environment)),
+        "rdzv-endpoint": f"{meeting.master_addr}:{meeting.master_port}",
+        "rdzv-id": meeting.id,
+    }
+    if environment.get("GANTREE_REPLACEABLE") == "1":
+        return {
+            **common,
+            "rdzv-backend": "c10d",
+            "rdzv-conf": f"is_host={int(member == 0)}",
+            "max-restarts": str(RESTARTS),
+        }
+    return {
+        **common,
         "node-rank": str(member),
         "master-addr": meeting.master_addr,
         "master-port": str(meeting.master_port),
         "rdzv-backend": "static",
-        "rdzv-endpoint": f"{meeting.master_addr}:{meeting.master_port}",
-        "rdzv-id": meeting.id,
         "max-restarts": "0",
     }
 

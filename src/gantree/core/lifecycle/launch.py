@@ -51,6 +51,7 @@ def start_order(state: JobState) -> StartGang:
         parallelism=_in_rank_order(present),
         check=state.spec.check,
         check_replaces=state.failed_checks < MOST_FAILED_CHECKS,
+        replaceable=state.spec.restarts.replace_s is not None,
     )
 
 

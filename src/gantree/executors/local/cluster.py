@@ -61,6 +61,7 @@ from gantree.executors.local.run_directory import (
     RunDirectory,
     is_job_id,
     order_from_json,
+    order_to_json,
 )
 from gantree.executors.local.run_limits import DEFAULT_LIMITS, RunLimits
 from gantree.executors.local.run_pruner import RunPruner
@@ -73,6 +74,7 @@ from gantree.model.errors import BadInput, NotFound
 from gantree.model.events import Event, GangEnded, GangStartFailed
 from gantree.model.orders import (
     Order,
+    ReplaceMember,
     ResumeGang,
     SaveCheckpoint,
     SignalGang,
@@ -175,6 +177,8 @@ class LocalCluster:
             match order:
                 case StartGang():
                     self._launcher.start(gang, order, self._taken_ports())
+                case ReplaceMember():
+                    gang.replace(order, order_to_json(order.gang))
                 case StopGang():
                     gang.stop(order)
                 case SaveCheckpoint():
@@ -217,6 +221,8 @@ class LocalCluster:
         self._poll()
         self._sweep()
         for key, gang in list(self._active.items()):
+            if gang.has_unstarted_replacement:
+                self._start_replacements(gang)
             gang.emit_events(self._emit, self._clock())
             if gang.over:
                 del self._active[key]
@@ -240,6 +246,12 @@ class LocalCluster:
             self._launcher.poll()
         except OSError:
             log.exception("a gang whose GPUs are ready could not be started; it is tried again")
+
+    def _start_replacements(self, gang: Gang) -> None:
+        try:
+            self._launcher.start_replacements(gang)
+        except OSError:
+            log.exception("a member could not be replaced; it is tried again")
 
     def _poll(self) -> None:
         for gang in self._active.values():

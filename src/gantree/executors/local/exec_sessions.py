@@ -19,7 +19,12 @@ from pathlib import Path
 from gantree.executors.exec_session import Terminal
 from gantree.executors.local import processes
 from gantree.executors.local.processes import ShimId
-from gantree.executors.local.run_directory import RunDirectory, order_from_json, write_plain
+from gantree.executors.local.run_directory import (
+    RunDirectory,
+    lives_in,
+    order_from_json,
+    write_plain,
+)
 from gantree.executors.local.shim.shim import boot_id, process_stat, read_json
 from gantree.model.cluster import Node
 from gantree.model.errors import Conflict, NotFound
@@ -71,7 +76,7 @@ def running_member(run: RunDirectory, rank: int) -> RunningMember:
     launch = next((each for each in order.members if rank in each.rank_of_process), None)
     if launch is None:
         raise NotFound(f"{run.job} has ranks 0 to {order.world_size - 1}, and not {rank}")
-    folder = run.member(launch.node_rank)
+    folder = run.member(launch.node_rank, lives_in(record).get(launch.node_rank, 0))
     shim = read_json(str(folder / "shim.json"))
     who = None if shim is None else ShimId(**shim)
     is_there = who is not None and processes.is_alive(who, boot_id())

@@ -2,7 +2,8 @@
 
 All state is in the run directory, so every poll derives the same from the same files. A gang is *broken* once a rank
 has failed, or a member was lost or could not be started; then all other members are stopped at once, before anything
-is decided.
+is decided. Where the order says that members can be replaced, the others of one that is not the first go on until the
+order to replace it, or to stop all, comes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,11 +15,18 @@ from gantree.executors.local.checkpoints import CheckpointWatch, Saved
 from gantree.executors.local.gang_events import gang_events
 from gantree.executors.local.gang_outcome import GangOutcome
 from gantree.executors.local.member import Member
-from gantree.executors.local.run_directory import RunDirectory, order_from_json, write_first
+from gantree.executors.local.run_directory import (
+    RunDirectory,
+    lives_in,
+    order_from_json,
+    write_first,
+)
 from gantree.executors.local.shim.shim import read_json, write_json
 from gantree.executors.local.unix_users import UnixUser
 from gantree.model.events import Event
 from gantree.model.orders import (
+    MemberLaunch,
+    ReplaceMember,
     ResumeGang,
     SaveCheckpoint,
     SignalGang,
@@ -26,6 +34,9 @@ from gantree.model.orders import (
     StopGang,
     SuspendGang,
 )
+
+REPLACED_GRACE_S = 2.0
+"""Seconds between SIGTERM and SIGKILL for what is left of a member that is replaced."""
 
 
 class Gang:
@@ -42,6 +53,7 @@ class Gang:
         self.run = run
         self._mark_faults = mark_faults
         self.members: tuple[Member, ...] = ()
+        self._former: list[Member] = []
         self.order: StartGang | None = None
         self.master_port: int | None = None
         self._checkpoints: CheckpointWatch | None = None
@@ -62,14 +74,23 @@ class Gang:
             return
         self.order = order = order_from_json(record["order"])
         self.master_port = record["master_port"]
-        self._same_boot = same_boot = record["boot_id"] == self._boot_id
+        self._same_boot = record["boot_id"] == self._boot_id
+        lives = lives_in(record)
         self.members = tuple(
-            Member(self.run.member(launch.node_rank), launch, self._boot_id, same_boot)
-            for launch in order.members
+            self._member(launch, lives.get(launch.node_rank, 0)) for launch in order.members
         )
+        self._former = [
+            self._member(launch, life)
+            for launch in order.members
+            for life in range(lives.get(launch.node_rank, 0))
+        ]
         self._checkpoints = CheckpointWatch(
             self.run.checkpoint, order.world_size, order.checkpoint_signal is not None, self._now_ns
         )
+
+    def _member(self, launch: MemberLaunch, life: int) -> Member:
+        folder = self.run.member(launch.node_rank, life)
+        return Member(folder, launch, self._boot_id, self._same_boot, life)
 
     def begin(
         self,
@@ -110,6 +131,43 @@ class Gang:
             self._has_news = True
         self._stop_members()
 
+    def replace(self, order: ReplaceMember, order_json: dict[str, Any]) -> None:
+        """Have a member start anew where the order says; what is left of it is stopped. Raises OSError.
+
+        An order that was obeyed changes nothing, nor does one for a gang that is to stop. order_json is its gang.
+        """
+        old = next((each for each in self.members if each.launch.node_rank == order.member), None)
+        if old is None or old.life >= order.life or self.stopped or self.over:
+            return
+        lives = {each.launch.node_rank: each.life for each in self.members if each.life}
+        write_json(
+            str(self.run.gang),
+            {
+                "master_port": self.master_port,
+                "boot_id": self._boot_id,
+                "order": order_json,
+                "lives": lives | {order.member: order.life},
+            },
+        )
+        if not old.over:
+            old.stop(REPLACED_GRACE_S)
+        self._former.append(old)
+        launch = next(each for each in order.gang.members if each.node_rank == order.member)
+        new = self._member(launch, order.life)
+        self.members = tuple(new if each is old else each for each in self.members)
+        self.order, self._has_news = order.gang, True
+
+    @property
+    def startable(self) -> tuple[Member, ...]:
+        """The members that may be started: of those that were replaced nothing is left."""
+        busy = {each.launch.node_rank for each in self._former if not each.over}
+        return tuple(each for each in self.members if each.launch.node_rank not in busy)
+
+    @property
+    def has_unstarted_replacement(self) -> bool:
+        """Whether a member that was replaced can start now."""
+        return not self.stopped and any(each.life and not each.has_shim for each in self.startable)
+
     def save(self, order: SaveCheckpoint) -> None:
         """Ask for a checkpoint, of an attempt that has begun and is to go on. Raises OSError."""
         if self._checkpoints is None or self.stopped or self.over:
@@ -148,7 +206,7 @@ class Gang:
         """Whether no member is left, and none will be started."""
         if self.order is None:
             return self.stopped
-        return all(member.over for member in self.members)
+        return all(member.over for member in (*self.members, *self._former))
 
     @property
     def may_go_on(self) -> bool:
@@ -171,13 +229,17 @@ class Gang:
     def poll(self) -> None:
         """Read the members' files, and stop all members if the gang is to stop or is broken."""
         self._poll()
-        if not self.over and (self._stop is not None or self.outcome.is_broken):
+        outcome = self.outcome
+        is_broken = outcome.is_broken and not (
+            self.order is not None and outcome.may_go_on_without(replaceable=self.order.replaceable)
+        )
+        if not self.over and (self._stop is not None or is_broken):
             self._stop_members()
 
     def _poll(self) -> None:
         """Members first, so that checkpoints of a member that has ended are found in the same poll."""
         now_ns = self._now_ns()
-        for member in self.members:
+        for member in (*self.members, *self._former):
             if not member.over and member.poll(now_ns):
                 self._has_news = True
         if self._checkpoints is not None:
@@ -187,7 +249,8 @@ class Gang:
 
     def to_sweep(self) -> Iterator[Member]:
         """Members whose shim is dead and whose processes may not all be gone."""
-        return (member for member in self.members if member.dead and not member.swept)
+        every = (*self.members, *self._former)
+        return (member for member in every if member.dead and not member.swept)
 
     def _marks(self) -> Sequence[Event]:
         """Of the nodes and links that its check found at fault. Raises OSError for a damaged report."""
@@ -199,7 +262,7 @@ class Gang:
     def _stop_members(self) -> None:
         """Stop all members, with the grace of the stop order, or else that of the executor."""
         grace_s = self._failure_grace_s if self._stop is None else self._stop["grace_s"]
-        for member in self.members:
+        for member in (*self.members, *self._former):
             if not member.over:
                 member.stop(grace_s)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gantree.executors.local.checkpoints import Saved
 from gantree.executors.local.gang_outcome import GangOutcome
+from gantree.executors.local.member import Member
 from gantree.executors.local.run_directory import RunDirectory
 from gantree.model.events import (
     CheckpointSaved,
@@ -14,6 +15,7 @@ from gantree.model.events import (
     GangStarted,
     GangStartFailed,
     MemberLost,
+    MemberStarted,
     RankExited,
 )
 
@@ -29,7 +31,7 @@ def gang_events(
 ) -> Iterator[Event]:
     """All events of an attempt so far, in the order in which they happened."""
     job, attempt = run.job, run.attempt
-    failure, started = outcome.start_failure, outcome.has_started
+    failure, started = outcome.start_failure, outcome.began
     if failure is not None:
         yield GangStartFailed(
             id=f"{job}/{attempt}/start-failed",
@@ -44,6 +46,7 @@ def gang_events(
         yield GangStarted(id=f"{job}/{attempt}/started", observed_at=now, job=job, attempt=attempt)
     if started or stopped or outcome.is_broken:
         yield from _checkpoint_events(run, saved, now)
+        yield from _replacement_events(run, outcome, now)
         yield from _exit_events(run, outcome, now)
     if over:
         yield GangEnded(
@@ -72,26 +75,50 @@ def _checkpoint_events(run: RunDirectory, saved: Iterable[Saved], now: float) ->
         )
 
 
+def _replacement_events(run: RunDirectory, outcome: GangOutcome, now: float) -> Iterator[Event]:
+    for member in outcome.members:
+        if member.life and member.started:
+            number = member.launch.node_rank
+            yield MemberStarted(
+                id=f"{run.job}/{run.attempt}/member-{number}-started{_life(member)}",
+                observed_at=now,
+                job=run.job,
+                attempt=run.attempt,
+                member=number,
+                life=member.life,
+            )
+
+
 def _exit_events(run: RunDirectory, outcome: GangOutcome, now: float) -> Iterator[Event]:
     job, attempt = run.job, run.attempt
+    member_of_rank = {rank: member for member in outcome.members for rank in member.exits}
     for each in outcome.exits:
+        member = member_of_rank[each.rank]
         yield RankExited(
-            id=f"{job}/{attempt}/rank-{each.rank}-exited",
+            id=f"{job}/{attempt}/rank-{each.rank}-exited{_life(member)}",
             observed_at=now,
             occurred_at=outcome.moment(each.ended_steady_s, now),
             job=job,
             attempt=attempt,
             rank=each.rank,
             exit_code=each.exit_code,
+            life=member.life,
         )
     for member in outcome.lost:
         launch = member.launch
         yield MemberLost(
-            id=f"{job}/{attempt}/member-{launch.node_rank}-lost",
+            id=f"{job}/{attempt}/member-{launch.node_rank}-lost{_life(member)}",
             observed_at=now,
             job=job,
             attempt=attempt,
             role=launch.role,
             member=launch.rank,
             reason=member.lost or "",
+            rank=launch.first_rank,
+            life=member.life,
         )
+
+
+def _life(member: Member) -> str:
+    """The end of an id: which life of a member it is about."""
+    return f"-life-{member.life}" if member.life else ""

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from gantree.executors.local.checking.plan import CheckLauncher, PriceCheck, no_prices
 from gantree.executors.local.gang import Gang
@@ -94,6 +95,20 @@ class GangLauncher:
         except (OSError, KeyError) as error:
             gang.fail(f"the gang could not be started: {error}")
 
+    def start_replacements(self, gang: Gang) -> None:
+        """Start members that were replaced and of which nothing is left. What goes wrong fails the gang."""
+        order = gang.order
+        assert order is not None, "a gang without an order has no members"
+        try:
+            if self._preparation.concerns(order):
+                gang.fail("a member holds a part of a GPU, so all of its gang must start again")
+            elif (obstacle := self._obstacle(order)) is not None:
+                gang.fail(obstacle)
+            else:
+                self._start_members(gang, self._mig_ids)
+        except (OSError, KeyError) as error:
+            gang.fail(f"a member could not be replaced: {error}")
+
     def poll(self) -> None:
         """Launch the gangs whose GPUs are prepared by now. What went wrong fails the gang. Raises OSError."""
         for gang, prepared in self._preparation.finished():
@@ -156,7 +171,13 @@ class GangLauncher:
         return None
 
     def _launch(self, gang: Gang, mig_ids: MigIds) -> None:
-        """Start the shim of every member that has none. Its MIG instances must exist."""
+        """Start the shim of every member that has none, and record what runs. Its MIG instances must exist."""
+        map_of_ranks = self._start_members(gang, mig_ids)
+        assert gang.order is not None
+        self._recorder.begin(gang.run, gang.order, map_of_ranks)
+
+    def _start_members(self, gang: Gang, mig_ids: MigIds) -> dict[str, Any]:
+        """Start the shim of every member that has none and may start; return where each rank is. Raises OSError."""
         order, port = gang.order, gang.master_port
         assert order is not None and port is not None
         base, taken_ports = inherited(os.environ), {port}
@@ -168,15 +189,19 @@ class GangLauncher:
             gang.run.ranks.chmod(0o640)
         before, lent = previous_world_size(gang.run), lent_package(self._state_dir)
         log_limits = self._limits.of_logs(self._state_dir)
-        for member in gang.members:
+        for member in gang.startable:
+            member.folder.mkdir(mode=0o700, exist_ok=True)
             record = launch_record(
                 order, member.launch, self._node_of_name, gang.run, port, base,
                 self._gpu_ids, self._failure_grace_s, mig_ids, before, unix, lent, log_limits,
                 self._open_files, self._preparation.mps_variables(member.launch, unix),
+                member.life,
             )  # fmt: skip
-            check = self._checks.record(gang.run, order, member.launch, base, taken_ports)
-            member.start({**record, "check": check}, self._state_dir, self._epoch())
-        self._recorder.begin(gang.run, order, map_of_ranks)
+            if not member.life:  # a check before the start is made by all members together
+                check = self._checks.record(gang.run, order, member.launch, base, taken_ports)
+                record |= {"check": check}
+            member.start(record, self._state_dir, self._epoch())
+        return map_of_ranks
 
 
 def _with(mig_ids: MigIds, prepared: Mapping[NodePart, str]) -> MigIds:

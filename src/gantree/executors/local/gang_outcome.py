@@ -67,10 +67,21 @@ class GangOutcome:
     @property
     def is_broken(self) -> bool:
         """Whether a rank has failed, or a member was lost or could not be started."""
+        return self.start_failure is not None or any(member.failed for member in self.members)
+
+    @property
+    def began(self) -> bool:
+        """Whether all processes were started once; a member may be on its way to another place since."""
+        return all(member.started or member.life for member in self.members) and bool(self.members)
+
+    def may_go_on_without(self, *, replaceable: bool) -> bool:
+        """Whether what has failed can be replaced: members of a gang that began, but not the first."""
+        failed = [member for member in self.members if member.failed]
         return (
-            self.start_failure is not None
-            or any(member.dead for member in self.members)
-            or any(each.exit_code != 0 for member in self.members for each in member.exits.values())
+            replaceable
+            and self.began
+            and self.start_failure is None
+            and all(member.launch.node_rank for member in failed)
         )
 
     @property

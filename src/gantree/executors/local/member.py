@@ -35,11 +35,14 @@ class Exit:
 
 
 class Member:
-    """The state of one member, from its folder."""
+    """The state of one member, from its folder. life counts its replacements."""
 
-    def __init__(self, folder: Path, launch: MemberLaunch, boot_id: str, same_boot: bool) -> None:
+    def __init__(
+        self, folder: Path, launch: MemberLaunch, boot_id: str, same_boot: bool, life: int = 0
+    ) -> None:
         self.folder = folder
         self.launch = launch
+        self.life = life
         self.exits: dict[int, Exit] = {}
         self.started = self.ended = self.dead = self.swept = self.told_to_stop = False
         self.clear_passes = 0
@@ -60,6 +63,16 @@ class Member:
     def began(self) -> bool:
         """A shim of it came up."""
         return self._shim is not None
+
+    @property
+    def has_shim(self) -> bool:
+        """A shim of it came up, or was started by this daemon."""
+        return self.began or self._child is not None
+
+    @property
+    def failed(self) -> bool:
+        """Whether a rank of it failed, or it died before it could tell."""
+        return self.dead or any(each.exit_code != 0 for each in self.exits.values())
 
     @property
     def lost(self) -> str | None:

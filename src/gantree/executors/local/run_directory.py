@@ -1,11 +1,13 @@
 """The run directory of one attempt: names of its files, and the order it was made from. Nothing is started here.
 
     runs/<job>/<attempt>/
-      gang.json        master port, boot id and the StartGang order; durable before the first shim starts
+      gang.json        master port, boot id, the StartGang order and how often each member was replaced; durable before
+                       the first shim starts
       stop.json        this attempt is to stop (there may be no gang.json: then it never starts)
       failed.json      the executor could not start it
       settled          its end is on record elsewhere
-      m<node rank>/    one member: what `shim` writes, and launch.json and the orders for it
+      m<node rank>/    one member: what `shim` writes, and launch.json and the orders for it; of one that was replaced
+                       m<node rank>.<life>/, too
       log/             rank-<r>.log
       check/           the check before the start: see `checking`
       ranks.json       where each rank is: for `gantree.training`, and for the record
@@ -63,9 +65,9 @@ class RunDirectory:
         self.ranks = self.path / "ranks.json"
         self.record = self.path / "found.json"
 
-    def member(self, node_rank: int) -> Path:
-        """The folder of one member."""
-        return self.path / f"m{node_rank}"
+    def member(self, node_rank: int, life: int = 0) -> Path:
+        """The folder of one member; life counts its replacements."""
+        return self.path / (f"m{node_rank}.{life}" if life else f"m{node_rank}")
 
     def log(self, rank: int) -> Path:
         """The log file of one process."""
@@ -96,6 +98,11 @@ class RunDirectory:
                 os.chown(folder, unix.uid, unix.gid, follow_symlinks=False)
         for folder in (self.path.parent.parent, self.path.parent, self.path):
             sync_folder(str(folder))
+
+
+def lives_in(record: dict[str, Any]) -> dict[int, int]:
+    """How often members were replaced, by number, of the record in gang.json; those that never were are missing."""
+    return {int(member): life for member, life in record.get("lives", {}).items()}
 
 
 def write_first(path: Path, value: Any) -> None:

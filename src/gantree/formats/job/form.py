@@ -305,6 +305,7 @@ class RestartsForm(Form):
     backoff: Duration | None = None
     backoff_max: Duration | None = None
     exit_codes: Listed[ExitCode] = empty(list)
+    replace_within: Duration | None = None
 
 
 class ParallelismForm(Form):

@@ -232,6 +232,7 @@ def _restarts(form: RestartsForm) -> Restarts:
         backoff_s=backoff_s,
         backoff_max_s=longest_s if form.backoff_max is None else form.backoff_max,
         exit_codes=tuple(form.exit_codes),
+        replace_s=form.replace_within or None,
     )
 
 

@@ -53,15 +53,17 @@ def member_environment(
     mig_ids: MigIds,
     previous_world_size: int | None,
     mps: Mapping[str, str],
+    life: int = 0,
 ) -> dict[str, str]:
     """What all processes of a member have in common. base is the inherited part, or that of the job's user.
 
-    mps is how they find the MPS control daemon that was started for them.
+    mps is how they find the MPS control daemon that was started for them. life counts the member's replacements.
     """
     fixed = {
         **_rendezvous(order, member, nodes, master_port),
         **_previous(previous_world_size),
-        "GANTREE_RUN": str(run.member(member.node_rank)),
+        "GANTREE_LIFE": str(life),
+        "GANTREE_RUN": str(run.member(member.node_rank, life)),
     }
     place = {
         **(gang_variables(order, member) if order.variables == SLURM else {}),
@@ -138,6 +140,7 @@ def _place_variables(order: StartGang, member: MemberLaunch, run: RunDirectory) 
     optional = {
         "NCCL_IB_HCA": "=" + ",".join(member.nics) if member.nics else None,
         "GANTREE_ARRAY_INDEX": _text(order.array_index),
+        "GANTREE_REPLACEABLE": "1" if order.replaceable else None,
         "GANTREE_CHECKPOINT_PATH": order.checkpoint_path,
         "GANTREE_CHECKPOINT_EVERY_S": _text(order.checkpoint_every_s),
     }

@@ -33,17 +33,28 @@ def launch_record(
     log_limits: Mapping[str, int] | None = None,
     open_files: int | None = None,
     mps: Mapping[str, str] = NO_VARIABLES,
+    life: int = 0,
 ) -> dict[str, Any]:
     """The record of a member. nodes has every node that is named, and every MIG instance must exist.
 
     unix is the user of the processes; None: that of the daemon. previous_world_size is that of the last attempt before
     this one that began. lent is the directory that `lent_package` made. log_limits are those of the
     shim's `log_cap`. open_files is the soft limit on them; None: the daemon's. mps is how the processes find the MPS
-    control daemon that gantree started for them.
+    control daemon that gantree started for them. life counts the replacements of the member.
     """
     base = base if unix is None else {**base, **unix.environment}
     env = member_environment(
-        order, member, nodes, run, master_port, base, gpu_ids, mig_ids, previous_world_size, mps
+        order,
+        member,
+        nodes,
+        run,
+        master_port,
+        base,
+        gpu_ids,
+        mig_ids,
+        previous_world_size,
+        mps,
+        life,
     )
     if lent is not None:
         env["PYTHONPATH"] = with_lent_package(env.get("PYTHONPATH"), lent)
