@@ -251,4 +251,8 @@ def test_torchruns_options_follow_from_gantrees_environment() -> None:
         "rdzv-backend": "static", "rdzv-endpoint": "10.0.0.1:20001", "rdzv-id": "j-2", "max-restarts": "0",
     }  # fmt: skip
     assert torchrun.variables(environment)["PET_RDZV_ID"] == "j-2"
+    assert torchrun.options({**environment, "GANTREE_REPLACEABLE": "1"}) == {
+        "nnodes": "4", "nproc-per-node": "8", "rdzv-backend": "c10d", "rdzv-endpoint": "10.0.0.1:20001",
+        "rdzv-conf": "is_host=0", "rdzv-id": "j-2", "max-restarts": "3",
+    }  # fmt: skip
     assert torchrun.options({})["nnodes"] == "1"

@@ -23,9 +23,16 @@ from importlib import import_module
 
 from gantree.training.place import number, rendezvous_in
 
-
 RESTARTS = 3
 """How often a torchrun starts its processes again after one of them failed, which a lost peer makes each of them do."""
+
+
+STORE_OF_ITS_OWN = ("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
+"""Each round of the rendezvous says anew where the processes meet.
+
+By default only the first one does (torch 2.4 to 2.14, `DynamicRendezvousHandler.next_rendezvous`), so a torchrun that
+joins a later one waits in vain.
+"""
 
 
 def options(environment: Mapping[str, str]) -> dict[str, str]:
@@ -39,7 +46,7 @@ def options(environment: Mapping[str, str]) -> dict[str, str]:
         "rdzv-endpoint": f"{meeting.master_addr}:{meeting.master_port}",
         "rdzv-id": meeting.id,
     }
-    if environment.get("GANTREE_REPLACEABLE") == "1":
+    if _is_replaceable(environment):
         return {
             **common,
             "rdzv-backend": "c10d",
@@ -69,6 +76,11 @@ def arguments(environment: Mapping[str, str], script: Sequence[str]) -> list[str
     return [*(f"--{name}={value}" for name, value in options(environment).items()), *script]
 
 
+def _is_replaceable(environment: Mapping[str, str]) -> bool:
+    """Whether another member may take the place of one that is lost while this one runs on."""
+    return environment.get("GANTREE_REPLACEABLE") == "1"
+
+
 def _processes(environment: Mapping[str, str]) -> int:
     """Return processes per node: GANTREE_PROCESSES_PER_MEMBER if set, else one for each visible GPU."""
     told = number(environment, "GANTREE_PROCESSES_PER_MEMBER", 0)
@@ -82,6 +94,8 @@ def main(script: Sequence[str]) -> None:
     command = arguments(os.environ, script)
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
         os.environ.pop(name, None)  # torchrun sets them for its own processes
+    if _is_replaceable(os.environ):
+        os.environ.setdefault(*STORE_OF_ITS_OWN)
     run.main(command)
 
 
