@@ -15,6 +15,7 @@ from support.front import Front
 ACCESS = """
 users:
   vera: {grants: {role: viewer}}
+  oda: {grants: {role: operator}}
   uma: {grants: {role: user, queue: default}}
   nils: {}
 """
@@ -99,3 +100,22 @@ def test_a_node_that_is_kept_in_use_though_it_is_unhealthy_is_shown_with_its_sig
         told = front.ask("vera", "GET", page).text
         assert "GPU 3: XID 79" in told and f"kept in use: {kept}" in told, page
     assert "dcgm, since" in front.ask("vera", "GET", "/nodes/n0").text
+
+
+def test_pages_of_nodes_show_which_links_carry_less_by_whom_and_since_when(front: Front) -> None:
+    half = {
+        "link": "node:n0",
+        "health": 0.5,
+        "load": 0.7,
+        "reason": "1 of 2 cables",
+        "source": "noc",
+    }
+    assert front.ask("oda", "POST", "/v1/links/degrade", half).status == 202
+    for page in ("/nodes", "/nodes/n0"):
+        assert "node:n0 carries 50 %, 70 % busy" in front.ask("vera", "GET", page).text
+    one = front.ask("vera", "GET", "/nodes/n0").text
+    assert "1 of 2 cables" in one
+    assert "noc, since" in one
+    assert front.ask("oda", "POST", "/v1/links/restore", {"link": "node:n0"}).status == 202
+    assert "node:n0 carries" not in front.ask("vera", "GET", "/nodes").text
+    assert "overruled by an operator" in front.ask("vera", "GET", "/nodes/n0").text

@@ -93,6 +93,17 @@ def test_a_node_with_a_broken_gpu_takes_nothing_new_until_it_is_mended(stage: Po
         ("AcceleratedHardwareReady", "True", False),
         ("AcceleratedHardwareReady", "Unknown", False),
         ("IBLinkFlapping", "True", True),
+        # NVSentinel's
+        ("GpuNvlinkWatch", "True", True),
+        ("GpuPcieWatch", "True", True),
+        ("GpuMemWatch", "False", False),
+        ("SysLogsXIDError", "True", True),
+        ("SysLogsSXIDError", "True", True),
+        ("InfiniBandStateCheck", "True", True),
+        ("InfiniBandDegradationCheck", "True", True),
+        ("EthernetStateCheck", "True", True),
+        ("EthernetDegradationCheck", "False", False),
+        ("EFAStateCheck", "True", True),
     ],
 )
 def test_which_conditions_keep_new_work_off(kind: str, status: str, is_wrong: bool) -> None:

@@ -31,7 +31,12 @@ OF_KERNEL = frozenset(
 )
 _OF_GPUS = re.compile(
     r"GPU|Gpu|XID|Xid|NV(?:Link|Switch|LINK|SWITCH)|N[vV][iI][dD][iI][aA]|Accelerat|InfiniBand|IBLink|RDMA|Rdma|DCGM|Dcgm"
+    r"|(?:Ethernet|EFA)(?:State|Degradation)Check"
 )
+"""NVSentinel names its conditions after its checks (GpuNvlinkWatch, SysLogsXIDError, InfiniBandStateCheck); of those
+of its NIC monitor two are of Ethernet and EFA, which need the whole name.
+https://github.com/NVIDIA/NVSentinel (docs/configuration)
+"""
 _SHOULD_BE = re.compile(r"(?:Ready|Healthy|Ok|OK|Available)$")
 
 
