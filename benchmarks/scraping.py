@@ -1,11 +1,13 @@
 """What reading the exporters of a large site costs a daemon, and how soon a link at half rate is on its map.
 
-    PYTHONPATH=src python benchmarks/scraping.py [--nodes 1250] [--seconds 120]
+    PYTHONPATH=src python benchmarks/scraping.py [--nodes 1250] [--seconds 120] [--silent 0]
 
 A process of its own plays the DCGM exporters of all nodes, on loopback: 8 GPUs a node with 25 metrics each, of which
 counters and gauges change at every read. A real daemon (`gantree up --cluster --gpu-metrics`) reads them every 15
 seconds. Its CPU and memory are those that the kernel counts for its process, after its start; the exporters' are not in
 it. Then the PCIe port of one GPU falls to half of its lanes, and the time is taken until `GET /v1/links` has it.
+
+--silent: so many nodes accept a connection and never answer, as machines that hang do.
 """
 
 import argparse
@@ -22,6 +24,7 @@ from urllib.request import Request, urlopen
 from gantree.api.client.client import Client
 
 GPUS = 8
+SILENT_S = 30.0
 WIDTH = "DCGM_FI_DEV_PCIE_LINK_WIDTH"
 METRICS = (
     "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_MEM_CLOCK", "DCGM_FI_DEV_MEMORY_TEMP", "DCGM_FI_DEV_GPU_TEMP",
@@ -54,11 +57,15 @@ class Exporter(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     half: tuple[str, int] | None = None
+    silent = 0
     reads = 0
 
     def do_GET(self) -> None:
         """The metrics of one node."""
         type(self).reads += 1
+        if int(self.path.strip("/n")) < self.silent:
+            time.sleep(SILENT_S)
+            return
         text = exported(self.path.strip("/"), self.reads, self.half).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(text)))
@@ -98,8 +105,9 @@ def exported(node: str, read: int, half: tuple[str, int] | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def serve() -> None:
-    """Play the exporters until the standard input ends; print the port."""
+def serve(silent: int) -> None:
+    """Play the exporters until the process is ended; print the port."""
+    Exporter.silent = silent
     server = Server(("127.0.0.1", 0), Exporter)
     print(server.server_address[1], flush=True)
     server.serve_forever()
@@ -127,11 +135,13 @@ def memory_MB(pid: int, field: str) -> float:
     return int(line.split()[1]) * 1024 / 1e6
 
 
-def figures(nodes: int, seconds: float, state: Path) -> dict[str, float]:
+def figures(nodes: int, seconds: float, silent: int, state: Path) -> dict[str, float]:
     """Run exporters and daemon, and measure the daemon."""
     (state / "site.yaml").write_text(cluster_file(nodes))
     exporters = subprocess.Popen(
-        [sys.executable, __file__, "--serve"], stdout=subprocess.PIPE, text=True
+        [sys.executable, __file__, "--serve", "--silent", str(silent)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert exporters.stdout is not None
     url = f"http://127.0.0.1:{int(exporters.stdout.readline())}"
@@ -188,13 +198,14 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--nodes", type=int, default=1250)
     options.add_argument("--seconds", type=float, default=120.0)
+    options.add_argument("--silent", type=int, default=0)
     options.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if chosen.serve:
-        serve()
+        serve(chosen.silent)
         return
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(figures(chosen.nodes, chosen.seconds, Path(folder))))
+        print(json.dumps(figures(chosen.nodes, chosen.seconds, chosen.silent, Path(folder))))
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "namespaces": {"namespaces": {"enabled": True, "from": ["default-scheduler", "volcano"]}},
     "metrics": {"gpuMetrics": ["http://{node}:9400/metrics"]},
     "reports": {"api": {"tlsSecret": "tls", "reports": True}},
+    "links": {"nodeMetrics": ["http://{node}:9100/metrics"], "fabricPorts": ["file:///run/ports.json"],
+              "linkLoad": ["http://prometheus:9090/federate?match[]=gantree_link_load"]},
     "reached": {"networkPolicy": {"allowFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}},
     "webhook": HOOK,
     "webhook by cert-manager": {"webhook": {"enabled": True, "certManager": {"enabled": True}, **SITE}},
@@ -133,7 +135,13 @@ def test_exporters_that_are_named_are_asked_and_may_be_reached() -> None:
         return {port["port"] for rule in rules for port in rule["ports"]}
 
     assert "--gpu-metrics=http://{node}:9400/metrics" in container(VALUES["metrics"])["args"]
-    assert ports("metrics") - ports("defaults") == {9400}
+    assert ports("metrics") - ports("defaults") == {9400, 9100}
+    assert ports("links") == ports("metrics")
+    assert {
+        "--node-metrics=http://{node}:9100/metrics",
+        "--fabric-ports=file:///run/ports.json",
+        "--link-load=http://prometheus:9090/federate?match[]=gantree_link_load",
+    } <= set(container(VALUES["links"])["args"])
 
 
 def test_pods_report_to_the_service_where_they_are_to() -> None:

@@ -15,7 +15,7 @@ from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.gpu_metrics.gpu_counters import GpuCounters
 from gantree.control.engine.loop import Loop
 from gantree.core.ledger.ledger import Ledger
-from gantree.model.cluster import Cluster, Node
+from gantree.model.cluster import Cluster, GpuFacts, Node
 from gantree.model.events import CordonRequested, NodeLost
 from gantree.model.jobs import Job, Role, Shape
 from gantree.policy.rules import Policy
@@ -381,3 +381,10 @@ def test_who_is_shown_what_another_looked_at_misses_nothing_that_came_since(
         loop.close()
 
     asyncio.run(lived())
+
+
+def test_a_node_notes_gpus_of_which_links_carry_less() -> None:
+    worn = (GpuFacts("n1", 3, pcie=0.5), GpuFacts("n1", 4, pcie=0.25, nvlink=0.9))
+    site = replace(cluster(leaves=1, nodes=2), gpus=worn)
+    notes = {node.name: node.notes for node in heat_map(Fabric.build(site)).nodes}
+    assert notes == {"n0": (), "n1": ("2 GPUs PCIe 25 % to 50 %", "1 GPU NVLink 90 %")}
