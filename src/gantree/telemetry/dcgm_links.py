@@ -83,12 +83,16 @@ def contradicts_itself(now: Figures) -> bool:
 
 def nvlinks_of(now: Figures) -> tuple[int, int]:
     """(NVLinks that are up, NVLinks of which that is told)."""
+    if not any(f"{name}/0" in now for name in STATES):
+        return 0, 0
     told = [value for name, value in now.items() if name.startswith(STATES) and value in (0, 1)]
     return sum(map(int, told)), len(told)
 
 
 def reaches_no_peer(now: Figures) -> bool:
     """Whether a GPU reaches no other GPU over NVLink, where that is told."""
+    if f"{P2P}/0" not in now and f"{P2P}/1" not in now:
+        return False
     told = [value for name, value in now.items() if name.startswith(P2P) and value < P2P_UNKNOWN]
     return bool(told) and P2P_OK not in told
 

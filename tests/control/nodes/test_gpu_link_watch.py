@@ -4,6 +4,7 @@ from gantree.control.nodes.gpu_link_watch import GpuLinks
 from gantree.control.nodes.link_reports import CLEAN_S
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
+from support.link_watches import events_of
 
 WIDTH = "DCGM_FI_DEV_PCIE_LINK_WIDTH"
 REPLAYS = "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"
@@ -29,7 +30,7 @@ class Watched:
             for node in ("n0", "n1", "n2", "n3")
             if node not in silent
         }
-        events = self.watch.update(told, self.stage.scheduler.ledger, self.stage.now, 1)
+        events = events_of(self.watch, told, self.stage.scheduler.ledger, self.stage.now)
         if events:
             self.stage.handle(events)
         return [(str(event.link), event.health, event.reason) for event in events]
@@ -61,7 +62,7 @@ def test_a_node_that_vanishes_and_gpus_that_are_not_there_change_nothing() -> No
     assert watched.look(CLEAN_S, silent=("n2",)) == []
     assert watched.look(CLEAN_S, silent=("n0", "n1", "n2", "n3")) == []
     told = {"n9": {0: {WIDTH: 1.0}}, "n0": {64: {WIDTH: 1.0}}}
-    assert watched.watch.update(told, watched.stage.scheduler.ledger, 1e6, 1) == []
+    assert events_of(watched.watch, told, watched.stage.scheduler.ledger, 1e6) == []
     assert list(map(str, watched.stage.scheduler.ledger.site.links)) == ["gpu-pcie:n2/3"]
 
 

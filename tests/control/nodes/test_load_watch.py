@@ -15,6 +15,7 @@ from gantree.model.phases import Phase
 from gantree.telemetry.link_load import loads_in
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
+from support.link_watches import events_of
 
 LEAF = LinkId("leaf", "s0/l0")
 
@@ -33,7 +34,7 @@ class Watched:
             f'gantree_link_load{{link="leaf:s0/{leaf}"}} {x}\n' for leaf, x in load.items()
         )
         ledger = self.stage.scheduler.ledger
-        events = self.watch.update(loads_in(text), ledger, self.stage.now, 1)
+        events = events_of(self.watch, loads_in(text), ledger, self.stage.now)
         if events:
             self.stage.handle(events)
         return [(str(event.link), event.health, event.load) for event in events]
@@ -99,7 +100,7 @@ def test_the_price_of_staying_leaves_out_load_and_has_health() -> None:
 def test_what_tells_no_load_of_a_link_says_nothing(text: str) -> None:
     watched = Watched()
     ledger = watched.stage.scheduler.ledger
-    assert watched.watch.update(loads_in(text), ledger, 15.0, 1) == []
+    assert events_of(watched.watch, loads_in(text), ledger, 15.0) == []
 
 
 def test_half_a_text_is_refused() -> None:

@@ -12,6 +12,7 @@ from gantree.model.errors import GantreeError
 from gantree.telemetry.fabric_ports import Uplinks, uplinks_in
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
+from support.link_watches import events_of
 from support.ufm import Json, fabric
 
 PRINT = Path(__file__).parents[4] / "shared/data/topology/ibnetdiscover/topograph-example.txt"
@@ -41,7 +42,7 @@ class Watched:
         """So long after the last time, with so many cables of leaf-0-0 and leaf-1-0 out."""
         self.stage.now += after_s
         told = uplinks_in(json.dumps(ports(out)))
-        events = self.watch.update(told, self.stage.scheduler.ledger, self.stage.now, 1)
+        events = events_of(self.watch, told, self.stage.scheduler.ledger, self.stage.now)
         if events:
             self.stage.handle(events)
         return [(str(event.link), event.health, event.reason) for event in events]
@@ -97,8 +98,8 @@ def test_a_node_that_vanishes_from_the_fabric_changes_nothing() -> None:
     watched.look()
     told = uplinks_in(json.dumps(ports()))
     del told["u0n1"]
-    assert watched.watch.update(told, watched.stage.scheduler.ledger, 30.0, 1) == []
-    assert watched.watch.update({}, watched.stage.scheduler.ledger, 45.0, 1) == []
+    assert events_of(watched.watch, told, watched.stage.scheduler.ledger, 30.0) == []
+    assert events_of(watched.watch, {}, watched.stage.scheduler.ledger, 45.0) == []
 
 
 @pytest.mark.parametrize("text", ["", "[", '[{"name": "x"}]', json.dumps(ports())[:-40], "hello\n"])

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from statistics import median_high
 
-from gantree.control.nodes.link_reports import CLEAN_S, LinkReports
+from gantree.control.nodes.link_reports import CLEAN_S, Judgements, LinkReports
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import NVLINK_OF_GPU, PCIE_OF_GPU, LinkId
 from gantree.model.events import LinkHealthObserved
@@ -35,15 +35,16 @@ class GpuLinks:
         self._reports = LinkReports(SOURCE, clean_s)
         self._warned: set[tuple[str, int]] = set()
 
-    def update(
-        self, told: Mapping[str, SignsOfGpu], ledger: Ledger, now: float, epoch: int
-    ) -> list[LinkHealthObserved]:
-        """What follows from the figures of the nodes that answered."""
-        fabric = ledger.fabric
-        if fabric is None:
-            return []
+    def judge(self, told: Mapping[str, SignsOfGpu], fabric: Fabric, now: float) -> Judgements:
+        """What the figures of the nodes that answered say."""
         self._watch.keep(frozenset(fabric.index_of_node))
-        return self._reports.events(list(self._judged(told, fabric, now)), ledger, now, epoch)
+        return Judgements.of(self._judged(told, fabric, now))
+
+    def events(
+        self, judgements: Judgements, ledger: Ledger, now: float, epoch: int
+    ) -> list[LinkHealthObserved]:
+        """What follows from that."""
+        return self._reports.events(judgements, ledger, now, epoch)
 
     def _judged(
         self, told: Mapping[str, SignsOfGpu], fabric: Fabric, now: float

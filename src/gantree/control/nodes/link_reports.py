@@ -3,10 +3,14 @@
 This is the hysteresis of all sources of link health, and of load. A link is better again only after clean_s without a
 break, and by no more than the least it showed in that time, so that one that comes and goes stays degraded. What is on
 record is compared, so a restart repeats nothing.
+
+A large site has tens of thousands of links. They are judged on whatever thread reads them (`Judgements`); the thread
+that decides looks only at those that are not whole, or were not.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import LinkId
@@ -16,6 +20,19 @@ from gantree.telemetry.dcgm_links import Judged
 CLEAN_S = 300.0
 MOST_A_ROUND = 200
 """So many reports are handed in at once; the others follow in the next rounds, if they still hold."""
+
+
+class Judgements(NamedTuple):
+    """What was read of links: all of them, and those that are not whole and idle, in the order of the source."""
+
+    of_link: Mapping[LinkId, Judged]
+    worn: Sequence[LinkId]
+
+    @classmethod
+    def of(cls, judged: Iterable[tuple[LinkId, Judged]]) -> "Judgements":
+        """Sort them. Of a link that comes twice the last one counts."""
+        of_link = dict(judged)
+        return cls(of_link, [link for link, found in of_link.items() if found.left < 1.0])
 
 
 class LinkReports:
@@ -28,10 +45,14 @@ class LinkReports:
         self._told = 0
 
     def events(
-        self, judged: Iterable[tuple[LinkId, Judged]], ledger: Ledger, now: float, epoch: int
+        self, judgements: Judgements, ledger: Ledger, now: float, epoch: int
     ) -> list[LinkHealthObserved]:
         """What follows from these judgements; now is in seconds."""
-        changed = self._changed(judged, ledger, now)
+        known = {link: None for link, signs in ledger.site.links.items() if self._source in signs}
+        for link in [link for link in self._better if link not in known]:
+            del self._better[link]
+        links = {**dict.fromkeys(judgements.worn), **known}
+        changed = self._changed(links, judgements.of_link, ledger, now)
         return [self._event(*each, now, epoch) for each in islice(changed, MOST_A_ROUND)]
 
     def on_record(self, ledger: Ledger, link: LinkId) -> Judged:
@@ -53,9 +74,16 @@ class LinkReports:
         return worst
 
     def _changed(
-        self, judged: Iterable[tuple[LinkId, Judged]], ledger: Ledger, now: float
+        self,
+        links: Iterable[LinkId],
+        judged: Mapping[LinkId, Judged],
+        ledger: Ledger,
+        now: float,
     ) -> Iterator[tuple[LinkId, Judged]]:
-        for link, found in judged:
+        for link in links:
+            found = judged.get(link)
+            if found is None:
+                continue
             was = self.on_record(ledger, link)
             settled = self.settled(link, found, was, now)
             if settled != was:

@@ -10,7 +10,7 @@ Running gangs leave no link for its load: a part of it is their own traffic.
 from collections.abc import Iterator, Mapping
 from math import floor
 
-from gantree.control.nodes.link_reports import CLEAN_S, LinkReports
+from gantree.control.nodes.link_reports import CLEAN_S, Judgements, LinkReports
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import LinkId
 from gantree.model.events import LinkHealthObserved
@@ -30,14 +30,17 @@ class LoadWatch:
     def __init__(self, clean_s: float = CLEAN_S) -> None:
         self._reports = LinkReports(SOURCE, clean_s)
 
-    def update(
-        self, told: Mapping[str, Mapping[str, float]], ledger: Ledger, now: float, epoch: int
+    def judge(
+        self, told: Mapping[str, Mapping[str, float]], fabric: Fabric, now: float
+    ) -> Judgements:
+        """What these loads, by link, say."""
+        return Judgements.of(_judged(told, fabric))
+
+    def events(
+        self, judgements: Judgements, ledger: Ledger, now: float, epoch: int
     ) -> list[LinkHealthObserved]:
-        """What follows from these loads, by link."""
-        fabric = ledger.fabric
-        if fabric is None:
-            return []
-        return self._reports.events(_judged(told, fabric), ledger, now, epoch)
+        """What follows from that."""
+        return self._reports.events(judgements, ledger, now, epoch)
 
 
 def _judged(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gantree.control.nodes.link_reports import CLEAN_S, LinkReports
+from gantree.control.nodes.link_reports import CLEAN_S, Judgements, LinkReports
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import LinkId
 from gantree.model.events import LinkHealthObserved
@@ -42,14 +42,15 @@ class UplinkWatch:
         self._reports = LinkReports(SOURCE, clean_s)
         self._most_GBps: dict[LinkId, float] = {}
 
-    def update(
-        self, told: Readings, ledger: Ledger, now: float, epoch: int
+    def judge(self, told: Readings, fabric: Fabric, now: float) -> Judgements:
+        """What the ports of the fabric say as they are."""
+        return Judgements.of(self._judged(told, fabric))
+
+    def events(
+        self, judgements: Judgements, ledger: Ledger, now: float, epoch: int
     ) -> list[LinkHealthObserved]:
-        """What follows from the ports of the fabric as they are."""
-        fabric = ledger.fabric
-        if fabric is None:
-            return []
-        return self._reports.events(self._judged(told, fabric), ledger, now, epoch)
+        """What follows from that."""
+        return self._reports.events(judgements, ledger, now, epoch)
 
     def _judged(self, told: Readings, fabric: Fabric) -> Iterator[tuple[LinkId, Judged]]:
         GBps = _by_domain(told, fabric)
@@ -72,7 +73,8 @@ def _by_domain(told: Readings, fabric: Fabric) -> dict[_Domain, float]:
     hosts: dict[tuple[int, Uplinks], list[int]] = {}
     for host, of_tier in told.items():
         for number, uplinks in of_tier.items():
-            hosts.setdefault((number, uplinks), []).append(fabric.index_of_node[host])
+            if host in fabric.index_of_node:
+                hosts.setdefault((number, uplinks), []).append(fabric.index_of_node[host])
     found: dict[_Domain, float] = {}
     for (_, uplinks), nodes in sorted(hosts.items()):
         tier, domain = fabric.narrowest_domain(nodes)

@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 from gantree.control.nodes.link_reports import CLEAN_S
-from gantree.control.nodes.link_watch import SPARED, TOO_MANY, LinkWatch
+from gantree.control.nodes.nic_watch import SPARED, TOO_MANY, NicWatch
 from gantree.model.cluster import LinkId
 from gantree.model.events import LinkRestoreRequested
 from gantree.telemetry.infiniband import PortReading
 from gantree.testing.builders import cluster
 from gantree.testing.stage import Stage
+from support.link_watches import events_of
 
 NICS = [f"mlx5_{number}" for number in range(8)]
 HALF = "negotiated 200 Gb/s instead of 400 Gb/s"
@@ -20,7 +21,7 @@ class Watched:
     def __init__(self, nodes: int = 10) -> None:
         self.stage = Stage(cluster(leaves=1, nodes=nodes, nics=8))
         self.nodes = [f"n{number}" for number in range(nodes)]
-        self.watch = LinkWatch()
+        self.watch = NicWatch()
 
     def look(
         self, after_s: float = 15.0, silent: tuple[str, ...] = (), **mlx5_1: PortReading
@@ -34,7 +35,7 @@ class Watched:
             if node not in silent
         }
         ledger = self.stage.scheduler.ledger
-        events = self.watch.update(told, ledger, self.stage.now, 1)
+        events = events_of(self.watch, told, ledger, self.stage.now)
         if events:
             self.stage.handle(events)
         return [(str(event.link), event.health, event.reason) for event in events]
@@ -88,11 +89,11 @@ def test_beyond_a_fifth_ports_that_are_down_stay_in_use_and_say_so() -> None:
     watched = Watched(nodes=2)
     ledger, watched.stage.now = watched.stage.scheduler.ledger, 1.0
     told = {"n0": dict.fromkeys(NICS, at(50.0, up=False)), "n1": dict.fromkeys(NICS, at(50.0))}
-    events = watched.watch.update(told, ledger, 1.0, 1)
+    events = events_of(watched.watch, told, ledger, 1.0)
     assert [event.health for event in events] == [0.0] * 3 + [SPARED] * 5
     assert events[3].reason == f"its port is down; {TOO_MANY}"
     watched.stage.handle(events)
-    assert watched.watch.update(told, ledger, 2.0, 1) == [], "the same again is nothing new"
+    assert events_of(watched.watch, told, ledger, 2.0) == [], "the same again is nothing new"
 
 
 def test_a_rate_that_the_file_gives_too_high_shows_on_every_nic() -> None:
@@ -102,7 +103,7 @@ def test_a_rate_that_the_file_gives_too_high_shows_on_every_nic() -> None:
     nics = tuple(replace(nic, bandwidth_GBps=50.0) for nic in machine.nics)
     site = replace(site, machines={machine.name: replace(machine, nics=nics)})
     told = {node: dict.fromkeys(NICS, at(25.0)) for node in ("n0", "n1")}
-    events = LinkWatch().update(told, Stage(site).scheduler.ledger, 1.0, 1)
+    events = events_of(NicWatch(), told, Stage(site).scheduler.ledger, 1.0)
     assert [(event.health, event.reason) for event in events] == [(0.5, HALF)] * 16
 
 
@@ -124,7 +125,7 @@ def test_without_a_rate_in_the_model_the_median_of_its_like_is_the_whole_one() -
 def test_devices_and_nodes_that_the_cluster_has_not_are_passed_over() -> None:
     watched = Watched()
     told = {"n99": {"mlx5_0": at(1.0)}, "n0": {"eth0": at(1.0)}}
-    assert watched.watch.update(told, watched.stage.scheduler.ledger, 1.0, 1) == []
+    assert events_of(watched.watch, told, watched.stage.scheduler.ledger, 1.0) == []
 
 
 def test_errors_and_a_lower_rate_are_one_report_with_both_reasons() -> None:

@@ -9,10 +9,10 @@ A NIC without a port would be given to nobody. Many ports down at once are more 
 MOST_SHARE of the NICs they count as nearly useless (SPARED), stay in use, and say so.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median_high
 
-from gantree.control.nodes.link_reports import CLEAN_S, LinkReports
+from gantree.control.nodes.link_reports import CLEAN_S, Judgements, LinkReports
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import NIC_TIER, LinkId, Nic
 from gantree.model.events import LinkHealthObserved
@@ -32,23 +32,26 @@ Readings = Mapping[str, Mapping[str, PortReading]]
 """Readings of NICs, by node and device."""
 
 
-class LinkWatch:
+class NicWatch:
     """The reports of NICs."""
 
     def __init__(self, clean_s: float = CLEAN_S) -> None:
         self._reports = LinkReports(SOURCE, clean_s)
         self._errors = NicErrors()
 
-    def update(
-        self, told: Readings, ledger: Ledger, now: float, epoch: int
-    ) -> list[LinkHealthObserved]:
-        """What follows from the readings of the nodes that answered."""
-        fabric = ledger.fabric
-        if fabric is None:
-            return []
+    def judge(self, told: Readings, fabric: Fabric, now: float) -> Judgements:
+        """What the readings of the nodes that answered say."""
         self._errors.keep(frozenset(fabric.index_of_node))
-        judged = list(self._judged(told, fabric, now))
-        return self._reports.events(self._spared(judged, ledger, fabric), ledger, now, epoch)
+        return Judgements.of(self._judged(told, fabric, now))
+
+    def events(
+        self, judgements: Judgements, ledger: Ledger, now: float, epoch: int
+    ) -> list[LinkHealthObserved]:
+        """What follows from that: of NICs whose ports are down those beyond the limit stay in use."""
+        down = [link for link in judgements.worn if judgements.of_link[link].health == 0.0]
+        spared = self._spared(down, judgements.of_link, ledger)
+        of_link = {**judgements.of_link, **spared} if spared else judgements.of_link
+        return self._reports.events(Judgements(of_link, judgements.worn), ledger, now, epoch)
 
     def _judged(
         self, told: Readings, fabric: Fabric, now: float
@@ -69,17 +72,19 @@ class LinkWatch:
                 yield LinkId(NIC_TIER, f"{node}/{nic.name}"), _worse(by_rate, by_errors)
 
     def _spared(
-        self, judged: Iterable[tuple[LinkId, Judged]], ledger: Ledger, fabric: Fabric
-    ) -> Iterator[tuple[LinkId, Judged]]:
-        """The same, but of NICs whose ports are down those beyond the limit stay in use."""
+        self, down: Sequence[LinkId], judged: Mapping[LinkId, Judged], ledger: Ledger
+    ) -> dict[LinkId, Judged]:
+        """What those of the NICs whose ports are down count as that stay in use."""
+        fabric = ledger.fabric
+        if fabric is None or not down:
+            return {}
         nics = sum(len(fabric.machine_of_node(node).nics) for node in range(len(fabric.nodes)))
         room = max(1, int(nics * MOST_SHARE)) - _closed(ledger)
-        for link, found in judged:
-            if found.health > 0.0 or self._reports.on_record(ledger, link).health == 0.0:
-                yield link, found
-                continue
-            yield link, found if room > 0 else Judged(SPARED, f"{found.reason}; {TOO_MANY}")
-            room -= 1
+        new = [link for link in down if self._reports.on_record(ledger, link).health > 0.0]
+        return {
+            link: Judged(SPARED, f"{judged[link].reason}; {TOO_MANY}")
+            for link in new[max(0, room) :]
+        }
 
 
 def _closed(ledger: Ledger) -> int:
