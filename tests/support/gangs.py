@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 from gantree.executors.local.cluster import LocalCluster
 from gantree.executors.local.epochs import EpochFile
-from gantree.executors.local.mps.daemons import MpsProgramOf, no_mps_program
 from gantree.executors.local.partitions.partitions import PartitionerOf, no_partitioner
 from gantree.executors.local.run_limits import DEFAULT_LIMITS, RunLimits
+from gantree.executors.local.sharing.mps_daemons import MpsProgramOf, no_mps_program
+from gantree.executors.local.sharing.time_slices import TimeSliceOf, no_time_slice
 from gantree.model.cluster import Cluster, Machine, Node
 from gantree.model.events import Event, GangEnded, RankExited
 from gantree.model.orders import MemberLaunch, SaveCheckpoint, StartGang, StopGang
@@ -52,7 +53,9 @@ class GangStage:
         limits: RunLimits = DEFAULT_LIMITS,
         partitioner_of: PartitionerOf = no_partitioner,
         mps_program_of: MpsProgramOf = no_mps_program,
+        time_slice_of: TimeSliceOf = no_time_slice,
     ) -> None:
+        self.time_slice_of = time_slice_of
         self.mps_program_of = mps_program_of
         self.partitioner_of = partitioner_of
         self.state_dir = state_dir
@@ -74,6 +77,7 @@ class GangStage:
             limits=self.limits,
             partitioner_of=self.partitioner_of,
             mps_program_of=self.mps_program_of,
+            time_slice_of=self.time_slice_of,
         )
         return self.cluster
 

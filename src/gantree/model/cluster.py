@@ -25,6 +25,8 @@ MARKET_LABEL = "gantree.market"
 ON_DEMAND, SPOT, ANY_MARKET = "on-demand", "spot", "any"
 """Markets. ANY_MARKET admits both; jobs that name none are not placed on spot nodes."""
 
+TIME_SLICES = ("short", "medium", "long")
+"""How long a process has a GPU that is shared in turns, in the words of NVIDIA's driver."""
 CUT_BY_GPU, CUT_NOT_PERMITTED = "gpu", "not-permitted"
 """Values of `Node.mig_by`: each GPU is partitioned alone; the daemon that runs may not partition GPUs."""
 
@@ -96,7 +98,8 @@ class Node:
     network address. mig names its GPUs in MIG mode. mig_by is how GPUs are repartitioned: "gpu" (each alone), "node"
     (by a manager that needs the node empty), "nobody" (never) or "not-permitted" (by GPU, if the daemon that runs were
     permitted to). shares are the ways in which its
-    GPUs may be shared (of ISOLATIONS; empty: none), at most `tenants` on a GPU (None: as many as fit). spot is the
+    GPUs may be shared (of ISOLATIONS; empty: none), at most `tenants` on a GPU (None: as many as fit), in turns of
+    time_slice (of TIME_SLICES; None: as the driver has it). spot is the
     number of interruptions per day of a spot node, None for an on-demand node. taints keep members off it that do not
     tolerate them.
     """
@@ -112,6 +115,7 @@ class Node:
     mig_by: str = "gpu"
     shares: tuple[str, ...] = ISOLATIONS
     tenants: int | None = None
+    time_slice: str | None = None
     spot: float | None = None
     taints: tuple[Taint, ...] = ()
 

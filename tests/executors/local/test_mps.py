@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gantree.executors.local.launch.visible_gpus import gpu_indices
-from gantree.executors.local.mps.daemons import MpsDaemons
 from gantree.executors.local.partitions.worker import GpuPreparation
+from gantree.executors.local.sharing.mps_daemons import MpsDaemons
 from gantree.model.events import GangEnded, GangStarted, GangStartFailed
 from gantree.model.orders import StartGang
 from gantree.model.placements import SharePart
@@ -144,7 +144,7 @@ def test_time_sliced_shares_and_nodes_of_the_site_get_no_control_daemon(stage: S
 def test_what_does_not_start_fails_the_attempt_in_words_and_leaves_nothing(
     stage: Shared, fault: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gantree.executors.local.mps.control.UP_WITHIN_S", 0.3)
+    monkeypatch.setattr("gantree.executors.local.sharing.mps_control.UP_WITHIN_S", 0.3)
     stage.fail(fault)
     stage.share("true")
     told = stage.until_told(GangStartFailed)
@@ -184,7 +184,7 @@ def test_what_nobody_needs_any_more_is_ended_at_the_next_start(
     stage: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(GpuPreparation, "end_unused_mps", lambda *of: None)
+        patch.setattr(GpuPreparation, "end_sharing", lambda *of: None)
         stage.share("true")
         stage.until_ended()
     os.kill(stage.pid(), 0)

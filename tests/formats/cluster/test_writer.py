@@ -130,6 +130,7 @@ def cut_and_shared(draw: st.DrawFn, node: Node, machine: Machine) -> Node:
         mig_by=draw(st.sampled_from(["gpu", "node", "nobody"])),
         shares=modes,
         tenants=draw(st.none() | st.integers(1, 9)),
+        time_slice=draw(st.sampled_from([None, "short", "long"])),
         spot=draw(st.none() | st.sampled_from([0.0, 0.5, 24.0])),
     )
 

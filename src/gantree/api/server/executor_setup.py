@@ -25,6 +25,7 @@ from gantree.control.nodes.partitioning import (
     without_foreign_instances,
 )
 from gantree.control.nodes.run_versions import policy_version, versions_of
+from gantree.control.nodes.time_slices import time_slice_of
 from gantree.control.ports import Clock, ClusterPort, Emit, MakeCluster
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.view import LedgerView
@@ -97,6 +98,7 @@ def local_executor(
             mig_ids=mig_ids_of(hostname, mig_instances),
             partitioner_of=partitioners(described),
             mps_program_of=mps_program_of(settings.mps_control, hostname, os.environ),
+            time_slice_of=time_slice_of(described, hostname),
             versions=versions_of(hostname, versions),
             about=lambda: {"policy": policy_version(policy())},
             leads=leads,

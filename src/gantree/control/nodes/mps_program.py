@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gantree.executors.local.mps.daemons import MpsProgramOf, no_mps_program
+from gantree.executors.local.sharing.mps_daemons import MpsProgramOf, no_mps_program
 
 NVIDIA_PROGRAM = "nvidia-cuda-mps-control"
 BY_THE_SITE = "none"

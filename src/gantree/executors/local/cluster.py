@@ -32,13 +32,6 @@ from gantree.executors.local.launch.visible_gpus import (
     gpu_indices,
     no_instances,
 )
-from gantree.executors.local.mps.daemons import (
-    MpsDaemons,
-    MpsProgramOf,
-    NodeGpu,
-    gpus_shared_by,
-    no_mps_program,
-)
 from gantree.executors.local.partitions.created_instances import NodePart
 from gantree.executors.local.partitions.partitions import (
     PartitionerOf,
@@ -65,6 +58,13 @@ from gantree.executors.local.run_directory import (
 )
 from gantree.executors.local.run_limits import DEFAULT_LIMITS, RunLimits
 from gantree.executors.local.run_pruner import RunPruner
+from gantree.executors.local.sharing.mps_daemons import (
+    MpsDaemons,
+    MpsProgramOf,
+    no_mps_program,
+)
+from gantree.executors.local.sharing.shared_gpus import SharedGpu, shared_gpus
+from gantree.executors.local.sharing.time_slices import TimeSliceOf, TimeSlices, no_time_slice
 from gantree.executors.local.shim.shim import boot_id, read_json
 from gantree.executors.local.step_times_file import step_reports_in
 from gantree.executors.local.unix_users import RunAs
@@ -102,12 +102,13 @@ class LocalCluster:
 
     clock gives seconds since 1970. gpu_ids turns GPU indices into CUDA_VISIBLE_DEVICES (UUIDs on real GPUs), mig_ids
     returns the UUIDs of MIG instances, for each gang that has any. partitioner_of gives who partitions the GPUs of a
-    node; None: nobody may, and instances are used as they are. mps_program_of gives the program that starts MPS control
-    daemons on a node; None: the site runs them. leads returns whether the leader of this
-    daemon still leads, and is called before each action. limits say what output and old run directories may take of
-    the disk. versions (of drivers, by node) and about (of the daemon) are for records. open_files is the soft limit of
-    jobs on them; None: that of this process. price_check prices what checks measure, mark_faults makes the events for
-    who is found at fault; both are called where orders are carried out and polls are made.
+    node; None: nobody may, and instances are used as they are. mps_program_of gives the program that starts MPS
+    control daemons on a node; None: the site runs them. time_slice_of gives the time slice of a node's shared GPUs.
+    leads returns whether the leader of this daemon still leads, and is called before each action. limits say what
+    output and old run directories may take of the disk. versions (of drivers, by node) and about (of the daemon) are
+    for records. open_files is the soft limit of jobs on them; None: that of this process. price_check prices what
+    checks measure, mark_faults makes the events for who is found at fault; both are called where orders are carried
+    out and polls are made.
     Raises OSError where state_dir cannot be made.
     """
 
@@ -124,6 +125,7 @@ class LocalCluster:
         mig_ids: MigIds = no_instances,
         partitioner_of: PartitionerOf = no_partitioner,
         mps_program_of: MpsProgramOf = no_mps_program,
+        time_slice_of: TimeSliceOf = no_time_slice,
         failure_grace_s: float = FAILURE_GRACE_S,
         versions: VersionsOfNode = no_versions,
         about: About = nothing,
@@ -155,6 +157,7 @@ class LocalCluster:
             GpuPreparation(
                 Partitions(self._state_dir, partitioner_of),
                 MpsDaemons(self._state_dir, mps_program_of, gpu_ids),
+                TimeSlices(self._state_dir, time_slice_of, gpu_ids),
             ),
             self._held_by_others, limits, open_files, price_check,
         )  # fmt: skip
@@ -228,7 +231,7 @@ class LocalCluster:
                 del self._active[key]
                 self._complaint_of.pop(key, None)
                 if gang.order is not None:
-                    self._launcher.end_unused_mps(gang.order, self._shared_by_mps())
+                    self._launcher.end_sharing(gang.order, self._shared_gpus())
 
     def _held_by_others(self, gang: Gang | None) -> frozenset[NodePart]:
         """The MIG instances of all gangs but one that are not over."""
@@ -236,10 +239,10 @@ class LocalCluster:
         orders = [each.order for each in others]
         return frozenset(part for order in orders if order for part in parts_of(order))
 
-    def _shared_by_mps(self) -> frozenset[NodeGpu]:
-        """The GPUs that gangs share by MPS which are not over."""
+    def _shared_gpus(self) -> frozenset[SharedGpu]:
+        """The GPUs that gangs share which are not over."""
         orders = [gang.order for gang in self._active.values() if not gang.over]
-        return frozenset(gpu for order in orders if order for gpu in gpus_shared_by(order))
+        return frozenset(gpu for order in orders if order for gpu in shared_gpus(order))
 
     def _launch_prepared(self) -> None:
         try:
@@ -293,7 +296,7 @@ class LocalCluster:
             gang = self._gang(job, attempt)
             self._watch(gang)
             gang.poll()
-        self._launcher.tidy(self._held_by_others(None), self._shared_by_mps())
+        self._launcher.tidy(self._held_by_others(None), self._shared_gpus())
         for gang in list(self._active.values()):
             if gang.order is not None and gang.may_go_on:
                 self._launcher.resume(gang, gang.order)

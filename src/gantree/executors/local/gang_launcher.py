@@ -15,12 +15,12 @@ from gantree.executors.local.launch.lent_package import lent_package
 from gantree.executors.local.launch.master_port import free_port
 from gantree.executors.local.launch.rank_map import rank_map
 from gantree.executors.local.launch.visible_gpus import GpuIds, MigIds, missing_partition
-from gantree.executors.local.mps.daemons import NodeGpu
 from gantree.executors.local.partitions.created_instances import NodePart
 from gantree.executors.local.partitions.worker import GpuPreparation, PreparationFailed
 from gantree.executors.local.recording.recorder import Recorder, rank_map_in
 from gantree.executors.local.run_directory import order_to_json, previous_world_size, write_plain
 from gantree.executors.local.run_limits import DEFAULT_LIMITS, RunLimits
+from gantree.executors.local.sharing.shared_gpus import SharedGpu
 from gantree.executors.local.unix_users import RunAs, UnixUser
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
@@ -122,13 +122,13 @@ class GangLauncher:
             except (OSError, KeyError) as error:
                 gang.fail(f"the gang could not be started: {error}")
 
-    def tidy(self, held: Collection[NodePart], shared: Collection[NodeGpu]) -> None:
-        """After a restart, bring MIG instances and MPS control daemons up to date, before any gang is resumed."""
+    def tidy(self, held: Collection[NodePart], shared: Collection[SharedGpu]) -> None:
+        """After a restart, bring MIG instances and what lets GPUs be shared up to date, before any gang is resumed."""
         self._preparation.tidy(held, shared)
 
-    def end_unused_mps(self, ended: StartGang, shared: Collection[NodeGpu]) -> None:
-        """Once a gang is over, end the MPS control daemons of GPUs that no other gang shares."""
-        self._preparation.end_unused_mps(ended, shared)
+    def end_sharing(self, ended: StartGang, shared: Collection[SharedGpu]) -> None:
+        """Once a gang is over, end what lets GPUs be shared that no other gang shares."""
+        self._preparation.end_sharing(ended, shared)
 
     def close(self) -> None:
         """Let the preparation of GPUs come to an end; their gangs are resumed by the next daemon."""

@@ -29,7 +29,7 @@ from gantree.formats.validation.fields import (
     wrong,
 )
 from gantree.formats.validation.forms import AlsoWritten, Form, Listed
-from gantree.model.cluster import CUT_BY_GPU, CUT_NOT_PERMITTED, NO_LINK
+from gantree.model.cluster import CUT_BY_GPU, CUT_NOT_PERMITTED, NO_LINK, TIME_SLICES
 from gantree.model.jobs import ISOLATIONS
 from gantree.text.document import Rows, Table
 from gantree.text.words import did_you_mean
@@ -85,6 +85,9 @@ NumaNode = Annotated[
 ]
 
 
+TimeSlice = Annotated[
+    str, PlainValidator(one_of(TIME_SLICES)), WithJsonSchema({"enum": list(TIME_SLICES)})
+]
 MigBy = Annotated[str, PlainValidator(one_of(CUT_BY)), WithJsonSchema({"enum": list(CUT_BY)})]
 
 
@@ -93,7 +96,7 @@ def _no_modes(value: Any) -> Any:
     if isinstance(value, Table):
         return value
     if value != NOT_SHARED:
-        raise wrong(f"{NOT_SHARED}, or a mapping with the fields modes, tenants")
+        raise wrong(f"{NOT_SHARED}, or a mapping with the fields modes, tenants, time_slice")
     table = Table("", 0)
     table["modes"] = Rows("", 0)
     return table
@@ -172,6 +175,7 @@ class ShareForm(Form):
 
     modes: Listed[Isolation] = list(ISOLATIONS)
     tenants: CountFromOne | None = None
+    time_slice: TimeSlice | None = None
 
 
 class SpotForm(Form):

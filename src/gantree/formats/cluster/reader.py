@@ -112,6 +112,7 @@ def _nodes(form: NodeForm, names: list[str], outer: list[str]) -> Iterator[Node]
         mig_by=form.mig.by if form.mig else CUT_BY[0],
         shares=tuple(form.share.modes),
         tenants=form.share.tenants,
+        time_slice=form.share.time_slice,
         spot=form.spot.per_day if form.spot else None,
     )
     for name in names:

@@ -167,11 +167,12 @@ def _mig(node: Node) -> str | None:
 
 
 def _share(node: Node) -> str | None:
-    if not node.shares and node.tenants is None:
+    if not node.shares and node.tenants is None and node.time_slice is None:
         return NOT_SHARED
     fields = {
         "modes": None if node.shares == ISOLATIONS else _list(map(word, node.shares)),
         "tenants": None if node.tenants is None else str(node.tenants),
+        "time_slice": node.time_slice,
     }
     return _map(fields) if any(fields.values()) else None
 

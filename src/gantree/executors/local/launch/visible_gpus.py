@@ -2,7 +2,7 @@
 
 GPUs are partitioned in `executors.local.partitions`, where the daemon may do it. Elsewhere a MIG instance is used if
 the driver lists one of that profile at that place; otherwise the start fails for good, with a reason. MPS control
-daemons are started in `executors.local.mps`. Nothing enforces a time-sliced share.
+daemons are started in `executors.local.sharing`. Nothing enforces a time-sliced share.
 Under MPS limits are variables that the CUDA driver reads in each process, so the processes of one member get equal
 parts of its share.
 https://docs.nvidia.com/deploy/mps/latest/appendix-environment-variables.html

@@ -1,7 +1,7 @@
 """Prepares GPUs for gangs in a thread of its own, one gang after the other, since it may take seconds.
 
-GPUs are partitioned first, and MPS control daemons are started on them then. NVML's calls for MIG mode take up to ten
-seconds, and the daemon decides for all other jobs meanwhile.
+GPUs are partitioned first; then MPS control daemons are started and time slices set on those that are shared. NVML's
+calls for MIG mode take up to ten seconds, and the daemon decides for all other jobs meanwhile.
 """
 
 import logging
@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from threading import Lock, Thread
 
 from gantree.executors.local.gang import Gang
-from gantree.executors.local.mps.daemons import MpsDaemons, NodeGpu, uid_of
 from gantree.executors.local.partitions.created_instances import NodePart
 from gantree.executors.local.partitions.partitions import Partitions
+from gantree.executors.local.sharing.mps_daemons import MpsDaemons, uid_of
+from gantree.executors.local.sharing.shared_gpus import SharedGpu
+from gantree.executors.local.sharing.time_slices import TimeSlices
 from gantree.executors.local.unix_users import UnixUser
 from gantree.model.errors import GantreeError, Unsupported
 from gantree.model.gpu_partitions import LASTING_FAULTS, PartitionError
@@ -40,8 +42,8 @@ Prepared = Mapping[NodePart, str] | PreparationFailed
 class GpuPreparation:
     """The gangs whose GPUs are being prepared. There is a thread while there is work."""
 
-    def __init__(self, partitions: Partitions, mps: MpsDaemons) -> None:
-        self._partitions, self._mps = partitions, mps
+    def __init__(self, partitions: Partitions, mps: MpsDaemons, time_slices: TimeSlices) -> None:
+        self._partitions, self._mps, self._time_slices = partitions, mps, time_slices
         self._running: list[tuple[Gang, Future[Prepared]]] = []
         self._lock = Lock()
         self._work: deque[Callable[[], None]] = deque()
@@ -53,7 +55,8 @@ class GpuPreparation:
 
     def concerns(self, order: StartGang) -> bool:
         """Whether anything may have to be done for an order."""
-        return self._partitions.concerns(order) or self._mps.concerns(order)
+        concerned = (self._partitions, self._mps, self._time_slices)
+        return any(each.concerns(order) for each in concerned)
 
     def begin(
         self, gang: Gang, order: StartGang, held: Collection[NodePart], unix: UnixUser | None
@@ -74,17 +77,17 @@ class GpuPreparation:
             yield gang, future.result()
             del self._running[0]
 
-    def tidy(self, held: Collection[NodePart], shared: Collection[NodeGpu]) -> None:
-        """Bring what an earlier daemon left up to date, before anything else. shared: as for `end_unused_mps`."""
+    def tidy(self, held: Collection[NodePart], shared: Collection[SharedGpu]) -> None:
+        """Bring what an earlier daemon left up to date, before anything else. shared: as for `end_sharing`."""
         if self._partitions.has_created:
             self._submit(lambda: self._tidy(held))
-        if self._mps.has_any:
-            self._submit(lambda: self._end_unused_mps(shared))
+        if any(each.has_any for each in (self._mps, self._time_slices)):
+            self._submit(lambda: self._end_sharing(shared))
 
-    def end_unused_mps(self, ended: StartGang, shared: Collection[NodeGpu]) -> None:
-        """Once a gang is over, end the MPS control daemons that nobody needs. shared: the GPUs that others share."""
-        if self._mps.has_any or self._mps.concerns(ended):
-            self._submit(lambda: self._end_unused_mps(shared))
+    def end_sharing(self, ended: StartGang, shared: Collection[SharedGpu]) -> None:
+        """Once a gang is over, end what lets GPUs be shared that no other shares. shared: what others share."""
+        if any(each.has_any or each.concerns(ended) for each in (self._mps, self._time_slices)):
+            self._submit(lambda: self._end_sharing(shared))
 
     def mps_variables(self, member: MemberLaunch, unix: UnixUser | None) -> dict[str, str]:
         """How the processes of a member that was prepared find their MPS control daemon."""
@@ -120,7 +123,7 @@ class GpuPreparation:
     ) -> Prepared:
         try:
             uuids = self._partitions.prepare(order, held)
-            self._provide_mps(order, held, unix)
+            self._provide_sharing(order, held, unix)
         except PartitionError as error:
             return PreparationFailed(str(error), error.fault in LASTING_FAULTS)
         except Unsupported as error:
@@ -132,11 +135,12 @@ class GpuPreparation:
             return PreparationFailed("its GPUs could not be prepared; see the log", is_final=True)
         return uuids
 
-    def _provide_mps(
+    def _provide_sharing(
         self, order: StartGang, held: Collection[NodePart], unix: UnixUser | None
     ) -> None:
         try:
             self._mps.provide(order, uid_of(unix), unix)
+            self._time_slices.provide(order)
         except (GantreeError, OSError):
             self._partitions.undo(order, held)
             raise
@@ -149,8 +153,9 @@ class GpuPreparation:
                 "the MIG instances of an earlier daemon could not be checked", exc_info=True
             )
 
-    def _end_unused_mps(self, shared: Collection[NodeGpu]) -> None:
-        try:
-            self._mps.end_unused(shared)
-        except OSError:
-            log.warning("an MPS control daemon could not be ended", exc_info=True)
+    def _end_sharing(self, shared: Collection[SharedGpu]) -> None:
+        for each in (self._mps, self._time_slices):
+            try:
+                each.end_unused(shared)
+            except (GantreeError, OSError):
+                log.warning("what lets gangs share GPUs could not be ended", exc_info=True)

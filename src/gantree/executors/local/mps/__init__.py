@@ -1,1 +1,0 @@
-"""CUDA MPS on this machine: the control daemons through which gangs share GPUs."""
