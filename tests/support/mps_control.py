@@ -4,7 +4,8 @@
 `-d` starts a control daemon in the background, which listens in CUDA_MPS_PIPE_DIRECTORY; without it, commands of the
 standard input go there: get_server_list, start_server -uid N, get_server_status PID, quit [-t SECONDS]. A server is a
 process that sleeps. A word in the file `faults` beside this program makes it fail: `daemon` and `server` do not start,
-`fault` is what a server's status is, `deaf` does not quit. Each command is noted in `commands` beside it.
+`fault` is what a server's status is, `deaf` does not quit, `zero` ends well where no daemon is. Each command is noted
+in `commands` beside it.
 """
 
 import os
@@ -94,7 +95,8 @@ def send() -> None:
             try:
                 connection.connect(str(SOCKET))
             except OSError:
-                sys.exit("Cannot find MPS control daemon process")
+                print("Cannot find MPS control daemon process", file=sys.stderr)
+                sys.exit(0 if has_fault("zero") else 1)
             connection.sendall(line.encode())
             print(connection.makefile().read(), end="")
 

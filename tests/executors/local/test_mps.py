@@ -210,7 +210,12 @@ def test_a_crash_between_the_control_daemon_and_its_tenant_is_made_good(
     stage.until_none()
 
 
-def test_a_control_daemon_that_died_is_started_anew_for_the_next_tenant(stage: Shared) -> None:
+@pytest.mark.parametrize("fault", ["", "zero"])
+def test_a_control_daemon_that_died_is_started_anew_for_the_next_tenant(
+    stage: Shared, fault: str
+) -> None:
+    """Whatever status the program ends with where it finds none."""
+    stage.fail(fault)
     stage.share("sleep", "600", job="one")
     stage.until_told(GangStarted)
     pid = stage.pid()

@@ -30,6 +30,7 @@ _LONGEST_PATH = 80
 """Bytes of a folder whose sockets' names fit in the 108 of a socket's address."""
 _REPORTED_LINES = 4
 _FAULT, _INITIALIZING = "FAULT", "INITIALIZING"
+_NOBODY = "Cannot find MPS control daemon"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +77,20 @@ class MpsControl:
         return self.folder.is_dir() and self._ask("get_server_list") is not None
 
     def _start_control_daemon(self) -> None:
-        with (self.folder / "log" / "start.log").open("w") as output:
-            # A pipe would stay open for as long as the daemon lives.
-            done = subprocess.run(
-                [self.program, "-d"], env=self._environment(), stdin=subprocess.DEVNULL,
-                stdout=output, stderr=subprocess.STDOUT, timeout=ANSWER_WITHIN_S, check=False,
-            )  # fmt: skip
-        if done.returncode != 0 or not _holds(self._is_up):
+        if not self._run_in_background() or not _holds(self._is_up):
             raise Unreachable(f"the MPS control daemon did not start: {self._reported()}")
+
+    def _run_in_background(self) -> bool:
+        """Whether the program says that it has started. Output goes to a file: a pipe would stay open all the time."""
+        with (self.folder / "log" / "start.log").open("w") as output:
+            try:
+                done = subprocess.run(
+                    [self.program, "-d"], env=self._environment(), stdin=subprocess.DEVNULL,
+                    stdout=output, stderr=subprocess.STDOUT, timeout=ANSWER_WITHIN_S, check=False,
+                )  # fmt: skip
+            except subprocess.TimeoutExpired:
+                return False
+        return done.returncode == 0
 
     def _start_server(self) -> None:
         """A server that cannot start is found here, not by the first process that waits for it."""
@@ -112,7 +119,8 @@ class MpsControl:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return None
-        return done.stdout if done.returncode == 0 else None
+        is_there = done.returncode == 0 and _NOBODY not in done.stdout + done.stderr
+        return done.stdout if is_there else None
 
     def _environment(self) -> dict[str, str]:
         """GANTREE_RUN marks what is left over, as with the processes of jobs."""
