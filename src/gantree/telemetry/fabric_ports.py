@@ -7,6 +7,7 @@ are told by the hosts below them, not by names: a cluster file may call them oth
 
 from typing import NamedTuple
 
+from gantree.model.errors import BadInput
 from gantree.topology.discovery.fabrics import FabricReading
 from gantree.topology.discovery.networks import ibnetdiscover, ufm
 
@@ -23,9 +24,13 @@ class Uplinks(NamedTuple):
 def uplinks_in(text: str) -> dict[str, dict[int, Uplinks]]:
     """Host -> number of the tier, 0 for the narrowest -> the up-links of the host's domain there.
 
-    Raises BadInput for a text that is neither, or half of one.
+    Raises BadInput for a text that is neither, or half of one: a cable that is not told of would count as out.
     """
     reading = _reading(text)
+    parts = (ibnetdiscover.WAS_CUT, ufm.NOT_GIVEN)
+    missing = [each for each in reading.warnings if any(part in each for part in parts)]
+    if missing:
+        raise BadInput(missing[0])
     GBps = {(facts.tier, facts.name): facts.uplink_GBps or 0.0 for facts in reading.domains}
     narrowest_first = tuple(reversed(reading.tiers))
     found: dict[str, dict[int, Uplinks]] = {}

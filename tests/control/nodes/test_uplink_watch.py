@@ -113,3 +113,11 @@ def test_the_print_of_a_real_fabric_is_read() -> None:
     told = uplinks_in(PRINT.read_text())
     assert len(told) > 100
     assert sum(of_tier[0].GBps > 0 for of_tier in told.values()) > 100
+    lines = PRINT.read_text().splitlines(keepends=True)
+    with pytest.raises(GantreeError, match="the print was cut"):
+        uplinks_in("".join(lines[: len(lines) // 2]))
+
+
+def test_one_page_of_several_is_refused() -> None:
+    with pytest.raises(GantreeError, match="pages that were not given"):
+        uplinks_in(json.dumps({"data": ports(), "filtered_resources": 999}))

@@ -37,6 +37,8 @@ from gantree.topology.discovery.networks.switch_graph import (
 
 SHARP_DEVICE = "cf09"
 """Device id of a switch's aggregation node."""
+WAS_CUT = "the print was cut"
+"""In the warning of a print of which the end is missing."""
 MAX_PROBLEMS = 20
 MAX_LINE_CHARS = 1000
 """Longer lines are none of ibnetdiscover's: a description has 64 bytes."""
@@ -299,7 +301,7 @@ def _missing(dump: _Dump, one_ended: int, routers: int) -> list[str]:
             f"is line {dump.unread[0]}"
         )
     if one_ended:
-        warnings.append(f"{one_ended} cables are told at one end only: the print was cut")
+        warnings.append(f"{one_ended} cables are told at one end only: {WAS_CUT}")
     if routers:
         warnings.append(
             f"{routers} cables lead to routers, and what is behind these is not in the print"

@@ -44,6 +44,8 @@ SWITCH = "switch"
 OTHER = "other"
 """Gateways and routers: what is behind them is not this fabric."""
 RESOURCES = ("systems", "ports", "links")
+NOT_GIVEN = "on pages that were not given"
+"""In the warning of an answer that is a page of several."""
 MAX_PROBLEMS = 20
 
 _PORT_NAME = re.compile(r"(?:0x)?([0-9A-Fa-f]{1,16})_(\d{1,5})")
@@ -448,7 +450,7 @@ def _warnings(answers: _Answers) -> list[str]:
             f"{answers.strange} records are no system, port or link, and were passed over"
         )
     if answers.missing:
-        warnings.append(f"{answers.missing} records are on pages that were not given")
+        warnings.append(f"{answers.missing} records are {NOT_GIVEN}")
     warnings += [
         f"UFM reports {len(names)} {what}: {examples(names)}"
         for what, names in answers.severe.items()
