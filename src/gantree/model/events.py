@@ -8,6 +8,7 @@ per journal; the only time the core decides by) and, where the source knows it b
 from dataclasses import dataclass
 
 from gantree.model.cluster import Cluster, LinkId
+from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement, PlannedMove
 from gantree.model.values import quick
@@ -316,6 +317,15 @@ class RankSlownessObserved(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUseObserved(Event):
+    """Counters told what running gangs did with their GPUs from since to until, in seconds since 1970."""
+
+    since: float
+    until: float
+    gangs: tuple[MeasuredUse, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRestoreRequested(Event):
     """An operator counts a link as whole, whatever sources reported of it, until one reports something else."""
 
@@ -376,7 +386,7 @@ EVENTS: dict[str, type[Event]] = {
         CancelRequested, HoldRequested, ReleaseRequested, DefragmentRequested,
         SuspendRequested, ScaleRequested, BarsRequested, PriorityRequested,
         CordonRequested, UncordonRequested, LabelRequested, HealthObserved, LinkHealthObserved,
-        LinkRestoreRequested, RankSlownessObserved, OthersHold, PolicySubmitted,
+        LinkRestoreRequested, RankSlownessObserved, GpuUseObserved, OthersHold, PolicySubmitted,
         GangFound, GangStarted, GangStartFailed, RankExited, MemberLost, MemberStarted,
         GangEnded, CheckpointSaved, NodeLost, NodeReturned, EndedJobsDue, TimePassed,
     )

@@ -25,6 +25,7 @@ from gantree.model.facts import (
     GangRunning,
     GangSuspended,
     GangWarned,
+    GpuUseNoted,
     JobAccepted,
     JobBarred,
     JobEnded,
@@ -64,7 +65,7 @@ FACTS: dict[str, type[Fact]] = {
         GangMoving, GangAtHome, JobHeld, JobReleased, PriorityChanged, ReservationMade, ReservationDropped,
         CellBound, CellReleased, GangSuspended, GangResumed,
         JobReprioritised, JobScaled, JobBarred, NodeCordoned, NodeUncordoned, NodeLabelled, PolicyAdopted, GangWarned,
-        JobsForgotten, RoomOfOthers, NodeHealthNoted, LinkHealthNoted,
+        JobsForgotten, RoomOfOthers, NodeHealthNoted, LinkHealthNoted, GpuUseNoted,
         ArrayAccepted, ArrayHeld, ArrayReleased, ArrayReprioritised, ArrayEnded,
         MemberMissed, MemberReplaced, MemberBack, RankSlownessNoted,
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from gantree.model.cluster import Cluster
+from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase, StopCause
 from gantree.model.placements import Domain, MemberPlacement, Placement
@@ -371,6 +372,15 @@ class CheckpointRecorded(Fact):
     attempt: int
     step: int
     request: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUseNoted(Fact):
+    """What gangs did with their GPUs from since to until, never more than the time that they ran and was not noted."""
+
+    since: float
+    until: float
+    gangs: tuple[MeasuredUse, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Parses health metrics of NVIDIA's DCGM exporter: faults of each GPU, and their meaning.
 
-What its links say is read in the same pass; what that means is in `dcgm_links`.
+What its links say, and whether it computes, is read in the same pass; what that means is in `dcgm_links` and
+`activity`.
 
 A *sign* is a figure by its name, with the label that tells apart what is counted: `DCGM_EXP_XID_ERRORS_COUNT/79`. What
 the exporter's defaults have is XIDs, failed remaps and remapped rows; the others are lines of its counters file that
@@ -30,6 +31,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from sys import intern
 
+from gantree.telemetry.activity import ACTIVITY_FIGURES, INSTANCE_LABEL, UTILISATION
 from gantree.telemetry.dcgm import samples_of_gpus
 from gantree.telemetry.dcgm_links import LINK_FIGURES, LINK_LABEL
 from gantree.telemetry.exposition import names_matcher
@@ -57,10 +59,16 @@ SLOW_NAMES = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_RE
 SLOWED_BY_HARDWARE = 0x8 | 0x40 | 0x80
 """NVML's nvmlClocksThrottleReasonHwSlowdown, ...HwThermalSlowdown and ...HwPowerBrakeSlowdown."""
 SLOW_FOR = 8
-_LABEL = {XID_COUNT: "xid", STATUS: "health_watch", **LINK_LABEL}
+_LABEL = {
+    **dict.fromkeys(ACTIVITY_FIGURES - {UTILISATION}, INSTANCE_LABEL),
+    XID_COUNT: "xid",
+    STATUS: "health_watch",
+    **LINK_LABEL,
+}
 _SIGNS = frozenset(
     {*XID_NAMES, *SLOW_NAMES, *_LABEL, REMAP_FAILED, REMAPPED, DOUBLE_BIT, RECOVERIES, CRC_ERRORS}
     | LINK_FIGURES
+    | ACTIVITY_FIGURES
 )
 _ALWAYS_TOLD = "DCGM_FI_DEV_GPU_TEMP"
 """By it a GPU is there that has no signs. A GPU that never had an XID may have no figure of that."""

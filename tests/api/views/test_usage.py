@@ -84,7 +84,16 @@ def test_the_command_prints_a_table_csv_and_other_prices(
 ) -> None:
     command = partial(gantree, "usage", "--state", daemon.state_dir)
     table = command("--by", "queue", "--since", "36h").out.splitlines()
-    assert table[0].split() == ["QUEUE", "GPU-HOURS", "WASTED", "WAITED", "h", "COST"]
+    assert table[0].split() == [
+        "QUEUE",
+        "GPU-HOURS",
+        "USEFUL",
+        "IDLE",
+        "WASTED",
+        "WAITED",
+        "h",
+        "COST",
+    ]
     assert table[3].startswith("all ")
     assert "without a price" in table[4]
     rows = list(csv.DictReader(io.StringIO(command("--by=model", "--csv").out)))

@@ -6,14 +6,15 @@ It runs beside everything else and nobody waits for it: what does not answer is 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from socket import gethostname
 from typing import Any, Protocol
 
 from gantree.api.gpu_metrics.exporters import SilenceLog, Told, answers, questions
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
 from gantree.control.nodes.gpu_link_watch import GpuLinks
+from gantree.control.nodes.gpu_use_watch import GpuUseWatch
 from gantree.control.nodes.health_watch import HealthWatch
-from gantree.control.nodes.link_reports import Judgements
 from gantree.control.nodes.load_watch import LoadWatch
 from gantree.control.nodes.nic_watch import NicWatch
 from gantree.control.nodes.uplink_watch import UplinkWatch
@@ -24,6 +25,7 @@ from gantree.telemetry.dcgm_health import signs_in
 from gantree.telemetry.fabric_ports import uplinks_in
 from gantree.telemetry.infiniband import ports_in
 from gantree.telemetry.link_load import loads_in
+from gantree.telemetry.nvml_activity import activity_here, has_driver
 from gantree.topology.fabric.fabric import Fabric
 
 EVERY_S = 15.0
@@ -38,21 +40,19 @@ class Watch(Protocol):
         """The events that follow; now is in seconds."""
 
 
-class LinkWatch(Protocol):
-    """Judges what readings say of links, on any thread, and makes events of it on the thread that decides."""
+class Judge(Protocol):
+    """Judges what readings say on any thread, and makes events of it on the thread that decides."""
 
-    def judge(self, told: Mapping[str, Any], fabric: Fabric, now: float) -> Judgements:
+    def judge(self, told: Mapping[str, Any], fabric: Fabric, now: float) -> Any:
         """What the readings say; now is in seconds."""
 
-    def events(
-        self, judgements: Judgements, ledger: Ledger, now: float, epoch: int
-    ) -> Sequence[Event]:
-        """The events that follow."""
+    def events(self, judged: Any, ledger: Ledger, now: float, epoch: int) -> Sequence[Event]:
+        """The events that follow from what `judge` found."""
 
 
 @dataclass(slots=True)
 class Poll:
-    """What is asked of which machines: read parses an exporter's text, links and watches judge what all of them told.
+    """What is asked of which machines: read parses an exporter's text, judges and watches judge what all of them told.
 
     by_node: readings are by the name of a node; those of other nodes are passed over.
     """
@@ -60,7 +60,7 @@ class Poll:
     what: str
     read: Callable[[str], Told[Any, Any]]
     concerns: Callable[[Machine], bool]
-    links: LinkWatch
+    judges: tuple[Judge, ...]
     watches: tuple[Watch, ...] = ()
     by_node: bool = True
     silence: SilenceLog = field(init=False)
@@ -70,29 +70,29 @@ class Poll:
 
 
 def gpu_poll(*, is_exact: bool = True) -> Poll:
-    """The health of GPUs and of their links, from DCGM exporters; is_exact as `HealthWatch` has it."""
+    """The health and the use of GPUs and of their links, from DCGM exporters; is_exact as `HealthWatch` has it."""
     return Poll(
         "the health of GPUs",
         signs_in,
         lambda machine: bool(machine.gpus),
-        GpuLinks(),
+        (GpuLinks(), GpuUseWatch(is_exact=is_exact)),
         (HealthWatch(is_exact=is_exact),),
     )
 
 
 def nic_poll() -> Poll:
     """The rates of NICs, from node_exporters."""
-    return Poll("the rate of NICs", ports_in, lambda machine: bool(machine.nics), NicWatch())
+    return Poll("the rate of NICs", ports_in, lambda machine: bool(machine.nics), (NicWatch(),))
 
 
 def fabric_poll() -> Poll:
     """The up-links of domains, from what manages the fabric."""
-    return Poll("the ports of the fabric", uplinks_in, lambda machine: True, UplinkWatch())
+    return Poll("the ports of the fabric", uplinks_in, lambda machine: True, (UplinkWatch(),))
 
 
 def load_poll() -> Poll:
     """The load of links, from a Prometheus."""
-    return Poll("the load of links", loads_in, lambda machine: True, LoadWatch(), by_node=False)
+    return Poll("the load of links", loads_in, lambda machine: True, (LoadWatch(),), by_node=False)
 
 
 class Sources(Protocol):
@@ -123,7 +123,24 @@ async def poll_all(sources: Sources, loop: Loop, controller: Controller, *, is_e
         (fabric_poll(), sources.fabric_ports),
         (load_poll(), sources.link_load),
     )
-    await asyncio.gather(*(poll_forever(*kind, loop, controller) for kind in kinds))
+    polls = [poll_forever(*kind, loop, controller) for kind in kinds]
+    if not sources.gpu_metrics:
+        polls.append(poll_here(loop, controller))
+    await asyncio.gather(*polls)
+
+
+async def poll_here(loop: Loop, controller: Controller) -> None:
+    """Ask the driver of this machine what its GPUs do until cancelled, if it is a node and has a driver."""
+    host = gethostname()
+    poll = Poll("the use of GPUs", signs_in, lambda machine: bool(machine.gpus), (GpuUseWatch(),))
+    asked = {f"the driver of {host}": lambda: {host: activity_here()}}
+    if not await asyncio.to_thread(has_driver):
+        return
+    while True:
+        await asyncio.sleep(EVERY_S)
+        fabric = await loop.call(lambda: controller.ledger.fabric)
+        if fabric is not None and host in fabric.index_of_node:
+            await _hear(poll, asked, fabric, loop, controller)
 
 
 async def poll_forever(
@@ -147,18 +164,33 @@ async def one_round(
     if fabric is None:
         return
     nodes = _nodes(poll, fabric)
-    asked = questions(exporters, nodes, poll.read)
-    told, silent = await asyncio.to_thread(answers, asked, nodes if poll.by_node else None)
+    await _hear(poll, questions(exporters, nodes, poll.read), fabric, loop, controller)
+
+
+async def _hear(
+    poll: Poll,
+    asked: Mapping[str, Callable[[], Told[Any, Any]]],
+    fabric: Fabric,
+    loop: Loop,
+    controller: Controller,
+) -> None:
+    """Ask, have the answers judged, and hand in what follows."""
+    known = _nodes(poll, fabric) if poll.by_node else None
+    told, silent = await asyncio.to_thread(answers, asked, known)
     poll.silence.say(silent)
     now = await loop.call(controller.clock)
-    judgements = await asyncio.to_thread(poll.links.judge, told, fabric, now)
+    judged = await asyncio.to_thread(
+        lambda: [(judge, judge.judge(told, fabric, now)) for judge in poll.judges]
+    )
 
     def look() -> None:
         ledger, epoch = controller.ledger, controller.epoch
         found = [
             event for watch in poll.watches for event in watch.update(told, ledger, now, epoch)
         ]
-        for event in (*found, *poll.links.events(judgements, ledger, now, epoch)):
+        for judge, what in judged:
+            found += judge.events(what, ledger, now, epoch)
+        for event in found:
             controller.inbox.enqueue(event)
 
     await loop.call(look)

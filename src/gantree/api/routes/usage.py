@@ -25,6 +25,12 @@ class UsageAmounts(OpenModel):
     """Hours of GPUs (a part of a GPU as that part), of jobs that waited, and what the GPUs cost at list prices."""
 
     held_gpu_hours: float = Field(examples=[128.0])
+    useful_gpu_hours: float = Field(
+        description="Of those held: the GPUs computed, as their counters say.", examples=[96.0]
+    )
+    idle_gpu_hours: float = Field(
+        description="Of those held: the gang ran, and the GPUs did not compute.", examples=[20.0]
+    )
     wasted_gpu_hours: float = Field(
         description="Of those held: work that must be done again.", examples=[3.5]
     )

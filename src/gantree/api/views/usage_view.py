@@ -1,4 +1,4 @@
-"""Usage as plain JSON values: GPU-hours held and wasted, hours waited, dollars. No HTTP here.
+"""Usage as plain JSON values: GPU-hours held, useful, idle and wasted, hours waited, dollars. No HTTP here.
 
 The amounts are those of the ledger's account (`core.ledger.usage`), which counts by days of UTC. A caller is told of
 the jobs that he may see, and their sum.
@@ -18,6 +18,10 @@ from gantree.topology.hardware.prices import LIST_PRICES
 By = Literal["user", "queue", "model", "job"]
 Json = dict[str, Any]
 HOUR_S = 3600.0
+SUMMED = (
+    "held_gpu_hours", "useful_gpu_hours", "idle_gpu_hours", "wasted_gpu_hours", "waited_hours", "USD",
+    "unpriced_gpu_hours",
+)  # fmt: skip
 DAYS_SHOWN = 7
 """The default number of days, with today."""
 
@@ -101,6 +105,8 @@ def _amounts(of_model: dict[str, Used]) -> Json:
     quotes = {model: LIST_PRICES.quote(model) for model in held}
     return {
         "held_gpu_hours": sum(held.values()),
+        "useful_gpu_hours": sum(used.useful_gpu_s for used in of_model.values()) / HOUR_S,
+        "idle_gpu_hours": sum(used.idle_gpu_s for used in of_model.values()) / HOUR_S,
         "wasted_gpu_hours": sum(used.wasted_gpu_s for used in of_model.values()) / HOUR_S,
         "waited_hours": sum(used.waited_s for used in of_model.values()) / HOUR_S,
         "held_gpu_hours_of_model": held,
@@ -113,7 +119,7 @@ def _sum(rows: Iterable[Json]) -> Json:
     total: Json = {}
     of_model: dict[str, float] = {}
     for row in rows:
-        for name in ("held_gpu_hours", "wasted_gpu_hours", "waited_hours", "USD", "unpriced_gpu_hours"):  # fmt: skip
+        for name in SUMMED:
             total[name] = total.get(name, 0.0) + row[name]
         for model, hours in row["held_gpu_hours_of_model"].items():
             of_model[model] = of_model.get(model, 0.0) + hours

@@ -1,4 +1,4 @@
-"""`gantree usage`: GPU-hours held and wasted, hours waited and cost, by user, queue, model or job; GPU utilisation."""
+"""`gantree usage`: GPU-hours held, useful, idle and wasted, hours waited and cost, by whom; GPU utilisation."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -17,7 +17,11 @@ from gantree.cli.output.printing import columns, print_json
 from gantree.formats import read_prices
 
 Row = dict[str, Any]
-FIGURES = ("held_gpu_hours", "wasted_gpu_hours", "waited_hours", "USD", "unpriced_gpu_hours")
+FIGURES = (
+    "held_gpu_hours", "wasted_gpu_hours", "waited_hours", "USD", "unpriced_gpu_hours", "useful_gpu_hours",
+    "idle_gpu_hours",
+)  # fmt: skip
+HOURS = ("held_gpu_hours", "useful_gpu_hours", "idle_gpu_hours", "wasted_gpu_hours", "waited_hours")
 GPU_FIGURES = ("held_gpus", "told_gpus", "busy", "least_busy", "memory_GiB", "power_W")
 
 
@@ -124,7 +128,7 @@ def _written(head: Sequence[str], rows: Sequence[Row], figures: Sequence[str]) -
 
 
 def _lines(report: Row) -> Iterator[str]:
-    head = (report["by"].upper(), "GPU-HOURS", "WASTED", "WAITED h", "COST")
+    head = (report["by"].upper(), "GPU-HOURS", "USEFUL", "IDLE", "WASTED", "WAITED h", "COST")
     rows = [(row["name"] or "-", *_cells(row)) for row in report["rows"]]
     yield columns(head, [*rows, ("all", *_cells(report["sum"]))])
     if report["left_out"]:
@@ -137,5 +141,4 @@ def _lines(report: Row) -> Iterator[str]:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    figures = (row[name] for name in ("held_gpu_hours", "wasted_gpu_hours", "waited_hours"))
-    return (*map(digits, figures), dollars(row["USD"]))
+    return (*(digits(row[name]) for name in HOURS), dollars(row["USD"]))

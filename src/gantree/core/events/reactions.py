@@ -5,7 +5,7 @@ from typing import Any
 
 from gantree.core.events import node_restrictions, nodes, operator_requests, slow_ranks
 from gantree.core.ledger.decision_builder import DecisionBuilder
-from gantree.core.lifecycle import adopted_gangs, lifecycle, retention
+from gantree.core.lifecycle import adopted_gangs, lifecycle, measured_use, retention
 from gantree.model.events import Event, SubmissionTaken, TimePassed
 from gantree.policy.rules import Policy
 
@@ -31,6 +31,7 @@ _REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = 
     **nodes.REACTIONS,
     **slow_ranks.REACTIONS,
     **retention.REACTIONS,
+    **measured_use.REACTIONS,
     SubmissionTaken: _submission_taken,
     TimePassed: _time_passed,
 }

@@ -1,4 +1,4 @@
-"""Accounting: GPU-seconds held and wasted, and seconds waited, by day, queue, user and GPU model.
+"""Accounting: GPU-seconds held, wasted, useful and idle, and seconds waited, by day, queue, user and GPU model.
 
 The ledger keeps the account (`UsageTotals`), fed by facts alone: `meter` is called with each fact that changes what a
 job uses, before it is applied, and books what the job has used since the last one. So the account outlives the facts
@@ -7,6 +7,10 @@ that it came from, and the jobs. `usage_at` adds what jobs use since, up to a mo
 Held is a GPU from `GangPlaced` to `AttemptEnded`, a part of a GPU as that part (as quotas count), but not while its
 gang is suspended in turns. Wasted is what of it must be done again: work since the last checkpoint of an attempt that
 was stopped or failed. Waiting is a job that is pending and not held back by somebody. Days are those of UTC.
+
+Useful and idle is what counters of the GPUs told of a gang that ran (`GpuUseNoted`). No second is in two of wasted,
+useful and idle: work that turns out to be wasted is taken out of the others, on the day on which that is known. What is
+in none of them was not measured, or was the time to start, to save and to stop.
 """
 
 from collections.abc import Iterator
@@ -15,6 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from gantree.core.ledger.array_state import ArrayState
+from gantree.core.ledger.job_parts import NOT_MEASURED, MeasuredAttempt
 from gantree.core.ledger.state import JobState
 from gantree.model.facts import (
     AttemptEnded,
@@ -22,11 +27,13 @@ from gantree.model.facts import (
     GangPlaced,
     GangResumed,
     GangSuspended,
+    GpuUseNoted,
     JobEnded,
     JobHeld,
     JobReleased,
     JobRequeued,
 )
+from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.phases import HOLDING, Phase
 from gantree.policy.amounts import MODEL
 from gantree.policy.rules import Amounts
@@ -62,12 +69,16 @@ class Used:
     held_gpu_s: float = 0.0
     wasted_gpu_s: float = 0.0
     waited_s: float = 0.0
+    useful_gpu_s: float = 0.0
+    idle_gpu_s: float = 0.0
 
     def __add__(self, other: "Used") -> "Used":
         return Used(
             self.held_gpu_s + other.held_gpu_s,
             self.wasted_gpu_s + other.wasted_gpu_s,
             self.waited_s + other.waited_s,
+            self.useful_gpu_s + other.useful_gpu_s,
+            self.idle_gpu_s + other.idle_gpu_s,
         )
 
 
@@ -91,11 +102,71 @@ def meter(ledger: "Ledger", fact: Fact) -> None:
     for account, used in _since_metered(state, fact.at):
         _book(ledger.usage, state, account, used)
     if isinstance(fact, AttemptEnded):
-        wasted_s = min(fact.lost_s, state.ran_s(fact.at))
-        for model, gpus in state.metered.gpus_of_model if wasted_s else ():
-            account = Account(_day(fact.at), state.spec.queue, state.spec.user, model)
-            _book(ledger.usage, state, account, Used(wasted_gpu_s=wasted_s * gpus))
+        _meter_end(ledger.usage, state, fact)
+    elif isinstance(fact, GangPlaced):
+        state.metered = replace(state.metered, measured_attempt=NOT_MEASURED)
     state.metered = replace(state.metered, metered_at=fact.at)
+
+
+def _meter_end(book: UsageTotals, state: JobState, fact: AttemptEnded) -> None:
+    """Book work that is wasted, and take it out of what was measured of it."""
+    ran_s = state.ran_s(fact.at)
+    wasted_s = min(fact.lost_s, ran_s)
+    attempt = state.metered.measured_attempt
+    late_s = 0.0 if wasted_s else max(0.0, ran_s - attempt.counted_s)
+    if wasted_s:
+        of_model = _by_model(state, -attempt.unsaved_useful, -attempt.unsaved_idle)
+        for (model, gpus), (useful, idle) in zip(
+            state.metered.gpus_of_model, of_model, strict=True
+        ):
+            account = Account(_day(fact.at), state.spec.queue, state.spec.user, model)
+            _book(book, state, account, Used(0.0, wasted_s * gpus, 0.0, useful, idle))
+    state.metered = replace(state.metered, measured_attempt=MeasuredAttempt(late_s=late_s))
+
+
+def uncounted_s(state: JobState, now: float) -> float:
+    """Seconds for which the last attempt of a job has run and of which nobody has told what its GPUs did."""
+    if state.running_at is None:
+        return state.metered.measured_attempt.late_s
+    return max(0.0, state.ran_s(now) - state.metered.measured_attempt.counted_s)
+
+
+def note_use(ledger: "Ledger", fact: GpuUseNoted) -> None:
+    """Book what gangs did with their GPUs."""
+    day = _day(min(fact.until, fact.at))
+    for used in fact.gangs:
+        state = ledger.jobs[used.job]
+        of_model = _by_model(state, used.useful_gpu_s, used.idle_gpu_s)
+        for (model, _), (useful, idle) in zip(state.metered.gpus_of_model, of_model, strict=True):
+            account = Account(day, state.spec.queue, state.spec.user, model)
+            _book(ledger.usage, state, account, Used(useful_gpu_s=useful, idle_gpu_s=idle))
+        seconds = used.gpu_s / sum(gpus for _, gpus in state.metered.gpus_of_model)
+        has_ended = state.running_at is None
+        state.metered = replace(
+            state.metered,
+            measured_attempt=_counted(state.metered.measured_attempt, used, seconds, has_ended),
+        )
+
+
+def _counted(
+    attempt: MeasuredAttempt, used: MeasuredUse, seconds: float, has_ended: bool
+) -> MeasuredAttempt:
+    """What is known of an attempt with so many seconds more."""
+    if has_ended:
+        return replace(attempt, late_s=max(0.0, attempt.late_s - seconds))
+    return MeasuredAttempt(
+        attempt.counted_s + seconds,
+        0.0,
+        attempt.unsaved_useful + used.useful_gpu_s,
+        attempt.unsaved_idle + used.idle_gpu_s,
+    )
+
+
+def _by_model(state: JobState, useful: float, idle: float) -> list[tuple[float, float]]:
+    """Shares of amounts for each model that a gang holds, in proportion to its GPUs."""
+    of_model = state.metered.gpus_of_model
+    whole = sum(gpus for _, gpus in of_model)
+    return [(useful * gpus / whole, idle * gpus / whole) for _, gpus in of_model]
 
 
 def meter_array(ledger: "Ledger", array: ArrayState, until: float) -> None:
@@ -120,10 +191,15 @@ def _book(book: UsageTotals, state: JobState, account: Account, used: Used) -> N
     if used.held_gpu_s or used.wasted_gpu_s:
         held, wasted = spent.get(account.model, (0.0, 0.0))
         spent[account.model] = held + used.held_gpu_s, wasted + used.wasted_gpu_s
+    measured = {model: (useful, idle) for model, useful, idle in before.measured}
+    if used.useful_gpu_s or used.idle_gpu_s:
+        useful, idle = measured.get(account.model, (0.0, 0.0))
+        measured[account.model] = useful + used.useful_gpu_s, idle + used.idle_gpu_s
     state.metered = replace(
         before,
         spent=tuple((model, *amounts) for model, amounts in spent.items()),
         waited_s=before.waited_s + used.waited_s,
+        measured=tuple((model, *amounts) for model, amounts in measured.items()),
     )
 
 
@@ -187,6 +263,8 @@ def usage_at(ledger: "Ledger", now: float) -> dict[Account, Used]:
 def life_of(state: JobState, now: float) -> dict[str, Used]:
     """What a job has used in its whole life up to a moment, by GPU model; waiting is under no model."""
     used = {model: Used(held, wasted) for model, held, wasted in state.metered.spent}
+    for model, useful, idle in state.metered.measured:
+        used[model] = used.get(model, NOTHING) + Used(useful_gpu_s=useful, idle_gpu_s=idle)
     if state.metered.waited_s:
         waited = Used(waited_s=state.metered.waited_s)
         used[NO_MODEL] = used.get(NO_MODEL, NOTHING) + waited

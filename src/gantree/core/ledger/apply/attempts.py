@@ -111,6 +111,8 @@ def checkpoint_recorded(ledger: Ledger, fact: CheckpointRecorded) -> None:
     """A checkpoint is durable."""
     state = ledger.jobs[fact.job]
     state.checkpoint_step, state.checkpoint_at = fact.step, fact.at
+    attempt = replace(state.metered.measured_attempt, unsaved_useful=0.0, unsaved_idle=0.0)
+    state.metered = replace(state.metered, measured_attempt=attempt)
     if ledger.policy.preemption.gain:
         ledger.holders_version += 1
     state.answered = state.answered or (fact.request is not None and fact.request == state.request)

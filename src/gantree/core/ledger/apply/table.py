@@ -56,6 +56,7 @@ from gantree.core.ledger.apply.site import (
     node_marked,
     node_uncordoned,
 )
+from gantree.core.ledger.usage import note_use
 from gantree.model.facts import (
     ArrayAccepted,
     ArrayEnded,
@@ -78,6 +79,7 @@ from gantree.model.facts import (
     GangRunning,
     GangSuspended,
     GangWarned,
+    GpuUseNoted,
     JobAccepted,
     JobBarred,
     JobEnded,
@@ -135,6 +137,7 @@ APPLY: dict[type[Fact], Callable[[Any, Any], None]] = {
     NodeLabelled: node_labelled,
     NodeHealthNoted: node_health_noted,
     LinkHealthNoted: link_health_noted,
+    GpuUseNoted: note_use,
     RoomOfOthers: foreign_room,
     PolicyAdopted: policy_adopted,
     MemberMissed: member_missed,

@@ -1,6 +1,6 @@
 """Facts as sentences of a timeline. A fact without a sentence is an error."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gantree.model.arrays import size_of
@@ -26,6 +26,7 @@ from gantree.model.facts import (
     GangRunning,
     GangSuspended,
     GangWarned,
+    GpuUseNoted,
     JobAccepted,
     JobBarred,
     JobEnded,
@@ -48,6 +49,7 @@ from gantree.model.facts import (
     RoomOfOthers,
     StopDecided,
 )
+from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
 from gantree.model.site_facts import (
@@ -119,6 +121,11 @@ def _moving(fact: GangMoving) -> str:
 def _saving(fact: CheckpointRequested) -> str:
     left = span(max(0.0, fact.deadline_at - fact.at))
     return f"Attempt {fact.attempt} must save a checkpoint within {left} ({fact.cause})."
+
+
+def _hours(gangs: Sequence[MeasuredUse], what: str) -> str:
+    """GPU-hours that gangs computed, or held without computing."""
+    return f"{sum(getattr(used, f'{what}_gpu_s') for used in gangs) / 3600:,.1f} GPU-hours"
 
 
 def _warned(fact: GangWarned) -> str:
@@ -251,6 +258,10 @@ _WORDS: dict[type[Fact], Callable[[Any], str]] = {
         f"The time slice of attempt {fact.attempt} on a shared GPU has ended."
     ),
     GangWarned: _warned,
+    GpuUseNoted: lambda fact: (
+        f"Counters of GPUs: {_hours(fact.gangs, 'useful')} useful, {_hours(fact.gangs, 'idle')} idle of "
+        f"{plural(len(fact.gangs), 'gang')}."
+    ),
     JobsForgotten: lambda fact: (
         f"{plural(len(fact.jobs) + len(fact.rejected), 'job')} that ended or were rejected long ago are forgotten."
     ),

@@ -1,0 +1,126 @@
+"""Joins what GPUs do with who holds them: GPU-seconds that each running gang computed, or held without computing.
+
+Each round counts the time since the last one for every GPU of every gang that runs, by whether the GPU computes
+(`telemetry.activity`). What was counted is handed in every REPORT_S, and of a gang that is gone at the next round, so
+that the journal grows by one event in five minutes and not by samples. A daemon that dies, or leads no more, loses what
+it had counted: that time is not measured, and so neither useful nor idle. Not measured is also
+
+- a GPU that did not answer, or whose figures do not tell;
+- more than MOST_S between two rounds, since nobody looked;
+- an instance of MIG, whose GPU has figures of the whole only;
+- a member with some of a node's GPUs, where a device plugin picked them and nobody knows which.
+
+Of a GPU that several gangs share, the counters are those of all: each of them is as busy as the GPU.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
+from gantree.model.events import GpuUseObserved
+from gantree.model.gpu_activity import MeasuredUse
+from gantree.model.phases import Phase
+from gantree.model.placements import MemberPlacement
+from gantree.telemetry.activity import computes
+from gantree.topology.fabric.fabric import Fabric
+
+REPORT_S = 300.0
+MOST_S = 60.0
+"""Seconds between two rounds for which the second one still speaks."""
+
+Figures = Mapping[str, Mapping[int, Mapping[str, float]]]
+"""Figures by node and GPU."""
+Computing = Mapping[str, Mapping[int, bool]]
+"""Whether a GPU computes, by node and GPU."""
+Attempt = tuple[str, int]
+"""A job and its attempt."""
+
+
+@dataclass(slots=True)
+class _Counted:
+    """GPU-seconds of an attempt since the last report."""
+
+    useful: float = 0.0
+    idle: float = 0.0
+
+
+@dataclass(slots=True)
+class GpuUseWatch:
+    """What was counted since the last report. is_exact: it is known which GPUs a member has, not only how many."""
+
+    is_exact: bool = True
+    _of_attempt: dict[Attempt, _Counted] = field(default_factory=dict)
+    _looked_at: float | None = None
+    _reported_at: float | None = None
+
+    def judge(self, told: Figures, fabric: Fabric, now: float) -> Computing:
+        """Which GPUs compute, of those whose figures tell."""
+        return {
+            node: {
+                gpu: does
+                for gpu, figures in of_gpu.items()
+                if (does := computes(figures)) is not None
+            }
+            for node, of_gpu in told.items()
+        }
+
+    def events(
+        self, judged: Computing, ledger: Ledger, now: float, epoch: int
+    ) -> tuple[GpuUseObserved, ...]:
+        """Count a round; the report, where one is due."""
+        seconds = 0.0 if self._looked_at is None else now - self._looked_at
+        if 0.0 < seconds <= MOST_S:
+            for state in ledger.holding.values():
+                self._count(judged, ledger, state, min(seconds, state.ran_s(now)))
+        self._looked_at = now
+        if self._reported_at is None:
+            self._reported_at = now
+        is_due = now - self._reported_at >= REPORT_S
+        gangs = tuple(self._taken(ledger, everything=is_due))
+        since = self._reported_at
+        if is_due:
+            self._reported_at = now
+        if not gangs:
+            return ()
+        name = f"gpu-use/{epoch}/{now!r}"
+        return (GpuUseObserved(id=name, observed_at=now, since=since, until=now, gangs=gangs),)
+
+    def _count(self, judged: Computing, ledger: Ledger, state: JobState, seconds: float) -> None:
+        """Count so many seconds of a gang that runs; one that saves or stops is paid for that, not for its use."""
+        if state.phase is not Phase.RUNNING or state.suspended or state.placement is None:
+            return
+        counted = self._of_attempt.setdefault((state.job, state.attempt), _Counted())
+        for member in state.placement.members:
+            if not (self.is_exact or _has_whole_node(ledger, member)):
+                continue
+            of_gpu = judged.get(member.node, {})
+            for gpu, part in _held(member):
+                does = of_gpu.get(gpu)
+                counted.useful += part * seconds if does else 0.0
+                counted.idle += part * seconds if does is False else 0.0
+
+    def _taken(self, ledger: Ledger, *, everything: bool) -> Iterator[MeasuredUse]:
+        """What is to be reported, and is forgotten by that."""
+        for attempt, counted in list(self._of_attempt.items()):
+            state = ledger.holding.get(attempt[0])
+            if everything or state is None or state.attempt != attempt[1]:
+                del self._of_attempt[attempt]
+                if counted.useful or counted.idle:
+                    yield MeasuredUse(*attempt, counted.useful, counted.idle)
+
+
+def _has_whole_node(ledger: Ledger, member: MemberPlacement) -> bool:
+    """Whether a member has all GPUs of its node."""
+    fabric = ledger.fabric
+    node = None if fabric is None else fabric.index_of_node.get(member.node)
+    if fabric is None or node is None:
+        return False
+    return len(member.gpus) == fabric.machine_of_node(node).gpus
+
+
+def _held(member: MemberPlacement) -> Iterator[tuple[int, float]]:
+    """The GPUs of a member, each with the part of it that the member has."""
+    yield from ((gpu, 1.0) for gpu in member.gpus)
+    if member.share is not None:
+        yield member.share.gpu, member.share.compute

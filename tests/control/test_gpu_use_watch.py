@@ -1,0 +1,152 @@
+"""What GPUs do, joined with who holds them: by hand, and held equal to a plain recount of random rounds."""
+
+from collections.abc import Mapping
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gantree.control.nodes.gpu_use_watch import MOST_S, REPORT_S, GpuUseWatch
+from gantree.core.ledger.usage import life_of
+from gantree.model.events import CancelRequested, GpuUseObserved
+from gantree.model.gpu_activity import MeasuredUse
+from gantree.testing.builders import cluster, job
+from gantree.testing.stage import Stage
+from support.examples import examples
+
+BUSY = {"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.5, "DCGM_FI_PROF_DRAM_ACTIVE": 0.2}
+HUNG = {
+    "DCGM_FI_DEV_GPU_UTIL": 100.0,
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.0,
+    "DCGM_FI_PROF_DRAM_ACTIVE": 0.0,
+}
+Told = Mapping[str, Mapping[int, Mapping[str, float]]]
+
+
+def there(members: int = 1, gpus: int = 8) -> Stage:
+    stage = Stage(cluster(spines=1, leaves=1, nodes=2))
+    stage.submit(job("j", members, gpus))
+    stage.started("j")
+    return stage
+
+
+def all_of(node: str, figures: Mapping[str, float]) -> Told:
+    return {node: dict.fromkeys(range(8), figures)}
+
+
+class Rounds:
+    """A watch that looks every 15 seconds at what it is told; its reports are handled at once."""
+
+    def __init__(self, stage: Stage, *, is_exact: bool = True) -> None:
+        self.stage, self.watch = stage, GpuUseWatch(is_exact=is_exact)
+        self.reports: list[GpuUseObserved] = []
+
+    def look(self, told: Told, seconds: float = 15.0, rounds: int = 1) -> None:
+        for _ in range(rounds):
+            self.stage.now += seconds
+            ledger = self.stage.scheduler.ledger
+            assert ledger.fabric is not None
+            judged = self.watch.judge(told, ledger.fabric, self.stage.now)
+            found = self.watch.events(judged, ledger, self.stage.now, 1)
+            self.reports += found
+            for event in found:
+                self.stage.handle([event])
+
+    def amounts(self, name: str = "j") -> tuple[float, float]:
+        found = life_of(self.stage.state(name), self.stage.now).values()
+        return sum(used.useful_gpu_s for used in found), sum(used.idle_gpu_s for used in found)
+
+
+def test_reports_come_every_five_minutes_and_count_each_second_once() -> None:
+    rounds = Rounds(there())
+    rounds.look(all_of("n0", BUSY), rounds=1 + int(REPORT_S / 15))
+    (report,) = rounds.reports
+    assert (report.until - report.since, report.gangs) == (
+        REPORT_S,
+        (MeasuredUse("j", 1, 8 * REPORT_S, 0.0),),
+    )
+    assert rounds.amounts() == (8 * REPORT_S, 0.0)
+
+
+def test_a_hung_gang_is_idle_whatever_its_utilisation_says() -> None:
+    rounds = Rounds(there())
+    rounds.look(all_of("n0", HUNG), rounds=21)
+    assert rounds.amounts() == (0.0, 8 * REPORT_S)
+
+
+def test_of_a_gang_that_is_gone_the_next_round_reports() -> None:
+    rounds = Rounds(there())
+    rounds.look(all_of("n0", BUSY), rounds=3)
+    rounds.stage.ended("j")
+    rounds.look({})
+    assert [report.gangs for report in rounds.reports] == [(MeasuredUse("j", 1, 8 * 30.0, 0.0),)]
+    assert rounds.amounts() == (8 * 30.0, 0.0)
+
+
+def test_nothing_is_measured_without_figures_nor_over_a_gap() -> None:
+    rounds = Rounds(there())
+    rounds.look({}, rounds=21)
+    rounds.look(all_of("n0", BUSY), seconds=MOST_S + 1.0)
+    rounds.look({"n0": {0: BUSY}, "n1": {1: BUSY}, "nowhere": {0: BUSY}})
+    rounds.look({}, rounds=20)
+    assert rounds.amounts() == (15.0, 0.0)
+
+
+def test_time_before_the_gang_ran_is_none_of_its_own() -> None:
+    stage = Stage(cluster(spines=1, leaves=1, nodes=2))
+    stage.submit(job("j", 1, 8))
+    rounds = Rounds(stage)
+    rounds.look(all_of("n0", BUSY), rounds=4)
+    stage.now += 10.0
+    stage.started("j")
+    stage.now -= 10.0
+    rounds.look(all_of("n0", BUSY), seconds=15.0)
+    rounds.look({}, rounds=20)
+    assert rounds.amounts() == (8 * 5.0, 0.0)
+
+
+def test_a_gang_that_stops_is_not_counted() -> None:
+    rounds = Rounds(there())
+    rounds.look(all_of("n0", BUSY), rounds=2)
+    rounds.stage.tell(CancelRequested, job="j")
+    rounds.look(all_of("n0", BUSY), rounds=20)
+    assert rounds.amounts() == (8 * 15.0, 0.0)
+
+
+@pytest.mark.parametrize(("gpus", "useful"), [(8, 8 * 15.0), (4, 0.0)])
+def test_where_a_device_plugin_picks_gpus_only_whole_nodes_are_known(
+    gpus: int, useful: float
+) -> None:
+    rounds = Rounds(there(gpus=gpus), is_exact=False)
+    rounds.look(all_of("n0", BUSY), rounds=2)
+    rounds.look({}, rounds=20)
+    assert rounds.amounts() == (useful, 0.0)
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_random_rounds_are_counted_as_a_plain_recount_counts_them(seed: int) -> None:
+    lots = Random(seed)
+    stage = there(members=2, gpus=6)
+    rounds = Rounds(stage)
+    useful = idle = 0.0
+    held = [
+        (member.node, gpu)
+        for member in (stage.state("j").placement or ()).members
+        for gpu in member.gpus
+    ]  # type: ignore[union-attr]  # it is placed
+    rounds.look({})
+    for _ in range(lots.randint(1, 60)):
+        seconds = lots.choice([1.0, 15.0, 15.0, 16.5, MOST_S, MOST_S + 5.0])
+        told = {
+            node: {gpu: lots.choice([BUSY, HUNG, {}]) for gpu in range(8) if lots.random() < 0.9}
+            for node in ("n0", "n1")
+            if lots.random() < 0.95
+        }
+        if seconds <= MOST_S:
+            useful += seconds * sum(told.get(node, {}).get(gpu) is BUSY for node, gpu in held)
+            idle += seconds * sum(told.get(node, {}).get(gpu) is HUNG for node, gpu in held)
+        rounds.look(told, seconds)
+    rounds.look({}, rounds=int(REPORT_S / 15) + 1)
+    assert rounds.amounts() == (pytest.approx(useful), pytest.approx(idle))
