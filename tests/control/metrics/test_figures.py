@@ -18,7 +18,15 @@ from gantree.control.metrics.figures import (
 from gantree.control.metrics.gates import GateCounts
 from gantree.core.explain.explain import gate_now, why
 from gantree.core.ledger.ledger import Ledger
-from gantree.model.events import HealthObserved, HoldRequested, NodeLost, UncordonRequested
+from gantree.model.cluster import LinkId
+from gantree.model.events import (
+    HealthObserved,
+    HoldRequested,
+    LinkHealthObserved,
+    LinkRestoreRequested,
+    NodeLost,
+    UncordonRequested,
+)
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
@@ -234,3 +242,12 @@ def test_unhealthy_nodes_are_out_of_use_kept_or_overruled() -> None:
         stage.tell(HealthObserved, node=node, source="dcgm", reason="XID 79", kept=kept)
     stage.tell(UncordonRequested, node="n2")
     assert figures(stage).unhealthy_nodes == {"out": 1, "kept": 1, "overruled": 1}
+
+
+def test_links_are_worn_busy_or_overruled() -> None:
+    stage = Stage(cluster(leaves=3, nodes=2))
+    for leaf, health, load in (("l0", 0.5, 0.7), ("l1", 1.0, 0.7), ("l2", 0.5, 0.0)):
+        link = LinkId("leaf", f"s0/{leaf}")
+        stage.tell(LinkHealthObserved, link=link, source="ufm", health=health, load=load)
+    stage.tell(LinkRestoreRequested, link=LinkId("leaf", "s0/l2"))
+    assert figures(stage).links == {"worn": 1, "busy": 1, "overruled": 1}

@@ -51,6 +51,8 @@ class Figures:
     """The figures of a ledger. gpus counts each GPU once, by use; starts are the reservations of pending jobs.
 
     unhealthy_nodes counts nodes by what follows from the faults that are reported: out of use, kept, or overruled.
+    links counts those of which something is reported: worn (they carry less), busy (whole, and others' traffic takes
+    a part), or overruled.
     """
 
     queues: dict[str, QueueFigures]
@@ -58,6 +60,7 @@ class Figures:
     tiers: dict[str, TierFigures]
     starts: dict[str, int]
     unhealthy_nodes: dict[str, int]
+    links: dict[str, int]
 
     @property
     def utilisation(self) -> float:
@@ -76,6 +79,7 @@ def figures_of(ledger: Ledger, now: float) -> Figures:
         {} if rooms is None else _tiers(rooms),
         {"promised": promised, "estimated": len(ledger.reservations) - promised},
         _unhealthy_nodes(ledger),
+        _links(ledger),
     )
 
 
@@ -89,6 +93,13 @@ def _unhealthy_nodes(ledger: Ledger) -> dict[str, int]:
         else:
             counts["overruled"] += 1
     return counts
+
+
+def _links(ledger: Ledger) -> dict[str, int]:
+    site = ledger.site
+    worn, busy = site.health_of_link().keys(), site.load_of_link().keys()
+    overruled = site.links.keys() - worn - busy
+    return {"worn": len(worn), "busy": len(busy - worn), "overruled": len(overruled)}
 
 
 def queue_names(tree: QueueTree) -> list[str]:

@@ -118,6 +118,7 @@ def _of_gpus(figures: Figures) -> Iterator[Metric]:
         "state",
         figures.unhealthy_nodes,
     )
+    yield _by("links", "Links of which a source reports something.", "state", figures.links)
 
 
 def _of_waits(sample: LedgerSample) -> Iterator[Metric]:
