@@ -9,6 +9,8 @@ import tempfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from fault_screenshots import POLICY as FAULT_POLICY
+from fault_screenshots import shoot_faults
 from playwright.sync_api import Browser
 
 from gantree.formats import read_cluster, read_policy
@@ -175,6 +177,11 @@ def main() -> None:
             submit(daemon)
             shoot(browser, daemon)
             shoot_report(browser, Path(scratch) / "simulation")
+        sick = Daemon(
+            Path(scratch) / "sick", CLUSTER, FAULT_POLICY, listen="127.0.0.1:0", pages=True
+        )
+        with sick as daemon, chromium() as browser:
+            shoot_faults(browser, daemon, IMAGES)
 
 
 if __name__ == "__main__":
