@@ -43,6 +43,7 @@ EXAMPLES: Mapping[str, str] = {
     "drain": "gantree drain n7 --deadline 30m",
     "label": "gantree label n7 pool=a old-",
     "node-fault": "gantree node-fault n7 --gpu 3 --xid 79",
+    "repair": "gantree repair n7",
     "links": "gantree links",
     "degrade": "gantree degrade nic:n7/mlx5_0 --health 0.5 --reason '2x of 4x lanes'",
     "restore": "gantree restore nic:n7/mlx5_0",

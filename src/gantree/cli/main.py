@@ -98,6 +98,10 @@ class Commands(LazyGroup):
             "gantree.cli.node_fault:node_fault",
             "Report a fault of a GPU: nothing new starts on its node.",
         ),
+        "repair": Listed(
+            "gantree.cli.nodes:repair",
+            "Start the repair of nodes again from its first step, or stop it.",
+        ),
         "links": Listed(
             "gantree.cli.links:links", "List links that carry less than their rate, or are busy."
         ),

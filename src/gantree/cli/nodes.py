@@ -8,7 +8,7 @@ import typer
 from gantree.cli.daemon_client import change_each, client
 from gantree.cli.links import in_words
 from gantree.cli.options import JsonOption, StateOption
-from gantree.cli.output.printing import columns, print_json
+from gantree.cli.output.printing import columns, moment, print_json
 from gantree.model.errors import BadInput
 
 HEAD = ("NODE", "STATE", "GPUS", "FREE", "MIG", "JOBS", "LABELS", "REASON")
@@ -43,10 +43,43 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     waits = f"waits for {', '.join(row['waits_for'])}" if row["waits_for"] else ""
     links = [in_words(each) for each in row.get("links", ())]
     kept = [f"{each['reason']} ({each['kept']})" for each in row.get("signs", ()) if each["kept"]]
-    why = "; ".join(text for text in (row["reason"], waits, *kept, *links) if text)
+    repair = _repair(row.get("repair"))
+    why = "; ".join(text for text in (row["reason"], repair, waits, *kept, *links) if text)
     free = str(row["free_gpus"]) if row["state"] == "ready" else "-"
     mig = _instances(row.get("mig", ()))
     return row["node"], row["state"], str(row["gpus"]), free, mig, jobs, labels, why
+
+
+def _repair(repair: dict[str, Any] | None) -> str:
+    """How far a repair has come: "repair: reboot, 2 of 4, since 12:03"."""
+    if repair is None:
+        return ""
+    state = "" if repair["state"] == "running" else f" {repair['state']}"
+    where = f"{repair['step']}, {repair['number']} of {len(repair['steps'])}"
+    reason = f" ({repair['reason']})" if repair["reason"] else ""
+    return f"repair{state}: {where}, since {moment(repair['since'])}{reason}"
+
+
+def repair(
+    nodes: NodesArgument,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="Stop the repair; the nodes stay out of use.")
+    ] = False,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Start the repair of nodes again from its first step, or stop it."""
+    daemon, action = client(state), "stop" if stop else "start"
+    done = "stopped" if stop else "started"
+    sentence = f"the repair of {{}} is {'stopped' if stop else 'started'}"
+    change_each(
+        "node",
+        nodes,
+        lambda node: daemon.repair(node, action),
+        done,
+        as_json=as_json,
+        sentence=sentence,
+    )
 
 
 def _instances(instances: Sequence[dict[str, Any]]) -> str:

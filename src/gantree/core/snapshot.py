@@ -22,7 +22,7 @@ from gantree.core.ledger.apply.arrays import count_unsplit
 from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.job_parts import MeteredUse, TimeSlices
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.site import Cordon, Illness, Labels, LinkSign, Site
+from gantree.core.ledger.site import Cordon, Illness, Labels, LinkSign, Repair, Site
 from gantree.core.ledger.state import Claim, JobState, Reservation
 from gantree.core.ledger.usage import Account, UsageTotals, Used, gpus_of_model
 from gantree.core.scheduler import Scheduler
@@ -146,6 +146,7 @@ class Books:
     unwell: dict[str, dict[str, Illness]] = field(default_factory=dict)
     arrays: tuple[ArraySnapshot, ...] = ()
     links: tuple[tuple[LinkId, dict[str, LinkSign]], ...] = ()
+    repairs: dict[str, Repair] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +236,7 @@ def _books(ledger: Ledger, now: float) -> Books:
         {node: dict(told) for node, told in site.unwell.items()},
         tuple(map(_array_snapshot, ledger.arrays.values())),
         tuple((link, dict(signs)) for link, signs in site.links.items()),
+        dict(site.repairs),
     )
 
 
@@ -328,6 +330,7 @@ def _restore_site(ledger: Ledger, books: Books) -> None:
         dict(books.cordoned if books.asked is None else books.asked),
         {node: dict(told) for node, told in books.unwell.items()},
         {link: dict(signs) for link, signs in books.links},
+        dict(books.repairs),
     )
     ledger.policies = list(books.policies)
     ledger.unusable, ledger.rejected = dict(books.unusable), dict(books.rejected)

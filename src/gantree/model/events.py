@@ -11,6 +11,7 @@ from gantree.model.cluster import Cluster, LinkId
 from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement, PlannedMove
+from gantree.model.repairs import RepairState
 from gantree.model.values import quick
 
 
@@ -333,6 +334,21 @@ class LinkRestoreRequested(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RepairObserved(Event):
+    """The repair of a node has come so far: step (from 0) of steps, and why it ended, in words.
+
+    sign is the fault that it repairs. Once it has succeeded, the node is used again whatever sources reported before.
+    """
+
+    node: str
+    state: RepairState
+    sign: str
+    steps: tuple[str, ...]
+    step: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LabelRequested(Event):
     """An operator changed labels of a node: (key, value), None to remove one."""
 
@@ -386,7 +402,7 @@ EVENTS: dict[str, type[Event]] = {
         CancelRequested, HoldRequested, ReleaseRequested, DefragmentRequested,
         SuspendRequested, ScaleRequested, BarsRequested, PriorityRequested,
         CordonRequested, UncordonRequested, LabelRequested, HealthObserved, LinkHealthObserved,
-        LinkRestoreRequested, RankSlownessObserved, GpuUseObserved, OthersHold, PolicySubmitted,
+        LinkRestoreRequested, RankSlownessObserved, GpuUseObserved, RepairObserved, OthersHold, PolicySubmitted,
         GangFound, GangStarted, GangStartFailed, RankExited, MemberLost, MemberStarted,
         GangEnded, CheckpointSaved, NodeLost, NodeReturned, EndedJobsDue, TimePassed,
     )

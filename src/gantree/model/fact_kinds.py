@@ -54,6 +54,7 @@ from gantree.model.site_facts import (
     NodeHealthNoted,
     NodeLabelled,
     NodeMarked,
+    NodeRepairNoted,
     NodeUncordoned,
 )
 
@@ -65,7 +66,7 @@ FACTS: dict[str, type[Fact]] = {
         GangMoving, GangAtHome, JobHeld, JobReleased, PriorityChanged, ReservationMade, ReservationDropped,
         CellBound, CellReleased, GangSuspended, GangResumed,
         JobReprioritised, JobScaled, JobBarred, NodeCordoned, NodeUncordoned, NodeLabelled, PolicyAdopted, GangWarned,
-        JobsForgotten, RoomOfOthers, NodeHealthNoted, LinkHealthNoted, GpuUseNoted,
+        JobsForgotten, RoomOfOthers, NodeHealthNoted, LinkHealthNoted, GpuUseNoted, NodeRepairNoted,
         ArrayAccepted, ArrayHeld, ArrayReleased, ArrayReprioritised, ArrayEnded,
         MemberMissed, MemberReplaced, MemberBack, RankSlownessNoted,
     )

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from gantree.model.cluster import LinkId
 from gantree.model.facts import Fact, Owner
+from gantree.model.repairs import RepairState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,18 @@ class LinkHealthNoted(Fact):
     reason: str = ""
     forgiven: bool = False
     load: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRepairNoted(Fact):
+    """The repair of a node has come so far, as `RepairObserved` says; replaces what was noted of it before."""
+
+    node: str
+    state: RepairState
+    sign: str
+    steps: tuple[str, ...]
+    step: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

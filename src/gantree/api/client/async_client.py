@@ -100,6 +100,7 @@ class AsyncClient:
     cordon = _method(site_requests.cordon)
     uncordon = _method(site_requests.uncordon)
     node_fault = _method(site_requests.node_fault)
+    repair = _method(site_requests.repair)
     drain = _method(site_requests.drain)
     label = _method(site_requests.label)
     links = _method(site_requests.links)

@@ -51,6 +51,12 @@ def node_fault(
     return Request("POST", "/v1/nodes/{node}/fault", node_path(node), body=body)
 
 
+def repair(node: str, action: str = "start") -> Request[Json]:
+    """Start the repair of a node from its first step, or stop it (action "stop")."""
+    body = {"action": action}
+    return Request("POST", "/v1/nodes/{node}/repair", node_path(node), body=body)
+
+
 def links() -> Request[Rows]:
     """The links of which a source reports that they carry less than their rate."""
     return Request("GET", "/v1/links", read=rows_named("links"))

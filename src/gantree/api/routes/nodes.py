@@ -1,7 +1,7 @@
 """Routes of nodes: list, get, cordon, uncordon, drain, label, report a fault."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -83,6 +83,24 @@ class MigInstanceResponse(OpenModel):
     job: str | None
 
 
+class RepairResponse(OpenModel):
+    """How far the repair of a node has come, since when (seconds since 1970), and why it ended."""
+
+    state: str = Field(examples=["running"], description="running, failed, stopped, interrupted.")
+    sign: str
+    step: str = Field(examples=["reboot"])
+    number: int = Field(description="The step's number, from 1.")
+    steps: list[str]
+    reason: str
+    since: float
+
+
+class RepairRequest(Body):
+    """What is to become of the repair: start it from its first step, or stop it."""
+
+    action: Literal["start", "stop"]
+
+
 class NodeResponse(OpenModel):
     """A node: its state ("ready", "cordoned", "draining", "drained", "lost", "broken"), what runs there, its labels."""
 
@@ -105,6 +123,9 @@ class NodeResponse(OpenModel):
     )
     signs: list[HealthSign] = Field(
         default=[], description="What health sources report to be wrong with it."
+    )
+    repair: RepairResponse | None = Field(
+        default=None, description="Its repair, unless that has succeeded."
     )
     mig: list[MigInstanceResponse] = Field(default=[], description="MIG instances of its GPUs.")
     links: list[LinkResponse] = Field(
@@ -217,6 +238,13 @@ def _add_commands(routes: APIRouter, backend: Backend) -> None:
         found = await backend.call_controller(lambda controller: _report(controller, node, body))
         await backend.loop.advance(backend.controller)
         return json_response({"node": node, "fault": found}, 202)
+
+    @routes.post("/{node}/repair", **asked_for, **needs(Need.OPERATE))
+    async def repair(node: str, body: RepairRequest) -> Response:
+        """Start the repair of a node again, or stop it; the node stays out of use."""
+        return await command(
+            node, None, lambda controller: getattr(controller.repairs, body.action)(node)
+        )
 
     @routes.post("/{node}/labels", **asked_for, **needs(Need.OPERATE))
     async def label(node: str, body: LabelsRequest, if_match: IfMatch = None) -> Response:

@@ -40,6 +40,7 @@ from gantree.api.server.journal_location import (
 from gantree.api.server.listeners import advertised, bind, url_of
 from gantree.api.server.notifications import notify_users
 from gantree.api.server.recovery import DaemonParts, recovered_controller
+from gantree.api.server.repair_watch import repair_nodes
 from gantree.api.server.settings import KernelLog, Settings
 from gantree.api.server.standby.app import build_standby_app
 from gantree.api.server.standby.reads import StandbyBackend
@@ -373,10 +374,14 @@ class _Lifecycle:
 def _fault_watches(
     settings: Settings, loop: Loop, controller: Controller
 ) -> list[Coroutine[Any, Any, None]]:
-    """What reads faults of GPUs as they happen; on Kubernetes node conditions tell them."""
+    """What reads faults of GPUs as they happen, and repairs nodes; on Kubernetes others do both."""
     if settings.kubernetes is not None:
         return []
-    watches = [watch_nvml(loop, controller)]
+    hooks = settings.repair_hooks
+    watches = [
+        watch_nvml(loop, controller),
+        repair_nodes(hooks, loop, controller, settings.state_dir),
+    ]
     if settings.kernel_log is not KernelLog.NEVER:
         watches.append(watch_kernel_log(settings.kernel_log, loop, controller))
     return watches

@@ -68,7 +68,10 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
     "GET /v1/nodes": nodes.NodesResponse,
     f"GET {_A_NODE}": nodes.NodeResponse,
     **dict.fromkeys(
-        (f"POST {_A_NODE}/{command}" for command in ("cordon", "drain", "uncordon", "labels")),
+        (
+            f"POST {_A_NODE}/{command}"
+            for command in ("cordon", "drain", "uncordon", "labels", "repair")
+        ),
         nodes.NodeCommandResponse,
     ),
     f"POST {_A_NODE}/fault": nodes.NodeFaultResponse,

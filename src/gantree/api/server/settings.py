@@ -21,6 +21,7 @@ from gantree.formats import read_cluster
 from gantree.formats.policy.locations import NOWHERE, PolicyPlaces
 from gantree.formats.policy.reader import PRESETS
 from gantree.model.cluster import Cluster
+from gantree.model.repairs import RepairChain
 from gantree.policy.rules import Policy
 
 
@@ -58,6 +59,7 @@ class Settings:
     gpu_metrics are addresses of exporters that tell how busy GPUs are; none: the driver of this machine is asked.
     node_metrics are addresses of node_exporters that tell the rates of NICs, fabric_ports those of a fabric's ports,
     link_load those of the load of links.
+    repair_hooks are the steps that repair nodes with a fault.
     kernel_log is where faults of GPUs are read from; None: the kernel log of this machine, if it is one of the nodes.
     """
 
@@ -91,6 +93,7 @@ class Settings:
     notify: NotifySettings = NO_NOTIFICATIONS
     partition_gpus: PartitionGpus | None = None
     kernel_log: Path | KernelLog | None = None
+    repair_hooks: tuple[RepairChain, ...] = ()
     mps_control: str | None = None
 
     def site(self) -> Cluster | None:

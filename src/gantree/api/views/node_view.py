@@ -7,6 +7,7 @@ from gantree.api.views.link_view import rows_of_node
 from gantree.core.explain.nodes import kept_in_words
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.errors import NotFound
+from gantree.model.repairs import RepairState
 from gantree.topology.fabric.conditions import sound_nodes
 from gantree.topology.occupancy.occupancy import Occupancy
 
@@ -72,8 +73,25 @@ def _row(ledger: Ledger, index: int, name: str, jobs: dict[str, Json], *, sound:
         "labels": dict(fabric.nodes[index].labels),
         "labels_by_hand": dict(ledger.site.labels.get(name, {})),
         "signs": _signs(ledger, name),
+        "repair": _repair(ledger, name),
         "mig": _mig_rows(rooms, index, name) if index in rooms.parts_of_node else [],
         "links": rows_of_node(ledger, name) if ledger.site.links else [],
+    }
+
+
+def _repair(ledger: Ledger, name: str) -> Json | None:
+    """How far the repair of a node has come; None where there was none, or it has succeeded."""
+    repair = ledger.site.repairs.get(name)
+    if repair is None or repair.state is RepairState.SUCCEEDED:
+        return None
+    return {
+        "state": repair.state.value,
+        "sign": repair.sign,
+        "step": repair.steps[repair.step],
+        "number": repair.step + 1,
+        "steps": list(repair.steps),
+        "reason": repair.reason,
+        "since": repair.since,
     }
 
 

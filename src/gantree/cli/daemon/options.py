@@ -170,6 +170,10 @@ KernelLogOption = Annotated[
         " [default: /dev/kmsg, if a node is this machine]",
     ),
 ]
+RepairHooksOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Commands that repair nodes with a fault, by its sign."),
+]
 LinkLoadOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -47,6 +47,7 @@ from gantree.cli.daemon.options import (
     PartitionGpusOption,
     QueueWaitingOption,
     RateOption,
+    RepairHooksOption,
     RootPathOption,
     StallOption,
     TlsCertOption,
@@ -78,8 +79,10 @@ from gantree.control.engine.retention import KEEP_ENDED, RetentionLimits
 from gantree.control.engine.watchdog import STALL_S
 from gantree.control.nodes.partitioning import PartitionGpus
 from gantree.control.requests.waiting_limits import DEFAULT_WAITING_LIMITS, WaitingLimits
+from gantree.formats.repair_hooks import read_repair_hooks
 from gantree.journal.sqlite import FILE as JOURNAL_FILE
 from gantree.model.errors import BadInput, JournalError, Unreachable
+from gantree.model.repairs import RepairChain
 from gantree.telemetry.nvml import uuids
 from gantree.web import pages
 
@@ -114,6 +117,7 @@ def up(
     fabric_ports: FabricPortsOption = None,
     kernel_log: KernelLogOption = None,
     link_load: LinkLoadOption = None,
+    repair_hooks: RepairHooksOption = None,
     keep_ended: KeepEndedOption = KEEP_ENDED,
     keep_history: KeepHistoryOption = None,
     user_waiting: UserWaitingOption = DEFAULT_WAITING_LIMITS.per_user,
@@ -129,7 +133,10 @@ def up(
     log_format: LogFormatOption = Format.AUTO,
     log_level: LogLevelOption = Level.WARNING,
 ) -> None:
-    """Run the daemon in the foreground until Ctrl-C or SIGTERM. Running jobs continue; the next start adopts them."""
+    """Run the daemon in the foreground.
+
+    Ctrl-C and SIGTERM stop it. Running jobs continue, and the next start adopts them.
+    """
     directory, url = state_dir(state), database_url(database)
     at = _listen(listen, tls_cert, tls_key, token_file, directory, insecure=insecure)
     settings = Settings(
@@ -141,17 +148,15 @@ def up(
         **_access(access, run_as_submitter=run_as_submitter),
         root_path=root_path_of(root_path),
         **exporters_of(gpu_metrics, node_metrics, fabric_ports, link_load),
-        kernel_log=_kernel_log(kernel_log),
+        **_faults(kernel_log, repair_hooks),
         **_leadership(url, name, advertise, lease, stall),
         keep=_keep(keep_ended, keep_history),
         waiting_limits=WaitingLimits(user_waiting, queue_waiting),
         accept_clock=accept_clock,
         notify=notify_settings(notify_webhook_host, smtp, mail_from),
-        partition_gpus=_partition_gpus(partition_gpus, virtual),
-        mps_control=mps_control,
+        **_gpu_parts(partition_gpus, virtual, mps_control),
         run_limits=run_limits(log_cap, keep_free, keep_runs, most_runs),
-        log_level=log_level,
-        log_format=log_format,
+        **_log(log_level, log_format),
     )
     run_daemon(settings, pages.routers())
 
@@ -207,6 +212,40 @@ def _kernel_log(told: str | None) -> Path | KernelLog | None:
             f"--kernel-log: {told} {problem}; allowed: /dev/kmsg (as root), a file, a FIFO, never"
         )
     return path
+
+
+class _Faults(TypedDict):
+    kernel_log: Path | KernelLog | None
+    repair_hooks: tuple[RepairChain, ...]
+
+
+def _faults(kernel_log: str | None, repair_hooks: str | None) -> _Faults:
+    """Where faults are read from, and what repairs nodes. Raises BadInput."""
+    return {"kernel_log": _kernel_log(kernel_log), "repair_hooks": _repair_hooks(repair_hooks)}
+
+
+class _Log(TypedDict):
+    log_level: Level
+    log_format: Format
+
+
+def _log(level: Level, form: Format) -> _Log:
+    return {"log_level": level, "log_format": form}
+
+
+class _GpuParts(TypedDict):
+    partition_gpus: PartitionGpus | None
+    mps_control: str | None
+
+
+def _gpu_parts(told: PartitionGpus | None, virtual: str | None, mps: str | None) -> _GpuParts:
+    """How GPUs are partitioned and shared. Raises BadInput, and Unreachable without a driver."""
+    return {"partition_gpus": _partition_gpus(told, virtual), "mps_control": mps}
+
+
+def _repair_hooks(file: str | None) -> tuple[RepairChain, ...]:
+    """The steps that repair nodes. Raises BadFields."""
+    return () if file is None else read_repair_hooks(read_text(file), source_of(file))
 
 
 def _keep(ended: int, history: str | None) -> RetentionLimits:

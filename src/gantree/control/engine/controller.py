@@ -36,6 +36,7 @@ from gantree.control.requests.policy_versions import (
     in_force_already,
 )
 from gantree.control.requests.read_view import ReadPoint, ReadView
+from gantree.control.requests.repair_commands import RepairCommands
 from gantree.control.requests.submission_checks import Receipt
 from gantree.control.requests.submissions import JobSubmission, Submissions
 from gantree.control.requests.waiting_limits import DEFAULT_WAITING_LIMITS, WaitingLimits
@@ -139,6 +140,7 @@ class Controller:
         self.jobs = JobCommands(self.read_view, self._append, self._new_id)
         self.nodes = NodeCommands(lambda: self.ledger, self._append, self._new_id, self.clock)
         self.faults = GpuFaults(lambda: self.ledger, self._append, self._new_id, self.clock)
+        self.repairs = RepairCommands(lambda: self.ledger, self._append, self._new_id, self.clock)
         self.links = LinkCommands(lambda: self.ledger, self._append, self._new_id, self.clock)
 
     @property

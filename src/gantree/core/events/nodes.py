@@ -29,21 +29,26 @@ from gantree.model.events import (
     NodeLost,
     NodeReturned,
     OthersHold,
+    RepairObserved,
     UncordonRequested,
 )
 from gantree.model.facts import ClaimDropped, FabricDefined, ReservationDropped, RoomOfOthers
 from gantree.model.phases import Phase, StopCause
+from gantree.model.repairs import RepairState
 from gantree.model.site_facts import (
     LinkHealthNoted,
     NodeCordoned,
     NodeHealthNoted,
     NodeLabelled,
     NodeMarked,
+    NodeRepairNoted,
     NodeUncordoned,
 )
 from gantree.policy.rules import Policy
 from gantree.topology.fabric.conditions import has_link
 
+REPAIR = "repair"
+"""The source of the report that keeps a node out while it is repaired."""
 LOST_GRACE_S = 5.0
 """Seconds between SIGTERM and SIGKILL for a gang that holds a lost GPU: its processes have nothing to save."""
 
@@ -133,12 +138,18 @@ def _uncordon_requested(builder: DecisionBuilder, event: UncordonRequested, poli
     site = builder.ledger.site
     if event.node in site.asked:
         builder.record(NodeUncordoned(at=builder.now, node=event.node))
-    for source, illness in list(site.unwell.get(event.node, {}).items()):
-        if event.forgives and not illness.forgiven:
+    if event.forgives:
+        _forgive(builder, event.node)
+
+
+def _forgive(builder: DecisionBuilder, node: str) -> None:
+    """What sources reported of a node counts no longer, until they report something else."""
+    for source, illness in list(builder.ledger.site.unwell.get(node, {}).items()):
+        if not illness.forgiven:
             builder.record(
                 NodeHealthNoted(
                     at=builder.now,
-                    node=event.node,
+                    node=node,
                     source=source,
                     reason=illness.reason,
                     forgiven=True,
@@ -233,6 +244,40 @@ def _note_link(
     )
 
 
+def _repair_observed(builder: DecisionBuilder, event: RepairObserved, policy: Policy) -> None:
+    """A repair keeps its node out until it succeeds; then the node is used again, unless an operator cordoned it.
+
+    A source may find the node healthy meanwhile, or report the fault as long as it shows: neither counts.
+    """
+    site, node = builder.ledger.site, event.node
+    before = site.repairs.get(node)
+    told = (event.state, event.sign, event.steps, event.step, event.reason)
+    if before is not None and told == (
+        before.state, before.sign, before.steps, before.step, before.reason
+    ):  # fmt: skip
+        return
+    builder.record(
+        NodeRepairNoted(
+            at=builder.now,
+            node=node,
+            state=event.state,
+            sign=event.sign,
+            steps=event.steps,
+            step=event.step,
+            reason=event.reason,
+        )
+    )
+    if event.state is RepairState.RUNNING and (before is None or before.state is not event.state):
+        _note_repair(builder, node, event.sign)
+    if event.state is RepairState.SUCCEEDED:
+        _note_repair(builder, node, "")
+        _forgive(builder, node)
+
+
+def _note_repair(builder: DecisionBuilder, node: str, reason: str) -> None:
+    builder.record(NodeHealthNoted(at=builder.now, node=node, source=REPAIR, reason=reason))
+
+
 def _label_requested(builder: DecisionBuilder, event: LabelRequested, policy: Policy) -> None:
     """What was promised on the node to who asks for labels is promised no more."""
     ledger = builder.ledger
@@ -263,5 +308,6 @@ REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = {
     HealthObserved: _health_observed,
     LinkHealthObserved: _link_health_observed,
     LinkRestoreRequested: _link_restore_requested,
+    RepairObserved: _repair_observed,
     OthersHold: _others_hold,
 }

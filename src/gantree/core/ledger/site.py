@@ -14,6 +14,7 @@ from gantree.model.cluster import (
     Node,
 )
 from gantree.model.placements import MemberPlacement
+from gantree.model.repairs import RepairState
 
 Labels = dict[str, str | None]
 """Label values by key as an operator has them; None: the node has no label of that key."""
@@ -71,6 +72,18 @@ class LinkSign:
     load: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """How far the repair of a node has come, and since when; fields as `site_facts.NodeRepairNoted` says."""
+
+    state: RepairState
+    sign: str
+    steps: tuple[str, ...]
+    step: int
+    reason: str
+    since: float
+
+
 @dataclass(slots=True)
 class Site:
     """The cluster as its file describes it, and what operators say of its nodes instead.
@@ -80,7 +93,7 @@ class Site:
     labels are those alone in which an operator differs from the file. version grows with every word of an operator.
     others are who holds something that gantree did not start, with each what it is said to hold, one member a node;
     short those of them of whom less is counted, for the rest was not free.
-    links has of each link that is said to carry less what each source says.
+    links has of each link that is said to carry less what each source says. repairs has the last repair of each node.
     """
 
     described: Cluster | None = None
@@ -92,6 +105,7 @@ class Site:
     asked: dict[str, Cordon] = field(default_factory=dict)
     unwell: dict[str, dict[str, Illness]] = field(default_factory=dict)
     links: dict[LinkId, dict[str, LinkSign]] = field(default_factory=dict)
+    repairs: dict[str, Repair] = field(default_factory=dict)
 
     def kept_in_use(self, node: str) -> list[Illness]:
         """What is wrong with a node that is in use all the same, because its source says so; [] if it is not."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gantree.core.ledger.apply.foreign_holders import count_foreign_holders
-from gantree.core.ledger.site import WORSE_BY, Cordon, Illness, Labels, LinkSign, Site
+from gantree.core.ledger.site import WORSE_BY, Cordon, Illness, Labels, LinkSign, Repair, Site
 from gantree.model.facts import FabricDefined
 from gantree.model.site_facts import (
     LinkHealthNoted,
@@ -19,6 +19,7 @@ from gantree.model.site_facts import (
     NodeHealthNoted,
     NodeLabelled,
     NodeMarked,
+    NodeRepairNoted,
     NodeUncordoned,
 )
 from gantree.topology.fabric.conditions import broken_nics, has_link, sound_nodes
@@ -125,7 +126,7 @@ def _update_cordon(ledger: Ledger, node: str) -> None:
 
 def _joined(asked: Cordon | None, wrong: Sequence[Illness]) -> Cordon:
     """One cordon for what was asked for and for all that is wrong."""
-    unwell = "; ".join(each.reason for each in wrong)
+    unwell = "; ".join(dict.fromkeys(each.reason for each in wrong))
     moments = [each.since for each in wrong]
     if asked is None:
         return Cordon(unwell, min(moments), unwell=unwell)
@@ -187,3 +188,11 @@ def node_labelled(ledger: Ledger, fact: NodeLabelled) -> None:
     if fact.node in rooms.fabric.index_of_node:
         ledger.occupancy = rooms.copy(rooms.fabric.restated(site.as_observed()))
         ledger.more_room()
+
+
+def node_repair_noted(ledger: Ledger, fact: NodeRepairNoted) -> None:
+    """The repair of a node has come further."""
+    ledger.site.repairs[fact.node] = Repair(
+        fact.state, fact.sign, fact.steps, fact.step, fact.reason, fact.at
+    )
+    ledger.site.version += 1

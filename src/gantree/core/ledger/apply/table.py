@@ -54,6 +54,7 @@ from gantree.core.ledger.apply.site import (
     node_health_noted,
     node_labelled,
     node_marked,
+    node_repair_noted,
     node_uncordoned,
 )
 from gantree.core.ledger.usage import note_use
@@ -108,6 +109,7 @@ from gantree.model.site_facts import (
     NodeHealthNoted,
     NodeLabelled,
     NodeMarked,
+    NodeRepairNoted,
     NodeUncordoned,
 )
 
@@ -138,6 +140,7 @@ APPLY: dict[type[Fact], Callable[[Any, Any], None]] = {
     NodeHealthNoted: node_health_noted,
     LinkHealthNoted: link_health_noted,
     GpuUseNoted: note_use,
+    NodeRepairNoted: node_repair_noted,
     RoomOfOthers: foreign_room,
     PolicyAdopted: policy_adopted,
     MemberMissed: member_missed,

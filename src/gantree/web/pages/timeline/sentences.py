@@ -58,6 +58,7 @@ from gantree.model.site_facts import (
     NodeHealthNoted,
     NodeLabelled,
     NodeMarked,
+    NodeRepairNoted,
     NodeUncordoned,
 )
 from gantree.text.words import plural
@@ -188,6 +189,12 @@ def _slowness(fact: RankSlownessNoted) -> str:
     )
 
 
+def _repair(fact: NodeRepairNoted) -> str:
+    step = f"{fact.steps[fact.step]}, {fact.step + 1} of {len(fact.steps)}" if fact.steps else ""
+    why = f": {fact.reason}" if fact.reason else ""
+    return f"The repair of node {fact.node} ({fact.sign}) {fact.state}, step {step}{why}."
+
+
 def _missed(fact: MemberMissed) -> str:
     left = span(max(0.0, fact.deadline_at - fact.at))
     return f"Member {fact.member} is lost ({fact.reason}); the other members wait at most {left} for a replacement."
@@ -280,6 +287,7 @@ _WORDS: dict[type[Fact], Callable[[Any], str]] = {
     NodeCordoned: _cordoned,
     NodeHealthNoted: _health,
     LinkHealthNoted: _link_health,
+    NodeRepairNoted: _repair,
     NodeUncordoned: lambda fact: f"Node {fact.node} is schedulable again.",
     NodeLabelled: _labelled,
     RoomOfOthers: _others,
