@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from gantree.api.gpu_metrics.polling import LinkWatch
+from gantree.api.gpu_metrics.polling import Judge
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.events import LinkHealthObserved
 
 
-def events_of(watch: LinkWatch, told: Any, ledger: Ledger, now: float) -> list[LinkHealthObserved]:
+def events_of(watch: Judge, told: Any, ledger: Ledger, now: float) -> list[LinkHealthObserved]:
     """The events that follow at a moment in seconds."""
     fabric = ledger.fabric
     assert fabric is not None

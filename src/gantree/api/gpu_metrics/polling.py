@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from gantree.api.gpu_metrics.exporters import SilenceLog, Told, answers, questions
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
-from gantree.control.nodes.gpu_link_watch import GpuLinks
+from gantree.control.nodes.gpu_link_watch import NVML, GpuLinks
 from gantree.control.nodes.gpu_use_watch import GpuUseWatch
 from gantree.control.nodes.health_watch import HealthWatch
 from gantree.control.nodes.load_watch import LoadWatch
@@ -26,6 +26,7 @@ from gantree.telemetry.fabric_ports import uplinks_in
 from gantree.telemetry.infiniband import ports_in
 from gantree.telemetry.link_load import loads_in
 from gantree.telemetry.nvml_activity import activity_here, has_driver
+from gantree.telemetry.nvml_links import links_here
 from gantree.topology.fabric.fabric import Fabric
 
 EVERY_S = 15.0
@@ -130,10 +131,14 @@ async def poll_all(sources: Sources, loop: Loop, controller: Controller, *, is_e
 
 
 async def poll_here(loop: Loop, controller: Controller) -> None:
-    """Ask the driver of this machine what its GPUs do until cancelled, if it is a node and has a driver."""
+    """Ask the driver of this machine what its GPUs do, and how their links are, if it is a node and has a driver.
+
+    Until cancelled.
+    """
     host = gethostname()
-    poll = Poll("the use of GPUs", signs_in, lambda machine: bool(machine.gpus), (GpuUseWatch(),))
-    asked = {f"the driver of {host}": lambda: {host: activity_here()}}
+    judges = (GpuUseWatch(), GpuLinks(source=NVML))
+    poll = Poll("the use of GPUs", signs_in, lambda machine: bool(machine.gpus), judges)
+    asked = {f"the driver of {host}": lambda: {host: _figures_here()}}
     if not await asyncio.to_thread(has_driver):
         return
     while True:
@@ -141,6 +146,11 @@ async def poll_here(loop: Loop, controller: Controller) -> None:
         fabric = await loop.call(lambda: controller.ledger.fabric)
         if fabric is not None and host in fabric.index_of_node:
             await _hear(poll, asked, fabric, loop, controller)
+
+
+def _figures_here() -> dict[int, dict[str, float]]:
+    links = links_here()
+    return {gpu: {**links.get(gpu, {}), **told} for gpu, told in activity_here().items()}
 
 
 async def poll_forever(

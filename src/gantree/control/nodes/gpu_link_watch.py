@@ -23,16 +23,16 @@ from gantree.telemetry.dcgm_links import (
 )
 from gantree.topology.fabric.fabric import Fabric
 
-SOURCE = "dcgm"
+DCGM, NVML = "dcgm", "nvml"
 log = logging.getLogger(__name__)
 
 
 class GpuLinks:
     """The readings of GPUs' links, and their reports."""
 
-    def __init__(self, clean_s: float = CLEAN_S) -> None:
+    def __init__(self, clean_s: float = CLEAN_S, source: str = DCGM) -> None:
         self._watch = GpuLinkWatch()
-        self._reports = LinkReports(SOURCE, clean_s)
+        self._reports = LinkReports(source, clean_s)
         self._warned: set[tuple[str, int]] = set()
 
     def judge(self, told: Mapping[str, SignsOfGpu], fabric: Fabric, now: float) -> Judgements:
