@@ -32,7 +32,7 @@ NEEDS = {
     """,
     Need.OPERATE: """
         GET /v1/audit; GET /v1/jobs/{word}/defragment; POST /v1/jobs/{word}/defragment; POST /v1/links/degrade;
-        POST /v1/links/restore; POST /v1/nodes/{node}/cordon; POST /v1/nodes/{node}/drain; POST
+        POST /v1/links/restore; POST /v1/nodes/burn-in; POST /v1/nodes/{node}/cordon; POST /v1/nodes/{node}/drain; POST
         /v1/nodes/{node}/fault; POST /v1/nodes/{node}/labels; POST /v1/nodes/{node}/repair;
         POST /v1/nodes/{node}/uncordon; POST /v1/policy;
         POST /v1/policy/rollback; POST /v1/policy/what-if

@@ -42,6 +42,7 @@ EXAMPLES: Mapping[str, str] = {
     "uncordon": "gantree uncordon n7",
     "drain": "gantree drain n7 --deadline 30m",
     "label": "gantree label n7 pool=a old-",
+    "burn-in": "gantree burn-in n7 n8 --duration 10m --uncordon",
     "node-fault": "gantree node-fault n7 --gpu 3 --xid 79",
     "repair": "gantree repair n7",
     "links": "gantree links",

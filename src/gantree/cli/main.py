@@ -90,6 +90,9 @@ class Commands(LazyGroup):
         "uncordon": Listed(
             "gantree.cli.nodes:uncordon", "Mark cordoned or drained nodes schedulable again."
         ),
+        "burn-in": Listed(
+            "gantree.cli.burn_in:burn_in", "Check GPUs and links of cordoned, empty nodes."
+        ),
         "drain": Listed("gantree.cli.nodes:drain", "Cordon nodes and move their jobs away."),
         "label": Listed(
             "gantree.cli.nodes:label", "Set or remove labels of a node; running jobs stay."

@@ -129,7 +129,10 @@ def drain(
     Jobs save a checkpoint if they can, then continue on other nodes or wait in the queue. Jobs that may not be
     preempted stay until they end; the command prints their names.
     """
-    daemon, deadline_s = client(state), None if deadline is None else _seconds(deadline)
+    daemon, deadline_s = (
+        client(state),
+        None if deadline is None else seconds_of("--deadline", deadline),
+    )
     drained = _change(
         nodes,
         lambda node: daemon.drain(node, deadline_s=deadline_s, reason=reason),
@@ -142,14 +145,15 @@ def drain(
             typer.echo(f"{node} waits for {', '.join(staying)}, which may not be preempted")
 
 
-def _seconds(text: str) -> float:
+def seconds_of(option: str, text: str) -> float:
+    """Return the seconds of a duration as files write it. Raises BadInput, naming the option."""
     from gantree.formats.validation.fields import duration  # noqa: PLC0415 - Pydantic takes long to import
 
     try:
         return duration(text)
     except ValueError as error:
         raise BadInput(
-            f"--deadline: found {text!r}; allowed: a duration such as 90s, 15m or 7d"
+            f"{option}: found {text!r}; allowed: a duration such as 90s, 15m or 7d"
         ) from error
 
 

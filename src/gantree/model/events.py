@@ -41,6 +41,14 @@ class JobSubmitted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BurnInRequested(Event):
+    """An operator requested a burn-in of cordoned nodes (`Job.on_cordoned`), which starts at once or not at all."""
+
+    job: str
+    spec: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionTaken(Event):
     """A user submitted jobs with an idempotency key: (job, name) of each, and a digest of the submission.
 
@@ -398,7 +406,7 @@ class TimePassed(Event):
 EVENTS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        ClusterObserved, JobSubmitted, SubmissionTaken,
+        ClusterObserved, JobSubmitted, BurnInRequested, SubmissionTaken,
         CancelRequested, HoldRequested, ReleaseRequested, DefragmentRequested,
         SuspendRequested, ScaleRequested, BarsRequested, PriorityRequested,
         CordonRequested, UncordonRequested, LabelRequested, HealthObserved, LinkHealthObserved,

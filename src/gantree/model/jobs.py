@@ -207,11 +207,13 @@ class Warn:
 class Check:
     """A check of the gang's own links before its command starts, in at most collective_s seconds.
 
-    required: without a check that passed, the command does not start.
+    required: without a check that passed, the command does not start. soak_s: so long of that time each GPU or CPU
+    computes and copies beforehand.
     """
 
     collective_s: float
     required: bool = False
+    soak_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +345,8 @@ class Job:
     (one of CHOICES), budget_USD the most that a run may cost. spot: it may run on spot capacity. variables names the
     launcher (one of LAUNCHERS) whose environment variables its processes also get. warn requires a time limit. secrets
     are (variable, file): the variable gets the content of the file at the start. serving takes the place of trains,
-    traffic and parallelism.
+    traffic and parallelism. on_cordoned are the nodes
+    of a burn-in: cordoned, and held as long as it runs.
     """
 
     name: str
@@ -379,6 +382,7 @@ class Job:
     notify: Notify | None = None
     serving: Serving | None = None
     check: Check | None = None
+    on_cordoned: tuple[str, ...] = ()
 
     def equals_but_for_name(self, other: "Job") -> bool:
         """Return whether two jobs are equal but for their names."""

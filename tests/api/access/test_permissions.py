@@ -68,6 +68,7 @@ BODIES: dict[str, Any] = {
     "POST /v1/nodes/{node}/labels": {"labels": {"a": "b"}},
     "POST /v1/nodes/{node}/fault": {"reason": "fan"},
     "POST /v1/nodes/{node}/repair": {"action": "start"},
+    "POST /v1/nodes/burn-in": {"nodes": ["n0"]},
     "POST /v1/links/degrade": {"link": "node:n0", "health": 0.5},
     "POST /v1/links/restore": {"link": "node:n0"},
     "POST /v1/policy": {"text": "preset: fair\n"},
@@ -88,6 +89,7 @@ LET_THROUGH = {
     "GET /v1/policy/versions/{number}": "no version of the policy is on record",
     "GET /v1/session/oidc": "no OIDC provider is in the access file",
     "GET /v1/session/oidc/callback": "the log-in is not one that this browser began",
+    "POST /v1/nodes/burn-in": "node n0 is not cordoned",
     "POST /v1/jobs/{word}/hold": "held already",
     "POST /v1/nodes/{node}/repair": "this daemon has no repair hooks",
     "GET /v1/history/jobs/{word}": "has not ended",
@@ -101,7 +103,7 @@ LET_THROUGH = {
 NEVER_SERVED = {
     "DELETE /v1/tokens/{token}", "GET /v1/history/jobs/{word}", "GET /v1/jobs/{word}/record", RERUN,
     "GET /v1/policy/versions/{number}", "GET /v1/session/oidc", "GET /v1/session/oidc/callback",
-    "POST /v1/jobs/{word}/defragment", "POST /v1/nodes/{node}/repair",
+    "POST /v1/jobs/{word}/defragment", "POST /v1/nodes/{node}/repair", "POST /v1/nodes/burn-in",
 }  # fmt: skip
 """Nothing there is what these routes are about; tests of their own have them answer."""
 WAITING = ("hold", "release", "scale", "defragment")

@@ -101,6 +101,7 @@ class AsyncClient:
     uncordon = _method(site_requests.uncordon)
     node_fault = _method(site_requests.node_fault)
     repair = _method(site_requests.repair)
+    burn_in = _method(site_requests.burn_in)
     drain = _method(site_requests.drain)
     label = _method(site_requests.label)
     links = _method(site_requests.links)

@@ -1,6 +1,6 @@
 """Requests about nodes and links, as `requests` has those about jobs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gantree.api.client.request import Json, Request, Rows, rows_named
 from gantree.model.errors import NotFound
@@ -24,6 +24,14 @@ def cordon(node: str, reason: str = "") -> Request[Json]:
 def uncordon(node: str) -> Request[Json]:
     """Let a node be used again."""
     return Request("POST", "/v1/nodes/{node}/uncordon", node_path(node))
+
+
+def burn_in(
+    nodes: Sequence[str], *, duration_s: float = 600.0, queue: str = "default"
+) -> Request[Json]:
+    """Have cordoned, empty nodes check their GPUs and links; the answer names the job."""
+    body = {"nodes": list(nodes), "duration_s": duration_s, "queue": queue}
+    return Request("POST", "/v1/nodes/burn-in", body=body)
 
 
 def drain(node: str, *, deadline_s: float | None = None, reason: str = "") -> Request[Json]:

@@ -17,6 +17,7 @@ from gantree.api.routes.links import LinkResponse
 from gantree.api.views import queries
 from gantree.api.views.node_view import node_row
 from gantree.control.engine.controller import Controller
+from gantree.control.requests.burn_ins import LONGEST_S, SHORTEST_S
 from gantree.control.requests.gpu_faults import LARGEST_XID, OPERATOR
 from gantree.control.requests.node_commands import LONGEST_DEADLINE_S
 
@@ -51,6 +52,20 @@ class FaultRequest(Body):
     xid: Annotated[int | None, Field(ge=1, le=LARGEST_XID, examples=[79])] = None
     reason: Reason = ""
     source: Annotated[str, Field(max_length=256, examples=["log-shipper"])] = OPERATOR
+
+
+class BurnInRequest(Body):
+    """Which cordoned nodes, for how long, and the queue that the job is counted in."""
+
+    nodes: list[str] = Field(min_length=1, max_length=256, examples=[["n7"]])
+    duration_s: Annotated[float, Field(ge=SHORTEST_S, le=LONGEST_S, examples=[600])] = 600.0
+    queue: str = "default"
+
+
+class BurnInResponse(BaseModel):
+    """The job of a burn-in; the report is in its record."""
+
+    job: str = Field(examples=["burn-in"])
 
 
 class JobOnNode(OpenModel):
@@ -154,6 +169,7 @@ class NodeFaultResponse(NodeCommandResponse):
 def router(backend: Backend) -> APIRouter:
     """The routes of this module."""
     routes = reads(backend)
+    _add_burn_in(routes, backend)
     _add_commands(routes, backend)
     return routes
 
@@ -252,6 +268,23 @@ def _add_commands(routes: APIRouter, backend: Backend) -> None:
         return await command(
             node, if_match, lambda controller: controller.nodes.label(node, body.labels)
         )
+
+
+def _add_burn_in(routes: APIRouter, backend: Backend) -> None:
+    @routes.post(
+        "/burn-in",
+        **documented(BurnInResponse, "It was requested.", 202),
+        **needs(Need.OPERATE),
+    )
+    async def burn_in(body: BurnInRequest, caller: CurrentCaller) -> Response:
+        """Have cordoned, empty nodes check their GPUs and links before they return."""
+        job = await backend.call_controller(
+            lambda controller: controller.burn_ins.request(
+                body.nodes, body.duration_s, body.queue, caller.name
+            )
+        )
+        await backend.loop.advance(backend.controller)
+        return json_response({"job": job}, 202)
 
 
 def _report(controller: Controller, node: str, body: FaultRequest) -> str:

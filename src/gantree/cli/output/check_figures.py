@@ -5,6 +5,7 @@ from typing import Any
 
 WHAT = {
     "compute": "arithmetic",
+    "memory": "memory",
     "member": "all-reduce inside",
     "gpus": "all-reduce of two GPUs",
     "pair": "all-reduce",

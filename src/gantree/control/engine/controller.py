@@ -22,6 +22,7 @@ from gantree.control.notifications.settings import NO_NOTIFICATIONS, NotifySetti
 from gantree.control.ports import Clock, MakeCluster
 from gantree.control.readers.follower import Follower
 from gantree.control.readers.standby_fold import ReadAhead, read_ahead
+from gantree.control.requests.burn_ins import BurnIns
 from gantree.control.requests.gpu_faults import GpuFaults
 from gantree.control.requests.job_commands import JobCommands
 from gantree.control.requests.link_commands import LinkCommands
@@ -152,6 +153,12 @@ class Controller:
     def ledger(self) -> Ledger:
         """The ledger, equal to the fold of the journal's facts."""
         return self.turn_runner.scheduler.ledger
+
+    @property
+    def burn_ins(self) -> BurnIns:
+        """Takes in burn-ins of cordoned nodes."""
+        take, can_check = self._submissions.take_burn_in, self.cluster.checks_links
+        return BurnIns(lambda: self.ledger, take, checks_links=can_check)
 
     @property
     def decided(self) -> LedgerView:

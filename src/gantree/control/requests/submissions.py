@@ -41,7 +41,7 @@ from gantree.core.ledger.state import JobState
 from gantree.journal.contract import Journal
 from gantree.model.arrays import Spans, has_index, parse_element
 from gantree.model.errors import BadInput, Conflict, EventIdReused, GantreeError
-from gantree.model.events import Event, JobSubmitted, SubmissionTaken
+from gantree.model.events import BurnInRequested, Event, JobSubmitted, SubmissionTaken
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy
 
@@ -149,6 +149,17 @@ class Submissions:
             self._taken.clear()
         self._taken |= self._given.keys()
         return [one.receipt if isinstance(one, _Taken) else one for one in taken]
+
+    def take_burn_in(self, spec: Job) -> str:
+        """Make the burn-in of cordoned nodes durable under a new id, and return that. Raises JournalError."""
+        self._begin([JobSubmission((spec,))])
+        (chosen,) = self._ids.choose([spec])
+        event_id = submitted_event_id(chosen.job)
+        self._append(
+            [BurnInRequested(id=event_id, observed_at=self._clock(), job=chosen.job, spec=spec)]
+        )
+        self._taken.add(chosen.job)
+        return chosen.job
 
     def check(self, submission: JobSubmission) -> Receipt:
         """The receipt that a submission would get now; nothing is taken. Raises what is wrong with it."""

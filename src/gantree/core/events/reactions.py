@@ -5,7 +5,7 @@ from typing import Any
 
 from gantree.core.events import node_restrictions, nodes, operator_requests, slow_ranks
 from gantree.core.ledger.decision_builder import DecisionBuilder
-from gantree.core.lifecycle import adopted_gangs, lifecycle, measured_use, retention
+from gantree.core.lifecycle import adopted_gangs, burn_ins, lifecycle, measured_use, retention
 from gantree.model.events import Event, SubmissionTaken, TimePassed
 from gantree.policy.rules import Policy
 
@@ -28,6 +28,7 @@ _REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = 
     **operator_requests.REACTIONS,
     **node_restrictions.REACTIONS,
     **adopted_gangs.REACTIONS,
+    **burn_ins.REACTIONS,
     **nodes.REACTIONS,
     **slow_ranks.REACTIONS,
     **retention.REACTIONS,

@@ -166,11 +166,16 @@ def _claims_agree(ledger: Ledger) -> Iterator[str]:
 
 
 def _nothing_new_on_cordoned(ledger: Ledger) -> Iterator[str]:
-    """No gang was placed on a cordoned node since it is, none is promised to be, and the node may not be used."""
+    """No gang but a burn-in was placed on a cordoned node since it is, none is promised to be; it may not be used."""
     for node, cordon in ledger.site.cordoned.items():
         for state in ledger.holding.values():
             there = state.placement is not None and node in state.placement.nodes
-            if there and not state.found and (state.placed_at or 0.0) > cordon.since:
+            is_burn_in = node in state.spec.on_cordoned
+            if (
+                there
+                and not (state.found or is_burn_in)
+                and (state.placed_at or 0.0) > cordon.since
+            ):
                 yield f"{state.job} was placed on {node}, which is cordoned"
         for owner, placement in ledger.held_places():
             if node in placement.nodes:

@@ -50,7 +50,7 @@ def start_order(state: JobState) -> StartGang:
         secrets=state.spec.secrets,
         parallelism=_in_rank_order(present),
         check=state.spec.check,
-        check_replaces=state.failed_checks < MOST_FAILED_CHECKS,
+        check_replaces=state.failed_checks < MOST_FAILED_CHECKS and not state.spec.on_cordoned,
         replaceable=state.spec.restarts.replace_s is not None,
     )
 

@@ -394,6 +394,8 @@ def _after_attempt(
         end_job(builder, state, Phase.TIMED_OUT, code, limit)
     elif cause is StopCause.CANNOT_START:
         end_job(builder, state, Phase.FAILED, code, state.reason)
+    elif state.spec.on_cordoned:  # it never waits: who asked for it is there to ask again
+        end_job(builder, state, Phase.FAILED, code, state.reason or f"{cause} (exit code {code})")
     elif cause in GOES_ON:
         _requeue(builder, state, cause, builder.now, state.failures)
     else:

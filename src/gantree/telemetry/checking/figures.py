@@ -4,13 +4,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-COMPUTE, MEMBER, GPUS, PAIR, GANG = KINDS = ("compute", "member", "gpus", "pair", "gang")
-"""Arithmetic of one GPU or CPU; inside one member; between two GPUs of a member; between two members; all members."""
+COMPUTE, MEMORY, MEMBER, GPUS, PAIR, GANG = KINDS = (
+    "compute", "memory", "member", "gpus", "pair", "gang",
+)  # fmt: skip
+"""Arithmetic and memory of one GPU or CPU; all-reduces in one member, of two of its GPUs, of two members, of all."""
+ALONE = (COMPUTE, MEMORY)
+"""Kinds that one device has by itself, without a link."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measurement. members are numbers in the gang; gpus are numbers in the member, of GPUS and COMPUTE only.
+    """One measurement. members are numbers in the gang; gpus are numbers in the member, of GPUS and ALONE only.
 
     measured is in GB/s as nccl-tests define busbw (of COMPUTE in TFLOPS); None: it did not end. expected is the price
     of this place in the same unit; None: there is none, and figures of one kind are compared with each other.

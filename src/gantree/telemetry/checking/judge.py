@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gantree.telemetry.checking.figures import COMPUTE, GANG, GPUS, MEMBER, PAIR, Figure
+from gantree.telemetry.checking.figures import COMPUTE, GANG, GPUS, MEMBER, MEMORY, PAIR, Figure
 from gantree.text.words import plural
 
 SHORT_OF_PRICE = 0.7
@@ -143,8 +143,16 @@ def _gpu_fault(member: CheckedMember, local: int, share: float, reason: str) -> 
 def _slow_computers(
     members: Sequence[CheckedMember], figures: Sequence[Figure]
 ) -> dict[int, Fault]:
-    """GPUs (or CPUs) of which the arithmetic is slow beside that of the gang's others."""
-    chosen = [each for each in figures if each.kind == COMPUTE]
+    """GPUs (or CPUs) of which arithmetic or memory is slow beside that of the gang's others."""
+    found: dict[int, Fault] = {}
+    for kind, does in ((COMPUTE, "computes"), (MEMORY, "copies memory")):
+        found |= _slow_alone(members, [each for each in figures if each.kind == kind], does)
+    return found
+
+
+def _slow_alone(
+    members: Sequence[CheckedMember], chosen: Sequence[Figure], does: str
+) -> dict[int, Fault]:
     found = {}
     for each in chosen:
         others = [other.measured or 0.0 for other in chosen if other is not each]
@@ -153,7 +161,7 @@ def _slow_computers(
         share = (each.measured or 0.0) / median(others)
         limit = STANDS_OUT if members[each.members[0]].gpus else SHORT_OF_PEERS
         if share < limit:
-            reason = f"computes at {share:.0%} of the rate of the {plural(len(others), 'other')}"
+            reason = f"{does} at {share:.0%} of the rate of the {plural(len(others), 'other')}"
             found[each.members[0]] = _gpu_fault(
                 members[each.members[0]], each.gpus[0], share, reason
             )

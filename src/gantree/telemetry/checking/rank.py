@@ -16,15 +16,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
 
-from gantree.telemetry.checking.figures import GANG, GPUS, MEMBER, PAIR, Figure
+from gantree.telemetry.checking.figures import COMPUTE, GANG, GPUS, MEMBER, MEMORY, PAIR, Figure
 from gantree.telemetry.checking.judge import SHORT_OF_PEERS, SHORT_OF_PRICE
 from gantree.telemetry.checking.rank_files import append, rank_file
 from gantree.telemetry.checking.rounds import rounds
+from gantree.telemetry.checking.soak import Faulty, soak
 from gantree.telemetry.checking.spec import CheckSpec, read_spec
 from gantree.telemetry.measuring.fit import busbw_GBps
 from gantree.telemetry.measuring.lifetime import end_with_parent
@@ -63,7 +64,7 @@ def main() -> None:
         world_size=spec.world,
         timeout=timedelta(seconds=told["seconds"]),
     )
-    _Rank(spec, rank, device, told["until_steady_s"]).go_through()
+    _Rank(spec, rank, local, device, told["until_steady_s"]).go_through()
     dist.destroy_process_group()
 
 
@@ -78,17 +79,25 @@ def _device(spec: CheckSpec, local: int, file: Path) -> torch.device:
         if float((ones @ ones).sum().item()) != 256.0**3:
             raise RuntimeError("a product of matrices is wrong")
     except Exception as error:
-        words = str(error).splitlines() or [type(error).__name__]
-        append(file, {"fault": words[0][:300], "gpu": local})
-        os._exit(LOCAL_FAULT)
+        end_at_fault(file, local, error)
     return device
+
+
+def end_at_fault(file: Path, local: int, error: Exception) -> NoReturn:
+    """Report that the own device is at fault, and end the process."""
+    words = str(error).splitlines() or [type(error).__name__]
+    append(file, {"fault": words[0][:300], "gpu": local})
+    os._exit(LOCAL_FAULT)
 
 
 class _Rank:
     """One rank on its way through the sets."""
 
-    def __init__(self, spec: CheckSpec, rank: int, device: torch.device, until_s: float) -> None:
-        self._spec, self._rank, self._device, self._until_s = spec, rank, device, until_s
+    def __init__(
+        self, spec: CheckSpec, rank: int, local: int, device: torch.device, until_s: float
+    ) -> None:
+        self._spec, self._rank, self._local = spec, rank, local
+        self._device, self._until_s = device, until_s
         self._file = rank_file(spec, rank)
         self._control = dist.new_group(backend="gloo") if spec.cuda else None
         self._figures: list[Figure] = []
@@ -96,6 +105,8 @@ class _Rank:
 
     def go_through(self) -> None:
         """Time all sets, as far as there is time; then the GPUs of members that are short."""
+        if self._spec.soak_s:
+            self._soak()
         sets = list(_sets(self._spec))
         total = len(sets)
         for groups in sets:
@@ -109,6 +120,17 @@ class _Rank:
             if not self._may_begin():
                 return
             self._time(groups)
+
+    def _soak(self) -> None:
+        """Compute and copy alone, all ranks at once. A device that does it wrongly ends the process."""
+        try:
+            found = soak(self._device, min(self._spec.soak_s, self._until_s - time.monotonic()))
+        except (Faulty, RuntimeError) as error:
+            end_at_fault(self._file, self._local, error)
+        member = self._spec.index
+        for kind, rate in ((COMPUTE, found.TFLOPS), (MEMORY, found.memory_GBps)):
+            figure = Figure(kind, (member,), rate, None, (self._local,))
+            self._write({"end": f"{kind} {member} {self._local}", "figure": figure.to_json()})
 
     def _may_begin(self) -> bool:
         return bool(self._shared(time.monotonic() < self._until_s)[0])

@@ -16,6 +16,8 @@ from gantree.model.cluster import Cluster, Node
 from gantree.model.orders import MemberLaunch, StartGang
 
 PROGRAM = "gantree.telemetry.checking.member"
+CPU_RANKS_OF_SOAK = 2
+"""Ranks of a member without real GPUs in a burn-in: so it has a link of its own to check."""
 PriceCheck = Callable[[StartGang], Mapping[str, Any]]
 """Priced bus bandwidths of an order's place, as `gantree.telemetry.checking.spec` reads them; {} for none."""
 
@@ -88,27 +90,30 @@ class CheckLauncher:
             "seconds": order.check.collective_s,
             "required": order.check.required,
             "may_replace": order.check_replaces,
-            "members": [self._member(member, cuda=cuda) for member in members],
+            "members": [
+                self._member(member, 1 if not order.check.soak_s else CPU_RANKS_OF_SOAK, cuda=cuda)
+                for member in members
+            ],
             "address": nodes[0].address,
             "port": free_port(f"{order.job}/check", order.attempt, taken_ports),
             "folder": str(run.check),
             "cuda": cuda,
             "on_loopback": all(node.address.startswith("127.") for node in nodes),
             "expected": dict(self._price(order)) if cuda else {},
-            "soak_s": 0.0,
+            "soak_s": order.check.soak_s,
         }
 
     def _has_real_gpus(self, member: MemberLaunch) -> bool:
         """Whether its GPUs are known by UUID: those of virtual nodes are not."""
         return bool(member.gpus) and self._gpu_ids(member.node, member.gpus).startswith("GPU-")
 
-    def _member(self, member: MemberLaunch, *, cuda: bool) -> dict[str, Any]:
+    def _member(self, member: MemberLaunch, cpu_ranks: int, *, cuda: bool) -> dict[str, Any]:
         return {
             "node": member.node,
-            "gpus": list(member.gpus),
+            "gpus": list(member.gpus) if cuda else [],
             "nics": list(member.nics),
             "domains": domains_of(self._tiers, self._node_of_name[member.node]),
-            "processes": len(member.gpus) if cuda else 1,
+            "processes": len(member.gpus) if cuda else cpu_ranks,
         }
 
 
