@@ -35,6 +35,7 @@ from gantree.telemetry.activity import ACTIVITY_FIGURES, INSTANCE_LABEL, UTILISA
 from gantree.telemetry.dcgm import samples_of_gpus
 from gantree.telemetry.dcgm_links import LINK_FIGURES, LINK_LABEL
 from gantree.telemetry.exposition import names_matcher
+from gantree.telemetry.slow_clocks import CLOCK_FIGURES
 from gantree.topology.hardware.xids import XIDS, xid_in_words
 
 Signs = Mapping[str, float]
@@ -69,6 +70,7 @@ _SIGNS = frozenset(
     {*XID_NAMES, *SLOW_NAMES, *_LABEL, REMAP_FAILED, REMAPPED, DOUBLE_BIT, RECOVERIES, CRC_ERRORS}
     | LINK_FIGURES
     | ACTIVITY_FIGURES
+    | CLOCK_FIGURES
 )
 _ALWAYS_TOLD = "DCGM_FI_DEV_GPU_TEMP"
 """By it a GPU is there that has no signs. A GPU that never had an XID may have no figure of that."""

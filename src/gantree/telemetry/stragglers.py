@@ -20,6 +20,7 @@ All is a function of the reported steps, without memory: the same reports name t
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -52,8 +53,9 @@ JITTER_PEERS = 4
 LEAST_SIGMA = 1e-3
 """No spread is compared with less than this."""
 
-SLOW, JITTER = "slow", "jitter"
-SIGNS = (SLOW, JITTER)
+SLOW, JITTER, CLOCK = "slow", "jitter", "clock"
+SIGNS = (SLOW, JITTER, CLOCK)
+"""The last is that of a GPU with a low clock among its peers (`slow_clocks`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,21 @@ def _named(sign: str, marks: Marks, ranks: Sequence[int]) -> list[Straggler]:
         for rank, ratio, steps in zip(ranks, marks.ratio.tolist(), steps_of_rank, strict=True)
         if steps
     ]
+
+
+def stage_of(rank: int, world_size: int, parallelism: Iterable[tuple[str, int]]) -> int:
+    """The pipeline stage of a rank; 0 where the parallelism is not that of so many ranks.
+
+    parallelism is (axis, ways) in the order in which ranks count, the fastest axis first.
+    """
+    ways = dict(parallelism)
+    if "data" in ways:
+        ways["data"] //= ways.get("expert", 1)
+    if "pipeline" not in ways or prod(ways.values()) != world_size:
+        return 0
+    axes = list(ways)
+    stride = prod(ways[axis] for axis in axes[: axes.index("pipeline")])
+    return rank // stride % ways["pipeline"]
 
 
 def log_ratio(own_s: FloatArray) -> FloatArray:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from gantree.api.gpu_metrics.exporters import SilenceLog, Told, answers, questions
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
+from gantree.control.nodes.clock_watch import ClockWatch
 from gantree.control.nodes.gpu_link_watch import NVML, GpuLinks
 from gantree.control.nodes.gpu_use_watch import GpuUseWatch
 from gantree.control.nodes.health_watch import HealthWatch
@@ -70,13 +71,18 @@ class Poll:
         self.silence = SilenceLog(self.what)
 
 
-def gpu_poll(*, is_exact: bool = True) -> Poll:
-    """The health and the use of GPUs and of their links, from DCGM exporters; is_exact as `HealthWatch` has it."""
+def gpu_poll(*, is_exact: bool = True, clocks: ClockWatch | None = None) -> Poll:
+    """The health and the use of GPUs and of their links, from DCGM exporters; is_exact as `HealthWatch` has it.
+
+    clocks follows the clocks of gangs' GPUs; None: one of its own.
+    """
+    clocks = clocks or ClockWatch()
+    clocks.is_exact = is_exact
     return Poll(
         "the health of GPUs",
         signs_in,
         lambda machine: bool(machine.gpus),
-        (GpuLinks(), GpuUseWatch(is_exact=is_exact)),
+        (GpuLinks(), GpuUseWatch(is_exact=is_exact), clocks),
         (HealthWatch(is_exact=is_exact),),
     )
 
@@ -119,7 +125,7 @@ class Sources(Protocol):
 async def poll_all(sources: Sources, loop: Loop, controller: Controller, *, is_exact: bool) -> None:
     """Poll all kinds of sources until cancelled; is_exact as of `gpu_poll`. Raises AssertionError for bugs."""
     kinds = (
-        (gpu_poll(is_exact=is_exact), sources.gpu_metrics),
+        (gpu_poll(is_exact=is_exact, clocks=controller.gpu_clocks), sources.gpu_metrics),
         (nic_poll(), sources.node_metrics),
         (fabric_poll(), sources.fabric_ports),
         (load_poll(), sources.link_load),

@@ -47,6 +47,7 @@ from gantree.api.server.standby.reads import StandbyBackend
 from gantree.api.server.standby.role_dispatcher import RoleDispatcher
 from gantree.api.server.stop_signals import StopSignals
 from gantree.api.server.straggler_watch import watch_stragglers
+from gantree.api.views.straggler_view import StragglerJudge
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.leadership import CAMPAIGN_EVERY_S, Term
 from gantree.control.engine.loop import Loop, wait_until_set
@@ -296,7 +297,8 @@ class _Lifecycle:
                 unix_socket.listen(state_dir, for_all=daemon.settings.run_as_submitter)
             )
             opened.callback(unix_socket.remove_own, state_dir, unix_socket.inode(state_dir))
-            backend = Backend(loop, controller, time.time(), self._readers, self._counters)
+            judge = StragglerJudge(clocks=controller.gpu_clocks)
+            backend = Backend(loop, controller, time.time(), self._readers, self._counters, judge)
             stepping = asyncio.create_task(loop.run(controller))  # while the application is built
             app = await asyncio.to_thread(
                 build_app,

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 async def watch_stragglers(loop: Loop, controller: Controller) -> None:
     """Look at all gangs again and again until cancelled."""
-    judge, reports = StragglerJudge(), SlowRankReports()
+    judge, reports = StragglerJudge(clocks=controller.gpu_clocks), SlowRankReports()
     known: Named = {}
     while True:
         try:

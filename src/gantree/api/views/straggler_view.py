@@ -8,12 +8,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
 from statistics import median
 from typing import Any, Protocol
 
 from gantree.executors.progress import RankSteps, StepReports
-from gantree.telemetry.stragglers import SLOW, WINDOW, Straggler, stragglers
+from gantree.telemetry.stragglers import SLOW, WINDOW, Straggler, stage_of, stragglers
 
 FRESH_S = 2.0
 MOST_KEPT = 1000
@@ -31,16 +30,29 @@ class KnowsSteps(Protocol):
         ...
 
 
+class KnowsClocks(Protocol):
+    """A source of GPUs that are named by their clocks."""
+
+    def rows(self, job: str, attempt: int) -> list[Json]:
+        """Return the GPUs of an attempt that are named now, as rows of stragglers."""
+        ...
+
+
 class StragglerJudge:
     """Who is named in a gang, from the reports of its ranks. Safe from any thread."""
 
-    def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
-        self._steady = steady
+    def __init__(
+        self, steady: Callable[[], float] = time.monotonic, clocks: KnowsClocks | None = None
+    ) -> None:
+        """clocks names GPUs by their clocks; None: nobody reads those here."""
+        self._steady, self._clocks = steady, clocks
         self._known: dict[tuple[str, int], tuple[float, _Judged]] = {}
 
     def rows(self, source: KnowsSteps, job: str, attempt: int) -> list[Json]:
         """Return the ranks of an attempt that are named now, as rows; a damaged run directory names nobody."""
-        return self._judge(source, job, attempt).rows
+        rows = self._judge(source, job, attempt).rows
+        by_clock = () if self._clocks is None else self._clocks.rows(job, attempt)
+        return [*rows, *by_clock] if by_clock else rows
 
     def own_s(self, source: KnowsSteps, job: str, attempt: int) -> dict[int, float]:
         """Return the own times of those ranks, in seconds: the median of the newest steps, by rank."""
@@ -95,20 +107,9 @@ def peer_groups(reports: StepReports) -> list[list[int]]:
     """Return positions in the reports of ranks that do the same work: those of one role and pipeline stage."""
     groups: dict[tuple[str, int], list[int]] = defaultdict(list)
     for position, each in enumerate(reports.ranks):
-        groups[each.role, _stage(each.rank, reports)].append(position)
+        stage = stage_of(each.rank, reports.world_size, reports.parallelism)
+        groups[each.role, stage].append(position)
     return list(groups.values())
-
-
-def _stage(rank: int, reports: StepReports) -> int:
-    """The pipeline stage of a rank; 0 where the parallelism is not that of so many ranks."""
-    ways = dict(reports.parallelism)
-    if "data" in ways:
-        ways["data"] //= ways.get("expert", 1)
-    if "pipeline" not in ways or prod(ways.values()) != reports.world_size:
-        return 0
-    axes = list(ways)
-    stride = prod(ways[axis] for axis in axes[: axes.index("pipeline")])
-    return rank // stride % ways["pipeline"]
 
 
 def _slow_hosts(ranks: Iterable[RankSteps], named: Iterable[Straggler]) -> frozenset[str]:

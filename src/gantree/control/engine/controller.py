@@ -18,6 +18,7 @@ from gantree.control.history.rebuild import HistoryRebuild
 from gantree.control.inbox import InboxWriter
 from gantree.control.metrics.metrics import Metrics
 from gantree.control.metrics.sampler import LedgerSampler
+from gantree.control.nodes.clock_watch import ClockWatch
 from gantree.control.notifications.settings import NO_NOTIFICATIONS, NotifySettings
 from gantree.control.ports import Clock, MakeCluster
 from gantree.control.readers.follower import Follower
@@ -113,6 +114,7 @@ class Controller:
         self.clock = make_clock(journal.last_observed_at())
         self.metrics = metrics or Metrics()
         self.causes = Causes()
+        self.gpu_clocks = ClockWatch()
         self.inbox = InboxWriter(journal, self.epoch, wake, self.metrics, self.causes)
         self._beat = beat
         self._snapshots = Snapshots(journal, self.epoch, beat=beat)

@@ -158,11 +158,11 @@ class Metrics:
     def _count_stragglers(self) -> None:
         self.stragglers = Gauge(
             "gantree_stragglers",
-            "Ranks that are slower than their peers (slow), or vary more (jitter).",
+            "Ranks that are slower than their peers (slow), vary more (jitter), or whose GPU has a low clock (clock).",
             ["sign"],
             registry=self.registry,
         )
-        for sign in ("slow", "jitter"):
+        for sign in ("slow", "jitter", "clock"):
             self.stragglers.labels(sign)
 
     def _counter(self, name: str, text: str, label: str, values: Iterable[str]) -> Counter:

@@ -62,15 +62,21 @@ class Check(OpenModel):
 
 
 class Straggler(OpenModel):
-    """A rank that is slower than its peers, or varies more, by the own times that the ranks report."""
+    """A rank that is slower than its peers, or varies more, by its own times; or whose GPU has a low clock."""
 
     rank: int
     role: str
     node: str
     gpus: list[int] = Field(description="Of its process.")
-    sign: str = Field(description="`slow`, or `jitter` for a rank that varies.")
-    ratio: float = Field(description="Its own time, or its spread, over that of its peers.")
-    steps: int = Field(description="For so many steps in a row it has been named, at least.")
+    sign: str = Field(
+        description="`slow`, `jitter` for a rank that varies, `clock` for a GPU whose clock is low."
+    )
+    ratio: float = Field(
+        description="Its own time, its spread, or its clock, over that of its peers."
+    )
+    steps: int = Field(
+        description="For so many steps in a row it has been named, at least; 0 for a clock."
+    )
     peers: int = Field(description="Ranks that it was compared with.")
     suspect: str = Field(examples=["GPU 2 or host n3"])
     at: float = Field(description="When rank 0 reported last.")
