@@ -14,7 +14,7 @@ GEN, MAX_GEN, UTIL = (
 REPLAYS = "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"
 STATE, P2P = "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_EXP_P2P_STATUS"
 CRC = "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL"
-USUAL = Usual(16.0, 18)
+USUAL = Usual(16.0, 18, peers=True)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,11 @@ def test_replays_count_above_the_limit_of_dcgm() -> None:
 )  # fmt: skip
 def test_what_nvlinks_carry(figures: dict[str, float], judged: Judged | None) -> None:
     assert GpuLinkWatch().nvlink("n0", 0, figures, USUAL, 0.0) == judged
+
+
+def test_gpus_without_nvlink_reach_no_peer_and_lack_nothing() -> None:
+    alone = {f"{P2P}/1": 3.0, f"{P2P}/2": 3.0}
+    assert GpuLinkWatch().nvlink("n0", 0, alone, Usual(16.0), 0.0) is None
 
 
 def test_errors_on_nvlink_count_as_a_rate_and_not_as_a_sum() -> None:

@@ -4,8 +4,8 @@
                         where that is not exported, against the usual one of such GPUs. It does not depend on load.
     PCIe generation     only of a GPU that computes, GEN_FOR readings in a row: an idle one lowers it to save power
     PCIe replays        more than DCGM's own limit of its health watch, 8 a minute (median of `rates`)
-    NVLinks             how many are up of those that such GPUs usually have up; a GPU of which no other GPU is reached
-                        over NVLink (DCGM_EXP_P2P_STATUS) has none
+    NVLinks             how many are up of those that such GPUs usually have up; a GPU that reaches no other one over
+                        NVLink (DCGM_EXP_P2P_STATUS), where most such GPUs do, has none
     NVLink errors       CRC errors and replays, more than one a second (median of `rates`); at a hundred a second the
                         node is unhealthy, see `dcgm_health`
 
@@ -50,10 +50,14 @@ Figures = Mapping[str, float]
 
 
 class Usual(NamedTuple):
-    """What GPUs of a machine model usually have: lanes of PCIe, and NVLinks that are up; None if unknown."""
+    """What GPUs of a machine model usually have: lanes of PCIe, and NVLinks that are up; None if unknown.
+
+    peers: whether most of them reach another GPU over NVLink.
+    """
 
     width: float | None = None
     nvlinks: int | None = None
+    peers: bool = False
 
 
 class Judged(NamedTuple):
@@ -89,12 +93,12 @@ def nvlinks_of(now: Figures) -> tuple[int, int]:
     return sum(map(int, told)), len(told)
 
 
-def reaches_no_peer(now: Figures) -> bool:
-    """Whether a GPU reaches no other GPU over NVLink, where that is told."""
+def reaches_a_peer(now: Figures) -> bool | None:
+    """Whether a GPU reaches another one over NVLink; None if that is not told."""
     if f"{P2P}/0" not in now and f"{P2P}/1" not in now:
-        return False
+        return None
     told = [value for name, value in now.items() if name.startswith(P2P) and value < P2P_UNKNOWN]
-    return bool(told) and P2P_OK not in told
+    return P2P_OK in told if told else None
 
 
 class GpuLinkWatch:
@@ -127,7 +131,7 @@ class GpuLinkWatch:
         up, told = nvlinks_of(now)
         errors = [self._rate(node, gpu, name, now, at) for name in NVLINK_ERRORS]
         known = [rate for rate in errors if rate is not None]
-        is_cut_off = reaches_no_peer(now)
+        is_cut_off = usual.peers and reaches_a_peer(now) is False
         if not told and not known and not is_cut_off:
             return None
         if is_cut_off:

@@ -66,6 +66,18 @@ def test_a_node_that_vanishes_and_gpus_that_are_not_there_change_nothing() -> No
     assert list(map(str, watched.stage.scheduler.ledger.site.links)) == ["gpu-pcie:n2/3"]
 
 
+def test_a_gpu_that_lost_its_peers_is_found_where_the_others_have_theirs() -> None:
+    p2p = "DCGM_EXP_P2P_STATUS"
+    peers = {gpu: {f"{p2p}/{other}": 0.0 for other in range(8) if other != gpu} for gpu in range(8)}
+    lost = peers | {5: dict.fromkeys(peers[5], 4.0)}
+    stage = Stage(cluster(leaves=1, nodes=1, nics=8))
+    ledger = stage.scheduler.ledger
+    found = events_of(GpuLinks(), {"n0": lost}, ledger, 15.0)
+    assert [(str(each.link), each.health) for each in found] == [("gpu-nvlink:n0/5", 0.0)]
+    none = {gpu: dict.fromkeys(told, 4.0) for gpu, told in peers.items()}
+    assert events_of(GpuLinks(), {"n0": none}, ledger, 15.0) == []
+
+
 def test_a_clock_that_stands_still_is_no_rate() -> None:
     watched = Watched()
     for replays in range(0, 10_000, 1000):

@@ -5,7 +5,7 @@ is the median of those that were read (of two, the higher). What is not read cha
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median_high
 
 from gantree.control.nodes.link_reports import CLEAN_S, Judgements, LinkReports
@@ -19,6 +19,7 @@ from gantree.telemetry.dcgm_links import (
     Usual,
     contradicts_itself,
     nvlinks_of,
+    reaches_a_peer,
     width_of,
 )
 from gantree.topology.fabric.fabric import Fabric
@@ -73,20 +74,21 @@ class GpuLinks:
 
 def _usual(told: Mapping[str, SignsOfGpu], fabric: Fabric) -> dict[int, Usual]:
     """What GPUs usually have, by machine model."""
-    widths: dict[int, list[float]] = {}
-    nvlinks: dict[int, list[int]] = {}
+    of_model: dict[int, list[Mapping[str, float]]] = {}
     for node, of_gpu in told.items():
         index = fabric.index_of_node.get(node)
-        if index is None:
-            continue
-        model = int(fabric.machine_index_of_node[index])
-        widths.setdefault(model, []).extend(filter(None, map(width_of, of_gpu.values())))
-        pairs = [nvlinks_of(figures) for figures in of_gpu.values()]
-        nvlinks.setdefault(model, []).extend(up for up, links in pairs if links)
-    return {
-        model: Usual(
-            width=median_high(widths[model]) if widths[model] else None,
-            nvlinks=median_high(nvlinks[model]) if nvlinks[model] else None,
-        )
-        for model in widths
-    }
+        if index is not None:
+            model = int(fabric.machine_index_of_node[index])
+            of_model.setdefault(model, []).extend(of_gpu.values())
+    return {model: _usual_of(gpus) for model, gpus in of_model.items()}
+
+
+def _usual_of(gpus: Sequence[Mapping[str, float]]) -> Usual:
+    widths = [width for width in map(width_of, gpus) if width]
+    nvlinks = [up for up, links in map(nvlinks_of, gpus) if links]
+    peers = [reaches for reaches in map(reaches_a_peer, gpus) if reaches is not None]
+    return Usual(
+        median_high(widths) if widths else None,
+        median_high(nvlinks) if nvlinks else None,
+        2 * sum(peers) > len(peers),
+    )
