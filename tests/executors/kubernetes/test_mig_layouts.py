@@ -1,14 +1,16 @@
 """What MIG configs make of nodes, with those that NVIDIA ships, and which nodes change for a gang."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gantree.executors.kubernetes.apiserver.objects import Metadata, Node, NodeStatus
 from gantree.executors.kubernetes.nodes.mig_layouts import (
     Partitionable,
-    candidates,
+    least_change,
     offer_of,
     offers,
     partitionable,
@@ -114,10 +116,40 @@ def test_the_present_config_is_no_change_and_a_node_offers_what_it_is_given() ->
     assert not offers(with_offer(changed, {"nvidia.com/gpu": 2}), found.offers["mixed"])
 
 
-def test_fewer_nodes_come_first_then_less_that_nobody_asked_for() -> None:
-    both = [
-        Partitionable(node(), {"mixed": {"a": 1, "b": 7}, "small": {"b": 14}, "off": {"a": 2}})
-    ] * 2
-    configs = tuple(MigConfig(name, ()) for name in ("mixed", "off", "small"))
-    found = [(len(nodes), name) for nodes, name in candidates(both, configs, frozenset({"b"}))]
-    assert found == [(1, "small"), (1, "mixed"), (2, "small"), (2, "mixed")]
+OFFERS = {"mixed": {"a": 1, "b": 7}, "off": {"a": 2}, "small": {"b": 14}, "again": {"b": 14}}
+
+
+@pytest.mark.parametrize(
+    ("needed", "found"),
+    [
+        (1, (1, "small")),
+        (14, (1, "small")),
+        (15, (2, "small")),
+        (42, (3, "small")),
+        (43, None),
+    ],
+)
+def test_the_least_change_is_few_nodes_then_little_that_nobody_asked_for(
+    needed: int, found: tuple[int, str] | None
+) -> None:
+    nodes = [Partitionable(node(), OFFERS)] * 3
+    configs = tuple(MigConfig(name, ()) for name in OFFERS)
+
+    def fits(chosen: Sequence[Partitionable], config: str) -> bool:
+        return sum(each.offers[config].get("b", 0) for each in chosen) >= needed
+
+    change = least_change(nodes, configs, frozenset({"b"}), fits)
+    assert (None if change is None else (len(change[0]), change[1])) == found
+
+
+@given(st.integers(1, 50), st.integers(1, 60))
+def test_the_fewest_nodes_are_found_in_few_questions(there: int, needed: int) -> None:
+    nodes, asked = [Partitionable(node(), {"c": {"b": 1}})] * there, list[int]()
+
+    def fits(chosen: Sequence[Partitionable], _: str) -> bool:
+        asked.append(len(chosen))
+        return len(chosen) >= needed
+
+    change = least_change(nodes, (MigConfig("c", ()),), frozenset({"b"}), fits)
+    assert (change and len(change[0])) == (needed if needed <= there else None)
+    assert len(asked) <= 1 + there.bit_length()

@@ -7,6 +7,7 @@ reason in an annotation and an event. Nodes outside the selector are never chang
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -20,9 +21,9 @@ from gantree.executors.kubernetes.nodes import mig_orders
 from gantree.executors.kubernetes.nodes.gpu_holders import GpuHolders
 from gantree.executors.kubernetes.nodes.mig_layouts import (
     Partitionable,
-    candidates,
     gpu_count,
     is_of_gpus,
+    least_change,
     offer_of,
     partitionable,
     with_offer,
@@ -48,13 +49,15 @@ from gantree.topology.occupancy.occupancy import Occupancy
 log = logging.getLogger(__name__)
 
 EVERY_S = 0.5
+PAUSE_OF_TOOK = 10.0
+"""After a step there is none for so many times as long as planning took."""
 AT_ONCE = 4
 """Gangs that are looked at in one step."""
 AGAIN_S = 30.0
 """A gang for which nothing could be done is looked at again after so long."""
 SEEN_WITHIN_S = 10.0
 """A change that was written and is not seen for so long is written again."""
-WITHIN_S = 900.0
+WITHIN_S = 1800.0
 """The manager may stop pods of the operator, and reboot the node."""
 FAILED_EVENT = "MigConfigFailed"
 
@@ -100,10 +103,13 @@ class MigRepartitioning:
             self._cordon(node, decided, holders, now, epoch)
             if order is not None and not self._is_written(node, now):
                 self._carry_on(order, node, decided, holders, now)
+        began_s = time.perf_counter()
         for key in self._next_keys(now):
             if any(self._is_written(node, now) for node in ours):
-                return  # what is written counts once it is seen
+                break  # what is written counts once it is seen
             self._plan(key, decided, holders, now)
+        took_s = time.perf_counter() - began_s
+        self._next_at = max(self._next_at, now + PAUSE_OF_TOOK * took_s)
 
     def _ours(self) -> list[Node]:
         """The nodes that may be changed, by name."""
@@ -232,10 +238,12 @@ class MigRepartitioning:
         if self._fits(gang, [*nodes, *coming]):
             return []
         able = [each for node in nodes if (each := partitionable(node, configs)) is not None]
-        for chosen, config in candidates(able, configs, _asked(state.spec)):
-            if self._fits(gang, [*_with(nodes, chosen, config), *coming]):
-                return [(each.node, config) for each in chosen]
-        return None
+
+        def fits_with(chosen: Sequence[Partitionable], config: str) -> bool:
+            return self._fits(gang, [*_with(nodes, chosen, config), *coming])
+
+        found = least_change(able, configs, _asked(state.spec), fits_with)
+        return None if found is None else [(each.node, found[1]) for each in found[0]]
 
     def _fits(self, gang: Gang, nodes: Sequence[Node]) -> bool:
         if not nodes:
@@ -278,12 +286,15 @@ def _gate(decided: LedgerView, job: str, now: float) -> Gate | None:
 
 
 def _is_free(node: Node, decided: LedgerView) -> bool:
-    """Whether a node is in use by gantree: it is not cordoned by anybody, nor lost, nor unhealthy."""
+    """Whether a node is in use by gantree: it is not cordoned by anybody, nor lost, nor unhealthy.
+
+    A cordon of an order that has ended is about to be lifted.
+    """
     name, site = node.metadata.name, decided.site
     return (
         site.has_node(name)
         and not site.is_lost(name)
-        and site.cordon_reason(name) is None
+        and (site.cordon_reason(name) or mig_orders.CORDONED).startswith(mig_orders.CORDONED)
         and name not in site.unhealthy_nodes()
         and mig_orders.cordon_of(node) is None
     )

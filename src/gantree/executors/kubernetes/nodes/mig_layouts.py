@@ -4,7 +4,7 @@ The GPU Operator's manager partitions a whole node by one config, named in a lab
 only when no pod on it has GPUs or instances: which of them a pod has is the kubelet's business.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -154,29 +154,53 @@ def _whole(amount: str | float) -> int:
     return int(text) if text.isascii() and text.isdecimal() else 0
 
 
-def candidates(
-    nodes: Sequence[Partitionable], configs: Sequence[MigConfig], asked: frozenset[str]
-) -> Iterator[tuple[tuple[Partitionable, ...], str]]:
-    """Which nodes to give which config, the least change first: fewer nodes, then fewer resources nobody asked for.
+def least_change(
+    nodes: Sequence[Partitionable],
+    configs: Sequence[MigConfig],
+    asked: frozenset[str],
+    fits: Callable[[Sequence[Partitionable], str], bool],
+) -> tuple[Sequence[Partitionable], str] | None:
+    """The first few nodes, and the config for them, with which a gang fits; None if there are none.
 
-    nodes come in the order in which they are to be changed. asked are the resources that the gang asks for.
+    asked are the resources that it asks for. The fewest nodes count, then the fewest instances that nobody asked for,
+    then the order of the configs.
     """
-    order = [
-        name
-        for name in (config.name for config in configs)
-        if any(asked & each.offers.get(name, {}).keys() for each in nodes)
-    ]
-    for number in range(1, len(nodes) + 1):
-        found = []
-        for name in order:
-            able = [each for each in nodes if asked & each.offers.get(name, {}).keys()]
-            if len(able) >= number:
-                chosen = tuple(able[:number])
-                found.append((_surplus(chosen, name, asked), order.index(name), chosen))
-        for _, index, chosen in sorted(found, key=lambda each: each[:2]):
-            yield chosen, order[index]
+    found: list[tuple[int, int, int]] = []
+    for index, config in enumerate(configs):
+        able = _able(nodes, config.name, asked)
+        number = _fewest(able, config.name, fits) if able else None
+        if number is not None:
+            found.append((number, _surplus(able[:number], config.name, asked), index))
+    if not found:
+        return None
+    number, _, index = min(found)
+    config = configs[index]
+    return _able(nodes, config.name, asked)[:number], config.name
+
+
+def _able(
+    nodes: Sequence[Partitionable], config: str, asked: frozenset[str]
+) -> list[Partitionable]:
+    """The nodes for which a config makes any of the resources asked for."""
+    return [each for each in nodes if asked & each.offers.get(config, {}).keys()]
+
+
+def _fewest(
+    nodes: Sequence[Partitionable],
+    config: str,
+    fits: Callable[[Sequence[Partitionable], str], bool],
+) -> int | None:
+    """How many of the nodes are enough, found by halving; None if all are not."""
+    if not fits(nodes, config):
+        return None
+    least, most = 1, len(nodes)
+    while least < most:
+        middle = (least + most) // 2
+        least, most = (least, middle) if fits(nodes[:middle], config) else (middle + 1, most)
+    return most
 
 
 def _surplus(nodes: Iterable[Partitionable], config: str, asked: frozenset[str]) -> int:
+    """How many instances and GPUs nobody asked for."""
     made = (pair for each in nodes for pair in each.offers[config].items())
     return sum(number for name, number in made if name not in asked)
