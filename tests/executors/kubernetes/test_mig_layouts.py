@@ -13,6 +13,7 @@ from gantree.executors.kubernetes.nodes.mig_layouts import (
     least_change,
     offer_of,
     offers,
+    offers_any,
     partitionable,
     with_offer,
 )
@@ -153,3 +154,9 @@ def test_the_fewest_nodes_are_found_in_few_questions(there: int, needed: int) ->
     change = least_change(nodes, (MigConfig("c", ()),), frozenset({"b"}), fits)
     assert (change and len(change[0])) == (needed if needed <= there else None)
     assert len(asked) <= 1 + there.bit_length()
+
+
+def test_a_node_offers_any_of_what_it_has_of_it() -> None:
+    assert offers_any(node(), frozenset({"nvidia.com/gpu", "nvidia.com/mig-1g.10gb"}))
+    assert not offers_any(node(), frozenset({"nvidia.com/mig-1g.10gb"}))
+    assert not offers_any(with_offer(node(), {"nvidia.com/gpu": 0}), frozenset({"nvidia.com/gpu"}))

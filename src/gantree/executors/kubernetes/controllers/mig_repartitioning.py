@@ -25,6 +25,7 @@ from gantree.executors.kubernetes.nodes.mig_layouts import (
     is_of_gpus,
     least_change,
     offer_of,
+    offers_any,
     partitionable,
     with_offer,
 )
@@ -51,6 +52,8 @@ log = logging.getLogger(__name__)
 EVERY_S = 0.5
 PAUSE_OF_TOOK = 10.0
 """After a step there is none for so many times as long as planning took."""
+MOST_NODES = 64
+"""A gang is planned on so many nodes at most: to read as many as a site takes 25 ms, a few times for each config."""
 AT_ONCE = 4
 """Gangs that are looked at in one step."""
 AGAIN_S = 30.0
@@ -234,7 +237,11 @@ class MigRepartitioning:
         self, gang: Gang, state: JobView, nodes: Sequence[Node], coming: Sequence[Node]
     ) -> list[tuple[Node, str]] | None:
         """The least change with which a gang fits on these nodes, empty; None if there is none."""
-        configs = self._allowed.configs if self._allowed else ()
+        configs, asked = self._allowed.configs if self._allowed else (), _asked(state.spec)
+        if len(nodes) > MOST_NODES:
+            first = sorted(nodes, key=lambda each: not offers_any(each, asked))[:MOST_NODES]
+            looked_at = {each.metadata.name for each in first}
+            nodes = [each for each in nodes if each.metadata.name in looked_at]
         if self._fits(gang, [*nodes, *coming]):
             return []
         able = [each for node in nodes if (each := partitionable(node, configs)) is not None]
@@ -242,7 +249,7 @@ class MigRepartitioning:
         def fits_with(chosen: Sequence[Partitionable], config: str) -> bool:
             return self._fits(gang, [*_with(nodes, chosen, config), *coming])
 
-        found = least_change(able, configs, _asked(state.spec), fits_with)
+        found = least_change(able, configs, asked, fits_with)
         return None if found is None else [(each.node, found[1]) for each in found[0]]
 
     def _fits(self, gang: Gang, nodes: Sequence[Node]) -> bool:

@@ -149,6 +149,11 @@ def offers(node: Node, offer: Offer) -> bool:
     return all(_whole(there.get(name, 0)) >= number for name, number in offer.items())
 
 
+def offers_any(node: Node, asked: frozenset[str]) -> bool:
+    """Whether the device plugin of a node offers any of these resources."""
+    return any(_whole(node.status.allocatable.get(name, 0)) for name in asked)
+
+
 def _whole(amount: str | float) -> int:
     text = str(amount)
     return int(text) if text.isascii() and text.isdecimal() else 0
