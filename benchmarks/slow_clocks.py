@@ -1,6 +1,6 @@
 """How often the comparison of clocks names a throttled GPU, how soon, and whom it names without one.
 
-    python benchmarks/slow_clocks.py [--seeds 3] [--gpus 64] [--scrapes 172800] [--plants 200]
+    python benchmarks/slow_clocks.py [--seeds 3] [--gpus 64] [--scrapes 172800] [--plants 200] [--every 1]
 
 The default is a month of scrapes of 15 s of one gang for each seed. What a scrape sees of a healthy GPU under load:
 
@@ -13,8 +13,8 @@ The default is a month of scrapes of 15 s of one gang for each seed. What a scra
 - a slow wander of each GPU (temperature): an autoregressive process of 1 % with a memory of 1,000 scrapes;
 - each hour six minutes without load, of all GPUs (checkpoints, evaluation), and a scrape in 100 that is missing.
 
-Every scrape is judged. Throttled GPUs are planted one by one at random moments, in the same noise: what is 0.8 of the
-clock in both phases, although a GPU that holds up the others waits less than they do.
+Every scrape is judged, as a daemon does. Throttled GPUs are planted one by one at random moments, in the same noise:
+0.8 of the clock in both phases, although a GPU that holds up the others waits less than they do.
 """
 
 import argparse
@@ -56,10 +56,10 @@ def _wander(random: np.random.Generator, scrapes: int, gpus: int) -> FloatArray:
     return wander
 
 
-def false_names(clocks: FloatArray) -> int:
-    """How many GPUs any scrape of a healthy run names."""
+def false_names(clocks: FloatArray, every: int) -> int:
+    """How many GPUs any look at a healthy run names, one after every so many scrapes."""
     named = np.zeros(clocks.shape[1], bool)
-    for end in range(WINDOW, len(clocks) + 1):
+    for end in range(WINDOW, len(clocks) + 1, every):
         named |= clock_marks(clocks[end - WINDOW : end]).starts
     return int(np.count_nonzero(named))
 
@@ -76,7 +76,7 @@ def scrapes_until_named(random: np.random.Generator, clocks: FloatArray) -> int 
     return None
 
 
-def one_seed(seed: int, scrapes: int, gpus: int, plants: int) -> dict[str, object]:
+def one_seed(seed: int, scrapes: int, gpus: int, plants: int, every: int) -> dict[str, object]:
     """The figures of one gang over its run."""
     random = np.random.default_rng(seed)
     clocks = healthy(random, scrapes, gpus)
@@ -84,7 +84,7 @@ def one_seed(seed: int, scrapes: int, gpus: int, plants: int) -> dict[str, objec
     known = sorted(each for each in until if each is not None)
     return {
         "seed": seed,
-        "false_names": false_names(clocks),
+        "false_names": false_names(clocks, every),
         "planted": plants,
         "never_named": plants - len(known),
         "minutes_until_named": {
@@ -103,9 +103,11 @@ def main() -> None:
     asked.add_argument("--gpus", type=int, default=64)
     asked.add_argument("--scrapes", type=int, default=172_800)
     asked.add_argument("--plants", type=int, default=200, help="throttled GPUs in each seed")
+    asked.add_argument("--every", type=int, default=1, help="look after every so many scrapes")
     told = asked.parse_args()
     for seed in range(told.seeds):
-        print(json.dumps(one_seed(seed, told.scrapes, told.gpus, told.plants)), flush=True)
+        figures = one_seed(seed, told.scrapes, told.gpus, told.plants, told.every)
+        print(json.dumps(figures), flush=True)
 
 
 if __name__ == "__main__":

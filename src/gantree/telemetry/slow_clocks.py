@@ -7,8 +7,8 @@ same power limit, and a phase of the job (a checkpoint, an evaluation) moves all
 
 A scrape sees one moment, in which a GPU computes at the clock that its power allows, or waits at a higher one. So the
 mean over WINDOW scrapes under load is compared, not a median, which would jump between the two; and a GPU is named only
-if it is below by more than NAMED_BELOW and clear of the noise, CLEAR standard errors. It is named until the mean is
-above UNNAMED_BELOW. What GPUs of one model differ by in health is less: Sinha et al., "Not All GPUs Are Created Equal"
+if it is below by NAMED_BELOW, and below UNNAMED_BELOW by CLEAR standard errors of the noise. It is named until the mean
+is above UNNAMED_BELOW. What healthy GPUs of one model differ by is less: Sinha et al., "Not All GPUs Are Created Equal"
 (SC 2022), found 8 % between the GPUs of a model, and outliers up to 22 %, which are worth a name.
 
 What it cannot tell: a rank that is slow for another cause (host, disk, network) has no low clock; one with more work
@@ -29,14 +29,14 @@ CLOCK_FIGURES = frozenset({CLOCK, BUSY})
 LOADED = 90.0
 """Percent of utilisation from which on a clock counts."""
 MOST_MHZ = 10_000.0
-WINDOW = 40
-"""Scrapes: ten minutes of one every 15 seconds."""
-AT_LEAST = 24
+WINDOW = 60
+"""Scrapes: a quarter of an hour of one every 15 seconds."""
+AT_LEAST = 36
 """Scrapes of these under load."""
 PEERS = 3
 NAMED_BELOW = 1 / 1.15
 UNNAMED_BELOW = 1 / 1.08
-CLEAR = 6.0
+CLEAR = 5.0
 LEAST_SIGMA = 1e-3
 REASON_NAMES = ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS")
 REASONS = {0x20: "heat", 0x40: "heat", 0x80: "the power brake", 0x8: "the hardware"}
@@ -79,9 +79,10 @@ def clock_marks(clocks: FloatArray) -> ClockMarks:
         level, sigma = np.nanmean(logs, axis=0), np.nanstd(logs, axis=0)
         below = _median_of_others(level) - level
         spread = np.maximum(np.maximum(sigma, np.median(sigma)), LEAST_SIGMA)
-        is_clear = below > CLEAR * spread / np.sqrt(count[known])
+        healthy = -np.log(UNNAMED_BELOW)
+        is_clear = below - healthy > CLEAR * spread / np.sqrt(count[known])
         starts[known] = is_clear & (below > -np.log(NAMED_BELOW))
-        stays[known] = below > -np.log(UNNAMED_BELOW)
+        stays[known] = below > healthy
         ratio[known] = np.exp(-below)
     return ClockMarks(starts, stays, ratio, len(known))
 

@@ -58,7 +58,7 @@ def test_a_gpu_of_a_low_clock_is_named_with_its_rank_and_no_longer_once_it_is_as
     (row,) = watched.rows()
     assert (row["sign"], row["ratio"], row["peers"], row["steps"]) == ("clock", 0.714, 15, 0)
     assert row["sentence"] == (
-        "rank 11 on n1 GPU 3 has 0.71x the SM clock of its 15 peers under load, for at least 11 minutes:"
+        "rank 11 on n1 GPU 3 has 0.71x the SM clock of its 15 peers under load, for at least 14 minutes:"
         " suspected GPU 3"
     )
     assert watched.look(WINDOW - 5) == []
