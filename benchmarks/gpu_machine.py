@@ -27,7 +27,9 @@ from typing import Any
 
 import pynvml
 
+from gantree.model.errors import Unreachable
 from gantree.telemetry import nvml
+from gantree.telemetry.nvml_events import XidEvents
 from gantree.telemetry.partitions.nvml import NvmlPartitioner
 from gantree.topology.hardware.mig import mig_table
 
@@ -172,17 +174,16 @@ def driver_profiles() -> dict[str, tuple[tuple[int, ...], int]]:
 
 
 def xid_events() -> tuple[bool, dict[str, Any]]:
-    """Whether the driver lets this process register for critical XIDs."""
-    with nvml.driver():
-        events = pynvml.nvmlEventSetCreate()
-        try:
-            gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
-            pynvml.nvmlDeviceRegisterEvents(gpu, pynvml.nvmlEventTypeXidCriticalError, events)
-            return True, {"registered": True}
-        except pynvml.NVMLError as error:
-            return False, {"registered": False, "error": str(error)}
-        finally:
-            pynvml.nvmlEventSetFree(events)
+    """Whether the daemon can register for the XIDs of all GPUs, and hears of none from healthy ones."""
+    try:
+        events = XidEvents()
+    except Unreachable as error:
+        return False, {"registered": 0, "error": str(error)}
+    try:
+        found = events.wait(0.5)
+        return events.gpus == len(nvml.bus_ids()) and not found, {"registered": events.gpus}
+    finally:
+        events.close()
 
 
 def mps(found: Daemon, seconds: float) -> tuple[bool, dict[str, Any]]:

@@ -184,6 +184,7 @@ def test_a_repeatable_step_goes_on_after_kill_9(repairs: Repairs) -> None:
     repairs.until(lambda: len(repairs.ran()) == 2)
     repairs.kill()
     repairs.until(lambda: len(repairs.ran()) == 3)
+    assert repairs.node()["repair"]["reason"] == "again, as the daemon ended while burn-in ran"
     hold.unlink()
     repairs.until(lambda: repairs.node()["state"] == "ready")
     assert [line.split("|")[3] for line in repairs.ran()] == ["reset", "burn-in", "burn-in"]

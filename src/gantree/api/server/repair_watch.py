@@ -82,7 +82,7 @@ class _Runner:
             repair = ledger.site.repairs[node]
             name = repair.steps[repair.step]
             if due is not None:
-                log.warning("node %s: %s is run again, the daemon ended while it ran", node, name)
+                log.warning("node %s: %s is run %s", node, name, due.reason)
                 going_on.append(due)
                 continue
             why = f"the daemon ended while {name} ran; it is not run again by itself"
@@ -146,9 +146,10 @@ class _Runner:
         """Run all steps, each as often as it may be tried."""
         for number in range(due.first, len(due.steps)):
             step = due.steps[number]
-            problem = ""
+            problem, again = "", due.reason if number == due.first else ""
             for attempt in range(1, step.retries + 2):
-                again = f"try {attempt} of {step.retries + 1}: {problem}" if attempt > 1 else ""
+                if attempt > 1:
+                    again = f"try {attempt} of {step.retries + 1}: {problem}"
                 await self._put_down(due, number, reason=again)
                 problem = await self._tried(due, step, attempt)
                 if not problem:

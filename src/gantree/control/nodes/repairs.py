@@ -19,12 +19,13 @@ _GPU = re.compile(r"\bGPU (\d{1,4})\b")
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A repair to begin, or to go on with, at a step."""
+    """A repair to begin, or to go on with, at a step; reason is why that is run again, "" where it is not."""
 
     node: str
     sign: str
     steps: tuple[RepairStep, ...]
     first: int = 0
+    reason: str = ""
 
 
 def due_repairs(
@@ -68,7 +69,8 @@ def _goes_on(node: str, repair: Repair, chains: Sequence[RepairChain]) -> Due | 
     for chain in chains:
         names = tuple(step.name for step in chain.steps)
         if names == repair.steps and chain.steps[repair.step].repeatable:
-            return Due(node, repair.sign, chain.steps, repair.step)
+            again = f"again, as the daemon ended while {names[repair.step]} ran"
+            return Due(node, repair.sign, chain.steps, repair.step, again)
     return None
 
 

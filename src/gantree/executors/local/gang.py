@@ -166,7 +166,7 @@ class Gang:
     @property
     def has_unstarted_replacement(self) -> bool:
         """Whether a member that was replaced can start now."""
-        return not self.stopped and any(each.life and not each.has_shim for each in self.startable)
+        return not self.stopped and any(each.life and each.is_new for each in self.startable)
 
     def save(self, order: SaveCheckpoint) -> None:
         """Ask for a checkpoint, of an attempt that has begun and is to go on. Raises OSError."""

@@ -65,9 +65,10 @@ class Member:
         return self._shim is not None
 
     @property
-    def has_shim(self) -> bool:
-        """A shim of it came up, or was started by this daemon."""
-        return self.began or self._child is not None
+    def is_new(self) -> bool:
+        """Nothing was started of it, nor is it to stop."""
+        is_past = self.dead or self.told_to_stop or self.failure is not None
+        return not (self.began or self._child is not None or is_past)
 
     @property
     def failed(self) -> bool:
