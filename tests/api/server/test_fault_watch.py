@@ -79,6 +79,7 @@ def test_a_hung_gang_runs_elsewhere_after_a_line_of_the_log(client: Client, log:
     before = client.job("hung", wait_s=300, until="running")
     lost = before["placement"]["members"][0]["node"]
     write(log, lost, 13)
+    write(log, lost, 0)
     write(log, "elsewhere", 79)
     write(log, lost, 79)
     until(lambda: client.job("hung")["attempt"] == 2, client)

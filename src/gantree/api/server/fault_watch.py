@@ -15,7 +15,7 @@ from socket import gethostname
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
 from gantree.core.ledger.ledger import Ledger
-from gantree.model.errors import Unreachable
+from gantree.model.errors import GantreeError, Unreachable
 from gantree.telemetry.kernel_log import MARKS, KernelFault, address_of, fault_in
 from gantree.telemetry.log_tail import LogTail
 from gantree.telemetry.nvml import bus_ids
@@ -83,9 +83,7 @@ def _report(
             if node == node_named(controller.ledger, own)
             else None
         )
-        controller.faults.report(
-            node, gpu=gpu, xid=fault.xid, source=KERNEL_LOG, address=fault.address
-        )
+        _report_one(controller, node, gpu, xid=fault.xid, source=KERNEL_LOG, address=fault.address)
 
 
 def _own_addresses() -> dict[str, int]:
@@ -132,7 +130,17 @@ def _next_xids(listen: Callable[[], XidEvents], stop: threading.Event) -> list[X
 
 def _report_xids(node: str, found: Iterable[Xid], controller: Controller) -> None:
     for each in found:
-        controller.faults.report(node, gpu=each.gpu, xid=each.xid, source=NVML)
+        _report_one(controller, node, each.gpu, xid=each.xid, source=NVML)
+
+
+def _report_one(
+    controller: Controller, node: str, gpu: int | None, *, xid: int, source: str, address: str = ""
+) -> None:
+    """Report a fault; what cannot be one of this node (a GPU that the cluster file does not have) is logged."""
+    try:
+        controller.faults.report(node, gpu=gpu, xid=xid, source=source, address=address)
+    except GantreeError as error:
+        log.error("XID %d of node %s, as %s has it, is not on record: %s", xid, node, source, error)
 
 
 def _has_fault(ledger: Ledger, node: str) -> bool:

@@ -26,6 +26,7 @@ from gantree.control.nodes.repairs import (
     running_repairs,
 )
 from gantree.executors.local.launch.environment import inherited
+from gantree.model.errors import GantreeError
 from gantree.model.repairs import RepairChain, RepairState, RepairStep
 
 LOOK_EVERY_S = 0.5
@@ -64,11 +65,20 @@ class _Runner:
         for due in await self._loop.call(self._left_behind):
             self._begin(due)
         while True:
-            for due in await self._loop.call(self._due):
-                self._begin(due)
-            for node, reason in await self._loop.call(self._to_stop):
-                await self._stop(node, reason)
+            try:
+                await self._round()
+            except (
+                GantreeError,
+                OSError,
+            ):  # a journal that does not answer now, as for the controller itself
+                log.exception("repairs were not looked after, trying again")
             await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _round(self) -> None:
+        for due in await self._loop.call(self._due):
+            self._begin(due)
+        for node, reason in await self._loop.call(self._to_stop):
+            await self._stop(node, reason)
 
     async def close(self) -> None:
         for task in self._tasks.values():
@@ -121,17 +131,15 @@ class _Runner:
         await self._loop.call(lambda: self._note(due, step, state, reason))
 
     def _begin(self, due: Due) -> None:
-        task = asyncio.create_task(self._repair(due))
+        task = asyncio.create_task(self._guarded(due))
         self._tasks[due.node] = task
         task.add_done_callback(lambda _: self._tasks.pop(due.node, None))
 
     async def _stop(self, node: str, reason: str) -> None:
         task = self._tasks.get(node)
-        if task is None:
-            return
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
 
         def put_down() -> None:
             repair = running_repairs(self._controller.ledger).get(node)
@@ -141,6 +149,14 @@ class _Runner:
                 self._loop.wake()
 
         await self._loop.call(put_down)
+
+    async def _guarded(self, due: Due) -> None:
+        try:
+            await self._repair(due)
+        except (GantreeError, OSError):
+            log.exception(
+                "node %s: the repair stands still; gantree repair --stop ends it", due.node
+            )
 
     async def _repair(self, due: Due) -> None:
         """Run all steps, each as often as it may be tried."""
@@ -166,15 +182,16 @@ class _Runner:
         words = command_of(step, due.node, due.sign)
         told = {"NODE": due.node, "GPU": gpus_in(due.sign), "SIGN": due.sign, "STEP": step.name}
         env = {f"GANTREE_{name}": value for name, value in (told | {"TRY": str(attempt)}).items()}
-        with (self._logs / f"{quote(due.node, safe='')}.log").open("ab") as output:
-            try:
+        log_file = self._logs / f"{quote(due.node, safe='')}.log"
+        try:
+            with log_file.open("ab") as output:
                 process = await asyncio.create_subprocess_exec(
                     *words,
                     stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
                     env=inherited(os.environ) | env, cwd="/", start_new_session=True,
                 )  # fmt: skip
-            except OSError as error:
-                return f"{words[0]}: {error.strerror}"
+        except OSError as error:
+            return f"{error.filename or words[0]}: {error.strerror}"
         try:
             async with asyncio.timeout(step.timeout_s):
                 code = await process.wait()
