@@ -22,6 +22,7 @@ from gantree.model.events import (
     GangEnded,
     GangStarted,
     JobSubmitted,
+    RankSlownessObserved,
     TimePassed,
 )
 from gantree.model.facts import JobEnded, JobRejected, StopDecided
@@ -216,12 +217,32 @@ class Simulation:
             event = self._heap.pop()
             if isinstance(event, OF_THE_CLUSTER):
                 self.cluster.happen(event)
+                if isinstance(event, GangStarted):
+                    self._name_slow_nodes(event)
             else:
                 self._batch.append(event)
                 if isinstance(event, JobSubmitted | CancelRequested):
                     self.load.happened(event)
         if self.load.is_stalled(moment):
             self.load.end_services(moment)
+
+    def _name_slow_nodes(self, started: GangStarted) -> None:
+        """Foretell when the scheduler hears which nodes slow an attempt, if it does at all."""
+        slow, pace = self._running.stragglers, self.cluster.pace
+        placement = self.scheduler.ledger.jobs[started.job].placement
+        if slow is None or slow.named_after_s is None or pace is None or placement is None:
+            return
+        for node, speed in pace.slow_nodes(placement.nodes).items():
+            named = RankSlownessObserved(
+                id=f"slow/{started.job}/{started.attempt}/{node}",
+                observed_at=started.observed_at + slow.named_after_s,
+                job=started.job,
+                attempt=started.attempt,
+                rank=[member.node for member in placement.members].index(node),
+                node=node,
+                slowdown=1 / speed,
+            )
+            self._heap.push(named)
 
     def _may_wait(self) -> bool:
         """Whether what has happened need not be decided on at once: saves that gangs make by themselves change no

@@ -25,12 +25,14 @@ from gantree.sim.running.model import (
     Spot,
     Stragglers,
 )
+from gantree.sim.running.stragglers import SlowOnes
 from gantree.sim.workload import job_of
 from gantree.testing.builders import cluster
 from support.examples import examples
 
 SITE = cluster(leaves=2, nodes=2, gpus=4)
 NODE_TIER, LEAF_TIER = 3, 2
+NODES = ("n0", "n1", "n2", "n3")
 
 
 def trace_job(
@@ -127,6 +129,37 @@ def test_a_gang_that_starts_on_a_degraded_link_is_slowed_once_and_until_it_is_re
         for at_s in (0.0, 11.0)
     ]
     assert ends[0] == pytest.approx(ends[1], abs=2.0)
+
+
+def test_a_node_that_announces_its_failure_is_left_before_it_fails() -> None:
+    """The sign comes at 95, right behind the save at 90: a save on request, and nothing is done twice."""
+    faults = [
+        Fault(95.0, "sign", (NODE_TIER, 0)),
+        Fault(100.0, "node", (NODE_TIER, 0)),
+        Fault(1000.0, "node", (NODE_TIER, 0), up=True),
+    ]
+    simulation = run([trace_job("a", 200)], faults, SAVES)
+    (row,) = simulation.result().jobs
+    assert (row.end_s, row.failures) == (200.0, 0)
+    assert simulation.scheduler.ledger.site.unwell == {}
+
+
+def test_a_gang_leaves_a_slow_node_some_time_after_it_was_named() -> None:
+    slow = Stragglers(nodes=0.3, speed=0.5, named_after_s=60.0)
+    seed = next(n for n in range(100) if list(SlowOnes(slow, n).slow_nodes(NODES)) == ["n0"])
+    ends = []
+    for leaves in (False, True):
+        policy = Policy(leave_degraded=leaves, restart_s=10.0)
+        rows = [trace_job("a", 2000, checkpoint_s=50)]
+        simulation = Simulation(
+            SITE, rows, policy, Overheads(), running=RunningModel(stragglers=slow), seed=seed
+        )
+        while simulation.step():
+            check(simulation.scheduler.ledger)
+        (row,) = simulation.result().jobs
+        ends.append(row.end_s)
+    assert ends[0] == 4000
+    assert ends[1] is not None and 2060 < ends[1] < 2300
 
 
 ON = RunningModel(failures=Failures())

@@ -21,9 +21,9 @@ from gantree.topology.fabric.fabric import Fabric
 class Fault:
     """Something happens to a component at a moment. kind is one of
 
-    "process" (software on a GPU), "GPU", "node", "domain", "link", "notice" (a spot node will be taken), "spot" (it
-    is). domain is (tier, number); of a node or GPU that of the node. up: it is repaired, or back. deadline_at is when a
-    spot node is taken after its notice.
+    "process" (software on a GPU), "GPU", "node", "domain", "link", "sign" (a failure of a node is near), "notice" (a
+    spot node will be taken), "spot" (it is). domain is (tier, number); of a node or GPU that of the node. up: it is
+    repaired, or back. deadline_at is when a spot node is taken after its notice.
     """
 
     at_s: float
@@ -117,14 +117,22 @@ def _node(
     ]
     total, now = sum(per_s for _, _, per_s in rates), from_s
     while total > 0:
-        now += draws.expovariate(total)
+        since, now = now, now + draws.expovariate(total)
         ((kind, rate, _),) = draws.choices(rates, [per_s for _, _, per_s in rates])
         gpu = draws.randrange(gpus) if gpus else 0
+        if _is_announced(rate, node, now):
+            yield Fault(max(since, now - rate.lead_s), "sign", node)
         yield Fault(now, kind, node, gpu)
         if kind != "process":
             now += _drawn(draws, rate.repair_s)
             yield Fault(now, kind, node, gpu, up=True)
     yield from _never(node)
+
+
+def _is_announced(rate: FailureRate, node: tuple[int, int], at_s: float) -> bool:
+    """Whether a failure has a sign before it: drawn by its moment, so that with more signs no failure differs."""
+    draws = Random(f"{node}/{at_s!r}/sign")  # noqa: S311 - a simulation
+    return draws.random() < rate.announced
 
 
 def _domain(

@@ -30,12 +30,15 @@ class Checkpoints:
 class FailureRate:
     """Failures of one kind: mean number per day of one component, and the mean repair time. Both are exponential.
 
-    health is what is left of a degraded link until it is repaired (kind "link" alone).
+    health is what is left of a degraded link until it is repaired (kind "link" alone). announced is the share of the
+    failures with a sign before them, lead_s seconds ahead: the node takes nothing new from then on (kind "node" alone).
     """
 
     per_day: float
     repair_s: float
     health: float | None = None
+    announced: float = 0.0
+    lead_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +64,14 @@ class Failures:
 class Stragglers:
     """Shares of nodes and of attempts that are slower, and the speed that these have (1: as fast as others).
 
-    A gang is as fast as its slowest node.
+    A gang is as fast as its slowest node. named_after_s: after how much of an attempt the scheduler knows which nodes
+    slow it; None: never.
     """
 
     nodes: float = 0.0
     attempts: float = 0.0
     speed: float = 1.0
+    named_after_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """How fast every running gang works: its placement, its stragglers, and who shares its links."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gantree.model.cluster import Cluster
 from gantree.model.jobs import Job
@@ -44,6 +44,10 @@ class Pace:
             self._traffic_of_job[order.job] = traffic
             self._alone_of_job[order.job] = speed
         return speed
+
+    def slow_nodes(self, nodes: Iterable[str]) -> dict[str, float]:
+        """Those of some nodes that are slower than others, with their speeds."""
+        return {} if self._slow is None else self._slow.slow_nodes(nodes)
 
     def join(self, job: str) -> None:
         """A gang begins to communicate."""

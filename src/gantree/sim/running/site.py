@@ -4,6 +4,7 @@ process      `RankExited` of the gang on that GPU
 GPU          the same, and `HealthObserved`: its node takes nothing new until it is repaired; others on it work on
 node         `NodeLost`, then `NodeReturned`; domain: the same of each of its nodes
 link         the up-links of a domain carry less: `LinkHealthObserved`; gangs across them are slower
+sign         a failure of a node is near: `HealthObserved` until the node is back
 spot         `CordonRequested` with drain at the notice, `NodeLost` when the node is taken; when it is back,
              `NodeReturned` and `UncordonRequested`
 """
@@ -51,6 +52,7 @@ class Site:
         self._told = 0
         self._causes_of_loss: Counter[str] = Counter()
         self._lost_at: dict[str, float] = {}
+        self._signs: dict[str, None] = {}
         self.counts = FaultCounts()
 
     def events(self, fault: Fault, ledger: Ledger) -> list[Event]:
@@ -65,6 +67,8 @@ class Site:
                 yield from self._on_gpu(fault, ledger)
             case "link":
                 yield from self._link(fault)
+            case "sign":
+                yield self._sign(fault, "a failure is near")
             case "notice":
                 yield CordonRequested(
                     **self._id(fault),
@@ -102,6 +106,14 @@ class Site:
             health=1.0 if fault.up else fault.health,
         )
 
+    def _sign(self, fault: Fault, reason: str) -> Event:
+        node = self._node(fault)
+        if reason:
+            self._signs[node] = None
+        else:
+            del self._signs[node]
+        return HealthObserved(**self._id(fault), node=node, source="sign", reason=reason)
+
     def _nodes(self, fault: Fault, ledger: Ledger) -> Iterator[Event]:
         tier, domain = fault.domain
         first, end = self._fabric.first_node_of_domain[tier][domain : domain + 2]
@@ -131,6 +143,8 @@ class Site:
         if self._causes_of_loss[node] == 0:
             self.counts.lost_gpu_s += gpus * (fault.at_s - self._lost_at.pop(node))
             yield NodeReturned(**self._id(fault), node=node)
+            if node in self._signs:
+                yield self._sign(fault, "")
 
     def _node(self, fault: Fault) -> str:
         return self._fabric.nodes[fault.domain[1]].name

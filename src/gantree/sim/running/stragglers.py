@@ -19,6 +19,10 @@ class SlowOnes:
         own = self._drawn(f"attempt/{job}/{attempt}", self._stragglers.attempts)
         return min([own, *(self._of_node(node) for node in nodes)])
 
+    def slow_nodes(self, nodes: Iterable[str]) -> dict[str, float]:
+        """Those of some nodes that are slow, with their speeds."""
+        return {node: speed for node in nodes if (speed := self._of_node(node)) < 1.0}
+
     def _of_node(self, node: str) -> float:
         if node not in self._speed_of_node:
             self._speed_of_node[node] = self._drawn(f"node/{node}", self._stragglers.nodes)
