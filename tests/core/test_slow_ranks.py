@@ -177,3 +177,15 @@ def test_a_snapshot_and_a_fold_know_slow_ranks() -> None:
     assert list(again.ledger.slowed) == ["a"]
     (fact,) = [fact for fact in stage.facts if isinstance(fact, RankSlownessNoted)]
     assert FACT_CODEC.decode(FACT_CODEC.encode(fact)) == fact
+
+
+def test_a_gang_does_not_return_to_a_slow_node_that_it_left() -> None:
+    stage = stage_of(nodes=2)
+    slow(stage, rank=0, node="n0")
+    stage.wait(NEEDED_S)
+    moved(stage)
+    assert sorted(stage.nodes("a")) == ["n2", "n3"]
+    slow(stage, rank=9, node="n3")
+    stage.wait(NEEDED_S)
+    (_, again) = movers(stage)
+    assert sorted(again.placement.nodes) == ["n1", "n2"]

@@ -37,12 +37,14 @@ class Sample:
 class Stop:
     """An attempt was stopped at a moment for the job `by` ("" if for none).
 
-    cause: why it was preempted ("priority", "order" or "reclaim"), or that it "moved" or was "resized".
+    cause: why it was preempted ("priority", "order" or "reclaim"), or that it "moved" or was "resized". flees is what
+    was wrong with the place that it left.
     """
 
     at_s: float
     cause: str
     by: str
+    flees: str = ""
 
 
 @dataclass(slots=True)
@@ -95,7 +97,8 @@ class Record:
                     before = self._held_gpu_s_of_job.get(fact.job, 0.0)
                     self._held_gpu_s_of_job[fact.job] = before + held_gpu_s
                 case GangPreempted() | GangMoving():
-                    stop = Stop(fact.at, str(fact.cause), fact.by)
+                    flees = fact.flees if isinstance(fact, GangMoving) else ""
+                    stop = Stop(fact.at, str(fact.cause), fact.by, flees)
                     self.stops.setdefault(fact.job, []).append(stop)
                     self._newest_span[fact.job].cause = stop.cause
                 case JobRequeued():

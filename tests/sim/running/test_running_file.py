@@ -21,11 +21,11 @@ checkpoints: {every: 30m, save: 10s, restore: 2m, store_GBps: 80, state_GB_per_G
 failures:
   process: {per_day: 0.001}
   GPU: {per_day: 0.002, repair: 1h}
-  node: {per_day: 0.01, repair: 2h}
+  node: {per_day: 0.01, repair: 2h, announced: 0.5, lead: 10m}
   domains: {leaf: {per_day: 0.001, repair: 1h}}
   links: {spine: {per_day: 0.02, repair: 30m, health: 0.25}}
   restarts: 5
-stragglers: {nodes: 0.01, attempts: 0.02, speed: 0.8}
+stragglers: {nodes: 0.01, attempts: 0.02, speed: 0.8, named_after: 4m}
 spot: {notice: 30s, away: 10m}
 services:
   - {name: chat, gpus: 2, trough: 1, peak: 4, curve: {"16:30": 1, "04:00": 0}, queue: web}
@@ -40,12 +40,12 @@ def test_every_field_is_read() -> None:
         failures=Failures(
             FailureRate(0.001, 0),
             FailureRate(0.002, 3600),
-            FailureRate(0.01, 7200),
+            FailureRate(0.01, 7200, announced=0.5, lead_s=600),
             (("leaf", FailureRate(0.001, 3600)),),
             (("spine", FailureRate(0.02, 1800, 0.25)),),
             5,
         ),
-        stragglers=Stragglers(0.01, 0.02, 0.8),
+        stragglers=Stragglers(0.01, 0.02, 0.8, 240),
         spot=Spot(30, 600),
         services=(Service("chat", 2, 1, 4, ((14_400.0, 0.0), (59_400.0, 1.0)), "web"),),
     )

@@ -6,7 +6,8 @@ whose step has no price, because its job tells neither `model` nor `traffic`, lo
 lasted is that of the worst link below the gang, of equally bad ones of the oldest.
 
 All ranks wait for the slowest, so a gang with slow ranks is slowed by the slowest, whatever its step. A rank that was
-slow when the gang left a place, and is slow again elsewhere, has more to do than others: it is passed over.
+slow on a node that the gang left, and is slow on another, has more to do than others: it is passed over. Nodes that the
+gang left are no better places.
 
 Prices are kept for one state of the fabric. They follow from the ledger, so a recovered scheduler finds the same.
 """
@@ -35,8 +36,9 @@ LEAST_SHARE = 1e-6
 class Degradation:
     """A gang's step takes step_s where it is, and whole_s if nothing were wrong, since a moment; in seconds.
 
-    reason is what is wrong, in words, and nodes where. slow_nodes are those with slow ranks, which a better place must
-    not contain. Where the step has no price, is_priced is False, and a step on whole links counts as one second.
+    reason is what is wrong, in words, and nodes where. slow_nodes are those with slow ranks, now or when the gang left
+    them, which a better place must not contain. Where the step has no price, is_priced is False, and a step on whole
+    links counts as one second.
     """
 
     reason: str
@@ -98,9 +100,14 @@ def degradation(ledger: Ledger, state: JobState) -> Degradation | None:
     slow = [
         each
         for each in state.slow
-        if each.node in placement.nodes and each.rank not in state.left_slow
+        if each.node in placement.nodes and not _has_more_to_do(state, each)
     ]
     return _with_slow_ranks(ledger.fabric, ledger, state, of_links, slow) if slow else of_links
+
+
+def _has_more_to_do(state: JobState, slow: SlowRank) -> bool:
+    """Whether a rank was slow on another node before, which the gang left."""
+    return any(left.rank == slow.rank and left.node != slow.node for left in state.left_slow)
 
 
 def _with_slow_ranks(
@@ -112,7 +119,7 @@ def _with_slow_ranks(
 ) -> Degradation:
     """What links and slow ranks do together; the time is that of the one that costs more."""
     slowest = max(slow, key=lambda each: (each.slowdown, -each.since))
-    nodes = tuple(dict.fromkeys(each.node for each in slow))
+    nodes = tuple(dict.fromkeys(each.node for each in (*slow, *state.left_slow)))
     reason = f"rank {slowest.rank} on {slowest.node} slows each step {slowest.slowdown:.2f} times"
     if of_links is not None:
         lasts_since = of_links.since if of_links.longer > slowest.slowdown else slowest.since

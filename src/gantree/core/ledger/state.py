@@ -39,7 +39,7 @@ class JobState:
     begins to. placed_at, running_at, checkpoint_at, stop_*, request and answered belong to the current attempt;
     held_for is what a held job waits for, "" for a user; barred_for why it is restricted to some nodes for now.
     fled_at: when it left nodes that were unwell, or degraded. slow are slow ranks of the attempt, left_slow those that
-    were slow when it left a place. missing are members of the attempt that are being replaced, lives the
+    were slow on nodes that it left. missing are members of the attempt that are being replaced, lives the
     numbers of those that were, each with how often (`core.lifecycle.replacing`). held_gpus counts GPUs that it holds
     whole, touched_gpus those that it holds whole or in part (1 where none: it may hold something else). checkpoint_step
     is the newest over all attempts. attained_gpu_s and done_s are of attempts that are over: GPU-seconds that it was
@@ -105,7 +105,7 @@ class JobState:
     missing: tuple[Gap, ...] = ()
     lives: tuple[tuple[int, int], ...] = ()
     slow: tuple[SlowRank, ...] = ()
-    left_slow: tuple[int, ...] = ()
+    left_slow: tuple[SlowRank, ...] = ()
     exit_code: int | None = None
     reason: str = ""
     array: str = ""

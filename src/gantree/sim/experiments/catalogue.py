@@ -25,6 +25,7 @@ HOME_OF: Mapping[str, str] = MappingProxyType(
         "preemption": "reliability",
         "save-storm": "reliability",
         "health": "reliability",
+        "acting": "reliability",
         "reproduce": "reliability",
         "cloud": "money",
         "spot": "money",

@@ -121,7 +121,7 @@ def _node(
         ((kind, rate, _),) = draws.choices(rates, [per_s for _, _, per_s in rates])
         gpu = draws.randrange(gpus) if gpus else 0
         if _is_announced(rate, node, now):
-            yield Fault(max(since, now - rate.lead_s), "sign", node)
+            yield Fault(max(since, now - (rate.lead_s or 0.0)), "sign", node)
         yield Fault(now, kind, node, gpu)
         if kind != "process":
             now += _drawn(draws, rate.repair_s)
@@ -131,6 +131,8 @@ def _node(
 
 def _is_announced(rate: FailureRate, node: tuple[int, int], at_s: float) -> bool:
     """Whether a failure has a sign before it: drawn by its moment, so that with more signs no failure differs."""
+    if not rate.announced:
+        return False
     draws = Random(f"{node}/{at_s!r}/sign")  # noqa: S311 - a simulation
     return draws.random() < rate.announced
 

@@ -75,6 +75,13 @@ class RateForm(Form):
     repair: Duration = 0.0
 
 
+class NodeRateForm(RateForm):
+    """The same of nodes, and which share of their failures has a sign before it, how long ahead."""
+
+    announced: Share | None = None
+    lead: Duration | None = None
+
+
 class LinkRateForm(Form):
     """How often up-links degrade, for how long, and what is left of them meanwhile."""
 
@@ -88,7 +95,7 @@ class FailuresForm(Form):
 
     process: RateForm | None = None
     GPU: RateForm | None = None
-    node: RateForm | None = None
+    node: NodeRateForm | None = None
     domains: dict[Name, RateForm] = {}
     links: dict[Name, LinkRateForm] = {}
     restarts: Count = 1_000
@@ -100,6 +107,7 @@ class StragglersForm(Form):
     nodes: Share = 0.0
     attempts: Share = 0.0
     speed: Speed
+    named_after: Duration | None = None
 
 
 class SpotForm(Form):

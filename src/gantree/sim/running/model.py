@@ -37,8 +37,8 @@ class FailureRate:
     per_day: float
     repair_s: float
     health: float | None = None
-    announced: float = 0.0
-    lead_s: float = 0.0
+    announced: float | None = None
+    lead_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from gantree.sim.running.form import (
     CheckpointsForm,
     FailuresForm,
     LinkRateForm,
+    NodeRateForm,
     RateForm,
     RunningForm,
     ServiceForm,
@@ -96,7 +97,7 @@ def _sections(form: RunningForm) -> Iterator[tuple[str, Any]]:
         yield "failures", _failures(form.failures)
     if form.stragglers is not None:
         slow = form.stragglers
-        yield "stragglers", Stragglers(slow.nodes, slow.attempts, slow.speed)
+        yield "stragglers", Stragglers(slow.nodes, slow.attempts, slow.speed, slow.named_after)
     if form.spot is not None:
         yield "spot", Spot(form.spot.notice, form.spot.away)
     if form.services:
@@ -121,6 +122,8 @@ def _failures(form: FailuresForm) -> Failures:
 def _rate(form: RateForm | LinkRateForm) -> FailureRate:
     if isinstance(form, LinkRateForm):
         return FailureRate(form.per_day, form.repair, form.health)
+    if isinstance(form, NodeRateForm):
+        return FailureRate(form.per_day, form.repair, announced=form.announced, lead_s=form.lead)
     return FailureRate(form.per_day, form.repair)
 
 

@@ -15,6 +15,9 @@ from gantree.model.facts import (
 )
 from gantree.model.placements import Placement
 
+MOST_LEFT_SLOW = 64
+"""Slow ranks that a job left are kept, the newest."""
+
 if TYPE_CHECKING:
     from gantree.core.ledger.ledger import Ledger
 
@@ -118,7 +121,7 @@ def gang_moving(ledger: Ledger, fact: GangMoving) -> None:
     state.moving, state.preempted_by = fact.cause, fact.by or None
     if fact.flees:
         state.fled_at = (*state.fled_at, fact.at)
-        state.left_slow = (*state.left_slow, *(each.rank for each in state.slow))
+        state.left_slow = (*state.left_slow, *state.slow)[-MOST_LEFT_SLOW:]
     _claim(ledger, fact.job, Claim(fact.placement, (fact.job,), fact.at_home))
 
 
