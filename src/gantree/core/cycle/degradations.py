@@ -82,11 +82,17 @@ class WornLink:
 
 def degradations(ledger: Ledger) -> Iterator[tuple[JobState, Degradation]]:
     """The placed gangs whose steps are longer where they are, the oldest placement first."""
-    if ledger.site.links or ledger.slowed:
-        for state in ledger.holding.values():
-            found = degradation(ledger, state)
-            if found is not None:
-                yield state, found
+    concerned = set(ledger.slowed)
+    if ledger.occupancy is not None and ledger.site.links:
+        rooms = ledger.occupancy
+        worn = _prices_of(rooms.fabric).worn_nodes(ledger)
+        concerned.update(owner for node in worn for owner in rooms.holders(node))
+    if not concerned:
+        return
+    for state in ledger.holding.values():
+        found = degradation(ledger, state) if state.job in concerned else None
+        if found is not None:
+            yield state, found
 
 
 def degradation(ledger: Ledger, state: JobState) -> Degradation | None:
@@ -94,15 +100,15 @@ def degradation(ledger: Ledger, state: JobState) -> Degradation | None:
     placement = state.placement
     if ledger.fabric is None or placement is None:
         return None
-    of_links = None
+    prices, of_links = _prices_of(ledger.fabric), None
     if ledger.site.links:
-        of_links = _prices_of(ledger.fabric).of(ledger, state, placement)
-    slow = [
-        each
-        for each in state.slow
-        if each.node in placement.nodes and not _has_more_to_do(state, each)
-    ]
-    return _with_slow_ranks(ledger.fabric, ledger, state, of_links, slow) if slow else of_links
+        of_links = prices.of(ledger, state, placement)
+    there = placement.nodes if state.slow else {}
+    slow = [each for each in state.slow if each.node in there and not _has_more_to_do(state, each)]
+    if not slow:
+        return of_links
+    step_s = None if of_links else prices.step_s(ledger, state, placement)
+    return _with_slow_ranks(state, of_links, slow, step_s)
 
 
 def _has_more_to_do(state: JobState, slow: SlowRank) -> bool:
@@ -111,13 +117,12 @@ def _has_more_to_do(state: JobState, slow: SlowRank) -> bool:
 
 
 def _with_slow_ranks(
-    fabric: Fabric,
-    ledger: Ledger,
-    state: JobState,
-    of_links: Degradation | None,
-    slow: Sequence[SlowRank],
+    state: JobState, of_links: Degradation | None, slow: Sequence[SlowRank], step_s: float | None
 ) -> Degradation:
-    """What links and slow ranks do together; the time is that of the one that costs more."""
+    """What links and slow ranks do together; the time is that of the one that costs more.
+
+    step_s is the step of a gang below which no link is worn; None where it has no price.
+    """
     slowest = max(slow, key=lambda each: (each.slowdown, -each.since))
     nodes = tuple(dict.fromkeys(each.node for each in (*slow, *state.left_slow)))
     reason = f"rank {slowest.rank} on {slowest.node} slows each step {slowest.slowdown:.2f} times"
@@ -130,8 +135,6 @@ def _with_slow_ranks(
             step_s=of_links.step_s * slowest.slowdown,
             slow_nodes=nodes,
         )
-    assert state.placement is not None
-    step_s = predict(fabric, state.placement.members, running_variant(ledger, state)).step_s
     whole_s = step_s or 1.0
     return Degradation(
         reason,
@@ -162,11 +165,13 @@ class _Prices:
         self._fabric = self._now = fabric
         self._whole: Fabric | None = None
         self._worn: tuple[WornLink, ...] = ()
+        self._worn_nodes: tuple[str, ...] = ()
         self._is_below: BoolArray = np.zeros(len(fabric.nodes), dtype=np.bool_)
         self._of_job: dict[str, tuple[Placement, Degradation | None]] = {}
+        self._step_s_of_job: dict[str, tuple[Placement, float | None]] = {}
 
     def of(self, ledger: Ledger, state: JobState, placement: Placement) -> Degradation | None:
-        """The degradation of a gang at its placement."""
+        """What worn links do to a gang at its placement."""
         known = self._of_job.get(state.job)
         if known is None or known[0] is not placement:
             self._begin(ledger)
@@ -174,21 +179,40 @@ class _Prices:
             self._of_job[state.job] = known
         return known[1]
 
+    def step_s(self, ledger: Ledger, state: JobState, placement: Placement) -> float | None:
+        """Seconds of a step of a gang as links are now, without their load; None where it has no price."""
+        known = self._step_s_of_job.get(state.job)
+        if known is None or known[0] is not placement:
+            self._begin(ledger)
+            gang = running_variant(ledger, state)
+            known = placement, predict(self._now, placement.members, gang).step_s
+            self._step_s_of_job[state.job] = known
+        return known[1]
+
+    def worn_nodes(self, ledger: Ledger) -> tuple[str, ...]:
+        """The nodes below links that carry less."""
+        self._begin(ledger)
+        return self._worn_nodes
+
     def _begin(self, ledger: Ledger) -> None:
         """Work out once what is worn; forget gangs that are gone."""
         if self._whole is None:
-            described = ledger.site.described
-            assert described is not None, "a link without a cluster"
             self._worn = tuple(_worn_links(ledger, self._fabric))
             for link in self._worn:
                 self._is_below[link.first : link.end] = True
-            self._whole = self._fabric.restated(_as_in_file(self._fabric.cluster, described))
+            below = np.flatnonzero(self._is_below).tolist()
+            self._worn_nodes = tuple(self._fabric.nodes[node].name for node in below)
+            described = ledger.site.described
+            assert described is not None, "a link without a cluster"
+            whole = _WHOLE.of(self._fabric, described)
             if ledger.site.load_of_link():
-                now = with_health(self._whole.cluster, ledger.site.health_of_link())
+                now = with_health(whole.cluster, ledger.site.health_of_link())
                 self._now = self._fabric.restated(now)
-        if len(self._of_job) > 2 * len(ledger.holding) + 16:
-            held = ledger.holding.keys()
-            self._of_job = {job: one for job, one in self._of_job.items() if job in held}
+            self._whole = whole
+        for kept in (self._of_job, self._step_s_of_job):
+            if len(kept) > 2 * len(ledger.holding) + 16:
+                for job in [job for job in kept if job not in ledger.holding]:
+                    del kept[job]
 
     def used_by(self, ledger: Ledger, placement: Placement) -> list[WornLink]:
         """The links that carry less and that a gang may send over at a placement."""
@@ -223,9 +247,27 @@ def _prices_of(fabric: Fabric) -> _Prices:
     return _Prices(fabric)
 
 
-def _as_in_file(cluster: Cluster, described: Cluster) -> Cluster:
-    """A cluster with the links of the file, and its nodes as they are."""
-    return replace(cluster, domains=described.domains, nics=described.nics, gpus=described.gpus)
+class _WholeFabric:
+    """The fabric with links as the cluster file has them: one for all states of its links, the newest is kept."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Cluster, Fabric] | None = None
+
+    def of(self, fabric: Fabric, described: Cluster) -> Fabric:
+        """The whole fabric of a tree and its file; made anew only where these are others."""
+        kept = self._kept
+        if (
+            kept is None
+            or kept[0] is not described
+            or kept[1].index_of_node is not fabric.index_of_node
+        ):
+            file = described
+            cluster = replace(fabric.cluster, domains=file.domains, nics=file.nics, gpus=file.gpus)
+            kept = self._kept = described, fabric.restated(cluster)
+        return kept[1]
+
+
+_WHOLE = _WholeFabric()
 
 
 def _worn_links(ledger: Ledger, fabric: Fabric) -> Iterator[WornLink]:
