@@ -9,7 +9,7 @@ from gantree.core.snapshot import restored, snapshot_of
 from gantree.journal.encoding.codec import FACT_CODEC
 from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.model.cluster import LinkId
-from gantree.model.events import LinkHealthObserved, RankSlownessObserved
+from gantree.model.events import ClusterObserved, LinkHealthObserved, RankSlownessObserved
 from gantree.model.facts import GangMoving, RankSlownessNoted
 from gantree.model.jobs import AxisTraffic, Checkpoint, Job, Traffic
 from gantree.model.phases import Phase
@@ -189,3 +189,16 @@ def test_a_gang_does_not_return_to_a_slow_node_that_it_left() -> None:
     stage.wait(NEEDED_S)
     (_, again) = movers(stage)
     assert sorted(again.placement.nodes) == ["n1", "n2"]
+
+
+def test_a_slow_node_that_is_gone_from_the_cluster_hinders_no_later_move() -> None:
+    stage = stage_of(nodes=3)
+    slow(stage, rank=0, node="n0")
+    stage.wait(NEEDED_S)
+    moved(stage)
+    assert "n0" not in stage.nodes("a")
+    site = cluster(leaves=2, nodes=3, nics=2)
+    stage.tell(ClusterObserved, cluster=replace(site, nodes=site.nodes[1:]))
+    slow(stage, rank=9, node=stage.nodes("a")[1])
+    stage.wait(NEEDED_S)
+    assert len(movers(stage)) == 2

@@ -6,8 +6,7 @@ whose step has no price, because its job tells neither `model` nor `traffic`, lo
 lasted is that of the worst link below the gang, of equally bad ones of the oldest.
 
 All ranks wait for the slowest, so a gang with slow ranks is slowed by the slowest, whatever its step. A rank that was
-slow on a node that the gang left, and is slow on another, has more to do than others: it is passed over. Nodes that the
-gang left are no better places.
+slow on a node that the gang left, and is slow on another, has more to do than others: it is passed over.
 
 Prices are kept for one state of the fabric. They follow from the ledger, so a recovered scheduler finds the same.
 """
@@ -36,9 +35,8 @@ LEAST_SHARE = 1e-6
 class Degradation:
     """A gang's step takes step_s where it is, and whole_s if nothing were wrong, since a moment; in seconds.
 
-    reason is what is wrong, in words, and nodes where. slow_nodes are those with slow ranks, now or when the gang left
-    them, which a better place must not contain. Where the step has no price, is_priced is False, and a step on whole
-    links counts as one second.
+    reason is what is wrong, in words, and nodes where. slow_nodes are those with slow ranks. Where the step has no
+    price, is_priced is False, and a step on whole links counts as one second.
     """
 
     reason: str
@@ -124,7 +122,7 @@ def _with_slow_ranks(
     step_s is the step of a gang below which no link is worn; None where it has no price.
     """
     slowest = max(slow, key=lambda each: (each.slowdown, -each.since))
-    nodes = tuple(dict.fromkeys(each.node for each in (*slow, *state.left_slow)))
+    nodes = tuple(dict.fromkeys(each.node for each in slow))
     reason = f"rank {slowest.rank} on {slowest.node} slows each step {slowest.slowdown:.2f} times"
     if of_links is not None:
         lasts_since = of_links.since if of_links.longer > slowest.slowdown else slowest.since

@@ -133,12 +133,17 @@ def better_place(
     now: float,
     preferences: PlacementPreferences,
 ) -> Placement | None:
-    """The fastest place for a gang that is found, if moving there pays: off slow nodes, then off worn links, too."""
+    """The fastest place that is found for a gang, if moving there pays.
+
+    It is looked for off nodes where ranks are slow, or were when it left, and then off worn links, too.
+    """
     rooms, gang = without(ledger, state), running_variant(ledger, state)
     best, best_s = None, found.step_s
-    for avoided in (found.slow_nodes, found.nodes):
+    left = tuple(each.node for each in state.left_slow)
+    for avoided in ((*found.slow_nodes, *left), found.nodes):
         for node in avoided:
-            rooms.mark(node, usable=False)
+            if node in rooms.fabric.index_of_node:
+                rooms.mark(node, usable=False)
         placement = find(rooms, gang, preferences)
         step_s = None if placement is None else _step_s(placement, found)
         if placement is not None and step_s is not None and step_s < best_s:
