@@ -1,6 +1,7 @@
 """Cables that are out lower the share of a domain's up-links, as UFM and ibnetdiscover tell of their ports."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,18 @@ def test_a_domain_without_up_links_carries_nothing_that_leaves_it_and_is_used_in
     watched.stage.submit(job("a", 2, 8), job("b", 4, 8))
     assert watched.stage.nodes("b") == ["u1n0", "u1n1", "u2n0", "u2n1"]
     assert watched.stage.nodes("a") == ["u0n0", "u0n1"]
+
+
+def test_two_units_that_are_one_leaf_in_the_file_have_their_up_links_together() -> None:
+    whole = site(400.0)
+    nodes = tuple(replace(node, at=("s0", "l" + "001"[int(node.name[1])])) for node in whole.nodes)
+    stage = Stage(replace(whole, nodes=nodes))
+    found = events_of(UplinkWatch(), uplinks_in(json.dumps(ports(2))), stage.scheduler.ledger, 15.0)
+    told = [(str(each.link), each.health, each.reason) for each in found]
+    assert told == [
+        ("leaf:s0/l0", 0.75, "up-links carry 300 of 400 GB/s"),
+        ("leaf:s0/l1", 0.5, "up-links carry 200 of 400 GB/s"),
+    ]
 
 
 def test_a_node_that_vanishes_from_the_fabric_changes_nothing() -> None:

@@ -69,20 +69,21 @@ class UplinkWatch:
 
 
 def _by_domain(told: Readings, fabric: Fabric) -> dict[_Domain, float]:
-    """GB/s of the up-links of each domain of the cluster that the source has."""
+    """GB/s of the up-links of each domain of the cluster that the source has; of several in one, of all together."""
     hosts: dict[tuple[int, Uplinks], list[int]] = {}
     for host, of_tier in told.items():
         for number, uplinks in of_tier.items():
             if host in fabric.index_of_node:
                 hosts.setdefault((number, uplinks), []).append(fabric.index_of_node[host])
-    found: dict[_Domain, float] = {}
-    for (_, uplinks), nodes in sorted(hosts.items()):
+    found: dict[_Domain, tuple[int, float]] = {}
+    for (number, uplinks), nodes in sorted(hosts.items()):
         tier, domain = fabric.narrowest_domain(nodes)
         if tier == fabric.node_tier:
             tier, domain = tier - 1, int(fabric.domain_of_node[tier - 1][nodes[0]])
-        if tier > 0:
-            found.setdefault(_Domain(tier, domain), uplinks.GBps)
-    return found
+        narrowest, GBps = found.get(_Domain(tier, domain), (number, 0.0))
+        if tier > 0 and number == narrowest:
+            found[_Domain(tier, domain)] = number, GBps + uplinks.GBps
+    return {domain: GBps for domain, (_, GBps) in found.items()}
 
 
 def _health(carried_GBps: float, whole_GBps: float) -> Judged:
