@@ -100,6 +100,13 @@ def test_a_required_check_that_did_not_end_starts_nothing(tmp_path: Path) -> Non
 
 
 @needs_torch
+def test_a_pytorch_that_sees_no_gpu_blames_no_node(tmp_path: Path) -> None:
+    report, codes, _ = check(tmp_path, 1, cuda=True, soak_s=1.0, seconds=60.0)
+    assert (report["state"], report["faults"], codes) == ("unfinished", [], [0]), report
+    assert "PyTorch sees 0 GPUs here" in report["sentence"]
+
+
+@needs_torch
 def test_one_process_alone_has_nothing_to_check(tmp_path: Path) -> None:
     report, codes, _ = check(tmp_path, 1)
     assert (report["state"], codes) == ("passed", [0]), report

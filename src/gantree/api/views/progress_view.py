@@ -60,7 +60,8 @@ def check_row(cluster: KnowsObserved, job: str, attempt: int) -> Json | None:
     if found is None:
         return None
     row = {name: getattr(found, name) for name in ("state", "began_at", "seconds", "done", "total")}
-    return {**row, "sentence": found.sentence(time.time())}
+    warnings = [] if found.report is None else found.report["warnings"]
+    return {**row, "sentence": found.sentence(time.time()), "warnings": warnings}
 
 
 def _fill(rows: Iterable[Json], cluster: KnowsProgress, judge: StragglerJudge) -> None:

@@ -89,10 +89,12 @@ def _note(row: Row, now: float) -> str:
 
 
 def check_notes(row: Row) -> list[str]:
-    """How the check before the start stands, unless it is over and passed without a warning."""
+    """How the check before the start stands; of one that is over and passed, its warnings."""
     check = row.get("check")
-    if check is None or (check["state"] == "passed" and row["phase"] != Phase.STARTING):
+    if check is None:
         return []
+    if check["state"] == "passed" and row["phase"] != Phase.STARTING:
+        return list(check["warnings"])
     return [check["sentence"]]
 
 

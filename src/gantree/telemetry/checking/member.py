@@ -98,9 +98,9 @@ def _checked(spec: CheckSpec, until_s: float) -> Found:
 def _judged(spec: CheckSpec, read: RankFindings, why: str) -> Found:
     if not why and read.done < read.total:
         why = f"{spec.seconds:g} s were enough for {read.done} of {read.total} measurements"
-    transports = _transports(spec)
+    transports = transports_of(spec)
     verdict = judge(spec.members, read.figures)
-    return Found(_backend(spec), verdict, read.figures, _warnings(spec, transports), why)
+    return Found(_backend(spec), verdict, read.figures, warnings_of(spec, transports), why)
 
 
 def _local_fault(spec: CheckSpec, member: int, gpu: int, words: str) -> Fault:
@@ -134,7 +134,7 @@ def _backend(spec: CheckSpec) -> str:
     return "nccl" if spec.cuda else "gloo"
 
 
-def _transports(spec: CheckSpec) -> NcclTransports:
+def transports_of(spec: CheckSpec) -> NcclTransports:
     """What NCCL moved data over, by the logs of all ranks."""
     texts = []
     for log in sorted(spec.folder.glob("nccl-*.log")):
@@ -143,7 +143,7 @@ def _transports(spec: CheckSpec) -> NcclTransports:
     return read_transports("\n".join(texts))
 
 
-def _warnings(spec: CheckSpec, transports: NcclTransports) -> tuple[str, ...]:
+def warnings_of(spec: CheckSpec, transports: NcclTransports) -> tuple[str, ...]:
     """A fallback is one where the members were given NICs, or NCCL found RDMA devices."""
     has_rdma = transports.ib_devices or any(member.nics for member in spec.members)
     if not transports.is_over_sockets or len(spec.members) < 2 or not has_rdma:

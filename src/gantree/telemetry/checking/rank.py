@@ -72,6 +72,10 @@ def _device(spec: CheckSpec, local: int, file: Path) -> torch.device:
     """The device of this rank, once it has computed something. Ends the process where it cannot."""
     if not spec.cuda:
         return torch.device("cpu")
+    if (
+        torch.cuda.device_count() <= local
+    ):  # the fault of an installation, as likely as that of a GPU
+        sys.exit(f"PyTorch sees {torch.cuda.device_count()} GPUs here, and is to check GPU {local}")
     try:
         device = torch.device("cuda", local)
         torch.cuda.set_device(device)

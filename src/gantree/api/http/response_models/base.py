@@ -59,6 +59,9 @@ class Check(OpenModel):
     done: int = Field(description="Measurements that are made.")
     total: int
     sentence: str = Field(examples=["checking its links, 12 s of 60 s"])
+    warnings: list[str] = Field(
+        [], description="Such as a fallback of NCCL to sockets; they are in the sentence too."
+    )
 
 
 class Straggler(OpenModel):

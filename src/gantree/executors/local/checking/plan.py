@@ -43,8 +43,11 @@ class CheckLauncher:
         base: Mapping[str, str],
         taken_ports: Collection[int],
     ) -> dict[str, Any] | None:
-        """What a shim is told of the check of its member; None for a job without one. Raises OSError."""
-        if order.check is None:
+        """What a shim is told of the check of its member; None for a job without one. Raises OSError.
+
+        A gang of one process has no links, and no check but a burn-in.
+        """
+        if order.check is None or self._has_no_link(order):
             return None
         plan = self._plan(run, order, taken_ports)
         path = run.check / f"spec-{member.node_rank}.json"
@@ -102,6 +105,11 @@ class CheckLauncher:
             "expected": dict(self._price(order)) if cuda else {},
             "soak_s": order.check.soak_s,
         }
+
+    def _has_no_link(self, order: StartGang) -> bool:
+        only, *others = order.members
+        is_one_process = len(only.gpus) <= 1 or not self._has_real_gpus(only)
+        return not others and is_one_process and order.check is not None and not order.check.soak_s
 
     def _has_real_gpus(self, member: MemberLaunch) -> bool:
         """Whether its GPUs are known by UUID: those of virtual nodes are not."""
