@@ -112,7 +112,7 @@ def test_a_gang_without_a_better_place_stays_until_one_comes_free() -> None:
     worn(stage)
     stage.wait(100_000)
     assert stage.phase("a") is Phase.RUNNING
-    assert "moves as soon as a place that is better enough is free" in sentence(stage)
+    assert "moves as soon as a faster place is free" in sentence(stage)
     stage.ended("b")
     assert stage.phase("a") is Phase.SAVING
 

@@ -128,7 +128,7 @@ def test_it_stays_where_no_place_is_without_that_node() -> None:
     stage.wait(100_000)
     assert movers(stage) == []
     assert (
-        "moves as soon as a place that is better enough is free"
+        "moves as soon as a faster place is free"
         in why(stage.scheduler.ledger, "a", stage.now).sentence
     )
 

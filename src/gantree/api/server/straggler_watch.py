@@ -1,7 +1,7 @@
 """Counts stragglers for the metrics, logs each once and reports those that last, while a daemon leads.
-Nobody waits for it.
 
-Only gangs that hold a place are looked at, and of one that reports no own times only that its file is not there.
+Nobody waits for it. Only gangs that hold a place are looked at, and of one that reports no own times only that its file
+is not there.
 """
 
 import asyncio

@@ -36,7 +36,7 @@ def _weighed(state: JobState, found: Degradation, sums: Balance, now: float) -> 
     loss = f"if that lasts another {span(sums.lasts_s)}, staying loses {_amount(sums.loss_gpu_s)}"
     cost = f"moving costs {_amount(sums.cost_gpu_s)}"
     if sums.pays:
-        return f" It moves as soon as a place that is better enough is free: {loss}, {cost}."
+        return f" It moves as soon as a faster place is free: {loss}, {cost}."
     at_checkpoint = f"{_amount(sums.cost_at_checkpoint_gpu_s)} right after a checkpoint"
     later = "" if sums.pays_at == inf else f" in {span(sums.pays_at - now)}"
     if sums.pays_at_checkpoint:
