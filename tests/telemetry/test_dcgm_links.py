@@ -3,7 +3,8 @@
 import pytest
 
 from gantree.telemetry.dcgm_health import signs_in
-from gantree.telemetry.dcgm_links import GpuLinkWatch, Judged, Usual, nvlinks_of
+from gantree.telemetry.dcgm_links import GpuLinkWatch, Usual, nvlinks_of
+from gantree.telemetry.link_judgement import Judged
 
 WIDTH, MAX_WIDTH = "DCGM_FI_DEV_PCIE_LINK_WIDTH", "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH"
 GEN, MAX_GEN, UTIL = (

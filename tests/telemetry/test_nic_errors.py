@@ -2,7 +2,7 @@
 
 import pytest
 
-from gantree.telemetry.dcgm_links import Judged
+from gantree.telemetry.link_judgement import Judged
 from gantree.telemetry.nic_errors import FLAPS_WITHIN_S, NicErrors
 
 SYMBOLS = "node_infiniband_symbol_error_total"

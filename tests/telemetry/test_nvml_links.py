@@ -7,7 +7,8 @@ import pynvml
 import pytest
 
 from gantree.telemetry import nvml_links
-from gantree.telemetry.dcgm_links import MAX_WIDTH, REPLAYS, WIDTH, GpuLinkWatch, Judged, Usual
+from gantree.telemetry.dcgm_links import MAX_WIDTH, REPLAYS, WIDTH, GpuLinkWatch, Usual
+from gantree.telemetry.link_judgement import Judged
 from gantree.telemetry.nvml_links import links_here
 
 HAS_DRIVER = Path("/dev/nvidiactl").exists()

@@ -17,6 +17,7 @@ A figure that contradicts itself (more lanes than there can be) says nothing.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from gantree.telemetry.link_judgement import WITH_ERRORS, Judged
 from gantree.telemetry.rates import Counters
 
 WIDTH, MAX_WIDTH = "DCGM_FI_DEV_PCIE_LINK_WIDTH", "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH"
@@ -42,8 +43,6 @@ NVLINK_ERRORS_PER_S = 1.0
 BUSY_PERCENT = 50.0
 """A GPU that computes for so much of the time has raised its PCIe link to the generation it can."""
 GEN_FOR = 2
-WITH_ERRORS = 0.9
-"""The share of its rate that a link with errors is said to carry."""
 MOST_LANES, MOST_GEN = 32, 8
 
 Figures = Mapping[str, float]
@@ -58,19 +57,6 @@ class Usual(NamedTuple):
     width: float | None = None
     nvlinks: int | None = None
     peers: bool = False
-
-
-class Judged(NamedTuple):
-    """The share of its rate that a link carries, why it is less than one, and how much of that is taken."""
-
-    health: float
-    reason: str = ""
-    load: float = 0.0
-
-    @property
-    def left(self) -> float:
-        """The share of its rate that new traffic finds."""
-        return self.health * (1.0 - self.load)
 
 
 def width_of(now: Figures) -> float | None:

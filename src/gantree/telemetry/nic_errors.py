@@ -12,7 +12,7 @@ counts as half, so that a gang goes there only where nothing else is nearly as g
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gantree.telemetry.dcgm_links import WITH_ERRORS, Judged
+from gantree.telemetry.link_judgement import WITH_ERRORS, Judged
 from gantree.telemetry.rates import Counters
 
 ERRORS_PER_S = {

@@ -15,13 +15,13 @@ from gantree.model.events import LinkHealthObserved
 from gantree.telemetry.dcgm_health import SignsOfGpu
 from gantree.telemetry.dcgm_links import (
     GpuLinkWatch,
-    Judged,
     Usual,
     contradicts_itself,
     nvlinks_of,
     reaches_a_peer,
     width_of,
 )
+from gantree.telemetry.link_judgement import Judged
 from gantree.topology.fabric.fabric import Fabric
 
 DCGM, NVML = "dcgm", "nvml"

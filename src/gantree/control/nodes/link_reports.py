@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import LinkId
 from gantree.model.events import LinkHealthObserved
-from gantree.telemetry.dcgm_links import Judged
+from gantree.telemetry.link_judgement import Judged
 
 CLEAN_S = 300.0
 MOST_A_ROUND = 200

@@ -16,8 +16,8 @@ from gantree.control.nodes.link_reports import CLEAN_S, Judgements, LinkReports
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import NIC_TIER, LinkId, Nic
 from gantree.model.events import LinkHealthObserved
-from gantree.telemetry.dcgm_links import Judged
 from gantree.telemetry.infiniband import PortReading
+from gantree.telemetry.link_judgement import Judged
 from gantree.telemetry.nic_errors import NicErrors
 from gantree.topology.fabric.fabric import Fabric
 

@@ -18,8 +18,8 @@ from gantree.control.nodes.link_reports import CLEAN_S, Judgements, LinkReports
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import LinkId
 from gantree.model.events import LinkHealthObserved
-from gantree.telemetry.dcgm_links import Judged
 from gantree.telemetry.fabric_ports import Uplinks
+from gantree.telemetry.link_judgement import Judged
 from gantree.topology.fabric.conditions import links_of_domain
 from gantree.topology.fabric.fabric import Fabric
 
