@@ -28,7 +28,7 @@ NEEDS = {
         POST /v1/jobs; POST /v1/jobs/check; POST /v1/jobs/forecast; POST /v1/jobs/{word}/rerun
     """,
     Need.SEE_ALL: """
-        GET /metrics; GET /v1/policy; GET /v1/policy/versions; GET /v1/policy/versions/{number}
+        GET /v1/history/nodes; GET /metrics; GET /v1/policy; GET /v1/policy/versions; GET /v1/policy/versions/{number}
     """,
     Need.OPERATE: """
         GET /v1/audit; GET /v1/jobs/{word}/defragment; POST /v1/jobs/{word}/defragment; POST /v1/links/degrade;

@@ -24,6 +24,7 @@ EXAMPLES: Mapping[str, str] = {
     "history queues": "gantree history queues --since 30d",
     "history waits": "gantree history waits --since 7d --queue research",
     "history preemptions": "gantree history preemptions --since 24h --by hour",
+    "history nodes": "gantree history nodes --days 28",
     "seff": "gantree seff llama",
     "logs": "gantree logs -f -n 20 llama",
     "curve": "gantree curve llama",

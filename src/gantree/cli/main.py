@@ -39,7 +39,7 @@ class Commands(LazyGroup):
         "usage": Listed("gantree.cli.queues.usage:usage", "Report GPU-hours and their cost."),
         "history": Listed(
             "gantree.cli.history.commands:app",
-            "Show ended jobs, use, waits and preemptions over time.",
+            "Show ended jobs, use, waits, preemptions and signs of nodes over time.",
         ),
         "seff": Listed(
             "gantree.cli.history.efficiency:seff", "Show what a job that has ended used."

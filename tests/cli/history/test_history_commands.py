@@ -191,3 +191,21 @@ def test_the_end_of_a_job_is_told_as_seff_does(daemon: Daemon, gantree: CommandL
     why = gantree("why", "a-2", *at).out
     assert "1 x H100-80GB on n0; wall time" in why.splitlines()[-1]
     assert gantree("seff", "nobody", *at).code == 1
+
+
+def test_signs_of_nodes_are_counted_over_a_restart(daemon: Daemon, told: Ask) -> None:
+    assert told("nodes") == "no node showed a sign in 28 days\n"
+    daemon.client.node_fault("n0", xid=48, gpu=1, source="shipper")
+    daemon.client.node_fault("n0", source="shipper")
+    daemon.kill()
+    daemon.start()
+    daemon.client.node_fault("n0", reason="fan")
+    daemon.client.degrade("gpu-pcie:n0/1", health=0.5)
+    found = json.loads(told("nodes", "--days", "7", "--json"))
+    (row,) = found["rows"]
+    assert found["complete"]
+    counts = (row["faults"], row["out"], row["links"], row["slow_ranks"])
+    assert (row["node"], row["lemon"], row["days"], counts) == ("n0", False, 1, (2, 0, 1, 0))
+    head, line = told("nodes").splitlines()
+    assert head.split()[:2] == ["NODE", "DAYS"]
+    assert line.split()[:5] == ["n0", "1", "2", "0", "1"]

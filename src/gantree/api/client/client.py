@@ -156,6 +156,7 @@ class Client:
     ended_job = _method(requests.ended_job)
     usage_history = _method(requests.usage_history)
     wait_history = _method(requests.wait_history)
+    node_signs = _method(requests.node_signs)
     health = _method(requests.health)
     session = _method(requests.session)
     make_token = _method(requests.make_token)

@@ -389,6 +389,11 @@ def wait_history(
     return Request("GET", "/v1/history/waits", query=query)
 
 
+def node_signs(*, days: int = 28) -> Request[Json]:
+    """What nodes showed in so many days: faults, time out of use, links that carried less, slow ranks."""
+    return Request("GET", "/v1/history/nodes", query={"days": days})
+
+
 def health() -> Request[Json]:
     """Version, process, epoch and counts of the daemon."""
     return Request("GET", "/v1/health")

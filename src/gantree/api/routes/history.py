@@ -12,13 +12,15 @@ from gantree.api.backend import QueryBackend
 from gantree.api.http.response_models.history import (
     EndedJobRow,
     EndedJobsResponse,
+    NodeSignsResponse,
     UsageHistoryResponse,
     WaitHistoryResponse,
 )
 from gantree.api.http.responses import documented, json_response
 from gantree.api.routes.usage import Moment
-from gantree.api.views import history_view, usage_history_view
+from gantree.api.views import history_view, node_signs_view, usage_history_view
 
+MOST_DAYS = 366
 MOST_JOBS = 1000
 """Of one page."""
 LARGEST_SEQ = 2**63 - 1
@@ -37,6 +39,7 @@ def router(backend: QueryBackend) -> APIRouter:
     _add_ended_jobs(routes, backend)
     _add_usage(routes, backend)
     _add_waits(routes, backend)
+    _add_nodes(routes, backend)
     return routes
 
 
@@ -117,4 +120,17 @@ def _add_waits(routes: APIRouter, backend: QueryBackend) -> None:
         found = await backend.read_adaptive(
             usage_history_view.waits, caller, *asked, asker=caller.name
         )
+        return json_response(found)
+
+
+def _add_nodes(routes: APIRouter, backend: QueryBackend) -> None:
+    @routes.get(
+        "/nodes", **documented(NodeSignsResponse, "What nodes showed."), **needs(Need.SEE_ALL)
+    )
+    async def nodes(
+        caller: CurrentCaller,
+        days: Annotated[int, Query(ge=1, le=MOST_DAYS, description="Up to now.")] = 28,
+    ) -> Response:
+        """Signs of nodes: faults, time out of use, links that carried less, slow ranks, and who is a lemon."""
+        found = await backend.read_forked(node_signs_view.signs_of_nodes, days, asker=caller.name)
         return json_response(found)

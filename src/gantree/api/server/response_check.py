@@ -21,6 +21,7 @@ from gantree.api.http.response_models.explanations import (
 from gantree.api.http.response_models.history import (
     EndedJobRow,
     EndedJobsResponse,
+    NodeSignsResponse,
     UsageHistoryResponse,
     WaitHistoryResponse,
 )
@@ -91,6 +92,7 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
     "GET /v1/usage/gpus": usage.GpuUseResponse,
     "GET /v1/history/jobs": EndedJobsResponse,
     "GET /v1/history/jobs/{job}": EndedJobRow,
+    "GET /v1/history/nodes": NodeSignsResponse,
     "GET /v1/history/usage": UsageHistoryResponse,
     "GET /v1/history/waits": WaitHistoryResponse,
     "GET /v1/health": HealthResponse,

@@ -93,6 +93,29 @@ class WaitHistoryRow(OpenModel):
     all: Waits
 
 
+class NodeSignsRow(OpenModel):
+    """What a node showed: how often each came, not how long it lasted."""
+
+    node: str
+    lemon: bool = Field(description="It showed signs on `lemon_days` days or more.")
+    days: int = Field(description="Days, by UTC, on which it showed any sign.")
+    faults: int = Field(description="Faults that a source reported.")
+    out: int = Field(description="Times that it became unusable.")
+    links: int = Field(description="Times that a NIC or a link of a GPU carried less.")
+    slow_ranks: int = Field(description="Ranks there that stayed slower than their peers.")
+    last_at: float
+
+
+class NodeSignsResponse(OpenModel):
+    """The nodes that showed signs, those on the most days first. complete: the record goes back to since."""
+
+    since: float
+    until: float
+    complete: bool
+    lemon_days: int
+    rows: list[NodeSignsRow]
+
+
 class WaitHistoryResponse(HistoryPeriod):
     """Waits over time: rows, those with the most jobs first."""
 
