@@ -79,11 +79,13 @@ def uncordon(life: "Life", lots: Random) -> None:
 
 
 def health(life: "Life", lots: Random) -> None:
-    reason = lots.choice(("", "", "XID 79"))
+    reason, lost = lots.choice(
+        (("", None), ("", None), ("XID 48", None), ("GPU 0: XID 79", (0,)), ("XID 79", ()))
+    )
     node = lots.choice(life.nodes)
     life.emit(
         lambda id_, at: HealthObserved(
-            id=id_, observed_at=at, node=node, source="dcgm", reason=reason
+            id=id_, observed_at=at, node=node, source="dcgm", reason=reason, lost_gpus=lost
         )
     )
 
