@@ -107,6 +107,25 @@ def test_a_pytorch_that_sees_no_gpu_blames_no_node(tmp_path: Path) -> None:
 
 
 @needs_torch
+@pytest.mark.parametrize(
+    ("words", "is_fault"),
+    [
+        ("CUDA error: uncorrectable ECC error encountered", True),
+        ("CUDA error: an illegal memory access was encountered", True),
+        ("CUDA error: unspecified launch failure", True),
+        ("CUDA out of memory. Tried to allocate 2.00 GiB.", False),
+        ("CUDA error: no kernel image is available for execution on the device", False),
+        ("The NVIDIA driver on your system is too old (found version 12020).", False),
+    ],
+)
+def test_only_words_for_a_broken_device_blame_it(words: str, is_fault: bool) -> None:
+    from gantree.telemetry.checking.soak import Faulty, is_device_fault
+
+    assert is_device_fault(RuntimeError(words)) == is_fault
+    assert is_device_fault(Faulty("a copy in memory differs from its source"))
+
+
+@needs_torch
 def test_one_process_alone_has_nothing_to_check(tmp_path: Path) -> None:
     report, codes, _ = check(tmp_path, 1)
     assert (report["state"], codes) == ("passed", [0]), report

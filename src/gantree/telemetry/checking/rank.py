@@ -25,7 +25,7 @@ from gantree.telemetry.checking.figures import COMPUTE, GANG, GPUS, MEMBER, MEMO
 from gantree.telemetry.checking.judge import SHORT_OF_PEERS, SHORT_OF_PRICE
 from gantree.telemetry.checking.rank_files import append, rank_file
 from gantree.telemetry.checking.rounds import rounds
-from gantree.telemetry.checking.soak import Faulty, soak
+from gantree.telemetry.checking.soak import Faulty, is_device_fault, soak
 from gantree.telemetry.checking.spec import CheckSpec, read_spec
 from gantree.telemetry.measuring.fit import busbw_GBps
 from gantree.telemetry.measuring.lifetime import end_with_parent
@@ -72,25 +72,26 @@ def _device(spec: CheckSpec, local: int, file: Path) -> torch.device:
     """The device of this rank, once it has computed something. Ends the process where it cannot."""
     if not spec.cuda:
         return torch.device("cpu")
-    if (
-        torch.cuda.device_count() <= local
-    ):  # the fault of an installation, as likely as that of a GPU
-        sys.exit(f"PyTorch sees {torch.cuda.device_count()} GPUs here, and is to check GPU {local}")
+    seen = torch.cuda.device_count()
+    if seen <= local:
+        sys.exit(f"PyTorch sees {seen} GPUs here, and is to check GPU {local}")
     try:
         device = torch.device("cuda", local)
         torch.cuda.set_device(device)
         ones = torch.ones(256, 256, device=device)
         if float((ones @ ones).sum().item()) != 256.0**3:
-            raise RuntimeError("a product of matrices is wrong")
-    except Exception as error:
+            raise Faulty("a product of matrices is wrong")
+    except (Faulty, RuntimeError) as error:
         end_at_fault(file, local, error)
     return device
 
 
 def end_at_fault(file: Path, local: int, error: Exception) -> NoReturn:
-    """Report that the own device is at fault, and end the process."""
-    words = str(error).splitlines() or [type(error).__name__]
-    append(file, {"fault": words[0][:300], "gpu": local})
+    """End the process; where the device is at fault, say so first. Otherwise it may be the installation, or memory."""
+    words = (str(error).splitlines() or [type(error).__name__])[0][:300]
+    if not is_device_fault(error):
+        sys.exit(f"GPU {local}: {words}")
+    append(file, {"fault": words, "gpu": local})
     os._exit(LOCAL_FAULT)
 
 

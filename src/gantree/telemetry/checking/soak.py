@@ -4,6 +4,7 @@ A product that differs from the first one of the same matrices, or a copy that d
 the device. Programs of ranks import this; it imports torch, so nothing else may.
 """
 
+import re
 import time
 from dataclasses import dataclass
 from statistics import median
@@ -21,6 +22,19 @@ PRODUCTS, COPIES = 8, 4
 
 class Faulty(Exception):
     """The device computed or copied wrongly."""
+
+
+_BROKEN = re.compile(
+    r"uncorrectable|\becc\b|hardware|fallen off|gpu is lost|device is lost|unspecified launch failure|"
+    r"illegal (?:memory access|instruction)|misaligned|unknown error",
+    re.IGNORECASE,
+)
+"""In the words of CUDA and HIP for a device that is broken. Others are of memory, drivers and builds of PyTorch."""
+
+
+def is_device_fault(error: Exception) -> bool:
+    """Return whether an error means that the device is broken: by a wrong result, or in the words of the driver."""
+    return isinstance(error, Faulty) or bool(_BROKEN.search(str(error)))
 
 
 @dataclass(frozen=True, slots=True)
