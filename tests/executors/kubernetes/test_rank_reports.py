@@ -244,6 +244,8 @@ def test_a_token_that_was_copied_stays_that_of_the_first_pod() -> None:
     gang.take("t0", 0)
     assert gang.seen() == {0: ("n0", (0,))}
     gang.reports.update("uid2", None, None)
+    gang.clock.now_s += 1
+    gang.take("t0", 0)
     assert gang.seen() == {0: ("n0", (0,))}
 
 
@@ -251,6 +253,13 @@ def with_annotation(pod: Pod, key: str, value: str) -> Pod:
     annotations = {**pod.metadata.annotations, key: value}
     meta = Metadata(pod.metadata.name, "default", pod.metadata.uid, annotations=annotations)
     return Pod(meta, pod.spec, pod.status)
+
+
+@pytest.mark.parametrize("gpus", ["9" * 5000, "0,x,-1,1", "²", ""])
+def test_an_annotation_that_users_have_changed_is_read_as_far_as_it_makes_sense(gpus: str) -> None:
+    gang = Gang(pod_of(0, gpus))
+    gang.take("t0", 0)
+    assert gang.seen() == {0: ("n0", ())}
 
 
 def test_each_pod_gets_a_token_of_its_own_and_none_without_a_url() -> None:

@@ -9,6 +9,7 @@ What is reported is kept in memory, the newest of each rank, and replaced as a w
 """
 
 import logging
+import re
 import secrets
 import threading
 import time
@@ -41,6 +42,7 @@ MOST_A_SECOND = 100
 MOST_RANKS = 65_536
 WARN_EVERY_S = 60.0
 
+_INDEX = re.compile("[0-9]{1,4}")
 Name = tuple[str, int]
 """A job and the number of an attempt."""
 log = logging.getLogger(__name__)
@@ -224,7 +226,7 @@ def _may_report(pod: Pod) -> bool:
 
 def _pod_of(pod: Pod, attempt: Name, role: str) -> _ReportingPod:
     meta, told = pod.metadata, pod.metadata.annotations.get(GPUS, "")
-    gpus = tuple(int(each) for each in told.split(",") if each.isascii() and each.isdigit())
+    gpus = tuple(int(each) for each in told.split(",") if _INDEX.fullmatch(each))
     name, is_exact = f"{meta.namespace}/{meta.name}", bool(pod.spec.resource_claims)
     return _ReportingPod(
         name,
