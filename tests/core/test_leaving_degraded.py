@@ -10,7 +10,12 @@ from gantree.core.cycle.degradations import degradation
 from gantree.core.cycle.leaving_degraded import balance
 from gantree.core.explain.explain import why
 from gantree.model.cluster import LinkId
-from gantree.model.events import LinkHealthObserved, LinkRestoreRequested
+from gantree.model.events import (
+    GangEnded,
+    JobSubmitted,
+    LinkHealthObserved,
+    LinkRestoreRequested,
+)
 from gantree.model.facts import CheckpointRequested, GangMoving
 from gantree.model.jobs import AxisTraffic, Checkpoint, Job, Traffic
 from gantree.model.phases import Phase
@@ -118,11 +123,12 @@ def test_a_gang_without_a_better_place_stays_until_one_comes_free() -> None:
 
 
 def test_a_waiting_job_gets_free_room_before_a_gang_that_moves_for_speed() -> None:
+    """It comes at the moment at which the room is free, so nothing was reserved for it before."""
     stage = stage_of(trained("a"), job("b", 2, 8))
     worn(stage)
     stage.wait(100_000)
-    stage.submit(job("c", 2, 8))
-    stage.ended("b")
+    ended = stage.event(GangEnded, job="b", attempt=1, exit_code=0)
+    stage.handle([ended, stage.event(JobSubmitted, job="c", spec=job("c", 2, 8))])
     assert stage.nodes("c") == ["n2", "n3"]
     assert stage.phase("a") is Phase.RUNNING
 
