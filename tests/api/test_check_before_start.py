@@ -137,7 +137,7 @@ def test_a_daemon_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path) -
 def test_a_checker_that_is_killed_fails_the_attempt_and_it_starts_again(tmp_path: Path) -> None:
     with Daemon(tmp_path / "state", cluster(2)) as daemon:
         daemon.client.submit(job(2, "echo ran"))
-        until(daemon, lambda each: checkers(tmp_path / "state"))
+        until(daemon, lambda _: bool(checkers(tmp_path / "state")))
         os.kill(checkers(tmp_path / "state")[0], signal.SIGKILL)
         detail: Any = daemon.wait("train")
         assert (detail["phase"], detail["attempt"]) == ("succeeded", 2), detail

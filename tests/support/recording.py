@@ -9,7 +9,7 @@ from gantree.executors.exec_session import PendingExecSession, Terminal
 from gantree.executors.inventory import Inventory, Status
 from gantree.executors.progress import Progress, StepReports
 from gantree.model.cluster import Cluster
-from gantree.model.errors import Conflict
+from gantree.model.errors import Conflict, NotFound
 from gantree.model.events import Event
 from gantree.model.orders import Order
 
@@ -79,6 +79,10 @@ class RecordingCluster:
     def step_reports(self, job: str, attempt: int) -> StepReports | None:
         """Nothing is reported."""
         return None
+
+    def take_report(self, token: str, body: bytes) -> float:
+        """Nobody reports by requests here."""
+        raise NotFound("ranks report by files here")
 
     def record(self, job: str, attempt: int) -> dict[str, Any] | None:
         """Nothing runs here."""

@@ -42,9 +42,7 @@ def main() -> int:
     spec, began_at = read_spec(Path(sys.argv[1])), time.time()
     until_s = time.monotonic() + spec.seconds
     end_with_parent(spec.seconds + 2 * LATE_S, os.getppid())
-    has_torch = find_spec("torch") is not None
-    found = None
-    if not has_torch:
+    if find_spec("torch") is None:
         found = Found("", NOTHING, why=NO_TORCH, skipped=True)
     elif spec.world > 1 or spec.soak_s:
         found = _checked(spec, until_s)
