@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from gantree.api.access.permissions import KEY
-from gantree.model.events import EndedJobsDue, HealthObserved, JobSubmitted
+from gantree.model.events import EndedJobsDue, HealthObserved, JobSubmitted, RepairObserved
+from gantree.model.repairs import RepairState
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.web.pages import assets, login, routers
@@ -100,6 +101,27 @@ def test_a_node_that_is_kept_in_use_though_it_is_unhealthy_is_shown_with_its_sig
         told = front.ask("vera", "GET", page).text
         assert "GPU 3: XID 79" in told and f"kept in use: {kept}" in told, page
     assert "dcgm, since" in front.ask("vera", "GET", "/nodes/n0").text
+
+
+def test_the_page_of_a_node_shows_how_far_its_repair_has_come(front: Front) -> None:
+    steps = ("reset", "reboot", "burn-in")
+    said = RepairObserved(
+        id="repair",
+        observed_at=0.0,
+        node="n0",
+        state=RepairState.RUNNING,
+        sign="GPU 3: XID 79",
+        steps=steps,
+        step=1,
+        reason="try 2 of 2: exit code 3",
+    )
+    front.on_thread(lambda controller: controller.inbox.append([said]))
+    told = front.ask("vera", "GET", "/nodes/n0").text
+    assert "reboot, 2 of 3" in told and "try 2 of 2: exit code 3" in told
+    assert "cordoned" in told
+    done = replace(said, id="repaired", state=RepairState.SUCCEEDED, step=2, reason="")
+    front.on_thread(lambda controller: controller.inbox.append([done]))
+    assert "burn-in, 3 of 3" not in front.ask("vera", "GET", "/nodes/n0").text
 
 
 def test_pages_of_nodes_show_which_links_carry_less_by_whom_and_since_when(front: Front) -> None:
