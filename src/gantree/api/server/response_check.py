@@ -75,6 +75,7 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
         ),
         nodes.NodeCommandResponse,
     ),
+    "POST /v1/nodes/burn-in": nodes.BurnInResponse,
     f"POST {_A_NODE}/fault": nodes.NodeFaultResponse,
     "GET /v1/links": links.LinksResponse,
     "POST /v1/links/degrade": links.LinkCommandResponse,
