@@ -191,8 +191,12 @@ def _told(where: str, value: Any) -> Any:
     """
     if isinstance(value, Holding):
         return value.path, [(book.resource, ticks) for book, ticks in value.parts], value.rank
-    if isinstance(value, MemberPlacement) and any(held in where for held in HELD_FOR):
-        return _as_sets(value)
+    if (
+        isinstance(value, tuple)
+        and where.endswith("']")
+        and any(held in where for held in HELD_FOR)
+    ):
+        return sorted((_as_sets(member) for member in value), key=repr)
     return None
 
 
