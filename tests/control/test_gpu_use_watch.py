@@ -131,11 +131,9 @@ def test_random_rounds_are_counted_as_a_plain_recount_counts_them(seed: int) -> 
     stage = there(members=2, gpus=6)
     rounds = Rounds(stage)
     useful = idle = 0.0
-    held = [
-        (member.node, gpu)
-        for member in (stage.state("j").placement or ()).members
-        for gpu in member.gpus
-    ]  # type: ignore[union-attr]  # it is placed
+    place = stage.state("j").placement
+    assert place is not None
+    held = [(member.node, gpu) for member in place.members for gpu in member.gpus]
     rounds.look({})
     for _ in range(lots.randint(1, 60)):
         seconds = lots.choice([1.0, 15.0, 15.0, 16.5, MOST_S, MOST_S + 5.0])
@@ -149,4 +147,4 @@ def test_random_rounds_are_counted_as_a_plain_recount_counts_them(seed: int) -> 
             idle += seconds * sum(told.get(node, {}).get(gpu) is HUNG for node, gpu in held)
         rounds.look(told, seconds)
     rounds.look({}, rounds=int(REPORT_S / 15) + 1)
-    assert rounds.amounts() == (pytest.approx(useful), pytest.approx(idle))
+    assert rounds.amounts() == pytest.approx((useful, idle))

@@ -31,6 +31,13 @@ def loses(stage: Stage, node: str, *gpus: int, kept: str = "", reason: str = REA
     stage.tell(HealthObserved, node=node, source="kernel", reason=reason, kept=kept, lost_gpus=gpus)
 
 
+def gpus_of(stage: Stage, name: str) -> tuple[int, ...]:
+    """The GPUs of the first member of a job."""
+    place = stage.state(name).placement
+    assert place is not None
+    return place.members[0].gpus
+
+
 def test_who_holds_a_lost_gpu_is_stopped_without_saving_and_starts_at_once_elsewhere() -> None:
     stage = stage_of(job("a", 1, 8, checkpoint=SAVES))
     (node,) = stage.nodes("a")
@@ -68,7 +75,7 @@ def test_who_holds_other_gpus_of_the_node_saves_and_leaves() -> None:
     stage = stage_of(job("a", 1, 4, checkpoint=SAVES), job("b", 1, 4, checkpoint=SAVES))
     assert stage.nodes("a") == stage.nodes("b")
     loses(stage, stage.nodes("a")[0], 5)
-    held = {name: stage.state(name).placement.members[0].gpus for name in ("a", "b")}
+    held = {name: gpus_of(stage, name) for name in ("a", "b")}
     (hit,) = [name for name in held if 5 in held[name]]
     (other,) = {"a", "b"} - {hit}
     assert stage.phase(hit) is Phase.STOPPING
@@ -109,7 +116,7 @@ def test_a_node_that_stays_in_use_or_was_uncordoned_stops_nobody(is_kept: bool) 
 def test_a_second_gpu_of_the_node_counts_as_the_first() -> None:
     stage = stage_of(job("a", 1, 4), job("b", 1, 4))
     (node,) = stage.nodes("a")
-    first, second = (stage.state(name).placement.members[0].gpus[0] for name in ("a", "b"))
+    first, second = (gpus_of(stage, name)[0] for name in ("a", "b"))
     loses(stage, node, first)
     assert (stage.phase("a"), stage.phase("b")) == (Phase.STOPPING, Phase.RUNNING)
     loses(stage, node, first, second, reason=f"{REASON}; GPU {second}: XID 79")

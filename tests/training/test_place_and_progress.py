@@ -108,7 +108,7 @@ def test_progress_is_written_at_most_once_a_second_and_the_last_word_at_the_end(
             self._unwritten = None
             written.append((now, step))
 
-    reporter = Kept(Path("/nonexistent"), lambda: now, lambda: now)
+    reporter = Kept(lambda record: None, None, lambda: now, lambda: now)
     for seconds, steps in words:
         now, step = now + seconds, step + steps
         reporter.report(step, None, None)

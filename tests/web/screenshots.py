@@ -9,8 +9,6 @@ import tempfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from fault_screenshots import POLICY as FAULT_POLICY
-from fault_screenshots import shoot_faults
 from playwright.sync_api import Browser
 
 from gantree.formats import read_cluster, read_policy
@@ -20,6 +18,8 @@ from gantree.sim.cluster import Overheads
 from gantree.sim.run import simulate
 from support.chromium import chromium
 from support.daemon import Daemon
+from support.fault_screenshots import POLICY as FAULT_POLICY
+from support.fault_screenshots import shoot_faults
 from support.serving import serving
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"

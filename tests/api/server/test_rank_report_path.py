@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import pytest
@@ -36,13 +36,13 @@ def asked(
     *parts: bytes, take: Take = taken, access: Access | None = None, **scope: Any
 ) -> tuple[int, Any, int]:
     """Status and body of the answer, and how many parts of the request were read."""
-    left, sent = list(parts), list[dict[str, Any]]()
+    left, sent = list(parts), list[MutableMapping[str, Any]]()
 
     async def receive() -> dict[str, Any]:
         part = left.pop(0)
         return {"type": "http.request", "body": part, "more_body": bool(left)}
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
 
     told: dict[str, Any] = {

@@ -205,7 +205,7 @@ def test_a_pod_has_so_many_ranks_and_all_together_so_many(monkeypatch: pytest.Mo
     gang = Gang()
     for rank in range(MOST_RANKS_OF_POD):
         gang.take("t0", rank, steps={"world_size": 999, "steps": [[1, 1.0]]})
-    more = {"steps": {"world_size": 999, "steps": [[1, 1.0]]}}
+    more: dict[str, Any] = {"steps": {"world_size": 999, "steps": [[1, 1.0]]}}
     with pytest.raises(Conflict, match="one too many"):
         gang.take("t0", MOST_RANKS_OF_POD, **more)
     monkeypatch.setattr(rank_reports, "MOST_RANKS", MOST_RANKS_OF_POD + 1)

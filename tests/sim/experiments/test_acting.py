@@ -22,7 +22,11 @@ def test_the_jobs_are_as_large_as_on_rsc_1_and_leave_room_to_move() -> None:
 
 
 def test_the_share_is_of_what_the_oracle_gains_over_staying() -> None:
-    ettr = {("x", STAYS): 0.90, ("x", 0.5): 0.94, ("x", ORACLE): 0.95}
+    ettr: dict[tuple[str, str | float], float] = {
+        ("x", STAYS): 0.90,
+        ("x", 0.5): 0.94,
+        ("x", ORACLE): 0.95,
+    }
     assert avoided(ettr, "x", 0.5) == pytest.approx(0.8)
     assert avoided(ettr, "x", STAYS) == 0
     assert avoided(ettr, "x", ORACLE) == 1
