@@ -34,6 +34,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "dry run": {"dryRun": True},
     "node groups": {"nodeGroups": "groups: []"},
     "MIG": {"partitionNodes": {"selector": {"pool": "mig"}, "configs": "mig-configs: {}"}},
+    "repair": {"repair": {"hooks": "repairs: []", "scripts": {"reboot": "#!/bin/sh"}, "secret": "bmc"}},
     "namespaces": {"namespaces": {"enabled": True, "from": ["default-scheduler", "volcano"]}},
     "metrics": {"gpuMetrics": ["http://{node}:9400/metrics"]},
     "reports": {"api": {"tlsSecret": "tls", "reports": True}},
@@ -109,6 +110,8 @@ def test_the_monitor_is_shaped_as_its_operator_reads_it() -> None:
         ({"podMonitor": {"enabled": True}}, "podMonitor needs api.tlsSecret"),
         ({"api": {"reports": True}}, "api.reports needs api.tlsSecret"),
         ({"api": {"tlsSecret": "t", "reports": True}, "dryRun": True}, "of no use in a dry run"),
+        ({"repair": {"hooks": "repairs: []"}, "dryRun": True}, "of no use in a dry run"),
+        ({"repair": {"secret": "bmc"}}, "need repair.hooks"),
         ({"webhook": {"enabled": True}}, "the webhook needs a certificate"),
         ({"webhook": {"rdmaResource": "hca"}}, "rdmaResource"),
         ({"replica": 2}, "replica"),
@@ -214,6 +217,22 @@ def test_node_groups_are_a_file_beside_the_policy() -> None:
     told = of_kind("ConfigMap", VALUES["node groups"], "gantree-policy")["data"]
     assert told["node-groups.yaml"] == "groups: []"
     assert "--node-groups=/etc/gantree/node-groups.yaml" in container(VALUES["node groups"])["args"]
+
+
+def test_repair_hooks_their_scripts_and_their_secret_are_mounted() -> None:
+    values = VALUES["repair"]
+    assert of_kind("ConfigMap", values, "gantree-policy")["data"]["repair.yaml"] == "repairs: []"
+    assert of_kind("ConfigMap", values, "gantree-repair")["data"] == {"reboot": "#!/bin/sh"}
+    assert "--repair-hooks=/etc/gantree/repair.yaml" in container(values)["args"]
+    pod = of_kind("Deployment", values)["spec"]["template"]["spec"]
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    assert volumes["repair"]["configMap"] == {"name": "gantree-repair", "defaultMode": 0o555}
+    assert volumes["repair-secret"]["secret"] == {"secretName": "bmc", "defaultMode": 0o440}
+    paths = {each["name"]: each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+    assert paths["repair"] == "/etc/gantree-repair"
+    assert paths["repair-secret"] == "/etc/gantree-repair-secret"
+    assert {"port": 443} in of_kind("NetworkPolicy", values)["spec"]["egress"][-1]["ports"]
+    assert of_kind("ClusterRole", values)["rules"] == of_kind("ClusterRole")["rules"]
 
 
 def test_a_namespace_is_switched_by_the_schedulers_name() -> None:

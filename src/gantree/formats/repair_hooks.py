@@ -1,4 +1,4 @@
-"""repair.yaml: the commands that repair a node, by the sign of its fault (`gantree up --repair-hooks`).
+"""repair.yaml: the commands that repair a node, by the sign of its fault (`--repair-hooks`).
 
 repairs:
   - sign: XID (79|119)                     # a regular expression that is looked for in the reason

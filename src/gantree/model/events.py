@@ -280,6 +280,10 @@ class UncordonRequested(Event):
     forgives: bool = True
 
 
+NODE_CONDITIONS = "conditions"
+"""The source that reports what the conditions of Kubernetes nodes say: a fault, for as long as one of them is there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthObserved(Event):
     """A health source reported a fault of a node, or "" once it has been healthy for long enough.

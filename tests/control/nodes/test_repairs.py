@@ -1,5 +1,8 @@
 """Which nodes are repaired, when, and by which steps; what a restart makes of a step that was running."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from gantree.api.gpu_metrics.exporters import answers, questions
@@ -12,11 +15,19 @@ from gantree.control.nodes.repairs import (
     interrupted,
 )
 from gantree.core.snapshot import restored, snapshot_of
-from gantree.model.events import CordonRequested, HealthObserved, RepairObserved, UncordonRequested
+from gantree.model.events import (
+    NODE_CONDITIONS,
+    CordonRequested,
+    HealthObserved,
+    OthersHold,
+    RepairObserved,
+    UncordonRequested,
+)
+from gantree.model.placements import MemberPlacement
 from gantree.model.repairs import RepairChain, RepairState, RepairStep
 from gantree.policy.rules import Policy
 from gantree.telemetry.dcgm_health import signs_in
-from gantree.testing.builders import cluster, job
+from gantree.testing.builders import cluster, job, machine
 from gantree.testing.stage import Stage
 
 XID = "GPU 3: XID 79 (GPU has fallen off the bus)"
@@ -92,6 +103,39 @@ def test_a_repair_that_succeeds_lets_the_node_be_used_whatever_still_shows_the_f
     stage.wait(1)
     sick(stage, "n0", XID + "; GPU 4: XID 79")
     assert (cordoned(stage), due(stage)) == (["n0"], ["n0"])
+
+
+def test_a_condition_that_is_still_there_after_the_last_step_keeps_the_node_out() -> None:
+    stage = stage_of()
+    sick(stage, "n0", source=NODE_CONDITIONS)
+    sick(stage, "n0")
+    stage.wait(1)
+    noted(stage, "n0", RepairState.RUNNING)
+    noted(stage, "n0", RepairState.SUCCEEDED, step=1)
+    assert (cordoned(stage), due(stage)) == (["n0"], [])
+    sick(stage, "n0", "", source=NODE_CONDITIONS)
+    assert cordoned(stage) == []
+    stage.wait(1)
+    sick(stage, "n0", source=NODE_CONDITIONS)
+    assert due(stage) == ["n0"]
+
+
+@pytest.mark.parametrize(
+    ("held", "is_due"),
+    [
+        ({"devices": (("pods", 3),)}, True),
+        ({"gpus": (7,)}, False),
+        ({"devices": (("pods", 1), ("rdma/hca", 1))}, False),
+    ],
+)
+def test_only_foreign_pods_with_devices_are_waited_for(held: dict[str, Any], is_due: bool) -> None:
+    site, model = cluster(leaves=1, nodes=10), machine()
+    equipped = replace(model, devices=(("pods", 110), ("rdma/hca", 8)))
+    stage = Stage(replace(site, machines={model.name: equipped}))
+    members = (MemberPlacement("others", 0, "n0", **held),)
+    stage.tell(OthersHold, holder="others on n0", members=members)
+    sick(stage, "n0")
+    assert due(stage) == (["n0"] if is_due else [])
 
 
 @pytest.mark.parametrize(

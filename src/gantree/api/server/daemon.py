@@ -376,14 +376,11 @@ class _Lifecycle:
 def _fault_watches(
     settings: Settings, loop: Loop, controller: Controller
 ) -> list[Coroutine[Any, Any, None]]:
-    """What reads faults of GPUs as they happen, and repairs nodes; on Kubernetes others do both."""
+    """What repairs nodes, and reads faults of GPUs as they happen; on Kubernetes conditions of nodes tell of these."""
+    watches = [repair_nodes(settings.repair_hooks, loop, controller, settings.state_dir)]
     if settings.kubernetes is not None:
-        return []
-    hooks = settings.repair_hooks
-    watches = [
-        watch_nvml(loop, controller),
-        repair_nodes(hooks, loop, controller, settings.state_dir),
-    ]
+        return watches
+    watches.append(watch_nvml(loop, controller))
     if settings.kernel_log is not KernelLog.NEVER:
         watches.append(watch_kernel_log(settings.kernel_log, loop, controller))
     return watches

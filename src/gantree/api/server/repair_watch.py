@@ -1,4 +1,4 @@
-"""Runs the steps that repair nodes, while a daemon leads (`gantree up --repair-hooks`).
+"""Runs the steps that repair nodes, while a daemon leads (`--repair-hooks`).
 
 Each step is on record before its command starts, so after `kill -9` it is known that it ran. A step that the daemon
 left unfinished is run again only if the file says that it is repeatable; else the repair is interrupted, and says so.

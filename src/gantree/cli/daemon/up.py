@@ -67,6 +67,7 @@ from gantree.cli.input.clusters import this_machine_text, virtual_text
 from gantree.cli.input.durations import seconds_of
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.input.policies import policy_named
+from gantree.cli.input.repair_hooks import repair_hooks_of
 from gantree.cli.options import (
     DatabaseOption,
     PolicyOption,
@@ -79,7 +80,6 @@ from gantree.control.engine.retention import KEEP_ENDED, RetentionLimits
 from gantree.control.engine.watchdog import STALL_S
 from gantree.control.nodes.partitioning import PartitionGpus
 from gantree.control.requests.waiting_limits import DEFAULT_WAITING_LIMITS, WaitingLimits
-from gantree.formats.repair_hooks import read_repair_hooks
 from gantree.journal.sqlite import FILE as JOURNAL_FILE
 from gantree.model.errors import BadInput, JournalError, Unreachable
 from gantree.model.repairs import RepairChain
@@ -221,7 +221,7 @@ class _Faults(TypedDict):
 
 def _faults(kernel_log: str | None, repair_hooks: str | None) -> _Faults:
     """Where faults are read from, and what repairs nodes. Raises BadInput."""
-    return {"kernel_log": _kernel_log(kernel_log), "repair_hooks": _repair_hooks(repair_hooks)}
+    return {"kernel_log": _kernel_log(kernel_log), "repair_hooks": repair_hooks_of(repair_hooks)}
 
 
 class _Log(TypedDict):
@@ -241,11 +241,6 @@ class _GpuParts(TypedDict):
 def _gpu_parts(told: PartitionGpus | None, virtual: str | None, mps: str | None) -> _GpuParts:
     """How GPUs are partitioned and shared. Raises BadInput, and Unreachable without a driver."""
     return {"partition_gpus": _partition_gpus(told, virtual), "mps_control": mps}
-
-
-def _repair_hooks(file: str | None) -> tuple[RepairChain, ...]:
-    """The steps that repair nodes. Raises BadFields."""
-    return () if file is None else read_repair_hooks(read_text(file), source_of(file))
 
 
 def _keep(ended: int, history: str | None) -> RetentionLimits:

@@ -6,7 +6,7 @@ that name it as their scheduler, and everything else (policy, journal, API, page
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -32,6 +32,7 @@ from gantree.cli.daemon.options import (
     MaxConnectionsOption,
     NameOption,
     NodeMetricsOption,
+    RepairHooksOption,
     StallOption,
     TlsCertOption,
     TlsKeyOption,
@@ -39,6 +40,7 @@ from gantree.cli.daemon.options import (
 )
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.input.policies import policy_named
+from gantree.cli.input.repair_hooks import repair_hooks_of
 from gantree.cli.kubernetes.options import (
     ApiServerOption,
     ClusterOption,
@@ -69,7 +71,10 @@ from gantree.executors.kubernetes.apiserver.settings import SCHEDULER, Shadow
 from gantree.formats import read_cluster
 from gantree.formats.node_groups import read_node_groups
 from gantree.model.cluster import Cluster
+from gantree.model.errors import BadInput
+from gantree.model.mig_configs import PartitionNodes
 from gantree.model.node_groups import NodeGroup
+from gantree.model.repairs import RepairChain
 from gantree.web import pages
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -123,6 +128,7 @@ def kubernetes(
     node_metrics: NodeMetricsOption = None,
     fabric_ports: FabricPortsOption = None,
     link_load: LinkLoadOption = None,
+    repair_hooks: RepairHooksOption = None,
     accept_clock: AcceptClockOption = False,
     log_format: LogFormatOption = Format.AUTO,
     log_level: LogLevelOption = Level.WARNING,
@@ -134,9 +140,7 @@ def kubernetes(
     connection = replace(
         settings_of_options(*told),
         lease=_lease_of(lease_name, scheduler_name, shadow),
-        cluster=_site_of(cluster),
-        node_groups=_groups_of(node_groups),
-        partition_nodes=partition_nodes_of(partition_nodes, mig_configs),
+        **_nodes_of(cluster, node_groups, partition_nodes, mig_configs),
         report_url=report_url_of(report_url, listen, shadow),
     )
     token = token_file or directory / TOKEN_FILE
@@ -153,6 +157,7 @@ def kubernetes(
         lease_s=lease,
         stall_s=stall,
         **exporters_of(gpu_metrics, node_metrics, fabric_ports, link_load),
+        repair_hooks=_hooks_of(repair_hooks, shadow),
         accept_clock=accept_clock,
         log_level=log_level,
         log_format=log_format,
@@ -175,8 +180,34 @@ def _lease_of(name: str | None, scheduler: str, shadow: Shadow | None) -> str:
     return scheduler if name is None else name
 
 
+class _Nodes(TypedDict):
+    cluster: Cluster | None
+    node_groups: tuple[NodeGroup, ...]
+    partition_nodes: PartitionNodes | None
+
+
+def _nodes_of(
+    cluster: str | None, groups: str | None, labels: list[str] | None, configs: str | None
+) -> _Nodes:
+    """What files say of nodes that there are or could be, and of their MIG configs. Raises BadInput."""
+    return {
+        "cluster": _site_of(cluster),
+        "node_groups": _groups_of(groups),
+        "partition_nodes": partition_nodes_of(labels, configs),
+    }
+
+
 def _site_of(file: str | None) -> Cluster | None:
     return None if file is None else read_cluster(read_text(file), source_of(file))
+
+
+def _hooks_of(file: str | None, shadow: Shadow | None) -> tuple[RepairChain, ...]:
+    """The steps that repair nodes. Raises BadFields, and BadInput in a dry run."""
+    if file is not None and shadow is not None:
+        raise BadInput(
+            "--repair-hooks is of no use in a dry run: it changes nothing in the cluster"
+        )
+    return repair_hooks_of(file)
 
 
 def _groups_of(file: str | None) -> tuple[NodeGroup, ...]:

@@ -1,18 +1,22 @@
 """Decides which nodes are repaired now, and by which steps; `api.server.repair_watch` runs them.
 
-A node is repaired once a fault has taken it out and no gang holds anything there: a reset ends what runs. At most
+A node is repaired once a fault has taken it out and no gang holds anything there: a reset ends what runs. Neither may
+foreign pods hold a GPU, a NIC or another device; those without, as of DaemonSets, are on every node and stay. At most
 MOST_SHARE of the nodes are in repair at once. A repair that did not succeed is not begun again by itself: the node
 stays out until its sources find it healthy and then report a new fault, or until an operator asks for another repair.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gantree.control.nodes.health_watch import MOST_SHARE
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.site import Repair
+from gantree.model.placements import MemberPlacement
 from gantree.model.repairs import RepairChain, RepairState, RepairStep
+from gantree.topology.occupancy.occupancy import Occupancy
+from gantree.topology.occupancy.site import OWNER_PREFIX
 
 _GPU = re.compile(r"\bGPU (\d{1,4})\b")
 
@@ -50,13 +54,30 @@ def due_repairs(
 
 
 def _may_begin(ledger: Ledger, node: str, asked: Collection[str]) -> bool:
-    fabric, rooms, before = ledger.fabric, ledger.occupancy, ledger.site.repairs.get(node)
-    if fabric is None or rooms is None or node not in fabric.index_of_node:
+    fabric, before = ledger.fabric, ledger.site.repairs.get(node)
+    if fabric is None or node not in fabric.index_of_node:
         return False
     if before is not None and before.state is RepairState.RUNNING:
         return False
     is_new = before is None or fault_since(ledger, node) > before.since
-    return (is_new or node in asked) and not rooms.holders(node)
+    return (is_new or node in asked) and not _is_held(ledger.rooms(), node)
+
+
+def _is_held(rooms: Occupancy, node: str) -> bool:
+    """Whether a gang holds anything on a node, or somebody else devices of it."""
+    return any(
+        not owner.startswith(OWNER_PREFIX) or _has_devices(rooms.owners[owner], node)
+        for owner in rooms.holders(node)
+    )
+
+
+def _has_devices(members: Iterable[MemberPlacement], node: str) -> bool:
+    """Whether these hold GPUs, NICs or extended resources of a node, whose names have a domain: rdma/hca, not pods."""
+    return any(
+        each.gpus or each.parts or each.nics or any("/" in name for name, _ in each.devices)
+        for each in members
+        if each.node == node
+    )
 
 
 def interrupted(ledger: Ledger, chains: Sequence[RepairChain]) -> Iterator[tuple[str, Due | None]]:

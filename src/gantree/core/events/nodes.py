@@ -19,6 +19,7 @@ from gantree.core.lifecycle.lifecycle import end_job, stop, unreadable
 from gantree.core.lifecycle.replacing import can_live_without, members_at, members_on, miss
 from gantree.model.cluster import LinkId
 from gantree.model.events import (
+    NODE_CONDITIONS,
     ClusterObserved,
     CordonRequested,
     Event,
@@ -49,6 +50,8 @@ from gantree.topology.fabric.conditions import has_link
 
 REPAIR = "repair"
 """The source of the report that keeps a node out while it is repaired."""
+LEVEL_TRIGGERED = frozenset({NODE_CONDITIONS})
+"""Sources that withdraw a fault once it is over. Others, as an exporter with its last XID, go on reporting it."""
 LOST_GRACE_S = 5.0
 """Seconds between SIGTERM and SIGKILL for a gang that holds a lost GPU: its processes have nothing to save."""
 
@@ -142,10 +145,10 @@ def _uncordon_requested(builder: DecisionBuilder, event: UncordonRequested, poli
         _forgive(builder, event.node)
 
 
-def _forgive(builder: DecisionBuilder, node: str) -> None:
+def _forgive(builder: DecisionBuilder, node: str, all_but: frozenset[str] = frozenset()) -> None:
     """What sources reported of a node counts no longer, until they report something else."""
     for source, illness in list(builder.ledger.site.unwell.get(node, {}).items()):
-        if not illness.forgiven:
+        if not illness.forgiven and source not in all_but:
             builder.record(
                 NodeHealthNoted(
                     at=builder.now,
@@ -247,7 +250,8 @@ def _note_link(
 def _repair_observed(builder: DecisionBuilder, event: RepairObserved, policy: Policy) -> None:
     """A repair keeps its node out until it succeeds; then the node is used again, unless an operator cordoned it.
 
-    A source may find the node healthy meanwhile, or report the fault as long as it shows: neither counts.
+    A source may find the node healthy meanwhile, or report the fault as long as it shows: neither counts. Only what a
+    level-triggered source still reports after the last step keeps the node out.
     """
     site, node = builder.ledger.site, event.node
     before = site.repairs.get(node)
@@ -271,7 +275,7 @@ def _repair_observed(builder: DecisionBuilder, event: RepairObserved, policy: Po
         _note_repair(builder, node, event.sign)
     if event.state is RepairState.SUCCEEDED:
         _note_repair(builder, node, "")
-        _forgive(builder, node)
+        _forgive(builder, node, all_but=LEVEL_TRIGGERED)
 
 
 def _note_repair(builder: DecisionBuilder, node: str, reason: str) -> None:

@@ -15,11 +15,12 @@ import re
 import msgspec
 
 from gantree.executors.kubernetes.apiserver.objects import Condition, Node, NodeTaint
+from gantree.model.events import NODE_CONDITIONS
 from gantree.model.jobs import Job
 from gantree.model.node_rules import TOLERATES_LABEL, Taint, tolerates
 from gantree.topology.hardware.xids import tells_of_lost_gpu
 
-SOURCE = "conditions"
+SOURCE = NODE_CONDITIONS
 """Who says that a node is unwell, where its conditions do."""
 CORDONED = "cordoned in Kubernetes"
 """The reason of cordons that are Kubernetes' begins so; an operator's of gantree are his to lift."""
