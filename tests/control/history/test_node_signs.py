@@ -68,3 +68,58 @@ def test_a_lemon_is_who_shows_signs_on_many_days_and_not_who_shows_many_on_one()
     first, second = NodeSignCounter().count([*burst, *again])
     assert (first.node, first.is_lemon, first.last_at) == ("n1", True, (LEMON_DAYS - 1) * DAY_S)
     assert (second.node, second.is_lemon, second.count_of_kind["faults"]) == ("n2", False, 100)
+
+
+def lemon(at: float, reason: str = "signs on 4 of 28 days", **more: Any) -> Fact:
+    return NodeHealthNoted(at=at, node="n1", source="lemon", reason=reason, **more)
+
+
+def repair(at: float, reason: str = "XID 79") -> Fact:
+    return NodeHealthNoted(at=at, node="n1", source="repair", reason=reason)
+
+
+def out_each_day(first: int, last: int) -> list[Fact]:
+    """Not usable for a moment on each of these days."""
+    days = range(first, last + 1)
+    return [marked(day * DAY_S + second, second > 1) for day in days for second in (1, 2)]
+
+
+FOLLOWING: dict[str, tuple[list[Fact], int]] = {
+    "a lemon is no fault": ([lemon(0), lemon(DAY_S, "more"), lemon(2 * DAY_S, "")], 0),
+    "a repair is no further fault": ([fault(0), repair(DAY_S), repair(2 * DAY_S, "")], 1),
+    "a lemon that is rebooted": ([lemon(0), *out_each_day(0, 5)], 0),
+    "a node in repair": ([fault(0), repair(1), *out_each_day(1, 5)], 1),
+    "a lemon that stays in use": ([lemon(0, kept="many"), *out_each_day(0, 5)], 6),
+    "one that was overruled": ([lemon(0), lemon(1, forgiven=True), *out_each_day(1, 5)], 5),
+    "one that is well again": ([lemon(0), *out_each_day(0, 2), lemon(3 * DAY_S, ""),
+                                *out_each_day(4, 5)], 2),
+    "one that went out for it and is well meanwhile": (
+        [lemon(0), marked(1, False), lemon(2, ""), marked(3, False)], 0),
+    "other signs of a lemon": ([lemon(0), fault(1), link(DAY_S, 0.5), slow(2 * DAY_S, 1.3)], 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_what_follows_from_being_a_lemon_does_not_make_one(name: str) -> None:
+    facts, days = FOLLOWING[name]
+    assert sum(len(each.days) for each in NodeSignCounter().count(facts)) == days
+
+
+def test_what_was_in_force_before_the_period_is_known_and_does_not_count() -> None:
+    facts = [fault(0), lemon(DAY_S), *out_each_day(3, 8), lemon(9 * DAY_S, ""), fault(9 * DAY_S)]
+    assert NodeSignCounter(2 * DAY_S).count(facts) == []
+    (counted,) = NodeSignCounter(2 * DAY_S).count([*facts, fault(10 * DAY_S, "XID 64")])
+    assert counted.days == {10}
+
+
+def test_an_operator_overrules_the_days_that_are_known() -> None:
+    known = [fault(day * DAY_S, f"XID {day}") for day in range(LEMON_DAYS)]
+    overruled = [
+        *known,
+        lemon(LEMON_DAYS * DAY_S - 9),
+        lemon(LEMON_DAYS * DAY_S - 8, forgiven=True),
+    ]
+    same_day, further = fault(LEMON_DAYS * DAY_S - 7, "PSU"), fault(LEMON_DAYS * DAY_S, "fan")
+    for more, has_grown in (([], False), ([same_day], False), ([same_day, further], True)):
+        (signs,) = NodeSignCounter().count([*overruled, *more])
+        assert (signs.is_lemon, signs.has_grown) == (True, has_grown)

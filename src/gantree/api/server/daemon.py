@@ -37,6 +37,7 @@ from gantree.api.server.http_server import Server
 from gantree.api.server.journal_location import (
     journal_location_of,
 )
+from gantree.api.server.lemon_watch import cordon_lemons
 from gantree.api.server.listeners import advertised, bind, url_of
 from gantree.api.server.notifications import notify_users
 from gantree.api.server.recovery import DaemonParts, recovered_controller
@@ -313,22 +314,21 @@ class _Lifecycle:
             set_all_apart()
             limits = socket_limits(daemon.open_files.now, for_all=daemon.settings.run_as_submitter)
             server = Server(self._dispatcher, over_socket, None, limits, daemon.metrics)
-            await self._serve(loop, controller, term, server, stepping)
+            await self._serve(backend, term, server, stepping)
 
     async def _serve(
         self,
-        loop: Loop,
-        controller: Controller,
+        backend: Backend,
         term: Term,
         over_socket: Server,
         stepping: asyncio.Task[None],
     ) -> None:
         """Until a signal, until the term is over, or until one of them breaks."""
         watching = asyncio.create_task(self._until_over(term))
-        settings = self._daemon.settings
+        settings, loop, controller = self._daemon.settings, backend.loop, backend.controller
         is_exact = settings.kubernetes is None
         asking = asyncio.create_task(poll_all(settings, loop, controller, is_exact=is_exact))
-        faults = [asyncio.create_task(each) for each in _fault_watches(settings, loop, controller)]
+        faults = [asyncio.create_task(each) for each in _fault_watches(settings, backend)]
         notifying = asyncio.create_task(notify_users(self._daemon, loop, controller))
         comparing = asyncio.create_task(watch_stragglers(loop, controller))
         serving = [(over_socket, over_socket.serving()), *self._over_tcp()]
@@ -373,11 +373,12 @@ class _Lifecycle:
             set_survivors_apart()
 
 
-def _fault_watches(
-    settings: Settings, loop: Loop, controller: Controller
-) -> list[Coroutine[Any, Any, None]]:
-    """What repairs nodes, and reads faults of GPUs as they happen; on Kubernetes conditions of nodes tell of these."""
+def _fault_watches(settings: Settings, backend: Backend) -> list[Coroutine[Any, Any, None]]:
+    """What repairs nodes, takes lemons out, and reads faults as they happen; on Kubernetes node conditions say these."""
+    loop, controller = backend.loop, backend.controller
     watches = [repair_nodes(settings.repair_hooks, loop, controller, settings.state_dir)]
+    if settings.cordon_lemons:
+        watches.append(cordon_lemons(backend))
     if settings.kubernetes is not None:
         return watches
     watches.append(watch_nvml(loop, controller))

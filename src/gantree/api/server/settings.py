@@ -59,7 +59,8 @@ class Settings:
     gpu_metrics are addresses of exporters that tell how busy GPUs are; none: the driver of this machine is asked.
     node_metrics are addresses of node_exporters that tell the rates of NICs, fabric_ports those of a fabric's ports,
     link_load those of the load of links.
-    repair_hooks are the steps that repair nodes with a fault.
+    repair_hooks are the steps that repair nodes with a fault. cordon_lemons: nodes with signs on many days are taken
+    out.
     kernel_log is where faults of GPUs are read from; None: the kernel log of this machine, if it is one of the nodes.
     """
 
@@ -94,6 +95,7 @@ class Settings:
     partition_gpus: PartitionGpus | None = None
     kernel_log: Path | KernelLog | None = None
     repair_hooks: tuple[RepairChain, ...] = ()
+    cordon_lemons: bool = False
     mps_control: str | None = None
 
     def site(self) -> Cluster | None:

@@ -1,7 +1,7 @@
 """The options of `gantree up`. `up` turns them into settings."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -174,6 +174,12 @@ RepairHooksOption = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Commands that repair nodes with a fault, by its sign."),
 ]
+CordonLemonsOption = Annotated[
+    bool,
+    typer.Option(
+        "--cordon-lemons", help="Cordon nodes with faults or other signs on 4 of 28 days or more."
+    ),
+]
 LinkLoadOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -186,3 +192,15 @@ LogFormatOption = Annotated[
     Format, typer.Option(help="Log format; auto: text on a terminal, else JSON.")
 ]
 LogLevelOption = Annotated[Level, typer.Option(help="Lowest level that is logged.")]
+
+
+class LogSettings(TypedDict):
+    """Those of a daemon's settings that are about its log."""
+
+    log_level: Level
+    log_format: Format
+
+
+def log_settings(level: Level, form: Format) -> LogSettings:
+    """Return what --log-level and --log-format say."""
+    return {"log_level": level, "log_format": form}

@@ -28,6 +28,7 @@ from gantree.cli.daemon.options import (
     AcceptClockOption,
     AdvertiseOption,
     ClusterOption,
+    CordonLemonsOption,
     FabricPortsOption,
     GpuMetricsOption,
     HeaderTimeoutOption,
@@ -55,6 +56,7 @@ from gantree.cli.daemon.options import (
     TokenFileOption,
     UserWaitingOption,
     VirtualOption,
+    log_settings,
 )
 from gantree.cli.daemon.run_limit_options import (
     KeepFreeOption,
@@ -118,6 +120,7 @@ def up(
     kernel_log: KernelLogOption = None,
     link_load: LinkLoadOption = None,
     repair_hooks: RepairHooksOption = None,
+    cordon_lemons: CordonLemonsOption = False,
     keep_ended: KeepEndedOption = KEEP_ENDED,
     keep_history: KeepHistoryOption = None,
     user_waiting: UserWaitingOption = DEFAULT_WAITING_LIMITS.per_user,
@@ -144,11 +147,10 @@ def up(
         *_site(cluster, virtual, directory, has_database=url is not None),
         *policy_named(policy),  # type: ignore[arg-type]  # mypy follows one unpacked tuple, not two
         listen=at and at.limited(max_connections, header_timeout),
-        requests_per_s=requests_per_second,
-        **_access(access, run_as_submitter=run_as_submitter),
+        **_access(access, requests_per_second, run_as_submitter=run_as_submitter),
         root_path=root_path_of(root_path),
         **exporters_of(gpu_metrics, node_metrics, fabric_ports, link_load),
-        **_faults(kernel_log, repair_hooks),
+        **_faults(kernel_log, repair_hooks, cordon_lemons=cordon_lemons),
         **_leadership(url, name, advertise, lease, stall),
         keep=_keep(keep_ended, keep_history),
         waiting_limits=WaitingLimits(user_waiting, queue_waiting),
@@ -156,7 +158,7 @@ def up(
         notify=notify_settings(notify_webhook_host, smtp, mail_from),
         **_gpu_parts(partition_gpus, virtual, mps_control),
         run_limits=run_limits(log_cap, keep_free, keep_runs, most_runs),
-        **_log(log_level, log_format),
+        **log_settings(log_level, log_format),
     )
     run_daemon(settings, pages.routers())
 
@@ -192,13 +194,14 @@ def _partition_gpus(told: PartitionGpus | None, virtual: str | None) -> Partitio
 
 class _Access(TypedDict):
     access_file: Path | None
+    requests_per_s: float | None
     run_as_submitter: bool
 
 
-def _access(file: Path | None, *, run_as_submitter: bool) -> _Access:
-    """The settings of who may do what, and as whom jobs run. Raises BadInput."""
+def _access(file: Path | None, rate: float | None, *, run_as_submitter: bool) -> _Access:
+    """The settings of who may do what and how often, and as whom jobs run. Raises BadInput."""
     check_run_as(file, run_as_submitter=run_as_submitter)
-    return {"access_file": file, "run_as_submitter": run_as_submitter}
+    return {"access_file": file, "requests_per_s": rate, "run_as_submitter": run_as_submitter}
 
 
 def _kernel_log(told: str | None) -> Path | KernelLog | None:
@@ -217,20 +220,16 @@ def _kernel_log(told: str | None) -> Path | KernelLog | None:
 class _Faults(TypedDict):
     kernel_log: Path | KernelLog | None
     repair_hooks: tuple[RepairChain, ...]
+    cordon_lemons: bool
 
 
-def _faults(kernel_log: str | None, repair_hooks: str | None) -> _Faults:
-    """Where faults are read from, and what repairs nodes. Raises BadInput."""
-    return {"kernel_log": _kernel_log(kernel_log), "repair_hooks": repair_hooks_of(repair_hooks)}
-
-
-class _Log(TypedDict):
-    log_level: Level
-    log_format: Format
-
-
-def _log(level: Level, form: Format) -> _Log:
-    return {"log_level": level, "log_format": form}
+def _faults(kernel_log: str | None, repair_hooks: str | None, *, cordon_lemons: bool) -> _Faults:
+    """Where faults are read from, what repairs nodes, and whether lemons are taken out. Raises BadInput."""
+    return {
+        "kernel_log": _kernel_log(kernel_log),
+        "repair_hooks": repair_hooks_of(repair_hooks),
+        "cordon_lemons": cordon_lemons,
+    }
 
 
 class _GpuParts(TypedDict):

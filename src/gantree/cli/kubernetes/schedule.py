@@ -15,11 +15,12 @@ from gantree.api.gpu_metrics.exporters import exporters_of
 from gantree.api.http.connections import HEAD_WITHIN_S
 from gantree.api.observability.log_format import Format, Level
 from gantree.api.server.daemon import run_daemon
-from gantree.api.server.listeners import listen_of
+from gantree.api.server.listeners import Listen, listen_of
 from gantree.api.server.settings import Settings, own_name
 from gantree.cli.daemon.access_options import AccessOption
 from gantree.cli.daemon.options import (
     AcceptClockOption,
+    CordonLemonsOption,
     FabricPortsOption,
     GpuMetricsOption,
     HeaderTimeoutOption,
@@ -37,6 +38,7 @@ from gantree.cli.daemon.options import (
     TlsCertOption,
     TlsKeyOption,
     TokenFileOption,
+    log_settings,
 )
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.input.policies import policy_named
@@ -129,6 +131,7 @@ def kubernetes(
     fabric_ports: FabricPortsOption = None,
     link_load: LinkLoadOption = None,
     repair_hooks: RepairHooksOption = None,
+    cordon_lemons: CordonLemonsOption = False,
     accept_clock: AcceptClockOption = False,
     log_format: LogFormatOption = Format.AUTO,
     log_level: LogLevelOption = Level.WARNING,
@@ -143,8 +146,7 @@ def kubernetes(
         **_nodes_of(cluster, node_groups, partition_nodes, mig_configs),
         report_url=report_url_of(report_url, listen, shadow),
     )
-    token = token_file or directory / TOKEN_FILE
-    at = listen_of(listen, token, tls_cert, tls_key, insecure=insecure) if listen else None
+    at = _listen(listen, token_file, directory, tls_cert, tls_key, insecure=insecure)
     settings = Settings(
         directory,
         None,
@@ -158,13 +160,27 @@ def kubernetes(
         stall_s=stall,
         **exporters_of(gpu_metrics, node_metrics, fabric_ports, link_load),
         repair_hooks=_hooks_of(repair_hooks, shadow),
+        cordon_lemons=cordon_lemons,
         accept_clock=accept_clock,
-        log_level=log_level,
-        log_format=log_format,
+        **log_settings(log_level, log_format),
         kubernetes=connection,
     )
     run_daemon(settings, pages.routers())
     _print_report(shadow, directory)
+
+
+def _listen(
+    listen: str | None,
+    token_file: Path | None,
+    directory: Path,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    *,
+    insecure: bool,
+) -> Listen | None:
+    """Where the daemon listens beside its socket; None: nowhere. Raises BadInput."""
+    token = token_file or directory / TOKEN_FILE
+    return listen_of(listen, token, tls_cert, tls_key, insecure=insecure) if listen else None
 
 
 def _print_report(shadow: Shadow | None, directory: Path) -> None:

@@ -8,7 +8,7 @@ an operator does (`gantree uncordon`, `gantree restore`), after a burn-in for ex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gantree.control.nodes.health_watch import MOST_SHARE
+from gantree.control.nodes.health_watch import why_kept
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import LinkId
 from gantree.model.events import Event, HealthObserved, LinkHealthObserved
@@ -29,7 +29,7 @@ def marks_of_check(
             link = LinkId(*fault["link"])
             events.append(_of_link(ledger, link, fault, f"{job}/{attempt}/check/{link}", now))
         elif fault["node"] is not None:
-            kept = _why_kept(ledger, fault["node"], more_out)
+            kept = why_kept(ledger, fault["node"], more_out)
             if not kept:
                 more_out.add(fault["node"])
             events.append(
@@ -57,17 +57,3 @@ def _of_link(
         health=max(LEAST, round(min(1.0, fault["share"]) * before, 2)),
         reason=fault["reason"],
     )
-
-
-def _why_kept(ledger: Ledger, node: str, more_out: set[str]) -> str:
-    """Why a node stays in use; "" where it is taken out."""
-    nodes = 0 if ledger.fabric is None else len(ledger.fabric.nodes)
-    out = {
-        name
-        for name, illnesses in ledger.site.unwell.items()
-        if any(each.takes_out for each in illnesses.values())
-    } | more_out
-    if node in out or len(out) < max(1, int(nodes * MOST_SHARE)):
-        return ""
-    are = "1 node is" if len(out) == 1 else f"{len(out)} nodes are"
-    return f"{are} out already, the limit is a fifth of {nodes} nodes"

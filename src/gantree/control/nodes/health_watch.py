@@ -16,7 +16,7 @@ one that has shown its fault longest is taken out once fewer are.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
 from gantree.core.ledger.ledger import Ledger
@@ -122,6 +122,21 @@ class _Limit:
         are = "1 node is" if out == 1 else f"{out} nodes are"
         log.error("node %s looks unwell and stays in use, for %s out already", node, are)
         return f"{are} out already, the limit is a fifth of {self._nodes} nodes"
+
+
+def why_kept(ledger: Ledger, node: str, more_out: Collection[str] = ()) -> str:
+    """Why a node with a fault stays in use, whichever sources took others out; "" where it is taken out.
+
+    more_out are nodes that are taken out beside those on record.
+    """
+    nodes = 0 if ledger.fabric is None else len(ledger.fabric.nodes)
+    told = ledger.site.unwell.items()
+    on_record = {name for name, found in told if any(one.takes_out for one in found.values())}
+    out = on_record.union(more_out)
+    if node in out or len(out) < max(1, int(nodes * MOST_SHARE)):
+        return ""
+    are = "1 node is" if len(out) == 1 else f"{len(out)} nodes are"
+    return f"{are} out already, the limit is a fifth of {nodes} nodes"
 
 
 def _illness(ledger: Ledger, node: str) -> Illness | None:
