@@ -374,7 +374,7 @@ class _Lifecycle:
 
 
 def _fault_watches(settings: Settings, backend: Backend) -> list[Coroutine[Any, Any, None]]:
-    """What repairs nodes, takes lemons out, and reads faults as they happen; on Kubernetes node conditions say these."""
+    """What repairs nodes, takes lemons out, and reads faults as they happen: on Kubernetes node conditions do that."""
     loop, controller = backend.loop, backend.controller
     watches = [repair_nodes(settings.repair_hooks, loop, controller, settings.state_dir)]
     if settings.cordon_lemons:
