@@ -253,6 +253,13 @@ def test_a_method_that_is_not_for_a_route_is_a_problem_too(daemon: Daemon) -> No
     assert told["detail"] == "PATCH is not for /v1/jobs; allowed: GET, POST"
 
 
+def test_a_field_that_is_out_of_bounds_is_told_as_found_and_allowed(client: Client) -> None:
+    with pytest.raises(BadFields) as caught:
+        client.burn_in(["n0"], duration_s=5.0)
+    expected = "request: duration_s: found 5.0; allowed: greater than or equal to 10."
+    assert str(caught.value) == expected
+
+
 def operations(client: Client) -> dict[str, dict[str, Any]]:
     """The methods of each path of the OpenAPI."""
     paths: dict[str, dict[str, Any]] = client.send(Request[Any]("GET", "/v1/openapi.json"))["paths"]

@@ -110,5 +110,6 @@ def _problem_of_request(error: Mapping[str, Any]) -> Problem:
         return Problem("request", None, "body", f"no JSON ({reason})", "JSON in UTF-8")
     field = ".".join(str(part)[:200] for part in error["loc"][1:]) or str(error["loc"][0])
     found = _SHOWN.repr(error.get("input"))[:LONGEST_FOUND]
-    allowed = str(error["msg"]).removeprefix("Value error, ")[:1000]
+    said = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    allowed = said[:1000]
     return Problem("request", None, shortened(field, 200), found, allowed)
