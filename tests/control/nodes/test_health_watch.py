@@ -6,7 +6,7 @@ import pytest
 
 from gantree.control.nodes.health_watch import CLEAN_S, HealthWatch
 from gantree.core.snapshot import restored, snapshot_of
-from gantree.model.events import UncordonRequested
+from gantree.model.events import HealthObserved, UncordonRequested
 from gantree.telemetry.dcgm_health import Signs
 from gantree.testing.builders import cluster
 from gantree.testing.stage import Stage
@@ -91,7 +91,7 @@ def test_no_more_than_a_share_of_the_nodes_is_taken_out(caplog: pytest.LogCaptur
         watched.look(n0=BROKEN, n1=BROKEN, n2=BROKEN)
     assert watched.cordoned() == ["n0", "n1"]
     assert [line.getMessage() for line in caplog.records] == [
-        "node n2 looks unwell and stays in use, for 2 nodes are out already"
+        "node n2 looks unwell and stays in use, for 2 nodes are out already, the limit is a fifth of 10 nodes"
     ]
     watched.look(n0=CLEAN, n2=BROKEN)
     watched.look(CLEAN_S, n0=CLEAN, n2=BROKEN)
@@ -157,6 +157,16 @@ def test_a_node_that_is_kept_in_use_is_well_once_its_sign_has_ended() -> None:
     watched.look(n0=BROKEN, n1=CLEAN)
     assert watched.look(CLEAN_S, n0=BROKEN, n1=CLEAN) == [("n1", "")]
     assert kept(watched) == {}
+
+
+def test_nodes_that_another_source_took_out_count_until_it_calls_them_well() -> None:
+    watched = Watched(nodes=5)
+    watched.stage.tell(HealthObserved, node="n0", source="operator", reason="PSU 2 failed")
+    watched.look(n0=CLEAN, n1=BROKEN)
+    assert (watched.cordoned(), kept(watched)) == (["n0"], {"n1": KEPT})
+    watched.stage.tell(HealthObserved, node="n0", source="operator", reason="")
+    watched.look(n0=CLEAN, n1=BROKEN)
+    assert (watched.cordoned(), kept(watched)) == (["n1"], {})
 
 
 def test_what_an_operator_overrules_of_a_kept_node_is_not_told_again_nor_taken_out() -> None:

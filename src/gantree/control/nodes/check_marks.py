@@ -8,7 +8,7 @@ an operator does (`gantree uncordon`, `gantree restore`), after a burn-in for ex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gantree.control.nodes.health_watch import why_kept
+from gantree.control.nodes.blast_radius import nodes_out, why_kept
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import LinkId
 from gantree.model.events import Event, HealthObserved, LinkHealthObserved
@@ -23,15 +23,15 @@ def marks_of_check(
 ) -> list[Event]:
     """Return the events, under ids that are the same each time. faults are as the report of a check has them."""
     events: list[Event] = []
-    more_out: set[str] = set()
+    out = set(nodes_out(ledger))
     for fault in faults:
         if fault["link"] is not None:
             link = LinkId(*fault["link"])
             events.append(_of_link(ledger, link, fault, f"{job}/{attempt}/check/{link}", now))
         elif fault["node"] is not None:
-            kept = why_kept(ledger, fault["node"], more_out)
+            kept = why_kept(ledger, fault["node"], out)
             if not kept:
-                more_out.add(fault["node"])
+                out.add(fault["node"])
             events.append(
                 HealthObserved(
                     id=f"{job}/{attempt}/check/{fault['node']}",

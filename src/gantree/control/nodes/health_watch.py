@@ -11,14 +11,15 @@ uncordon`): then it counts as well until something else is found. All this is on
 but since when GPUs are clean.
 
 What takes out many nodes at once is more likely a mistake (a driver, an exporter) than so many broken GPUs: no more
-than MOST_SHARE of the nodes are taken out. The others are reported too, with the reason why they stay in use, and the
-one that has shown its fault longest is taken out once fewer are.
+than a fifth of the nodes are taken out (`blast_radius`). The others are reported too, with the reason why they stay in
+use, and the one that has shown its fault longest is taken out once fewer are.
 """
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
+from gantree.control.nodes.blast_radius import nodes_out, why_kept
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.site import Illness
 from gantree.model.events import HealthObserved
@@ -27,7 +28,6 @@ from gantree.topology.hardware.xids import lost_gpus_in
 
 SOURCE = "dcgm"
 CLEAN_S = 900.0
-MOST_SHARE = 0.2
 MOST_FOUND = 8
 """So many findings of one node are named."""
 
@@ -91,16 +91,11 @@ class HealthWatch:
 
 
 class _Limit:
-    """How many nodes are taken out, and how many may be: those of which these are well again no longer count."""
+    """The nodes that are out by any source; those that DCGM calls well again no longer count for it."""
 
-    def __init__(self, ledger: Ledger, well: Iterable[str]) -> None:
+    def __init__(self, ledger: Ledger, well: Collection[str]) -> None:
         self._ledger = ledger
-        self._nodes = 0 if ledger.fabric is None else len(ledger.fabric.nodes)
-        self._most = max(1, int(self._nodes * MOST_SHARE))
-        out = [node for node in ledger.site.unwell if _takes_out(_illness(ledger, node))]
-        self._out = dict.fromkeys(out)
-        for node in well:
-            self._out.pop(node, None)
+        self._out = set(nodes_out(ledger, SOURCE, well))
 
     def kept(self, node: str, reason: str) -> str | None:
         """Why a node with this fault stays in use, "" if it does not or is well; None if all of it is on record."""
@@ -108,43 +103,20 @@ class _Limit:
         if not reason:
             return None if before is None else ""
         is_known = before is not None and before.reason == reason
-        if node in self._out or (is_known and before is not None and before.forgiven):
-            return None if is_known else ""
-        if len(self._out) < self._most:
-            self._out[node] = None
-            return ""
-        if is_known:
+        if is_known and before is not None and (before.takes_out or before.forgiven):
             return None
-        return self._why_kept(node)
-
-    def _why_kept(self, node: str) -> str:
-        out = len(self._out)
-        are = "1 node is" if out == 1 else f"{out} nodes are"
-        log.error("node %s looks unwell and stays in use, for %s out already", node, are)
-        return f"{are} out already, the limit is a fifth of {self._nodes} nodes"
-
-
-def why_kept(ledger: Ledger, node: str, more_out: Collection[str] = ()) -> str:
-    """Why a node with a fault stays in use, whichever sources took others out; "" where it is taken out.
-
-    more_out are nodes that are taken out beside those on record.
-    """
-    nodes = 0 if ledger.fabric is None else len(ledger.fabric.nodes)
-    told = ledger.site.unwell.items()
-    on_record = {name for name, found in told if any(one.takes_out for one in found.values())}
-    out = on_record.union(more_out)
-    if node in out or len(out) < max(1, int(nodes * MOST_SHARE)):
-        return ""
-    are = "1 node is" if len(out) == 1 else f"{len(out)} nodes are"
-    return f"{are} out already, the limit is a fifth of {nodes} nodes"
+        kept = why_kept(self._ledger, node, self._out)
+        if not kept:
+            self._out.add(node)
+        elif is_known:
+            return None
+        else:
+            log.error("node %s looks unwell and stays in use, for %s", node, kept)
+        return kept
 
 
 def _illness(ledger: Ledger, node: str) -> Illness | None:
     return ledger.site.unwell.get(node, {}).get(SOURCE)
-
-
-def _takes_out(illness: Illness | None) -> bool:
-    return illness is not None and illness.takes_out
 
 
 def _shown_since(ledger: Ledger, node: str) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gantree.accounting.node_signs import FAULT, LEMON, LEMON_DAYS_OF, LINK, OUT, SLOW
-from gantree.control.nodes.health_watch import why_kept
+from gantree.control.nodes.blast_radius import nodes_out, why_kept
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.events import HealthObserved
 from gantree.text.words import counted
@@ -46,12 +46,12 @@ class LemonReports:
             if LEMON in told and node not in row_of_node
         ]
         events = [self._event(node, "", "", now, epoch) for node in well]
-        more_out: set[str] = set()
+        out = set(nodes_out(ledger))
         for node, row in row_of_node.items():
-            kept = why_kept(ledger, node, more_out)
+            kept = why_kept(ledger, node, out)
             reasons = _reasons(row, reason_of(row), kept, ledger)
             if reasons and not kept:
-                more_out.add(node)
+                out.add(node)
             events += [
                 self._event(node, each, kept if each else "", now, epoch) for each in reasons
             ]

@@ -2,7 +2,7 @@
 
 A node is repaired once a fault has taken it out and no gang holds anything there: a reset ends what runs. Neither may
 foreign pods hold a GPU, a NIC or another device; those without, as of DaemonSets, are on every node and stay. At most
-MOST_SHARE of the nodes are in repair at once. A repair that did not succeed is not begun again by itself: the node
+a fifth of the nodes are in repair at once. A repair that did not succeed is not begun again by itself: the node
 stays out until its sources find it healthy and then report a new fault, or until an operator asks for another repair.
 """
 
@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gantree.control.nodes.health_watch import MOST_SHARE
+from gantree.control.nodes.blast_radius import most_nodes
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.site import Repair
 from gantree.model.placements import MemberPlacement
@@ -42,7 +42,7 @@ def due_repairs(
 
     asked are nodes for which an operator wants another one, busy those for which one runs, on record or not.
     """
-    room = most_at_once(ledger) - len({*running_repairs(ledger), *busy})
+    room = most_nodes(ledger) - len({*running_repairs(ledger), *busy})
     for node in sorted(ledger.site.unwell, key=lambda each: (fault_since(ledger, each), each)):
         sign = fault_of(ledger, node)
         chain = next((each for each in chains if re.search(each.sign, sign)), None)
@@ -99,12 +99,6 @@ def running_repairs(ledger: Ledger) -> dict[str, Repair]:
     """The repairs on record that have not ended, by node."""
     repairs = ledger.site.repairs.items()
     return {node: repair for node, repair in repairs if repair.state is RepairState.RUNNING}
-
-
-def most_at_once(ledger: Ledger) -> int:
-    """How many nodes may be in repair."""
-    nodes = 0 if ledger.fabric is None else len(ledger.fabric.nodes)
-    return max(1, int(nodes * MOST_SHARE))
 
 
 def fault_of(ledger: Ledger, node: str) -> str:

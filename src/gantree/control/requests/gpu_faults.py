@@ -2,14 +2,15 @@
 
 A fault makes its node unhealthy at once, and a lost GPU ends what holds it (`core.events.nodes`). It is no state that
 can be read again, so the node stays out until an operator uncordons it or its source says that it is well. As with
-exporters (`health_watch`), many nodes at once are more likely a fault of a driver: beyond MOST_SHARE they stay in use,
-whichever source took the others out.
+exporters (`health_watch`), many nodes at once are more likely a fault of a driver: beyond a fifth they stay in use
+(`blast_radius`).
 """
 
 import logging
 from collections.abc import Callable
 
-from gantree.control.nodes.health_watch import MOST_SHARE, joined
+from gantree.control.nodes.blast_radius import nodes_out, why_kept
+from gantree.control.nodes.health_watch import joined
 from gantree.control.ports import Clock
 from gantree.control.requests.node_commands import check_line, node_problem
 from gantree.core.ledger.ledger import Ledger
@@ -142,13 +143,7 @@ def _both(before: Illness | None, lost: tuple[int, ...] | None) -> tuple[int, ..
 
 def _kept(ledger: Ledger, node: str) -> str:
     """Why a node with a fault stays in use; "" if it is taken out."""
-    site, fabric = ledger.site, ledger.fabric
-    nodes = 0 if fabric is None else len(fabric.nodes)
-    out = [
-        name for name, told in site.unwell.items() if any(one.takes_out for one in told.values())
-    ]
-    if node in out or len(out) < max(1, int(nodes * MOST_SHARE)):
-        return ""
-    are = "1 node is" if len(out) == 1 else f"{len(out)} nodes are"
-    log.error("node %s has a fault and stays in use, for %s out already", node, are)
-    return f"{are} out already, the limit is a fifth of {nodes} nodes"
+    kept = why_kept(ledger, node, nodes_out(ledger))
+    if kept:
+        log.error("node %s has a fault and stays in use, for %s", node, kept)
+    return kept
