@@ -27,7 +27,8 @@ USUAL = Usual(16.0, 18, peers=True)
         ({WIDTH: 8, MAX_WIDTH: 8}, Judged(1.0)),  # the slot has no more
         ({WIDTH: 16, MAX_WIDTH: 8}, None),  # contradicts itself
         ({WIDTH: 0, MAX_WIDTH: 16}, None),
-        ({WIDTH: 4096}, None),
+        ({WIDTH: 64}, None),
+        ({WIDTH: 8, MAX_WIDTH: 64}, None),
         ({GEN: 1, MAX_GEN: 5, UTIL: 0}, None),  # idle: it saves power
         ({GEN: 7, MAX_GEN: 5, UTIL: 99}, None),
         ({WIDTH: 16, GEN: 1, MAX_GEN: 5}, Judged(1.0)),

@@ -1,6 +1,6 @@
-"""Valid names, spelling suggestions, counts with nouns, and durations. Used by all floors."""
+"""Valid names, spelling suggestions, counts with nouns, ranges of numbers, and durations. Used by all floors."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
@@ -24,6 +24,17 @@ def plural(count: int, noun: str) -> str:
 def counted(count: int, one: str, many: str) -> str:
     """Return a count with its noun, and what follows it: "1 node is", "2 nodes are"."""
     return f"{count} {one if count == 1 else many}"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Numbers in their order, runs of neighbours joined: (0, 1, 2, 5) is "0-2,5"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def span(seconds: float) -> str:

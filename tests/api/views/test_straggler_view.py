@@ -57,7 +57,7 @@ def test_a_single_rank_of_a_node_says_nothing_of_its_host_alone() -> None:
 
 @pytest.mark.parametrize(
     ("gpus", "where", "suspect"),
-    [(0, "n1", "host n1"), (2, "n1 GPUs 2, 3", "GPUs 2, 3 or host n1")],
+    [(0, "n1", "host n1"), (2, "n1 GPUs 2-3", "GPUs 2-3 or host n1")],
 )
 def test_a_process_without_a_gpu_or_with_several(gpus: int, where: str, suspect: str) -> None:
     (row,) = straggler_rows(reports({5: 1.5}, gpus_of_process=gpus))

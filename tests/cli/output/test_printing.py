@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gantree.cli.output.printing import columns, json_text, ranges, span
+from gantree.cli.output.printing import columns, json_text, span
 from gantree.cli.output.refusals import relaxation_text
-from gantree.text.words import plural
+from gantree.text.words import plural, ranges
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 documents = st.recursive(

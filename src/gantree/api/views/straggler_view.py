@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from gantree.executors.progress import RankSteps, StepReports
 from gantree.telemetry.stragglers import SLOW, WINDOW, Straggler, stage_of, stragglers
+from gantree.text.words import ranges
 
 FRESH_S = 2.0
 MOST_KEPT = 1000
@@ -149,7 +150,7 @@ def _suspect(place: RankSteps, hosts: frozenset[str]) -> str:
 def _gpus(gpus: Sequence[int]) -> str:
     if not gpus:
         return ""
-    return f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(map(str, gpus))}"
+    return f"GPU{'s' if len(gpus) > 1 else ''} {ranges(gpus)}"
 
 
 def _sentence(row: Json) -> str:

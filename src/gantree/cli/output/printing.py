@@ -53,17 +53,6 @@ def printable(cell: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in cell)
 
 
-def ranges(numbers: Sequence[int]) -> str:
-    """Numbers in their order, runs of neighbours joined: (0, 1, 2, 5) is "0-2,5"."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-
-
 def moment(at: float) -> str:
     """A moment in seconds since 1970 by the local clock: "2026-11-21 23:05:10"."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -6,10 +6,10 @@ As JSON it is in `placement_text`.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from gantree.cli.output.printing import ranges, span
+from gantree.cli.output.printing import span
 from gantree.model.jobs import Job
 from gantree.model.placements import GpuChange, MemberPlacement, MigPart, Placement
-from gantree.text.words import plural
+from gantree.text.words import plural, ranges
 
 
 def placement_lines(

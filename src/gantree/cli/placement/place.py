@@ -13,7 +13,7 @@ import typer
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.input.policies import policy_on
 from gantree.cli.options import JsonOption, PolicyOption
-from gantree.cli.output.printing import print_json, ranges
+from gantree.cli.output.printing import print_json
 from gantree.cli.output.progress import progress
 from gantree.cli.output.refusals import refusal_lines
 from gantree.cli.placement.document import placement_json
@@ -28,6 +28,7 @@ from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
 from gantree.placement.ranks.launcher_hints import MemberHint, hints_of
 from gantree.placement.ranks.rank_order import RankMap, rank_map
+from gantree.text.words import ranges
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
 

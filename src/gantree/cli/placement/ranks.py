@@ -14,7 +14,7 @@ import typer
 
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.options import JsonOption, shallow
-from gantree.cli.output.printing import columns, print_json, ranges
+from gantree.cli.output.printing import columns, print_json
 from gantree.cli.output.refusals import refusal_lines
 from gantree.cli.placement.cost import PlacementOption
 from gantree.cli.placement.document import read_placements
@@ -29,7 +29,7 @@ from gantree.model.verdicts import Refused
 from gantree.placement.ranks.crossings import AxisCrossings
 from gantree.placement.ranks.launcher_hints import MemberHint, hints_of
 from gantree.placement.ranks.rank_order import RankMap, rank_map
-from gantree.text.words import plural
+from gantree.text.words import plural, ranges
 from gantree.topology.cost.prediction import predict
 from gantree.topology.fabric.fabric import Fabric
 
