@@ -19,7 +19,7 @@ import pynvml
 import torch
 
 from gantree.telemetry.activity import computes
-from gantree.telemetry.nvml_activity import METRIC_OF_FIGURE
+from gantree.telemetry.nvml.activity import METRIC_OF_FIGURE
 
 METRICS = {**METRIC_OF_FIGURE, "SM": pynvml.NVML_GPM_METRIC_SM_UTIL}
 SPIN = r"""

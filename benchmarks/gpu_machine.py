@@ -28,8 +28,8 @@ from typing import Any
 import pynvml
 
 from gantree.model.errors import Unreachable
-from gantree.telemetry import nvml
-from gantree.telemetry.nvml_events import XidEvents
+from gantree.telemetry.nvml import driver as nvml
+from gantree.telemetry.nvml.events import XidEvents
 from gantree.telemetry.partitions.nvml import NvmlPartitioner
 from gantree.topology.hardware.mig import mig_table
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gantree.telemetry.activity import computes
-from gantree.telemetry.dcgm_health import signs_in
+from gantree.telemetry.dcgm.health import signs_in
 
 UTIL, TENSOR, DRAM, FP32 = (
     "DCGM_FI_DEV_GPU_UTIL",

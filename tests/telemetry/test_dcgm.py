@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gantree.model.errors import BadInput
-from gantree.telemetry.dcgm import use_in
+from gantree.telemetry.dcgm.use import use_in
 from gantree.telemetry.gpu_use import GpuUse
 
 LABELS = 'UUID="GPU-{gpu}",pci_bus_id="00000000:07:00.0",device="nvidia{gpu}",modelName="NVIDIA H100 80GB HBM3"'

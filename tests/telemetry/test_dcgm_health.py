@@ -3,7 +3,7 @@
 import pytest
 
 from gantree.model.errors import BadInput
-from gantree.telemetry.dcgm_health import SLOW_FOR, GpuWatch, has_xid, signs_in
+from gantree.telemetry.dcgm.health import SLOW_FOR, GpuWatch, has_xid, signs_in
 
 TEXT = """
 # HELP DCGM_FI_DEV_XID_ERRORS Value of the last XID error encountered.

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gantree.telemetry.dcgm_health import signs_in
-from gantree.telemetry.dcgm_links import GpuLinkWatch, Usual, nvlinks_of
+from gantree.telemetry.dcgm.health import signs_in
+from gantree.telemetry.dcgm.links import GpuLinkWatch, Usual, nvlinks_of
 from gantree.telemetry.link_judgement import Judged
 
 WIDTH, MAX_WIDTH = "DCGM_FI_DEV_PCIE_LINK_WIDTH", "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH"

@@ -9,10 +9,10 @@ import pytest
 
 from gantree.model.errors import Unreachable
 from gantree.placement.machine.devices import choose_gpus
-from gantree.telemetry import nvml_use
 from gantree.telemetry.gpu_use import GpuUse
-from gantree.telemetry.nvml import detect, uuids
-from gantree.telemetry.nvml_use import use_here
+from gantree.telemetry.nvml import use as nvml_use
+from gantree.telemetry.nvml.driver import detect, uuids
+from gantree.telemetry.nvml.use import use_here
 
 HAS_DRIVER = Path("/dev/nvidiactl").exists()
 

@@ -3,8 +3,8 @@
 import pytest
 
 from gantree.model.errors import Unreachable
-from gantree.telemetry.nvml import bus_ids
-from gantree.telemetry.nvml_events import XidEvents
+from gantree.telemetry.nvml.driver import bus_ids
+from gantree.telemetry.nvml.events import XidEvents
 
 
 def has_driver() -> bool:

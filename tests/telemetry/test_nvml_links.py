@@ -6,10 +6,10 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from gantree.telemetry import nvml_links
-from gantree.telemetry.dcgm_links import MAX_WIDTH, REPLAYS, WIDTH, GpuLinkWatch, Usual
+from gantree.telemetry.dcgm.links import MAX_WIDTH, REPLAYS, WIDTH, GpuLinkWatch, Usual
 from gantree.telemetry.link_judgement import Judged
-from gantree.telemetry.nvml_links import links_here
+from gantree.telemetry.nvml import links as nvml_links
+from gantree.telemetry.nvml.links import links_here
 
 HAS_DRIVER = Path("/dev/nvidiactl").exists()
 

@@ -1,4 +1,4 @@
-"""Utilisation of a GPU from its counters: busy share, memory, watts, degrees. Readers: `dcgm`, `nvml_use`."""
+"""Utilisation of a GPU from its counters: busy share, memory, watts, degrees. Readers: `dcgm.use`, `nvml.use`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

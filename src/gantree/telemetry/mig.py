@@ -14,7 +14,7 @@ from typing import Any
 import pynvml
 
 from gantree.model.placements import MigPart
-from gantree.telemetry.nvml import NO_ANSWER, driver, gpu_handles, text
+from gantree.telemetry.nvml.driver import NO_ANSWER, driver, gpu_handles, text
 
 _WHOLE_PROFILE = re.compile(r" MIG ([1-9][0-9]?g\.[0-9]{1,4}gb(?:[+-][a-z.]{1,8})?)\Z")
 _NOT_TOLD = (*NO_ANSWER, pynvml.NVMLError_NoPermission)

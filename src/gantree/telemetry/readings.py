@@ -1,4 +1,4 @@
-"""Makes the topology and machine model of raw readings. Pure; `nvml` and `sysfs` take the readings.
+"""Makes the topology and machine model of raw readings. Pure; `nvml.driver` and `sysfs` take the readings.
 
 A path between a GPU and a NIC has no reading of its own; it is told from the two places in the PCI tree, in the
 same classes that drivers use between GPUs: PIX behind one switch, PXB behind several, PHB over one root complex,

@@ -12,7 +12,7 @@ import pytest
 from cli.conftest import Gantree
 from gantree.api.client.client import Client
 from gantree.api.server.fault_watch import _next_xids, node_named, own_node
-from gantree.telemetry.nvml_events import Xid, XidEvents
+from gantree.telemetry.nvml.events import Xid, XidEvents
 from gantree.testing.builders import cluster
 from gantree.testing.stage import Stage
 from support.daemon import Program, unended

@@ -19,7 +19,7 @@ from gantree.cli.doctor.finding import Daemon as Found
 from gantree.cli.doctor.finding import Finding, Subject
 from gantree.journal.sqlite import FILE
 from gantree.model.errors import Unreachable
-from gantree.telemetry import nvml
+from gantree.telemetry.nvml import driver as nvml
 from support.daemon import Daemon
 
 Gantree = Callable[..., Any]

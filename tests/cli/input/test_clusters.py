@@ -10,7 +10,7 @@ import pytest
 from gantree.cli.input import clusters
 from gantree.formats import read_cluster
 from gantree.model.errors import Unreachable
-from gantree.telemetry.nvml import Detected
+from gantree.telemetry.nvml.driver import Detected
 from gantree.topology.hardware.catalog import machine
 
 Gantree = Callable[..., Any]

@@ -13,7 +13,7 @@ import pytest
 from gantree.cli.topo.commands import TopoCommands
 from gantree.formats import read_calibration
 from gantree.model.errors import BadInput, Unreachable, Unsupported
-from gantree.telemetry import nvml
+from gantree.telemetry.nvml import driver as nvml
 
 LAUNCHERS = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "PMI_RANK",
              "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "GANTREE_NODE", "NCCL_ALGO", "CUDA_VISIBLE_DEVICES")  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 from gantree.control.nodes.health_watch import CLEAN_S, HealthWatch
 from gantree.core.snapshot import restored, snapshot_of
 from gantree.model.events import HealthObserved, UncordonRequested
-from gantree.telemetry.dcgm_health import Signs
+from gantree.telemetry.dcgm.health import Signs
 from gantree.testing.builders import cluster
 from gantree.testing.stage import Stage
 

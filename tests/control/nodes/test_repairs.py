@@ -26,7 +26,7 @@ from gantree.model.events import (
 from gantree.model.placements import MemberPlacement
 from gantree.model.repairs import RepairChain, RepairState, RepairStep
 from gantree.policy.rules import Policy
-from gantree.telemetry.dcgm_health import signs_in
+from gantree.telemetry.dcgm.health import signs_in
 from gantree.testing.builders import cluster, job, machine
 from gantree.testing.stage import Stage
 

@@ -8,7 +8,7 @@ import pytest
 
 from gantree.api.gpu_metrics.exporters import answers, questions
 from gantree.control.nodes.health_watch import HealthWatch
-from gantree.telemetry.dcgm_health import signs_in
+from gantree.telemetry.dcgm.health import signs_in
 from support.pods import PodStage
 from support.serving import serving
 

@@ -12,9 +12,9 @@ from functools import partial
 from socket import gethostname
 
 from gantree.api.gpu_metrics.exporters import SilenceLog, answers, questions
-from gantree.telemetry.dcgm import use_in
+from gantree.telemetry.dcgm.use import use_in
 from gantree.telemetry.gpu_use import UseOfGpu
-from gantree.telemetry.nvml_use import use_here
+from gantree.telemetry.nvml.use import use_here
 
 FRESH_S = 5.0
 FRESH_WITHIN_S = 10.0

@@ -22,12 +22,12 @@ from gantree.control.nodes.uplink_watch import UplinkWatch
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import Machine
 from gantree.model.events import Event
-from gantree.telemetry.dcgm_health import signs_in
+from gantree.telemetry.dcgm.health import signs_in
 from gantree.telemetry.fabric_ports import uplinks_in
 from gantree.telemetry.infiniband import ports_in
 from gantree.telemetry.link_load import loads_in
-from gantree.telemetry.nvml_activity import activity_here, has_driver
-from gantree.telemetry.nvml_links import links_here
+from gantree.telemetry.nvml.activity import activity_here, has_driver
+from gantree.telemetry.nvml.links import links_here
 from gantree.topology.fabric.fabric import Fabric
 
 EVERY_S = 15.0

@@ -38,7 +38,7 @@ from gantree.model.cluster import Cluster
 from gantree.model.errors import Unsupported
 from gantree.policy.rules import Policy
 from gantree.telemetry.mig import mig_instances
-from gantree.telemetry.nvml import uuids, versions
+from gantree.telemetry.nvml.driver import uuids, versions
 
 if TYPE_CHECKING:
     from gantree.executors.kubernetes.apiserver.lease import LeaseElection

@@ -18,8 +18,8 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.model.errors import GantreeError, Unreachable
 from gantree.telemetry.kernel_log import MARKS, KernelFault, address_of, fault_in
 from gantree.telemetry.log_tail import LogTail
-from gantree.telemetry.nvml import bus_ids
-from gantree.telemetry.nvml_events import Xid, XidEvents
+from gantree.telemetry.nvml.driver import bus_ids
+from gantree.telemetry.nvml.events import Xid, XidEvents
 from gantree.topology.hardware.xids import XIDS
 
 LOOK_EVERY_S = 0.25

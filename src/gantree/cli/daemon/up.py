@@ -85,7 +85,7 @@ from gantree.control.requests.waiting_limits import DEFAULT_WAITING_LIMITS, Wait
 from gantree.journal.sqlite import FILE as JOURNAL_FILE
 from gantree.model.errors import BadInput, JournalError, Unreachable
 from gantree.model.repairs import RepairChain
-from gantree.telemetry.nvml import uuids
+from gantree.telemetry.nvml.driver import uuids
 from gantree.web import pages
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")

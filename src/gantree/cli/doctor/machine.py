@@ -61,7 +61,7 @@ def _used_files(pid: int, limit: int) -> Iterator[Finding]:
 def check_driver(subject: Subject) -> Iterator[Finding]:
     """Whether the NVIDIA driver answers."""
     from gantree.model.errors import Unreachable  # noqa: PLC0415 - with what follows
-    from gantree.telemetry import nvml  # noqa: PLC0415 - what else is checked does not need it
+    from gantree.telemetry.nvml import driver as nvml  # noqa: PLC0415 - what else is checked does not need it
 
     devices = sorted(path.name for path in subject.devices.glob("nvidia[0-9]*"))
     try:

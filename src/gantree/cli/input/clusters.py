@@ -8,7 +8,7 @@ import re
 
 from gantree.formats import write_machines
 from gantree.model.errors import BadInput
-from gantree.telemetry.nvml import detect
+from gantree.telemetry.nvml.driver import detect
 from gantree.topology.hardware.catalog import machine
 
 VIRTUAL = re.compile(r"(?P<machine>[^:]+):(?P<count>[1-9][0-9]{0,4})")

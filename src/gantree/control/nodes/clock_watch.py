@@ -17,7 +17,7 @@ from gantree.core.lifecycle.launch import start_order
 from gantree.model.events import Event
 from gantree.model.orders import MemberLaunch, StartGang
 from gantree.model.placements import Placement
-from gantree.telemetry.dcgm_health import SignsOfGpu
+from gantree.telemetry.dcgm.health import SignsOfGpu
 from gantree.telemetry.slow_clocks import (
     AT_LEAST,
     PEERS,

@@ -1,6 +1,6 @@
 """Derives the health of GPUs' links, PCIe and NVLink, from what DCGM exporters tell of them.
 
-What a figure means is in `telemetry.dcgm_links`; here are its peers: what GPUs of the same machine model usually have
+What a figure means is in `telemetry.dcgm.links`; here are its peers: what GPUs of the same machine model usually have
 is the median of those that were read (of two, the higher). What is not read changes nothing.
 """
 
@@ -12,8 +12,8 @@ from gantree.control.nodes.link_reports import CLEAN_S, Judgements, LinkReports
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import NVLINK_OF_GPU, PCIE_OF_GPU, LinkId
 from gantree.model.events import LinkHealthObserved
-from gantree.telemetry.dcgm_health import SignsOfGpu
-from gantree.telemetry.dcgm_links import (
+from gantree.telemetry.dcgm.health import SignsOfGpu
+from gantree.telemetry.dcgm.links import (
     GpuLinkWatch,
     Usual,
     contradicts_itself,

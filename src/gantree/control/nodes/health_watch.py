@@ -1,6 +1,6 @@
 """Derives the health of nodes from what exporters report of their GPUs.
 
-A GPU of which one of the signs of `telemetry.dcgm_health` says that what runs on it will fail makes its node unwell. It
+A GPU of which one of the signs of `telemetry.dcgm.health` says that what runs on it will fail makes its node unwell. It
 is the node, not the GPU, because with device plugins the kubelet picks the devices: whoever is let in may be given the
 broken one. It is gantree's own cordon and no write to the Node: others' schedulers are others' business, and gantree
 needs no right to change nodes.
@@ -23,7 +23,7 @@ from gantree.control.nodes.blast_radius import nodes_out, why_kept
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.site import Illness
 from gantree.model.events import HealthObserved
-from gantree.telemetry.dcgm_health import GpuWatch, SignsOfGpu, has_xid
+from gantree.telemetry.dcgm.health import GpuWatch, SignsOfGpu, has_xid
 from gantree.topology.hardware.xids import lost_gpus_in
 
 SOURCE = "dcgm"

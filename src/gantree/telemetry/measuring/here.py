@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from gantree.model.cluster import Machine
 from gantree.model.errors import BadInput, Unreachable, Unsupported
-from gantree.telemetry import nvml
 from gantree.telemetry.measuring.launch import HOW, Launch
 from gantree.telemetry.measuring.measure import visible_gpus
 from gantree.telemetry.measuring.plan import Together, gpu_sets, processes_of_host
+from gantree.telemetry.nvml import driver as nvml
 from gantree.text.words import plural
 
 

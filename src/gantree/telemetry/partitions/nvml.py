@@ -15,7 +15,7 @@ import pynvml
 
 from gantree.model.gpu_partitions import PartitionError, PartitionFault
 from gantree.model.placements import MigPart
-from gantree.telemetry.nvml import NO_ANSWER, driver, text
+from gantree.telemetry.nvml.driver import NO_ANSWER, driver, text
 
 _FAULT_OF_CODE = {
     pynvml.NVML_ERROR_IN_USE: PartitionFault.IN_USE,

@@ -13,7 +13,7 @@ from gantree.cli.input.files import read_text, source_of
 from gantree.cli.topo.importing.arguments import LIVE, SourceFile, names
 from gantree.model.cluster import Machine
 from gantree.model.errors import BadInput
-from gantree.telemetry import nvml
+from gantree.telemetry.nvml import driver as nvml
 from gantree.topology.discovery.assembly import without
 from gantree.topology.discovery.default_names import warnings_of_names
 from gantree.topology.discovery.fabrics import FabricReading

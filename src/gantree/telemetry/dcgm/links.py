@@ -7,7 +7,7 @@
     NVLinks             how many are up of those that such GPUs usually have up; a GPU that reaches no other one over
                         NVLink (DCGM_EXP_P2P_STATUS), where most such GPUs do, has none
     NVLink errors       CRC errors and replays, more than one a second (median of `rates`); at a hundred a second the
-                        node is unhealthy, see `dcgm_health`
+                        node is unhealthy, see `health`
 
 Half a width is half a rate at once. Errors are sent again, which costs little but does not stop: a link with errors
 carries WITH_ERRORS, so that equal places without come first. How much goes over a link is load and is not read here.

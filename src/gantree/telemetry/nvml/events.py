@@ -12,7 +12,7 @@ from typing import Any
 import pynvml
 
 from gantree.model.errors import Unreachable
-from gantree.telemetry.nvml import NO_ANSWER, gpu_handles
+from gantree.telemetry.nvml.driver import NO_ANSWER, gpu_handles
 from gantree.topology.hardware.xids import OFF_THE_BUS
 
 MS_PER_S = 1000

@@ -1,7 +1,7 @@
 """Parses health metrics of NVIDIA's DCGM exporter: faults of each GPU, and their meaning.
 
-What its links say, and whether it computes, is read in the same pass; what that means is in `dcgm_links` and
-`activity`.
+What its links say, and whether it computes, is read in the same pass; what that means is in `links` and
+`telemetry.activity`.
 
 A *sign* is a figure by its name, with the label that tells apart what is counted: `DCGM_EXP_XID_ERRORS_COUNT/79`. What
 the exporter's defaults have is XIDs, failed remaps and remapped rows; the others are lines of its counters file that
@@ -32,8 +32,8 @@ from dataclasses import dataclass, field
 from sys import intern
 
 from gantree.telemetry.activity import ACTIVITY_FIGURES, INSTANCE_LABEL, UTILISATION
-from gantree.telemetry.dcgm import samples_of_gpus
-from gantree.telemetry.dcgm_links import LINK_FIGURES, LINK_LABEL
+from gantree.telemetry.dcgm.links import LINK_FIGURES, LINK_LABEL
+from gantree.telemetry.dcgm.use import samples_of_gpus
 from gantree.telemetry.exposition import names_matcher
 from gantree.telemetry.slow_clocks import CLOCK_FIGURES
 from gantree.topology.hardware.xids import XIDS, xid_in_words

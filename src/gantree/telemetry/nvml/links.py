@@ -1,4 +1,4 @@
-"""What this machine's GPUs say of their links, through NVML: figures of DCGM's exporter by name (`dcgm_links`).
+"""What this machine's GPUs say of their links, through NVML: figures of DCGM's exporter by name (`dcgm.links`).
 
 What a GPU or a driver does not tell is left out.
 """
@@ -8,7 +8,7 @@ from typing import Any
 
 import pynvml
 
-from gantree.telemetry.dcgm_links import (
+from gantree.telemetry.dcgm.links import (
     GEN,
     MAX_GEN,
     MAX_WIDTH,
@@ -18,7 +18,7 @@ from gantree.telemetry.dcgm_links import (
     UTIL,
     WIDTH,
 )
-from gantree.telemetry.nvml import NO_ANSWER, driver, gpu_handles
+from gantree.telemetry.nvml.driver import NO_ANSWER, driver, gpu_handles
 
 _NOT_TOLD = (*NO_ANSWER, pynvml.NVMLError_NoPermission, pynvml.NVMLError_InvalidArgument)
 _ASK: dict[str, Callable[[Any], Any]] = {

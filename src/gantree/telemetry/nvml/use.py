@@ -6,7 +6,7 @@ from typing import Any
 import pynvml
 
 from gantree.telemetry.gpu_use import GpuUse
-from gantree.telemetry.nvml import NO_ANSWER, driver, gpu_handles
+from gantree.telemetry.nvml.driver import NO_ANSWER, driver, gpu_handles
 
 GIB = 1 << 30
 MILLIWATTS = 1000

@@ -16,7 +16,7 @@ import pynvml
 
 from gantree.model.errors import Unreachable
 from gantree.telemetry.activity import FP16, FP32, FP64, MEMORY, TENSOR, UTILISATION
-from gantree.telemetry.nvml import NO_ANSWER, driver, gpu_handles
+from gantree.telemetry.nvml.driver import NO_ANSWER, driver, gpu_handles
 
 WINDOW_S = 1.0
 PERCENT = 100.0

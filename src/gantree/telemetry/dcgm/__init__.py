@@ -1,0 +1,1 @@
+"""What NVIDIA's DCGM exporter tells of GPUs."""

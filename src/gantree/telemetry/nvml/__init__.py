@@ -1,0 +1,1 @@
+"""What NVML tells of this machine's GPUs."""
