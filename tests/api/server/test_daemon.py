@@ -220,6 +220,7 @@ def test_an_urgent_job_takes_the_place_and_gives_it_back(daemon: Daemon, client:
     training = submit(client, job_text("training", train, members=2, gpus=8, more=saving))
     for rank in (0, 1):  # once it has printed, its trap is set
         assert next(client.logs(training, rank=rank, follow=True)) == b"attempt 1\n"
+    daemon.wait(training, until="running")  # a gang that only starts is stopped without a save
     urgent = submit(client, job_text("urgent", "sleep 0.3", gpus=8, more="priority: serving"))
     assert daemon.wait(urgent)["phase"] == "succeeded"
     ended = daemon.wait(training)
