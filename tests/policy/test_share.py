@@ -148,6 +148,35 @@ def test_decayed_use_is_the_integral_of_what_was_held(
         assert found.share(found.tree.leaf(queue), now_s) == pytest.approx(expected)
 
 
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30)), min_size=1, max_size=60),
+    st.sampled_from([0.0, 0.5, 2.0]),
+)
+def test_corrected_use_is_the_integral_of_weighted_seconds(
+    seconds: list[tuple[int, int]], weight: float
+) -> None:
+    """Of 3 GPUs so many idled in each second, which is known so many seconds later."""
+    found = shares(QueueRule("a"), weights={"T4": 0.1}, half_life_s=50)
+    a, end = found.tree.leaf("a"), len(seconds)
+    found.take(a, "j", {"gpus": 3, "gpus/T4": 3}, 0)
+    known = sorted((min(at + late, end), at, idle) for at, (idle, late) in enumerate(seconds, 1))
+    for now, at, idle in known:
+        found.correct(a, {"T4": 1}, (weight - 1) * idle, at - 0.5, now)
+    decay, used = exp2(-1 / 50), 0.0
+    for idle, _ in seconds:
+        used = used * decay + (1 - decay) * (3 + (weight - 1) * idle) * 0.1
+    assert found.share(a, end) == pytest.approx(max(0.0, used + 0.3) / 2 / 100, rel=1e-3, abs=1e-9)
+
+
+def test_without_a_half_life_there_is_no_past_to_correct() -> None:
+    found = shares(QueueRule("a"))
+    a = found.tree.leaf("a")
+    found.take(a, "j", {"gpus": 40}, 0)
+    found.correct(a, {"": 40}, -10, 5, 10)
+    assert found.share(a, 10) == 0.4
+
+
 def _changes(spells: list[tuple[str, int, int]], now_s: int) -> Iterator[tuple[int, int, str, str]]:
     changes = []
     for number, (queue, begin_s, length_s) in enumerate(spells):

@@ -124,6 +124,21 @@ class Preemption:
     victims: VictimRule = "loss"
 
 
+@dataclass(frozen=True, slots=True)
+class UseWeights:
+    """What a GPU-second that was held counts in shares, where not 1.
+
+    idle: one in which counters say that the GPU did not compute. lost_to_others: one of work that must be done again
+    because the job was preempted, moved or drained, or lost a node.
+    """
+
+    idle: float = 1.0
+    lost_to_others: float = 1.0
+
+
+BY_HELD = UseWeights()
+BY_USEFUL = UseWeights(0.0, 0.0)
+
 IN_TURNS = "time-slicing"
 """The isolation of shares that may take turns."""
 
@@ -156,7 +171,7 @@ class Policy:
     stretch: how many times as long as the whole cluster would need for its work a job may be kept waiting.
     age_per_day: priority that a day of waiting is worth. half_life_s: of used GPU time in shares; None: only what is
     held now counts. gpu_weights: what a GPU of a model counts in shares; a model that is not in it counts 1.
-    share_users: whether the users of a queue share it evenly.
+    share_users: whether the users of a queue share it evenly. share_by: what GPU time counts in shares.
 
     grace_s: seconds a stopped gang has between SIGTERM and SIGKILL. min_run_s: seconds a gang has run before it may be
     preempted. evictions_per_day: how often one job may be preempted in any 24 hours, None for no limit. restart_s:
@@ -181,6 +196,7 @@ class Policy:
     half_life_s: float | None = None
     gpu_weights: Amounts = field(default_factory=dict)
     share_users: bool = False
+    share_by: UseWeights = BY_HELD
     queues: tuple[QueueRule, ...] = ()
     backfill: Backfill = Backfill()
     preemption: Preemption = field(default_factory=Preemption)

@@ -11,6 +11,10 @@ always held x has U = x:
 
     dU/dt = (A - U) ln 2 / half-life;     over an interval of constant A:   U <- A + (U - A) 2^-(interval / half-life)
 
+Of the past some may count otherwise than held: GPU-seconds that were idle, or of work that others made be done again
+(`UseWeights`). They become known later, so they are corrections of U (`correct`): x GPU-seconds at a weight w in place
+of 1 change U by (w - 1) x ln 2 / half-life, decayed since they were held. The present is what is held.
+
 U is brought up to date when what is held changes, and when it is asked for; so time alone costs nothing. The present
 has half the say because a queue that starts ten jobs at one moment has not used anything yet.
 
@@ -20,7 +24,7 @@ A weight of 0 is a share without bounds, whatever is used: such a queue goes aft
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from math import exp2, inf
+from math import exp2, inf, log
 
 from gantree.policy.amounts import MODEL, TICKS, weighted_gpus
 from gantree.policy.queues import ROOT, QueueTree
@@ -93,6 +97,26 @@ class Shares:
         """Count a job no more, from a moment on."""
         node, amounts = self._holdings.pop(owner)
         self._change(node, self._weighted(amounts), -1, at_s)
+
+    def correct(
+        self, node: int, gpus_of_model: Amounts, seconds: float, held_at_s: float, at_s: float
+    ) -> None:
+        """Let GPUs of a node count for so many seconds more in the past, fewer where negative.
+
+        gpus_of_model: GPUs by model, "" for those of an unknown one. held_at_s: the middle of the time that they were
+        held, at_s: now.
+        """
+        if self.half_life_s is None or not seconds:
+            return
+        self._reach(node)
+        self._settled.clear()
+        gpus = sum(self._gpu_weights.get(model, 1.0) * n for model, n in gpus_of_model.items())
+        left = exp2((held_at_s - at_s) / self.half_life_s)
+        change = gpus * TICKS * seconds * log(2) / self.half_life_s * left
+        for each in self.tree.path(node):
+            use = self._uses[each].setdefault("gpus", _Use(at_s=at_s))
+            use.decayed = self._decayed(use, at_s) + change
+            use.at_s = at_s
 
     def amounts_of(self, owner: str) -> Amounts:
         """Return what a job that is counted holds."""
@@ -208,7 +232,7 @@ class Shares:
     def _projected(self, use: _Use, now_s: float) -> float:
         if self.half_life_s is None:
             return use.held
-        return (self._decayed(use, now_s) + use.held) / 2
+        return max(0.0, self._decayed(use, now_s) + use.held) / 2
 
     def _decayed(self, use: _Use, now_s: float) -> float:
         assert self.half_life_s is not None

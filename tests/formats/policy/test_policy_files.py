@@ -28,6 +28,7 @@ from gantree.policy.rules import (
     Policy,
     Preemption,
     TimeSharing,
+    UseWeights,
 )
 from gantree.topology.hardware.gpu_models import GPU_MODELS
 from gantree.topology.hardware.prices import LIST_PRICES
@@ -44,6 +45,7 @@ boosts:
   - {by: -10, until: 2026-12-01T18:00:00+01:00}
 gpu_weights: {T4-16GB: 0.1, H100-80GB: 2}
 users: {share: true}
+share_by: {idle: 2, lost_to_others: 0.5}
 backfill: {overtake: any, reservations: 2, quantile: 0.5}
 preempt: {by: order, who: {serving: [batch, research], urgent: []}, across: false}
 evictions: {per_job_per_day: 4, min_run: 10m, grace: 60s, restart: 2m}
@@ -70,6 +72,7 @@ def test_every_rule_is_read() -> None:
         ),
         gpu_weights={"T4-16GB": 0.1, "H100-80GB": 2.0},
         share_users=True,
+        share_by=UseWeights(2.0, 0.5),
         backfill=Backfill("any", 2, 0.5),
         preemption=Preemption("order", {"serving": ("batch", "research"), "urgent": ()}, False),
         grace_s=60.0,
@@ -116,6 +119,9 @@ def _unix_s(year: int, month: int, day: int, hour: int = 0) -> float:
         ("preset: srsf\npreempt: {across: false}", "preemption", Preemption("order", {}, False)),
         ("half_life:\norder:\nqueues:\nboosts:", "order", Policy().order),
         ("order: [arrival]", "order", ("arrival",)),
+        ("preset: fair\nshare_by: useful", "share_by", UseWeights(0.0, 0.0)),
+        ("preset: fair\nshare_by: {lost_to_others: 0}", "share_by", UseWeights(1.0, 0.0)),
+        ("share_by: held", "share_by", UseWeights()),
     ],
 )
 def test_words_and_empty_lists_mean_what_they_say(text: str, field: str, value: object) -> None:
@@ -328,6 +334,10 @@ def test_a_weight_of_nothing_is_no_missing_weight() -> None:
         ("gpu_weights: {T4: speed}\n", 1, "gpu_weights.T4", "a number"),
         ("gpu_weights: {T4: slow}\n", 1, "gpu_weights.T4", "one of"),
         ("gpu_weights: {by: 1}\n", 1, "gpu_weights.by", "one of price, speed, equal"),
+        ("share_by: used\n", 1, "share_by", "one of held, useful"),
+        ("half_life: 7d\nshare_by: {idle: 11}\n", 2, "share_by.idle", "from 0 to 10"),
+        ("share_by: useful\n", 1, "share_by", "a half_life such as 7d"),
+        ("preset: fair\nhalf_life: none\nshare_by: {idle: 2}\n", 3, "share_by", "a half_life such as 7d"),
         ("users: {share: yes}\n", 1, "users.share", "true or false"),
         ("backfill: all\n", 1, "backfill", "one of any, promised, none"),
         ("backfill: {reservations: 0}\n", 1, "backfill.reservations", "1 or more"),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.job_parts import NOT_MEASURED, MeasuredAttempt
+from gantree.core.ledger.share_corrections import correct_for_idle, correct_for_lost
 from gantree.core.ledger.state import JobState
 from gantree.model.facts import (
     AttemptEnded,
@@ -102,14 +103,15 @@ def meter(ledger: "Ledger", fact: Fact) -> None:
     for account, used in _since_metered(state, fact.at):
         _book(ledger.usage, state, account, used)
     if isinstance(fact, AttemptEnded):
-        _meter_end(ledger.usage, state, fact)
+        _meter_end(ledger, state, fact)
     elif isinstance(fact, GangPlaced):
         state.metered = replace(state.metered, measured_attempt=NOT_MEASURED)
     state.metered = replace(state.metered, metered_at=fact.at)
 
 
-def _meter_end(book: UsageTotals, state: JobState, fact: AttemptEnded) -> None:
+def _meter_end(ledger: "Ledger", state: JobState, fact: AttemptEnded) -> None:
     """Book work that is wasted, and take it out of what was measured of it."""
+    book = ledger.usage
     ran_s = state.ran_s(fact.at)
     wasted_s = min(fact.lost_s, ran_s)
     attempt = state.metered.measured_attempt
@@ -121,6 +123,7 @@ def _meter_end(book: UsageTotals, state: JobState, fact: AttemptEnded) -> None:
         ):
             account = Account(_day(fact.at), state.spec.queue, state.spec.user, model)
             _book(book, state, account, Used(0.0, wasted_s * gpus, 0.0, useful, idle))
+        correct_for_lost(ledger.accounts, state, wasted_s, attempt.unsaved_idle, fact.at)
     state.metered = replace(state.metered, measured_attempt=MeasuredAttempt(late_s=late_s))
 
 
@@ -134,12 +137,14 @@ def uncounted_s(state: JobState, now: float) -> float:
 def note_use(ledger: "Ledger", fact: GpuUseNoted) -> None:
     """Book what gangs did with their GPUs."""
     day = _day(min(fact.until, fact.at))
+    held_at = (min(fact.since, fact.at) + min(fact.until, fact.at)) / 2
     for used in fact.gangs:
         state = ledger.jobs[used.job]
         of_model = _by_model(state, used.useful_gpu_s, used.idle_gpu_s)
         for (model, _), (useful, idle) in zip(state.metered.gpus_of_model, of_model, strict=True):
             account = Account(day, state.spec.queue, state.spec.user, model)
             _book(ledger.usage, state, account, Used(useful_gpu_s=useful, idle_gpu_s=idle))
+        correct_for_idle(ledger.accounts, state, used.idle_gpu_s, held_at, fact.at)
         seconds = used.gpu_s / sum(gpus for _, gpus in state.metered.gpus_of_model)
         has_ended = state.running_at is None
         state.metered = replace(

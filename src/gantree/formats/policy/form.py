@@ -33,7 +33,7 @@ from gantree.formats.validation.fields import (
     wrong,
 )
 from gantree.formats.validation.forms import AlsoWritten, Form, Listed
-from gantree.policy.rules import OrderKey, PlacementRule, VictimRule
+from gantree.policy.rules import BY_HELD, BY_USEFUL, OrderKey, PlacementRule, UseWeights, VictimRule
 from gantree.text.document import Table, Truth, written
 
 PRESET_NAMES = (
@@ -50,6 +50,9 @@ DEFRAGMENT = ("off", "plan", "apply")
 PLACEMENTS: tuple[str, ...] = get_args(PlacementRule)
 MAX_SEED = 2**63 - 1
 WEIGHED_BY = ("price", "speed", "equal")
+SHARE_BY = {"held": BY_HELD, "useful": BY_USEFUL}
+"""Words for `share_by`."""
+MAX_USE_WEIGHT = 10
 PREEMPT_BY = ("priority", "order", "none")
 VICTIMS: tuple[str, ...] = get_args(VictimRule)
 NONE, UNLIMITED = "none", "unlimited"
@@ -109,6 +112,16 @@ def _by_alone(value: Any) -> Any:
         return value
     table = Table("", 0)
     table[BY] = one_of(WEIGHED_BY)(value)
+    return table
+
+
+def _share_by_alone(value: Any) -> Any:
+    """Make `{idle: 0, lost_to_others: 0}` of a bare useful."""
+    if isinstance(value, Table):
+        return value
+    weights = SHARE_BY[one_of(tuple(SHARE_BY))(value)]
+    table = Table("", 0)
+    table |= {"idle": weights.idle, "lost_to_others": weights.lost_to_others}
     return table
 
 
@@ -179,6 +192,12 @@ GpuWeight = Annotated[
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"enum": list(WEIGHED_BY)}]}),
 ]
 
+UseWeight = Annotated[
+    float,
+    PlainValidator(number(0, MAX_USE_WEIGHT, f"a number from 0 to {MAX_USE_WEIGHT}")),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": MAX_USE_WEIGHT}),
+]
+
 
 class EvictionsForm(Form):
     """How gently running work is stopped."""
@@ -234,6 +253,17 @@ class UsersForm(Form):
     share: YesNo | None = None
 
 
+class ShareByForm(Form):
+    """What a GPU-second that was held counts in shares."""
+
+    idle: UseWeight = 1.0
+    lost_to_others: UseWeight = 1.0
+
+    def weights(self) -> UseWeights:
+        """Return them."""
+        return UseWeights(self.idle, self.lost_to_others)
+
+
 class DemandForm(Form):
     """Members that usually come: what one needs on a node, and how often they come beside the others."""
 
@@ -261,6 +291,9 @@ class RulesForm(Form):
         dict[Text, GpuWeight] | None, AlsoWritten(_by_alone, {"enum": list(WEIGHED_BY)})
     ] = None
     users: UsersForm = UsersForm()
+    share_by: Annotated[
+        ShareByForm | None, AlsoWritten(_share_by_alone, {"enum": list(SHARE_BY)})
+    ] = None
     queues: list[QueueForm] | None = None
     backfill: Annotated[BackfillForm, AlsoWritten(_overtake_alone, {"enum": list(OVERTAKE)})] = (
         BackfillForm()

@@ -89,7 +89,7 @@ def _form(kind: type[AnyRules], text: str, source: str) -> tuple[AnyRules | None
 
 
 def _checked(form: RulesForm | None, problems: list[Problem], base: Policy, source: str) -> Policy:
-    problems += policy_problems(form, base.priorities) if form else []
+    problems += policy_problems(form, base) if form else []
     refuse(problems, source)
     assert form is not None
     return _overridden(base, form)
@@ -106,6 +106,7 @@ def _overridden(base: Policy, form: RulesForm) -> Policy:
         "boosts": None if form.boosts is None else tuple(map(_boost, form.boosts)),
         "gpu_weights": _gpu_weights(form),
         "share_users": form.users.share,
+        "share_by": form.share_by and form.share_by.weights(),
         "queues": None if form.queues is None else tuple(queue_rules(form.queues)),
         "backfill": _backfill(base.backfill, form.backfill),
         "preemption": _preemption(base.preemption, form.preempt),

@@ -3,26 +3,28 @@
 Those of its queues stand in `queue_rules`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
 
 from gantree.formats.job.rules import part_problems
-from gantree.formats.policy.form import BY, WEIGHED_BY, RulesForm
+from gantree.formats.policy.form import BY, NONE, WEIGHED_BY, RulesForm
 from gantree.formats.policy.queue_rules import queue_problems, queue_rules
 from gantree.model.errors import Problem
+from gantree.policy.rules import BY_HELD, Policy
 from gantree.text.words import did_you_mean
 
 LAST_KEY = "arrival"
 """No two jobs are equal in it."""
 
 
-def policy_problems(form: RulesForm, known: Mapping[str, int]) -> list[Problem]:
-    """Return everything wrong between the fields of a policy. known are the priority classes that it adds to."""
-    classes = list(dict.fromkeys((*known, *form.priorities)))
+def policy_problems(form: RulesForm, base: Policy) -> list[Problem]:
+    """Return everything wrong between the fields of a policy. base is what it overrides."""
+    classes = list(dict.fromkeys((*base.priorities, *form.priorities)))
     return [
         *_order_problems(form),
         *_level_problems(form),
         *_weight_problems(form),
+        *_share_problems(form, base),
         *(problem for usual in form.demand or () for problem in part_problems(usual)),
         *queue_problems(form.queues or ()),
         *_boost_problems(form),
@@ -57,6 +59,16 @@ def _weight_problems(form: RulesForm) -> Iterator[Problem]:
         if isinstance(weight, str) != (model == BY):
             allowed = f"one of {', '.join(WEIGHED_BY)}" if model == BY else "a number"
             yield form.problem("gpu_weights", f"`{weight}`", allowed, at=(model,))
+
+
+def _share_problems(form: RulesForm, base: Policy) -> Iterator[Problem]:
+    """Counters and losses tell of the past, which counts in shares only with a half-life."""
+    if form.share_by is None or form.share_by.weights() == BY_HELD or form.any_lost("half_life"):
+        return
+    has_past = form.half_life != NONE if form.half_life else base.half_life_s is not None
+    if not has_past:
+        found = "weights of past use beside `half_life: none`"
+        yield form.problem("share_by", found, "it with a half_life such as 7d, or `held`")
 
 
 def placed_by(form: RulesForm) -> str | None:
