@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gantree.formats.cluster.writer import write_cluster
     from gantree.formats.job.reader import read_job, read_submission, read_submission_objects
     from gantree.formats.policy.reader import read_policy
-    from gantree.formats.prices import read_prices
+    from gantree.formats.prices.reader import read_prices, read_tariff
     from gantree.formats.slurm.script import Script, read_script
     from gantree.formats.traces import TraceJob, open_trace, read_trace, write_trace
 
@@ -29,6 +29,7 @@ __all__ = [
     "read_script",
     "read_submission",
     "read_submission_objects",
+    "read_tariff",
     "read_trace",
     "write_calibration",
     "write_cluster",
@@ -45,7 +46,8 @@ _MODULE_OF = {
     "read_submission": "job.reader",
     "read_submission_objects": "job.reader",
     "read_policy": "policy.reader",
-    "read_prices": "prices",
+    "read_prices": "prices.reader",
+    "read_tariff": "prices.reader",
     "read_script": "slurm.script",
     "open_trace": "traces",
     "read_trace": "traces",

@@ -14,7 +14,7 @@ from gantree.formats.cluster.form import ClusterForm
 from gantree.formats.job.form import JobForm
 from gantree.formats.node_groups import GroupsForm
 from gantree.formats.policy.form import PolicyForm
-from gantree.formats.prices import PricesForm
+from gantree.formats.prices.form import PricesForm
 from gantree.formats.sweep import SweepForm
 from gantree.formats.trained_models import MixesForm, ModelsForm
 from gantree.formats.validation.forms import Form

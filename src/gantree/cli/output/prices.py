@@ -2,17 +2,17 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from gantree.cli.output.figures import dollars
 from gantree.model.placements import MemberPlacement
 from gantree.text.words import did_you_mean, shortened
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.gpu_models import GPU_MODELS, gpu_model
-from gantree.topology.hardware.prices import Market, PriceList
+from gantree.topology.hardware.prices import LIST_MARKETS, Market, PriceList
 
 HOUR_S = 3600.0
-MARKETS: tuple[Market, ...] = get_args(Market)
+MARKETS = LIST_MARKETS
 UNNAMED = "GPUs of no named model"
 
 

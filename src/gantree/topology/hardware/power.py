@@ -46,8 +46,13 @@ class GpuPower:
     busy_W: float
 
 
+def limit_W_of(gpu: str | None) -> float | None:
+    """Watts that the board of a GPU model takes at most; None where that is not known."""
+    model = gpu_model(gpu)
+    return LIMIT_W.get(model.name) if model else None
+
+
 def power_of(gpu: str | None) -> GpuPower | None:
     """What a GPU of this model draws by the model above; None where its limit is not known."""
-    model = gpu_model(gpu)
-    limit_W = LIMIT_W.get(model.name) if model else None
+    limit_W = limit_W_of(gpu)
     return None if limit_W is None else GpuPower(IDLE_SHARE * limit_W, BUSY_SHARE * limit_W)

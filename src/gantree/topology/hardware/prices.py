@@ -19,8 +19,10 @@ from typing import Literal
 
 from gantree.topology.hardware.gpu_models import gpu_model
 
-Market = Literal["on_demand", "spot"]
-"""How GPUs are bought: kept as long as one likes, or taken back when others pay more."""
+Market = Literal["on_demand", "spot", "reserved", "owned"]
+"""How GPUs are bought: kept as long as one likes, taken back when others pay more, for a term, or one's own."""
+LIST_MARKETS: tuple[Market, ...] = ("on_demand", "spot")
+"""Those of which there are list prices."""
 
 
 @dataclass(frozen=True, slots=True)

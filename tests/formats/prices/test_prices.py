@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gantree.formats.prices import read_prices
+from gantree.formats.prices.reader import read_prices
 from gantree.model.errors import BadFields, GantreeError
 from gantree.topology.hardware.gpu_models import GPU_MODELS
 from gantree.topology.hardware.prices import LIST_PRICES, PriceList, Quote
@@ -58,7 +58,7 @@ def test_what_a_site_says_of_a_gpu_replaces_all_that_the_catalogue_says_of_it() 
 @pytest.mark.parametrize(
     ("old", "new", "line", "field", "words"),
     [
-        ("on_demand: 3.9, ", "", 2, "gpus.H100-80GB", "on_demand, spot or both"),
+        ("on_demand: 3.9, ", "", 2, "gpus.H100-80GB", "on_demand, spot, reserved or owned"),
         ("on_demand: 3.9", "on_demand: -1", 2, "gpus.H100-80GB.on_demand", "0 or more"),
         (
             "on_demand: 3.9",

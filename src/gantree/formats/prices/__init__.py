@@ -1,0 +1,1 @@
+"""prices.yaml: what a site pays, and who shares what."""
