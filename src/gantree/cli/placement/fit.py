@@ -1,5 +1,7 @@
 """`gantree fit`: GPU models and markets of a cluster on which a job may run: memory, speed, time, cost. Offline.
 
+What a model needs that is served (`--serve`) is in `fit_serving`.
+
 Nothing is placed: a way that is open may still have to wait for room. How ways are weighed is
 `planning.rightsizing.ranking`; beside them stand, as closed ones, the models that a job lists and no node has.
 """
@@ -16,6 +18,7 @@ from gantree.cli.output.errors import warn
 from gantree.cli.output.figures import digits, dollars
 from gantree.cli.output.prices import unknown_gpu_warnings
 from gantree.cli.output.printing import columns, print_json, span
+from gantree.cli.placement.fit_serving import ServingWords, fit_serving
 from gantree.control.requests.unknown_gpu_models import gpu_models_of, models_not_here, no_node_has
 from gantree.formats import read_cluster, read_job, read_prices
 from gantree.model.jobs import Job
@@ -41,19 +44,70 @@ HEAD = ("", "GPU", "market", "memory", "speed", "run", "price", "lost", "with lo
 
 def fit(
     cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="Cluster file.")],
-    job: Annotated[str, typer.Argument(metavar="JOB", help='Job file; "-" is stdin.')],
+    job: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOB", help='Job file; "-" is stdin. With --serve also the name of a model.'
+        ),
+    ],
     prices: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Prices of the site, used instead of list prices."),
     ] = None,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Size the model for inference instead of training.")
+    ] = False,
+    context: Annotated[
+        int | None,
+        typer.Option(min=2, help="Tokens of the longest request, with answer. [default: 4096]"),
+    ] = None,
+    answer: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of an answer. [default: a quarter of these]")
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Requests at once. [default: 16]")
+    ] = None,
+    ttft: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Longest time to the first token. [default: 2s]"),
+    ] = None,
+    tpot: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Longest time between tokens. [default: 100ms]"),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="bf16, fp8, int8 or int4. [default: bf16]")
+    ] = None,
+    kv_cache: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="bf16 or fp8. [default: bf16]")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write a job file of the best way."),
+    ] = None,
+    all_ways: Annotated[
+        bool, typer.Option("--all", help="Show every device, not only the best of each kind.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare the GPU models that a job can run on: memory, time and price.
 
-    Exit status: 0 every job can run, 3 some job can run on no model, 2 bad input.
+    With --serve: compare devices that serve a model as asked. Exit status: 0 every job can run, 3 some job can run on
+    no model, 2 bad input.
     """
     fabric = Fabric.build(read_cluster(read_text(cluster), source_of(cluster)))
     known = read_prices(read_text(prices), source_of(prices)) if prices else LIST_PRICES
+    words = ServingWords(
+        context, answer, concurrency, ttft, tpot, weights, kv_cache, output, all_ways
+    )
+    if serve:
+        fit_serving(fabric, job, words, known, as_json=as_json)
+        return
+    words.refuse_unless_serving()
+    _fit_jobs(fabric, job, known, as_json=as_json)
+
+
+def _fit_jobs(fabric: Fabric, job: str, known: PriceList, *, as_json: bool) -> None:
     jobs = read_job(read_text(job), source_of(job))
     for warning in unknown_gpu_warnings(known, {machine.gpu for machine in fabric.machines}):
         warn(warning)
