@@ -31,11 +31,12 @@ READERS: dict[str, Callable[[str, str], Any]] = {
     "sweep": read_sweep,
 }
 DOCUMENT = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
+OF_AMD = (ROOT / "docs" / "amd.md").read_text(encoding="utf-8")
 
 
 EXAMPLES: list[tuple[str, str]] = re.findall(
     r"```yaml\n# (cluster|job|policy|node-groups|sweep)(?:: [^\n]*)?\n(.*?)```",
-    DOCUMENT,
+    DOCUMENT + OF_AMD,
     flags=re.DOTALL,
 )
 
@@ -48,8 +49,8 @@ def test_the_examples_in_the_reference_are_read(kind: str, text: str) -> None:
 def test_the_reference_has_examples_of_every_kind_of_file() -> None:
     kinds = [kind for kind, _ in EXAMPLES]
     assert {kind: kinds.count(kind) for kind in kinds} == {
-        "cluster": 2,
-        "job": 3,
+        "cluster": 3,
+        "job": 4,
         "policy": 1,
         "node-groups": 1,
         "sweep": 1,

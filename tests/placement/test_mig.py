@@ -281,7 +281,8 @@ def test_an_empty_gpu_takes_as_many_instances_as_its_table_says(gpu: str, profil
     assert members_on_node(where, 0, Shape(mig=profile), apart=False) == most
     (change,) = found.changes
     assert change.mode is True and len(change.create) == most and not change.destroy
-    assert change.seconds == mig.MODE_S + most * mig.MAKE_S
+    in_parts = mig.MODE_S + most * mig.MAKE_S
+    assert change.seconds == (mig.MODE_OF_GPU_S if table.uniform else in_parts)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,10 @@ INSTANCES = tuple(
     Shape(mig=profile) for profile in ("1g.10gb", "1g.20gb", "3g.40gb", "4g.40gb", "1g.10gb+me")
 )
 WHOLE = (Shape(gpus=1), Shape(gpus=2))
+MODES = tuple(Shape(mig=mode) for mode in ("dpx", "qpx", "cpx"))
+MI300X = replace(
+    SMALL, machines={name: replace(m, gpu="MI300X-192GB") for name, m in SMALL.machines.items()}
+)
 
 
 def gang(shape: Shape, members: int = 1) -> Job:
@@ -52,7 +56,7 @@ def occupied(*members: MemberPlacement, site: Cluster = SMALL) -> Occupancy:
     return occupancy
 
 
-GPU = MemberPlacement("w", 0, "n0", (0,))
+GPU, GPU_1 = (MemberPlacement("w", 0, "n0", (gpu,)) for gpu in (0, 1))
 
 
 @pytest.mark.parametrize(
@@ -166,15 +170,18 @@ def in_full(occupancy: Occupancy) -> None:
             assert held + gpu.kept <= MILLIONTHS
 
 
-@pytest.mark.parametrize("shapes", [(*SHARES, *WHOLE), (*INSTANCES, *WHOLE)])
+@pytest.mark.parametrize(
+    ("site", "shapes"),
+    [(SMALL, (*SHARES, *WHOLE)), (SMALL, (*INSTANCES, *WHOLE)), (MI300X, (*MODES, *WHOLE))],
+)
 @given(data=st.data())
 @settings(max_examples=examples(30), deadline=None)
 def test_held_room_is_given_to_nobody_else_while_those_who_are_in_the_way_leave(
-    shapes: tuple[Shape, ...], data: st.DataObject
+    site: Cluster, shapes: tuple[Shape, ...], data: st.DataObject
 ) -> None:
     """Two find their places beside those who stay, then all others come and go: both have theirs in the end."""
     shape = st.sampled_from(shapes)
-    occupancy = Occupancy(Fabric.build(SMALL))
+    occupancy = Occupancy(Fabric.build(site))
     for number, one in enumerate(data.draw(st.lists(shape, min_size=2, max_size=10))):
         _come(occupancy, f"old{number}", one)
     leaving = [owner for owner in occupancy.owners if data.draw(st.booleans())]
@@ -244,3 +251,16 @@ def test_what_is_cut_beside_held_room_stays_cut_when_that_is_let_go() -> None:
     occupancy.check()
     idle = [(one.profile, one.start) for one in occupancy.state_of_node(0).gpus[0].instances]
     assert idle == [("3g.40gb", 0), ("2g.20gb", 4)]
+
+
+def test_a_gpu_that_is_to_change_its_mode_takes_nobody_in_the_old_one() -> None:
+    """Of the partition that comes first in the new mode the old holder may still be there, and others be idle."""
+    site = replace(MI300X, nodes=MI300X.nodes[:1])
+    occupancy = occupied(instance("dpx", 0), GPU_1, site=site)
+    assert fits(occupancy, gang(Shape(mig="dpx")))
+    occupancy.take_free("claim", [instance("cpx", 0)])
+    assert not fits(occupancy, gang(Shape(mig="dpx")))
+    occupancy.give_back("a")
+    occupancy.give_back("claim")
+    occupancy.take("claim", [instance("cpx", 0)])
+    in_full(occupancy)

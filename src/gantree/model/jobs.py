@@ -27,6 +27,8 @@ ONE_PER_NODE_PREFIX = "sole/"
 """Prefix of device names of which every node has exactly one, whatever its machine description says."""
 COUNTER_PREFIX = "kin/"
 """Prefix of device names that only count members on a node: there are always enough of them."""
+COMPUTE_PARTITIONS = ("dpx", "tpx", "qpx", "cpx")
+"""Modes that divide a GPU of AMD, by rising numbers of partitions; in spx it is whole."""
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu")
 """Names under which device plugins of Kubernetes allocate whole GPUs."""
 CLAIMED_GPUS = "claims(GPU)"
@@ -50,10 +52,11 @@ class Shape:
     """What one member needs on one node.
 
     models are acceptable GPU models, best first (empty: any). labels must all be on the node. Instead of whole GPUs a
-    member may ask for one instance of a MIG profile (mig), or for a share of one GPU: gpu_share of its compute and
-    gpu_memory_GiB of its memory (None: as much of it as of the compute). isolation is the way of sharing that it needs
-    (one of ISOLATIONS; None: any); neighbours: members of other jobs may use the same GPU. devices are (name,
-    count) of devices other than GPUs and NICs. memory_GBps is memory bandwidth of the sockets it runs on.
+    member may ask for one instance of a MIG profile, or of a GPU in a mode of COMPUTE_PARTITIONS (mig), or for a share
+    of one GPU: gpu_share of its compute and gpu_memory_GiB of its memory (None: as much of it as of the compute).
+    isolation is the way of sharing that it needs (one of ISOLATIONS; None: any); neighbours: members of other jobs may
+    use the same GPU. devices are (name, count) of devices other than GPUs and NICs. memory_GBps is memory bandwidth of
+    the sockets it runs on.
     """
 
     gpus: int = 0

@@ -1,14 +1,16 @@
 """Amounts that a job requests and that a placed gang holds, in the resources of quotas and shares.
 
 A part of a GPU counts as that part: a share as its compute, a MIG instance as its compute slices over those of the GPU
-(3g.40gb of an H100: 3/7), whether a job asks for a profile or for devices that are instances, as pods of Kubernetes do
-("nvidia.com/mig-3g.40gb"). "gpus" counts GPUs of any model; "gpus/MODEL" only those of which the model is certain, so
-what a job asks for may lack what its place then holds: ask the quota again with what is held.
+(3g.40gb of an H100: 3/7, cpx of an MI300X: 1/8), whether a job asks for a profile or for devices that are instances, as
+pods of Kubernetes do ("nvidia.com/mig-3g.40gb", "amd.com/cpx_nps4"). "gpus" counts GPUs of any model; "gpus/MODEL" only
+those of which the model is certain, so what a job asks for may lack what its place then holds: ask the quota again with
+what is held.
 
 Quotas and shares must come out the same in whatever order jobs came and went, so they count in whole `ticks`, not in
 floats. A tick is the 42,000,000th part of one: thirds, sevenths, and decimals of six places come out even.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
@@ -24,6 +26,8 @@ MEMBERS_KEPT = 4096
 """Kinds of members of which what they hold is remembered."""
 MIG_DEVICE = "nvidia.com/mig-"
 """What the names of devices that are MIG instances begin with; their profile follows."""
+PARTITION_DEVICE = re.compile(r"amd\.com/(dpx|tpx|qpx|cpx)_nps[1248]")
+"""Names of devices that are partitions of AMD's GPUs, by their mode and that of the memory."""
 MODEL = "gpus/"
 """What the resources that are GPUs of one model begin with."""
 
@@ -144,12 +148,20 @@ def _memory_part(memory_GiB: float, model: str | None) -> float:
 
 @lru_cache(MEMBERS_KEPT)
 def _mig_devices(devices: tuple[tuple[str, int], ...], model: str | None) -> float:
-    """GPUs that the MIG instances among devices are parts of; a resource's name cannot have the + of "+me"."""
-    return sum(
-        count * _mig_part(name.removeprefix(MIG_DEVICE).replace(".me", "+me"), model)
-        for name, count in devices
-        if name.startswith(MIG_DEVICE)
-    )
+    """GPUs that the MIG instances and partitions among devices are parts of."""
+    profiles = ((profile_of_device(name), count) for name, count in devices)
+    return sum(count * _mig_part(profile, model) for profile, count in profiles if profile)
+
+
+def profile_of_device(name: str) -> str | None:
+    """The profile of a device that is an instance, or in whose mode its GPU is; None for other devices.
+
+    A resource's name cannot have the + of "+me".
+    """
+    if name.startswith(MIG_DEVICE):
+        return name.removeprefix(MIG_DEVICE).replace(".me", "+me")
+    found = PARTITION_DEVICE.fullmatch(name)
+    return found and found[1]
 
 
 def _mig_part(profile: str, model: str | None) -> float:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from gantree.model.jobs import Job, Shape, Spread
 from gantree.model.placements import MemberPlacement, MigPart, Placement, SharePart
-from gantree.topology.hardware.mig import mig_table
+from gantree.topology.hardware.mig import MigTable, mig_table
 from gantree.topology.occupancy.occupancy import Occupancy
 
 Gpu = tuple[str, int]
@@ -93,15 +93,22 @@ def _overlaps(occupancy: Occupancy, placement: Placement) -> list[str]:
         runs = sorted(_run(occupancy, gpu[0], part) for part in parts)
         if any(first[1] > then[0] for first, then in pairwise(runs)):
             problems.append(f"instances on {gpu} overlap: {parts}")
+        if _table(occupancy, gpu[0]).uniform and len({part.profile for part in parts}) > 1:
+            problems.append(f"{gpu} is in two modes at once: {parts}")
     return problems
 
 
 def _run(occupancy: Occupancy, node: str, part: MigPart) -> tuple[int, int]:
     """Memory slices of an instance: from, up to."""
+    profile = _table(occupancy, node).profile(part.profile)
+    return part.start, part.start + profile.memory_slices
+
+
+def _table(occupancy: Occupancy, node: str) -> MigTable:
     cluster, index = occupancy.fabric.cluster, occupancy.fabric.index_of_node[node]
     table = mig_table(cluster.machines[occupancy.fabric.nodes[index].machine].gpu)
-    assert table is not None, f"{part} on GPUs without MIG"
-    return part.start, part.start + table.profile(part.profile).memory_slices
+    assert table is not None, f"an instance on GPUs of {node}, which have none"
+    return table
 
 
 def _too_much_shared(occupancy: Occupancy, placement: Placement) -> list[str]:

@@ -53,6 +53,7 @@ data:
 
 def job_text(each: dict[str, Any], members: int = 1, **more: Any) -> str:
     role = {"role": "r", "members": members, "each": each, "processes": more.pop("processes", 1)}
+    role |= {field: more.pop(field) for field in ("gpu", "node_labels") if field in more}
     return json.dumps({"name": "j", "gang": [role], **more})
 
 
@@ -245,3 +246,54 @@ def test_what_a_policy_prefers_of_places_reaches_the_search() -> None:
         for preset in PRESETS.values()
         if preset.placement == "topology"
     )
+
+
+AMD = """\
+name: amd
+tiers: [node]
+machines:
+  mi300x-8: {gpus: 8, gpu: MI300X-192GB, cpus: 192, memory_GiB: 2048}
+nodes:
+  - {names: a0, machine: mi300x-8, mig: {instances: [{gpu: 2, profile: cpx, start: 0}]}}
+  - names: a1
+    machine: mi300x-8
+    labels: {memory: nps4}
+    mig: {by: nobody, instances: [{gpu: 0, profile: cpx, start: 0}]}
+allocations:
+  - {job: old, node: a0, mig: [{gpu: 2, profile: cpx, start: 5}]}
+"""
+
+
+def test_a_compute_partition_is_asked_for_as_amd_writes_it(place: Place) -> None:
+    five = job_text({"compute_partition": "CPX"}, 5, gpu="MI300X-192GB", communicates=False)
+    local = job_text(
+        {"compute_partition": "cpx"}, 8, communicates=False, node_labels={"memory": "nps4"}
+    )
+    more = job_text(
+        {"compute_partition": "qpx"}, communicates=False, node_labels={"memory": "nps4"}
+    )
+    first, eight, refused = place(AMD, five, local, more)
+    parts = [part for member in first["members"] for part in member["mig"]]
+    assert {(part["gpu"], part["profile"]) for part in parts} == {(2, "cpx")}
+    assert 5 not in {part["start"] for part in parts} and first["changes"] == []
+    assert set(nodes_of(eight)) == {"a1"}
+    assert (refused["placed"], refused["why"]["never"]) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("each", "gpu", "words"),
+    [
+        ({"compute_partition": "spx"}, None, "A GPU in spx is whole: gpus: 1"),
+        ({"compute_partition": "8"}, None, "one of dpx, tpx, qpx, cpx"),
+        ({"compute_partition": "cpx", "gpus": 1}, None, "compute_partition together with gpus"),
+        ({"compute_partition": "tpx"}, "MI300X-192GB", "a profile of MI300X-192GB (cpx, qpx, dpx)"),
+        ({"compute_partition": "cpx"}, "V100-32GB", "a GPU with compute partitions"),
+    ],
+)
+def test_a_compute_partition_that_there_is_not_is_an_error_with_the_way_out(
+    gantree: Gantree, tmp_path: Path, each: dict[str, Any], gpu: str | None, words: str
+) -> None:
+    (tmp_path / "c.yaml").write_text(AMD)
+    (tmp_path / "j.yaml").write_text(job_text(each, gpu=gpu or []))
+    outcome = gantree("place", tmp_path / "c.yaml", tmp_path / "j.yaml", "--json")
+    assert outcome.code == 2 and words in outcome.err and "j.yaml:1" in outcome.err

@@ -82,7 +82,7 @@ WRONG = [
     ("gpu_share: 0.5, ", "gpus: 1, ", 5, "gang[0].each.gpu_memory_GiB", "of a gpu_share"),
     ("gpu_share: 0.5, ", "gpus: 1, ", 5, "gang[0].each.isolation", "of a gpu_share"),
     ("gpu_share: 0.5, ", "mig: 3g.40gb, ", 5, "gang[0].each.neighbours", "of a gpu_share"),
-    ("gpu_share: 0.5, ", "gpus: 1, gpu_share: 0.5, ", 5, "gang[0].each.gpu_share", "one of gpus, mig and"),
+    ("gpu_share: 0.5, ", "gpus: 1, gpu_share: 0.5, ", 5, "gang[0].each.gpu_share", "compute_partition and gpu_share"),
     ("gpu_share: 0.5, ", "mig: 3g.40gb, gpu_share: 0.5, ", 5, "gang[0].each.gpu_share", "together with mig"),
     ("isolation: mps", "isolation: mp", 5, "gang[0].each.isolation", "Did you mean `mps`?"),
     ("neighbours: true", "neighbours: 1", 5, "gang[0].each.neighbours", "true or false"),

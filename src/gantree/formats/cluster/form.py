@@ -15,8 +15,8 @@ from gantree.formats.validation.fields import (
     CountFromOne,
     DomainOrNodes,
     DomainPath,
+    GpuPartName,
     Isolation,
-    MigProfileName,
     Name,
     NicName,
     NodeNames,
@@ -158,7 +158,7 @@ class InstanceForm(Form):
     """A MIG instance of a GPU: its profile and the memory slice at which it starts."""
 
     gpu: Count
-    profile: MigProfileName
+    profile: GpuPartName
     start: Count
 
 

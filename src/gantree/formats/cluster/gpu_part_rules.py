@@ -127,7 +127,7 @@ def _held_part_problems(
 ) -> Iterator[Problem]:
     in_mig_mode = mig_gpus(node.mig) if node.mig else []
     yield from _whole_problems(allocation, in_mig_mode, used)
-    yield from _held_instance_problems(allocation, node, used)
+    yield from _held_instance_problems(allocation, node, mig_table(machine.gpu), used)
     for share in allocation.shares:
         use = used[allocation.node, share.gpu]
         if share.gpu >= machine.gpus:
@@ -155,11 +155,14 @@ def _whole_problems(
 
 
 def _held_instance_problems(
-    allocation: AllocationForm, node: NodeForm, used: UsedGpus
+    allocation: AllocationForm, node: NodeForm, table: MigTable | None, used: UsedGpus
 ) -> Iterator[Problem]:
     """An instance that is held is there, and held once."""
     instances = node.mig.instances if node.mig else []
     existing = {(each.gpu, each.profile, each.start) for each in instances}
+    if table is not None and table.uniform:
+        modes = {(each.gpu, each.profile) for each in instances}
+        existing = {(*each, start) for each in modes for start in _starts(table, each[1])}
     for part in allocation.mig:
         held, own = used[allocation.node, part.gpu].instances, (part.profile, part.start)
         if (part.gpu, *own) not in existing:
@@ -169,6 +172,11 @@ def _held_instance_problems(
             found = f"{part.profile} at {part.start} of GPU {part.gpu} again"
             yield part.problem("start", found, "each instance once")
         held.add(own)
+
+
+def _starts(table: MigTable, profile: str) -> tuple[int, ...]:
+    """Where instances of a profile are in a GPU that is in its mode; nowhere for a profile that it has not."""
+    return next((each.starts for each in table.profiles if each.name == profile), ())
 
 
 def _unknown_instance(part: InstanceForm, node: str, instances: Sequence[InstanceForm]) -> Problem:

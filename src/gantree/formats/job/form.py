@@ -19,6 +19,7 @@ from gantree.formats.validation.fields import (
     Amount,
     AmountAboveZero,
     Command,
+    ComputePartition,
     Count,
     CountFromOne,
     Duration,
@@ -237,12 +238,18 @@ class EachForm(Form):
     memory_GiB: Amount = 0.0
     nics: Count = 0
     mig: MigProfileName | None = None
+    compute_partition: ComputePartition | None = None
     gpu_share: Share | None = None
     gpu_memory_GiB: AmountAboveZero | None = None
     isolation: Isolation | None = None
     neighbours: YesNo = False
     memory_GBps: Amount = 0.0
     devices: dict[Text, CountFromOne] = empty(dict)
+
+    @property
+    def profile(self) -> str | None:
+        """The MIG profile, or the mode of the GPU, of which a member gets an instance."""
+        return self.mig or self.compute_partition
 
 
 class GpuForm(Form):

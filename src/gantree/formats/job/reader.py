@@ -184,7 +184,7 @@ def shape_of(each: EachForm, models: Sequence[str], labels: Mapping[str, str]) -
         nics=each.nics,
         models=tuple(models),
         labels=tuple(labels.items()),
-        mig=each.mig,
+        mig=each.profile,
         gpu_share=each.gpu_share,
         gpu_memory_GiB=each.gpu_memory_GiB,
         devices=tuple(each.devices.items()),

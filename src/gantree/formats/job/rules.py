@@ -108,7 +108,7 @@ def _check_problems(form: JobForm) -> Iterator[Problem]:
 
 
 def _takes_part(each: EachForm) -> bool:
-    return each.mig is not None or each.gpu_share is not None or each.gpu_memory_GiB is not None
+    return each.profile is not None or each.gpu_share is not None or each.gpu_memory_GiB is not None
 
 
 def _speed_problems(form: JobForm) -> Iterator[Problem]:
@@ -170,12 +170,19 @@ def part_problems(form: _AsksForGpus) -> Iterator[Problem]:
 
 
 def _each_problems(each: EachForm) -> Iterator[Problem]:
-    """A member has whole GPUs, or a MIG slice, or a share of a GPU."""
-    kinds = {"gpus": bool(each.gpus), "mig": bool(each.mig), "gpu_share": bool(each.gpu_share)}
+    """A member has whole GPUs, or an instance of a MIG profile or a mode, or a share of a GPU."""
+    kinds = {
+        "gpus": bool(each.gpus),
+        "mig": bool(each.mig),
+        "compute_partition": bool(each.compute_partition),
+        "gpu_share": bool(each.gpu_share),
+    }
     chosen = [field for field, given in kinds.items() if given]
     for field in chosen[1:]:
         yield each.problem(
-            field, f"{field} together with {chosen[0]}", "one of gpus, mig and gpu_share"
+            field,
+            f"{field} together with {chosen[0]}",
+            "one of gpus, mig, compute_partition and gpu_share",
         )
     if each.gpu_share is not None or "gpu_share" in each.lost:
         return
@@ -190,18 +197,19 @@ def _each_problems(each: EachForm) -> Iterator[Problem]:
 
 
 def _profile_problems(form: _AsksForGpus) -> Iterator[Problem]:
-    """Of the GPU models that are named, one at least can be cut into the MIG profile."""
+    """Of the GPU models that are named, one at least can be cut into the profile."""
     named = form.models()
     tables = [mig_table(model) for model in named]
     profiles = {each.name: None for table in tables if table for each in table.profiles}
-    profile = form.each.mig
+    profile, field = form.each.profile, "mig" if form.each.mig else "compute_partition"
     known = all(gpu_model(model) for model in named) and not form.any_lost("gpu")
     if profile is None or not tables or not known or profile in profiles:
         return
     models = ", ".join(named)
-    allowed = f"a profile of {models} ({', '.join(profiles)})" if profiles else "a GPU with MIG"
+    without = "a GPU with MIG" if form.each.mig else "a GPU with compute partitions"
+    allowed = f"a profile of {models} ({', '.join(profiles)})" if profiles else without
     hint = did_you_mean(profile, profiles)
-    yield form.each.problem("mig", f"`{profile}` of {models}", allowed, hint)
+    yield form.each.problem(field, f"`{profile}` of {models}", allowed, hint)
 
 
 def _elastic_problems(form: JobForm) -> Iterator[Problem]:

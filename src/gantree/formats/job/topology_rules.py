@@ -71,7 +71,7 @@ def _box_problems(form: JobForm) -> Iterator[Problem]:
     if others:
         found += f" with {len(form.gang)} roles"
         allowed = "a box only for a gang of one role; other roles can be separate jobs"
-    elif role.each.mig or role.each.gpu_share:
+    elif role.each.profile or role.each.gpu_share:
         found, allowed = (
             f"{found} of parts of GPUs",
             "a box only for members with whole GPUs: each.gpus",

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gantree.model.cluster import ANY_MARKET, ON_DEMAND, SPOT
-from gantree.model.jobs import AXES
+from gantree.model.jobs import AXES, COMPUTE_PARTITIONS
 from gantree.text.words import NAME_PATTERN
 
 MAX_SECONDS = 1e12
@@ -22,7 +22,10 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
 _WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 _SIGNED = re.compile(r"[-+]?[0-9]{1,9}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]{1,3})?|[0-9]+\.", re.ASCII)
-_MIG = re.compile(r"[1-9]g\.[1-9][0-9]{0,3}gb(?:[+-]me(?:\.all)?|\+gfx)?", re.ASCII)
+_MIG = re.compile(
+    rf"[1-9]g\.[1-9][0-9]{{0,3}}gb(?:[+-]me(?:\.all)?|\+gfx)?|{'|'.join(COMPUTE_PARTITIONS)}",
+    re.ASCII,
+)
 _AXIS = re.compile(rf"({'|'.join(AXES)})=([1-9][0-9]{{0,8}})", re.ASCII)
 _YES_NO = {"yes": True, "true": True, "no": False, "false": False}
 
@@ -143,7 +146,7 @@ QUEUE = Cell(partial(_matching, _QUEUE), "names joined by `/`")
 TEXT = Cell(_text, "text")
 PRIORITY = Cell(_priority, "a priority class or a whole number")
 YES_NO = Cell(_yes, "yes or no")
-MIG = Cell(partial(_matching, _MIG), "a MIG profile, such as 3g.40gb")
+MIG = Cell(partial(_matching, _MIG), "a MIG profile, such as 3g.40gb, or cpx")
 MARKET = Cell(_market, "on-demand, spot or any")
 PARALLELISM = Cell(
     _parallelism, f"AXIS=WAYS with spaces between, of the axes {', '.join(AXES)}, each once"

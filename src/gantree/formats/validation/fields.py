@@ -12,7 +12,7 @@ from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from gantree.formats.validation.problem_limit import count_mistakes
-from gantree.model.jobs import ISOLATIONS
+from gantree.model.jobs import COMPUTE_PARTITIONS, ISOLATIONS
 from gantree.text.document import Rows, Truth, written
 from gantree.text.hostlists import BadHostlist, count_nodes
 from gantree.text.words import NAME_PATTERN, WORD_PATTERN, did_you_mean, shortened
@@ -104,6 +104,15 @@ def one_of(words: Sequence[str]) -> Callable[[Any], str]:
         raise wrong(f"one of {', '.join(words)}", did_you_mean(str(value), list(words)))
 
     return check
+
+
+def compute_partition(value: Any) -> str:
+    """Check for a mode that divides a GPU of AMD, as its tools print it or in lower case."""
+    mode = str(value).lower()
+    if mode in COMPUTE_PARTITIONS:
+        return mode
+    whole = " A GPU in spx is whole: gpus: 1." if mode == "spx" else ""
+    raise wrong(f"one of {', '.join(COMPUTE_PARTITIONS)}", whole.strip())
 
 
 def truth(value: Any) -> bool:
@@ -265,10 +274,24 @@ Share = Annotated[
     PlainValidator(number(0, 1, "a number from 0 to 1")),
     WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
 ]
+MIG_PROFILE = r"\d+(c\.\d+)?g\.\d+gb([+-]me|\+gfx|\+me\.all)?"
 MigProfileName = Annotated[
     str,
+    PlainValidator(matching(MIG_PROFILE, "a MIG profile such as 3g.40gb")),
+    WithJsonSchema({"type": "string"}),
+]
+ComputePartition = Annotated[
+    str,
+    PlainValidator(compute_partition),
+    WithJsonSchema({"enum": [*COMPUTE_PARTITIONS, *map(str.upper, COMPUTE_PARTITIONS)]}),
+]
+GpuPartName = Annotated[
+    str,
     PlainValidator(
-        matching(r"\d+(c\.\d+)?g\.\d+gb([+-]me|\+gfx|\+me\.all)?", "a MIG profile such as 3g.40gb")
+        matching(
+            f"{MIG_PROFILE}|{'|'.join(COMPUTE_PARTITIONS)}",
+            "a MIG profile such as 3g.40gb, or a compute partition mode such as cpx",
+        )
     ),
     WithJsonSchema({"type": "string"}),
 ]

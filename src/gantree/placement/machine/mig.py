@@ -11,7 +11,8 @@ and among those of one kind where it fragments least: where the worth of what ca
 where fewest idle instances go, then on the first GPU at the first start. The worth of a GPU is the sum, over all
 profiles and all starts at which an instance would still fit beside the held ones, of the instance's memory slices. So
 small instances stand where large ones could not (1g on an H100: at slice 6, then 4, 5), 2g and 3g leave 4g its only
-place, and an empty GPU is broken into last, because its worth falls most.
+place, and an empty GPU is broken into last, because its worth falls most. Where a profile is a mode of the whole GPU
+(AMD's compute partitions), a GPU that has it already comes first, and one of which anything is held keeps its mode.
 
 Instances of one profile never overlap in part (their starts are multiples of their size), so how many fit does not
 depend on the order in which they are placed, and `count` is exact. What may be cut is told in
@@ -23,7 +24,7 @@ from functools import lru_cache
 
 from gantree.model.placements import GpuChange, MigPart
 from gantree.topology.hardware.mig import TABLES, MigInstance, MigTable
-from gantree.topology.occupancy.gpus.gpu_state import GpuState, Instance
+from gantree.topology.occupancy.gpus.gpu_state import GpuState, Instance, PartRules
 from gantree.topology.occupancy.gpus.mig_cut import kept_instances
 from gantree.topology.occupancy.gpus.node_state import NodeState
 
@@ -38,6 +39,10 @@ source of kubernetes-sigs/dra-driver-nvidia-gpu (nvlib.go)."""
 MODE_S = 10.0
 """Seconds to switch MIG mode of an empty GPU. An assumption, no measurement was found: from Hopper on no reset is
 needed and it is quicker, on Ampere it takes effect with a reset of the GPU (NVIDIA's MIG user guide)."""
+
+MODE_OF_GPU_S = 5.0
+"""Seconds to give an AMD GPU another compute partition mode. An assumption, no measurement was found: the driver takes
+the GPU's partitions away and makes the new ones, without a reset or a reload."""
 
 NODE_S = 180.0
 """Seconds for a manager that cuts a whole node (nvidia-mig-manager), whatever it cuts. An assumption from its parts: it
@@ -182,13 +187,19 @@ def _changes(before: NodeState, after: NodeState) -> tuple[_Change, ...]:
         create = tuple(sorted(stays - there, key=_by_start))
         mode = new.mig if new.mig != old.mig else None
         if destroy or create or mode is not None:
-            seconds = NODE_S if before.rules.mig_by == "node" else cut_s(mode, destroy, create)
+            seconds = _seconds(before.rules, mode, destroy, create)
             changes.append((gpu, mode, destroy, create, seconds))
     return tuple(changes)
 
 
-def cut_s(mode: bool | None, destroy: tuple[MigPart, ...], create: tuple[MigPart, ...]) -> float:
-    """Seconds to cut one GPU by itself."""
+def _seconds(
+    rules: PartRules, mode: bool | None, destroy: tuple[MigPart, ...], create: tuple[MigPart, ...]
+) -> float:
+    """Seconds to cut one GPU, by itself or with its node."""
+    if rules.mig_by == "node":
+        return NODE_S
+    if rules.table is not None and rules.table.uniform:
+        return MODE_OF_GPU_S
     switch = 0.0 if mode is None else MODE_S
     return switch + DESTROY_S * len(destroy) + MAKE_S * len(create)
 

@@ -8,7 +8,7 @@ from gantree.formats.traces import TraceJob
 from gantree.formats.traces.cells import MAX_SECONDS, name_of
 from gantree.model.cluster import ANY_MARKET, MARKET_LABEL
 from gantree.model.jobs import Job, Role, Shape
-from gantree.policy.amounts import MIG_DEVICE, requested_by_member
+from gantree.policy.amounts import profile_of_device, requested_by_member
 
 UNIX_MONDAY_S = 4 * 86_400
 """From the start of 1970, a Thursday, to the Monday after it, by UTC."""
@@ -61,11 +61,10 @@ def _gpus(role: Role) -> float:
 
 
 def _mig_device(shape: Shape) -> str | None:
-    """The profile of the one MIG instance that is asked for as a device, as pods do."""
-    profiles = [name for name, count in shape.devices if name.startswith(MIG_DEVICE) and count == 1]
-    if shape.gpus or len(profiles) != 1:
-        return None
-    return profiles[0].removeprefix(MIG_DEVICE).replace(".me", "+me")
+    """The profile of the one MIG instance, or partition, that is asked for as a device, as pods do."""
+    found = [profile_of_device(name) for name, count in shape.devices if count == 1]
+    profiles = [each for each in found if each]
+    return None if shape.gpus or len(profiles) != 1 else profiles[0]
 
 
 def _market(job: Job, shape: Shape) -> str | None:

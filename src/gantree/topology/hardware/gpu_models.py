@@ -29,7 +29,7 @@ class GpuModel:
 
     architecture is "sm90" (NVIDIA), "gfx942" (AMD) or "tpu-v5p". link is the kind of its own links and their
     generation ("NVLink4", "xGMI", "ICI", "" for none), links how many leave the GPU, link_GBps what one carries in one
-    direction. mig names its table of `mig.TABLES`.
+    direction. mig names its table of `mig.TABLES`: of MIG, or of compute partition modes.
     """
 
     name: str
@@ -66,9 +66,18 @@ def _nvidia(
     )  # fmt: skip
 
 
-def _amd(name: str, architecture: str, pcie: int, links: int | None, GBps: float) -> GpuModel:
+def _amd(
+    name: str,
+    architecture: str,
+    pcie: int,
+    links: int | None,
+    GBps: float,
+    *,
+    modes: str | None = None,
+) -> GpuModel:
+    """A GPU of AMD; modes names the table of its compute partition modes."""
     memory = float(name.partition("-")[2].removesuffix("GB"))
-    return GpuModel(name, memory, architecture, "xGMI", links, GBps, pcie)
+    return GpuModel(name, memory, architecture, "xGMI", links, GBps, pcie, mig=modes)
 
 
 def _tpu(
@@ -79,6 +88,7 @@ def _tpu(
 
 
 _BRIDGE = (3, 4, 14.0625)
+_MI300X = "MI300X-192GB"
 _NVLINK3, _NVLINK4, _NVLINK5 = (3, 12, 25.0), (4, 18, 25.0), (5, 18, 50.0)
 
 _ALL = (
@@ -132,12 +142,12 @@ _ALL = (
     _nvidia("RTXPRO6000-96GB", "sm120", 5, mig="RTXPRO6000-96GB"),
     _amd("MI210-64GB", "gfx90a", 4, 3, 50.0),
     _amd("MI250X-64GB", "gfx90a", 4, None, 50.0),
-    _amd("MI300A-128GB", "gfx942", 5, None, 64.0),
-    _amd("MI300X-192GB", "gfx942", 5, 7, 64.0),
+    _amd("MI300A-128GB", "gfx942", 5, None, 64.0, modes="MI300A-128GB"),
+    _amd("MI300X-192GB", "gfx942", 5, 7, 64.0, modes=_MI300X),
     _amd("MI308X-192GB", "gfx942", 5, 7, 64.0),
-    _amd("MI325X-256GB", "gfx942", 5, 7, 64.0),
-    _amd("MI350X-288GB", "gfx950", 5, 7, 76.5),
-    _amd("MI355X-288GB", "gfx950", 5, 7, 76.5),
+    _amd("MI325X-256GB", "gfx942", 5, 7, 64.0, modes=_MI300X),
+    _amd("MI350X-288GB", "gfx950", 5, 7, 76.5, modes=_MI300X),
+    _amd("MI355X-288GB", "gfx950", 5, 7, 76.5, modes=_MI300X),
     _tpu("TPUV4-32GB", "v4", 6, None),
     _tpu("TPUV5E-16GB", "v5e", 4, 50.0),
     _tpu("TPUV5P-95GB", "v5p", 6, 100.0),

@@ -1,10 +1,15 @@
-"""MIG: the profiles of each GPU, their start positions, and which fit beside which.
+"""Partitions of GPUs: the profiles of each model, their start positions, and which fit beside which.
 
 A GPU that is cut by MIG has memory slices and compute slices. An instance of a profile takes a run of memory slices,
 which may start at certain slices only, and so many compute slices ("3g" is three), wherever they are. Instances fit
 together when their memory slices do not overlap, compute slices suffice, no profile is there more often than it may
 be, and the media engines suffice: the "+me" profiles take an engine of which there is one, "+me.all" all of them, "-me"
 none.
+
+AMD's GPUs have compute partition modes instead, each of a whole GPU: DPX, TPX, QPX and CPX divide its XCDs into 2, 3, 4
+and as many equal partitions as there are XCDs. They are MIG tables in which a slice is an XCD with its part of the
+memory, a profile is a mode ("cpx"), and all instances of a GPU are of one profile (`uniform`). SPX is the whole GPU,
+out of MIG mode.
 
 Where the numbers are from. Profiles, fractions of memory and of SMs, numbers of instances and media engines: NVIDIA's
 MIG user guide (A30, A100, H100, H200, B200, RTX PRO 4500, 5000 and 6000); those of B300, GB200, GB300 and GH200 144 GB:
@@ -13,7 +18,10 @@ the configurations of NVIDIA/mig-parted, which also name three profiles of a GB2
 GB200 or GB300 was found: they have the same fractions and numbers as H100, so its places are taken for them
 (`places_inferred`); so are A30's places, by the same reasoning, for the RTX PRO boards. go-nvml's mock gives other
 places for H100, H200 and B200; prints of real H100 contradict it. One table serves all boards of a memory (A800 as
-A100, H800 as H100, H20 and GH200 96 GB as H100 96 GB).
+A100, H800 as H100, H20 and GH200 96 GB as H100 96 GB). Modes of AMD's: AMD SMI's guide to GPU partitioning (8 XCDs of
+an MI300X, 6 of an MI300A; for the latter it also names DPX, which neither its users' guides nor the driver's rule, XCDs
+in fours, have), and AMD's guide to its cloud, by which MI325X and MI355X have the modes of MI300X; MI350X is taken to
+be like MI355X. Which of them a machine offers, its firmware decides (`amd-smi partition --accelerator`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,11 +49,6 @@ class MigProfile:
     media: int = 0
     extra: bool = False
 
-    @property
-    def memory_GB(self) -> int:
-        """Memory as the name gives it ("3g.40gb" -> 40)."""
-        return int(self.name.partition(".")[2].partition("gb")[0])
-
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:
@@ -57,7 +60,10 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True)
 class MigTable:
-    """The profiles of a GPU, smallest first. media_engines counts those that all instances share."""
+    """The profiles of a GPU, smallest first. media_engines counts those that all instances share.
+
+    uniform: the profile is a mode of the whole GPU, which has instances of it at all places, and no others.
+    """
 
     name: str
     memory_slices: int
@@ -65,6 +71,7 @@ class MigTable:
     media_engines: int
     profiles: tuple[MigProfile, ...]
     places_inferred: bool = False
+    uniform: bool = False
 
     def profile(self, name: str) -> MigProfile:
         """Return the profile of a name. BadInput with the nearest one."""
@@ -91,6 +98,12 @@ class MigTable:
             for start in wanted.starts
             if used.isdisjoint(self.slices(MigInstance(profile, start)))
         )
+
+    def filled(self, taken: Sequence[MigInstance]) -> tuple[MigInstance, ...]:
+        """Return the instances that are there as soon as these are: in a mode of the whole GPU, those of all places."""
+        if not self.uniform or not taken:
+            return tuple(taken)
+        return tuple(MigInstance(taken[0].profile, at) for at in self.placements(taken[0].profile))
 
     def slices(self, instance: MigInstance) -> range:
         """Return the memory slices of an instance. BadInput for a place that its profile does not have."""
@@ -129,6 +142,7 @@ class MigTable:
             and sum(profile.media for profile in profiles) <= self.media_engines
             and sum(profile.extra for profile in profiles) <= 1
             and all(profiles.count(profile) <= profile.most for profile in set(profiles))
+            and not (self.uniform and len(set(profiles)) > 1)
         )
 
 
@@ -138,7 +152,7 @@ def _repeats(taken: Sequence[MigInstance], profile: str, start: int) -> bool:
 
 
 def mig_table(gpu: str | None) -> MigTable | None:
-    """Return the MIG table of a GPU model ("A100-80GB"), None for one that has no MIG or is not known."""
+    """Return the table of a GPU model ("A100-80GB"), None for one without partitions, or that is not known."""
     model = gpu_model(gpu)
     return TABLES[model.mig] if model and model.mig else None
 
@@ -188,6 +202,15 @@ def _rtx_pro(name: str, slices: int, GB: int, media: int, of_one: int, *, me: bo
     return MigTable(name, slices, slices, media, tuple(profiles), places_inferred=True)
 
 
+def _compute_partitions(name: str, xcds: int, **partitions: int) -> MigTable:
+    """A GPU of AMD with so many XCDs; partitions are how many each mode makes."""
+    profiles = []
+    for mode, count in sorted(partitions.items(), key=lambda each: -each[1]):
+        size = xcds // count
+        profiles.append(MigProfile(mode, size, size, tuple(range(0, xcds, size)), count))
+    return MigTable(name, xcds, xcds, 0, tuple(profiles), uniform=True)
+
+
 _A30 = MigTable(
     "A30-24GB",
     4,
@@ -233,6 +256,8 @@ _ALL = (
     _rtx_pro("RTXPRO6000-96GB", 4, 24, media=4, of_one=1, me=True),
     _rtx_pro("RTXPRO5000-48GB", 2, 24, media=3, of_one=1, me=True),
     _rtx_pro("RTXPRO4500-32GB", 2, 16, media=3, of_one=1, me=False),
+    _compute_partitions("MI300A-128GB", 6, tpx=3, cpx=6),
+    _compute_partitions("MI300X-192GB", 8, dpx=2, qpx=4, cpx=8),
 )
 
 TABLES: Mapping[str, MigTable] = MappingProxyType({table.name: table for table in _ALL})

@@ -69,7 +69,7 @@ def _idle(table: MigTable, cut: Mig) -> tuple[Instance, ...]:
             beside = ", ".join(f"{one.profile} at {one.start}" for one in there)
             raise BadInput(f"{profile} at {start} does not fit beside {beside}")
         there.append(MigInstance(profile, start))
-    return tuple(sorted(Instance(one.start, one.profile) for one in there))
+    return tuple(sorted(Instance(one.start, one.profile) for one in table.filled(there)))
 
 
 def cut_as_now(occupancy: "Occupancy") -> Cluster:

@@ -6,10 +6,13 @@ backwards. A held instance is never destroyed. Giving an instance back leaves it
 "gpu" cuts each GPU alone, and switches MIG mode on or off on a GPU of which nothing is held; "node" is a manager that
 needs the whole node empty of all holders for any of it; "nobody" leaves instances and modes as they are.
 
+Where a profile is a mode of the whole GPU (AMD's compute partitions), making one instance makes those of all places.
+
 Nothing is cut or switched for room that is only held for a waiting gang: the state says how the GPU would be, and
 `GpuState.cut` how it is really cut, which shows again when the room is released.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import lru_cache
 
@@ -76,7 +79,18 @@ def cut_for(table: MigTable | None, state: GpuState, made: Instance) -> GpuState
     kept = kept_instances(table, there, made.profile, made.start)
     assert kept is not None, f"{made} has no room"
     idle = [replace(one, held=False) for one in kept]
-    return GpuState(mig=True, instances=tuple(sorted((*idle, made))))
+    return GpuState(mig=True, instances=all_made(table, (*idle, made)))
+
+
+def all_made(table: MigTable | None, instances: Collection[Instance]) -> tuple[Instance, ...]:
+    """These instances, by start, and the idle ones that are there with them where a profile is a mode of the GPU."""
+    assert table is not None, "a GPU without MIG has no instances"
+    if not table.uniform:
+        return tuple(sorted(instances))
+    given = {one.start for one in instances}
+    there = table.filled([MigInstance(one.profile, one.start) for one in instances])
+    beside = (Instance(each.start, each.profile) for each in there if each.start not in given)
+    return tuple(sorted((*instances, *beside)))
 
 
 def kept_instances(

@@ -26,7 +26,7 @@ from gantree.topology.occupancy.gpus.gpu_state import (
     left_by_tenants,
     millionths_of,
 )
-from gantree.topology.occupancy.gpus.mig_cut import cut_for, kept_instances
+from gantree.topology.occupancy.gpus.mig_cut import all_made, cut_for, kept_instances
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,8 @@ class NodeState:
         state, profile = self.gpus[part.gpu], _profile_of(self.rules.table, part)
         kept = kept_instances(self.rules.table, state.instances, profile, part.start)
         assert kept is not None
-        instances = tuple(sorted((*kept, Instance(part.start, profile, held=True))))
+        held = Instance(part.start, profile, held=True)
+        instances = all_made(self.rules.table, (*kept, held))
         cut = state.cut and cut_for(self.rules.table, state, Instance(part.start, profile))
         return self.with_gpu(part.gpu, replace(state, mig=True, instances=instances, cut=cut))
 
@@ -113,7 +114,8 @@ class NodeState:
             free = free_millionths(state)
             return (SharePart(gpu, free / MILLIONTHS, 0.0, REMAINDER) if free else None), ()
         wanted = range(table.memory_slices)
-        if instance is not None:
+        modes = {one.profile for one in state.instances} if table.uniform else set()
+        if instance is not None and modes <= {instance.profile}:
             wanted = table.slices(MigInstance(instance.profile, instance.start))
         return None, tuple(self._rest_of_slices(table, gpu, wanted))
 
