@@ -11,6 +11,7 @@ from gantree.core.cycle.cycle import Cycle
 from gantree.core.events.reactions import react
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.lifecycle.budgets import BudgetReviews
 from gantree.core.lifecycle.launch import standing_orders
 from gantree.core.lifecycle.lifecycle import time_is_up
 from gantree.core.lifecycle.time_slicing import TimeSlicer
@@ -62,6 +63,7 @@ class Scheduler:
         self._cycle = Cycle(self.policy, placement_preferences_of(self.policy))
         self._timers = Timers(self.ledger, self._now)
         self._turns = TimeSlicer(self.ledger, self.policy, self._now)
+        self._budgets = BudgetReviews(self.ledger, self._now)
 
     def handle(self, events: Sequence[Event]) -> Decision:
         """Decide on a batch of events and update the ledger.
@@ -77,6 +79,7 @@ class Scheduler:
         self._now = builder.now
         for state in self._timers.take_due(builder.now):
             time_is_up(builder, state, self.policy)
+        self._budgets.review_due(builder)
         self._cycle.run(builder)
         self._turns.update(builder)
         self._watch(builder)
@@ -89,6 +92,7 @@ class Scheduler:
             state = None if job is None else self.ledger.jobs.get(job)
             if state is not None:
                 self._timers.watch(state, builder.now)
+        self._budgets.update(builder)
 
     def wake_at(self) -> float | None:
         """The next time at which time alone may change a decision, in seconds; None if there is none."""
@@ -96,6 +100,7 @@ class Scheduler:
             self._timers.next_moment(),
             self._cycle.wake_at(self.ledger, self._now),
             self._turns.wake_at(),
+            self._budgets.next_moment(),
         )
         return min((moment for moment in moments if moment is not None), default=None)
 

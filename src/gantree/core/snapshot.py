@@ -20,6 +20,7 @@ from typing import Any, ClassVar, get_type_hints
 
 from gantree.core.ledger.apply.arrays import count_unsplit
 from gantree.core.ledger.array_state import ArrayState
+from gantree.core.ledger.budgets import NO_BUDGETS, BudgetsSnapshot
 from gantree.core.ledger.job_parts import MeteredUse, TimeSlices
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.site import Cordon, Illness, Labels, LinkSign, Repair, Site
@@ -147,6 +148,7 @@ class Books:
     arrays: tuple[ArraySnapshot, ...] = ()
     links: tuple[tuple[LinkId, dict[str, LinkSign]], ...] = ()
     repairs: dict[str, Repair] = field(default_factory=dict)
+    budgets: BudgetsSnapshot = NO_BUDGETS
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +239,7 @@ def _books(ledger: Ledger, now: float) -> Books:
         tuple(map(_array_snapshot, ledger.arrays.values())),
         tuple((link, dict(signs)) for link, signs in site.links.items()),
         dict(site.repairs),
+        accounts.budgets.kept(),
     )
 
 
@@ -290,6 +293,7 @@ def restored(snapshot: LedgerSnapshot, policy: Policy) -> Scheduler:
     _restore_holders(ledger, books)
     _restore_waiting(ledger, books, live, snapshot.lines)
     _restore_shares(ledger, books)
+    ledger.accounts.budgets.go_on_from(books.budgets)
     for job, claim in books.claims.items():
         ledger.set_claim(job, claim)
         ledger.accounts.claim(ledger.jobs[job], claim.placement, at_home=claim.at_home)
@@ -414,6 +418,8 @@ def _restore_holders(ledger: Ledger, books: Books) -> None:
     for job, state in ledger.holding.items():
         counted = books.counted.get(job) or ledger.accounts.amounts.held(_place(state))
         ledger.accounts.count(state, counted, books.now)
+        if state.suspended:
+            ledger.accounts.suspend(state, books.now)
     ledger.accounts.elastic = dict.fromkeys(books.elastic)
     _meter_from_now_on(ledger, books.now)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from gantree.model.budget_facts import BudgetNoted
 from gantree.model.facts import (
     ArrayAccepted,
     ArrayEnded,
@@ -68,7 +69,7 @@ FACTS: dict[str, type[Fact]] = {
         JobReprioritised, JobScaled, JobBarred, NodeCordoned, NodeUncordoned, NodeLabelled, PolicyAdopted, GangWarned,
         JobsForgotten, RoomOfOthers, NodeHealthNoted, LinkHealthNoted, GpuUseNoted, NodeRepairNoted,
         ArrayAccepted, ArrayHeld, ArrayReleased, ArrayReprioritised, ArrayEnded,
-        MemberMissed, MemberReplaced, MemberBack, RankSlownessNoted,
+        MemberMissed, MemberReplaced, MemberBack, RankSlownessNoted, BudgetNoted,
     )
 }  # fmt: skip
 

@@ -50,6 +50,7 @@ class StopCause(StrEnum):
     MOVED = "moved"
     SUSPENDED = "suspended"
     DRAINED = "drained"
+    BUDGET = "budget"
     RANK_FAILED = "rank-failed"
     MEMBER_LOST = "member-lost"
     START_FAILED = "start-failed"

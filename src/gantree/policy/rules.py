@@ -46,6 +46,31 @@ LOOSE = "gpus"
 """The tier of cells that are GPUs anywhere."""
 
 
+Period = Literal["day", "week", "month", "total"]
+"""After what the consumption of a budget begins anew: days, weeks (from Monday) and months of UTC; "total": never."""
+
+AtLimit = Literal["warn", "hold", "stop"]
+"""What happens when a budget is used up: nothing; nothing new starts; running gangs save and stop, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much a queue, with all queues below it, may use in a period: an amount in a unit ("USD", "GPU-minutes").
+
+    weights is what `per_s` seconds of one of a resource cost in that unit; other_gpus is the same for GPUs of models
+    that are not in it. alerts are parts of the amount, increasing: 0.5 is half of it.
+    """
+
+    period: Period
+    amount: float
+    unit: str
+    per_s: float
+    weights: Amounts
+    other_gpus: float
+    alerts: tuple[float, ...] = (0.5, 0.8, 1.0)
+    at_limit: AtLimit = "hold"
+
+
 @dataclass(frozen=True, slots=True)
 class QueueRule:
     """One queue of the tree. path is its names from the top ("research/nlp"); parents come before their children.
@@ -56,7 +81,7 @@ class QueueRule:
     all that is idle), borrow what it may use above its guarantee (not in it: all there is). cells are guarantees in
     whole domains: (tier, how many), LOOSE for GPUs anywhere.
     most_running and most_waiting are jobs at a time; user_limit and most_running_per_user are the same for each of its
-    users. check is that of its jobs, and of those below it, that say nothing of one.
+    users. check is that of its jobs, and of those below it, that say nothing of one. budgets are of different periods.
     """
 
     path: str
@@ -72,6 +97,7 @@ class QueueRule:
     user_limit: Amounts = field(default_factory=dict)
     most_running_per_user: int | None = None
     check: Check | None = None
+    budgets: tuple[Budget, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

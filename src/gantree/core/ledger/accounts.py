@@ -6,12 +6,14 @@ with jobs of the ledger.
 
 from collections.abc import Hashable, Iterable, Sequence
 
+from gantree.core.ledger.budgets import Budgets
 from gantree.core.ledger.guarantees import Guarantees
 from gantree.core.ledger.job_amounts import JobAmounts, capacity_of
 from gantree.core.ledger.projected_quota import ProjectedQuota
 from gantree.core.ledger.run_time_guesses import RunTimeGuesses
 from gantree.core.ledger.state import JobState
 from gantree.model.arrays import size_of
+from gantree.model.budget_facts import BudgetNoted
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.policy.order import Order
@@ -40,6 +42,7 @@ class Accounts:
         self.quota = Quota(self.tree, {})
         self.guarantees = Guarantees(policy, self.quota, self.amounts)
         self.shares = Shares(self.tree, {}, policy.gpu_weights, policy.half_life_s)
+        self.budgets = Budgets(policy, self.tree)
         self.elastic: dict[str, None] = {}
         self._projected = ProjectedQuota(self.tree, self.outranks)
         self._leaving: set[str] = set()
@@ -106,6 +109,7 @@ class Accounts:
             self._projected.take(state, amounts)
         self._changed()
         self.shares.take(state.queue, state.job, amounts, at)
+        self.budgets.consumption.take(state.spec.queue, state.job, amounts, at)
         if state.spec.elastic is not None:
             self.elastic[state.job] = None
 
@@ -121,7 +125,23 @@ class Accounts:
         self._leaving.discard(state.job)
         self._changed()
         self.shares.give_back(state.job, at)
+        self.budgets.consumption.give_back(state.job, at)
         self.elastic.pop(state.job, None)
+
+    def suspend(self, state: JobState, at: float) -> None:
+        """Stop counting what a suspended gang consumes."""
+        self.budgets.consumption.give_back(state.job, at)
+
+    def resume(self, state: JobState, at: float) -> None:
+        """Count again what a gang consumes that was suspended."""
+        amounts = self.shares.amounts_of(state.job)
+        self.budgets.consumption.take(state.spec.queue, state.job, amounts, at)
+
+    def note_budget(self, fact: BudgetNoted) -> None:
+        """Close a queue whose budget is used up, or open it again."""
+        if self.budgets.note(fact):
+            self.quota.free()
+            self._projected.quota.free()
 
     def claim(self, state: JobState, placement: Placement, *, at_home: bool) -> None:
         """Add a claim of a gang: its room, and its use of the queue's quota."""
@@ -141,7 +161,11 @@ class Accounts:
         self.quota.rerank(state.job, rank_of(state))
 
     def admits_instead(self, state: JobState, amounts: Amounts) -> bool:
-        """Return whether its queue admits other amounts for a placed gang."""
+        """Return whether its queue admits other amounts for a placed gang; a closed queue, no more than it has."""
+        if self.budgets.is_closed(state.queue):
+            has = self.shares.amounts_of(state.job)
+            if any(amount > has.get(name, 0.0) for name, amount in amounts.items()):
+                return False
         return not self.admission(state, amounts, [state.job]).refused
 
     def freed_anywhere(self) -> tuple[int, int]:
@@ -158,7 +182,7 @@ class Accounts:
         It is computed twice: beside all gangs that are placed now, and beside all that will be, once stopping gangs
         have left and claimants have started. Claims that give way to the job do not count.
         """
-        if self.quota.is_unruled(state.queue):
+        if self.quota.is_unruled(state.queue) and not self.budgets.any_closed:
             return WITHIN_GUARANTEE
         gone = list(gone)
         later = self.projected_admission(state, amounts, gone)
@@ -173,7 +197,8 @@ class Accounts:
         self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()
     ) -> Admission:
         """As `admission`, once all stopping gangs have left: whether room may be claimed."""
-        return self._projected.room(state, amounts, gone, self._rights_of(state))
+        refusal = self.budgets.refusal(state)
+        return refusal or self._projected.room(state, amounts, gone, self._rights_of(state))
 
     def may_be_within_projected_guarantee(self, state: JobState) -> bool:
         """Return whether a variant of a pending job may be within its guarantee once stopping gangs have left (an upper
@@ -194,16 +219,33 @@ class Accounts:
 
     def most_left(self, nodes: Sequence[int]) -> list[list[int]]:
         """Upper bounds on what a job of each node could have now, as `Quota.most_left_without`; claims do not count."""
-        return self.quota.most_left_without(nodes, ())
+        return self._nothing_left_if_closed(nodes, self.quota.most_left_without(nodes, ()))
 
     def projected_most_left(
         self, nodes: Sequence[int], freed: Freed = NOTHING_FREED
     ) -> list[list[int]]:
         """As `most_left`, once all leaving gangs have left, and `freed` is freed."""
-        return self._projected.most_left(nodes, freed)
+        return self._nothing_left_if_closed(nodes, self._projected.most_left(nodes, freed))
+
+    def own_limits_left(self, nodes: Sequence[int]) -> list[list[int]]:
+        """Return what the limits of each node itself leave, as `Quota.own_limits_left`; nothing in a closed queue."""
+        return self._nothing_left_if_closed(nodes, [self.quota.own_limits_left(n) for n in nodes])
+
+    def _nothing_left_if_closed(
+        self, nodes: Sequence[int], left: list[list[int]]
+    ) -> list[list[int]]:
+        """Set what is left to 0 for the nodes that are in closed queues."""
+        if self.budgets.any_closed:
+            for node, of_node in zip(nodes, left, strict=True):
+                if self.budgets.is_closed(node):
+                    of_node[:] = [0] * len(of_node)
+        return left
 
     def limits(self, state: JobState, amounts: Amounts, gone: Iterable[str] = ()) -> Admission:
         """As `admission`, with limits only: a job in its queue's cells is always within the guarantee."""
+        refusal = self.budgets.refusal(state)
+        if refusal is not None:
+            return refusal
         gone = list(gone)
         later = self._projected.limits(state, amounts, gone, self._rights_of(state))
         if later.refused or not self._leaving:

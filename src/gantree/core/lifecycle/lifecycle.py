@@ -68,6 +68,7 @@ GOES_ON = frozenset(
         StopCause.MOVED,
         StopCause.SUSPENDED,
         StopCause.DRAINED,
+        StopCause.BUDGET,
         StopCause.CHECK_FAILED,
     }
 )

@@ -54,7 +54,7 @@ class QuotaTest:
 
     def may_wait_for_capacity(self, queue_index: IntArray, signature: IntArray) -> BoolArray:
         """A mask of rows: those that the limits of their own queues may admit now. Others wait for their own queue."""
-        own = [self._accounts.quota.own_limits_left(queue) for queue in self._queues]
+        own = self._accounts.own_limits_left(self._queues)
         return self._within(self._by_queue(own)[queue_index], signature)
 
     def may_preempt(self, index: int, signature: IntArray, freed: Freed) -> BoolArray:

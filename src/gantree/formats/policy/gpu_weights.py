@@ -23,9 +23,17 @@ def weights_by(what: str) -> dict[str, float]:
     speeds = _relative({model: traits(model).peak_TFLOPS for model in GPU_MODELS})
     if what == "speed":
         return _with_families(speeds)
+    return _with_families(speeds | _relative(_listed()))
+
+
+def list_prices() -> dict[str, float]:
+    """Return what an hour of a GPU of each model costs on demand, in USD; without models that have no dated price."""
+    return _with_families(_listed())
+
+
+def _listed() -> dict[str, float]:
     quotes = {model: LIST_PRICES.quote(model) for model in GPU_MODELS}
-    prices = {model: quote.USD_per_hour for model, quote in quotes.items() if quote}
-    return _with_families(speeds | _relative(prices))
+    return {model: quote.USD_per_hour for model, quote in quotes.items() if quote}
 
 
 def _relative(figures: Mapping[str, float]) -> dict[str, float]:

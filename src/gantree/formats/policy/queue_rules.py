@@ -7,7 +7,9 @@ below it are guaranteed together. Amounts are compared by the keys of `policy.ru
 
 from collections.abc import Iterator, Sequence
 
-from gantree.formats.policy.queue_form import AmountsForm, QueueForm
+from gantree.formats.policy.amounts_form import AmountsForm
+from gantree.formats.policy.budget_form import budget_problems
+from gantree.formats.policy.queue_form import QueueForm
 from gantree.model.errors import Problem
 from gantree.policy.rules import LOOSE, Amounts, QueueRule
 
@@ -32,8 +34,17 @@ def queue_rules(queues: Sequence[QueueForm], above: str = "") -> Iterator[QueueR
             user_limit=form.user.limit.amounts(),
             most_running_per_user=form.user.most_running,
             check=form.check.check() if form.check else None,
+            budgets=tuple(budget.budget() for budget in form.budget),
         )
         yield from queue_rules(form.queues, path)
+
+
+def queue_paths(queues: Sequence[QueueForm], above: str = "") -> Iterator[str]:
+    """Yield the paths of the queues of a tree, parents before their children; the forms may have problems."""
+    for form in queues:
+        path = f"{above}/{form.name}" if above else form.name
+        yield path
+        yield from queue_paths(form.queues, path)
 
 
 def queue_problems(queues: Sequence[QueueForm]) -> Iterator[Problem]:
@@ -48,6 +59,7 @@ def queue_problems(queues: Sequence[QueueForm]) -> Iterator[Problem]:
         yield from _guarantee_problems(form)
         yield from _lend_problems(form)
         yield from _cell_problems(form)
+        yield from budget_problems(form.budget)
         yield from queue_problems(form.queues)
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from gantree.formats.job.rules import part_problems
 from gantree.formats.policy.form import BY, NONE, WEIGHED_BY, RulesForm
-from gantree.formats.policy.queue_rules import queue_problems, queue_rules
+from gantree.formats.policy.queue_rules import queue_paths, queue_problems
 from gantree.model.errors import Problem
 from gantree.policy.rules import BY_HELD, Policy
 from gantree.text.words import did_you_mean
@@ -89,7 +89,7 @@ def _placement_problems(form: RulesForm) -> Iterator[Problem]:
 
 def _boost_problems(form: RulesForm) -> Iterator[Problem]:
     """A boost of a queue is of one that there is, where the policy says which there are."""
-    paths = [rule.path for rule in queue_rules(form.queues or ())]
+    paths = list(queue_paths(form.queues or ()))
     if not paths or form.any_lost("queues"):
         return
     for boost in form.boosts or ():

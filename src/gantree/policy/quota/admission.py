@@ -19,7 +19,8 @@ class Admission:
     research"); queue the path of that queue, "" for a cohort. used is the amount of resource in use there, most the
     limit (what is available now, for gate QUOTA), asked the requested amount, short_by the excess. never: it is refused
     even if nothing else runs. reclaim: all of it is guaranteed, so borrowing jobs may be preempted for it.
-    may_not_borrow: it is refused because the job may not borrow; used and most are not set then.
+    may_not_borrow: it is refused because the job may not borrow; used and most are not set then. sentence is what
+    `words` says of a refusal by a budget, of which resource is the unit; "" for others.
     """
 
     state: Literal["owed", "borrowed", "refused"]
@@ -34,6 +35,7 @@ class Admission:
     never: bool = False
     reclaim: bool = False
     may_not_borrow: bool = False
+    sentence: str = ""
 
     @property
     def refused(self) -> bool:
@@ -55,6 +57,8 @@ class Admission:
         """A part of a sentence for people, without a full stop; "" where it is not refused."""
         if not self.refused:
             return ""
+        if self.sentence:
+            return self.sentence
         if self.may_not_borrow:
             return (
                 f"{self.name} would borrow {_figure(self.short_by)} of {self._much(self.asked)}, "

@@ -83,6 +83,7 @@ def gang_suspended(ledger: Ledger, fact: GangSuspended) -> None:
         turned_at=fact.at,
         suspended_s=slices.suspended_s,
     )
+    ledger.accounts.suspend(ledger.jobs[fact.job], fact.at)
 
 
 def gang_resumed(ledger: Ledger, fact: GangResumed) -> None:
@@ -98,6 +99,8 @@ def gang_resumed(ledger: Ledger, fact: GangResumed) -> None:
         turned_at=fact.at,
         suspended_s=suspended_s,
     )
+    if slices.suspended:
+        ledger.accounts.resume(state, fact.at)
 
 
 def checkpoint_requested(ledger: Ledger, fact: CheckpointRequested) -> None:

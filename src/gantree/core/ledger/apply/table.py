@@ -21,6 +21,7 @@ from gantree.core.ledger.apply.attempts import (
     gang_warned,
     stop_decided,
 )
+from gantree.core.ledger.apply.budgets import budget_noted
 from gantree.core.ledger.apply.cells import cell_bound, cell_released, gang_at_home
 from gantree.core.ledger.apply.ends import attempt_ended, job_ended, job_requeued
 from gantree.core.ledger.apply.foreign_holders import foreign_room
@@ -58,6 +59,7 @@ from gantree.core.ledger.apply.site import (
     node_uncordoned,
 )
 from gantree.core.ledger.usage import note_use
+from gantree.model.budget_facts import BudgetNoted
 from gantree.model.facts import (
     ArrayAccepted,
     ArrayEnded,
@@ -163,4 +165,5 @@ APPLY: dict[type[Fact], Callable[[Any, Any], None]] = {
     GangSuspended: gang_suspended,
     GangResumed: gang_resumed,
     GangWarned: gang_warned,
+    BudgetNoted: budget_noted,
 }
