@@ -16,7 +16,9 @@ from gantree.control.metrics.metrics import Metrics
 from gantree.control.tracing import Causes
 from gantree.core.scheduler import Decision
 from gantree.journal.contract import InboxEntry
+from gantree.model.budget_facts import BudgetNoted
 from gantree.model.orders import Order
+from gantree.policy.budgets import noted_in_words
 
 STANDING = "standing"
 """The cause of an order that is sent again."""
@@ -78,6 +80,9 @@ class TurnTelemetry:
             yield
         self.turn += 1
         self.metrics.decided([entry.event for entry in batch], decision.facts)
+        for fact in decision.facts:
+            if isinstance(fact, BudgetNoted):
+                log.warning("%s", noted_in_words(fact), extra={"turn": self.turn})
         log.debug(
             "turn: events %d, facts %d, orders %d",
             len(batch),

@@ -19,6 +19,8 @@ ISOLATIONS = ("time-slicing", "mps")
 """Ways to share a GPU without MIG: time slicing without isolation, or CUDA MPS with limits."""
 NOTIFY_EVENTS = ("start", "end", "failure", "preemption")
 """Events of a job that it may have announced."""
+BUDGET_EVENT = "budget"
+"""The event of the budget of a queue, which a policy may have announced."""
 CHOICES = ("order", "time", "cost")
 """Criteria for the choice of a GPU model: its place in the list, the earliest end, the lowest cost."""
 LAUNCHERS = ("slurm",)
@@ -221,7 +223,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """Which events of a job are announced (of NOTIFY_EVENTS): to the URL of a webhook, an address of mail, or both."""
+    """Which events (of NOTIFY_EVENTS, or BUDGET_EVENT) are announced: to the URL of a webhook, by mail, or both."""
 
     on: tuple[str, ...]
     webhook: str | None = None

@@ -7,6 +7,7 @@ What queues have consumed is in `core.ledger.consumption`, what is decided when 
 from dataclasses import dataclass
 from math import inf
 
+from gantree.model.budget_facts import BudgetNoted
 from gantree.policy.amounts import MODEL
 from gantree.policy.rules import Amounts, Budget
 
@@ -96,3 +97,12 @@ def cost(budget: Budget, amounts: Amounts) -> float:
 def figure(amount: float) -> str:
     """Return an amount for people, with two digits behind the point at most: 10,000 or 0.25."""
     return f"{round(amount, 2):,.15g}"
+
+
+def noted_in_words(fact: BudgetNoted) -> str:
+    """Return one sentence on what was noted of a budget."""
+    period = "in all" if fact.period == "total" else f"this {fact.period}"
+    used = f"{figure(fact.used)} of {figure(fact.amount)} {fact.unit} used {period}"
+    if fact.closed:
+        return f"The budget of queue {fact.queue} is used up, nothing of it starts: {used}."
+    return f"The budget of queue {fact.queue}: {used}."

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from gantree.model.errors import BadInput
-from gantree.model.jobs import DEFAULT_GRACE_S, Check, Job, Shape
+from gantree.model.jobs import DEFAULT_GRACE_S, Check, Job, Notify, Shape
 
 Amounts = Mapping[str, float]
 
@@ -58,7 +58,7 @@ class Budget:
     """How much a queue, with all queues below it, may use in a period: an amount in a unit ("USD", "GPU-minutes").
 
     weights is what `per_s` seconds of one of a resource cost in that unit; other_gpus is the same for GPUs of models
-    that are not in it. alerts are parts of the amount, increasing: 0.5 is half of it.
+    that are not in it. alerts are parts of the amount, increasing: 0.5 is half of it. notify is who is told of them.
     """
 
     period: Period
@@ -69,6 +69,7 @@ class Budget:
     other_gpus: float
     alerts: tuple[float, ...] = (0.5, 0.8, 1.0)
     at_limit: AtLimit = "hold"
+    notify: Notify | None = None
 
 
 @dataclass(frozen=True, slots=True)

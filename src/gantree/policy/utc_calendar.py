@@ -78,3 +78,9 @@ def _day_number(year: int, month: int) -> int:
     day_of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5
     day_of_era = year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year
     return era * _IN_400_YEARS + day_of_era - _TO_1970
+
+
+def utc_minute(at: float) -> str:
+    """Return the minute of a moment, as 2026-11-28 07:45 UTC."""
+    minute = int(at % DAY_S // 60)
+    return f"{utc_date(at)} {minute // 60:02}:{minute % 60:02} UTC"

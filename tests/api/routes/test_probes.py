@@ -246,6 +246,8 @@ def known(http: httpx.Client) -> dict[str, set[str]]:
             found.setdefault(each.name, set()).update(each.labels)
     streams = "gantree_http_open_streams"
     found[streams].add("route")  # none may have been opened yet
+    for name in ("used_ratio", "forecast_ratio", "closed"):  # its policy has no budgets
+        found[f"gantree_budget_{name}"] |= {"queue", "period"}
     return found
 
 

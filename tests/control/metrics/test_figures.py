@@ -16,6 +16,7 @@ from gantree.control.metrics.figures import (
     figures_of,
 )
 from gantree.control.metrics.gates import GateCounts
+from gantree.control.metrics.ledger_metrics import LedgerCollector, LedgerSample
 from gantree.core.explain.explain import gate_now, why
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import LinkId
@@ -28,7 +29,7 @@ from gantree.model.events import (
     UncordonRequested,
 )
 from gantree.model.jobs import Job
-from gantree.policy.rules import Policy, QueueRule
+from gantree.policy.rules import Budget, Policy, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 from gantree.topology.hardware.masks import gpus_of
@@ -251,3 +252,25 @@ def test_links_are_worn_busy_or_overruled() -> None:
         stage.tell(LinkHealthObserved, link=link, source="ufm", health=health, load=load)
     stage.tell(LinkRestoreRequested, link=LinkId("leaf", "s0/l2"))
     assert figures(stage).links == {"worn": 1, "busy": 1, "overruled": 1}
+
+
+def test_budgets_have_their_used_part_and_their_forecast() -> None:
+    budget = Budget("day", 48.0, "GPU-hours", 3600.0, {}, 1.0)
+    stage = Stage(cluster(leaves=1, nodes=1), Policy(queues=(QueueRule("a", budgets=(budget,)),)))
+    stage.submit(replace(job("one", gpus=8), queue="a"))
+    stage.wait(3 * 3600.0)
+    collector = LedgerCollector()
+    figures = figures_of(stage.scheduler.ledger, stage.now)
+    collector.sample = LedgerSample(figures, stage.now, 0.0, 1, 0, 0, 0, {}, {})
+    told = {
+        sample.name: (sample.labels, sample.value)
+        for metric in collector.collect()
+        for sample in metric.samples
+        if sample.name.startswith("gantree_budget")
+    }
+    of = {"queue": "a", "period": "day"}
+    assert told == {
+        "gantree_budget_used_ratio": (of, 0.5),
+        "gantree_budget_forecast_ratio": (of, 4.0),
+        "gantree_budget_closed": (of, 0.0),
+    }

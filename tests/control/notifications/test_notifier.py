@@ -74,12 +74,23 @@ class Site:
         self.now = self.controller.clock()
 
     def new_notifier(self) -> Notifier:
+        async def budget_notify(queue: str, period: str) -> Notify | None:
+            return None
+
         async def live_spec(name: str) -> Job | None:
             state = self.controller.ledger.jobs.get(name)
             return None if state is None else state.spec
 
         sender = Sender(self.settings)
-        return Notifier(self.journal, self.store, sender, self.metrics, live_spec, lambda: self.now)
+        return Notifier(
+            self.journal,
+            self.store,
+            sender,
+            self.metrics,
+            live_spec,
+            budget_notify,
+            lambda: self.now,
+        )
 
     def round(self, notifier: Notifier | None = None) -> Notifier:
         """Scan and deliver once."""

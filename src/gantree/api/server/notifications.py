@@ -3,8 +3,9 @@
 from gantree.api.server.recovery import DaemonParts
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
+from gantree.core.ledger.budgets import BudgetKey
 from gantree.journal.notification_store import NotificationStore
-from gantree.model.jobs import Job
+from gantree.model.jobs import Job, Notify
 
 
 async def notify_users(daemon: DaemonParts, loop: Loop, controller: Controller) -> None:
@@ -19,7 +20,12 @@ async def notify_users(daemon: DaemonParts, loop: Loop, controller: Controller) 
         state = await loop.call(lambda: controller.ledger.jobs.get(job))
         return None if state is None else state.spec
 
+    async def budget_notify(queue: str, period: str) -> Notify | None:
+        key = BudgetKey(queue, period)
+        budget = await loop.call(lambda: controller.ledger.accounts.budgets.of_key.get(key))
+        return None if budget is None else budget.notify
+
     journal = daemon.location.journal
     sender = Sender(daemon.settings.notify)
     store = NotificationStore(journal.database)
-    await Notifier(journal, store, sender, daemon.metrics, live_spec).run()
+    await Notifier(journal, store, sender, daemon.metrics, live_spec, budget_notify).run()

@@ -5,6 +5,7 @@ from itertools import chain
 from math import isfinite
 from typing import Any
 
+from gantree.api.views.budget_view import budgets_json
 from gantree.core.cycle.cell_plans import lost_cells
 from gantree.core.ledger.accounts import Accounts
 from gantree.core.ledger.ledger import Ledger
@@ -96,6 +97,7 @@ def _row(
         "running": quota.counts.running(node),
         "waiting": quota.counts.waiting(node),
         "cells": _cells(ledger, rule, lost),
+        "budgets": budgets_json(accounts.budgets, rule.path, now),
         **({} if _is_in_policy(accounts, node) else {"in_policy": False}),
     }
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import typer
 
+from gantree.api.views.budget_view import budget_in_words
 from gantree.cli.daemon_client import client
 from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.printing import columns, print_json
@@ -22,8 +23,11 @@ def queues(
     rows = client(state).queues()
     if as_json:
         print_json({"queues": rows})
-    else:
-        typer.echo(columns(HEAD, [_cells(row) for row in rows]))
+        return
+    typer.echo(columns(HEAD, [_cells(row) for row in rows]))
+    for row in rows:
+        for budget in row.get("budgets", ()):
+            typer.echo(f"Budget of {row['queue']}: {budget_in_words(budget)}.")
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

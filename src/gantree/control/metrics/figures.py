@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gantree.core.ledger.budgets import BudgetKey
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.model.placements import MemberPlacement
+from gantree.policy.budgets import BudgetUse
 from gantree.policy.queues import QueueTree
 from gantree.topology.fabric.fabric import Fabric, IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -61,6 +63,7 @@ class Figures:
     starts: dict[str, int]
     unhealthy_nodes: dict[str, int]
     links: dict[str, int]
+    budgets: dict[BudgetKey, BudgetUse]
 
     @property
     def utilisation(self) -> float:
@@ -71,7 +74,7 @@ class Figures:
 
 def figures_of(ledger: Ledger, now: float) -> Figures:
     """The figures at a moment in seconds."""
-    rooms = ledger.occupancy
+    rooms, budgets = ledger.occupancy, ledger.accounts.budgets
     promised = sum(reservation.promised for reservation in ledger.reservations.values())
     return Figures(
         _queues(ledger, now),
@@ -80,6 +83,7 @@ def figures_of(ledger: Ledger, now: float) -> Figures:
         {"promised": promised, "estimated": len(ledger.reservations) - promised},
         _unhealthy_nodes(ledger),
         _links(ledger),
+        {key: budgets.use(key, now) for key in budgets.of_key},
     )
 
 

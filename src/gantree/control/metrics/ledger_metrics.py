@@ -44,6 +44,7 @@ class LedgerCollector(Collector):
         if sample is None:
             return
         yield from _of_queues(sample.figures)
+        yield from _of_budgets(sample.figures)
         yield from _of_gpus(sample.figures)
         yield from _of_waits(sample)
         yield _one("epoch", "The epoch that this daemon writes in.", sample.epoch)
@@ -94,6 +95,26 @@ def _of_queues(figures: Figures) -> Iterator[Metric]:
         "queue",
         {name: q.gpus for name, q in queues},
     )
+
+
+def _of_budgets(figures: Figures) -> Iterator[Metric]:
+    labels = ["queue", "period"]
+    used = GaugeMetricFamily(
+        "gantree_budget_used_ratio", "What is used of a budget, over all of it.", labels=labels
+    )
+    forecast = GaugeMetricFamily(
+        "gantree_budget_forecast_ratio",
+        "What is used at the end of the period at the present rate, over all of the budget.",
+        labels=labels,
+    )
+    closed = GaugeMetricFamily(
+        "gantree_budget_closed", "1 where a budget is used up and nothing starts.", labels=labels
+    )
+    for key, use in figures.budgets.items():
+        used.add_metric(key, use.used / use.budget.amount)
+        forecast.add_metric(key, use.forecast / use.budget.amount)
+        closed.add_metric(key, use.is_closed)
+    yield from (used, forecast, closed)
 
 
 def _of_gpus(figures: Figures) -> Iterator[Metric]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import formatdate
 from enum import StrEnum
+from typing import Any
 
 import httpx
 
@@ -20,6 +21,7 @@ from gantree import __version__
 from gantree.control.notifications.messages import MAIL
 from gantree.control.notifications.settings import NotifySettings
 from gantree.journal.notification_store import Notification
+from gantree.model.jobs import BUDGET_EVENT
 
 SEND_WITHIN_S = 5.0
 """For the whole exchange with a webhook; for each answer of a mail server."""
@@ -119,11 +121,18 @@ def _mail_refused(code: int) -> Sent:
     return Sent(Outcome.REFUSED if code >= 500 else Outcome.UNREACHABLE, f"SMTP code {code}")
 
 
+def _subject(fields: dict[str, Any]) -> str:
+    if fields["event"] != BUDGET_EVENT:
+        return f"job {fields['job']} {TITLES[fields['event']]}"
+    part = "is used up" if fields["closed"] else f"is used to {100 * fields['level']:g} %"
+    return f"the budget of queue {fields['queue']} {part}"
+
+
 def _message(row: Notification, sender: str) -> EmailMessage:
     fields = json.loads(row.body)
     message = EmailMessage()
     message["From"], message["To"] = sender, row.address
-    message["Subject"] = f"gantree: job {fields['job']} {TITLES[fields['event']]}"
+    message["Subject"] = f"gantree: {_subject(fields)}"
     message["Date"] = formatdate(row.at)
     message["Message-ID"] = f"<{fields['id']}@{sender.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"

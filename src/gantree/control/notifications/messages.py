@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from gantree.control.notifications.settings import target_of
 from gantree.journal.contract import RecordedFact
 from gantree.journal.notification_store import Notification
+from gantree.model.budget_facts import BudgetNoted
 from gantree.model.facts import ArrayEnded, Fact, GangPreempted, GangRunning, JobEnded
-from gantree.model.jobs import Job
+from gantree.model.jobs import BUDGET_EVENT, Job, Notify
 from gantree.model.phases import Phase
 
-ANNOUNCED = (GangRunning, GangPreempted, JobEnded, ArrayEnded)
+ANNOUNCED = (GangRunning, GangPreempted, JobEnded, ArrayEnded, BudgetNoted)
 """Kinds of facts of which anything is announced."""
 WEBHOOK, MAIL = "webhook", "mail"
 FAILURES = frozenset({Phase.FAILED, Phase.TIMED_OUT})
@@ -34,7 +35,7 @@ class Announced:
 
 
 def announced(fact: Fact) -> Announced:
-    """What one of ANNOUNCED says. The job of an array whose waiting elements ended together is the array."""
+    """What one of ANNOUNCED says about a job; for an array whose waiting elements ended together, about the array."""
     match fact:
         case GangRunning():
             return Announced(fact.job, "start", Phase.RUNNING, fact.attempt)
@@ -57,24 +58,53 @@ def notifications_of(
     recorded: RecordedFact, said: Announced, spec: Job, attempt: int
 ) -> Iterator[Notification]:
     """The rows for a job that has its events announced: none, one, or one for each channel."""
-    notify, at = spec.notify, recorded.fact.at
+    notify = spec.notify
     if notify is None or said.event not in notify.on:
         return
     body = json.dumps(
         {
-            "id": f"{recorded.seq}.{int(at * 1000)}.{said.job}",
+            "id": f"{recorded.seq}.{int(recorded.fact.at * 1000)}.{said.job}",
             "job": said.job,
             "name": spec.name,
             "queue": spec.queue,
             "user": spec.user,
             "event": said.event,
-            "at": at,
+            "at": recorded.fact.at,
             "phase": str(said.phase),
             "exit_code": said.exit_code,
             "reason": said.reason,
             "attempt": attempt,
         }
     )
+    yield from _on_each_channel(recorded, notify, body)
+
+
+def budget_notifications(
+    recorded: RecordedFact, fact: BudgetNoted, notify: Notify | None
+) -> Iterator[Notification]:
+    """The rows for a level that the budget of a queue has reached; none where it only has more again."""
+    if notify is None or not (fact.level or fact.closed):
+        return
+    body = json.dumps(
+        {
+            "id": f"{recorded.seq}.{int(fact.at * 1000)}.{fact.queue}.{fact.period}",
+            "queue": fact.queue,
+            "event": BUDGET_EVENT,
+            "at": fact.at,
+            "period": fact.period,
+            "unit": fact.unit,
+            "amount": fact.amount,
+            "used": round(fact.used, 6),
+            "level": fact.level,
+            "closed": fact.closed,
+            "ends_at": fact.ends_at,
+        }
+    )
+    yield from _on_each_channel(recorded, notify, body)
+
+
+def _on_each_channel(recorded: RecordedFact, notify: Notify, body: str) -> Iterator[Notification]:
+    at = recorded.fact.at
     if notify.webhook is not None:
         target = target_of(notify.webhook)
         yield Notification(recorded.seq, WEBHOOK, target, notify.webhook, body, at, 0, at)

@@ -18,13 +18,19 @@ from typing import TypeVar
 
 from gantree.control.metrics.metrics import Metrics
 from gantree.control.notifications.delivery import Outcome, Sender
-from gantree.control.notifications.messages import ANNOUNCED, announced, notifications_of
+from gantree.control.notifications.messages import (
+    ANNOUNCED,
+    announced,
+    budget_notifications,
+    notifications_of,
+)
 from gantree.journal.contract import Journal, RecordedFact
 from gantree.journal.notification_store import Notification, NotificationStore
 from gantree.model.arrays import element_of, parse_element
+from gantree.model.budget_facts import BudgetNoted
 from gantree.model.errors import JournalError
 from gantree.model.events import JobSubmitted
-from gantree.model.jobs import Job
+from gantree.model.jobs import Job, Notify
 
 LOOK_EVERY_S = 0.5
 AGAIN_AFTER_S = 5.0
@@ -42,11 +48,15 @@ MOST_AT_ONCE = 8
 
 T = TypeVar("T")
 LiveSpec = Callable[[str], Awaitable[Job | None]]
+BudgetNotify = Callable[[str, str], Awaitable[Notify | None]]
 log = logging.getLogger(__name__)
 
 
 class Notifier:
-    """live_spec gives the job of an id from the ledger, for those whose submission was compacted."""
+    """live_spec gives the job of an id from the ledger, for those whose submission was compacted.
+
+    budget_notify gives who is told of the budget of a queue (its path, the period) by the policy in force.
+    """
 
     def __init__(
         self,
@@ -55,10 +65,12 @@ class Notifier:
         sender: Sender,
         metrics: Metrics,
         live_spec: LiveSpec,
+        budget_notify: BudgetNotify,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._journal, self._store, self._sender = journal, store, sender
         self._metrics, self._live_spec, self._clock = metrics, live_spec, clock
+        self._budget_notify = budget_notify
         self._cursor: int | None = None
         self._scanned = 0
         self._silences: Counter[str] = Counter()
@@ -101,7 +113,11 @@ class Notifier:
         return page.to - page.after == PAGE
 
     async def _made(self, recorded: RecordedFact) -> list[Notification]:
-        said = announced(recorded.fact)
+        fact = recorded.fact
+        if isinstance(fact, BudgetNoted):
+            notify = await self._budget_notify(fact.queue, fact.period)
+            return list(budget_notifications(recorded, fact, notify))
+        said = announced(fact)
         spec = await _finished(lambda: self._submitted(said.job))
         spec = spec or await self._live_spec(said.job)
         if spec is None or spec.notify is None or said.event not in spec.notify.on:

@@ -12,14 +12,18 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler, settled
 from gantree.model.events import Event
 from gantree.model.facts import (
+    CheckpointRequested,
     GangMoving,
     GangPlaced,
     GangPreempted,
     GangResumed,
     GangSuspended,
     PriorityChanged,
+    StopDecided,
 )
-from gantree.policy.rules import Policy, QueueRule
+from gantree.model.phases import StopCause
+from gantree.policy.budgets import figure
+from gantree.policy.rules import Budget, Policy, QueueRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,10 @@ class RuleChange:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A job that would be stopped, for whom ("" for its own sake), and why: "priority", "order", "reclaim", "moved"."""
+    """A job that would be stopped, for whom ("" for its own sake), and why.
+
+    cause: "priority", "order", "reclaim", "moved" or "budget".
+    """
 
     job: str
     by: str
@@ -107,6 +114,8 @@ def _stops(facts: tuple[Any, ...]) -> Iterator[Stop]:
             yield Stop(fact.job, fact.by, fact.cause)
         elif isinstance(fact, GangMoving):
             yield Stop(fact.job, fact.by, str(fact.cause))
+        elif isinstance(fact, CheckpointRequested | StopDecided) and fact.cause is StopCause.BUDGET:
+            yield Stop(fact.job, "", str(fact.cause))
 
 
 def rule_changes(before: Policy, after: Policy) -> Iterator[RuleChange]:
@@ -129,8 +138,19 @@ def _rules(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, tuple) and value and all(isinstance(each, QueueRule) for each in value):
         for rule in value:
             yield from _rules(_below(path, rule.path), rule)
+    elif isinstance(value, tuple) and value and all(isinstance(each, Budget) for each in value):
+        for budget in value:
+            yield f"{path.removesuffix('s')}.{budget.period}", _budget_in_words(budget)
     elif value != () or path.count(".") == 0:
         yield path, value
+
+
+def _budget_in_words(budget: Budget) -> str:
+    """A budget in one line, with what each resource costs."""
+    alerts = ", ".join(f"{100 * level:g}%" for level in budget.alerts) or "none"
+    weights = ", ".join(f"{name} {weight:g}" for name, weight in budget.weights.items())
+    of = f"{figure(budget.amount)} {budget.unit}, alerts {alerts}, at_limit {budget.at_limit}"
+    return f"{of}, other GPUs {budget.other_gpus:g}" + (f", {weights}" if weights else "")
 
 
 def _below(path: str, name: str) -> str:

@@ -11,11 +11,13 @@ from typing import Annotated, Any, get_args
 
 from pydantic import PlainValidator, WithJsonSchema
 
+from gantree.formats.job.notify_form import Mail, Webhook
 from gantree.formats.policy.amounts_form import ANY_MODEL, GpuAmounts, gpus_key
 from gantree.formats.policy.gpu_weights import list_prices
 from gantree.formats.validation.fields import Amount, one_of, wrong
 from gantree.formats.validation.forms import Form, Listed
 from gantree.model.errors import Problem
+from gantree.model.jobs import BUDGET_EVENT, Notify
 from gantree.policy.rules import AtLimit, Budget, Period
 from gantree.text.document import Truth, written
 
@@ -73,6 +75,13 @@ class WeightsForm(Form):
     memory_GiB: Amount | None = None
 
 
+class BudgetNotifyForm(Form):
+    """Who is told when a level is reached, and when the budget is used up."""
+
+    webhook: Webhook | None = None
+    mail: Mail | None = None
+
+
 class BudgetForm(Form):
     """How much a queue may use in one period, and what happens as it does."""
 
@@ -84,6 +93,7 @@ class BudgetForm(Form):
     weights: WeightsForm | None = None
     alerts: Listed[Percent] | None = None
     at_limit: AtLimitWord | None = None
+    notify: BudgetNotifyForm | None = None
 
     def amounts(self) -> dict[Period, tuple[float, str]]:
         """Return the amount of each period that is written."""
@@ -104,6 +114,8 @@ class BudgetForm(Form):
             more["alerts"] = tuple(sorted(set(self.alerts)))
         if self.at_limit is not None:
             more["at_limit"] = self.at_limit
+        if self.notify is not None:
+            more["notify"] = Notify((BUDGET_EVENT,), self.notify.webhook, self.notify.mail)
         per_s = SECONDS_OF_UNIT.get(unit, HOUR_S)
         return Budget(period, amount, unit, per_s, weights, other_gpus, **more)
 

@@ -13,6 +13,22 @@ class Cell(OpenModel):
     lost: bool
 
 
+class BudgetUseRow(OpenModel):
+    """A budget of a queue: what is used of it, in its unit, and when it runs out at the present rate."""
+
+    period: str
+    unit: str
+    amount: float
+    used: float
+    level: float
+    closed: bool
+    at_limit: str
+    per_hour: float
+    forecast: float
+    runs_out_at: float | None
+    ends_at: float | None
+
+
 class QueueRow(OpenModel):
     """A node of the queue tree; docs/schemas/queues-output.schema.json has all fields."""
 
@@ -27,6 +43,7 @@ class QueueRow(OpenModel):
     lent: dict[str, float]
     limit: dict[str, float]
     cells: list[Cell]
+    budgets: list[BudgetUseRow]
     running: int
     waiting: int
 

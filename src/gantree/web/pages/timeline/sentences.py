@@ -62,7 +62,7 @@ from gantree.model.site_facts import (
     NodeRepairNoted,
     NodeUncordoned,
 )
-from gantree.policy.budgets import figure
+from gantree.policy.budgets import noted_in_words
 from gantree.text.words import plural
 from gantree.web.pages.formatting import span
 
@@ -191,13 +191,6 @@ def _slowness(fact: RankSlownessNoted) -> str:
     )
 
 
-def _budget(fact: BudgetNoted) -> str:
-    used = f"{figure(fact.used)} of {figure(fact.amount)} {fact.unit} are used ({fact.period})"
-    if fact.closed:
-        return f"The budget of queue {fact.queue} is used up: {used}; nothing of it starts."
-    return f"The budget of queue {fact.queue}: {used}."
-
-
 def _repair(fact: NodeRepairNoted) -> str:
     step = f"{fact.steps[fact.step]}, {fact.step + 1} of {len(fact.steps)}" if fact.steps else ""
     why = f": {fact.reason}" if fact.reason else ""
@@ -291,7 +284,7 @@ _WORDS: dict[type[Fact], Callable[[Any], str]] = {
     NodeMarked: _marked,
     MemberMissed: _missed,
     RankSlownessNoted: _slowness,
-    BudgetNoted: _budget,
+    BudgetNoted: noted_in_words,
     MemberReplaced: lambda fact: f"Member {fact.member} restarts on {fact.place.node}.",
     MemberBack: lambda fact: f"Member {fact.member} runs again.",
     NodeCordoned: _cordoned,
