@@ -13,7 +13,8 @@ class EndedJob:
     gpus, nodes and gpu_model are those of the last attempt, as it held them; of a job that never started what it asked
     for, and none. gpu_model lists several with commas, nodes is a hostlist. priority is its number. held_gpu_s are
     the GPU-seconds that it held (a part of a GPU as that part), lost_gpu_s those of them whose work was done again,
-    waited_s the seconds in which it waited and was not held back.
+    waited_s the seconds in which it waited and was not held back, useful_gpu_s and idle_gpu_s the
+    GPU-seconds that counters told of and that were not lost. project is the label under which it was counted.
     """
 
     job: str
@@ -39,6 +40,9 @@ class EndedJob:
     held_gpu_s: float
     lost_gpu_s: float
     waited_s: float
+    project: str = ""
+    useful_gpu_s: float = 0.0
+    idle_gpu_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""Counts use over time: how many GPUs each key has at a moment, and what that comes to in each bucket.
+"""Counts use over time: how many GPUs each key has at a moment, for what, and what that comes to in each bucket.
 
 The amounts of a key are counted when its GPUs change, and those of all keys when a minute is over; so a turn adds few
 rows, however long gangs run.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from gantree.accounting.buckets import Bucket, bucket_of, minute_of, pieces
 from gantree.accounting.usage import (
@@ -17,20 +17,27 @@ from gantree.accounting.usage import (
 )
 from gantree.accounting.waits import bin_of
 
+CAPACITY, ALLOCATED, USED = "capacity_gpu_s", "allocated_gpu_s", "used_gpu_s"
+STARTING, RESTART, CHECKPOINT = "starting_gpu_s", "restart_gpu_s", "checkpoint_gpu_s"
+DOWN, HELD, RESERVED, STRANDED = "down_gpu_s", "held_gpu_s", "reserved_gpu_s", "stranded_gpu_s"
+WAITING = "waited_s"
+"""What a key has at a moment, by the column of `UsageAmounts` in which its seconds are counted."""
+
 
 @dataclass(slots=True)
 class Level:
-    """GPUs of a key now, counted up to since."""
+    """What a key has now, GPUs or jobs that wait, by column; counted up to since."""
 
     since: float
-    capacity: float = 0.0
-    allocated: float = 0.0
-    used: float = 0.0
+    now: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def is_nothing(self) -> bool:
-        """Whether there is nothing to count; amounts may be off by what floats lose."""
-        return max(abs(self.capacity), abs(self.allocated), abs(self.used)) < 1e-9
+    def add(self, column: str, amount: float) -> None:
+        """So much more of one column; what floats lose on the way back to nothing is nothing."""
+        after = self.now.get(column, 0.0) + amount
+        if abs(after) < 1e-9:
+            self.now.pop(column, None)
+        else:
+            self.now[column] = after
 
 
 Levels = dict[UsageKey, Level]
@@ -49,41 +56,38 @@ class UsageMeter:
         self._waits = dict[tuple[Bucket, WaitKey], WaitAmounts]()
         self._touched = dict[UsageKey, float]()
 
-    def add(
-        self,
-        at: float,
-        key: UsageKey,
-        *,
-        capacity: float = 0.0,
-        allocated: float = 0.0,
-        used: float = 0.0,
-    ) -> None:
-        """From now on a key has so many GPUs more, or fewer."""
+    def add(self, at: float, key: UsageKey, amounts: Mapping[str, float]) -> None:
+        """From now on a key has so much more, or less, of each of these columns."""
         level = self._levels.setdefault(key, Level(at))
         self._count_level(key, level, at)
-        level.capacity += capacity
-        level.allocated += allocated
-        level.used += used
+        for column, amount in amounts.items():
+            level.add(column, amount)
         self._touched[key] = at
         self.amounts(at, key)  # a row says up to when it is counted, even if that is nothing yet
 
-    def set_capacity(self, at: float, key: UsageKey, gpus: float) -> None:
-        """From now on there are so many GPUs of a model."""
-        before = self._levels[key].capacity if key in self._levels else 0.0
-        self.add(at, key, capacity=gpus - before)
+    def set(self, at: float, key: UsageKey, amounts: Mapping[str, float]) -> None:
+        """From now on a key has so much of each of these columns."""
+        before = self._levels[key].now if key in self._levels else {}
+        change = {name: amount - before.get(name, 0.0) for name, amount in amounts.items()}
+        if any(abs(amount) > 1e-9 for amount in change.values()):
+            self.add(at, key, change)
 
     @property
     def models(self) -> list[UsageKey]:
         """The keys that have capacity."""
-        return [key for key, level in self._levels.items() if level.capacity]
+        return [key for key, level in self._levels.items() if CAPACITY in level.now]
+
+    def now_at(self, at: float) -> float:
+        """The moment by which widths are chosen of what is counted at a moment."""
+        return at if self._now is None else self._now
 
     def amounts(self, at: float, key: UsageKey) -> UsageAmounts:
         """The row of a moment, to count in it what happens then."""
-        return self._row(bucket_of(at, at if self._now is None else self._now), key)
+        return self.row(bucket_of(at, self.now_at(at)), key)
 
     def count_wait(self, at: float, queue: str, user: str, waited_s: float) -> None:
         """A job was placed after so long."""
-        bucket = bucket_of(at, at if self._now is None else self._now)
+        bucket = bucket_of(at, self.now_at(at))
         key = bucket, WaitKey(queue, user, bin_of(waited_s))
         amounts = self._waits.setdefault(key, WaitAmounts())
         amounts.jobs += 1
@@ -104,23 +108,22 @@ class UsageMeter:
     def _count_all(self, end: float) -> None:
         for key, level in list(self._levels.items()):
             self._count_level(key, level, end)
-            if level.is_nothing:
+            if not level.now:
                 del self._levels[key]
         self._counted_to = end
 
     def _count_level(self, key: UsageKey, level: Level, until: float) -> None:
         if until <= level.since:
             return
-        if not level.is_nothing:
-            now = until if self._now is None else self._now
-            for bucket, seconds in pieces(level.since, until, now):
-                row = self._row(bucket, key)
-                row.capacity_gpu_s += level.capacity * seconds
-                row.allocated_gpu_s += level.allocated * seconds
-                row.used_gpu_s += level.used * seconds
+        if level.now:
+            for bucket, seconds in pieces(level.since, until, self.now_at(until)):
+                row = self.row(bucket, key)
+                for column, amount in level.now.items():
+                    setattr(row, column, getattr(row, column) + amount * seconds)
         level.since = until
 
-    def _row(self, bucket: Bucket, key: UsageKey) -> UsageAmounts:
+    def row(self, bucket: Bucket, key: UsageKey) -> UsageAmounts:
+        """What is counted of a key in a bucket, to be added to."""
         return self._usage.setdefault((bucket, key), UsageAmounts())
 
 
@@ -128,7 +131,7 @@ def uncounted(
     levels: Mapping[UsageKey, Level], now: float
 ) -> Iterable[tuple[Bucket, UsageKey, UsageAmounts]]:
     """What levels come to since they were counted, up to a moment; for who looks and changes nothing."""
-    copies = {key: replace(level) for key, level in levels.items()}
+    copies = {key: Level(level.since, dict(level.now)) for key, level in levels.items()}
     meter = UsageMeter(copies, 0.0)
     change = meter.taken(now, all_of_it=True)
     rows = change.usage if change is not None else {}

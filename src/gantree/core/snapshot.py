@@ -432,6 +432,17 @@ def _meter_from_now_on(ledger: Ledger, now: float) -> None:
             if state.placement is not None:
                 held = gpus_of_model(ledger.accounts.amounts.held(state.placement))
                 state.metered = replace(state.metered, gpus_of_model=held)
+        _measure_from_now_on(state, now)
+
+
+def _measure_from_now_on(state: JobState, now: float) -> None:
+    """Of a gang of a snapshot that does not say since when it runs, nothing is told until now."""
+    attempt = state.metered.measured_attempt
+    runs = state.phase is Phase.RUNNING and state.running_at is not None and not state.suspended
+    if runs and attempt.runs_since is None:
+        since, saved_at = now - state.ran_s(now), state.checkpoint_at or 0.0
+        attempt = replace(attempt, runs_since=since, told_to=now, saved_at=saved_at)
+        state.metered = replace(state.metered, measured_attempt=attempt)
 
 
 def _restore_waiting(

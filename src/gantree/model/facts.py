@@ -382,6 +382,13 @@ class GpuUseNoted(Fact):
     until: float
     gangs: tuple[MeasuredUse, ...]
 
+    def spans_of(self, used: MeasuredUse) -> tuple[tuple[float, float], ...]:
+        """When a gang of it ran, of the time that is noted: (from, to), in seconds of `Event.observed_at`."""
+        since = self.since
+        if not used.ran:
+            return ((since, self.until),) if since < self.until else ()
+        return tuple((since + after_s, since + after_s + span_s) for after_s, span_s in used.ran)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangWarned(Fact):

@@ -10,13 +10,15 @@ from gantree.model.values import quick
 class MeasuredUse:
     """GPU-seconds of one attempt in a span of time: useful, in which a GPU computed, and idle, in which it did not.
 
-    Parts of GPUs count as those parts. What was not measured is in neither.
+    Parts of GPUs count as those parts. What was not measured is in neither. ran says when it ran, of the time that is
+    noted, where that is not the whole span of time: (seconds after its begin, seconds).
     """
 
     job: str
     attempt: int
     useful_gpu_s: float
     idle_gpu_s: float
+    ran: tuple[tuple[float, float], ...] = ()
 
     @property
     def gpu_s(self) -> float:

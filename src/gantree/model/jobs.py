@@ -351,7 +351,7 @@ class Job:
     launcher (one of LAUNCHERS) whose environment variables its processes also get. warn requires a time limit. secrets
     are (variable, file): the variable gets the content of the file at the start. serving takes the place of trains,
     traffic and parallelism. on_cordoned are the nodes
-    of a burn-in: cordoned, and held as long as it runs.
+    of a burn-in: cordoned, and held as long as it runs. project is a label under which its use is counted ("": none).
     """
 
     name: str
@@ -388,6 +388,7 @@ class Job:
     serving: Serving | None = None
     check: Check | None = None
     on_cordoned: tuple[str, ...] = ()
+    project: str = ""
 
     def equals_but_for_name(self, other: "Job") -> bool:
         """Return whether two jobs are equal but for their names."""

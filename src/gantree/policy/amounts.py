@@ -11,7 +11,7 @@ floats. A tick is the 42,000,000th part of one: thirds, sevenths, and decimals o
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from gantree.model.jobs import Job, Role, Shape
@@ -28,6 +28,8 @@ MIG_DEVICE = "nvidia.com/mig-"
 """What the names of devices that are MIG instances begin with; their profile follows."""
 PARTITION_DEVICE = re.compile(r"amd\.com/(dpx|tpx|qpx|cpx)_nps[1248]")
 """Names of devices that are partitions of AMD's GPUs, by their mode and that of the memory."""
+WHOLE, SHARE = "", "share"
+"""The device of whole GPUs, and of shares of a GPU, in accounts; that of an instance of MIG is its profile."""
 MODEL = "gpus/"
 """What the resources that are GPUs of one model begin with."""
 
@@ -106,6 +108,34 @@ def _held_by_one(
     for name, count in devices:
         _add(amounts, f"devices/{name}", count)
     return amounts
+
+
+def held_devices(
+    members: Sequence[MemberPlacement], model_of_node: Callable[[str], str | None]
+) -> tuple[tuple[str, str, float], ...]:
+    """Return (GPU model, device, GPUs) of what placed members hold; as GPUs they come to what `held` says.
+
+    model is "" where it is unknown. device is WHOLE, the profile of MIG instances, or SHARE.
+    """
+    amounts: dict[tuple[str, str], float] = {}
+    for member in members:
+        model = model_of_node(member.node)
+        for device, gpus in _devices_held(member, model):
+            key = model or "", device
+            amounts[key] = amounts.get(key, 0.0) + gpus
+    return tuple((*key, gpus) for key, gpus in amounts.items() if gpus)
+
+
+def _devices_held(member: MemberPlacement, model: str | None) -> Iterator[tuple[str, float]]:
+    if member.gpus:
+        yield WHOLE, float(len(member.gpus))
+    for part in member.mig:
+        yield part.profile, _mig_part(part.profile, model)
+    for name, count in member.devices:
+        if profile := profile_of_device(name):
+            yield profile, _mig_devices(((name, count),), model)
+    if member.share is not None:
+        yield SHARE, member.share.compute
 
 
 def weighted_gpus(amounts: Amounts, gpu_weights: Mapping[str, float]) -> float:

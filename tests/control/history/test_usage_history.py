@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import fields, replace
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from gantree.accounting.buckets import (
 )
 from gantree.accounting.ended_jobs import Scope
 from gantree.accounting.meter import uncounted
-from gantree.accounting.usage import CountedTo, UsageKey, UsageQuery
+from gantree.accounting.usage import CountedTo, UsageAmounts, UsageKey, UsageQuery
 from gantree.accounting.waits import bin_of, middle_of, quantile
 from gantree.control.history.levels import levels_of
 from gantree.control.history.rebuild import HistoryRebuild
@@ -34,31 +35,30 @@ from gantree.journal.sql.journal import SqlJournal
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.events import Event
 from gantree.model.facts import (
-    AttemptEnded,
     FabricDefined,
     Fact,
     GangPlaced,
     GangPreempted,
-    GangResumed,
-    GangRunning,
-    GangSuspended,
     JobAccepted,
     JobEnded,
     JobHeld,
     JobReleased,
 )
-from gantree.policy.amounts import MODEL, held
+from gantree.model.jobs import Job
 from gantree.testing.journal_contract import led
 from support.examples import seeds
+from support.measured_lives import MeasuredLives
+from support.purposes import Entry, Purposes
 from support.random_lives import POLICIES, Lives
 
-Key = tuple[str, str, str]
 BEGAN = 20_000 * DAY_S + 1234.5
 """A moment of today; time 0 is none that anything was counted to."""
-FIGURES = ("capacity", "allocated", "used", "lost")
+FIGURES = tuple(each.name for each in fields(UsageAmounts) if each.name.endswith("_s"))
+SITE = ("down_gpu_s", "held_gpu_s", "reserved_gpu_s", "stranded_gpu_s")
+Sums = dict[tuple[int, UsageKey, str], float]
 
 
-class HistoryLives(Lives):
+class HistoryLives(MeasuredLives):
     """Random lives whose turns are in a journal, with their history. Now and then nothing happens for long."""
 
     def __init__(self, journal: SqlJournal, policy: str, seed: int) -> None:
@@ -67,6 +67,10 @@ class HistoryLives(Lives):
         self.journal, self.epoch = journal, epoch
         self.recorder: HistoryRecorder | None = None
         super().__init__(seed, POLICIES[policy])
+
+    def a_job(self, name: str, jobs: list[str]) -> Job:
+        one = replace(super().a_job(name, jobs), project=self.lots.choice(["", "llm", "vision"]))
+        return replace(one, array=((0, 9),), after=()) if self.lots.random() < 0.1 else one
 
     def tell(self, kind: type[Event], **more: Any) -> None:
         if self.told == 0:
@@ -101,63 +105,56 @@ class HistoryLives(Lives):
 
 
 class Walk:
-    """The plain twin: for each key, what it had in every second, counted from all facts."""
+    """The plain twin: what each key had in every second, and what happened, counted from all facts."""
 
     def __init__(self, lives: Lives, facts: Sequence[Fact]) -> None:
-        self.spans: list[tuple[Key, str, float, float, float]] = []
-        self.counts: Counter[tuple[Key, str]] = Counter()
+        self.model_of_node: dict[str, str | None] = {}
+        self.purposes = Purposes(lambda node: self.model_of_node[node])
+        self.counts: Counter[tuple[UsageKey, str]] = Counter()
         self.waits: Counter[int] = Counter()
-        self.lost: dict[Key, float] = defaultdict(float)
         self.job: dict[str, dict[str, Any]] = {}
         self.capacity: dict[str, tuple[float, float]] = {}
-        self.model_of_node: dict[str, str | None] = {}
         for fact in facts:
             self.see(fact)
-        for job in self.job.values():
-            self.over(job, lives.now)
-        for model, (since, gpus) in self.capacity.items():
-            self.spans.append((("", "", model), "capacity", since, lives.now, gpus))
-
-    def over(self, job: dict[str, Any], at: float) -> None:
-        """Close the spans of a job."""
-        if job["place"] and not job["rests"]:
-            for model, gpus in job["place"].items():
-                key = (job["queue"], job["user"], model)
-                self.spans.append((key, "allocated", job["since"], at, gpus))
-                if job["runs"]:
-                    self.spans.append((key, "used", job["since"], at, gpus))
-        if job["runs"] and not job["rests"]:
-            job["ran"] += at - job["since"]
-        job["since"] = at
+        self.purposes.close(lives.now)
+        for model in list(self.capacity):
+            self.has(model, lives.now, 0.0)
 
     def see(self, fact: Fact) -> None:
+        self.purposes.see(fact)
         if isinstance(fact, FabricDefined):
             self.fabric(fact)
         elif isinstance(fact, JobAccepted):
             spec = fact.spec
-            self.job[fact.job] = {"queue": spec.queue, "user": spec.user, "place": {}, "runs": False, "rests": False,
-                                  "since": fact.at, "ran": 0.0, "submitted": fact.at, "model": NO_MODEL,
-                                  "held": fact.at if spec.held else None, "held_s": 0.0, "placed": False}  # fmt: skip
-            self.counts[(spec.queue, spec.user, NO_MODEL), "submitted"] += 1
+            key = UsageKey(spec.queue, spec.user, NO_MODEL, spec.project)
+            self.job[fact.job] = {
+                "key": key,
+                "submitted": fact.at,
+                "held": fact.at if spec.held else None,
+                "held_s": 0.0,
+            }
+            self.counts[key, "submitted"] += 1
         elif getattr(fact, "job", None) in self.job:
             self.about(fact, self.job[fact.job])  # type: ignore[attr-defined]  # has one
 
+    def has(self, model: str, at: float, gpus: float) -> None:
+        since, before = self.capacity.get(model, (at, 0.0))
+        key = UsageKey("", "", model)
+        self.purposes.entries.append(
+            Entry("", key, "capacity_gpu_s", since, at, before if at > since else 0.0)
+        )
+        self.capacity[model] = (at, gpus)
+
     def fabric(self, fact: FabricDefined) -> None:
-        cluster = fact.cluster
-        self.model_of_node = {
-            each.name: cluster.machines[each.machine].gpu for each in cluster.nodes
-        }
+        machines = {each.name: fact.cluster.machines[each.machine] for each in fact.cluster.nodes}
+        self.model_of_node = {name: machine.gpu for name, machine in machines.items()}
         gpus: Counter[str] = Counter()
-        for each in cluster.nodes:
-            gpus[cluster.machines[each.machine].gpu or NO_MODEL] += cluster.machines[
-                each.machine
-            ].gpus
-        for model, (since, before) in self.capacity.items():
-            self.spans.append((("", "", model), "capacity", since, fact.at, before))
-        self.capacity = {model: (fact.at, float(count)) for model, count in gpus.items()}
+        for machine in machines.values():
+            gpus[machine.gpu or NO_MODEL] += machine.gpus
+        for model in {*self.capacity, *gpus}:
+            self.has(model, fact.at, float(gpus[model]))
 
     def about(self, fact: Fact, job: dict[str, Any]) -> None:
-        key = (job["queue"], job["user"], job["model"])
         match fact:
             case JobHeld() if job["held"] is None:
                 job["held"] = fact.at
@@ -166,80 +163,51 @@ class Walk:
                 job["held"] = None
             case GangPlaced():
                 self.placed(fact, job)
-            case GangRunning():
-                self.over(job, fact.at)
-                job["runs"] = True
-            case GangSuspended() | GangResumed():
-                self.over(job, fact.at)
-                job["rests"] = isinstance(fact, GangSuspended)
             case GangPreempted():
-                self.counts[key, "preempted"] += 1
-            case AttemptEnded():
-                self.over(job, fact.at)
-                for model, gpus in job["place"].items():
-                    self.lost[job["queue"], job["user"], model] += gpus * min(
-                        fact.lost_s, job["ran"]
-                    )
-                job.update(place={}, runs=False, rests=False)
+                self.counts[job["key"], "preempted"] += 1
             case JobEnded():
-                self.counts[key, fact.outcome.value.replace("-", "_")] += 1
+                self.counts[job["key"], fact.outcome.value.replace("-", "_")] += 1
             case _:
                 pass
 
     def placed(self, fact: GangPlaced, job: dict[str, Any]) -> None:
-        amounts = held(fact.placement.members, self.model_of_node.get)
-        place = {
-            name.removeprefix(MODEL): gpus
-            for name, gpus in amounts.items()
-            if name.startswith(MODEL)
-        }
-        job.update(
-            place=place,
-            rests=False,
-            runs=False,
-            ran=0.0,
-            since=fact.at,
-            model=next(iter(place), NO_MODEL),
-        )
-        self.counts[(job["queue"], job["user"], job["model"]), "started"] += 1
+        first = fact.placement.members[0]
+        device = first.mig[0].profile if first.mig else "share" if first.share else ""
+        model = self.model_of_node[first.node] if first.gpus or first.parts else NO_MODEL
+        job["key"] = job["key"]._replace(model=model, device=device)
+        self.counts[job["key"], "started"] += 1
         if fact.attempt == 1 and not fact.found:
             self.waits[bin_of(max(0.0, fact.at - job["submitted"] - job["held_s"]))] += 1
 
-    def sums(self, step: int) -> dict[tuple[int, Key, str], float]:
-        found: dict[tuple[int, Key, str], float] = defaultdict(float)
-        for key, figure, since, until, gpus in self.spans:
-            start = int(since // step) * step
-            while start < until:
-                seconds = min(until, start + step) - max(since, start)
-                found[start, key, figure] += gpus * seconds
-                start += step
-        return {place: amount for place, amount in found.items() if amount > 1e-6}
 
-
-def recorded(lives: HistoryLives) -> dict[tuple[int, Key, str], float]:
-    """All rows of the database, and what is not counted yet, by their hours."""
+def recorded(lives: HistoryLives) -> Sums:
+    """All rows of the database, and what is not counted yet, by their days."""
     journal = lives.journal
     levels = levels_of(lives.scheduler.ledger, journal.history.counted_to(), lives.now)
-    found: dict[tuple[int, Key, str], float] = defaultdict(float)
+    found: Sums = defaultdict(float)
     with journal.database.reading() as connection:
         for row in connection.execute(usage_history.select()):
-            key = (row.queue, row.user_name, row.gpu_model)
+            key = key_of(row)
             start = row.start // DAY_S * DAY_S
             for figure in FIGURES:
-                found[start, key, figure] += getattr(row, f"{figure}_gpu_s")
+                found[start, key, figure] += getattr(row, figure)
     for bucket, key, amounts in uncounted(levels, lives.now):
         for figure in FIGURES:
-            found[bucket.start // DAY_S * DAY_S, key, figure] += getattr(amounts, f"{figure}_gpu_s")
-    return {place: amount for place, amount in found.items() if amount > 1e-6}
+            found[bucket.start // DAY_S * DAY_S, key, figure] += getattr(amounts, figure)
+    return {place: amount for place, amount in found.items() if abs(amount) > 1e-6}
 
 
-def counts(journal: SqlJournal) -> Counter[tuple[Key, str]]:
+def key_of(row: Any) -> UsageKey:
+    return UsageKey(row.queue, row.user_name, row.gpu_model, row.project, row.device)
+
+
+def counts(journal: SqlJournal) -> Counter[tuple[UsageKey, str]]:
     names = ("submitted", "started", "succeeded", "failed", "cancelled", "timed_out", "preempted")
-    found: Counter[tuple[Key, str]] = Counter()
+    found: Counter[tuple[UsageKey, str]] = Counter()
     with journal.database.reading() as connection:
         for row in connection.execute(usage_history.select()):
             for name in names:
-                found[(row.queue, row.user_name, row.gpu_model), name] += getattr(row, name)
+                found[key_of(row), name] += getattr(row, name)
     return +found
 
 
@@ -253,20 +221,26 @@ def waits(journal: SqlJournal) -> Counter[int]:
 
 def check_equal(lives: HistoryLives) -> None:
     walk, journal = Walk(lives, lives.facts), lives.journal
-    found = recorded(lives)
-    lost = {key: amount for (_, key, figure), amount in found.items() if figure == "lost"}
-    for place, amount in walk.sums(DAY_S).items():
-        assert isclose(found.pop(place), amount, rel_tol=1e-6, abs_tol=1e-3), place
-    assert {place for place in found if place[2] != "lost"} == set()
-    by_key: dict[Key, float] = defaultdict(float)
-    for (_, key, figure), amount in found.items():
-        if figure == "lost":
-            by_key[key] += amount
-    assert lost.keys() == by_key.keys()
-    for key, amount in walk.lost.items():
-        assert isclose(by_key[key], amount, rel_tol=1e-6, abs_tol=1e-3)
+    assert walk.purposes.wrong == []
+    found, told = recorded(lives), walk.purposes.sums(DAY_S)
+    for place in {*found, *told}:
+        if place[2] not in SITE:
+            assert isclose(
+                found.get(place, 0.0), told.get(place, 0.0), rel_tol=1e-6, abs_tol=1e-3
+            ), place
     assert counts(journal) == +walk.counts
     assert waits(journal) == walk.waits
+    no_rest_is_negative(found)
+
+
+def no_rest_is_negative(found: Sums) -> None:
+    """Of each key over all its days; corrections are counted on the day on which they are known."""
+    amounts: dict[UsageKey, UsageAmounts] = defaultdict(UsageAmounts)
+    for (_, key, figure), amount in found.items():
+        setattr(amounts[key], figure, getattr(amounts[key], figure) + amount)
+    for key, of_key in amounts.items():
+        for name in (*FIGURES, "unmeasured_gpu_s"):
+            assert getattr(of_key, name) >= -1e-3, (key, name, of_key)
 
 
 @pytest.mark.parametrize("policy", ["shares", "turns", "moves"])
@@ -372,7 +346,7 @@ def test_sums_are_asked_by_queue_user_and_model(tmp_path: Path) -> None:
 def test_nothing_was_ever_counted_at_first(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path)
     assert journal.history.counted_to() == CountedTo(0.0, {})
-    assert UsageKey("", "", "") == ("", "", "")
+    assert UsageKey("", "", "") == ("", "", "", "", "")
     journal.close()
 
 
@@ -386,6 +360,7 @@ def test_nothing_is_charged_for_a_jump_of_the_clock(tmp_path: Path, keep_facts: 
         saved_and_compacted(lives)
     right, before = lives.now, journal.last_observed_at()
     lives.now += 2000 * DAY_S
+    lives.is_measured = False  # a watch counts no time in which it did not look
     for _ in range(20):
         lives.step()
     assert max(start for start, _, _ in recorded(lives)) > right + 1999 * DAY_S
@@ -396,7 +371,7 @@ def test_nothing_is_charged_for_a_jump_of_the_clock(tmp_path: Path, keep_facts: 
     HistoryRebuild(journal, lives.epoch, lives.policy, lambda: None).run()
     found = recorded(again)
     assert max(start for start, _, _ in found) <= lives.now - jump.seconds
-    charged = sum(amount for (_, _, figure), amount in found.items() if figure == "capacity")
+    charged = sum(amount for (_, _, figure), amount in found.items() if figure == "capacity_gpu_s")
     assert charged <= 24 * (lives.now - jump.seconds - BEGAN) + 1
     if keep_facts:
         again.facts = [each.fact for each in journal.facts()]

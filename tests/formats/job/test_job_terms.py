@@ -23,13 +23,14 @@ choose: cost
 budget_USD: 250.5
 spot: true
 hold: true
+project: llm
 """
 LEAST = "name: a\ngang: [{role: r, members: 1}]\n"
 
 
 def test_the_terms_of_a_job_are_read() -> None:
     (job,) = read_job(TERMS, "j.yaml")
-    assert (job.user, job.preemptible, job.held) == ("ann", True, True)
+    assert (job.user, job.project, job.preemptible, job.held) == ("ann", "llm", True, True)
     assert (job.expected_s, job.time_limit_s) == (18_000.0, 28_800.0)
     assert (job.choose, job.budget_USD, job.spot) == ("cost", 250.5, True)
     assert job.speeds == (("H100-80GB", 1.0), ("T4-16GB", 0.1))
@@ -88,6 +89,7 @@ def test_one_speed_of_a_model_in_two_roles_is_one_speed() -> None:
         ("choose: cost", "choose: price", 10, "choose", "one of order, time, cost"),
         ("budget_USD: 250.5", "budget_USD: 0", 11, "budget_USD", "above 0"),
         ("hold: true", "hold: held", 13, "hold", "true or false"),
+        ("project: llm", "project: a b", 14, "project", "a name of letters"),
     ],
 )
 def test_what_is_wrong_with_terms_is_told(

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from gantree.accounting.ended_jobs import JobSearch
+from gantree.accounting.usage import By
 from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import QueryBackend
@@ -85,7 +86,7 @@ def _add_usage(routes: APIRouter, backend: QueryBackend) -> None:
     @routes.get("/usage", **documented(UsageHistoryResponse, "The steps."), **needs(Need.KNOWN))
     async def usage(
         caller: CurrentCaller,
-        by: Literal["all", "queue", "user", "model"] = "all",
+        by: By = "all",
         step: Step = None,
         since: Moment = None,
         until: Moment = None,
@@ -94,7 +95,7 @@ def _add_usage(routes: APIRouter, backend: QueryBackend) -> None:
         ] = None,
         user: Text = None,
     ) -> Response:
-        """GPU-seconds there, held, used and lost, starts, ends and preemptions, of each step of a period."""
+        """GPU-seconds there and held, by purpose, starts, ends and preemptions, of each step of a period."""
         asked = (by, step, since, until, queue, user)
         found = await backend.read_adaptive(
             usage_history_view.usage, caller, *asked, asker=caller.name

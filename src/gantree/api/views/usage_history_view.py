@@ -34,7 +34,9 @@ from gantree.model.access import is_within
 from gantree.model.errors import BadFields, Problem
 
 Json = dict[str, Any]
-FIGURES = tuple(asdict(UsageAmounts()))
+COUNTED = tuple(asdict(UsageAmounts()))
+RESTS = ("unmeasured_gpu_s", "free_gpu_s")
+FIGURES = (*COUNTED, *RESTS)
 STEPS = {"minute": MINUTE_S, "hour": HOUR_S, "day": DAY_S}
 MOST_STEPS = 2000
 NOTHING = UsageAmounts()
@@ -106,7 +108,7 @@ def usage(view: ReadView, caller: Caller, *asked: Any) -> Json:
 
 def _add(to: UsageAmounts, amounts: UsageAmounts, part: int, parts: int) -> None:
     """Add one of so many equal parts of amounts; counts are all in the first."""
-    for figure in FIGURES:
+    for figure in COUNTED:
         amount = getattr(amounts, figure)
         if isinstance(amount, float):
             amount /= parts
@@ -166,8 +168,7 @@ def _since_counted(view: ReadView, query: UsageQuery) -> Iterator[tuple[Bucket, 
     levels = levels_of(view.ledger, view.journal.history.counted_to(), view.now)
     for bucket, key, amounts in uncounted(levels, view.now):
         if query.since <= bucket.start < query.until and _is_told(query, key):
-            name = {"all": "", "queue": key.queue, "user": key.user, "model": key.model}[query.by]
-            yield bucket, name, amounts
+            yield bucket, "" if query.by == "all" else getattr(key, query.by), amounts
 
 
 def _is_told(query: UsageQuery, key: UsageKey) -> bool:

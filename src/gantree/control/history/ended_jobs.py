@@ -12,7 +12,7 @@ from gantree.text.hostlists import folded
 def ended_job(state: JobState) -> EndedJob:
     """The row of a job that has ended."""
     assert state.ended_at is not None, f"{state.job} has not ended"
-    spec, spent = state.spec, state.metered.spent
+    spec, spent, measured = state.spec, state.metered.spent, state.metered.measured
     return EndedJob(
         job=state.job,
         name=spec.name,
@@ -37,6 +37,9 @@ def ended_job(state: JobState) -> EndedJob:
         held_gpu_s=sum(held for _, held, _ in spent),
         lost_gpu_s=sum(lost for _, _, lost in spent),
         waited_s=state.metered.waited_s,
+        project=spec.project,
+        useful_gpu_s=sum(useful for _, useful, _ in measured),
+        idle_gpu_s=sum(idle for _, _, idle in measured),
     )
 
 

@@ -1,12 +1,12 @@
-"""How many GPUs each queue, user and model has now, of the ledger: where counting goes on after a restart."""
+"""How many GPUs each key has now, and for what, of the ledger: where counting goes on after a restart."""
 
-from gantree.accounting.meter import Level, Levels
+from gantree.accounting.meter import CAPACITY, WAITING, Level, Levels
 from gantree.accounting.usage import NO_MODEL, CountedTo, UsageKey
+from gantree.control.history.gangs import gang_of
+from gantree.control.history.waiting import waiting_of
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.model.cluster import Cluster
-
-GpusOfModel = tuple[tuple[str, float], ...]
 
 
 def levels_of(ledger: Ledger, counted: CountedTo, now: float) -> Levels:
@@ -19,12 +19,14 @@ def levels_of(ledger: Ledger, counted: CountedTo, now: float) -> Levels:
 
     site = ledger.site.described
     for model, gpus in ({} if site is None else capacity_of(site)).items():
-        level(UsageKey("", "", model)).capacity += gpus
+        level(UsageKey("", "", model)).add(CAPACITY, gpus)
     for state in ledger.holding.values():
-        for model, gpus in () if state.suspended else state.metered.gpus_of_model:
-            held = level(UsageKey(state.spec.queue, state.spec.user, model))
-            held.allocated += gpus
-            held.used += 0.0 if state.running_at is None else gpus
+        gang = gang_of(state)
+        for key, gpus in gang.keys:
+            for column in gang.columns:
+                level(key).add(column, gpus)
+    for key, jobs in waiting_of(ledger).items():
+        level(key).add(WAITING, jobs)
     return levels
 
 

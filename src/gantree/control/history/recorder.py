@@ -1,21 +1,27 @@
 """What facts add to the history: the jobs that they end, what is used, and how long jobs waited."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from gantree.accounting.change import NO_CHANGE, HistoryChange
 from gantree.accounting.ended_jobs import EndedJob
-from gantree.accounting.meter import UsageMeter
-from gantree.accounting.usage import NO_MODEL, CountedTo, UsageKey
+from gantree.accounting.meter import CAPACITY, UsageMeter
+from gantree.accounting.usage import CountedTo, UsageKey
 from gantree.control.history.ended_jobs import ended_elements, ended_job
-from gantree.control.history.levels import GpusOfModel, capacity_of, held_s, levels_of
+from gantree.control.history.gangs import GangUse, gang_of
+from gantree.control.history.levels import capacity_of, held_s, levels_of
+from gantree.control.history.waiting import WaitingJobs, key_of
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.core.ledger.usage import gpus_of_model
+from gantree.model.arrays import size_of
 from gantree.model.facts import (
+    ArrayAccepted,
     ArrayEnded,
+    ArrayHeld,
+    ArrayReleased,
     AttemptEnded,
+    CheckpointRecorded,
+    CheckpointRequested,
     FabricDefined,
     Fact,
     GangPlaced,
@@ -23,36 +29,15 @@ from gantree.model.facts import (
     GangResumed,
     GangRunning,
     GangSuspended,
+    GpuUseNoted,
     JobAccepted,
     JobEnded,
     JobHeld,
     JobReleased,
+    JobRequeued,
+    StopDecided,
 )
-from gantree.model.phases import HOLDING
-
-
-@dataclass(slots=True)
-class _Gang:
-    """A gang that holds a place: its GPUs, and for how long it has run up to a moment, without suspensions."""
-
-    queue: str
-    user: str
-    gpus: GpusOfModel
-    runs: bool = False
-    suspended: bool = False
-    ran_s: float = 0.0
-    ran_to: float = 0.0
-
-    @property
-    def model(self) -> str:
-        """The model under which what happens to it is counted."""
-        return self.gpus[0][0] if self.gpus else NO_MODEL
-
-    def run_to(self, at: float) -> None:
-        """Count its run up to a moment."""
-        if self.runs and not self.suspended:
-            self.ran_s += at - self.ran_to
-        self.ran_to = at
+from gantree.model.phases import Phase
 
 
 class HistoryRecorder:
@@ -66,11 +51,8 @@ class HistoryRecorder:
         widths_at: as in `UsageMeter`, where facts are older than the present.
         """
         self._meter = UsageMeter(levels_of(ledger, counted, now), counted.all_to, widths_at)
-        self._gangs = {
-            state.job: _gang_of(state, now)
-            for state in ledger.jobs.values()
-            if state.phase in HOLDING
-        }
+        self._gangs = GangUse(self._meter, ledger, now)
+        self._waiting = WaitingJobs(self._meter, ledger)
         self._held = {
             state.job: held_s(state) for state in ledger.jobs.values() if _may_be_held(state)
         }
@@ -107,30 +89,45 @@ class HistoryRecorder:
         capacity = capacity_of(fact.cluster)
         for key in self._meter.models:
             if key.model not in capacity:
-                self._meter.set_capacity(fact.at, key, 0.0)
+                self._meter.set(fact.at, key, {CAPACITY: 0.0})
         for model, gpus in capacity.items():
-            self._meter.set_capacity(fact.at, UsageKey("", "", model), gpus)
+            self._meter.set(fact.at, UsageKey("", "", model), {CAPACITY: gpus})
+
+    def _array_accepted(self, fact: ArrayAccepted, ledger: Ledger) -> None:
+        self._waiting.array_comes(fact.at, fact.array, fact.spec, size_of(fact.spec.array))
+
+    def _array_held(self, fact: ArrayHeld | ArrayReleased, ledger: Ledger) -> None:
+        spec = ledger.arrays[fact.array].spec
+        self._waiting.array_held(fact.at, fact.array, spec, held=isinstance(fact, ArrayHeld))
+
+    def _array_ended(self, fact: ArrayEnded, ledger: Ledger) -> None:
+        self._waiting.array_ends(fact.at, fact.array, ledger.arrays[fact.array].spec)
 
     def _job_accepted(self, fact: JobAccepted, ledger: Ledger) -> None:
-        key = UsageKey(fact.spec.queue, fact.spec.user, NO_MODEL)
-        self._meter.amounts(fact.at, key).submitted += 1
+        self._meter.amounts(fact.at, key_of(fact.spec)).submitted += 1
+        self._waiting.job_comes(fact.at, fact.job, fact.spec, fact.array)
         if fact.spec.held:
             self._held_since[fact.job] = fact.at
 
     def _job_held(self, fact: JobHeld, ledger: Ledger) -> None:
+        self._waiting.holds(fact.at, fact.job)
         self._held_since.setdefault(fact.job, fact.at)
 
     def _job_released(self, fact: JobReleased, ledger: Ledger) -> None:
+        self._waiting.released(fact.at, fact.job)
         since = self._held_since.pop(fact.job, None)
         if since is not None:
             self._held[fact.job] = self._held.get(fact.job, 0.0) + fact.at - since
 
+    def _job_requeued(self, fact: JobRequeued, ledger: Ledger) -> None:
+        self._waiting.waits(fact.at, fact.job, ledger.jobs[fact.job].spec)
+
     def _gang_placed(self, fact: GangPlaced, ledger: Ledger) -> None:
         state = ledger.jobs[fact.job]
-        gpus = gpus_of_model(ledger.accounts.amounts.held(fact.placement))
-        gang = self._gangs[fact.job] = _Gang(state.spec.queue, state.spec.user, gpus)
-        self._allocate(fact.at, gang, 1)
-        self._meter.amounts(fact.at, _key(gang)).started += 1
+        devices = ledger.accounts.amounts.held_devices(fact.placement)
+        gang = self._gangs.placed(fact.at, fact.job, state.spec, devices, fact.attempt)
+        self._waiting.waits_no_more(fact.at, fact.job)
+        self._meter.amounts(fact.at, gang.key).started += 1
         self._held_since.pop(fact.job, None)
         held = self._held.pop(fact.job, 0.0)
         if fact.attempt == 1 and not fact.found:
@@ -138,68 +135,40 @@ class HistoryRecorder:
             self._meter.count_wait(fact.at, gang.queue, gang.user, waited_s)
 
     def _gang_running(self, fact: GangRunning, ledger: Ledger) -> None:
-        gang = self._gangs[fact.job]
-        gang.runs, gang.ran_to = True, fact.at
-        if not gang.suspended:
-            self._use(fact.at, gang, 1)
+        self._gangs.moves(fact, fact.job, phase=Phase.RUNNING, runs=True)
 
     def _gang_suspended(self, fact: GangSuspended, ledger: Ledger) -> None:
-        gang = self._gangs[fact.job]
-        if not gang.suspended:
-            gang.run_to(fact.at)
-            self._allocate(fact.at, gang, -1)
-            gang.suspended = True
+        self._gangs.moves(fact, fact.job, suspended=True)
 
     def _gang_resumed(self, fact: GangResumed, ledger: Ledger) -> None:
-        gang = self._gangs[fact.job]
-        if gang.suspended:
-            gang.run_to(fact.at)
-            gang.suspended = False
-            self._allocate(fact.at, gang, 1)
+        self._gangs.moves(fact, fact.job, suspended=False)
+
+    def _gang_saves(self, fact: CheckpointRequested, ledger: Ledger) -> None:
+        self._gangs.moves(fact, fact.job, phase=Phase.SAVING)
+
+    def _gang_stops(self, fact: StopDecided, ledger: Ledger) -> None:
+        self._gangs.moves(fact, fact.job, phase=Phase.STOPPING)
+
+    def _checkpoint_recorded(self, fact: CheckpointRecorded, ledger: Ledger) -> None:
+        self._gangs.saved(fact, fact.job)
+
+    def _gpu_use_noted(self, fact: GpuUseNoted, ledger: Ledger) -> None:
+        self._gangs.measured(fact)
 
     def _gang_preempted(self, fact: GangPreempted, ledger: Ledger) -> None:
-        self._meter.amounts(fact.at, _key(self._gangs[fact.job])).preempted += 1
+        self._meter.amounts(fact.at, self._gangs.of(fact.job).key).preempted += 1
 
     def _attempt_ended(self, fact: AttemptEnded, ledger: Ledger) -> None:
-        gang = self._gangs.pop(fact.job)
-        gang.run_to(fact.at)
-        if not gang.suspended:
-            self._allocate(fact.at, gang, -1)
-        lost_s = min(fact.lost_s, gang.ran_s)
-        for model, gpus in gang.gpus if lost_s else ():
-            key = UsageKey(gang.queue, gang.user, model)
-            self._meter.amounts(fact.at, key).lost_gpu_s += lost_s * gpus
+        self._gangs.ended(fact, fact.job, fact.lost_s)
 
     def _job_ended(self, fact: JobEnded, ledger: Ledger) -> None:
         state = ledger.jobs[fact.job]
-        gpus = state.metered.gpus_of_model
-        key = UsageKey(state.spec.queue, state.spec.user, gpus[0][0] if gpus else NO_MODEL)
-        amounts = self._meter.amounts(fact.at, key)
+        self._waiting.ends(fact.at, fact.job)
+        amounts = self._meter.amounts(fact.at, gang_of(state).key)
         outcome = fact.outcome.value.replace("-", "_")
         setattr(amounts, outcome, getattr(amounts, outcome) + 1)
         self._held.pop(fact.job, None)
         self._held_since.pop(fact.job, None)
-
-    def _allocate(self, at: float, gang: _Gang, sign: int) -> None:
-        """A gang holds its GPUs from now on (1), and uses them if it runs, or no longer (-1)."""
-        for model, gpus in gang.gpus:
-            used = sign * gpus if gang.runs else 0.0
-            key = UsageKey(gang.queue, gang.user, model)
-            self._meter.add(at, key, allocated=sign * gpus, used=used)
-
-    def _use(self, at: float, gang: _Gang, sign: int) -> None:
-        for model, gpus in gang.gpus:
-            self._meter.add(at, UsageKey(gang.queue, gang.user, model), used=sign * gpus)
-
-
-def _gang_of(state: JobState, now: float) -> _Gang:
-    spec, runs = state.spec, state.running_at is not None
-    gpus = state.metered.gpus_of_model
-    return _Gang(spec.queue, spec.user, gpus, runs, state.suspended, state.ran_s(now), now)
-
-
-def _key(gang: _Gang) -> UsageKey:
-    return UsageKey(gang.queue, gang.user, gang.model)
 
 
 def _may_be_held(state: JobState) -> bool:
@@ -208,6 +177,10 @@ def _may_be_held(state: JobState) -> bool:
 
 _NOTED: Mapping[type[Fact], Callable[[HistoryRecorder, Any, Ledger], None]] = {
     FabricDefined: HistoryRecorder._fabric_defined,
+    ArrayAccepted: HistoryRecorder._array_accepted,
+    ArrayHeld: HistoryRecorder._array_held,
+    ArrayReleased: HistoryRecorder._array_held,
+    ArrayEnded: HistoryRecorder._array_ended,
     JobAccepted: HistoryRecorder._job_accepted,
     JobHeld: HistoryRecorder._job_held,
     JobReleased: HistoryRecorder._job_released,
@@ -216,6 +189,11 @@ _NOTED: Mapping[type[Fact], Callable[[HistoryRecorder, Any, Ledger], None]] = {
     GangSuspended: HistoryRecorder._gang_suspended,
     GangResumed: HistoryRecorder._gang_resumed,
     GangPreempted: HistoryRecorder._gang_preempted,
+    CheckpointRequested: HistoryRecorder._gang_saves,
+    CheckpointRecorded: HistoryRecorder._checkpoint_recorded,
+    StopDecided: HistoryRecorder._gang_stops,
+    GpuUseNoted: HistoryRecorder._gpu_use_noted,
+    JobRequeued: HistoryRecorder._job_requeued,
     AttemptEnded: HistoryRecorder._attempt_ended,
     JobEnded: HistoryRecorder._job_ended,
 }

@@ -7,7 +7,7 @@ from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.placement.request.sizes import resized, sizes_of
 from gantree.planning.rightsizing.ranking import held_to
-from gantree.policy.amounts import MODEL, held, requested
+from gantree.policy.amounts import MODEL, held, held_devices, requested
 from gantree.policy.rules import Amounts
 from gantree.topology.fabric.fabric import Fabric
 
@@ -64,6 +64,10 @@ class JobAmounts:
         ):  # a gang that is placed is requested for three times
             self._held_last = (placement, held(placement.members, self._model_of_node))
         return self._held_last[1]
+
+    def held_devices(self, placement: Placement) -> tuple[tuple[str, str, float], ...]:
+        """(GPU model, device, GPUs) of what a placed gang holds (`policy.amounts.held_devices`)."""
+        return held_devices(placement.members, self._model_of_node)
 
     def held_by(self, state: JobState) -> Amounts:
         """What a gang holds; it must hold a place."""

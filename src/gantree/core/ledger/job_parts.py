@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from gantree.core.ledger.measured_attempt import NOT_MEASURED, MeasuredAttempt
+from gantree.policy.amounts import WHOLE
+
 
 @dataclass(frozen=True, slots=True)
 class TimeSlices:
@@ -19,28 +22,11 @@ class TimeSlices:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredAttempt:
-    """How far it is known what the GPUs of the last attempt did.
-
-    counted_s are seconds of its run that are measured, late_s those that may still be after its end, unsaved_useful and
-    unsaved_idle the GPU-seconds that were measured since its last checkpoint.
-    """
-
-    counted_s: float = 0.0
-    late_s: float = 0.0
-    unsaved_useful: float = 0.0
-    unsaved_idle: float = 0.0
-
-
-NOT_MEASURED = MeasuredAttempt()
-
-
-@dataclass(frozen=True, slots=True)
 class MeteredUse:
     """Metering of a job: its usage until metered_at is in the accounts (`core.ledger.usage`).
 
-    gpus_of_model is what it holds, parts of GPUs as parts. spent is (GPU model, GPU-seconds held, GPU-seconds wasted),
-    waited_s the seconds that it waited.
+    gpus_of_model is what it holds, parts of GPUs as parts, gpus_of_device the same as (GPU model, device, GPUs).
+    spent is (GPU model, GPU-seconds held, GPU-seconds wasted), waited_s the seconds that it waited.
 
     measured is (GPU model, useful GPU-seconds, idle GPU-seconds) of all attempts, without those that were wasted.
     """
@@ -51,6 +37,14 @@ class MeteredUse:
     waited_s: float = 0.0
     measured: tuple[tuple[str, float, float], ...] = ()
     measured_attempt: MeasuredAttempt = NOT_MEASURED
+    gpus_of_device: tuple[tuple[str, str, float], ...] = ()
+
+    @property
+    def devices(self) -> tuple[tuple[str, str, float], ...]:
+        """gpus_of_device; of what was placed before devices were told apart, as whole GPUs."""
+        return self.gpus_of_device or tuple(
+            (model, WHOLE, gpus) for model, gpus in self.gpus_of_model
+        )
 
 
 @dataclass(frozen=True, slots=True)

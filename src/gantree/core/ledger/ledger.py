@@ -23,7 +23,7 @@ from gantree.core.ledger.claims_by_node import ClaimsByNode
 from gantree.core.ledger.signatures import Signatures
 from gantree.core.ledger.site import Site
 from gantree.core.ledger.state import CLAIM, RESERVATION, Claim, JobState, Reservation
-from gantree.core.ledger.usage import METERED, UsageTotals, meter
+from gantree.core.ledger.usage import METERED, RUN_CHANGES, UsageTotals, meter, note_run
 from gantree.core.ledger.user_counts import UserCounts
 from gantree.model.arrays import Spans, parse_element
 from gantree.model.facts import Fact, PolicyAdopted
@@ -110,6 +110,8 @@ class Ledger:
         if type(fact) in METERED:
             meter(self, fact)
         APPLY[type(fact)](self, fact)
+        if type(fact) in RUN_CHANGES:
+            note_run(self, fact)
 
     @property
     def is_entangled(self) -> bool:

@@ -5,8 +5,9 @@ job uses, before it is applied, and books what the job has used since the last o
 that it came from, and the jobs. `usage_at` adds what jobs use since, up to a moment.
 
 Held is a GPU from `GangPlaced` to `AttemptEnded`, a part of a GPU as that part (as quotas count), but not while its
-gang is suspended in turns. Wasted is what of it must be done again: work since the last checkpoint of an attempt that
-was stopped or failed. Waiting is a job that is pending and not held back by somebody. Days are those of UTC.
+gang is suspended in turns. Wasted is what of it must be done again: the time in which an attempt that was stopped or
+failed ran since its last checkpoint. Waiting is a job that is pending and not held back by somebody. Days
+are those of UTC.
 
 Useful and idle is what counters of the GPUs told of a gang that ran (`GpuUseNoted`). No second is in two of wasted,
 useful and idle: work that turns out to be wasted is taken out of the others, on the day on which that is known. What is
@@ -19,22 +20,24 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from gantree.core.ledger.array_state import ArrayState
-from gantree.core.ledger.job_parts import NOT_MEASURED, MeasuredAttempt
+from gantree.core.ledger.measured_attempt import NOT_MEASURED
 from gantree.core.ledger.share_corrections import correct_for_idle, correct_for_lost
 from gantree.core.ledger.state import JobState
 from gantree.model.facts import (
     AttemptEnded,
+    CheckpointRequested,
     Fact,
     GangPlaced,
     GangResumed,
+    GangRunning,
     GangSuspended,
     GpuUseNoted,
     JobEnded,
     JobHeld,
     JobReleased,
     JobRequeued,
+    StopDecided,
 )
-from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.phases import HOLDING, Phase
 from gantree.policy.amounts import MODEL
 from gantree.policy.rules import Amounts
@@ -52,6 +55,10 @@ METERED: frozenset[type[Fact]] = frozenset(
     {GangPlaced, GangSuspended, GangResumed, AttemptEnded, JobRequeued, JobEnded, JobHeld, JobReleased}
 )  # fmt: skip
 """Facts after which a job uses something else than before."""
+RUN_CHANGES: frozenset[type[Fact]] = frozenset(
+    {GangRunning, GangSuspended, GangResumed, CheckpointRequested, StopDecided}
+)
+"""Facts after which a gang runs, or no longer does; an attempt that ends is among METERED."""
 
 
 class Account(NamedTuple):
@@ -111,27 +118,26 @@ def meter(ledger: "Ledger", fact: Fact) -> None:
 
 def _meter_end(ledger: "Ledger", state: JobState, fact: AttemptEnded) -> None:
     """Book work that is wasted, and take it out of what was measured of it."""
-    book = ledger.usage
-    ran_s = state.ran_s(fact.at)
-    wasted_s = min(fact.lost_s, ran_s)
-    attempt = state.metered.measured_attempt
-    late_s = 0.0 if wasted_s else max(0.0, ran_s - attempt.counted_s)
-    if wasted_s:
-        of_model = _by_model(state, -attempt.unsaved_useful, -attempt.unsaved_idle)
+    attempt, lost = state.metered.measured_attempt.ended(fact.at, fact.lost_s)
+    if lost.seconds:
+        of_model = _by_model(state, -lost.useful_gpu_s, -lost.idle_gpu_s)
         for (model, gpus), (useful, idle) in zip(
             state.metered.gpus_of_model, of_model, strict=True
         ):
             account = Account(_day(fact.at), state.spec.queue, state.spec.user, model)
-            _book(book, state, account, Used(0.0, wasted_s * gpus, 0.0, useful, idle))
-        correct_for_lost(ledger.accounts, state, wasted_s, attempt.unsaved_idle, fact.at)
-    state.metered = replace(state.metered, measured_attempt=MeasuredAttempt(late_s=late_s))
+            _book(ledger.usage, state, account, Used(0.0, lost.seconds * gpus, 0.0, useful, idle))
+        correct_for_lost(ledger.accounts, state, lost.seconds, lost.idle_gpu_s, fact.at)
+    state.metered = replace(state.metered, measured_attempt=attempt)
 
 
-def uncounted_s(state: JobState, now: float) -> float:
-    """Seconds for which the last attempt of a job has run and of which nobody has told what its GPUs did."""
-    if state.running_at is None:
-        return state.metered.measured_attempt.late_s
-    return max(0.0, state.ran_s(now) - state.metered.measured_attempt.counted_s)
+def note_run(ledger: "Ledger", fact: Fact) -> None:
+    """Note whether the gang of a fact runs now; the fact is applied."""
+    state = ledger.jobs[fact.job]  # type: ignore[attr-defined]  # RUN_CHANGES are facts about jobs
+    runs = state.phase is Phase.RUNNING and state.running_at is not None and not state.suspended
+    attempt = state.metered.measured_attempt
+    if runs != (attempt.runs_since is not None):
+        attempt = attempt.running(fact.at, runs=runs)
+        state.metered = replace(state.metered, measured_attempt=attempt)
 
 
 def note_use(ledger: "Ledger", fact: GpuUseNoted) -> None:
@@ -145,26 +151,10 @@ def note_use(ledger: "Ledger", fact: GpuUseNoted) -> None:
             account = Account(day, state.spec.queue, state.spec.user, model)
             _book(ledger.usage, state, account, Used(useful_gpu_s=useful, idle_gpu_s=idle))
         correct_for_idle(ledger.accounts, state, used.idle_gpu_s, held_at, fact.at)
-        seconds = used.gpu_s / sum(gpus for _, gpus in state.metered.gpus_of_model)
-        has_ended = state.running_at is None
-        state.metered = replace(
-            state.metered,
-            measured_attempt=_counted(state.metered.measured_attempt, used, seconds, has_ended),
+        attempt = state.metered.measured_attempt.told(
+            fact.spans_of(used), fact.until, used.useful_gpu_s, used.idle_gpu_s
         )
-
-
-def _counted(
-    attempt: MeasuredAttempt, used: MeasuredUse, seconds: float, has_ended: bool
-) -> MeasuredAttempt:
-    """What is known of an attempt with so many seconds more."""
-    if has_ended:
-        return replace(attempt, late_s=max(0.0, attempt.late_s - seconds))
-    return MeasuredAttempt(
-        attempt.counted_s + seconds,
-        0.0,
-        attempt.unsaved_useful + used.useful_gpu_s,
-        attempt.unsaved_idle + used.idle_gpu_s,
-    )
+        state.metered = replace(state.metered, measured_attempt=attempt)
 
 
 def _by_model(state: JobState, useful: float, idle: float) -> list[tuple[float, float]]:

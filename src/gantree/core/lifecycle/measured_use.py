@@ -1,14 +1,14 @@
 """What counters of GPUs told of gangs that run.
 
 It is for the accounts; no decision of the cycle depends on it. A report may come late, twice, or from two sources: of
-each attempt no more is noted than the time that it ran and of which nothing was noted.
+each attempt no more is noted than the time that it ran and of which nothing was noted (`core.ledger.measured_attempt`).
 """
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 from gantree.core.ledger.decision_builder import DecisionBuilder
-from gantree.core.ledger.usage import uncounted_s
 from gantree.model.events import Event, GpuUseObserved
 from gantree.model.facts import GpuUseNoted
 from gantree.model.gpu_activity import MeasuredUse
@@ -20,26 +20,35 @@ LEAST_GPU_S = 1e-6
 
 def _gpu_use_observed(builder: DecisionBuilder, event: GpuUseObserved, policy: Policy) -> None:
     gangs = {(used.job, used.attempt): used for used in event.gangs}
-    noted = [_as_far_as_it_ran(builder, used) for used in gangs.values()]
+    until = min(event.until, builder.now)
+    since = min(event.since, until)
+    noted = [_as_far_as_it_ran(builder, used, since, until) for used in gangs.values()]
     gangs_noted = tuple(used for used in noted if used is not None)
     if gangs_noted:
-        until = min(event.until, builder.now)
-        since = min(event.since, until)
         builder.record(GpuUseNoted(at=builder.now, since=since, until=until, gangs=gangs_noted))
 
 
-def _as_far_as_it_ran(builder: DecisionBuilder, used: MeasuredUse) -> MeasuredUse | None:
+def _as_far_as_it_ran(
+    builder: DecisionBuilder, used: MeasuredUse, since: float, until: float
+) -> MeasuredUse | None:
     """What is to be noted of a report; None for an attempt that is not the last, or that ran no more than is noted."""
     state = builder.ledger.jobs.get(used.job)
+    useful, idle = (_sound(amount) for amount in (used.useful_gpu_s, used.idle_gpu_s))
     if state is None or state.attempt != used.attempt:
         return None
-    useful, idle = max(0.0, used.useful_gpu_s), max(0.0, used.idle_gpu_s)
+    spans = state.metered.measured_attempt.untold(since, until, builder.now)
     gpus = sum(gpus for _, gpus in state.metered.gpus_of_model)
-    most = uncounted_s(state, builder.now) * gpus
+    most = sum(end - begin for begin, end in spans) * gpus
     if min(most, useful + idle) < LEAST_GPU_S:
         return None
     part = min(1.0, most / (useful + idle))
-    return MeasuredUse(used.job, used.attempt, useful * part, idle * part)
+    ran = () if spans == ((since, until),) else tuple((a - since, b - a) for a, b in spans)
+    return MeasuredUse(used.job, used.attempt, useful * part, idle * part, ran)
+
+
+def _sound(amount: float) -> float:
+    """An amount; nothing where a report has none that can be."""
+    return amount if isfinite(amount) and amount > 0.0 else 0.0
 
 
 REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = {

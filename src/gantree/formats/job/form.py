@@ -444,6 +444,7 @@ class JobForm(Form):
     queue: QueuePath = "default"
     priority: Priority = "batch"
     user: Text | None = None
+    project: Name | None = None
     preemptible: YesNo = True
     gang: Annotated[list[RoleForm], Field(min_length=1)]
     topology: GangTopologyForm = GangTopologyForm()

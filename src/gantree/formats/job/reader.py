@@ -154,6 +154,7 @@ def _job(form: JobForm, after: Iterable[str]) -> Job:
         secrets=tuple(form.secrets.items()),
         notify=_notify(form.notify) if form.notify else None,
         check=form.check.check() if form.check else None,
+        project=form.project or "",
     )
 
 

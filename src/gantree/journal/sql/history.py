@@ -39,7 +39,7 @@ def write_history(connection: Connection, change: HistoryChange, after_fact: int
 def _row(seq: int, ended: EndedJob) -> dict[str, Any]:
     values = {name: getattr(ended, name) for name in NAMES}
     values["user_name"] = ended.user
-    texts = ("job", "name", "queue", "user_name", "reason", "last_failure", "nodes")
+    texts = ("job", "name", "queue", "user_name", "reason", "last_failure", "nodes", "project")
     return {"seq": seq, **values, **{name: writable(values[name]) for name in texts}}
 
 

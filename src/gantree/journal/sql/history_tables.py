@@ -10,13 +10,20 @@ from sqlalchemy import Column, Index, Integer, PrimaryKeyConstraint, Table, Text
 
 from gantree.journal.sql.tables import METADATA, NUMBER, SECONDS, counted, number
 
+GPU_SECONDS = (
+    "capacity_gpu_s", "allocated_gpu_s", "used_gpu_s", "starting_gpu_s", "restart_gpu_s", "checkpoint_gpu_s",
+    "useful_gpu_s", "idle_gpu_s", "lost_gpu_s", "down_gpu_s", "held_gpu_s", "reserved_gpu_s", "stranded_gpu_s",
+)  # fmt: skip
+"""Columns of `usage_history` that are amounts of GPU-seconds."""
 
-def _text(name: str) -> Column[str]:
-    return Column(name, Text, nullable=False)
+
+def _text(name: str, before: str | None = None) -> Column[str]:
+    """before: what rows have that are older than the column."""
+    return Column(name, Text, nullable=False, server_default=before)
 
 
-def _amount(name: str) -> Column[float]:
-    return Column(name, SECONDS, nullable=False)
+def _amount(name: str, before: str | None = None) -> Column[float]:
+    return Column(name, SECONDS, nullable=False, server_default=before)
 
 
 ended_jobs = Table(
@@ -46,6 +53,9 @@ ended_jobs = Table(
     _amount("held_gpu_s"),
     _amount("lost_gpu_s"),
     _amount("waited_s"),
+    _text("project", ""),
+    _amount("useful_gpu_s", "0"),
+    _amount("idle_gpu_s", "0"),
 )
 for _column in ("queue", "user_name", "name", "outcome"):
     Index(f"ended_jobs_by_{_column}", ended_jobs.c[_column], ended_jobs.c.seq)
@@ -59,10 +69,10 @@ usage_history = Table(
     _text("queue"),
     _text("user_name"),
     _text("gpu_model"),
-    _amount("capacity_gpu_s"),
-    _amount("allocated_gpu_s"),
-    _amount("used_gpu_s"),
-    _amount("lost_gpu_s"),
+    _text("project"),
+    _text("device"),
+    *(_amount(name) for name in GPU_SECONDS),
+    _amount("waited_s"),
     number("submitted"),
     number("started"),
     number("succeeded"),
@@ -72,7 +82,14 @@ usage_history = Table(
     number("preempted"),
     _amount("counted_to"),
     PrimaryKeyConstraint(
-        "width", "start", "queue", "user_name", "gpu_model", name="usage_history_pkey"
+        "width",
+        "start",
+        "queue",
+        "user_name",
+        "gpu_model",
+        "project",
+        "device",
+        name="usage_history_pkey",
     ),
 )
 wait_history = Table(

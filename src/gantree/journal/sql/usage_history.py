@@ -44,6 +44,9 @@ from gantree.journal.sql.history_tables import history_mark, usage_history, wait
 from gantree.journal.sql.patterns import within, writable
 from gantree.journal.sql.statements import Statement
 
+_KEY = ("queue", "user_name", "gpu_model", "project", "device")
+"""The columns of a `UsageKey`."""
+_COLUMN = {"user": "user_name", "model": "gpu_model"}
 USAGE = tuple(one.name for one in fields(UsageAmounts))
 WAITS = tuple(one.name for one in fields(WaitAmounts))
 COARSER = ((MINUTE_S, HOUR_S, MINUTES_KEPT_S), (HOUR_S, DAY_S, HOURS_KEPT_S))
@@ -105,7 +108,8 @@ def write_usage(connection: Connection, change: UsageChange) -> None:
     if change.usage:
         _ADD["usage_history"].run(connection, [
             {"width": bucket.width, "start": bucket.start, "queue": writable(key.queue),
-             "user_name": writable(key.user), "gpu_model": key.model, "counted_to": change.counted_to.get(key, 0.0),
+             "user_name": writable(key.user), "gpu_model": key.model, "project": writable(key.project),
+             "device": key.device, "counted_to": change.counted_to.get(key, 0.0),
              **{name: getattr(amounts, name) for name in USAGE}}
             for (bucket, key), amounts in change.usage.items()
         ])  # fmt: skip
@@ -133,12 +137,11 @@ def counted_to(connection: Connection) -> CountedTo:
     """Up to which moments use is counted."""
     all_to = float(connection.execute(select(history_mark.c.counted_to)).scalar_one())
     table = usage_history.c
-    wanted = select(
-        table.queue, table.user_name, table.gpu_model, func.max(table.counted_to)
-    ).where(
+    keys = [table[name] for name in _KEY]
+    wanted = select(*keys, func.max(table.counted_to)).where(
         table.width == MINUTE_S, table.start >= int(minute_of(all_to)), table.counted_to > all_to
     )
-    found = connection.execute(wanted.group_by(table.queue, table.user_name, table.gpu_model))
+    found = connection.execute(wanted.group_by(*keys))
     return CountedTo(all_to, {UsageKey(*key): at for *key, at in found})
 
 
@@ -167,8 +170,7 @@ def _sums(
     *more: ColumnElement[Any],
 ) -> Select[Any]:
     step = (table.c.start - table.c.start % literal_column(str(query.step), Integer)).label("step")
-    names = {"queue": "queue", "user": "user_name", "model": "gpu_model"}
-    name = table.c[names[query.by]] if query.by != "all" else literal_column("''")
+    name = table.c[_COLUMN.get(query.by, query.by)] if query.by != "all" else literal_column("''")
     amounts = [func.sum(table.c[each]).label(each) for each in sums]
     rows = select(step, name.label("name"), *more, *amounts)
     rows = rows.where(
@@ -183,10 +185,10 @@ def _sums(
 
 
 def _conditions(dialect: str, query: UsageQuery, table: Table) -> list[ColumnElement[bool]]:
-    """Capacity is nobody's, so it is in every sum but those of a queue or user."""
+    """Capacity is nobody's, so it is in sums of everything and of models alone."""
     is_capacity = and_(table.c.queue == "", table.c.user_name == "")
     conditions: list[ColumnElement[bool]] = []
-    if query.by in ("queue", "user"):
+    if query.by not in ("all", "model"):
         conditions.append(~is_capacity)
     if query.queue is not None:
         conditions.append(or_(is_capacity, within(dialect, table.c.queue, query.queue)))

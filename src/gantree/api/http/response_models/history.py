@@ -31,6 +31,9 @@ class EndedJobRow(OpenModel):
     held_gpu_s: float = Field(description="GPU-seconds that it held, over all attempts.")
     lost_gpu_s: float = Field(description="Of these, those whose work was done again.")
     waited_s: float = Field(description="Seconds in which it was pending and not held.")
+    project: str = Field("", description='`project` of its job file; "": none.')
+    useful_gpu_s: float = Field(0.0, description="Of these, those in which GPUs computed.")
+    idle_gpu_s: float = Field(0.0, description="Of these, those in which they did not.")
 
 
 class EndedJobsResponse(BaseModel):
@@ -54,13 +57,31 @@ Amounts = list[float]
 
 
 class UsageHistoryRow(OpenModel):
-    """Of one queue, user or GPU model, or of all (name ""). Each list has a number for each step."""
+    """Of one queue, user, GPU model, project or device, or of all (name ""). Each list has a number for each step."""
 
     name: str
     capacity_gpu_s: Amounts = Field(description="GPU-seconds that there were; by queue or user 0.")
     allocated_gpu_s: Amounts = Field(description="GPU-seconds that gangs held.")
     used_gpu_s: Amounts = Field(description="Of these, those on which all processes ran.")
-    lost_gpu_s: Amounts = Field(description="Of these, those whose work was done again.")
+    starting_gpu_s: Amounts = Field(description="Of these, until all processes first ran.")
+    restart_gpu_s: Amounts = Field(
+        description="Of these, the same of later attempts, and from an order to stop to the end."
+    )
+    checkpoint_gpu_s: Amounts = Field(description="Of these, while gangs saved before a stop.")
+    useful_gpu_s: Amounts = Field(
+        description="Of these, in which GPUs computed. Below 0 where lost work is taken out."
+    )
+    idle_gpu_s: Amounts = Field(description="Of these, in which GPUs did not compute.")
+    lost_gpu_s: Amounts = Field(
+        description="Of these, those whose work was done again, when that was known."
+    )
+    unmeasured_gpu_s: Amounts = Field(description="The rest: no counters told of them.")
+    down_gpu_s: Amounts = Field(description="Not held, on nodes that are not usable.")
+    held_gpu_s: Amounts = Field(description="Claimed for gangs while others leave.")
+    reserved_gpu_s: Amounts = Field(description="Reserved for promised starts.")
+    stranded_gpu_s: Amounts = Field(description="Free, and of no use for any GPU job.")
+    free_gpu_s: Amounts = Field(description="The rest of the capacity; by queue or user 0.")
+    waited_s: Amounts = Field(description="Seconds for which jobs waited, summed over jobs.")
     submitted: list[int]
     started: list[int] = Field(description="Attempts that were placed.")
     succeeded: list[int]

@@ -49,7 +49,8 @@ def gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
     state.slices, state.warned = NO_SLICES, False
     state.at_home, state.found = fact.at_home, fact.found
     held = gpus_of_model(ledger.accounts.amounts.held(fact.placement))
-    state.metered = replace(state.metered, gpus_of_model=held)
+    devices = ledger.accounts.amounts.held_devices(fact.placement)
+    state.metered = replace(state.metered, gpus_of_model=held, gpus_of_device=devices)
     state.held_gpus = sum(len(member.gpus) for member in fact.placement.members)
     parts = sum(len(member.parts) for member in fact.placement.members)
     state.touched_gpus = max(1, state.held_gpus + parts)
@@ -114,7 +115,7 @@ def checkpoint_recorded(ledger: Ledger, fact: CheckpointRecorded) -> None:
     """A checkpoint is durable."""
     state = ledger.jobs[fact.job]
     state.checkpoint_step, state.checkpoint_at = fact.step, fact.at
-    attempt = replace(state.metered.measured_attempt, unsaved_useful=0.0, unsaved_idle=0.0)
+    attempt = state.metered.measured_attempt.saved(fact.at)
     state.metered = replace(state.metered, measured_attempt=attempt)
     if ledger.policy.preemption.gain:
         ledger.holders_version += 1

@@ -74,7 +74,7 @@ class GangSpec:
     elastic: members is the least that must be there, size what its author wrote. no_more: its controller makes no more
     pods than members, which may become fewer.
     parent: the composite group that it is a part of. groups: of a composite, how many groups start together at least, 0
-    where each starts by itself.
+    where each starts by itself. project: the label under which its use is counted, "" for none.
     """
 
     members: int = 1
@@ -98,6 +98,7 @@ class GangSpec:
     no_more: bool = False
     parent: str | None = None
     groups: int | None = None
+    project: str = ""
 
     @property
     def has_topology(self) -> bool:

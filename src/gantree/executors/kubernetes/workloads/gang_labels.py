@@ -61,6 +61,8 @@ GANG, SIZE = "gantree.io/gang", "gantree.io/gang-size"
 REQUIRED, PREFERRED = "gantree.io/required-topology", "gantree.io/preferred-topology"
 SLICE_SIZE, SLICE_REQUIRED = "gantree.io/slice-size", "gantree.io/slice-required-topology"
 QUEUE, PRIORITY = "gantree.io/queue", "gantree.io/priority"
+PROJECT = "gantree.io/project"
+"""The label of users' accounts: `project` of a job file."""
 REPLACE_WITHIN = "gantree.io/replace-within"
 """A duration: the others of a gang run on for so long while a member that was lost is replaced."""
 _KUEUE, _KAI = "kueue.x-k8s.io/podset-", "kai.scheduler/"
@@ -157,6 +159,7 @@ def _told_by(told: Mapping[str, str]) -> GangSpec:
         preemptible=IS_PREEMPTIBLE.get(told.get(f"{_KAI}preemptibility", "")),
         replace_s=parsed_seconds(told.get(REPLACE_WITHIN)),
         unknown=tuple(_unknown_keys(told)),
+        project=told.get(PROJECT, ""),
         by_role=not (own_required or own_preferred) and any(told.get(key) for key in _PODSET),
     )
 
@@ -187,6 +190,7 @@ def over(gang_spec: GangSpec, others: GangSpec) -> GangSpec:
         replace_s=others.replace_s if gang_spec.replace_s is None else gang_spec.replace_s,
         unknown=tuple(dict.fromkeys((*gang_spec.unknown, *others.unknown))),
         by_role=gang_spec.by_role if has_topology else others.by_role,
+        project=gang_spec.project or others.project,
     )
 
 

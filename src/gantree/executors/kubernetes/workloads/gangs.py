@@ -167,6 +167,7 @@ def _job_of(
         time_limit_s=gang_spec.time_limit_s or _time_limit_s(gang.pods),
         checkpoint=checkpoint_of(gang.pods),
         elastic=elastic,
+        project=gang_spec.project,
     )
     return job, barred, lost
 
