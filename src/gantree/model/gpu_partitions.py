@@ -1,7 +1,7 @@
-"""Who partitions the GPUs of one node by MIG, and how that fails, as NVML has it.
+"""Who partitions the GPUs of one node, and how that fails, in the words of NVML.
 
-`telemetry.partitions` has what implements it: NVML itself, and a simulation of it. Who decides what is partitioned is
-`placement.machine.mig`.
+`telemetry.partitions` has what implements it: NVML itself, amd-smi for the compute partitions of AMD, and a simulation.
+Who decides what is partitioned is `placement.machine.mig`.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from gantree.model.placements import MigPart
 
 
 class PartitionFault(StrEnum):
-    """Why NVML refused; the values are the names of its errors, without NVML_ERROR_, in lower case."""
+    """Why a driver refused; the values are the names of NVML's errors, without NVML_ERROR_, in lower case."""
 
     IN_USE = "in_use"
     RESET_REQUIRED = "reset_required"
@@ -36,8 +36,18 @@ LASTING_FAULTS = frozenset(
 """Another try meets the same."""
 
 
+def by_nvidia_smi(gpu: int) -> str:
+    """The commands that destroy all MIG instances of a GPU."""
+    return f"nvidia-smi mig -i {gpu} -dci; nvidia-smi mig -i {gpu} -dgi"
+
+
+def by_amd_smi(gpu: int) -> str:
+    """The command that has a GPU of AMD whole; gpu is its number in `amd-smi list`."""
+    return f"amd-smi set --gpu {gpu} --compute-partition SPX"
+
+
 class PartitionError(GantreeError):
-    """NVML refused to change a GPU. fault says why; the sentence names GPU, instance and the way out."""
+    """The driver refused to change a GPU. fault says why; the sentence names GPU, instance and the way out."""
 
     def __init__(self, fault: PartitionFault, sentence: str) -> None:
         self.fault = fault
@@ -49,6 +59,9 @@ class GpuPartitioner(Protocol):
 
     Calls may take seconds (MIG mode: up to 10 s), and are made from one thread at a time.
     """
+
+    def made_with(self, part: MigPart) -> tuple[MigPart, ...]:
+        """The instances that are made, and destroyed, together with one: all of a GPU whose profile is its mode."""
 
     def instances(self, gpu: int) -> Mapping[MigPart, str]:
         """UUID of each GPU instance; "" for one that no compute instance fills, which CUDA cannot use."""
@@ -66,4 +79,10 @@ class GpuPartitioner(Protocol):
         """MIG mode as it is (current), and as it will be after the next reset (pending)."""
 
     def set_mig_mode(self, gpu: int, *, on: bool) -> None:
-        """Switch MIG mode. Where that must wait for an idle GPU or a reset, it is pending, and an error says so."""
+        """Switch MIG mode. Where that must wait for an idle GPU or a reset, it is pending, and an error says so.
+
+        A GPU without MIG is in it while it is divided; switched on, it stays whole until an instance is created.
+        """
+
+    def by_hand(self, gpu: int) -> str:
+        """The command with which an operator has a GPU whole again."""

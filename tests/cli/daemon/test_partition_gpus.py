@@ -59,3 +59,35 @@ def test_nodes_and_topo_show_which_instances_exist(
         holders = [(one["profile"], one["job"]) for one in listed["nodes"][0]["mig"]]
         assert sorted(holders, key=str) == [("1g.10gb", None), *[("2g.20gb", "parts")] * 3]
         assert "1g.10gb idle" in gantree("topo").out
+
+
+def test_jobs_have_compute_partitions_of_amd_gpus_and_then_all_of_them_whole(
+    gantree: Gantree, complaints: Complaints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    (state / SIMULATED_FOLDER).mkdir(parents=True, mode=0o700)
+    monkeypatch.setenv("GANTREE_STATE", str(state))
+    each = "each: {compute_partition: CPX}"
+    with Daemon(state, CLUSTER.replace("H100-80GB", "MI300X-192GB")) as daemon:
+        daemon.client.submit(JOB.replace("each: {mig: 2g.20gb}", each))
+        daemon.wait("parts", until="running")
+        assert "8xcpx (5 idle)" in gantree("nodes").out
+        listed = gantree("nodes", "--json").json()
+        assert complaints(listed, "nodes") == []
+        daemon.client.submit(DONE.replace("done", "all").replace("{mig: 1g.10gb}", "{gpus: 2}"))
+        assert "Waiting" in gantree("why", "all").out
+        daemon.client.cancel("parts")
+        daemon.wait("all")
+        assert "cpx" not in gantree("nodes").out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may partition GPUs")
+def test_a_daemon_without_amd_smi_does_not_start_to_partition_by_it(
+    gantree: Gantree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "c.yaml").write_text(CLUSTER)
+    more = ("--cluster", tmp_path / "c.yaml", "--state", tmp_path / "s")
+    told = gantree("up", "--partition-gpus", "amd-smi", *more)
+    assert told.code != 0 and "amd-smi cannot be started" in told.err
+    assert not (tmp_path / "s").exists()

@@ -16,7 +16,8 @@ from gantree.api.server.settings import Settings
 from gantree.control.engine.controller import FindSite
 from gantree.control.nodes.check_marks import marks_of_check
 from gantree.control.nodes.check_prices import prices_of_check
-from gantree.control.nodes.gpu_ids import gpu_ids_of, mig_ids_of
+from gantree.control.nodes.gpu_ids import mig_ids_of
+from gantree.control.nodes.host_gpus import host_gpu_ids, instances_reader
 from gantree.control.nodes.mps_program import mps_program_of
 from gantree.control.nodes.partitioning import (
     as_permitted,
@@ -37,8 +38,7 @@ from gantree.journal.contract import Election
 from gantree.model.cluster import Cluster
 from gantree.model.errors import Unsupported
 from gantree.policy.rules import Policy
-from gantree.telemetry.mig import mig_instances
-from gantree.telemetry.nvml.driver import uuids, versions
+from gantree.telemetry.nvml.driver import versions
 
 if TYPE_CHECKING:
     from gantree.executors.kubernetes.apiserver.lease import LeaseElection
@@ -86,7 +86,8 @@ def local_executor(
         cluster = site or decided.site.description
         if cluster is None:
             return None
-        return as_permitted(cluster, partitioners(cluster), hostname, mig_instances)
+        instances = instances_reader(cluster, hostname)
+        return as_permitted(cluster, partitioners(cluster), hostname, instances)
 
     def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
         return LocalCluster(
@@ -94,8 +95,8 @@ def local_executor(
             described,
             emit,
             clock,
-            gpu_ids=gpu_ids_of(described, hostname, uuids),
-            mig_ids=mig_ids_of(hostname, mig_instances),
+            gpu_ids=host_gpu_ids(described, hostname),
+            mig_ids=mig_ids_of(hostname, instances_reader(described, hostname)),
             partitioner_of=partitioners(described),
             mps_program_of=mps_program_of(settings.mps_control, hostname, os.environ),
             time_slice_of=time_slice_of(described, hostname),

@@ -27,7 +27,8 @@ PartitionGpusOption = Annotated[
     PartitionGpus | None,
     typer.Option(
         metavar="HOW",
-        help="Partition GPUs by MIG for jobs: nvml (those of this machine, as root), simulated, never."
+        help="Partition GPUs for jobs: nvml (MIG of this machine, as root), amd-smi (compute partitions of this"
+        " machine, as root), simulated, never."
         " [default: simulated with --virtual, else as before, else never]",
     ),
 ]

@@ -86,6 +86,7 @@ from gantree.journal.sqlite import FILE as JOURNAL_FILE
 from gantree.model.errors import BadInput, JournalError, Unreachable
 from gantree.model.repairs import RepairChain
 from gantree.telemetry.nvml.driver import uuids
+from gantree.telemetry.partitions.amd_smi import check_amd_smi
 from gantree.web import pages
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -183,12 +184,12 @@ def _listen(
 
 def _partition_gpus(told: PartitionGpus | None, virtual: str | None) -> PartitionGpus | None:
     """How GPUs are partitioned; None: as before. Unreachable without a driver, if it is to be asked."""
-    if told is PartitionGpus.NVML:
+    if told in (PartitionGpus.NVML, PartitionGpus.AMD_SMI):
         if os.geteuid() != 0:
             raise BadInput(
-                "--partition-gpus nvml: only root may partition GPUs; start the daemon as root"
+                f"--partition-gpus {told.value}: only root may partition GPUs; start the daemon as root"
             )
-        uuids()
+        uuids() if told is PartitionGpus.NVML else check_amd_smi()
     return PartitionGpus.SIMULATED if told is None and virtual is not None else told
 
 

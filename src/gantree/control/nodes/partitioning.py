@@ -1,4 +1,4 @@
-"""Whether and how this daemon partitions GPUs by MIG, and the site as it is with that.
+"""Whether and how this daemon partitions GPUs, and the site as it is with that.
 
 A node whose GPUs it may not partition has `mig_by` CUT_NOT_PERMITTED while it runs, so that nothing is decided which
 cannot be done, and on this machine the instances that the driver lists.
@@ -17,6 +17,7 @@ from gantree.model.cluster import CUT_BY_GPU, CUT_NOT_PERMITTED, Cluster, Machin
 from gantree.model.errors import Unreachable
 from gantree.model.gpu_partitions import GpuPartitioner
 from gantree.model.placements import MigPart
+from gantree.telemetry.partitions.amd_smi import AmdSmiPartitioner
 from gantree.telemetry.partitions.nvml import NvmlPartitioner
 from gantree.telemetry.partitions.simulated import SimulatedPartitioner
 from gantree.topology.hardware.mig import mig_table
@@ -27,9 +28,10 @@ log = logging.getLogger(__name__)
 
 
 class PartitionGpus(StrEnum):
-    """How GPUs are partitioned: those of this machine over NVML, or those of virtual nodes by a simulation."""
+    """How GPUs are partitioned: those of this machine by NVML or amd-smi, those of virtual nodes by a simulation."""
 
     NVML = "nvml"
+    AMD_SMI = "amd-smi"
     SIMULATED = "simulated"
     NEVER = "never"
 
@@ -56,8 +58,10 @@ def partitioner_of(
         if how is PartitionGpus.SIMULATED:
             file = state_dir / SIMULATED_FOLDER / f"{quote(node.name, safe='')}.json"
             found[node.name] = SimulatedPartitioner(file, node.name, table)
-        elif how is PartitionGpus.NVML and node.name == hostname:
+        elif how is PartitionGpus.NVML and node.name == hostname and not table.uniform:
             found[node.name] = NvmlPartitioner()
+        elif how is PartitionGpus.AMD_SMI and node.name == hostname and table.uniform:
+            found[node.name] = AmdSmiPartitioner(table)
     return found.get
 
 
@@ -77,7 +81,7 @@ def without_foreign_instances(
         if foreign:
             barred.add(node.name)
             log.warning(
-                "node %s is not partitioned: gantree did not create its MIG instances %s. They are used as they are; "
+                "node %s is not partitioned: gantree did not create its instances %s. They are used as they are; "
                 "to have the node partitioned, destroy them and start again", node.name, foreign,
             )  # fmt: skip
     return lambda node: None if node in barred else partitioners(node)

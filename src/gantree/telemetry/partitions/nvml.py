@@ -13,7 +13,7 @@ from typing import Any
 
 import pynvml
 
-from gantree.model.gpu_partitions import PartitionError, PartitionFault
+from gantree.model.gpu_partitions import PartitionError, PartitionFault, by_nvidia_smi
 from gantree.model.placements import MigPart
 from gantree.telemetry.nvml.driver import NO_ANSWER, driver, text
 
@@ -36,6 +36,14 @@ _WAY_OUT = {
 
 class NvmlPartitioner:
     """Partitions the GPUs of this machine. Each call opens NVML and closes it again, and raises Unreachable without."""
+
+    def made_with(self, part: MigPart) -> tuple[MigPart, ...]:
+        """An instance alone."""
+        return (part,)
+
+    def by_hand(self, gpu: int) -> str:
+        """How to destroy the instances of a GPU."""
+        return by_nvidia_smi(gpu)
 
     def instances(self, gpu: int) -> Mapping[MigPart, str]:
         """UUID of each GPU instance, "" for one that no compute instance fills."""

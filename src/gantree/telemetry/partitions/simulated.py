@@ -8,8 +8,9 @@ The state of a node's GPUs is one file, which outlives the daemon as hardware do
      "fail": [{"call": "create", "fault": "insufficient_resources", "times": 1}]}
 
 A GPU that is not in it is out of MIG mode. `fail` makes the next calls of a name fail. Which instances fit beside which
-is in the tables of `topology.hardware.mig`. An instance is in use while a process has its UUID in
-CUDA_VISIBLE_DEVICES. Every call reads the file and writes it under a lock, since several may use the hardware.
+is in the tables of `topology.hardware.mig`; where a profile is a mode of the whole GPU, its instances are made and
+destroyed together. An instance is in use while a process has its UUID in CUDA_VISIBLE_DEVICES or
+ROCR_VISIBLE_DEVICES. Every call reads the file and writes it under a lock, since several may use the hardware.
 """
 
 import fcntl
@@ -21,10 +22,11 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from gantree.model.errors import BadInput
-from gantree.model.gpu_partitions import PartitionError, PartitionFault
+from gantree.model.gpu_partitions import PartitionError, PartitionFault, by_amd_smi, by_nvidia_smi
 from gantree.model.placements import MigPart
 from gantree.topology.hardware.mig import MigInstance, MigTable
 
+_VISIBLE = (b"CUDA_VISIBLE_DEVICES=", b"ROCR_VISIBLE_DEVICES=")
 _WAY_OUT = {
     PartitionFault.IN_USE: "A process uses it: end the process.",
     PartitionFault.RESET_REQUIRED: "The GPU needs a reset.",
@@ -39,6 +41,15 @@ class SimulatedPartitioner:
     def __init__(self, file: Path, node: str, table: MigTable) -> None:
         self._file, self._node, self._table = file, node, table
 
+    def made_with(self, part: MigPart) -> tuple[MigPart, ...]:
+        """An instance alone, or all of a GPU whose profile is its mode."""
+        together = self._table.filled([MigInstance(part.profile, part.start)])
+        return tuple(MigPart(part.gpu, one.profile, one.start) for one in together)
+
+    def by_hand(self, gpu: int) -> str:
+        """How to have a GPU whole again, on real hardware."""
+        return by_amd_smi(gpu) if self._table.uniform else by_nvidia_smi(gpu)
+
     def instances(self, gpu: int) -> Mapping[MigPart, str]:
         """UUID of each instance of a GPU."""
         there = _gpu_of(_read(self._file), gpu)["instances"]
@@ -52,11 +63,12 @@ class SimulatedPartitioner:
             if found is not None:
                 return str(found["uuid"])
             self._check_room(here, profile, start)
-            state["created"] = state.get("created", 0) + 1
-            name = f"{self._node}/{gpu}/{state['created']}"
-            uuid = f"MIG-{uuid5(NAMESPACE_OID, name)}"
-            here["instances"].append({"profile": profile, "start": start, "uuid": uuid})
-            return uuid
+            for one in self._table.filled([MigInstance(profile, start)]):
+                state["created"] = state.get("created", 0) + 1
+                uuid = self._uuid(f"{self._node}/{gpu}/{state['created']}")
+                row = {"profile": one.profile, "start": one.start, "uuid": uuid}
+                here["instances"].append(row)
+            return str(_find(here, profile, start)["uuid"])  # type: ignore[index]  # just made
 
     def destroy(self, gpu: int, profile: str, start: int) -> None:
         """Destroy an instance that no process uses."""
@@ -65,9 +77,10 @@ class SimulatedPartitioner:
             found = _find(here, profile, start)
             if found is None:
                 return
-            if _is_visible(found["uuid"]):
+            together = here["instances"] if self._table.uniform else [found]
+            if any(_is_visible(one["uuid"]) for one in together):
                 raise _Refusal(PartitionFault.IN_USE)
-            here["instances"].remove(found)
+            here["instances"] = [one for one in here["instances"] if one not in together]
 
     def mig_mode(self, gpu: int) -> tuple[bool, bool]:
         """MIG mode now and after the next reset."""
@@ -103,6 +116,11 @@ class SimulatedPartitioner:
         """Make the next calls of a name ("create", "destroy", "set_mig_mode") fail."""
         with self._changing("fail_next", 0, "set faults") as state:
             state.setdefault("fail", []).append({"call": call, "fault": fault, "times": times})
+
+    def _uuid(self, name: str) -> str:
+        """As the runtimes of NVIDIA and AMD write it."""
+        made = uuid5(NAMESPACE_OID, name)
+        return f"GPU-{made.hex[:16]}" if self._table.uniform else f"MIG-{made}"
 
     def _check_room(self, here: dict[str, Any], profile: str, start: int) -> None:
         if not here["mode"]:
@@ -182,13 +200,13 @@ def _write(file: Path, state: dict[str, Any]) -> None:
 
 
 def _is_visible(uuid: str) -> bool:
-    """Whether a live process has an instance in its CUDA_VISIBLE_DEVICES."""
+    """Whether a live process has an instance among the devices that its runtime shows it."""
     mark = uuid.encode()
     for process in Path("/proc").glob("[0-9]*/environ"):
         try:
             variables = process.read_bytes().split(b"\0")
         except OSError:
             continue
-        if any(each.startswith(b"CUDA_VISIBLE_DEVICES=") and mark in each for each in variables):
+        if any(each.startswith(_VISIBLE) and mark in each for each in variables):
             return True
     return False

@@ -14,6 +14,7 @@ from gantree.executors.local.launch.visible_gpus import (
     MPS,
     GpuIds,
     MigIds,
+    device_variables,
     no_instances,
     share_variables,
     visible_devices,
@@ -70,7 +71,7 @@ def member_environment(
         **_place_variables(order, member, run),
         **mps,
         **share_variables(member.share, member.processes),
-        "CUDA_VISIBLE_DEVICES": visible_devices(member, gpu_ids, mig_ids),
+        **device_variables(visible_devices(member, gpu_ids, mig_ids)),
     }
     return {**_of_use(base, member), **place, **dict(member.env), **fixed}
 
@@ -97,7 +98,7 @@ def check_environment(
         **_of_use(base, member),
         **own,
         **_place_variables(order, member, run),
-        "CUDA_VISIBLE_DEVICES": visible_devices(member, gpu_ids, no_instances),
+        **device_variables(visible_devices(member, gpu_ids, no_instances)),
         "GANTREE_RUN": str(run.member(member.node_rank)),
     }
 

@@ -8,8 +8,10 @@ parts of its share.
 https://docs.nvidia.com/deploy/mps/latest/appendix-environment-variables.html
 """
 
+import re
 from collections.abc import Callable, Mapping
 
+from gantree.model.jobs import COMPUTE_PARTITIONS
 from gantree.model.orders import MemberLaunch, StartGang
 from gantree.model.placements import GpuChange, MigPart, SharePart
 
@@ -19,6 +21,8 @@ MigIds = Callable[[str], Mapping[MigPart, str]]
 """node -> UUID of each MIG instance that is there now."""
 
 MPS = "mps"
+ROCR_UUID = re.compile(r"GPU-[0-9a-f]{16}")
+"""How AMD's runtime names a GPU, or a partition of one; NVIDIA's UUIDs have 36 characters."""
 MIB_PER_GIB = 1024
 _ROUNDING = 1e-6
 """0.29 of a GPU is 29 per cent, though 100 x 0.29 is a little less in binary."""
@@ -41,6 +45,21 @@ def visible_devices(member: MemberLaunch, gpu_ids: GpuIds, mig_ids: MigIds) -> s
         return ",".join(uuid_of_instance[part] for part in member.mig)
     gpus = member.gpus if member.share is None else (member.share.gpu,)
     return gpu_ids(member.node, gpus) if gpus else ""
+
+
+def device_variables(visible: str) -> dict[str, str]:
+    """What shows the devices of a member, and no others, to the runtime of their vendor.
+
+    ROCm's runtime takes UUIDs in ROCR_VISIBLE_DEVICES. HIP above it counts what is left from 0, and reads
+    CUDA_VISIBLE_DEVICES.
+    """
+    ids = visible.split(",")
+    if not all(map(ROCR_UUID.fullmatch, ids)):
+        return {"CUDA_VISIBLE_DEVICES": visible}
+    return {
+        "ROCR_VISIBLE_DEVICES": visible,
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(len(ids)))),
+    }
 
 
 def share_variables(share: SharePart | None, processes: int) -> dict[str, str]:
@@ -78,9 +97,13 @@ def missing_partition(
 
 
 def _must_leave_mig_mode(change: GpuChange) -> str:
+    if any(part.profile in COMPUTE_PARTITIONS for part in change.destroy):
+        state, by_hand = "be whole", "amd-smi set --compute-partition SPX"
+    else:
+        state, by_hand = "leave MIG mode", f"nvidia-smi -i {change.gpu} -mig 0"
     return (
-        f"GPU {change.gpu} of node {change.node} must leave MIG mode, and this daemon may not switch it "
-        f"(gantree up --partition-gpus). Switch it by hand, as root: nvidia-smi -i {change.gpu} -mig 0; and take it "
+        f"GPU {change.gpu} of node {change.node} must {state}, and this daemon may not switch it "
+        f"(gantree up --partition-gpus). Switch it by hand, as root: {by_hand}; and take it "
         "out of the node's `mig` in the cluster file"
     )
 
@@ -88,9 +111,15 @@ def _must_leave_mig_mode(change: GpuChange) -> str:
 def _missing_instance(node: str, part: MigPart, there: Mapping[MigPart, str]) -> str:
     on_gpu = [each for each in there if each.gpu == part.gpu]
     has = ", ".join(f"{each.profile} at slice {each.start}" for each in on_gpu) or "none"
+    what, by_hand = (
+        "MIG instance",
+        f"nvidia-smi mig -i {part.gpu} -cgi {part.profile}:{part.start} -C",
+    )
+    if part.profile in COMPUTE_PARTITIONS:
+        what, by_hand = "partition", f"amd-smi set --compute-partition {part.profile.upper()}"
     return (
-        f"GPU {part.gpu} of node {node} has no MIG instance {part.profile} at slice {part.start} (the driver lists "
+        f"GPU {part.gpu} of node {node} has no {what} {part.profile} at slice {part.start} (the driver lists "
         f"{has} there), and this daemon may not partition GPUs (gantree up --partition-gpus). Create it by hand, as "
-        f"root: nvidia-smi mig -i {part.gpu} -cgi {part.profile}:{part.start} -C; or write "
+        f"root: {by_hand}; or write "
         "`mig: {by: nobody, instances: [...]}` with what is there into the cluster file, so that only that is given out"
     )

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU while it is partitioned. held are instances that must stay."""
+    """One GPU while it is partitioned. held are instances that must stay, with all that are made together with them."""
 
     partitioner: GpuPartitioner
     created: CreatedInstances
@@ -31,15 +31,14 @@ class Gpu:
         """UUID of an instance, which is created unless it is there, after those to destroy are gone."""
         uuid = self.partitioner.instances(self.gpu).get(part)
         if uuid:
-            if self.created.has(self.node, part, uuid):
-                self.created.note(self.node, part, uuid)
+            self._note_made(part)
             return uuid
         if not self.partitioner.mig_mode(self.gpu)[0]:
             self.partitioner.set_mig_mode(self.gpu, on=True)
         for each in destroy:
             self._give_way(each)
         if uuid is None:
-            self.created.note(self.node, part, "")
+            self._note_begun(part)
         return self._create(part)
 
     def leave_mig_mode(self) -> None:
@@ -52,8 +51,7 @@ class Gpu:
             raise PartitionError(
                 PartitionFault.IN_USE,
                 f"GPU {self.gpu} of node {self.node} must leave MIG mode, and gantree destroys only instances that it "
-                f"created and that no job has, not {left}: nvidia-smi mig -i {self.gpu} -dci; "
-                f"nvidia-smi mig -i {self.gpu} -dgi",
+                f"created and that no job has, not {left}: {self.partitioner.by_hand(self.gpu)}",
             )
         self.partitioner.set_mig_mode(self.gpu, on=False)
 
@@ -88,14 +86,25 @@ class Gpu:
                     continue
                 self._forget_if_gone(part)
                 raise self._explained(error) from error
-            if self.created.has(self.node, part, ""):
-                self.created.note(self.node, part, uuid)
+            self._note_made(part)
             return uuid
 
     def _create_again(self, part: MigPart) -> None:
         if part not in self.partitioner.instances(self.gpu):
-            self.created.note(self.node, part, "")
+            self._note_begun(part)
             self._create(part)
+
+    def _note_begun(self, part: MigPart) -> None:
+        """What is made with an instance is on record before."""
+        for each in self.partitioner.made_with(part):
+            self.created.note(self.node, each, "")
+
+    def _note_made(self, part: MigPart) -> None:
+        """Note the UUIDs of what was made with an instance, if it is on record as about to be."""
+        there = self.partitioner.instances(self.gpu)
+        for each in self.partitioner.made_with(part):
+            if there.get(each) and self.created.has(self.node, each, there[each]):
+                self.created.note(self.node, each, there[each])
 
     def _give_way(self, part: MigPart) -> bool:
         """Destroy an instance that gantree created and that no gang has; whether it did."""
@@ -103,15 +112,20 @@ class Gpu:
         if uuid is None:
             self.created.remove(self.node, part)
             return False
-        if (self.node, part) in self.held or not self.created.has(self.node, part, uuid):
+        together = self.partitioner.made_with(part)
+        is_held = any((self.node, each) in self.held for each in together)
+        if is_held or not self.created.has(self.node, part, uuid):
             return False
         self.partitioner.destroy(self.gpu, part.profile, part.start)
-        self.created.remove(self.node, part)
+        for each in together:
+            self.created.remove(self.node, each)
         return True
 
     def _forget_if_gone(self, part: MigPart) -> None:
-        if part not in self.partitioner.instances(self.gpu):
-            self.created.remove(self.node, part)
+        there = self.partitioner.instances(self.gpu)
+        for each in self.partitioner.made_with(part):
+            if each not in there:
+                self.created.remove(self.node, each)
 
     def _has_instances(self) -> bool:
         return bool(self.partitioner.instances(self.gpu))
