@@ -20,7 +20,8 @@ NEEDS = {
         GET /v1/jobs/{word}/curve; GET /v1/jobs/{word}/logs; GET /v1/jobs/{word}/record
     """,
     Need.CHANGE: """
-        POST /v1/jobs/{word}/cancel; POST /v1/jobs/{word}/hold; POST /v1/jobs/{word}/priority; POST
+        POST /v1/jobs/{word}/cancel; POST /v1/jobs/{word}/extend; POST /v1/jobs/{word}/hold;
+        POST /v1/jobs/{word}/priority; POST
         /v1/jobs/{word}/release; POST /v1/jobs/{word}/resume; POST /v1/jobs/{word}/scale; POST
         /v1/jobs/{word}/suspend
     """,
@@ -31,7 +32,8 @@ NEEDS = {
         GET /v1/history/nodes; GET /metrics; GET /v1/policy; GET /v1/policy/versions; GET /v1/policy/versions/{number}
     """,
     Need.OPERATE: """
-        GET /v1/audit; GET /v1/jobs/{word}/defragment; POST /v1/jobs/{word}/defragment; POST /v1/links/degrade;
+        GET /v1/audit; POST /v1/jobs/{word}/exempt;
+        GET /v1/jobs/{word}/defragment; POST /v1/jobs/{word}/defragment; POST /v1/links/degrade;
         POST /v1/links/restore; POST /v1/nodes/burn-in; POST /v1/nodes/{node}/cordon; POST /v1/nodes/{node}/drain; POST
         /v1/nodes/{node}/fault; POST /v1/nodes/{node}/labels; POST /v1/nodes/{node}/repair;
         POST /v1/nodes/{node}/uncordon; POST /v1/policy;

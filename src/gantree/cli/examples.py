@@ -38,6 +38,7 @@ EXAMPLES: Mapping[str, str] = {
     "resume": "gantree resume llama",
     "scale": "gantree scale llama --members 4",
     "reprioritise": "gantree reprioritise llama --priority production",
+    "extend": "gantree extend notebook 2h",
     "nodes": "gantree nodes",
     "cordon": "gantree cordon n7 --reason 'a fan is broken'",
     "uncordon": "gantree uncordon n7",

@@ -83,6 +83,9 @@ class Commands(LazyGroup):
             "gantree.cli.jobs.control:reprioritise",
             "Change the priority of pending or running jobs.",
         ),
+        "extend": Listed(
+            "gantree.cli.jobs.extend:extend", "Keep idle jobs: for so long they are not reclaimed."
+        ),
         "nodes": Listed("gantree.cli.nodes:nodes", "List nodes with their state and jobs."),
         "cordon": Listed(
             "gantree.cli.nodes:cordon", "Mark nodes unschedulable; running jobs stay."

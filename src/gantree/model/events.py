@@ -339,6 +339,31 @@ class GpuUseObserved(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GangIdlenessObserved(Event):
+    """Counters told that the GPUs of an attempt have not computed since a moment, in seconds since 1970.
+
+    It is told when that begins, and again when the gang is due to be reclaimed and is idle still. since None: it is
+    over, for this reason.
+    """
+
+    job: str
+    attempt: int
+    since: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensionRequested(Event):
+    """A user requested that a job is not reclaimed as idle before until, in seconds since 1970.
+
+    None: an operator requested that it never is.
+    """
+
+    job: str
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRestoreRequested(Event):
     """An operator counts a link as whole, whatever sources reported of it, until one reports something else."""
 
@@ -415,6 +440,7 @@ EVENTS: dict[str, type[Event]] = {
         SuspendRequested, ScaleRequested, BarsRequested, PriorityRequested,
         CordonRequested, UncordonRequested, LabelRequested, HealthObserved, LinkHealthObserved,
         LinkRestoreRequested, RankSlownessObserved, GpuUseObserved, RepairObserved, OthersHold, PolicySubmitted,
+        GangIdlenessObserved, ExtensionRequested,
         GangFound, GangStarted, GangStartFailed, RankExited, MemberLost, MemberStarted,
         GangEnded, CheckpointSaved, NodeLost, NodeReturned, EndedJobsDue, TimePassed,
     )

@@ -49,6 +49,7 @@ from gantree.model.facts import (
     RoomOfOthers,
     StopDecided,
 )
+from gantree.model.idle_facts import GangIdlenessNoted, GangIdleWarned, GangReclaimed, JobExtended
 from gantree.model.site_facts import (
     LinkHealthNoted,
     NodeCordoned,
@@ -70,6 +71,7 @@ FACTS: dict[str, type[Fact]] = {
         JobsForgotten, RoomOfOthers, NodeHealthNoted, LinkHealthNoted, GpuUseNoted, NodeRepairNoted,
         ArrayAccepted, ArrayHeld, ArrayReleased, ArrayReprioritised, ArrayEnded,
         MemberMissed, MemberReplaced, MemberBack, RankSlownessNoted, BudgetNoted,
+        GangIdlenessNoted, GangIdleWarned, GangReclaimed, JobExtended,
     )
 }  # fmt: skip
 

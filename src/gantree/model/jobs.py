@@ -17,7 +17,7 @@ SHARDED = ("none", "optimizer", "parameters")
 """What data-parallel replicas may shard among each other."""
 ISOLATIONS = ("time-slicing", "mps")
 """Ways to share a GPU without MIG: time slicing without isolation, or CUDA MPS with limits."""
-NOTIFY_EVENTS = ("start", "end", "failure", "preemption")
+NOTIFY_EVENTS = ("start", "end", "failure", "preemption", "idle")
 """Events of a job that it may have announced."""
 BUDGET_EVENT = "budget"
 """The event of the budget of a queue, which a policy may have announced."""
@@ -231,6 +231,14 @@ class Notify:
 
 
 @dataclass(frozen=True, slots=True)
+class IdleLimits:
+    """What a job says of being idle, in seconds: it is stopped after stop_s; lease_s from its start on it is not."""
+
+    stop_s: float | None = None
+    lease_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Elastic:
     """Members between min and max."""
 
@@ -352,6 +360,7 @@ class Job:
     are (variable, file): the variable gets the content of the file at the start. serving takes the place of trains,
     traffic and parallelism. on_cordoned are the nodes
     of a burn-in: cordoned, and held as long as it runs. project is a label under which its use is counted ("": none).
+    idle: when it is stopped as idle.
     """
 
     name: str
@@ -389,6 +398,7 @@ class Job:
     check: Check | None = None
     on_cordoned: tuple[str, ...] = ()
     project: str = ""
+    idle: IdleLimits | None = None
 
     def equals_but_for_name(self, other: "Job") -> bool:
         """Return whether two jobs are equal but for their names."""

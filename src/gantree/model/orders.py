@@ -137,9 +137,17 @@ class SignalGang(Order):
     signal: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteToLog(Order):
+    """Write a line into the log of the first process of each member of an attempt, once, or an event of its pods."""
+
+    text: str
+
+
 ORDERS: dict[str, type[Order]] = {
     kind.__name__: kind
     for kind in (
         StartGang, ReplaceMember, StopGang, SaveCheckpoint, SuspendGang, ResumeGang, SignalGang,
+        WriteToLog,
     )
 }  # fmt: skip

@@ -58,6 +58,8 @@ class StopCause(StrEnum):
     CHECK_FAILED = "check-failed"
     TIME_LIMIT = "time-limit"
     CANCELLED = "cancelled"
+    IDLE = "idle"
+    IDLE_STOP = "idle-stop"
 
 
 FAILURES = frozenset({StopCause.RANK_FAILED, StopCause.START_FAILED, StopCause.MEMBER_LOST})

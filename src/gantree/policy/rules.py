@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Literal
+from typing import Final, Literal
 
 from gantree.model.errors import BadInput
 from gantree.model.jobs import DEFAULT_GRACE_S, Check, Job, Notify, Shape
+from gantree.policy.idle import IdleRule
 
 Amounts = Mapping[str, float]
 
@@ -42,6 +43,8 @@ PlacementRule = Literal["topology", "first-fit", "best-fit", "random"]
 VictimRule = Literal["loss", "youngest"]
 """Who is stopped among jobs of equal right; the second is a baseline."""
 
+NEVER: Final = "never"
+"""Of a queue whose gangs are never idle."""
 LOOSE = "gpus"
 """The tier of cells that are GPUs anywhere."""
 
@@ -83,6 +86,8 @@ class QueueRule:
     whole domains: (tier, how many), LOOSE for GPUs anywhere.
     most_running and most_waiting are jobs at a time; user_limit and most_running_per_user are the same for each of its
     users. check is that of its jobs, and of those below it, that say nothing of one. budgets are of different periods.
+    idle is the rule for its idle gangs, and for those of queues below it; NEVER: none is reclaimed; None: as the queue
+    above has it.
     """
 
     path: str
@@ -99,6 +104,7 @@ class QueueRule:
     most_running_per_user: int | None = None
     check: Check | None = None
     budgets: tuple[Budget, ...] = ()
+    idle: IdleRule | Literal["never"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +218,7 @@ class Policy:
     fragmentation_weight: what whole domains left behind are worth against a gang's own speed. exact_s: seconds for
     which the optimum of a placement may be searched, 0 for none. demand: what a member that usually comes asks for,
     and how often such ones come, in any unit. (Used by searches: `placement.request.placement_preferences`.)
+    idle is the rule for idle gangs of queues that have none; None: they keep what they have.
     """
 
     priorities: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_PRIORITIES))
@@ -241,6 +248,7 @@ class Policy:
     fragmentation_weight: float = 0.2
     exact_s: float = 0.0
     demand: tuple[tuple[Shape, float], ...] = ()
+    idle: IdleRule | None = None
 
     @property
     def spares_for_a_time(self) -> bool:
@@ -265,6 +273,16 @@ class Policy:
             if rule.check is not None and f"{queue}/".startswith(f"{rule.path}/")
         ]
         return max(above, key=lambda rule: len(rule.path)).check if above else None
+
+    def idle_of(self, queue: str) -> IdleRule | None:
+        """Return the rule for idle gangs of a queue: its own, or that of the nearest queue above, or of the policy."""
+        above = [
+            rule
+            for rule in self.queues
+            if rule.idle is not None and f"{queue}/".startswith(f"{rule.path}/")
+        ]
+        found = max(above, key=lambda rule: len(rule.path)).idle if above else self.idle
+        return None if found == NEVER else found
 
     def priority_of(self, priority: str | int) -> int:
         """Return the number of a class, or the number itself. Raises BadInput on an unknown class."""

@@ -26,6 +26,7 @@ from gantree.model.orders import (
     StartGang,
     StopGang,
     SuspendGang,
+    WriteToLog,
 )
 from gantree.sim.attempt_events import WorkDone, ended_event, saved_event, started_event
 from gantree.sim.heap import EventHeap
@@ -128,7 +129,7 @@ class SimCluster:
                 self._stop(order, work)
             case SuspendGang() | ResumeGang():
                 self._take_turn(order, work)
-            case SignalGang():
+            case SignalGang() | WriteToLog():
                 pass  # nobody here has a handler
 
     def _start(self, order: StartGang, work: Work) -> None:

@@ -63,6 +63,7 @@ BODIES: dict[str, Any] = {
     "POST /v1/jobs/forecast": {"jobs": [JOB]},
     "POST /v1/jobs/{word}/scale": {"members": 1},
     "POST /v1/jobs/{word}/priority": {"priority": 1},
+    "POST /v1/jobs/{word}/extend": {"for_s": 60.0},
     "POST /v1/jobs/{word}/what-if": {},
     "POST /v1/jobs/{word}/rerun": {},
     "POST /v1/nodes/{node}/labels": {"labels": {"a": "b"}},

@@ -1,7 +1,7 @@
-"""A signal before the time limit, on real processes: once, and not before there is a handler for it."""
+"""A signal before the time limit, and a line in the log, on real processes: once each."""
 
 from gantree.model.events import GangStarted
-from gantree.model.orders import SignalGang
+from gantree.model.orders import SignalGang, WriteToLog
 from support.gangs import GangStage
 
 ORDER = SignalGang(id="j/1/warn", job="j", attempt=1, signal="SIGUSR1")
@@ -38,3 +38,17 @@ def test_a_gang_that_is_told_to_stop_is_not_warned_any_more(stage: GangStage) ->
     stage.cluster.carry_out(ORDER)
     assert stage.until_ended() == 137
     assert stage.log() == "up\n"
+
+
+def test_a_line_is_written_once_into_the_log_of_each_member_also_across_a_restart(
+    stage: GangStage,
+) -> None:
+    stage.start("sh", "-c", "echo up; while :; do sleep 0.02; done", members=2)
+    stage.until(lambda: stage.log(0) == stage.log(1) == "up\n")
+    line = WriteToLog(id="j/1/idle-warning-1", job="j", attempt=1, text="its GPUs are idle")
+    stage.cluster.carry_out(line)
+    stage.open().adopt()
+    stage.cluster.carry_out(line)
+    assert stage.log(0) == stage.log(1) == "up\ngantree: its GPUs are idle\n"
+    stage.cluster.carry_out(WriteToLog(id="j/1/idle-warning-2", job="j", attempt=1, text="again"))
+    assert stage.log(0).endswith("gantree: again\n")

@@ -126,6 +126,8 @@ class Client:
     resume = _method(requests.resume)
     scale = _method(requests.scale)
     reprioritise = _method(requests.reprioritise)
+    extend = _method(requests.extend)
+    exempt = _method(requests.exempt)
     nodes = _method(site_requests.nodes)
     node = _method(site_requests.node)
     cordon = _method(site_requests.cordon)

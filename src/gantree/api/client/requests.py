@@ -209,6 +209,16 @@ def reprioritise(job: str, priority: str | int, *, if_version: str | None = None
     return _job_command(job, "priority", if_version, {"priority": priority})
 
 
+def extend(job: str, for_s: float, *, if_version: str | None = None) -> Request[Json]:
+    """Give a job a lease: for so many seconds from now on it is not reclaimed as idle; 0 ends it."""
+    return _job_command(job, "extend", if_version, {"for_s": for_s})
+
+
+def exempt(job: str, *, if_version: str | None = None) -> Request[Json]:
+    """Have a job never reclaimed as idle, until it is extended again."""
+    return _job_command(job, "exempt", if_version)
+
+
 def policy() -> Request[Json]:
     """Get the policy in force: number, time, user, file name, text."""
     return Request("GET", "/v1/policy")

@@ -16,6 +16,7 @@ from gantree.control.nodes.clock_watch import ClockWatch
 from gantree.control.nodes.gpu_link_watch import NVML, GpuLinks
 from gantree.control.nodes.gpu_use_watch import GpuUseWatch
 from gantree.control.nodes.health_watch import HealthWatch
+from gantree.control.nodes.idle_watch import IdleWatch
 from gantree.control.nodes.load_watch import LoadWatch
 from gantree.control.nodes.nic_watch import NicWatch
 from gantree.control.nodes.uplink_watch import UplinkWatch
@@ -82,7 +83,7 @@ def gpu_poll(*, is_exact: bool = True, clocks: ClockWatch | None = None) -> Poll
         "the health of GPUs",
         signs_in,
         lambda machine: bool(machine.gpus),
-        (GpuLinks(), GpuUseWatch(is_exact=is_exact), clocks),
+        (GpuLinks(), GpuUseWatch(is_exact=is_exact), IdleWatch(is_exact=is_exact), clocks),
         (HealthWatch(is_exact=is_exact),),
     )
 
@@ -142,7 +143,7 @@ async def poll_here(loop: Loop, controller: Controller) -> None:
     Until cancelled.
     """
     host = gethostname()
-    judges = (GpuUseWatch(), GpuLinks(source=NVML))
+    judges = (GpuUseWatch(), IdleWatch(), GpuLinks(source=NVML))
     poll = Poll("the use of GPUs", signs_in, lambda machine: bool(machine.gpus), judges)
     asked = {f"the driver of {host}": lambda: {host: _figures_here()}}
     if not await asyncio.to_thread(has_driver):

@@ -110,6 +110,14 @@ class ScaleRequest(Body):
     members: int = Field(ge=1, le=1_000_000, examples=[4])
 
 
+class ExtendRequest(Body):
+    """How long a job is not reclaimed as idle, from now on."""
+
+    for_s: float = Field(
+        ge=0.0, le=3.2e9, description="Seconds; 0 ends the lease.", examples=[7200.0]
+    )
+
+
 class PriorityRequest(Body):
     """A class of the policy, or a number."""
 
@@ -316,6 +324,25 @@ def _add_changes(routes: APIRouter, backend: Backend) -> None:
         return await command(
             caller, word, if_match, lambda jobs, job: jobs.scale(job, body.members)
         )
+
+    @routes.post("/{word}/extend", **asked_for, **needs(Need.CHANGE))
+    async def extend(
+        word: str,
+        body: ExtendRequest,
+        caller: CurrentCaller,
+        request: Request,
+        if_match: IfMatch = None,
+    ) -> Response:
+        """Give a job a lease: for so long it is not reclaimed as idle. 422 for longer than its queue allows."""
+        note_what(request.scope, f"word {word} for {body.for_s:g} s")
+        return await command(caller, word, if_match, lambda jobs, job: jobs.extend(job, body.for_s))
+
+    exempting = {**asked_for, **needs(Need.OPERATE), "dependencies": WITHOUT_FIELDS}
+
+    @routes.post("/{word}/exempt", **exempting)
+    async def exempt(word: str, caller: CurrentCaller, if_match: IfMatch = None) -> Response:
+        """Have a job never reclaimed as idle, until it is extended again."""
+        return await command(caller, word, if_match, JobCommands.exempt)
 
     @routes.post("/{word}/priority", **asked_for, **needs(Need.CHANGE))
     async def priority(

@@ -62,7 +62,17 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
     **dict.fromkeys(
         (
             f"POST {_A_JOB}/{command}"
-            for command in ("cancel", "hold", "release", "suspend", "resume", "scale", "priority")
+            for command in (
+                "cancel",
+                "hold",
+                "release",
+                "suspend",
+                "resume",
+                "scale",
+                "priority",
+                "extend",
+                "exempt",
+            )
         ),
         JobCommandResponse,
     ),

@@ -9,11 +9,12 @@ from gantree.core.explain.explanation import Explanation
 from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
+from gantree.core.lifecycle.idleness import reclaimed_at
 from gantree.core.reservations.start_estimates import known_start
 from gantree.formats.refusals import refusal_json
 from gantree.journal.contract import RecordedFact
 from gantree.model.arrays import in_words
-from gantree.model.phases import HOLDING, Phase
+from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.model.placements import Domain
 from gantree.topology.occupancy.site import cut_as_now
 
@@ -59,6 +60,7 @@ def job_row(ledger: Ledger, state: JobState) -> Json:
         "progress": None,
         "check": None,
         "stragglers": [],
+        "idle": _idle(ledger, state),
         "array": state.array or None,
         "elements": None,
     }
@@ -87,6 +89,22 @@ def array_row(ledger: Ledger, array: ArrayState) -> Json:
     }
 
 
+def _idle(ledger: Ledger, state: JobState) -> Json | None:
+    """Since when its GPUs have not computed and what comes of it, and its lease; None where there is neither."""
+    idle = state.idle
+    is_idle = idle.since is not None and state.phase is Phase.RUNNING
+    if not (is_idle or idle.exempt or idle.extended_until) or state.phase in ENDED:
+        return None
+    return {
+        "since": idle.since if is_idle else None,
+        "warned_at": idle.warned_at,
+        "reclaim_at": reclaimed_at(state, ledger.policy),
+        "action": idle.action or None,
+        "extended_until": idle.extended_until,
+        "exempt": idle.exempt,
+    }
+
+
 def _members_now(state: JobState) -> int | None:
     """Members that hold a place now: an elastic gang may have other than its file says."""
     if state.placement is None or state.phase not in HOLDING:
@@ -110,6 +128,7 @@ def rejected_row(job: str, reason: str) -> Json:
         "last_failure": "",
         "promised": False,
         "stragglers": [],
+        "idle": None,
     }
     return {**gone, **known, **never}
 

@@ -14,3 +14,8 @@ def seconds_of(option: str, text: str) -> float:
         raise BadInput(
             f"{option}: found {text!r}; allowed: a duration such as 90s, 2h or 30d"
         ) from None
+
+
+def seconds_or_zero_of(option: str, text: str) -> float:
+    """As `seconds_of`, and 0 for 0s. Raises BadInput, which names the option."""
+    return 0.0 if text in ("0", "0s") else seconds_of(option, text)

@@ -79,13 +79,32 @@ def _note(row: Row, now: float) -> str:
         parts.append(f"preempted {row['preemptions']} x")
     if row["checkpoint_step"] is not None:
         parts.append(f"checkpoint at step {row['checkpoint_step']}")
-    parts += check_notes(row)
+    parts += idle_notes(row, now) + check_notes(row)
     if row["progress"] is not None:
         parts.append(_progress(row["progress"], row["predicted_step_s"]))
     parts += [each["sentence"] for each in row.get("stragglers", ())][:MOST_STRAGGLERS]
     if row.get("elements") is not None:
         parts.append(_array_in_words(row["elements"]))
     return "; ".join(parts)
+
+
+def idle_notes(row: Row, now: float) -> list[str]:
+    """Since when its GPUs have not computed, and when it is reclaimed; its lease."""
+    idle = row.get("idle")  # an older daemon does not say it
+    if idle is None:
+        return []
+    parts = []
+    if idle["since"] is not None:
+        parts.append(f"idle for {span(now - idle['since'])}")
+    if idle["reclaim_at"] is not None:
+        left_s = idle["reclaim_at"] - now
+        when = f"in {span(left_s)}" if left_s > 0 else "with the next sample"
+        parts.append(f"{idle['action']} {when} (gantree extend {row['job']} 2h)")
+    if idle["exempt"]:
+        parts.append("exempt from reclaiming")
+    elif (idle["extended_until"] or 0.0) > now:
+        parts.append(f"lease for {span(idle['extended_until'] - now)}")
+    return parts
 
 
 def check_notes(row: Row) -> list[str]:

@@ -56,14 +56,7 @@ class GpuUseWatch:
 
     def judge(self, told: Figures, fabric: Fabric, now: float) -> Computing:
         """Which GPUs compute, of those whose figures tell."""
-        return {
-            node: {
-                gpu: does
-                for gpu, figures in of_gpu.items()
-                if (does := computes(figures)) is not None
-            }
-            for node, of_gpu in told.items()
-        }
+        return computing(told)
 
     def events(
         self, judged: Computing, ledger: Ledger, now: float, epoch: int
@@ -92,10 +85,10 @@ class GpuUseWatch:
             return
         counted = self._of_attempt.setdefault((state.job, state.attempt), _Counted())
         for member in state.placement.members:
-            if not (self.is_exact or _has_whole_node(ledger, member)):
+            if not (self.is_exact or has_whole_node(ledger, member)):
                 continue
             of_gpu = judged.get(member.node, {})
-            for gpu, part in _held(member):
+            for gpu, part in held_gpus(member):
                 does = of_gpu.get(gpu)
                 counted.useful += part * seconds if does else 0.0
                 counted.idle += part * seconds if does is False else 0.0
@@ -110,7 +103,17 @@ class GpuUseWatch:
                     yield MeasuredUse(*attempt, counted.useful, counted.idle)
 
 
-def _has_whole_node(ledger: Ledger, member: MemberPlacement) -> bool:
+def computing(told: Figures) -> Computing:
+    """Which GPUs compute, of those whose figures tell."""
+    return {
+        node: {
+            gpu: does for gpu, figures in of_gpu.items() if (does := computes(figures)) is not None
+        }
+        for node, of_gpu in told.items()
+    }
+
+
+def has_whole_node(ledger: Ledger, member: MemberPlacement) -> bool:
     """Whether a member has all GPUs of its node."""
     fabric = ledger.fabric
     node = None if fabric is None else fabric.index_of_node.get(member.node)
@@ -119,7 +122,7 @@ def _has_whole_node(ledger: Ledger, member: MemberPlacement) -> bool:
     return len(member.gpus) == fabric.machine_of_node(node).gpus
 
 
-def _held(member: MemberPlacement) -> Iterator[tuple[int, float]]:
+def held_gpus(member: MemberPlacement) -> Iterator[tuple[int, float]]:
     """The GPUs of a member, each with the part of it that the member has."""
     yield from ((gpu, 1.0) for gpu in member.gpus)
     if member.share is not None:

@@ -32,6 +32,7 @@ TITLES = {
     "end": "ended",
     "failure": "failed",
     "preemption": "is preempted",
+    "idle": "is idle",
 }
 
 

@@ -13,10 +13,14 @@ from gantree.journal.contract import RecordedFact
 from gantree.journal.notification_store import Notification
 from gantree.model.budget_facts import BudgetNoted
 from gantree.model.facts import ArrayEnded, Fact, GangPreempted, GangRunning, JobEnded
+from gantree.model.idle_facts import GangIdleWarned, GangReclaimed
 from gantree.model.jobs import BUDGET_EVENT, Job, Notify
 from gantree.model.phases import Phase
+from gantree.text.words import span
 
-ANNOUNCED = (GangRunning, GangPreempted, JobEnded, ArrayEnded, BudgetNoted)
+ANNOUNCED = (
+    GangRunning, GangPreempted, GangIdleWarned, GangReclaimed, JobEnded, ArrayEnded, BudgetNoted,
+)  # fmt: skip
 """Kinds of facts of which anything is announced."""
 WEBHOOK, MAIL = "webhook", "mail"
 FAILURES = frozenset({Phase.FAILED, Phase.TIMED_OUT})
@@ -43,6 +47,13 @@ def announced(fact: Fact) -> Announced:
             return Announced(
                 fact.job, "preemption", Phase.STOPPING, fact.attempt, reason=fact.cause
             )
+        case GangIdleWarned():
+            return Announced(
+                fact.job, "idle", Phase.RUNNING, fact.attempt, reason=_what_comes(fact)
+            )
+        case GangReclaimed():
+            what = f"reclaimed after {span(fact.at - fact.since)}: {fact.action}"
+            return Announced(fact.job, "idle", Phase.RUNNING, fact.attempt, reason=what)
         case JobEnded():
             event = "failure" if fact.outcome in FAILURES else "end"
             return Announced(
@@ -52,6 +63,13 @@ def announced(fact: Fact) -> Announced:
             event = "failure" if fact.outcome in FAILURES else "end"
             return Announced(fact.array, event, fact.outcome, 0, reason=fact.reason)
     raise AssertionError(f"nothing is announced of {type(fact).__name__}")
+
+
+def _what_comes(fact: GangIdleWarned) -> str:
+    if fact.reclaim_at is None:
+        return "its GPUs do not compute"
+    left = span(fact.reclaim_at - fact.at)
+    return f"its GPUs do not compute; {fact.action} in {left} (gantree extend {fact.job} 2h)"
 
 
 def notifications_of(

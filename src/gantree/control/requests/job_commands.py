@@ -1,4 +1,4 @@
-"""Requests about jobs: cancel, hold, release, suspend, scale, reprioritise, defragment.
+"""Requests about jobs: cancel, hold, release, suspend, scale, reprioritise, extend, exempt, defragment.
 
 Each request is checked against the ledger and becomes an event in the inbox; the core decides what follows.
 """
@@ -17,6 +17,7 @@ from gantree.model.events import (
     CancelRequested,
     DefragmentRequested,
     Event,
+    ExtensionRequested,
     HoldRequested,
     PriorityRequested,
     ReleaseRequested,
@@ -26,8 +27,12 @@ from gantree.model.events import (
 from gantree.model.phases import Phase, StopCause
 from gantree.placement.resize.elastic import sizes_of
 from gantree.planning.policy_preferences import placement_preferences_of
+from gantree.policy.idle import DEFAULT_RULE
+from gantree.text.words import span
 
-FINAL = (StopCause.CANCELLED, StopCause.TIME_LIMIT, StopCause.CANNOT_START)
+FINAL = (
+    StopCause.CANCELLED, StopCause.TIME_LIMIT, StopCause.CANNOT_START, StopCause.IDLE_STOP,
+)  # fmt: skip
 """Causes after which a job never waits again."""
 SIZES_SHOWN = 12
 
@@ -139,6 +144,35 @@ class JobCommands:
             PriorityRequested(id=event_id, observed_at=view.now, job=job, priority=priority)
         )
         return job
+
+    def extend(self, word: str, for_s: float) -> str:
+        """Give a job a lease: for so many seconds from now on it is not reclaimed as idle; 0 ends it. Give its id.
+
+        Raises NotFound, Conflict for what has ended, and BadInput for longer than its queue allows.
+        """
+        view = self._view()
+        state = view.not_ended(word)
+        longest_s = (view.policy.idle_of(state.spec.queue) or DEFAULT_RULE).longest_lease_s
+        if not 0.0 <= for_s <= longest_s:
+            raise BadInput(
+                f"for: found {span(for_s)}; allowed in queue {state.spec.queue}: at most {span(longest_s)}"
+            )
+        return self._extension(view, state, view.now + for_s)
+
+    def exempt(self, word: str) -> str:
+        """Have a job never reclaimed as idle, until somebody extends it again; give its id.
+
+        Raises NotFound, and Conflict for what has ended.
+        """
+        view = self._view()
+        return self._extension(view, view.not_ended(word), None)
+
+    def _extension(self, view: ReadView, state: JobState, until: float | None) -> str:
+        event_id = self._new_id(state.job, "extension-requested")
+        self._append(
+            ExtensionRequested(id=event_id, observed_at=view.now, job=state.job, until=until)
+        )
+        return state.job
 
     def defragment(self, plan: Defragmentation) -> str:
         """Request the moves of a plan; give the id of the event. They are made as planned, or not at all.

@@ -28,11 +28,14 @@ from gantree.model.facts import (
     JobRequeued,
     JobsForgotten,
 )
+from gantree.model.idle_facts import GangIdlenessNoted, GangIdleWarned, JobExtended
 from gantree.policy.boosts import next_expiry
 
 ARRIVAL_FACTS = (JobAccepted, JobRequeued)
 """Facts by which a job begins to wait."""
-NEUTRAL_FACTS = (ArrayAccepted, JobAccepted, JobRejected, GangWarned, JobsForgotten)
+NEUTRAL_FACTS = (
+    ArrayAccepted, JobAccepted, JobRejected, GangWarned, JobsForgotten, GangIdlenessNoted, GangIdleWarned, JobExtended,
+)  # fmt: skip
 """Facts that change no refusal of another job, except through the versions of the ledger."""
 MAY_LEAVE_AFTER = (CheckpointRecorded, GangRunning)
 """Facts after which moving costs less, or is possible."""

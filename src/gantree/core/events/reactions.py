@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from gantree.core.events import node_restrictions, nodes, operator_requests, slow_ranks
+from gantree.core.events import idle_gangs, node_restrictions, nodes, operator_requests, slow_ranks
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.lifecycle import adopted_gangs, burn_ins, lifecycle, measured_use, retention
 from gantree.model.events import Event, SubmissionTaken, TimePassed
@@ -33,6 +33,7 @@ _REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = 
     **slow_ranks.REACTIONS,
     **retention.REACTIONS,
     **measured_use.REACTIONS,
+    **idle_gangs.REACTIONS,
     SubmissionTaken: _submission_taken,
     TimePassed: _time_passed,
 }

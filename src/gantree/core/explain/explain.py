@@ -22,6 +22,7 @@ from gantree.core.explain.preemption import (
 )
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
+from gantree.core.lifecycle.idleness import idle_in_words
 from gantree.core.lifecycle.replacing import missing_in_words
 from gantree.core.preemption.candidates import (
     PreemptionRequest,
@@ -64,6 +65,7 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
         return why_array(ledger, job, now)
     if state.phase is not Phase.PENDING:
         sentence = _present(state) + staying_on(ledger, state, now)
+        sentence += idle_in_words(state, ledger.policy, now)
         sentence += staying_degraded(ledger, state, now) + last_failure_in_words(state)
         return Explanation(job, state.phase, sentence)
     sentence, refused = _waits_for_other_than_room(ledger, state, now), None
@@ -240,7 +242,7 @@ def _waits_for_other_than_room(
     if before is not None:
         return f"Waiting: comes after {before}."
     if state.not_before > now:
-        failed = f"{state.reason}; failure {state.failures}"
+        failed = f"{state.reason}; failure {state.failures}" if state.failures else state.reason
         after = f"in {state.not_before - now:.0f} s" if counts_down else "after a pause"
         return f"Waiting: starts again {after} ({failed})."
     if state.job in ledger.claims:

@@ -1,6 +1,6 @@
 """Parts of the state of a job, each replaced as a whole. Times are seconds of `Event.observed_at`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gantree.core.ledger.measured_attempt import NOT_MEASURED, MeasuredAttempt
 from gantree.policy.amounts import WHOLE
@@ -57,5 +57,31 @@ class SlowRank:
     since: float
 
 
+@dataclass(frozen=True, slots=True)
+class Idleness:
+    """What is known of a job that may be idle, and of its lease.
+
+    since, seen_at, warned_at, reclaim_at and action are of the attempt: since when its GPUs have not computed (None:
+    they do, or nobody knows), when that was last told, when it was warned and what of. warnings counts those of the
+    attempt, reclaims those of the job since it was released. extended_until: the end of its lease. exempt: it is
+    never reclaimed.
+    """
+
+    since: float | None = None
+    seen_at: float = 0.0
+    warned_at: float | None = None
+    reclaim_at: float | None = None
+    action: str = ""
+    warnings: int = 0
+    reclaims: int = 0
+    extended_until: float | None = None
+    exempt: bool = False
+
+    def over(self) -> "Idleness":
+        """What remains once it computes again, or is not measured."""
+        return replace(self, since=None, seen_at=0.0, warned_at=None, reclaim_at=None, action="")
+
+
+NOT_IDLE = Idleness()
 NO_SLICES = TimeSlices()
 NOT_METERED = MeteredUse()

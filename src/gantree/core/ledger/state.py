@@ -6,7 +6,15 @@ Only `core.ledger.ledger` writes here, by applying facts; everybody reads.
 from dataclasses import dataclass
 from math import inf
 
-from gantree.core.ledger.job_parts import NO_SLICES, NOT_METERED, MeteredUse, SlowRank, TimeSlices
+from gantree.core.ledger.job_parts import (
+    NO_SLICES,
+    NOT_IDLE,
+    NOT_METERED,
+    Idleness,
+    MeteredUse,
+    SlowRank,
+    TimeSlices,
+)
 from gantree.model.jobs import Job
 from gantree.model.phases import HOLDING, Phase, StopCause
 from gantree.model.placements import Placement
@@ -110,6 +118,7 @@ class JobState:
     reason: str = ""
     array: str = ""
     failed_checks: int = 0
+    idle: Idleness = NOT_IDLE
 
     @property
     def suspended(self) -> bool:

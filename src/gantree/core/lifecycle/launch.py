@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from math import prod
 
 from gantree.core.ledger.state import JobState
+from gantree.core.lifecycle.idleness import warning_order
 from gantree.model.jobs import AXES, Job, Role
 from gantree.model.orders import (
     MemberLaunch,
@@ -191,7 +192,9 @@ def signal_order(state: JobState) -> SignalGang:
 def standing_orders(state: JobState) -> tuple[Order, ...]:
     """The orders that must be in force for a job in its present phase, in the order in which they were given."""
     turn = (turn_order(state),) if state.slices.turns else ()
-    warning = (signal_order(state),) if state.warned else ()
+    warning: tuple[Order, ...] = (signal_order(state),) if state.warned else ()
+    if state.idle.warned_at is not None:
+        warning += (warning_order(state),)
     match state.phase:
         case Phase.STARTING | Phase.RUNNING:
             replaced = (replace_order(state, gap.member) for gap in state.missing if gap.placed)

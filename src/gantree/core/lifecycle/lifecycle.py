@@ -21,6 +21,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.lost_gpus import members_on_lost_gpus
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.arrays import end_unsplit
+from gantree.core.lifecycle.idleness import warn_idle, warned_at
 from gantree.core.lifecycle.launch import save_order, signal_order, start_order, stop_order
 from gantree.core.lifecycle.numbering import numbered
 from gantree.core.lifecycle.replacing import can_live_without, member_of_rank, member_started, miss
@@ -48,6 +49,7 @@ from gantree.model.facts import (
     GangWarned,
     JobAccepted,
     JobEnded,
+    JobHeld,
     JobRejected,
     JobRequeued,
     ReservationDropped,
@@ -58,6 +60,7 @@ from gantree.model.phases import ENDED, FAILURES, HOLDING, Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.placement.request.topology_request import topology_request_of
 from gantree.policy.boosts import boost_of
+from gantree.policy.idle import DEFAULT_RULE
 from gantree.policy.rules import Policy
 from gantree.text.words import plural
 
@@ -70,6 +73,7 @@ GOES_ON = frozenset(
         StopCause.DRAINED,
         StopCause.BUDGET,
         StopCause.CHECK_FAILED,
+        StopCause.IDLE,
     }
 )
 """Causes after which a job waits again as if nothing had happened."""
@@ -146,6 +150,8 @@ def time_is_up(builder: DecisionBuilder, state: JobState, policy: Policy) -> Non
     elif state.phase is Phase.RUNNING and (gap_over_at(state) or inf) <= builder.now:
         missing = ", ".join(f"member {gap.member}: {gap.reason}" for gap in state.missing)
         stop(builder, state, StopCause.MEMBER_LOST, policy, f"not replaced in time: {missing}")
+    elif state.phase is Phase.RUNNING and (warned_at(state, policy) or inf) <= builder.now:
+        warn_idle(builder, state, policy)
     elif state.phase is Phase.RUNNING:
         limit_at, warn = state.limit_at, state.spec.warn
         if warn is not None and limit_at is not None and builder.now < limit_at:
@@ -393,10 +399,14 @@ def _after_attempt(
     elif cause is StopCause.TIME_LIMIT:
         limit = f"ran longer than its limit of {state.spec.time_limit_s:g} s"
         end_job(builder, state, Phase.TIMED_OUT, code, limit)
+    elif cause is StopCause.IDLE_STOP:
+        end_job(builder, state, Phase.CANCELLED, code, "its GPUs did not compute")
     elif cause is StopCause.CANNOT_START:
         end_job(builder, state, Phase.FAILED, code, state.reason)
     elif state.spec.on_cordoned:  # it never waits: who asked for it is there to ask again
         end_job(builder, state, Phase.FAILED, code, state.reason or f"{cause} (exit code {code})")
+    elif cause is StopCause.IDLE:
+        _requeue_idle(builder, state)
     elif cause in GOES_ON:
         _requeue(builder, state, cause, builder.now, state.failures)
     else:
@@ -430,6 +440,18 @@ def _restart_or_fail(
     backoff_s = min(restarts.backoff_max_s, restarts.backoff_s * 2**doublings)
     backoff_s = 0.0 if on_lost_gpu else backoff_s
     _requeue(builder, state, cause, builder.now + backoff_s, failures)
+
+
+def _requeue_idle(builder: DecisionBuilder, state: JobState) -> None:
+    """Wait before it starts again, longer each time; a job that was reclaimed too often is held."""
+    rule = builder.ledger.policy.idle_of(state.spec.queue) or DEFAULT_RULE
+    reclaims = state.idle.reclaims
+    doublings = min(max(0, reclaims - 1), MOST_DOUBLINGS)
+    not_before = builder.now + rule.reclaim_s * 2**doublings
+    _requeue(builder, state, StopCause.IDLE, not_before, state.failures)
+    if reclaims >= rule.times and not state.held:
+        reason = f"reclaimed as idle {plural(reclaims, 'time')}; `gantree release {state.job}` releases it"
+        builder.record(JobHeld(at=builder.now, job=state.job, reason=reason))
 
 
 def _is_final(restarts: Restarts, cause: StopCause, code: int) -> bool:

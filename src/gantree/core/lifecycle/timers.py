@@ -8,16 +8,18 @@ from heapq import heappop, heappush
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
+from gantree.core.lifecycle.idleness import warned_at
 from gantree.model.phases import Phase
+from gantree.policy.rules import Policy
 
 
-def due_moment(state: JobState) -> float | None:
+def due_moment(state: JobState, policy: Policy) -> float | None:
     """The next moment at which this job needs a decision by time alone, in seconds; None if there is none."""
     if state.phase is Phase.SAVING:
         return state.deadline_at
     if state.phase is Phase.RUNNING:  # suspended time does not count, and its turn will come first
-        moments = [moment for moment in (_limit(state), gap_over_at(state)) if moment is not None]
-        return min(moments, default=None)
+        moments = (_limit(state), gap_over_at(state), warned_at(state, policy))
+        return min((moment for moment in moments if moment is not None), default=None)
     if state.phase is Phase.PENDING and state.not_before > 0.0:
         return state.not_before
     return None
@@ -47,7 +49,7 @@ class Timers:
 
     def watch(self, state: JobState, now: float) -> None:
         """Remember the job's next moment, if it has one. A backoff that is over at `now` is no moment any more."""
-        moment = due_moment(state)
+        moment = due_moment(state, self._ledger.policy)
         if moment is None or (state.phase is Phase.PENDING and moment <= now):
             return
         heappush(self._heap, (moment, state.job))
@@ -74,4 +76,4 @@ class Timers:
     def _moment_of(self, job: str) -> float | None:
         """What it waits for; None for a job that was forgotten meanwhile, too."""
         state = self._ledger.jobs.get(job)
-        return None if state is None else due_moment(state)
+        return None if state is None else due_moment(state, self._ledger.policy)

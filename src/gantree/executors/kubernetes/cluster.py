@@ -24,6 +24,7 @@ from gantree.executors.kubernetes.controllers.claim_controller import ClaimContr
 from gantree.executors.kubernetes.controllers.gang_admission import GangAdmission
 from gantree.executors.kubernetes.controllers.gangjobs import GangJobs, Name
 from gantree.executors.kubernetes.controllers.group_conditions import GroupConditions
+from gantree.executors.kubernetes.controllers.idle_events import IdleEvents
 from gantree.executors.kubernetes.controllers.late_bindings import LateBindings
 from gantree.executors.kubernetes.controllers.mig_repartitioning import MigRepartitioning
 from gantree.executors.kubernetes.controllers.node_events import NodeEvents
@@ -47,7 +48,14 @@ from gantree.model.errors import NotFound
 from gantree.model.events import Event
 from gantree.model.mig_configs import PartitionNodes
 from gantree.model.node_groups import NodeGroup
-from gantree.model.orders import Order, ReplaceMember, SaveCheckpoint, StartGang, StopGang
+from gantree.model.orders import (
+    Order,
+    ReplaceMember,
+    SaveCheckpoint,
+    StartGang,
+    StopGang,
+    WriteToLog,
+)
 from gantree.model.phases import StopCause
 
 FOR_OTHERS = frozenset({StopCause.PREEMPTED, StopCause.MOVED, StopCause.RESIZED, StopCause.DRAINED})
@@ -132,6 +140,7 @@ class KubernetesCluster:
             api, self._pending.job_of_group, self._attempts.is_bound
         )
         self._node_events = NodeEvents(api, self._attempts.pods_of)
+        self._idle_events = IdleEvents(api, self._attempts.pods_of)
         self._gangjobs = GangJobs(api, scheduler, self._pending.job_of, lambda: nodes.site, emit)
 
     def adopt(self, epoch: int) -> None:
@@ -201,6 +210,8 @@ class KubernetesCluster:
                 )
             case SaveCheckpoint():
                 self._checkpoints.request(order)
+            case WriteToLog():
+                self._idle_events.write(order)
             case _:
                 log.warning("order %s: Kubernetes pods cannot do that", order.id)
 
@@ -210,6 +221,7 @@ class KubernetesCluster:
 
     def settle(self, job: str, attempt: int) -> None:
         """Forget an attempt whose end is on record."""
+        self._idle_events.forget(job, attempt)
         self._checkpoints.forget(job, attempt)
         self._reports.forget(job, attempt)
         self._attempts.settle(job, attempt)

@@ -81,6 +81,7 @@ from gantree.model.orders import (
     StartGang,
     StopGang,
     SuspendGang,
+    WriteToLog,
 )
 
 FAILURE_GRACE_S = 10.0
@@ -190,6 +191,8 @@ class LocalCluster:
                     gang.set_suspended(order)
                 case SignalGang():
                     gang.signal(order)
+                case WriteToLog():
+                    gang.write_to_log(order)
                 case _:
                     raise AssertionError(f"no such order: {order}")
         finally:

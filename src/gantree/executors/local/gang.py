@@ -33,6 +33,7 @@ from gantree.model.orders import (
     StartGang,
     StopGang,
     SuspendGang,
+    WriteToLog,
 )
 
 REPLACED_GRACE_S = 2.0
@@ -190,6 +191,19 @@ class Gang:
             return
         for member in self.members:
             member.signal(order.id, order.signal)
+
+    def write_to_log(self, order: WriteToLog) -> None:
+        """Write a line into the log of each member that runs, once an order, unless the attempt is to stop.
+
+        Raises OSError.
+        """
+        written = self.run.written(order.id)
+        if self.stopped or self.order is None or written.exists():
+            return
+        for member in self.members:
+            if not member.over:
+                self.run.write_to_log(member.launch.rank_of_process[0], order.text)
+        written.touch(mode=0o600)
 
     @property
     def exists(self) -> bool:

@@ -75,11 +75,19 @@ class RunDirectory:
 
     def log_failure(self, reason: str) -> None:
         """Say in the log of rank 0 why the gang could not be started. A full disk prevents nothing else."""
+        self.write_to_log(0, reason)
+
+    def write_to_log(self, rank: int, sentence: str) -> None:
+        """Write a line into the log of a process, beside its own. A full disk prevents nothing else."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         with suppress(OSError):
-            self.log(0).parent.mkdir(mode=0o700, exist_ok=True)
-            with os.fdopen(os.open(self.log(0), flags, 0o600), "a", encoding="utf-8") as log:
-                log.write(f"gantree: {reason}\n")
+            self.log(rank).parent.mkdir(mode=0o700, exist_ok=True)
+            with os.fdopen(os.open(self.log(rank), flags, 0o600), "a", encoding="utf-8") as log:
+                log.write(f"gantree: {sentence}\n")
+
+    def written(self, order: str) -> Path:
+        """The file that says that the line of an order is in the logs."""
+        return self.path / f"written-{order.rpartition('/')[2]}"
 
     def make(self, node_ranks: range, unix: UnixUser | None = None) -> None:
         """Create all folders, private to this user and durable.

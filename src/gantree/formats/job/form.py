@@ -12,6 +12,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from gantree.formats.job.check_form import CheckForm
+from gantree.formats.job.idle_form import IdleLimitsForm
 from gantree.formats.job.notify_form import NotifyForm
 from gantree.formats.job.topology_form import GangTopologyForm, TopologyForm
 from gantree.formats.validation.fields import (
@@ -470,6 +471,7 @@ class JobForm(Form):
     secrets: dict[EnvName, Text] = empty(dict)
     notify: NotifyForm | None = None
     check: CheckForm | None = None
+    idle: IdleLimitsForm | None = None
     hold: YesNo = False
     after: Listed[Name] = empty(list)
     array: Array | None = None

@@ -155,6 +155,7 @@ def _job(form: JobForm, after: Iterable[str]) -> Job:
         notify=_notify(form.notify) if form.notify else None,
         check=form.check.check() if form.check else None,
         project=form.project or "",
+        idle=form.idle.limits() if form.idle else None,
     )
 
 

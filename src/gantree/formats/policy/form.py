@@ -14,6 +14,7 @@ from pydantic import PlainValidator, WithJsonSchema
 
 from gantree.formats.job.form import MAX_PRIORITY, AboveZeroToOne, EachForm
 from gantree.formats.job.topology_form import JobPattern
+from gantree.formats.policy.idle_form import IdleForm, none_alone
 from gantree.formats.policy.queue_form import QueueForm
 from gantree.formats.validation.fields import (
     Amount,
@@ -311,6 +312,7 @@ class RulesForm(Form):
     fragmentation_weight: FragmentationWeight | None = None
     exact: Duration | None = None
     demand: list[DemandForm] | None = None
+    idle: Annotated[IdleForm | None, AlsoWritten(none_alone, {"const": NONE})] = None
 
 
 class PolicyForm(RulesForm):

@@ -12,6 +12,7 @@ from pydantic import PlainValidator, WithJsonSchema
 from gantree.formats.job.check_form import CheckForm
 from gantree.formats.policy.amounts_form import AmountsForm
 from gantree.formats.policy.budget_form import BudgetForm
+from gantree.formats.policy.idle_form import NONE, IdleForm, none_alone
 from gantree.formats.validation.fields import (
     AmountAboveZero,
     Count,
@@ -20,7 +21,7 @@ from gantree.formats.validation.fields import (
     plain_text,
     wrong,
 )
-from gantree.formats.validation.forms import Form, Listed
+from gantree.formats.validation.forms import AlsoWritten, Form, Listed
 
 
 def _tier(value: Any) -> str:
@@ -56,6 +57,7 @@ class QueueForm(Form):
     user: UserForm = UserForm()
     check: CheckForm | None = None
     budget: Listed[BudgetForm] = []
+    idle: Annotated[IdleForm | None, AlsoWritten(none_alone, {"const": NONE})] = None
     queues: "list[QueueForm]" = []
 
     def cells_in_order(self) -> tuple[tuple[str, int], ...]:

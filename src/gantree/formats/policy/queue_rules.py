@@ -35,6 +35,7 @@ def queue_rules(queues: Sequence[QueueForm], above: str = "") -> Iterator[QueueR
             most_running_per_user=form.user.most_running,
             check=form.check.check() if form.check else None,
             budgets=tuple(budget.budget() for budget in form.budget),
+            idle=form.idle.rule() if form.idle else None,
         )
         yield from queue_rules(form.queues, path)
 
@@ -60,6 +61,7 @@ def queue_problems(queues: Sequence[QueueForm]) -> Iterator[Problem]:
         yield from _lend_problems(form)
         yield from _cell_problems(form)
         yield from budget_problems(form.budget)
+        yield from form.idle.problems() if form.idle else ()
         yield from queue_problems(form.queues)
 
 

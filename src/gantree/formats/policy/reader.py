@@ -30,7 +30,7 @@ from gantree.formats.policy.rules import placed_by, policy_problems
 from gantree.formats.validation.forms import only_document, read_form, refuse
 from gantree.model.errors import Problem
 from gantree.model.jobs import Shape
-from gantree.policy.rules import Backfill, Boost, Policy, Preemption, TimeSharing
+from gantree.policy.rules import NEVER, Backfill, Boost, Policy, Preemption, TimeSharing
 from gantree.text.document import read_documents
 
 __all__ = ["PRESETS", "PRESET_NAMES", "preset", "preset_text", "read_policy"]
@@ -140,6 +140,9 @@ def _given_or_none(form: RulesForm) -> dict[str, Any]:
     if form.evictions.per_job_per_day is not None:
         budget = form.evictions.per_job_per_day
         found["evictions_per_day"] = None if budget == UNLIMITED else budget
+    if form.idle is not None:
+        rule = form.idle.rule()
+        found["idle"] = None if rule == NEVER else rule
     return found
 
 

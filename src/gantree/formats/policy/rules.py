@@ -8,6 +8,8 @@ from itertools import pairwise
 
 from gantree.formats.job.rules import part_problems
 from gantree.formats.policy.form import BY, NONE, WEIGHED_BY, RulesForm
+from gantree.formats.policy.idle_form import IdleExemptForm
+from gantree.formats.policy.queue_form import QueueForm
 from gantree.formats.policy.queue_rules import queue_paths, queue_problems
 from gantree.model.errors import Problem
 from gantree.policy.rules import BY_HELD, Policy
@@ -30,6 +32,7 @@ def policy_problems(form: RulesForm, base: Policy) -> list[Problem]:
         *_boost_problems(form),
         *_placement_problems(form),
         *_class_problems(form, classes),
+        *_idle_problems(form, classes),
     ]
 
 
@@ -96,6 +99,27 @@ def _boost_problems(form: RulesForm) -> Iterator[Problem]:
         if boost.queue is not None and boost.queue not in paths:
             hint = did_you_mean(boost.queue, paths)
             yield boost.problem("queue", f"`{boost.queue}`", "a queue of `queues`", hint)
+
+
+def _idle_problems(form: RulesForm, classes: list[str]) -> Iterator[Problem]:
+    """Times of the policy's own rule, and the classes that it and those of queues exempt."""
+    if form.idle is not None:
+        yield from form.idle.problems()
+    if form.any_lost("priorities"):
+        return
+    allowed = f"a class of priorities ({', '.join(classes)})"
+    for exempt in _exempt(form):
+        for index, word in enumerate(exempt.priorities):
+            if word not in classes:
+                hint = did_you_mean(word, classes)
+                yield exempt.problem("priorities", f"`{word}`", allowed, hint, at=(index,))
+
+
+def _exempt(form: RulesForm | QueueForm) -> Iterator[IdleExemptForm]:
+    if form.idle is not None:
+        yield form.idle.exempt
+    for below in form.queues or ():
+        yield from _exempt(below)
 
 
 def _class_problems(form: RulesForm, classes: list[str]) -> Iterator[Problem]:

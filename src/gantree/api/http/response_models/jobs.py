@@ -88,6 +88,17 @@ class ArrayElements(BaseModel):
     )
 
 
+class JobIdleness(BaseModel):
+    """Of a job whose GPUs do not compute, or that has a lease. Times in seconds since 1970."""
+
+    since: float | None = Field(description="The last sample in which they did; null: they do.")
+    warned_at: float | None
+    reclaim_at: float | None = Field(description="From when on it is reclaimed; null: not.")
+    action: str | None = Field(description="What is done with it then.", examples=["requeue"])
+    extended_until: float | None = Field(description="The end of its lease.")
+    exempt: bool = Field(description="It is never reclaimed.")
+
+
 class JobRow(OpenModel):
     """A job as a list shows it. Of a job that was rejected only name, phase and reason are known."""
 
@@ -126,6 +137,9 @@ class JobRow(OpenModel):
     check: Check | None = Field(None, description="Of a job that holds a place and has a check.")
     stragglers: list[Straggler] = Field(
         [], description="Of a job that runs, ranks that are slower than their peers."
+    )
+    idle: JobIdleness | None = Field(
+        None, description="Of a job whose GPUs do not compute, or that has a lease."
     )
     array: str | None = Field(None, description="The array of which it is a job.")
     elements: ArrayElements | None = Field(None, description="Of an array; null for a job.")

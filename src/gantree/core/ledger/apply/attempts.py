@@ -47,6 +47,7 @@ def gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
     state.stop_cause = state.stop_decided_at = state.preempted_by = None
     state.answered, state.reason, state.moving = False, "", None
     state.slices, state.warned = NO_SLICES, False
+    state.idle = replace(state.idle.over(), warnings=0)
     state.at_home, state.found = fact.at_home, fact.found
     held = gpus_of_model(ledger.accounts.amounts.held(fact.placement))
     devices = ledger.accounts.amounts.held_devices(fact.placement)
@@ -77,8 +78,9 @@ def gang_preempted(ledger: Ledger, fact: GangPreempted) -> None:
 
 def gang_suspended(ledger: Ledger, fact: GangSuspended) -> None:
     """A time-sliced gang rests."""
-    slices = ledger.jobs[fact.job].slices
-    ledger.jobs[fact.job].slices = TimeSlices(
+    state = ledger.jobs[fact.job]
+    slices, state.idle = state.slices, state.idle.over()
+    state.slices = TimeSlices(
         suspended=True,
         turns=slices.turns + 1,
         turned_at=fact.at,

@@ -38,6 +38,7 @@ def job_released(ledger: Ledger, fact: JobReleased) -> None:
     """A job may be started again."""
     state = ledger.jobs[fact.job]
     state.held, state.held_for = False, ""
+    state.idle = replace(state.idle, reclaims=0)
     if ledger.is_alike(state):
         ledger.arrays[state.array].undecided[state.job] = None
     if not state.spec.after:

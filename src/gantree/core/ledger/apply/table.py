@@ -32,6 +32,13 @@ from gantree.core.ledger.apply.held_room import (
     reservation_made,
     room_claimed,
 )
+from gantree.core.ledger.apply.idleness import (
+    gang_idle_warned,
+    gang_idleness_noted,
+    gang_reclaimed,
+    gpu_use_noted,
+    job_extended,
+)
 from gantree.core.ledger.apply.jobs import job_accepted, job_rejected, policy_adopted
 from gantree.core.ledger.apply.members import (
     member_back,
@@ -58,7 +65,6 @@ from gantree.core.ledger.apply.site import (
     node_repair_noted,
     node_uncordoned,
 )
-from gantree.core.ledger.usage import note_use
 from gantree.model.budget_facts import BudgetNoted
 from gantree.model.facts import (
     ArrayAccepted,
@@ -105,6 +111,7 @@ from gantree.model.facts import (
     RoomOfOthers,
     StopDecided,
 )
+from gantree.model.idle_facts import GangIdlenessNoted, GangIdleWarned, GangReclaimed, JobExtended
 from gantree.model.site_facts import (
     LinkHealthNoted,
     NodeCordoned,
@@ -141,7 +148,7 @@ APPLY: dict[type[Fact], Callable[[Any, Any], None]] = {
     NodeLabelled: node_labelled,
     NodeHealthNoted: node_health_noted,
     LinkHealthNoted: link_health_noted,
-    GpuUseNoted: note_use,
+    GpuUseNoted: gpu_use_noted,
     NodeRepairNoted: node_repair_noted,
     RoomOfOthers: foreign_room,
     PolicyAdopted: policy_adopted,
@@ -166,4 +173,8 @@ APPLY: dict[type[Fact], Callable[[Any, Any], None]] = {
     GangResumed: gang_resumed,
     GangWarned: gang_warned,
     BudgetNoted: budget_noted,
+    GangIdlenessNoted: gang_idleness_noted,
+    GangIdleWarned: gang_idle_warned,
+    GangReclaimed: gang_reclaimed,
+    JobExtended: job_extended,
 }

@@ -36,7 +36,7 @@ Json = dict[str, Any]
 HOUR_S = 3600.0
 ATTEMPTS_DRAWN = 20
 SHOWN_OF_SPEC = ("priority", "topology", "time_limit_s")
-BUTTONS = ("cancel", "hold", "release", "suspend", "priority", "scale")
+BUTTONS = ("cancel", "hold", "release", "suspend", "priority", "scale", "extend")
 
 
 def router(reads: QueryBackend) -> APIRouter:
@@ -160,6 +160,7 @@ def _may(state: JobState, caller: Caller) -> Json:
         "suspend": lives and state.phase in HOLDING and not state.held,
         "priority": lives,
         "scale": lives and state.spec.elastic is not None,
+        "extend": lives and state.idle.since is not None and state.phase is Phase.RUNNING,
     }
 
 

@@ -51,6 +51,7 @@ from gantree.model.facts import (
     StopDecided,
 )
 from gantree.model.gpu_activity import MeasuredUse
+from gantree.model.idle_facts import GangIdlenessNoted, GangIdleWarned, GangReclaimed, JobExtended
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
 from gantree.model.site_facts import (
@@ -134,6 +135,27 @@ def _hours(gangs: Sequence[MeasuredUse], what: str) -> str:
 def _warned(fact: GangWarned) -> str:
     left = span(max(0.0, fact.ends_at - fact.at))
     return f"Attempt {fact.attempt} gets {fact.signal}: its time limit ends in {left}."
+
+
+def _idleness(fact: GangIdlenessNoted) -> str:
+    if fact.since is None:
+        return f"Attempt {fact.attempt} does not count as idle any more: {fact.reason}."
+    return f"The GPUs of attempt {fact.attempt} have not computed for {span(fact.at - fact.since)}."
+
+
+def _idle_warned(fact: GangIdleWarned) -> str:
+    comes = (
+        ""
+        if fact.reclaim_at is None
+        else f"; in {span(fact.reclaim_at - fact.at)} it is reclaimed ({fact.action})"
+    )
+    return f"Attempt {fact.attempt} is warned that it is idle{comes}."
+
+
+def _extended(fact: JobExtended) -> str:
+    if fact.until is None:
+        return "An operator exempted it from being reclaimed as idle."
+    return f"Its lease is extended: it is not reclaimed as idle for {span(max(0.0, fact.until - fact.at))}."
 
 
 def _stopping(fact: StopDecided) -> str:
@@ -253,7 +275,7 @@ _WORDS: dict[type[Fact], Callable[[Any], str]] = {
     GangAtHome: lambda fact: (
         f"Attempt {fact.attempt} is now in a cell of its queue, without moving."
     ),
-    JobHeld: lambda fact: "Held by a user.",
+    JobHeld: lambda fact: f"Held: {fact.reason}." if fact.reason else "Held by a user.",
     JobReleased: lambda fact: "Released.",
     PriorityChanged: lambda fact: f"Its priority is {fact.priority} now.",
     JobReprioritised: lambda fact: f"A user set its priority to {fact.asked} ({fact.priority}).",
@@ -267,6 +289,12 @@ _WORDS: dict[type[Fact], Callable[[Any], str]] = {
         f"The time slice of attempt {fact.attempt} on a shared GPU has ended."
     ),
     GangWarned: _warned,
+    GangIdlenessNoted: _idleness,
+    GangIdleWarned: _idle_warned,
+    GangReclaimed: lambda fact: (
+        f"Attempt {fact.attempt}, idle for {span(fact.at - fact.since)}, is reclaimed ({fact.action})."
+    ),
+    JobExtended: _extended,
     GpuUseNoted: lambda fact: (
         f"Counters of GPUs: {_hours(fact.gangs, 'useful')} useful, {_hours(fact.gangs, 'idle')} idle of "
         f"{plural(len(fact.gangs), 'gang')}."
