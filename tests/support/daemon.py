@@ -53,13 +53,18 @@ def start_nursery() -> Nursery:
 def live(arguments: list[str]) -> None:
     """The life of a process of its own: `gantree up`, `gantree kubernetes`, or a daemon as `Daemon` asks for it.
 
-    "hanging" before that: one that can be made to hang. "-c", a program and its arguments: as Python has it.
+    "hanging" before that: one that can be made to hang; "sampling": one that asks exporters ten times a second. "-c", a
+    program and its arguments: as Python has it.
     """
     if arguments[0] == "hanging":
         from support.hanging import hang
 
         hang()
         arguments = arguments[1:]
+    if arguments[0] == "sampling":
+        from gantree.api.gpu_metrics import polling
+
+        polling.EVERY_S, arguments = 0.1, arguments[1:]
     if arguments[0] == "-c":
         sys.argv = ["-c", *arguments[2:]]
         exec(arguments[1], {"__name__": "__main__"})
@@ -157,8 +162,10 @@ class Daemon:
     answer at too, tls the certificate and the key for it. pages: with the web pages, behind root_path. access_file is
     that of the next process. gpu_metrics are exporters that tell how busy GPUs are, with spaces between them;
     node_metrics are those of the rates of NICs, fabric_ports what has the ports of the fabric,
-    link_load what has the load of links.
+    link_load what has the load of links. prefix: words for `live` before all that.
     """
+
+    prefix: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -227,7 +234,7 @@ class Daemon:
         self._policy_file.write_text(self.policy_text)
         with self.output.open("ab") as output:
             self._printed_before = output.tell()
-            arguments = [str(self.state_dir), str(self._policy_file)]
+            arguments = [*self.prefix, str(self.state_dir), str(self._policy_file)]
             arguments += [*self._listen, *self._pages, *self._access]
             arguments += [*self._metrics, self._most_waiting, *cluster]
             self._process = start_nursery().bear(arguments, output.fileno())

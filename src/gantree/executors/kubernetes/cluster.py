@@ -58,7 +58,15 @@ from gantree.model.orders import (
 )
 from gantree.model.phases import StopCause
 
-FOR_OTHERS = frozenset({StopCause.PREEMPTED, StopCause.MOVED, StopCause.RESIZED, StopCause.DRAINED})
+FOR_OTHERS = frozenset(
+    {
+        StopCause.PREEMPTED,
+        StopCause.MOVED,
+        StopCause.RESIZED,
+        StopCause.DRAINED,
+        StopCause.IDLE,
+    }
+)
 """Causes of a stop that are not the gang's own: its pods are evicted, within their disruption budgets."""
 
 log = logging.getLogger(__name__)
