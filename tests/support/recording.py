@@ -11,6 +11,7 @@ from gantree.executors.progress import Progress, StepReports
 from gantree.model.cluster import Cluster
 from gantree.model.errors import Conflict, NotFound
 from gantree.model.events import Event
+from gantree.model.host_use import HostUse
 from gantree.model.orders import Order
 
 
@@ -67,6 +68,10 @@ class RecordingCluster:
     def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
         """Nothing is reported."""
         return ()
+
+    def host_use(self, job: str, attempt: int) -> HostUse | None:
+        """Nothing runs here."""
+        return None
 
     def progress(self, job: str, attempt: int) -> Progress | None:
         """Nothing runs here."""

@@ -24,6 +24,7 @@ from gantree.control.readers.frames import QueryMode
 from gantree.control.readers.supervisor import ReaderSupervisor
 from gantree.control.requests.read_view import ReadView
 from gantree.executors.progress import Progress
+from gantree.model.host_use import HostUse
 from gantree.model.phases import Phase
 
 Json = dict[str, Any]
@@ -93,6 +94,10 @@ class QueryBackend(Protocol):
 
     def record(self, job: str, attempt: int) -> Json | None:
         """What ran as an attempt, None if it was never started; from any thread. Raises OSError."""
+        ...
+
+    def host_use(self, job: str, attempt: int) -> HostUse | None:
+        """What an attempt uses of CPUs and memory, None where that is not measured; from any thread. Raises OSError."""
         ...
 
 
@@ -190,6 +195,10 @@ class Backend:
     def record(self, job: str, attempt: int) -> Json | None:
         """What ran as an attempt, None if it was never started; from any thread. Raises OSError."""
         return self.controller.cluster.record(job, attempt)
+
+    def host_use(self, job: str, attempt: int) -> HostUse | None:
+        """What an attempt uses of CPUs and memory, None where that is not measured; from any thread. Raises OSError."""
+        return self.controller.cluster.host_use(job, attempt)
 
     async def _beside(
         self,

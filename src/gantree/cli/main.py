@@ -37,6 +37,10 @@ class Commands(LazyGroup):
             "List queues with their guarantees, usage and loans.",
         ),
         "usage": Listed("gantree.cli.queues.usage:usage", "Report GPU-hours and their cost."),
+        "waste": Listed(
+            "gantree.cli.queues.waste:waste",
+            "List jobs by what they waste, why, and what to do about it.",
+        ),
         "history": Listed(
             "gantree.cli.history.commands:app",
             "Show ended jobs, use, waits, preemptions and signs of nodes over time.",

@@ -10,6 +10,7 @@ from gantree.executors.inventory import Inventory
 from gantree.executors.progress import Progress, StepReports
 from gantree.model.cluster import Cluster
 from gantree.model.events import Event
+from gantree.model.host_use import HostUse
 from gantree.model.orders import Order
 
 Clock = Callable[[], float]
@@ -72,6 +73,10 @@ class ClusterPort(Protocol):
 
     def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
         """Reports of an attempt over time, few enough to draw, oldest first; safe from any thread."""
+        ...
+
+    def host_use(self, job: str, attempt: int) -> HostUse | None:
+        """What an attempt uses of CPUs and memory, None if not measured; safe from any thread. Raises OSError."""
         ...
 
     def step_reports(self, job: str, attempt: int) -> StepReports | None:

@@ -123,6 +123,7 @@ class AsyncClient:
     events = _streamed(requests.events)
     usage = _method(requests.usage)
     gpu_use = _method(requests.gpu_use)
+    waste = _method(requests.waste)
     ended_jobs = _method(requests.ended_jobs)
     ended_job = _method(requests.ended_job)
     usage_history = _method(requests.usage_history)

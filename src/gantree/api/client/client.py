@@ -154,6 +154,7 @@ class Client:
     events = _streamed(requests.events)
     usage = _method(requests.usage)
     gpu_use = _method(requests.gpu_use)
+    waste = _method(requests.waste)
     ended_jobs = _method(requests.ended_jobs)
     ended_job = _method(requests.ended_job)
     usage_history = _method(requests.usage_history)

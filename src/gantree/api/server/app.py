@@ -34,6 +34,7 @@ from gantree.api.routes import (
     site,
     tokens,
     usage,
+    waste,
 )
 from gantree.api.server.error_handlers import add_error_handlers
 from gantree.api.server.rank_report_path import RankReportPath
@@ -55,6 +56,7 @@ ROUTERS = (
     links.router,
     policies.router,
     usage.router,
+    waste.router,
     history.router,
     probes.router,
     sessions.router,

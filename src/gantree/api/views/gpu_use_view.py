@@ -25,12 +25,12 @@ def held(view: ReadView, caller: Caller) -> Json:
     """
     ledger = view.ledger
     states = list(ledger.holding.values())
-    hidden = {gpu for state in states if not sees(caller, state) for gpu in _gpus_of(state)}
+    hidden = {gpu for state in states if not sees(caller, state) for gpu in gpus_of(state)}
     fabric = ledger.fabric
     return {
         "nodes": [] if fabric is None else [node.name for node in fabric.cluster.nodes],
         "rows": [
-            _row(state, hidden) for state in states if sees(caller, state) and any(_gpus_of(state))
+            _row(state, hidden) for state in states if sees(caller, state) and any(gpus_of(state))
         ],
     }
 
@@ -42,7 +42,7 @@ def measured(rows: Sequence[Json], use_of_node: Mapping[str, UseOfGpu]) -> list[
 
 
 def _row(state: JobState, hidden: set[Gpu]) -> Json:
-    gpus = dict.fromkeys(_gpus_of(state))
+    gpus = dict.fromkeys(gpus_of(state))
     parts = any(
         member.mig or member.share
         for member in (state.placement.members if state.placement else ())
@@ -58,7 +58,7 @@ def _row(state: JobState, hidden: set[Gpu]) -> Json:
     }
 
 
-def _gpus_of(state: JobState) -> Iterator[Gpu]:
+def gpus_of(state: JobState) -> Iterator[Gpu]:
     """The GPUs of which a job holds anything."""
     for member in state.placement.members if state.placement is not None else ():
         for gpu in (*member.gpus, *(part.gpu for part in member.mig)):

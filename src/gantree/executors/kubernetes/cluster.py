@@ -46,6 +46,7 @@ from gantree.executors.kubernetes.writes.patches import annotate, nominate
 from gantree.executors.progress import Progress, StepReports
 from gantree.model.errors import NotFound
 from gantree.model.events import Event
+from gantree.model.host_use import HostUse
 from gantree.model.mig_configs import PartitionNodes
 from gantree.model.node_groups import NodeGroup
 from gantree.model.orders import (
@@ -254,6 +255,10 @@ class KubernetesCluster:
     def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
         """Nothing is known of it here."""
         return ()
+
+    def host_use(self, job: str, attempt: int) -> HostUse | None:
+        """It is not measured here."""
+        return None
 
     def check(self, job: str, attempt: int) -> CheckStatus | None:
         """No check is carried out here."""

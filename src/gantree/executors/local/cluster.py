@@ -26,6 +26,7 @@ from gantree.executors.local.epochs import LeaderGuard
 from gantree.executors.local.exec_sessions import address_of, open_exec_session, running_member
 from gantree.executors.local.gang import Gang
 from gantree.executors.local.gang_launcher import GangLauncher
+from gantree.executors.local.host_use import host_use_in
 from gantree.executors.local.launch.visible_gpus import (
     GpuIds,
     MigIds,
@@ -72,6 +73,7 @@ from gantree.executors.progress import Progress, StepReports
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput, NotFound
 from gantree.model.events import Event, GangEnded, GangStartFailed
+from gantree.model.host_use import HostUse
 from gantree.model.orders import (
     Order,
     ReplaceMember,
@@ -349,6 +351,10 @@ class LocalCluster:
     def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
         """The reports that an attempt keeps. Safe from any thread."""
         return curve_in(RunDirectory(self._runs, job, attempt).progress)
+
+    def host_use(self, job: str, attempt: int) -> HostUse | None:
+        """What an attempt uses of CPUs and memory. Safe from any thread. Raises OSError for a damaged directory."""
+        return host_use_in(RunDirectory(self._runs, job, attempt))
 
     def step_reports(self, job: str, attempt: int) -> StepReports | None:
         """The own times of steps that ranks report. Safe from any thread. Raises OSError for a damaged rank map."""

@@ -30,6 +30,7 @@ from gantree.api.routes import (
     records,
     site,
     usage,
+    waste,
 )
 from gantree.api.views.progress_view import add_observed, add_progress
 from gantree.api.views.straggler_view import StragglerJudge
@@ -38,12 +39,14 @@ from gantree.control.readers.supervisor import ReaderSupervisor
 from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.executors.check_status import CheckStatus
 from gantree.executors.local.checking.files import check_in
+from gantree.executors.local.host_use import host_use_in
 from gantree.executors.local.progress_file import curve_in, progress_in
 from gantree.executors.local.recording.recorder import record_in
 from gantree.executors.local.run_directory import RunDirectory
 from gantree.executors.local.step_times_file import step_reports_in
 from gantree.executors.progress import Progress, StepReports
 from gantree.model.errors import NotFound, NotLeading
+from gantree.model.host_use import HostUse
 
 LOOK_EVERY_S = 0.5
 """How often a stream checks for changes."""
@@ -119,6 +122,10 @@ class StandbyBackend:
         """What ran as an attempt, None if it was never started; from any thread. Raises OSError."""
         return record_in(self._run(job, attempt))
 
+    def host_use(self, job: str, attempt: int) -> HostUse | None:
+        """What an attempt uses of CPUs and memory. Raises OSError for a damaged run directory."""
+        return host_use_in(self._run(job, attempt))
+
     def curve(self, job: str, attempt: int) -> tuple[Progress, ...]:
         """The reports that an attempt keeps."""
         return curve_in(self._run(job, attempt).progress)
@@ -163,7 +170,10 @@ LOOKING = (jobs, explanations, records, curves, nodes, links, policies, site)
 def routers(standby: StandbyBackend) -> list[APIRouter]:
     """The routes that are answered."""
     only_looking = [each.reads(standby) for each in LOOKING]
-    return [*only_looking, *(each.router(standby) for each in (logs, events, usage, history))]
+    return [
+        *only_looking,
+        *(each.router(standby) for each in (logs, events, usage, waste, history)),
+    ]
 
 
 class AgeMiddleware:

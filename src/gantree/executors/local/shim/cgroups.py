@@ -1,10 +1,11 @@
 # ruff: noqa: PTH102, PTH118, PTH123 - as in `shim`: pathlib costs 10 ms of every start
-"""The cgroup of a member's processes, where one may be created.
+"""The cgroup of a member's processes, where one may be created, and what they used of CPUs and memory.
 
 Standard library only, nothing of gantree: `shim` loads it from the file beside it.
 """
 
 import os
+import resource
 
 
 def make_cgroup(name: str) -> str | None:
@@ -23,3 +24,22 @@ def make_cgroup(name: str) -> str | None:
     except (OSError, StopIteration):
         return None
     return path
+
+
+def used(cgroup: str | None, processes: int) -> dict[str, float]:
+    """What a member has used that has ended: seconds of CPU, of its cgroup where it has one, and KiB of memory.
+
+    Memory is that of the largest process, as if each of its processes had been as large.
+    """
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = ended.ru_utime + ended.ru_stime
+    if cgroup is not None:
+        try:
+            with open(f"{cgroup}/cpu.stat", encoding="ascii") as file:
+                cpu_s = (
+                    int(next(line.split()[1] for line in file if line.startswith("usage_usec")))
+                    / 1e6
+                )
+        except (OSError, StopIteration, ValueError):
+            pass  # what its processes that were waited for have used is known anyway
+    return {"cpu_s": round(cpu_s, 3), "memory_KiB": ended.ru_maxrss * processes}

@@ -11,7 +11,7 @@ starts nothing if a newer epoch than that was obeyed in the state directory (see
     started.json      every process has been started (its exec succeeded)
     failed.json       some process could not be started; what had been started is being stopped
     exit.<rank>.json  one process ended: exit code, when, in which order, and whether it was stopped
-    ended.json        nothing of this member is left; written last
+    ended.json        nothing of this member is left, and what it used of CPUs and memory; written last
     stop.json         written by the executor: stop, SIGTERM now and SIGKILL at kill_at_s (of `steady_s`)
     attach/*.json     written by the executor: requests for exec sessions beside the ranks; deleted once read
     save.json         written by the executor: the newest request for a checkpoint, of a job with a signal for it
@@ -215,12 +215,13 @@ class Shim:
                 self._stop_by(steady_s() + self._launch["failure_grace_s"])
         self._logs.look()
         self._log_times.look()
+        used = __import__("cgroups").used(self._cgroup, len(self._launch["processes"]))
         if self._cgroup is not None:
             try:
                 os.rmdir(self._cgroup)
             except OSError:
                 pass  # a zombie of someone else's may still be counted there; the executor tries again
-        self._write("ended.json", {"ended_at": time.time()})
+        self._write("ended.json", {"ended_at": time.time(), **used})
         while self._unwritten:
             time.sleep(_LOOK_EVERY_S)
             self._write_on()

@@ -1,0 +1,84 @@
+"""The route of waste: jobs, users or queues by what they wasted, with reason and remedy."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from gantree.api.access.access import CurrentCaller
+from gantree.api.access.permissions import Need, needs
+from gantree.api.backend import QueryBackend
+from gantree.api.http.responses import documented, json_response
+from gantree.api.routes.usage import Moment
+from gantree.api.views import waste_view
+
+
+class WasteAmounts(BaseModel):
+    """Hours of GPUs (a part of a GPU as that part), what they cost at list prices, and what of the hosts was unused."""
+
+    jobs: int = Field(examples=[12])
+    held_gpu_hours: float = Field(examples=[128.0])
+    useful_gpu_hours: float = Field(examples=[96.0])
+    wasted_gpu_hours: float = Field(
+        description="Done again, idle, or more than a smaller device would have taken.",
+        examples=[20.0],
+    )
+    wasted_gpu_hours_of_model: dict[str, float] = Field(
+        description='"" is a model that nobody knows.', examples=[{"H100-80GB": 20.0}]
+    )
+    USD: float = Field(description="Of the wasted hours, as far as there are prices.")
+    unpriced_gpu_hours: float = Field(description="Wasted on models without a price.")
+    unused_cpu_hours: float = Field(
+        description="Asked for and not used, of jobs whose CPUs are measured."
+    )
+    unused_memory_GiB: float = Field(description="Asked for and never used, likewise.")
+
+
+class WasteRow(WasteAmounts):
+    """One job, user or queue. The reason of users and queues is that of their worst job of the commonest kind."""
+
+    name: str = Field(examples=["train"])
+    user: str
+    queue: str
+    running: bool
+    kind: str = Field(description="idle, redone, oversized, cpus or memory.", examples=["idle"])
+    reason: str = Field(examples=["asks for 8 GPUs, keeps 2 busy on average"])
+    remedy: str = Field(examples=["Ask for 2 GPUs, or give work to all of them."])
+    worst: str = Field(description="The job of which the reason is; empty in a row of a job.")
+
+
+class WasteResponse(BaseModel):
+    """Rows, the dearest first. The sum is of all jobs that were there since then, also of those that waste little."""
+
+    by: str
+    since: float
+    until: float
+    rows: list[WasteRow]
+    left_out: int = Field(description="Rows beyond the limit.")
+    sum: WasteAmounts
+
+
+def router(backend: QueryBackend) -> APIRouter:
+    """The route of this module."""
+    routes = APIRouter(prefix="/v1", tags=["site"])
+
+    @routes.get("/waste", **documented(WasteResponse, "The rows."), **needs(Need.KNOWN))
+    async def waste(
+        caller: CurrentCaller,
+        by: waste_view.By = "job",
+        since: Moment = None,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
+    ) -> Response:
+        """What the jobs wasted that were there since the beginning of a day, each in its whole life: by default a week.
+
+        Exporters are asked how busy the GPUs of running jobs are.
+        """
+        found = await backend.read_forked(waste_view.figures, caller, since, asker=caller.name)
+        counters = backend.gpu_counters
+        use = await counters.fresh(found.nodes) if counters.covers(found.nodes) else {}
+        hosts = await asyncio.to_thread(waste_view.host_use_of, found, backend)
+        return json_response(waste_view.answer(found, use, hosts, by, limit))
+
+    return routes

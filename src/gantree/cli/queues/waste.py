@@ -1,0 +1,118 @@
+"""`gantree waste`: jobs, users or queues by wasted GPU-hours and money, each with its reason and its remedy."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.daemon_client import client
+from gantree.cli.input.files import read_text, source_of
+from gantree.cli.input.moments import ALLOWED, seconds_since_epoch
+from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.output.csv_text import csv_text
+from gantree.cli.output.figures import digits, dollars
+from gantree.cli.output.printing import columns, print_json
+from gantree.formats import read_prices
+
+Row = dict[str, Any]
+FIGURES = (
+    "user", "queue", "running", "jobs", "held_gpu_hours", "useful_gpu_hours", "wasted_gpu_hours", "USD",
+    "unpriced_gpu_hours", "unused_cpu_hours", "unused_memory_GiB", "kind", "reason", "remedy",
+)  # fmt: skip
+SHOWN = 20
+
+
+class By(StrEnum):
+    """What a row stands for."""
+
+    JOB = "job"
+    USER = "user"
+    QUEUE = "queue"
+
+
+def waste(
+    by: Annotated[By, typer.Option("--by", help="Group rows by this.")] = By.JOB,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help=f"First day, in UTC: {ALLOWED}. [default: 7d]"),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="Rows at most. [default: 20]")
+    ] = None,
+    prices: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Prices of the site, used instead of list prices."),
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List jobs by what they waste, why, and what to do about it.
+
+    Wasted are GPU-hours whose work was done again, in which the GPUs did not compute, or which a smaller device would
+    have saved.
+    """
+    now = datetime.now(UTC).timestamp()
+    report = client(state).waste(
+        by.value,
+        since=seconds_since_epoch("--since", since, now),
+        limit=limit or SHOWN,
+    )
+    if prices is not None:
+        _price(report, prices)
+    if as_json:
+        print_json(report)
+    elif as_csv:
+        typer.echo(_csv(report), nl=False)
+    else:
+        typer.echo("\n".join(_lines(report)))
+
+
+def _price(report: Row, file: str) -> None:
+    """Dollars anew, at the prices of a file over those of the list, and the rows in their order."""
+    known = read_prices(read_text(file), source_of(file))
+    for row in (*report["rows"], report["sum"]):
+        hours_of_model = row["wasted_gpu_hours_of_model"]
+        quotes = {model: known.quote(model) for model in hours_of_model}
+        row["USD"] = sum(
+            hours * quote.USD_per_hour
+            for model, hours in hours_of_model.items()
+            if (quote := quotes[model]) is not None
+        )
+        row["unpriced_gpu_hours"] = sum(
+            hours for model, hours in hours_of_model.items() if quotes[model] is None
+        )
+    report["rows"].sort(key=lambda row: (-row["USD"], -row["wasted_gpu_hours"], row["name"]))
+
+
+def _csv(report: Row) -> str:
+    rows = [(row["name"], *(row[figure] for figure in FIGURES)) for row in report["rows"]]
+    return csv_text((report["by"], *FIGURES), rows)
+
+
+def _lines(report: Row) -> Iterator[str]:
+    head = (report["by"].upper(), "HELD h", "WASTED h", "COST", "REASON")
+    rows = [(row["name"] or "-", *_cells(row), row["reason"]) for row in report["rows"]]
+    whole = report["sum"]
+    yield columns(head, [*rows, ("all", *_cells(whole), _of_all(whole))])
+    if report["left_out"]:
+        yield f"and {report['left_out']} more; --limit N shows them"
+    for row in report["rows"]:
+        yield f"{row['worst'] or row['name']}: {row['remedy']}"
+    if whole["unpriced_gpu_hours"]:
+        hours = digits(whole["unpriced_gpu_hours"])
+        yield f"{hours} wasted GPU-hours are of models without a price; give one with --prices FILE"
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    wasted = digits(row["wasted_gpu_hours"])
+    return (digits(row["held_gpu_hours"]), wasted, dollars(row["USD"]))
+
+
+def _of_all(whole: Row) -> str:
+    """How much of what was held was wasted."""
+    if not whole["held_gpu_hours"]:
+        return ""
+    return f"{whole['wasted_gpu_hours'] / whole['held_gpu_hours']:.0%} of what was held"
