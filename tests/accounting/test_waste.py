@@ -1,6 +1,7 @@
 """Reasons and remedies of waste as a table, and its sums against a plain recount."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -27,12 +28,12 @@ JOB = JobFigures(
 
 
 def job(
-    held: float = 80.0, useful: float = 0.0, idle: float = 0.0, lost: float = 0.0, **more: object
+    held: float = 80.0, useful: float = 0.0, idle: float = 0.0, lost: float = 0.0, **more: Any
 ) -> JobFigures:
     """A job with GPU-hours on an H100."""
     hours = (held, useful, idle, lost)
     use = ModelUse(H100, *(each * HOUR_S for each in hours))
-    return replace(JOB, used=(use,), **more)  # type: ignore[arg-type]
+    return replace(JOB, used=(use,), **more)
 
 
 HALF = tuple(f"n0:{gpu}" for gpu in range(8))

@@ -10,7 +10,7 @@ import pytest
 from gantree.accounting.ended_jobs import EndedJob
 from gantree.accounting.waste import waste_of
 from gantree.api.access.access import EVERYTHING, Caller
-from gantree.api.views.waste_view import answer, figures, of_ended
+from gantree.api.views.waste_view import By, answer, figures, of_ended
 from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.access import grant_of
@@ -90,8 +90,9 @@ def test_counters_of_a_job_that_runs_name_the_gpus_that_are_idle(view: ReadView)
 def test_each_is_told_of_the_jobs_that_he_may_see(
     view: ReadView, who: str, grants: Any, seen: set[str]
 ) -> None:
-    for by, name in (("job", "name"), ("user", "worst"), ("queue", "worst")):
-        told = answer(figures(view, Caller(who, grants, "tcp"), 0.0), {}, {}, by, 100)  # type: ignore[arg-type]
+    columns: tuple[tuple[By, str], ...] = (("job", "name"), ("user", "worst"), ("queue", "worst"))
+    for by, name in columns:
+        told = answer(figures(view, Caller(who, grants, "tcp"), 0.0), {}, {}, by, 100)
         assert {row[name] for row in told["rows"]} == seen
         assert told["sum"]["jobs"] == len(seen)
 
