@@ -229,7 +229,7 @@ def _idle(job: JobFigures) -> tuple[str, str]:
 
 
 def _nothing(job: JobFigures) -> tuple[str, str]:
-    remedy = "Cancel it, or let it release its GPUs while nobody works with it."
+    remedy = "Cancel it, or let its queue reclaim idle gangs (`idle` in the policy)."
     if job.now is not None and job.now.fills_memory:
         memory = f"{job.now.memory_GiB:.0f} of {job.now.memory_of_GiB:.0f} GiB"
         return f"fills memory ({memory}), computes nothing", remedy

@@ -19,6 +19,7 @@ EXAMPLES: Mapping[str, str] = {
     "when": "gantree when llama",
     "queues": "gantree queues",
     "usage": "gantree usage --by queue",
+    "waste": "gantree waste --by user",
     "history jobs": "gantree history jobs --user ann --since 7d",
     "history use": "gantree history use --since 7d --by day",
     "history queues": "gantree history queues --since 30d",

@@ -97,7 +97,7 @@ def test_each_is_told_of_the_jobs_that_he_may_see(
         assert told["sum"]["jobs"] == len(seen)
 
 
-def test_jobs_that_only_the_history_knows_count_with_what_they_lost() -> None:
+def test_jobs_that_only_the_history_knows_count_with_what_they_lost_and_left_idle() -> None:
     ended = EndedJob(
         job="old", name="old", queue="x", user="ann", priority=1, outcome="failed", reason="", exit_code=1,
         last_failure="", submitted_at=0.0, started_at=1.0, ended_at=2.0, attempts=3, failures=3, preemptions=0,
@@ -105,3 +105,6 @@ def test_jobs_that_only_the_history_knows_count_with_what_they_lost() -> None:
         lost_gpu_s=12 * HOUR_S, waited_s=0.0,
     )  # fmt: skip
     assert waste_of(of_ended(ended)).reason == "work done again: 12 GPU-hours"
+    idle = replace(ended, useful_gpu_s=5 * HOUR_S, idle_gpu_s=15 * HOUR_S)
+    assert waste_of(of_ended(idle)).reason == "asks for 8 GPUs, keeps 2 busy on average"
+    assert waste_of(of_ended(idle)).wasted_gpu_s == pytest.approx(27 * HOUR_S)

@@ -40,7 +40,7 @@ from gantree.api.http.response_models.site import (
     HealthResponse,
     QueuesResponse,
 )
-from gantree.api.routes import audit, links, nodes, policies, sessions, tokens, usage
+from gantree.api.routes import audit, links, nodes, policies, sessions, tokens, usage, waste
 
 _A_JOB = "/v1/jobs/{job}"
 _A_NODE = "/v1/nodes/{node}"
@@ -101,6 +101,7 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
     "GET /v1/cluster/domains": DomainsResponse,
     "GET /v1/usage": usage.UsageResponse,
     "GET /v1/usage/gpus": usage.GpuUseResponse,
+    "GET /v1/waste": waste.WasteResponse,
     "GET /v1/history/jobs": EndedJobsResponse,
     "GET /v1/history/jobs/{job}": EndedJobRow,
     "GET /v1/history/nodes": NodeSignsResponse,

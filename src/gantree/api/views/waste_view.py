@@ -187,7 +187,7 @@ def _smaller(view: ReadView, state: JobState) -> SmallerDevice | None:
 def of_ended(ended: EndedJob) -> JobFigures:
     """Of a job that only the history knows; its GPU models are priced only where it had one."""
     model = "" if "," in ended.gpu_model else ended.gpu_model
-    use = ModelUse(model, ended.held_gpu_s, lost=ended.lost_gpu_s)
+    use = ModelUse(model, ended.held_gpu_s, ended.useful_gpu_s, ended.idle_gpu_s, ended.lost_gpu_s)
     return JobFigures(
         job=ended.job,
         name=ended.name,
