@@ -22,7 +22,7 @@ CLUSTER = """
 name: large
 tiers: [node]
 machines: {m64: {gpus: 64, gpu: H100-80GB, cpus: 128, memory_GiB: 512}}
-nodes: [{names: "n[0-3]", machine: m64}]
+nodes: [{names: "n[0-7]", machine: m64}]
 """
 JOB = """
 name: {name}
@@ -31,17 +31,18 @@ queue: {queue}
 restarts: 0
 gang: [{{role: w, members: {members}, each: {{gpus: {gpus}, cpus: 8, memory_GiB: 64}}, run: {run}}}]
 """
+FAIL = "until [ -e go ]; do sleep 0.1; done; sleep 1; exit 1"
 BURN = "for ((i = 0; i < 200000; i++)); do :; done; echo > burnt; exec sleep 600"
 
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A job on 192 GPUs that fails after two seconds of work, and one that has used some CPU and goes on."""
+    """A job on 448 GPUs that fails a second after it is seen running, and one that has used some CPU and goes on."""
     place = tmp_path_factory.mktemp("waste")
     os.mkfifo(place / "burnt")
     with Daemon(place / "state", CLUSTER) as daemon:
         for name, user, queue, members, gpus, shell in (
-            ("lost", "ann", "x/y", 3, 64, "sleep 2; exit 1"),
+            ("lost", "ann", "x/y", 7, 64, f"cd {place}; {FAIL}"),
             ("burnt", "bob", "x", 1, 1, f"cd {place}; {BURN}"),
         ):
             run = json.dumps(["bash", "-c", shell])
@@ -49,6 +50,8 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
                 name=name, user=user, queue=queue, members=members, gpus=gpus, run=run
             )
             daemon.client.submit(text)
+        daemon.wait("lost", until="running")
+        (place / "go").touch()
         daemon.wait("lost")
         (place / "burnt").read_text(encoding="ascii")  # a pipe: until it is written to
         yield daemon
@@ -61,7 +64,8 @@ def test_what_was_lost_is_named_with_its_remedy_as_table_csv_and_json(
     lines = command().out.splitlines()
     assert lines[0].split() == ["JOB", "HELD", "h", "WASTED", "h", "COST", "REASON"]
     assert lines[1].split()[0] == "lost"
-    assert lines[1].endswith("work done again: 0.1 GPU-hours, no checkpoint declared")
+    assert "work done again: 0." in lines[1]
+    assert lines[1].endswith("GPU-hours, no checkpoint declared")
     assert lines[2].split()[0] == "all" and lines[2].endswith("of what was held")
     assert lines[3].startswith("lost: Declare `checkpoint` in the job")
     for by, name in (("job", "lost"), ("user", "ann"), ("queue", "x/y")):
