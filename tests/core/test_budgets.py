@@ -165,7 +165,7 @@ def test_a_closed_queue_gives_up_what_is_held_for_it() -> None:
     stage.submit(replace(job("other", gpus=8, time_limit_s=2 * HOUR_S), queue="b"))
     stage.started("one", "other")
     stage.submit(replace(job("two", members=2, gpus=8, time_limit_s=HOUR_S), queue="a/y"))
-    assert "two" in stage.scheduler.ledger.reservations
+    assert not stage.scheduler.ledger.reservations["two"].promised  # the queue may close before
     go_to(stage, HOUR_S + 1)
     assert not stage.scheduler.ledger.reservations
 
@@ -274,9 +274,8 @@ def test_in_random_lives_consumption_is_exact_and_nothing_starts_in_a_closed_que
                 there = [s for s in ledger.holding.values() if s.spec.queue.startswith(key.queue)]
                 assert all(state.leaving for state in there)
         assert used["a/c day"] <= used["a day"] + 1e-9
-    assert differences(ledger, lives.folded().ledger) == []
-    assert differences(ledger, lives.make_twin().ledger) == []
-    assert differences(ledger, copy_of(ledger)) == []
+    for twin in (lives.folded().ledger, lives.make_twin().ledger, copy_of(ledger)):
+        assert differences(ledger, twin, any_order=True) == []
 
 
 def test_a_gang_that_is_suspended_in_turns_consumes_nothing() -> None:

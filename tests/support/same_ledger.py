@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gantree.core.ledger.claims_by_node import ClaimsByNode
+from gantree.core.ledger.consumption import Consumption
 from gantree.core.ledger.guarantees import Guarantees
 from gantree.core.ledger.job_amounts import JobAmounts
 from gantree.core.ledger.ledger import Ledger
@@ -32,6 +33,7 @@ from gantree.topology.occupancy.spares import Spares
 
 CACHES: dict[type, frozenset[str]] = {
     Ledger: frozenset(),
+    Consumption: frozenset({"_last"}),
     JobAmounts: frozenset(
         {"_requested_of_signature", "_least_of_signature", "_fabric", "_held_last"}
     ),

@@ -74,6 +74,11 @@ class Budget:
     at_limit: AtLimit = "hold"
     notify: Notify | None = None
 
+    @property
+    def is_money(self) -> bool:
+        """Whether its unit is a currency."""
+        return not self.unit.startswith("GPU-")
+
 
 @dataclass(frozen=True, slots=True)
 class QueueRule:

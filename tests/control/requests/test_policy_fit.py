@@ -5,11 +5,16 @@ from typing import Any
 
 import pytest
 
-from gantree.control.requests.policy_fit import check_fit, jobs_without_queue, limits_of_nothing
+from gantree.control.requests.policy_fit import (
+    check_fit,
+    jobs_without_queue,
+    limits_of_nothing,
+    unpriced_models,
+)
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.model.errors import BadInput
-from gantree.policy.rules import Policy, QueueRule
+from gantree.policy.rules import Budget, Policy, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 from gantree.topology.fabric.fabric import Fabric
@@ -29,6 +34,21 @@ def test_limits_of_a_model_that_no_node_has_are_told() -> None:
     assert told == [
         f"queue a: limit.gpus.H100: {why}",
         f"queue a: user.limit.gpus.H100: {why}",
+    ]
+
+
+def test_gpu_models_without_a_price_are_told() -> None:
+    prices = {"gpus/L4-24GB": 0.7, "gpus/A100-80GB": 3.5, "cpus": 9.0}
+    money = Budget("month", 1e4, "USD", 3600.0, prices, 3.5)
+    rules = (
+        QueueRule("a", budgets=(money,)),
+        QueueRule("b", budgets=(replace(money, weights={**prices, "gpus/H100-80GB": 6.0}),)),
+        QueueRule("c", budgets=(replace(money, other_gpus=1.0),)),
+        QueueRule("d", budgets=(replace(money, unit="GPU-hours"),)),
+    )
+    assert unpriced_models(Policy(queues=rules), Fabric.build(SITE)) == [
+        "queue a: budget.month: H100-80GB has no price and costs as much as the dearest, 3.5 USD an hour: "
+        "write prices.gpus.H100-80GB"
     ]
 
 

@@ -7,7 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from gantree.control.requests.policy_fit import jobs_without_queue, limits_of_nothing
+from gantree.control.requests.policy_fit import (
+    jobs_without_queue,
+    limits_of_nothing,
+    unpriced_models,
+)
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler, settled
 from gantree.model.events import Event
@@ -104,8 +108,11 @@ def change_of(ledger: Ledger, trial: Scheduler, event: Event) -> PolicyChange:
 
 
 def idle_rules(ledger: Ledger) -> list[str]:
-    """Sentences on rules of the policy in force that do nothing on this cluster."""
-    return [] if ledger.fabric is None else limits_of_nothing(ledger.policy, ledger.fabric)
+    """Sentences on rules of the policy in force that do nothing on this cluster, or something else than meant."""
+    policy, fabric = ledger.policy, ledger.fabric
+    if fabric is None:
+        return []
+    return [*limits_of_nothing(policy, fabric), *unpriced_models(policy, fabric)]
 
 
 def _stops(facts: tuple[Any, ...]) -> Iterator[Stop]:

@@ -25,7 +25,7 @@ from gantree.policy.amounts import MODEL
 from gantree.policy.queues import ROOT, QueueTree
 from gantree.policy.quota.admission import in_words
 from gantree.policy.quota.quota import Quota
-from gantree.policy.rules import LOOSE, Amounts, Policy, QueueRule
+from gantree.policy.rules import LOOSE, Amounts, Budget, Policy, QueueRule
 from gantree.text.words import counted, did_you_mean
 from gantree.topology.fabric.fabric import Fabric
 
@@ -99,6 +99,25 @@ def limits_of_nothing(policy: Policy, fabric: Fabric) -> list[str]:
         for resource in amounts
         if resource.startswith(MODEL) and (model := resource.removeprefix(MODEL)) not in here
     ]
+
+
+def unpriced_models(policy: Policy, fabric: Fabric) -> list[str]:
+    """Sentences on GPU models of the cluster without a price in a budget: they cost as much as the dearest."""
+    here = gpu_models_of(fabric)
+    return [
+        f"queue {rule.path}: budget.{budget.period}: {model} has no price and costs as much as the dearest, "
+        f"{budget.other_gpus:g} {budget.unit} an hour: write prices.gpus.{model}"
+        for rule in policy.queues
+        for budget in rule.budgets
+        for model in here
+        if _is_guessed(budget, model)
+    ]
+
+
+def _is_guessed(budget: Budget, model: str) -> bool:
+    prices = [price for name, price in budget.weights.items() if name.startswith(MODEL)]
+    is_dearest = bool(prices) and budget.other_gpus == max(prices)
+    return budget.is_money and is_dearest and MODEL + model not in budget.weights
 
 
 def _limits(rule: QueueRule) -> Iterator[tuple[tuple[str, ...], Amounts]]:

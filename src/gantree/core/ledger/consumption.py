@@ -10,10 +10,11 @@ question costs no walk over jobs. Of each period it keeps the integral at the be
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from gantree.policy.amounts import MODEL, TICKS, ticks
 from gantree.policy.rules import Amounts, Period
-from gantree.policy.utc_calendar import PERIODS, period_of
+from gantree.policy.utc_calendar import DAY_S, PERIODS, period_of
 
 COUNTED = ("gpus", "cpus", "memory_GiB")
 """The resources that are counted, beside GPUs by model."""
@@ -53,10 +54,16 @@ class _QueueConsumption:
 
     def go_on_to(self, at: float) -> None:
         """Integrate until a moment."""
-        for period in PERIODS:
-            if period_of(period, at)[0] > self.until:
-                self.at_start[period] = self.start_of(period, at)
-        self.tick_seconds, self.until = self.total_at(at), at
+        if at == self.until:
+            return
+        if at // DAY_S != self.until // DAY_S:  # every period begins with a day
+            for period in PERIODS:
+                if period_of(period, at)[0] > self.until:
+                    self.at_start[period] = self.start_of(period, at)
+        span, so_far = at - self.until, self.tick_seconds
+        for name, held in self.ticks_held.items():
+            so_far[name] = so_far.get(name, 0.0) + held * span
+        self.until = at
 
 
 class Consumption:
@@ -65,11 +72,12 @@ class Consumption:
     def __init__(self) -> None:
         self._of_queue: dict[str, _QueueConsumption] = {}
         self._gangs: dict[str, tuple[str, Mapping[str, int]]] = {}
+        self._last: tuple[Amounts, Mapping[str, int]] = ({}, {})
 
     def take(self, queue: str, job: str, amounts: Amounts, at: float) -> None:
         """Count what a gang of a queue holds from a moment on. It must not be counted yet."""
         assert job not in self._gangs, f"{job} is counted already"
-        held = {name: ticks(amount) for name, amount in amounts.items() if _is_counted(name)}
+        held = self._in_ticks(amounts)
         self._gangs[job] = queue, held
         self._change(queue, held, 1, at)
 
@@ -119,21 +127,30 @@ class Consumption:
             self._of_queue[one.queue] = has
         self._of_queue |= counted
 
+    def _in_ticks(self, amounts: Amounts) -> Mapping[str, int]:
+        """Amounts in ticks. Those of the gang before are often those of this one."""
+        if self._last[0] is not amounts:
+            counted = (name for name in amounts if name in COUNTED or name.startswith(MODEL))
+            self._last = amounts, {name: ticks(amounts[name]) for name in counted}
+        return self._last[1]
+
     def _change(self, queue: str, held: Mapping[str, int], sign: int, at: float) -> None:
         for each in queues_above(queue):
-            has = self._of_queue.setdefault(each, _QueueConsumption(at))
+            has = self._of_queue.get(each)
+            if has is None:
+                has = self._of_queue[each] = _QueueConsumption(at)
             has.go_on_to(at)
+            now_held = has.ticks_held
             for name, amount in held.items():
-                has.ticks_held[name] = has.ticks_held.get(name, 0) + sign * amount
-                if not has.ticks_held[name]:
-                    del has.ticks_held[name]
+                total = now_held.get(name, 0) + sign * amount
+                if total:
+                    now_held[name] = total
+                else:
+                    now_held.pop(name, None)
 
 
-def queues_above(queue: str) -> Iterable[str]:
-    """Yield a queue and those that it is in, from the top."""
+@lru_cache(4096)
+def queues_above(queue: str) -> tuple[str, ...]:
+    """Return a queue and those that it is in, from the top."""
     names = queue.split("/")
-    return ("/".join(names[: depth + 1]) for depth in range(len(names)))
-
-
-def _is_counted(resource: str) -> bool:
-    return resource in COUNTED or resource.startswith(MODEL)
+    return tuple("/".join(names[: depth + 1]) for depth in range(len(names)))

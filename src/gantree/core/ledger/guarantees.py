@@ -126,4 +126,6 @@ def _limits_gpu_models(policy: Policy) -> bool:
 def _limits(rule: QueueRule) -> bool:
     """Return whether a rule may refuse a job."""
     counts = (rule.most_running, rule.most_running_per_user)
-    return bool(rule.limit or rule.borrow or rule.user_limit) or counts != (None, None)
+    may_close = any(budget.at_limit != "warn" for budget in rule.budgets)
+    limited = rule.limit or rule.borrow or rule.user_limit or may_close
+    return bool(limited) or counts != (None, None)
