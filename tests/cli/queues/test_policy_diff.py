@@ -47,3 +47,16 @@ def test_each_rule_of_a_queue_has_a_line_of_its_own() -> None:
         "+ queues.a.weight: 1",
         "+ queues.a.guarantee.gpus/H100-80GB: 8",
     ]
+
+
+def test_budgets_are_told_in_a_line_each_without_list_prices() -> None:
+    before = "queues: [{name: a, budget: [{month: 500 USD}, {total: 9 GPU-hours}]}]"
+    prices = "prices: {gpus: {L4-24GB: 0.5}, cpus: 0.02}"
+    after = f"queues: [{{name: a, budget: {{month: 800 USD, {prices}, at_limit: stop}}}}]"
+    alerts = "alerts 50%, 80%, 100%"
+    own = "gpus/L4-24GB 0.5, cpus 0.02"
+    assert told(before, after) == [
+        f"- queues.a.budget.month: 500 USD, {alerts}, at_limit hold, other GPUs 7.4, list prices",
+        f"+ queues.a.budget.month: 800 USD, {alerts}, at_limit stop, other GPUs 7.4, {own}, list prices",
+        f"- queues.a.budget.total: 9 GPU-hours, {alerts}, at_limit hold, other GPUs 1",
+    ]

@@ -14,6 +14,7 @@ from gantree.control.requests.policy_fit import (
 )
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler, settled
+from gantree.formats.policy.gpu_weights import list_prices
 from gantree.model.events import Event
 from gantree.model.facts import (
     CheckpointRequested,
@@ -26,6 +27,7 @@ from gantree.model.facts import (
     StopDecided,
 )
 from gantree.model.phases import StopCause
+from gantree.policy.amounts import MODEL
 from gantree.policy.budgets import figure
 from gantree.policy.rules import Budget, Policy, QueueRule
 
@@ -155,9 +157,16 @@ def _rules(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 def _budget_in_words(budget: Budget) -> str:
     """A budget in one line, with what each resource costs."""
     alerts = ", ".join(f"{100 * level:g}%" for level in budget.alerts) or "none"
-    weights = ", ".join(f"{name} {weight:g}" for name, weight in budget.weights.items())
+    listed = list_prices()
+    own = {
+        name: weight
+        for name, weight in budget.weights.items()
+        if weight != listed.get(name.removeprefix(MODEL))
+    }
+    words = [f"{name} {weight:g}" for name, weight in own.items()]
+    words += ["list prices"] if len(own) < len(budget.weights) else []
     of = f"{figure(budget.amount)} {budget.unit}, alerts {alerts}, at_limit {budget.at_limit}"
-    return f"{of}, other GPUs {budget.other_gpus:g}" + (f", {weights}" if weights else "")
+    return ", ".join((of, f"other GPUs {budget.other_gpus:g}", *words))
 
 
 def _below(path: str, name: str) -> str:
