@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gantree.accounting.usage import UsageKey
+from gantree.core.ledger.ledger import Ledger
 from gantree.model.facts import (
     ArrayAccepted,
     ArrayEnded,
@@ -28,7 +29,8 @@ from gantree.model.facts import (
 )
 from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.jobs import Job
-from gantree.model.placements import Placement
+from gantree.model.placements import MemberPlacement, MigPart, Placement, SharePart
+from gantree.topology.occupancy.occupancy import Occupancy
 
 Span = tuple[float, float]
 Place = dict[tuple[str, str], float]
@@ -273,3 +275,56 @@ def seconds_after(spans: Sequence[Span], moment: float) -> float:
 def overlap(span: Span, others: Sequence[Span]) -> float:
     """The seconds that a span has in common with others, which do not overlap."""
     return sum(max(0.0, min(span[1], b) - max(span[0], a)) for a, b in others)
+
+
+def site_gpus(ledger: Ledger) -> dict[tuple[UsageKey, str], float]:
+    """What GPUs are for that no gang holds, counted GPU by GPU; with free ones, and those of gangs that rest."""
+    rooms = ledger.rooms()
+    found: dict[tuple[UsageKey, str], float] = defaultdict(float)
+    for node in rooms.fabric.nodes:
+        index = rooms.fabric.index_of_node[node.name]
+        machine = rooms.fabric.machine_of_node(index)
+        key = UsageKey("", "", machine.gpu or "")
+        found[key, "capacity_gpu_s"] += machine.gpus
+        left = dict.fromkeys(range(machine.gpus), 1.0)
+        for owner, members in rooms.owners.items():
+            for member in members:
+                for gpu, part in _parts(member) if member.node == node.name else ():
+                    left[gpu] -= part
+                    found[key, _purpose(ledger, owner)] += part
+        for gpu, part in left.items():
+            purpose = "free_gpu_s" if _fits(rooms, index, gpu) else "stranded_gpu_s"
+            found[key, purpose if rooms.usable_node[index] else "down_gpu_s"] += part
+    return found
+
+
+def _purpose(ledger: Ledger, owner: str) -> str:
+    if owner in ledger.holding:
+        return "rests" if ledger.holding[owner].suspended else "allocated_gpu_s"
+    kinds = {"claim": "held_gpu_s", "reserve": "reserved_gpu_s", "site": "down_gpu_s"}
+    return kinds[owner.split(":", maxsplit=1)[0]]
+
+
+def _parts(member: MemberPlacement) -> Iterator[tuple[int, float]]:
+    yield from ((gpu, 1.0) for gpu in member.gpus)
+    for part in member.mig:
+        yield part.gpu, 1 / 7 if part.profile == "the rest" else int(part.profile[0]) / 7
+    if member.share is not None:
+        yield member.share.gpu, member.share.compute
+
+
+def _fits(rooms: Occupancy, node: int, gpu: int) -> bool:
+    """Whether anything fits into what is left of a GPU: all of it, some instance, or the smallest share."""
+    room = rooms.room_of_node(node)
+    if room.microcpus <= 0 or room.memory_KiB <= 0:
+        return False
+    state = rooms.state_of_node(node)
+    if state.free_mask() >> gpu & 1:
+        return True
+    table = state.rules.table
+    for profile in table.profiles if table else ():
+        for start in profile.starts:
+            if not state.why_not_instance(MigPart(gpu, profile.name, start)):
+                return True
+    shares = [SharePart(gpu, 1e-6, 0.0, way) for way in state.rules.shares]
+    return any(not state.why_not_share(one) and not state.may_be_kept_from(one) for one in shares)

@@ -176,6 +176,7 @@ class TurnRunner:
         try:
             for index, fact in enumerate(decision.facts):
                 self._recorder.note(index, fact, scheduler.ledger)
+            self._recorder.settle(scheduler.ledger)
             return self._recorder.taken()
         except Exception:
             log.exception("bug: a turn of %d facts is not in the history", len(decision.facts))

@@ -221,6 +221,10 @@ class Journal(Election, Protocol):
         """
         ...
 
+    def turn_ends(self, after: int = 0) -> Iterator[int]:
+        """The seqs of the last facts of turns, those after a seq, oldest first."""
+        ...
+
     def last_fact(self) -> int:
         """The seq of the newest fact; 0 before the first."""
         ...

@@ -48,7 +48,7 @@ from gantree.model.jobs import Job
 from gantree.testing.journal_contract import led
 from support.examples import seeds
 from support.measured_lives import MeasuredLives
-from support.purposes import Entry, Purposes
+from support.purposes import Entry, Purposes, site_gpus
 from support.random_lives import POLICIES, Lives
 
 BEGAN = 20_000 * DAY_S + 1234.5
@@ -61,11 +61,16 @@ Sums = dict[tuple[int, UsageKey, str], float]
 class HistoryLives(MeasuredLives):
     """Random lives whose turns are in a journal, with their history. Now and then nothing happens for long."""
 
+    knows_site = True
+
     def __init__(self, journal: SqlJournal, policy: str, seed: int) -> None:
         epoch = journal.lead("test", 60.0)
         assert epoch is not None
         self.journal, self.epoch = journal, epoch
         self.recorder: HistoryRecorder | None = None
+        self.site: list[Entry] = []
+        self.site_now: dict[tuple[UsageKey, str], float] = {}
+        self.site_since = 0.0
         super().__init__(seed, POLICIES[policy])
 
     def a_job(self, name: str, jobs: list[str]) -> Job:
@@ -83,11 +88,19 @@ class HistoryLives(MeasuredLives):
         assert self.recorder is not None
         for index, fact in enumerate(decision.facts):
             self.recorder.note(index, fact, self.scheduler.ledger)
+        self.recorder.settle(self.scheduler.ledger)
+        self.see_site()
         self.journal.append_inbox(events, self.epoch)
         cursor = self.journal.cursor() + len(events)
         self.journal.commit_turn(
             cursor, decision.facts, decision.orders, self.epoch, self.recorder.taken()
         )
+
+    def see_site(self) -> None:
+        """Count what the GPUs were for since the last decision, and what they are for now."""
+        for (key, column), gpus in self.site_now.items() if self.now > self.site_since else ():
+            self.site.append(Entry("", key, column, self.site_since, self.now, gpus))
+        self.site_now, self.site_since = site_gpus(self.scheduler.ledger), self.now
 
     def restart(self, *, first: bool = False) -> None:
         """As after kill -9: what was in memory is made anew from the ledger and the database."""
@@ -222,15 +235,35 @@ def waits(journal: SqlJournal) -> Counter[int]:
 def check_equal(lives: HistoryLives) -> None:
     walk, journal = Walk(lives, lives.facts), lives.journal
     assert walk.purposes.wrong == []
+    lives.see_site()
+    walk.purposes.entries += [each for each in lives.site if each.column in SITE]
     found, told = recorded(lives), walk.purposes.sums(DAY_S)
     for place in {*found, *told}:
-        if place[2] not in SITE:
+        if lives.knows_site or place[2] not in SITE:
             assert isclose(
                 found.get(place, 0.0), told.get(place, 0.0), rel_tol=1e-6, abs_tol=1e-3
             ), place
     assert counts(journal) == +walk.counts
     assert waits(journal) == walk.waits
     no_rest_is_negative(found)
+    if lives.knows_site:
+        all_adds_up(lives, found)
+
+
+def all_adds_up(lives: HistoryLives, found: Sums) -> None:
+    """Every GPU is for one purpose in every second: what is left is what is free, and what rests."""
+    amounts: dict[str, UsageAmounts] = defaultdict(UsageAmounts)
+    for (_, key, figure), amount in found.items():
+        of_model = amounts[key.model]
+        setattr(of_model, figure, getattr(of_model, figure) + amount)
+    left: dict[str, float] = defaultdict(float)
+    for each in lives.site:
+        if each.column in ("free_gpu_s", "rests"):
+            left[each.key.model] += each.amount * (each.until - each.since)
+    for model, of_model in amounts.items():
+        if model != NO_MODEL:
+            assert isclose(of_model.free_gpu_s, left[model], rel_tol=1e-6, abs_tol=1e-3), model
+            assert of_model.free_gpu_s >= -1e-3, model
 
 
 def no_rest_is_negative(found: Sums) -> None:
@@ -390,6 +423,7 @@ def saved_and_compacted(lives: HistoryLives) -> None:
 def started_again(lives: HistoryLives) -> HistoryLives:
     """The same lives, with what the journal says by now."""
     again = copy(lives)
+    again.knows_site = False  # what was seen of it was before times were corrected
     again.scheduler = Snapshots(lives.journal, lives.epoch).fold(lives.policy)
     again.now = again.scheduler.now
     return again

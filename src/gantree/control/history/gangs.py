@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gantree.accounting.buckets import pieces
 from gantree.accounting.meter import ALLOCATED, CHECKPOINT, RESTART, STARTING, USED, UsageMeter
 from gantree.accounting.usage import NO_MODEL, UsageKey
+from gantree.control.history.site_use import gang_gpus
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.measured_attempt import LATE_S, NOT_MEASURED, MeasuredAttempt, Span
 from gantree.core.ledger.state import JobState
@@ -64,12 +65,16 @@ class Gang:
 
 
 class GangUse:
-    """Counts what gangs use. Those that have ended are kept for as long as reports on them are taken in."""
+    """Counts what gangs use. Those that have ended are kept for as long as reports on them are taken in.
+
+    gpus_of_model are the GPUs of all their places, of gangs that rest too.
+    """
 
     def __init__(self, meter: UsageMeter, ledger: Ledger, now: float) -> None:
         self._meter = meter
         self._gangs = {job: gang_of(state) for job, state in ledger.holding.items()}
         self._ended = {state.job: gang_of(state) for state in _just_ended(ledger, now)}
+        self.gpus_of_model = gang_gpus(ledger)
 
     def of(self, job: str) -> Gang:
         """The gang of a job that holds a place."""
@@ -80,6 +85,7 @@ class GangUse:
         gang = Gang(spec.queue, spec.user, spec.project, devices, attempt)
         self._gangs[job] = gang
         self._ended.pop(job, None)
+        self._hold(gang, 1)
         self._count(at, gang, (), gang.columns)
         return gang
 
@@ -104,6 +110,7 @@ class GangUse:
         """Nothing is left of a gang. Lost work is counted now, and taken out of what it was counted as."""
         gang, at = self._gangs.pop(job), fact.at
         self._forget(at)
+        self._hold(gang, -1)
         before, gang.ended_at = gang.columns, at
         self._count(at, gang, before, ())
         gang.measured, lost = gang.measured.ended(at, lost_s)
@@ -135,6 +142,12 @@ class GangUse:
                     row = self._meter.row(bucket, key)
                     row.useful_gpu_s += used.useful_gpu_s * part
                     row.idle_gpu_s += used.idle_gpu_s * part
+
+    def _hold(self, gang: Gang, sign: int) -> None:
+        """A gang has a place, or no more."""
+        for key, gpus in gang.keys:
+            before = self.gpus_of_model.get(key.model, 0.0)
+            self.gpus_of_model[key.model] = before + sign * gpus
 
     def _forget(self, at: float) -> None:
         """Forget gangs of which no report is taken in any more."""

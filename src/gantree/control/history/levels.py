@@ -1,12 +1,12 @@
 """How many GPUs each key has now, and for what, of the ledger: where counting goes on after a restart."""
 
-from gantree.accounting.meter import CAPACITY, WAITING, Level, Levels
-from gantree.accounting.usage import NO_MODEL, CountedTo, UsageKey
+from gantree.accounting.meter import WAITING, Level, Levels
+from gantree.accounting.usage import CountedTo, UsageKey
 from gantree.control.history.gangs import gang_of
+from gantree.control.history.site_use import site_levels
 from gantree.control.history.waiting import waiting_of
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
-from gantree.model.cluster import Cluster
 
 
 def levels_of(ledger: Ledger, counted: CountedTo, now: float) -> Levels:
@@ -17,9 +17,9 @@ def levels_of(ledger: Ledger, counted: CountedTo, now: float) -> Levels:
         since = max(counted.all_to, counted.of_key.get(key, 0.0)) or now
         return levels.setdefault(key, Level(since))
 
-    site = ledger.site.described
-    for model, gpus in ({} if site is None else capacity_of(site)).items():
-        level(UsageKey("", "", model)).add(CAPACITY, gpus)
+    for key, amounts in site_levels(ledger).items():
+        for column, gpus in amounts.items():
+            level(key).add(column, gpus)
     for state in ledger.holding.values():
         gang = gang_of(state)
         for key, gpus in gang.keys:
@@ -28,17 +28,6 @@ def levels_of(ledger: Ledger, counted: CountedTo, now: float) -> Levels:
     for key, jobs in waiting_of(ledger).items():
         level(key).add(WAITING, jobs)
     return levels
-
-
-def capacity_of(cluster: Cluster) -> dict[str, float]:
-    """GPUs by model of all nodes, usable or not."""
-    capacity: dict[str, float] = {}
-    for node in cluster.nodes:
-        machine = cluster.machines[node.machine]
-        if machine.gpus:
-            model = machine.gpu or NO_MODEL
-            capacity[model] = capacity.get(model, 0.0) + machine.gpus
-    return capacity
 
 
 def held_s(state: JobState) -> float:

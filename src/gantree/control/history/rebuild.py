@@ -52,13 +52,19 @@ class HistoryRebuild:
     def _fold(self, scheduler: Scheduler, seq: int, recorded_to: int) -> None:
         """Fold on from seq, and record what comes behind another."""
         recorder, ledger, at = None, scheduler.ledger, scheduler.now
+        turn_ends = self._journal.turn_ends(seq)
+        turn_end = 0
         for recorded in self._journal.facts(seq):
+            while turn_end < recorded.seq:
+                turn_end = next(turn_ends, recorded.seq)
             if recorder is None and recorded.seq > recorded_to:
                 recorder = self._recorder(ledger, at)
             ledger.apply(recorded.fact)
             at = max(at, recorded.fact.at)
             if recorder is not None:
                 recorder.note(recorded.seq - 1, recorded.fact, ledger)
+                if recorded.seq == turn_end:
+                    recorder.settle(ledger)
                 if recorded.seq % PIECE == 0:
                     self._record(recorder.taken(all_of_it=True), recorded.seq)
         self._record(NO_CHANGE if recorder is None else recorder.taken(all_of_it=True), None)

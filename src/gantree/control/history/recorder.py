@@ -5,11 +5,12 @@ from typing import Any
 
 from gantree.accounting.change import NO_CHANGE, HistoryChange
 from gantree.accounting.ended_jobs import EndedJob
-from gantree.accounting.meter import CAPACITY, UsageMeter
-from gantree.accounting.usage import CountedTo, UsageKey
+from gantree.accounting.meter import UsageMeter
+from gantree.accounting.usage import CountedTo
 from gantree.control.history.ended_jobs import ended_elements, ended_job
 from gantree.control.history.gangs import GangUse, gang_of
-from gantree.control.history.levels import capacity_of, held_s, levels_of
+from gantree.control.history.levels import held_s, levels_of
+from gantree.control.history.site_use import SITE_COLUMNS, SiteUse
 from gantree.control.history.waiting import WaitingJobs, key_of
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
@@ -22,7 +23,6 @@ from gantree.model.facts import (
     AttemptEnded,
     CheckpointRecorded,
     CheckpointRequested,
-    FabricDefined,
     Fact,
     GangPlaced,
     GangPreempted,
@@ -53,6 +53,7 @@ class HistoryRecorder:
         self._meter = UsageMeter(levels_of(ledger, counted, now), counted.all_to, widths_at)
         self._gangs = GangUse(self._meter, ledger, now)
         self._waiting = WaitingJobs(self._meter, ledger)
+        self._site = SiteUse()
         self._held = {
             state.job: held_s(state) for state in ledger.jobs.values() if _may_be_held(state)
         }
@@ -77,6 +78,16 @@ class HistoryRecorder:
             priority = ledger.policy.priority_of(array.spec.priority)
             self._ended.append((index, ended_elements(array, priority)))
 
+    def settle(self, ledger: Ledger) -> None:
+        """Note what the GPUs are for that no gang holds, as the last fact has left them."""
+        levels = self._site.changed(ledger, self._gangs.gpus_of_model)
+        if levels is None or self._at is None:
+            return
+        for key in self._meter.models:
+            self._meter.set(self._at, key, levels.get(key, dict.fromkeys(SITE_COLUMNS, 0.0)))
+        for key, amounts in levels.items():
+            self._meter.set(self._at, key, amounts)
+
     def taken(self, *, all_of_it: bool = False) -> HistoryChange:
         """What was noted since the last change. all_of_it: with all that is used up to the last fact."""
         if self._at is None:
@@ -84,14 +95,6 @@ class HistoryRecorder:
         usage = self._meter.taken(self._at, all_of_it=all_of_it)
         ended, self._ended, self._at = tuple(self._ended), [], None
         return HistoryChange(ended, usage) if ended or usage is not None else NO_CHANGE
-
-    def _fabric_defined(self, fact: FabricDefined, ledger: Ledger) -> None:
-        capacity = capacity_of(fact.cluster)
-        for key in self._meter.models:
-            if key.model not in capacity:
-                self._meter.set(fact.at, key, {CAPACITY: 0.0})
-        for model, gpus in capacity.items():
-            self._meter.set(fact.at, UsageKey("", "", model), {CAPACITY: gpus})
 
     def _array_accepted(self, fact: ArrayAccepted, ledger: Ledger) -> None:
         self._waiting.array_comes(fact.at, fact.array, fact.spec, size_of(fact.spec.array))
@@ -176,7 +179,6 @@ def _may_be_held(state: JobState) -> bool:
 
 
 _NOTED: Mapping[type[Fact], Callable[[HistoryRecorder, Any, Ledger], None]] = {
-    FabricDefined: HistoryRecorder._fabric_defined,
     ArrayAccepted: HistoryRecorder._array_accepted,
     ArrayHeld: HistoryRecorder._array_held,
     ArrayReleased: HistoryRecorder._array_held,

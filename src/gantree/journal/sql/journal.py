@@ -64,6 +64,8 @@ from gantree.model.events import Event
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
 
+TURNS_OF_A_PAGE = 10_000
+
 
 class SqlJournal:
     """A journal in a database with tables of the newest version. The journal owns the database and closes it.
@@ -306,6 +308,16 @@ class SqlJournal:
                 )
             after = seq
             yield RecordedFact(seq, fact)
+
+    def turn_ends(self, after: int = 0) -> Iterator[int]:
+        """The seqs of the last facts of turns, those after a seq, oldest first."""
+        page = select(turns.c.turn, turns.c.last_fact).order_by(turns.c.turn).limit(TURNS_OF_A_PAGE)
+        found = [(0, 0)]
+        while found:
+            with self.database.reading() as connection:
+                rows = connection.execute(page.where(turns.c.turn > found[-1][0]))
+                found = [(int(turn), int(last_fact)) for turn, last_fact in rows]
+            yield from (last_fact for _, last_fact in found if last_fact > after)
 
     def last_fact(self) -> int:
         """The seq of the newest fact."""

@@ -70,7 +70,7 @@ class NodeState:
         """With one MIG instance held. AssertionError where `why_not_instance` has words."""
         problem = self.why_not_instance(part)
         assert not problem, problem
-        state, profile = self.gpus[part.gpu], _profile_of(self.rules.table, part)
+        state, profile = self.gpus[part.gpu], profile_of_part(self.rules.table, part)
         kept = kept_instances(self.rules.table, state.instances, profile, part.start)
         assert kept is not None
         held = Instance(part.start, profile, held=True)
@@ -141,7 +141,7 @@ class NodeState:
     def _against_instance(self, part: MigPart) -> Iterator[str]:
         yield from self._against_gpu(part.gpu)
         state, name = self.gpus[part.gpu], f"instance {part.profile} at {part.start}"
-        table, profile = self.rules.table, _profile_of(self.rules.table, part)
+        table, profile = self.rules.table, profile_of_part(self.rules.table, part)
         cuts = self.recut or part.profile == REMAINDER
         if table is None:
             yield f"GPU {part.gpu} ({self.rules.gpu}) has no MIG"
@@ -193,7 +193,7 @@ def taken(state: NodeState, member: MemberPlacement) -> GpuStates:
     return (state if member.share is None else state.take_share(member.share)).gpus
 
 
-def _profile_of(table: MigTable | None, part: MigPart) -> str:
+def profile_of_part(table: MigTable | None, part: MigPart) -> str:
     """Profile of an instance; for a memory slice that is kept, one that takes as little else as any."""
     if part.profile != REMAINDER or table is None:
         return part.profile
