@@ -29,7 +29,7 @@ from gantree.control.engine.loop import Loop
 from gantree.control.metrics.metrics import Metrics
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
-from gantree.model.events import GangEnded, GangStarted
+from gantree.model.events import GangEnded, GangIdlenessObserved, GangStarted
 from gantree.model.jobs import Job
 from gantree.model.orders import Order, StartGang, StopGang
 from gantree.policy.rules import Policy
@@ -122,6 +122,11 @@ class PretendedSite:
         )
         self.settle()
 
+    def idle(self, job: str) -> None:
+        """Counters tell that the GPUs of a running job do not compute."""
+        self.ask(lambda controller: _tell_idle(controller, job))
+        self.settle()
+
     def __enter__(self) -> Self:
         self._thread.start()
         deadline = time.monotonic() + READY_WITHIN_S
@@ -179,6 +184,14 @@ class PretendedSite:
         )
         controller.recover()
         return controller
+
+
+def _tell_idle(controller: Controller, job: str) -> None:
+    cluster, attempt = _pretending(controller), controller.ledger.jobs[job].attempt
+    now = cluster.clock()
+    cluster.emit(
+        GangIdlenessObserved(id=f"idle/{job}", observed_at=now, job=job, attempt=attempt, since=now)
+    )
 
 
 def _pretending(controller: Controller) -> PretendingCluster:

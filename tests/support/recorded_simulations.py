@@ -3,7 +3,10 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from gantree.core.scheduler import Decision, settled
+from gantree.accounting.change import HistoryChange
+from gantree.accounting.usage import CountedTo
+from gantree.control.history.recorder import HistoryRecorder
+from gantree.core.scheduler import Decision, Scheduler, settled
 from gantree.formats.traces import TraceJob
 from gantree.journal.sql.journal import SqlJournal
 from gantree.journal.sqlite import SqliteJournal
@@ -38,6 +41,7 @@ class RecordedSimulation(Simulation):
         assert epoch is not None
         self._epoch = epoch
         self._policy_text = policy_text
+        self._recorder: HistoryRecorder | None = None
         specs = {row.job_id: spec for row, spec in jobs}
         rows = [row for row, _ in jobs]
         super().__init__(cluster, rows, policy, overheads, lambda row: specs[row.job_id])
@@ -58,12 +62,22 @@ class RecordedSimulation(Simulation):
         decision = settled(self.scheduler, events, events[-1].observed_at)
         self.journal.append_inbox(events, self._epoch)
         cursor = self.journal.cursor() + len(events)
-        self.journal.commit_turn(cursor, decision.facts, decision.orders, self._epoch)
+        change = self._history_of(decision)
+        self.journal.commit_turn(cursor, decision.facts, decision.orders, self._epoch, change)
         self._wake_at = decision.wake_at
         for order in decision.orders:
             self.cluster.carry_out(order)
         self.record.note(decision.facts, self.scheduler.ledger, self.now)
         return decision
+
+    def _history_of(self, decision: Decision) -> HistoryChange:
+        """What a turn would add to the history."""
+        if self._recorder is None:
+            empty = Scheduler(self.scheduler.policy).ledger
+            self._recorder = HistoryRecorder(empty, self.now, CountedTo())
+        for index, fact in enumerate(decision.facts):
+            self._recorder.note(index, fact, self.scheduler.ledger)
+        return self._recorder.taken()
 
     def run_on(self, until: float = float("inf")) -> None:
         """Step until nothing happens any more, or a moment."""

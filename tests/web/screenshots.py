@@ -6,6 +6,8 @@ Pictures lie in docs/images and are committed; a test does not take them, as fon
 import json
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -20,6 +22,8 @@ from support.chromium import chromium
 from support.daemon import Daemon
 from support.fault_screenshots import POLICY as FAULT_POLICY
 from support.fault_screenshots import shoot_faults
+from support.recorded_week import CLUSTER as WEEK
+from support.recorded_week import RecordedWeek
 from support.serving import serving
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
@@ -59,7 +63,11 @@ JOBS = (
     ("vit-huge", "research/vision", 8, 8, "4h", "topology: {required: leaf}"),
     ("eval", "research/nlp", 12, 8, "30m", ""),
 )
-SHOTS = (
+Shot = tuple[str, str, str, int, int]
+"""Name, path, colours, width and height of a picture."""
+WEEK_S = 7 * 86_400.0
+FLEET_SHOTS: Sequence[Shot] = (("fleet", "/fleet?period=7d", "light", 1200, 900),)
+SHOTS: Sequence[Shot] = (
     ("overview", "/", "light", 1200, 760),
     ("jobs", "/queue", "light", 1200, 500),
     ("job", "/jobs/llama-7b", "light", 1200, 960),
@@ -112,9 +120,9 @@ class Exporter(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def shoot(browser: Browser, daemon: Daemon) -> None:
+def shoot(browser: Browser, daemon: Daemon, shots: Sequence[Shot] = SHOTS) -> None:
     """One picture after the other."""
-    for name, path, scheme, width, height in SHOTS:
+    for name, path, scheme, width, height in shots:
         context = browser.new_context(
             base_url=daemon.url,
             viewport={"width": width, "height": height},
@@ -160,6 +168,15 @@ def shoot_report(browser: Browser, scratch: Path) -> None:
     page.close()
 
 
+def shoot_fleet(browser: Browser, state: Path) -> None:
+    """What a week of a small fleet was good for."""
+    week = RecordedWeek(state, begin=time.time() // 3600 * 3600 - WEEK_S)
+    week.live()
+    week.journal.close()
+    with Daemon(state, WEEK, listen="127.0.0.1:0", pages=True) as daemon:
+        shoot(browser, daemon, FLEET_SHOTS)
+
+
 def main() -> None:
     """All of them."""
     IMAGES.mkdir(exist_ok=True)
@@ -177,6 +194,7 @@ def main() -> None:
             submit(daemon)
             shoot(browser, daemon)
             shoot_report(browser, Path(scratch) / "simulation")
+            shoot_fleet(browser, Path(scratch) / "week")
         sick = Daemon(
             Path(scratch) / "sick", CLUSTER, FAULT_POLICY, listen="127.0.0.1:0", pages=True
         )

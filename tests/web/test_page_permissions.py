@@ -27,6 +27,7 @@ PAGES = (
     "/cluster",
     "/gantt",
     "/history",
+    "/fleet",
     "/nodes",
     "/nodes/n0",
     "/jobs/a",

@@ -34,6 +34,7 @@ PAGES = (
     "/gantt?by=node",
     "/queues",
     "/history",
+    "/fleet",
     "/nodes",
     "/nodes/n3",
 )
@@ -288,6 +289,20 @@ def test_an_operator_cordons_a_node_with_a_reason_and_opens_it_again(page: Page)
     page.get_by_role("button", name="Uncordon n60").click()
     page.get_by_role("dialog").get_by_role("button", name="Uncordon").click()
     expect(page.locator("#node")).to_contain_text("ready")
+
+
+def test_an_idle_job_is_kept_with_one_click_and_cancelled_with_two(
+    page: Page, site: PretendedSite
+) -> None:
+    site.submit(of("notebook", "research", "carl", 1, 1))
+    site.idle("notebook")
+    page.goto("/fleet")
+    row = page.locator("tr", has_text="notebook")
+    row.get_by_role("button", name="Keep").click()
+    expect(page.locator("#said")).to_have_text("notebook is not reclaimed for 2 hours")
+    row.get_by_role("button", name="Cancel").click()
+    page.get_by_role("dialog").get_by_role("button", name="Confirm").click()
+    expect(page.locator("#over-time")).to_contain_text("No running job is known to be idle.")
 
 
 def test_the_gantt_shows_what_runs_and_leads_to_the_job(page: Page) -> None:

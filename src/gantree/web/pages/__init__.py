@@ -32,6 +32,7 @@ sent `gantree:replaced`, which bubbles; `import { say, api, base } from "./page.
 
 from gantree.api.server.app import Pages
 from gantree.web.pages import assets, login, nodes, overview, submit
+from gantree.web.pages.fleet import page as fleet
 from gantree.web.pages.gantt import page as gantt
 from gantree.web.pages.heat_map import page as heat_map
 from gantree.web.pages.jobs import job
@@ -54,4 +55,5 @@ def routers() -> Pages:
         queues.router,
         over_time.router,
         nodes.router,
+        fleet.router,
     )

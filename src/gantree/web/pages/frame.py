@@ -41,6 +41,7 @@ NAVIGATION: Final = (
     Entry("/queues", "Queues"),
     Entry("/history", "History"),
     Entry("/nodes", "Nodes"),
+    Entry("/fleet", "Fleet"),
     Entry("/submit", "Submit", Need.SUBMIT),
 )
 

@@ -1,6 +1,6 @@
 """The page of the history."""
 
-from typing import Any, Final, Literal
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -12,18 +12,10 @@ from gantree.api.views import usage_history_view
 from gantree.control.requests.read_view import ReadView
 from gantree.web.pages.frame import page_router, render
 from gantree.web.pages.over_time.charts import charts
+from gantree.web.pages.periods import PERIODS, Period, choices
 
 Json = dict[str, Any]
-Period = Literal["3h", "24h", "7d", "30d", "1y"]
-HOUR_S, DAY_S = 3600.0, 86_400.0
-PERIODS: Final[dict[str, tuple[str, float, str]]] = {
-    "3h": ("3 hours", 3 * HOUR_S, "minute"),
-    "24h": ("24 hours", DAY_S, "hour"),
-    "7d": ("7 days", 7 * DAY_S, "hour"),
-    "30d": ("30 days", 30 * DAY_S, "day"),
-    "1y": ("1 year", 365 * DAY_S, "day"),
-}
-"""Name, seconds and step of each."""
+HOUR_S = 3600.0
 
 
 def router(reads: QueryBackend) -> APIRouter:
@@ -39,7 +31,7 @@ def router(reads: QueryBackend) -> APIRouter:
             caller,
             "over_time.html",
             period=period,
-            periods=[(key, name) for key, (name, _, _) in PERIODS.items()],
+            periods_shown=choices(),
             charts=charts(*found),
             queues=_rows(found[1]),
         )

@@ -1,0 +1,1 @@
+"""The page of the fleet: what its GPUs were good for."""
