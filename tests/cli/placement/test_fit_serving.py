@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gantree.cli.placement.fit_serving import job_text
@@ -53,6 +53,7 @@ NODES = {
     "l4-4": "",
     "a10-2": "share: {tenants: 1}, ",
     "pairs": "",
+    "mi300x-8": "",
 }
 
 
@@ -151,6 +152,8 @@ def test_bad_words_are_refused_with_what_is_allowed(
     requests=st.sampled_from((1, 7, 64, 400)),
     token_s=st.sampled_from((0.02, 0.1, 1.0)),
 )
+@example(["mi300x-8"], "llama-3.2-1b", 4096, 7, 0.1)
+@example(["pairs"], "llama-3.1-70b", 4096, 1, 1.0)
 def test_place_accepts_what_is_offered(
     machines: list[str], name: str, context: int, requests: int, token_s: float
 ) -> None:

@@ -13,7 +13,7 @@ from gantree.cli.output.figures import digits, dollars
 from gantree.cli.output.printing import columns, print_json
 from gantree.formats import read_job
 from gantree.model.errors import BadInput
-from gantree.model.jobs import Job, Transformer
+from gantree.model.jobs import COMPUTE_PARTITIONS, Job, Transformer
 from gantree.model.served_models import ServedModel, ServingDemand
 from gantree.planning.rightsizing.serving.known_models import KNOWN_MODELS, known_model
 from gantree.planning.rightsizing.serving.memory import USED_SHARE
@@ -187,7 +187,8 @@ def _each(way: ServingOption) -> str:
     """What a job file says of the device."""
     shape = way.device.shape
     if shape.mig:
-        each = f"mig: {shape.mig}"
+        field = "compute_partition" if shape.mig in COMPUTE_PARTITIONS else "mig"
+        each = f"{field}: {shape.mig}"
     elif shape.gpu_share:
         each = f"gpu_share: {shape.gpu_share:g}, gpu_memory_GiB: {shape.gpu_memory_GiB:g}"
     else:
