@@ -21,6 +21,7 @@ from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.occupancy.occupancy import Occupancy
 from support.examples import examples
 
+ROOT = Path(__file__).parents[3]
 Complaints = Callable[[Any, str], list[str]]
 Gantree = Callable[..., Any]
 
@@ -96,6 +97,23 @@ def test_the_answer_for_programs_is_as_its_schema_says_and_cheapest_first(
         assert each["first_token_s"] <= 2 and each["token_s"] <= 0.1
         assert each["copies"] * each["requests_of_copy"] >= 32
     assert all(each["why_not"] for each in answer["options"] if not each["meets_target"])
+
+
+def test_the_example_of_the_docs_is_what_is_printed(
+    gantree: Gantree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "docs/right-sizing.md").read_text(encoding="utf-8")
+    command, _, printed = text[text.index("gantree fit examples/fit/serve-cluster") :].split(
+        "```", 3
+    )[:3]
+    words = command.split("\n")[0].split()[1:-2]
+    said = gantree(*words).out
+    assert printed.removeprefix("text\n") == said
+    repository = [
+        word if word != "llama-3.1-8b" else "meta-llama/Llama-3.1-8B-Instruct" for word in words
+    ]
+    assert gantree(*repository).out == said
 
 
 def test_a_target_that_nothing_meets_is_exit_status_3_and_says_what_limits(

@@ -15,7 +15,7 @@ from gantree.formats import read_job
 from gantree.model.errors import BadInput
 from gantree.model.jobs import COMPUTE_PARTITIONS, Job, Transformer
 from gantree.model.served_models import ServedModel, ServingDemand
-from gantree.planning.rightsizing.serving.known_models import KNOWN_MODELS, known_model
+from gantree.planning.rightsizing.serving.known_models import known_model
 from gantree.planning.rightsizing.serving.memory import USED_SHARE
 from gantree.planning.rightsizing.serving.sizing import (
     ServingOption,
@@ -80,10 +80,8 @@ def fit_serving(
 
 def _model(what: str) -> tuple[ServedModel, float]:
     """(the model, bytes of its values): a known one by name, or that which a job file describes."""
-    if what.lower() in KNOWN_MODELS:
-        return known_model(what), 2.0
     if what != "-" and not Path(what).exists():
-        return known_model(what), 2.0  # which says what is known
+        return known_model(what), 2.0
     jobs = read_job(read_text(what), source_of(what))
     described = jobs[0].trains or (jobs[0].serving.model if jobs[0].serving else None)
     if described is None:

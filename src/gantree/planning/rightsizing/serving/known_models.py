@@ -70,11 +70,30 @@ KNOWN_MODELS: Mapping[str, ServedModel] = MappingProxyType({model.name: model fo
 """All of them, by name."""
 
 
+SUFFIXES = ("-instruct", "-chat", "-hf")
+"""What a name says of how a model was trained on, which changes neither its memory nor its speed."""
+
+
 def known_model(name: str) -> ServedModel:
-    """Return the model of a name, whatever its case. Raises BadInput with the nearest one."""
-    model = KNOWN_MODELS.get(name.lower())
+    """Return the model of a name or repository, whatever its case. Raises BadInput with the nearest one."""
+    model = named_model(name)
     if model is None:
         hint = did_you_mean(name.lower(), list(KNOWN_MODELS))
         known = f"Known are {', '.join(KNOWN_MODELS)}; or name a job file with a `model`."
         raise BadInput(f"no model {name!r}. {f'{hint} ' if hint else ''}{known}")
     return model
+
+
+def named_model(word: str) -> ServedModel | None:
+    """The model that a word names: `llama-3.1-8b`, or meta-llama/Llama-3.1-8B-Instruct; None for any other word."""
+    return _OF_NAME.get(_plain(word))
+
+
+def _plain(name: str) -> str:
+    plain = name.lower()
+    for suffix in SUFFIXES:
+        plain = plain.removesuffix(suffix)
+    return plain
+
+
+_OF_NAME = {_plain(name): model for model in _ALL for name in (model.source, model.name)}

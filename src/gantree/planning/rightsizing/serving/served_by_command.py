@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gantree.model.jobs import Job
 from gantree.model.served_models import ServedModel, ServingDemand
-from gantree.planning.rightsizing.serving.known_models import KNOWN_MODELS
+from gantree.planning.rightsizing.serving.known_models import named_model
 
 SERVERS = (
     "vllm",
@@ -14,7 +14,6 @@ SERVERS = (
     "trtllm-serve",
 )
 """Words of commands that serve a model."""
-SUFFIXES = ("-instruct", "-chat", "-hf")
 CONTEXT, REQUESTS = 4096, 16
 FIRST_TOKEN_S, TOKEN_S = 2.0, 0.1
 """Assumed where the command does not tell: as `gantree fit --serve`."""
@@ -49,19 +48,7 @@ def _demand(context: int, requests: int) -> ServingDemand:
 def _named_in(words: Sequence[str]) -> ServedModel | None:
     if not any(word.rpartition("/")[2] in SERVERS for word in words):
         return None
-    for word in words:
-        for model in KNOWN_MODELS.values():
-            if _plain(word) in (_plain(model.source), _plain(model.name)):
-                return model
-    return None
-
-
-def _plain(name: str) -> str:
-    """A name without what says how the model was trained on."""
-    plain = name.lower()
-    for suffix in SUFFIXES:
-        plain = plain.removesuffix(suffix)
-    return plain
+    return next((model for word in words if (model := named_model(word))), None)
 
 
 def _number(words: Sequence[str], option: str, default: int) -> int:
