@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gantree.policy.amounts import ticks
 from gantree.policy.queues import ROOT, QueueTree
 from gantree.policy.quota.quota import Quota
-from gantree.policy.rules import Amounts, QueueRule
+from gantree.policy.rules import Amounts, LendIdle, QueueRule
 from support.examples import examples
 
 RESOURCES = ("gpus", "cpus")
@@ -29,6 +31,7 @@ def trees(draw: st.DrawFn) -> tuple[QueueRule, ...]:
             limit=draw(st.one_of(st.just({}), some)) if draw(st.booleans()) else {},
             lend=draw(rare),
             borrow=draw(rare),
+            lend_idle=draw(st.one_of(st.none(), st.builds(LendIdle, st.just(60.0), some))),
             most_running=draw(st.sampled_from([None, None, 3])),
         )
         for path in PATHS
@@ -48,6 +51,7 @@ class Twin:
 
     quota: Quota
     running: dict[str, tuple[int, Amounts, int]] = field(default_factory=dict)
+    keeps: dict[tuple[int, str], float] = field(default_factory=dict)
 
     def used(self, node: int, resource: str, without: frozenset[str] = frozenset()) -> float:
         return sum(
@@ -81,8 +85,12 @@ class Twin:
         return self.own(node, resource) + lent
 
     def kept(self, node: int, resource: str) -> float:
+        rule = self.quota.tree.rule[node]
         lend = 0.0 if self.quota.tree.is_cohort(node) else self._rule(node, "lend", resource)
-        return 0.0 if lend is None else max(0.0, self.pool(node, resource) - lend)
+        if lend is None and rule is not None and rule.lend_idle is not None:
+            lend = 0.0
+        kept = 0.0 if lend is None else max(0.0, self.pool(node, resource) - lend)
+        return min(kept, self.keeps.get((node, resource), kept))
 
     def drawn(self, node: int, resource: str) -> float:
         children = self.quota.tree.children[node]
@@ -142,7 +150,18 @@ class Twin:
         return found
 
 
-history = st.lists(st.one_of(jobs, st.integers(0, 20)), max_size=14)
+keeps: st.SearchStrategy[dict[str, Any]] = st.builds(dict, path=st.sampled_from(PATHS), most=some)
+"""A queue keeps no more than this from now on."""
+history = st.lists(st.one_of(jobs, st.integers(0, 20), keeps), max_size=14)
+
+
+def on_empty(twin: Twin) -> Twin:
+    """The same quota with nothing in use, long after."""
+    rules = enumerate(twin.quota.tree.rule)
+    lent = [(node, rule.lend_idle.keep) for node, rule in rules if rule and rule.lend_idle]
+    return Twin(
+        twin.quota, {}, {(n, each): keep.get(each, 0.0) for n, keep in lent for each in RESOURCES}
+    )
 
 
 def lived(rules: tuple[QueueRule, ...], capacity: Amounts, steps: list[object]) -> Twin:
@@ -154,6 +173,10 @@ def lived(rules: tuple[QueueRule, ...], capacity: Amounts, steps: list[object]) 
             leaf = twin.quota.tree.leaf(queue)
             twin.quota.take(leaf, f"j{number}", has, rank)
             twin.running[f"j{number}"] = (leaf, has, rank)
+        elif isinstance(step, dict):
+            node = twin.quota.tree.leaf(step["path"])
+            twin.quota.keep(node, {each: ticks(has) for each, has in step["most"].items()})
+            twin.keeps |= {(node, each): has for each, has in step["most"].items()}
         elif twin.running:
             assert isinstance(step, int)
             owner = list(twin.running)[step % len(twin.running)]
@@ -200,6 +223,45 @@ def test_accounts_are_those_of_a_recount(
         assert all(twin.running[owner][0] != leaf for owner in others)
 
 
+guaranteed = st.integers(4, 8).map(lambda gpus: {"gpus": float(gpus)})
+lenders = st.tuples(
+    *(
+        st.builds(
+            QueueRule,
+            st.just(path),
+            guarantee=guaranteed,
+            lend_idle=st.builds(LendIdle, st.just(60.0), st.sampled_from([{}, {"gpus": 2.0}])),
+        )
+        for path in ("a", "a/c", "a/d", "b")
+    )
+)
+small_jobs = st.tuples(
+    st.sampled_from(["a/c", "a/d", "b"]),
+    st.integers(1, 4).map(lambda gpus: {"gpus": float(gpus)}),
+    st.integers(0, 3),
+)
+lends: st.SearchStrategy[dict[str, Any]] = st.builds(
+    dict, path=st.sampled_from(["a", "a/c", "a/d", "b"]), most=guaranteed | st.just({"gpus": 1.0})
+)
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    lenders, st.lists(small_jobs | lends | st.integers(1, 9), min_size=4, max_size=16), small_jobs
+)
+def test_queues_that_lend_by_use_have_the_accounts_of_a_recount(
+    rules: tuple[QueueRule, ...], steps: list[object], asks: tuple[str, Amounts, int]
+) -> None:
+    twin = lived(rules, {"gpus": 40.0}, steps)
+    for node in nodes(twin):
+        available = max(0.0, twin.available(node, "gpus"))
+        assert twin.quota.usage.available(node)["gpus"] == available
+    leaf = twin.quota.tree.leaf(asks[0])
+    found = twin.quota.room(leaf, asks[1])
+    assert found.state == plain_room(twin, leaf, asks[1])
+    assert found.never == (plain_room(on_empty(twin), leaf, asks[1]) == "refused")
+
+
 @settings(max_examples=examples(35), deadline=None)
 @given(trees(), capacities, history, jobs)
 def test_room_is_what_the_recount_says(
@@ -216,7 +278,7 @@ def test_room_is_what_the_recount_says(
         (state := plain_room(twin, leaf, has)),
         state == "owed",
     )
-    assert found.never == (plain_room(Twin(twin.quota), leaf, has) == "refused")
+    assert found.never == (plain_room(on_empty(twin), leaf, has) == "refused")
     assert twin.quota.is_guaranteed(leaf, has) == plain_guaranteed(twin, leaf, has)
     if found.refused:
         assert found.words and found.gate is not None and found.short_by > 0
@@ -228,7 +290,7 @@ def plain_guaranteed(twin: Twin, leaf: int, has: Amounts) -> bool:
         twin.quota.tree.path(leaf)[-2],
         [each for each in has if twin._is_rationed(each)],
     )
-    roomy = Twin(twin.quota, {**twin.running, "asks": (leaf, has, 0)})
+    roomy = Twin(twin.quota, {**twin.running, "asks": (leaf, has, 0)}, twin.keeps)
     return all(
         roomy.over(top, each, frozenset()) <= twin.over(top, each, frozenset()) for each in rationed
     )
@@ -251,7 +313,7 @@ def plain_room(twin: Twin, leaf: int, has: Amounts) -> str:
                 return "refused"
     rationed = [each for each in has if twin._is_rationed(each)]
     available = {each: twin.available(leaf, each) for each in rationed}
-    roomy = Twin(twin.quota, {**twin.running, "asks": (leaf, has, 0)})
+    roomy = Twin(twin.quota, {**twin.running, "asks": (leaf, has, 0)}, twin.keeps)
     if not plain_guaranteed(twin, leaf, has):
         return "borrowed" if all(available[each] >= has[each] for each in rationed) else "refused"
     for each in rationed:
@@ -280,6 +342,8 @@ def test_room_without_some_is_room_where_they_never_were_and_changes_nothing(
     leaf = twin.quota.tree.leaf(asks[0])
     without = [owner for number, owner in enumerate(twin.running) if number in gone]
     other = Quota(twin.quota.tree, capacity)
+    for (node, resource), most in twin.keeps.items():
+        other.keep(node, {resource: ticks(most)})
     for owner, (node, has, rank) in twin.running.items():
         if owner not in without:
             other.take(node, owner, has, rank)

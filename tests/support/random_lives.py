@@ -41,7 +41,15 @@ from gantree.model.events import (
 from gantree.model.facts import Fact
 from gantree.model.jobs import Checkpoint, Elastic, Job, Restarts, Role, Shape, TopologySpec
 from gantree.model.phases import HOLDING, Phase
-from gantree.policy.rules import Backfill, Boost, Policy, Preemption, QueueRule, TimeSharing
+from gantree.policy.rules import (
+    Backfill,
+    Boost,
+    LendIdle,
+    Policy,
+    Preemption,
+    QueueRule,
+    TimeSharing,
+)
 from gantree.testing.builders import machine
 
 A, B = "H100-80GB", "A100-80GB"
@@ -81,10 +89,18 @@ def cells() -> tuple[QueueRule, ...]:
     )
 
 
+LENDERS = (
+    QueueRule("a", guarantee={"gpus": 12}, lend={"gpus": 2}, lend_idle=LendIdle(120.0)),
+    QueueRule("a/c", guarantee={f"gpus/{A}": 6}, lend_idle=LendIdle(60.0, {f"gpus/{A}": 1})),
+    QueueRule("a/d"),
+    QueueRule("b", guarantee={"gpus": 8}, lend_idle=LendIdle(30.0), return_within_s=10.0),
+    QueueRule("e", most_waiting=6),
+)
 POLICIES: dict[str, Policy] = {
     "as it comes": Policy(),
     "shares": Policy(queues=rules(), half_life_s=100.0, share_users=True, gpu_weights={A: 3.0}),
     "quotas": Policy(queues=rules(), evictions_per_day=2, min_run_s=20.0),
+    "lends by use": Policy(queues=LENDERS, grace_s=5.0),
     "cells": Policy(queues=cells(), half_life_s=300.0),
     "stretch": Policy(order=("stretch",), backfill=Backfill("promised", 3, 0.5)),
     "by order": Policy(

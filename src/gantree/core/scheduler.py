@@ -13,6 +13,7 @@ from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.lifecycle.budgets import BudgetReviews
 from gantree.core.lifecycle.launch import standing_orders
+from gantree.core.lifecycle.lending import review_lending
 from gantree.core.lifecycle.lifecycle import time_is_up
 from gantree.core.lifecycle.time_slicing import TimeSlicer
 from gantree.core.lifecycle.timers import Timers
@@ -80,7 +81,9 @@ class Scheduler:
         for state in self._timers.take_due(builder.now):
             time_is_up(builder, state, self.policy)
         self._budgets.review_due(builder)
+        review_lending(builder)
         self._cycle.run(builder)
+        review_lending(builder)
         self._turns.update(builder)
         self._watch(builder)
         return Decision(tuple(builder.facts), tuple(builder.orders), self.wake_at())
@@ -101,6 +104,7 @@ class Scheduler:
             self._cycle.wake_at(self.ledger, self._now),
             self._turns.wake_at(),
             self._budgets.next_moment(),
+            self.ledger.accounts.lending.next_moment(self._now),
         )
         return min((moment for moment in moments if moment is not None), default=None)
 

@@ -23,6 +23,7 @@ from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.budgets import NO_BUDGETS, BudgetsSnapshot
 from gantree.core.ledger.job_parts import MeteredUse, TimeSlices
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.lending import NO_LENDING, LendingSnapshot
 from gantree.core.ledger.site import Cordon, Illness, Labels, LinkSign, Repair, Site
 from gantree.core.ledger.state import Claim, JobState, Reservation
 from gantree.core.ledger.usage import Account, UsageTotals, Used, gpus_of_model
@@ -149,6 +150,7 @@ class Books:
     links: tuple[tuple[LinkId, dict[str, LinkSign]], ...] = ()
     repairs: dict[str, Repair] = field(default_factory=dict)
     budgets: BudgetsSnapshot = NO_BUDGETS
+    lending: LendingSnapshot = NO_LENDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,7 @@ def _books(ledger: Ledger, now: float) -> Books:
         tuple((link, dict(signs)) for link, signs in site.links.items()),
         dict(site.repairs),
         accounts.budgets.kept(),
+        accounts.lending.snapshot(),
     )
 
 
@@ -294,6 +297,8 @@ def restored(snapshot: LedgerSnapshot, policy: Policy) -> Scheduler:
     _restore_waiting(ledger, books, live, snapshot.lines)
     _restore_shares(ledger, books)
     ledger.accounts.budgets.go_on_from(books.budgets)
+    rules = {rule.path: rule.lend_idle for rule in books.policy.queues}
+    ledger.accounts.lending.go_on_from(books.lending, rules)
     for job, claim in books.claims.items():
         ledger.set_claim(job, claim)
         ledger.accounts.claim(ledger.jobs[job], claim.placement, at_home=claim.at_home)

@@ -27,6 +27,7 @@ from gantree.model.facts import (
     GangSuspended,
     GangWarned,
     GpuUseNoted,
+    GuaranteeKept,
     JobAccepted,
     JobBarred,
     JobEnded,
@@ -71,7 +72,7 @@ FACTS: dict[str, type[Fact]] = {
         JobsForgotten, RoomOfOthers, NodeHealthNoted, LinkHealthNoted, GpuUseNoted, NodeRepairNoted,
         ArrayAccepted, ArrayHeld, ArrayReleased, ArrayReprioritised, ArrayEnded,
         MemberMissed, MemberReplaced, MemberBack, RankSlownessNoted, BudgetNoted,
-        GangIdlenessNoted, GangIdleWarned, GangReclaimed, JobExtended,
+        GangIdlenessNoted, GangIdleWarned, GangReclaimed, JobExtended, GuaranteeKept,
     )
 }  # fmt: skip
 

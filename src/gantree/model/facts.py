@@ -391,6 +391,18 @@ class GpuUseNoted(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GuaranteeKept(Fact):
+    """A queue that lends by use keeps these amounts of its guarantee for itself from now on, and lends the rest.
+
+    keeps: (resource, amount). begins: what it uses is watched from now on.
+    """
+
+    queue: str
+    keeps: tuple[tuple[str, float], ...]
+    begins: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GangWarned(Fact):
     """The attempt is sent the warning signal of its job, because its time limit ends at ends_at."""
 

@@ -81,14 +81,27 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class LendIdle:
+    """A queue lends, beyond `lend`, what of its guarantee it has not used at any moment of the last after_s seconds.
+
+    keep is what it never lends in this way.
+    """
+
+    after_s: float
+    keep: Amounts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class QueueRule:
     """One queue of the tree. path is its names from the top ("research/nlp"); parents come before their children.
 
     weight is its share beside its siblings. Siblings of one named cohort lend each other, and nobody else, what they
     are guaranteed and do not use; those that name none lend to their parent, and so to all beside them. guarantee is
     what it gets back whatever else runs; limit is what it may use at most; lend is what it lends at most (not in it:
-    all that is idle), borrow what it may use above its guarantee (not in it: all there is). cells are guarantees in
-    whole domains: (tier, how many), LOOSE for GPUs anywhere.
+    all that is idle), borrow what it may use above its guarantee (not in it: all there is). With lend_idle what is not
+    in lend is not lent at once. return_within_s: gangs that are reclaimed for its jobs have left after so many seconds,
+    whatever time they asked for to save. cells are guarantees in whole domains: (tier, how many), LOOSE for GPUs
+    anywhere.
     most_running and most_waiting are jobs at a time; user_limit and most_running_per_user are the same for each of its
     users. check is that of its jobs, and of those below it, that say nothing of one. budgets are of different periods.
     idle is the rule for its idle gangs, and for those of queues below it; NEVER: none is reclaimed; None: as the queue
@@ -102,6 +115,8 @@ class QueueRule:
     limit: Amounts = field(default_factory=dict)
     lend: Amounts = field(default_factory=dict)
     borrow: Amounts = field(default_factory=dict)
+    lend_idle: LendIdle | None = None
+    return_within_s: float | None = None
     cells: tuple[tuple[str, int], ...] = ()
     most_running: int | None = None
     most_waiting: int | None = None
@@ -272,22 +287,22 @@ class Policy:
 
     def check_of(self, queue: str) -> Check | None:
         """Return the check of jobs of a queue that say nothing of one: its own, or that of the nearest queue above."""
-        above = [
-            rule
-            for rule in self.queues
-            if rule.check is not None and f"{queue}/".startswith(f"{rule.path}/")
-        ]
-        return max(above, key=lambda rule: len(rule.path)).check if above else None
+        return next((rule.check for rule in self._of(queue) if rule.check is not None), None)
 
     def idle_of(self, queue: str) -> IdleRule | None:
         """Return the rule for idle gangs of a queue: its own, or that of the nearest queue above, or of the policy."""
-        above = [
-            rule
-            for rule in self.queues
-            if rule.idle is not None and f"{queue}/".startswith(f"{rule.path}/")
-        ]
-        found = max(above, key=lambda rule: len(rule.path)).idle if above else self.idle
+        found = next((rule.idle for rule in self._of(queue) if rule.idle is not None), self.idle)
         return None if found == NEVER else found
+
+    def return_within_s(self, queue: str) -> float | None:
+        """Return how long gangs that are reclaimed for jobs of a queue have; None: as long as they asked for."""
+        times = (rule.return_within_s for rule in self._of(queue))
+        return next((within_s for within_s in times if within_s is not None), None)
+
+    def _of(self, queue: str) -> list[QueueRule]:
+        """Return the rules of a queue and of those above it, its own first."""
+        found = [rule for rule in self.queues if f"{queue}/".startswith(f"{rule.path}/")]
+        return sorted(found, key=lambda rule: -len(rule.path))
 
     def priority_of(self, priority: str | int) -> int:
         """Return the number of a class, or the number itself. Raises BadInput on an unknown class."""

@@ -124,6 +124,8 @@ def _limits(rule: QueueRule) -> Iterator[tuple[tuple[str, ...], Amounts]]:
     """What a queue may have, lend and borrow, with the fields of the policy file."""
     yield ("limit",), rule.limit
     yield ("lend",), rule.lend
+    if rule.lend_idle is not None:
+        yield ("lend", "keep"), rule.lend_idle.keep
     yield ("borrow",), rule.borrow
     yield ("user", "limit"), rule.user_limit
 

@@ -9,11 +9,13 @@ from collections.abc import Hashable, Iterable, Sequence
 from gantree.core.ledger.budgets import Budgets
 from gantree.core.ledger.guarantees import Guarantees
 from gantree.core.ledger.job_amounts import JobAmounts, capacity_of
+from gantree.core.ledger.lending import Lending
 from gantree.core.ledger.projected_quota import ProjectedQuota
 from gantree.core.ledger.run_time_guesses import RunTimeGuesses
 from gantree.core.ledger.state import JobState
 from gantree.model.arrays import size_of
 from gantree.model.budget_facts import BudgetNoted
+from gantree.model.facts import GuaranteeKept
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.policy.order import Order
@@ -45,6 +47,7 @@ class Accounts:
         self.budgets = Budgets(policy, self.tree)
         self.elastic: dict[str, None] = {}
         self._projected = ProjectedQuota(self.tree, self.outranks)
+        self.lending = Lending(self.tree, (self.quota, self._projected.quota))
         self._leaving: set[str] = set()
         self._claims_at_home: dict[str, None] = {}
 
@@ -110,6 +113,7 @@ class Accounts:
         self._changed()
         self.shares.take(state.queue, state.job, amounts, at)
         self.budgets.consumption.take(state.spec.queue, state.job, amounts, at)
+        self.lending.note_use(self.tree.path(state.queue), at)
         if state.spec.elastic is not None:
             self.elastic[state.job] = None
 
@@ -126,6 +130,7 @@ class Accounts:
         self._changed()
         self.shares.give_back(state.job, at)
         self.budgets.consumption.give_back(state.job, at)
+        self.lending.note_use(self.tree.path(state.queue), at)
         self.elastic.pop(state.job, None)
 
     def suspend(self, state: JobState, at: float) -> None:
@@ -155,6 +160,11 @@ class Accounts:
         self._claims_at_home.pop(job, None)
         self._projected.drop(job)
         self.quota.free()
+
+    def keep(self, fact: GuaranteeKept) -> None:
+        """Let a queue that lends by use keep so much."""
+        self.lending.note(fact)
+        self._changed()
 
     def rank_again(self, state: JobState) -> None:
         """Update the rank of a placed gang after a change of its priority."""

@@ -122,20 +122,30 @@ def stop(
 
 
 def save_then_stop(
-    builder: DecisionBuilder, state: JobState, cause: StopCause, policy: Policy
+    builder: DecisionBuilder,
+    state: JobState,
+    cause: StopCause,
+    policy: Policy,
+    within_s: float | None = None,
 ) -> None:
-    """Ask a running gang that declared checkpoints to save first; tell any other to stop."""
+    """Ask a running gang that declared checkpoints to save first; tell any other to stop.
+
+    within_s: it has left after so many seconds, whatever time it asked for to save.
+    """
     checkpoint = state.spec.checkpoint
     if checkpoint is None or state.phase is not Phase.RUNNING:
         stop(builder, state, cause, policy)
         return
+    save_s = checkpoint.grace_s
+    if within_s is not None:
+        save_s = min(save_s, max(0.0, within_s - policy.grace_s))
     builder.record(
         CheckpointRequested(
             at=builder.now,
             job=state.job,
             attempt=state.attempt,
             request=f"{state.job}/{state.attempt}/checkpoint",
-            deadline_at=builder.now + checkpoint.grace_s,
+            deadline_at=builder.now + save_s,
             cause=cause,
         )
     )

@@ -382,6 +382,7 @@ def _carry_out(
     counts = preempts and not may_reclaim(ledger, request)
     _claim(builder, request, plan.placement, victims, preempts=counts)
     by_order = ledger.policy.preemption.by == "order"
+    return_within_s = ledger.policy.return_within_s(state.spec.queue)
     for owner in victims:
         other = ledger.jobs[owner]
         cause = "reclaim" if owner in reclaimable else "order" if by_order else "priority"
@@ -390,7 +391,8 @@ def _carry_out(
                 at=builder.now, job=owner, attempt=other.attempt, by=state.job, cause=cause
             )
         )
-        save_then_stop(builder, other, StopCause.PREEMPTED, ledger.policy)
+        within_s = return_within_s if owner in reclaimable else None
+        save_then_stop(builder, other, StopCause.PREEMPTED, ledger.policy, within_s)
 
 
 def _free_place(

@@ -17,11 +17,13 @@ from gantree.formats.validation.fields import (
     AmountAboveZero,
     Count,
     CountFromOne,
+    DurationAboveZero,
     Name,
     plain_text,
     wrong,
 )
 from gantree.formats.validation.forms import AlsoWritten, Form, Listed
+from gantree.policy.rules import LendIdle
 
 
 def _tier(value: Any) -> str:
@@ -32,6 +34,18 @@ def _tier(value: Any) -> str:
 
 
 Tier = Annotated[str, PlainValidator(_tier), WithJsonSchema({"type": "string"})]
+
+
+class LendForm(AmountsForm):
+    """What a queue lends of its guarantee: at any time, and of what it has not used of late."""
+
+    idle_after: DurationAboveZero | None = None
+    keep: AmountsForm = AmountsForm()
+    return_within: DurationAboveZero | None = None
+
+    def lend_idle(self) -> LendIdle | None:
+        """Return the rule of what is lent by use; None where there is none."""
+        return None if self.idle_after is None else LendIdle(self.idle_after, self.keep.amounts())
 
 
 class UserForm(Form):
@@ -49,7 +63,7 @@ class QueueForm(Form):
     cohort: Name | None = None
     guarantee: AmountsForm = AmountsForm()
     limit: AmountsForm = AmountsForm()
-    lend: AmountsForm = AmountsForm()
+    lend: LendForm = LendForm()
     borrow: AmountsForm = AmountsForm()
     cells: Listed[dict[Tier, CountFromOne]] = []
     most_running: Count | None = None

@@ -28,6 +28,8 @@ def queue_rules(queues: Sequence[QueueForm], above: str = "") -> Iterator[QueueR
             limit=form.limit.amounts(),
             lend=form.lend.amounts(),
             borrow=form.borrow.amounts(),
+            lend_idle=form.lend.lend_idle(),
+            return_within_s=form.lend.return_within,
             cells=form.cells_in_order(),
             most_running=form.most_running,
             most_waiting=form.most_waiting,
@@ -59,6 +61,7 @@ def queue_problems(queues: Sequence[QueueForm]) -> Iterator[Problem]:
         yield from _limit_problems(form)
         yield from _guarantee_problems(form)
         yield from _lend_problems(form)
+        yield from _lend_idle_problems(form)
         yield from _cell_problems(form)
         yield from budget_problems(form.budget)
         yield from form.idle.problems() if form.idle else ()
@@ -123,6 +126,26 @@ def _lend_problems(form: QueueForm) -> Iterator[Problem]:
         if amount > (most or 0.0):
             allowed = f"at most its guarantee, {most or 0:g}"
             yield _problem_of_amount(form.lend, resource, amount, allowed)
+
+
+def _lend_idle_problems(form: QueueForm) -> Iterator[Problem]:
+    """What is lent by use is of a guarantee in amounts, less what is kept."""
+    lend, kept = form.lend, form.lend.keep.amounts()
+    if kept and lend.idle_after is None and not lend.any_lost("idle_after"):
+        yield lend.problem("keep", "keep without idle_after", "it beside idle_after, such as 1h")
+    if form.any_lost("guarantee") or form.any_lost("queues") or form.any_lost("cells"):
+        return
+    if lend.idle_after is not None and _has_cells(form):
+        yield lend.problem("idle_after", "idle_after of cells", "it beside a guarantee in amounts")
+        return
+    own = guaranteed(form)
+    if lend.idle_after is not None and not any(own.values()):
+        yield lend.problem("idle_after", "idle_after without a guarantee", "it beside a guarantee")
+    for resource, amount in kept.items():
+        most = (at_least(own, resource) or 0.0) - lend.amounts().get(resource, 0.0)
+        if amount > most:
+            allowed = f"at most what it is guaranteed and does not lend at any time, {most:g}"
+            yield _problem_of_amount(lend.keep, resource, amount, allowed)
 
 
 def _has_cells(form: QueueForm) -> bool:

@@ -3,7 +3,7 @@
 Those of its queues stand in `queue_rules`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from gantree.formats.job.rules import part_problems
@@ -29,6 +29,7 @@ def policy_problems(form: RulesForm, base: Policy) -> list[Problem]:
         *_share_problems(form, base),
         *(problem for usual in form.demand or () for problem in part_problems(usual)),
         *queue_problems(form.queues or ()),
+        *_return_problems(form.queues or (), _grace_s(form, base)),
         *_boost_problems(form),
         *_placement_problems(form),
         *_class_problems(form, classes),
@@ -88,6 +89,20 @@ def _placement_problems(form: RulesForm) -> Iterator[Problem]:
     ):
         found = f"{str(form.topology).lower()} beside `placement: {form.placement}`"
         yield form.problem("topology", found, "`placement` alone")
+
+
+def _grace_s(form: RulesForm, base: Policy) -> float:
+    return base.grace_s if form.evictions.grace is None else form.evictions.grace
+
+
+def _return_problems(queues: Sequence[QueueForm], grace_s: float) -> Iterator[Problem]:
+    """What is given back is stopped within that time, with the time that processes have to end."""
+    for form in queues:
+        within_s = form.lend.return_within
+        if within_s is not None and within_s < grace_s:
+            found, allowed = f"{within_s:g} s", f"at least evictions.grace, {grace_s:g} s"
+            yield form.lend.problem("return_within", found, allowed)
+        yield from _return_problems(form.queues, grace_s)
 
 
 def _boost_problems(form: RulesForm) -> Iterator[Problem]:

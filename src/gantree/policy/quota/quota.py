@@ -86,6 +86,23 @@ class Quota:
         self.grow()
         return self._counts
 
+    def keep(self, node: int, most: Mapping[str, int]) -> None:
+        """Let a node keep at most so many ticks of some resources to its queue, and lend the rest."""
+        self.grow()
+        known = [
+            (quota, most[name]) for name, quota in self._quota_of_resource.items() if name in most
+        ]
+        lends_more = any(amount < quota.kept[node] for quota, amount in known)
+        for quota, amount in known:
+            quota.keep(node, amount)
+        if lends_more:
+            self._releases.release(ROOT)
+
+    def used_ticks(self, node: int, resource: str) -> int:
+        """Return what jobs under a node hold of a resource that a rule names."""
+        self.grow()
+        return self._quota_of_resource[resource].used[node]
+
     def is_unruled(self, node: int) -> bool:
         """Return whether no rule counts anything at a node: its jobs are always within their guarantee."""
         known = self._unruled.get(node)

@@ -4,11 +4,11 @@ It keeps three accounts; each is updated in one walk from a job's node up.
 
 *Used* is all that the jobs under a node hold; `limit` bounds it.
 
-*Drawn* is Kueue's usage in hierarchical cohorts (kubernetes-sigs/kueue, pkg/cache/scheduler/resource_node.go). A node's
-`pool` is its own guarantee and what its children lend; of it the node keeps `kept` = max(0, pool - lend) to its own
-subtree, and lends the rest to its parent's pool. What is used goes first against what the node keeps; what exceeds that
-is drawn from the parent's pool, and so on. A node may draw `pool + borrow` at most. The root's pool is the capacity, or
-the sum of all guarantees if that is more; it contains what is not guaranteed to any node.
+*Drawn* is Kueue's usage in hierarchical cohorts (kubernetes-sigs/kueue, pkg/cache/scheduler/resource_node.go). A node
+has a `pool` of which it keeps some and lends the rest (`policy.quota.pools`). What is used goes first against what the
+node keeps; what exceeds that is drawn from the parent's pool, and so on. A node may draw `pool + borrow` at most. The
+root's pool is the capacity, or the sum of all guarantees if that is more; it contains what is not guaranteed to any
+node.
 
 *Charged* distinguishes guaranteed from borrowed amounts, without regard to lending. A node's `own` is its guarantee
 less those of its children: what the children may use beyond their own guarantees without using the guarantee of
@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from gantree.policy.amounts import MODEL, ticks
 from gantree.policy.queues import ROOT, QueueTree
+from gantree.policy.quota.pools import Pools
 from gantree.policy.rules import QueueRule
 
 
@@ -43,9 +44,9 @@ class ResourceQuota:
         self._capacity = ticks(capacity)
         self.guaranteed: list[int] = []
         self.own: list[int] = []
-        self.pool: list[int] = []
-        self.kept: list[int] = []
-        self.most_drawn: list[int | None] = []
+        self.pools = Pools(tree, resource, {})
+        self._least_kept = Pools(tree, resource, _never_lent(tree, resource))
+        self.pool, self.kept = self.pools.pool, self.pools.kept
         self.limit: list[int | None] = []
         self.used: list[int] = []
         self.drawn: list[int] = []
@@ -54,23 +55,37 @@ class ResourceQuota:
         self.grow()
         for node in reversed(range(len(tree))):
             self._set_guarantee(node)
-            self._set_pool(node)
+        self.pools.update(self.own)
+        self._least_kept.update(self.own)
 
     def grow(self) -> None:
         """Extend the lists to nodes that the tree added: queues and users without a guarantee."""
         for node in range(len(self.used), len(self.tree)):
-            for has in (self.guaranteed, self.own, self.pool, self.kept):
+            for has in (self.guaranteed, self.own):
                 has.append(0)
             for counts in (self.used, self.drawn, self.charged, self._nothing):
                 counts.append(0)
-            self.most_drawn.append(None)
             self.limit.append(self._limit(node))
+        self.pools.grow()
+        self._least_kept.grow()
 
     def set_capacity(self, capacity: float) -> None:
         """Set the capacity of the cluster. Only the root's pool depends on it."""
         self._capacity = ticks(capacity)
         self._set_guarantee(ROOT)
-        self._set_pool(ROOT)
+        self.pools.update(self.own, [ROOT])
+        self._least_kept.update(self.own, [ROOT])
+
+    def keep(self, node: int, most: int) -> None:
+        """Let a node keep at most so much to its subtree, and lend the rest whatever its `lend`. O(nodes)."""
+        self.pools.cap[node] = most
+        self.pools.update(self.own)
+        drawn, parent = list(self.used), self.tree.parent
+        for each in range(1, len(self.tree)):
+            drawn[parent[each]] -= self.used[each]
+        for each in reversed(range(1, len(self.tree))):
+            drawn[parent[each]] += max(0, drawn[each] - self.kept[each])
+        self.drawn = drawn
 
     def take(self, path: Sequence[int], amount: int) -> None:
         """Add an amount held by a job at the beginning of a path."""
@@ -151,14 +166,14 @@ class ResourceQuota:
     def _must_draw_more(
         self, path: Sequence[int], amount: int, owed: bool, ever: bool
     ) -> Over | None:
-        drawn = self._nothing if ever else self.drawn
+        drawn, pools = (self._nothing, self._least_kept) if ever else (self.drawn, self.pools)
         rest = amount
         for node in path:
-            most = self.most_drawn[node]
+            most = pools.most_drawn[node]
             total = drawn[node] + rest
             if most is not None and total > most and not (owed and node == ROOT):
                 return Over(node, total - most)
-            free = self.kept[node] - drawn[node]
+            free = pools.kept[node] - drawn[node]
             if free > 0:
                 rest -= free
                 if rest <= 0:
@@ -175,7 +190,7 @@ class ResourceQuota:
             node = path[at]
             drawn = self.drawn[node] - (freed[at] if freed is not None else 0)
             room += max(0, self.kept[node] - drawn)
-            most = self.most_drawn[node]
+            most = self.pools.most_drawn[node]
             if node == ROOT:
                 room = self.pool[ROOT] - drawn
             elif most is not None:
@@ -212,8 +227,8 @@ class ResourceQuota:
         return max(0, self.guaranteed[node] - self.used[node])
 
     def lends(self, node: int) -> bool:
-        """Return whether a node lends any of its pool to its parent's."""
-        return self.pool[node] > self.kept[node]
+        """Return whether a node lends, or may have lent, any of its pool to its parent's."""
+        return self.pool[node] > self.kept[node] or node in self.pools.cap
 
     @property
     def short(self) -> bool:
@@ -229,19 +244,6 @@ class ResourceQuota:
         )
         self.guaranteed[node] = max(own, of_children)
         self.own[node] = self.guaranteed[node] - of_children
-
-    def _set_pool(self, node: int) -> None:
-        lent = sum(self.pool[child] - self.kept[child] for child in self.tree.children[node])
-        pool = self.pool[node] = self.own[node] + lent
-        rule = self.tree.rule[node]
-        lend = rule.lend.get(self.resource) if rule is not None else None
-        borrow = rule.borrow.get(self.resource) if rule is not None else None
-        if self.tree.is_cohort(node):
-            lend = 0.0  # its queues lend to each other, not to others
-        self.kept[node] = 0 if lend is None else max(0, pool - ticks(lend))
-        self.most_drawn[node] = None if borrow is None else pool + ticks(borrow)
-        if node == ROOT:
-            self.most_drawn[node] = pool
 
     def _limit(self, node: int) -> int | None:
         rule = self.tree.limiting_rule(node)
@@ -275,6 +277,15 @@ def rationed_resources(tree: QueueTree) -> tuple[str, ...]:
             for resource in amounts
         )
     )
+
+
+def _never_lent(tree: QueueTree, resource: str) -> dict[int, int]:
+    """Return what the nodes that lend by use keep however long it idles."""
+    return {
+        node: ticks(rule.lend_idle.keep.get(resource, 0.0))
+        for node, rule in enumerate(tree.rule)
+        if rule is not None and rule.lend_idle is not None
+    }
 
 
 def _ticks_of_rule(rule: QueueRule | None, resource: str) -> int:

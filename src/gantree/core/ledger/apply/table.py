@@ -40,6 +40,7 @@ from gantree.core.ledger.apply.idleness import (
     job_extended,
 )
 from gantree.core.ledger.apply.jobs import job_accepted, job_rejected, policy_adopted
+from gantree.core.ledger.apply.lending import guarantee_kept
 from gantree.core.ledger.apply.members import (
     member_back,
     member_missed,
@@ -89,6 +90,7 @@ from gantree.model.facts import (
     GangSuspended,
     GangWarned,
     GpuUseNoted,
+    GuaranteeKept,
     JobAccepted,
     JobBarred,
     JobEnded,
@@ -177,4 +179,5 @@ APPLY: dict[type[Fact], Callable[[Any, Any], None]] = {
     GangIdleWarned: gang_idle_warned,
     GangReclaimed: gang_reclaimed,
     JobExtended: job_extended,
+    GuaranteeKept: guarantee_kept,
 }

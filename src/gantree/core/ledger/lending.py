@@ -1,0 +1,153 @@
+"""Lending by use in the ledger: what queues with `LendIdle` have used of late, and what they keep of their guarantees.
+
+    A queue keeps the most that its jobs have held at any moment of the last `after_s` seconds, and at least `keep`.
+    The rest of its guarantee it lends, beside what it lends at any time.
+
+What is kept changes by a fact (`GuaranteeKept`), never by time alone, so an admission depends on the ledger alone. Who
+decides it is `core.lifecycle.lending`. The first fact of a queue begins its window as if it had used its whole
+guarantee until then, so nothing is lent in this way before a whole window has been seen.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from gantree.model.facts import GuaranteeKept
+from gantree.policy.amounts import TICKS, ticks
+from gantree.policy.queues import QueueTree
+from gantree.policy.quota.peak_use import PeakUse
+from gantree.policy.quota.quota import Quota
+from gantree.policy.rules import Amounts, LendIdle
+
+
+@dataclass(frozen=True, slots=True)
+class PeakSnapshot:
+    """Of one queue and resource: the use now and the levels of its window, in ticks, to be gone on with."""
+
+    queue: str
+    resource: str
+    level: int
+    past: tuple[tuple[float, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LendingSnapshot:
+    """What does not follow from the policy: the use of late, and the last fact of each queue."""
+
+    peaks: tuple[PeakSnapshot, ...] = ()
+    kept: tuple[GuaranteeKept, ...] = ()
+
+
+NO_LENDING = LendingSnapshot()
+
+
+class Lending:
+    """The queues of one policy that lend by use. kept is the last fact of each queue whose window has begun."""
+
+    def __init__(self, tree: QueueTree, quotas: Iterable[Quota]) -> None:
+        self._rule_of_node = {
+            node: rule.lend_idle
+            for node, rule in enumerate(tree.rule)
+            if rule is not None and rule.lend_idle is not None
+        }
+        self._tree = tree
+        self._quotas = tuple(quotas)
+        self.peaks: dict[str, dict[str, PeakUse]] = {}
+        self.kept: dict[str, GuaranteeKept] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._rule_of_node)
+
+    def rules(self) -> Iterator[tuple[str, LendIdle]]:
+        """Yield the queues that lend by use, with their rules."""
+        for node, rule in self._rule_of_node.items():
+            yield self._tree.queue[node], rule
+
+    def note_use(self, path: Iterable[int], at: float) -> None:
+        """Note what the queues of a path use, after a change at a moment in seconds."""
+        if not self._rule_of_node:
+            return
+        for node in path:
+            for resource, peak in self.peaks.get(self._tree.queue[node], {}).items():
+                if node in self._rule_of_node:
+                    peak.note(self._used(node, resource), at)
+
+    def keeps(self, queue: str, now: float) -> Amounts:
+        """Return what a queue keeps at a moment by its rule, of each resource that it is guaranteed."""
+        node = self._node(queue)
+        rule, found = self._rule_of_node[node], {}
+        for resource, guaranteed in self._guaranteed(node).items():
+            peak = self.peaks.get(queue, {}).get(resource)
+            used = guaranteed if peak is None else peak.most(now) / TICKS
+            found[resource] = min(guaranteed, max(used, rule.keep.get(resource, 0.0)))
+        return found
+
+    def next_moment(self, now: float) -> float | None:
+        """Return when a queue keeps less next if it uses no more, in seconds; None if none does."""
+        moments = (
+            moment
+            for of_queue in self.peaks.values()
+            for peak in of_queue.values()
+            if (moment := peak.next_change(now)) is not None
+        )
+        return min(moments, default=None)
+
+    def note(self, fact: GuaranteeKept) -> None:
+        """Apply a fact; of a queue that does not lend by use any more it says nothing."""
+        node = self._tree.queue_node(fact.queue)
+        if node is None or node not in self._rule_of_node:
+            return
+        if fact.begins:
+            self.peaks[fact.queue] = dict(self._begun(node, fact))
+        self._keep(fact)
+
+    def _begun(self, node: int, fact: GuaranteeKept) -> Iterator[tuple[str, PeakUse]]:
+        """Windows that begin: until now the whole guarantee was used."""
+        after_s = self._rule_of_node[node].after_s
+        for resource, guaranteed in self._guaranteed(node).items():
+            peak = PeakUse(after_s, self._used(node, resource))
+            if ticks(guaranteed) > peak.level:
+                peak.leave(ticks(guaranteed), fact.at)
+            yield resource, peak
+
+    def _keep(self, fact: GuaranteeKept) -> None:
+        self.kept[fact.queue] = fact
+        node = self._node(fact.queue)
+        most = {resource: ticks(amount) for resource, amount in fact.keeps}
+        for quota in self._quotas:
+            quota.keep(node, most)
+
+    def snapshot(self) -> LendingSnapshot:
+        """Return what to go on from."""
+        peaks = tuple(
+            PeakSnapshot(queue, resource, peak.level, tuple(peak.past))
+            for queue, of_queue in self.peaks.items()
+            for resource, peak in of_queue.items()
+        )
+        return LendingSnapshot(peaks, tuple(self.kept.values()))
+
+    def go_on_from(self, snapshot: LendingSnapshot, rules: Mapping[str, LendIdle | None]) -> None:
+        """Take over the use of late of queues whose rule is as it was; the gangs that are placed are counted already.
+
+        rules: by queue, as they were. The windows of all others begin anew.
+        """
+        same = {queue for queue, rule in self.rules() if rules.get(queue) == rule}
+        for one in snapshot.peaks:
+            if one.queue in same:
+                after_s = self._rule_of_node[self._node(one.queue)].after_s
+                peak = PeakUse(after_s, one.level, list(one.past))
+                self.peaks.setdefault(one.queue, {})[one.resource] = peak
+        for fact in snapshot.kept:
+            if fact.queue in same:
+                self._keep(fact)
+
+    def _used(self, node: int, resource: str) -> int:
+        return self._quotas[0].used_ticks(node, resource)
+
+    def _guaranteed(self, node: int) -> Amounts:
+        guaranteed = self._quotas[0].usage.guaranteed(node)
+        return {resource: amount for resource, amount in guaranteed.items() if amount > 0}
+
+    def _node(self, queue: str) -> int:
+        node = self._tree.queue_node(queue)
+        assert node is not None, f"the policy has no queue {queue}"
+        return node

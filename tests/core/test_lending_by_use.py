@@ -1,0 +1,157 @@
+"""Queues lend what of their guarantee they have not used for a time, and get it back when they ask for it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from gantree.core.snapshot import restored, snapshot_of
+from gantree.model.events import TimePassed
+from gantree.model.facts import CheckpointRequested, Fact, GangPreempted, GuaranteeKept
+from gantree.model.jobs import Checkpoint, Job
+from gantree.model.phases import Phase
+from gantree.policy.rules import LendIdle, Policy, QueueRule
+from gantree.testing.builders import cluster, job
+from gantree.testing.stage import Stage
+from support.same_ledger import differences
+
+HOUR_S = 3600.0
+LENDS = LendIdle(HOUR_S)
+
+
+def stage(*lenders: QueueRule, **rules: float) -> Stage:
+    """Two nodes of 8 GPUs, all of them guaranteed to queues that lend by use; queue b has none."""
+    policy = Policy(queues=(*lenders, QueueRule("b")), **rules)  # type: ignore[arg-type]  # floats
+    return Stage(cluster(spines=1, leaves=1, nodes=2), policy)
+
+
+def queued(name: str, gpus: int, queue: str = "b", **more: Checkpoint | str | None) -> Job:
+    return replace(job(name, 1, gpus), queue=queue, **more)  # type: ignore[arg-type]
+
+
+def kept(facts: Sequence[Fact]) -> list[dict[str, float]]:
+    return [dict(fact.keeps) for fact in facts if isinstance(fact, GuaranteeKept)]
+
+
+A = QueueRule("a", guarantee={"gpus": 16}, lend_idle=LENDS)
+
+
+def test_a_guarantee_is_lent_once_it_has_not_been_used_for_an_hour() -> None:
+    there = stage(A)
+    there.submit(queued("guest", 8))
+    assert there.phase("guest") is Phase.PENDING
+    assert there.scheduler.wake_at() == HOUR_S
+    there.wait(HOUR_S - 1.0)
+    assert there.phase("guest") is Phase.PENDING
+    there.wait(1.0)
+    assert there.phase("guest") is Phase.STARTING
+    assert kept(there.facts) == [{"gpus": 16.0}, {"gpus": 0.0}]
+
+
+def test_what_waits_for_it_is_refused_for_now_and_not_for_ever() -> None:
+    there = stage(replace(A, lend_idle=LendIdle(HOUR_S, {"gpus": 4})))
+    room = there.scheduler.ledger.accounts.quota.room
+    b = there.scheduler.ledger.accounts.tree.leaf("b")
+    assert [room(b, {"gpus": gpus}).never for gpus in (8.0, 12.0, 13.0)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("rule", "used", "expected"),
+    [
+        (A, 0, 16),  # nothing was used
+        (A, 5, 11),
+        (replace(A, lend={"gpus": 6}), 0, 16),
+        (replace(A, lend={"gpus": 14}), 5, 14),
+        (replace(A, lend_idle=LendIdle(HOUR_S, {"gpus": 4})), 0, 12),
+        (replace(A, lend_idle=LendIdle(HOUR_S, {"gpus": 4})), 5, 11),
+    ],
+)
+def test_it_keeps_the_most_that_it_used_in_the_hour_and_what_it_never_lends(
+    rule: QueueRule, used: int, expected: int
+) -> None:
+    there = stage(rule)
+    if used:
+        there.wait(100.0)
+        there.submit(queued("own", used, "a"))
+        there.started("own")
+        there.wait(100.0)
+        there.ended("own")
+    there.wait(HOUR_S + 100.0 - there.now)
+    quota = there.scheduler.ledger.accounts.quota
+    b = there.scheduler.ledger.accounts.tree.leaf("b")
+    assert quota.usage.available(b)["gpus"] == expected
+
+
+def test_use_is_kept_although_it_ended_before_anything_was_decided() -> None:
+    """A gang that starts and ends while nothing waits: its GPUs are kept for an hour all the same."""
+    there = stage(A)
+    there.wait(HOUR_S)
+    there.submit(queued("own", 8, "a"))
+    there.started("own")
+    there.wait(600.0)
+    there.ended("own")
+    there.submit(queued("g1", 8), queued("g2", 8))
+    assert [there.phase(name) for name in ("g1", "g2")] == [Phase.STARTING, Phase.PENDING]
+    there.wait(HOUR_S - 1.0)
+    assert there.phase("g2") is Phase.PENDING
+    there.wait(60.0)
+    assert there.phase("g2") is Phase.STARTING
+
+
+def test_a_queue_below_lends_to_its_sibling_under_the_same_rule() -> None:
+    above = QueueRule("r", guarantee={"gpus": 16}, lend={"gpus": 0})
+    there = stage(above, QueueRule("r/a", guarantee={"gpus": 8}, lend_idle=LENDS), QueueRule("r/c"))
+    there.submit(queued("x", 8, "r/c"), queued("y", 8, "r/c"), queued("z", 8))
+    assert [there.phase(name) for name in "xyz"] == [Phase.STARTING, Phase.PENDING, Phase.PENDING]
+    there.wait(HOUR_S)
+    assert [there.phase(name) for name in "xyz"] == [Phase.STARTING, Phase.STARTING, Phase.PENDING]
+
+
+@pytest.mark.parametrize(
+    ("return_within_s", "asks_s", "given_s"),
+    [(None, 600.0, 600.0), (60.0, 600.0, 50.0), (60.0, 20.0, 20.0), (10.0, 600.0, 0.0)],
+)
+def test_a_guarantee_comes_back_in_full_within_the_time_that_its_queue_has_for_it(
+    return_within_s: float | None, asks_s: float, given_s: float
+) -> None:
+    there = stage(replace(A, return_within_s=return_within_s), grace_s=10.0)
+    saves = Checkpoint(grace_s=asks_s)
+    there.submit(*(queued(name, 8, checkpoint=saves) for name in ("g1", "g2")))
+    there.wait(HOUR_S)
+    there.started("g1", "g2")
+    there.wait(100.0)
+    decision = there.submit(queued("o1", 8, "a"), queued("o2", 8, "a"))
+    asked = [fact for fact in decision.facts if isinstance(fact, CheckpointRequested)]
+    assert [fact.deadline_at - there.now for fact in asked] == [given_s, given_s]
+    causes = {fact.cause for fact in decision.facts if isinstance(fact, GangPreempted)}
+    assert causes == {"reclaim"}
+    for name in ("g1", "g2"):
+        there.saved(name, 5)
+        there.ended(name)
+    assert [there.phase(name) for name in ("o1", "o2")] == [Phase.STARTING, Phase.STARTING]
+    assert kept(there.facts)[-1] == {"gpus": 16.0}
+    assert there.phase("g1") is Phase.PENDING
+    assert there.scheduler.ledger.accounts.quota.usage.available(there.state("g1").queue) == {
+        "gpus": 0.0
+    }
+
+
+def test_a_snapshot_goes_on_as_the_fold_does_and_begins_anew_under_another_rule() -> None:
+    there = stage(A)
+    there.submit(queued("own", 5, "a"))
+    there.started("own")
+    there.wait(600.0)
+    there.ended("own")
+    there.wait(120.0)
+    snapshot = snapshot_of(there.scheduler)
+    same = restored(snapshot, there.policy)
+    assert not differences(there.scheduler.ledger, same.ledger)
+    again = [TimePassed(id="again", observed_at=there.now)]
+    assert same.handle(again).wake_at == there.scheduler.handle(again).wake_at == HOUR_S
+    other = restored(
+        snapshot,
+        replace(there.policy, queues=(replace(A, lend_idle=LendIdle(60.0)), QueueRule("b"))),
+    )
+    assert other.ledger.accounts.lending.kept == {}
+    other = restored(snapshot, replace(there.policy, queues=(QueueRule("a"), QueueRule("b"))))
+    assert not other.ledger.accounts.lending
