@@ -5,6 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from gantree.api.views.lending_view import lending_in_words
+from gantree.api.views.queue_view import queues_json
+from gantree.core.explain.explain import why
 from gantree.core.snapshot import restored, snapshot_of
 from gantree.model.events import TimePassed
 from gantree.model.facts import CheckpointRequested, Fact, GangPreempted, GuaranteeKept
@@ -26,7 +29,7 @@ def stage(*lenders: QueueRule, **rules: float) -> Stage:
 
 
 def queued(name: str, gpus: int, queue: str = "b", **more: Checkpoint | str | None) -> Job:
-    return replace(job(name, 1, gpus), queue=queue, **more)  # type: ignore[arg-type]
+    return replace(job(name, 1, gpus), queue=queue, **more)  # type: ignore[arg-type]  # fields of a job
 
 
 def kept(facts: Sequence[Fact]) -> list[dict[str, float]]:
@@ -134,6 +137,32 @@ def test_a_guarantee_comes_back_in_full_within_the_time_that_its_queue_has_for_i
     assert there.scheduler.ledger.accounts.quota.usage.available(there.state("g1").queue) == {
         "gpus": 0.0
     }
+
+
+def test_why_and_queues_say_what_is_lent_since_it_was_not_used_and_when_more_is() -> None:
+    there = stage(replace(A, lend_idle=LendIdle(HOUR_S, {"gpus": 4}), return_within_s=60.0))
+    there.submit(queued("guest", 8))
+    there.wait(600.0)
+    ledger = there.scheduler.ledger
+    assert why(ledger, "guest", there.now).sentence == (
+        "Waiting: queue b uses 0 GPUs and can have 0 more now, 8 are asked for."
+        " Queue a lends more in 50 min unless it uses it."
+    )
+    there.wait(HOUR_S)
+    assert why(ledger, "guest", there.now).sentence.endswith(
+        " It borrows: queue a lends 12 GPUs, unused for 1 h, and takes them back within 1 min when it asks."
+    )
+    (row,) = [each for each in queues_json(ledger, there.now) if each["name"] == "a"]
+    assert row["lending"] == {
+        "idle_after_s": HOUR_S,
+        "keeps": {"gpus": 4.0},
+        "lends_unused": {"gpus": 12.0},
+        "lends_more_at": None,
+        "return_within_s": 60.0,
+    }
+    assert lending_in_words(row["lending"]) == (
+        "lends what it has not used for 1 h: 12 GPUs; back within 1 min"
+    )
 
 
 def test_a_snapshot_goes_on_as_the_fold_does_and_begins_anew_under_another_rule() -> None:

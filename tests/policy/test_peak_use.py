@@ -13,9 +13,9 @@ steps = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 9)), max_size=30)
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(steps, st.integers(0, 1500))
+@given(steps, st.integers(0, 1500), st.integers(1, 10))
 def test_the_peak_is_the_highest_level_of_the_window(
-    steps: list[tuple[int, int]], later_s: int
+    steps: list[tuple[int, int]], later_s: int, below: int
 ) -> None:
     """A level counts until a window after it was left, to the next sixtieth of one."""
     peak, now, levels = PeakUse(WINDOW_S, 0), 0.0, [(0.0, 0)]
@@ -30,11 +30,11 @@ def test_the_peak_is_the_highest_level_of_the_window(
     in_window = [level for level, left in past if left + WINDOW_S > now]
     assert peak.most(now) == max([levels[-1][1], *in_window])
     assert len(peak.past) <= STEPS + 1
-    moment = peak.next_change(now)
-    if peak.most(now) == peak.level:
-        assert moment is None or peak.most(moment) == peak.level
+    moment = peak.falls_below(below, now)
+    if moment is None:
+        assert peak.most(now) < below or peak.level >= below
     else:
-        assert moment is not None and peak.most(moment) < peak.most(now)
+        assert peak.most(moment - 0.1) >= below > peak.most(moment)
 
 
 def test_a_level_that_is_left_and_taken_again_counts_from_the_last_time() -> None:

@@ -58,7 +58,7 @@ machines: {m4: {gpus: 4, gpu: H100-80GB}}
 nodes: [{names: n0, machine: m4}]
 """
 DURATIONS = {"grace_s", "gpu_s_lost", "lost_s", "checkpoint_every_s", "step_s"}
-SHARES = {"health", "load", "slowdown", "level", "amount", "used"}
+SHARES = {"health", "load", "slowdown", "level", "amount", "used", "keeps"}
 
 
 def gpu_hours(daemon: Daemon) -> float:

@@ -6,6 +6,7 @@ from math import isfinite
 from typing import Any
 
 from gantree.api.views.budget_view import budgets_json
+from gantree.api.views.lending_view import lending_json
 from gantree.core.cycle.cell_plans import lost_cells
 from gantree.core.ledger.accounts import Accounts
 from gantree.core.ledger.ledger import Ledger
@@ -97,6 +98,7 @@ def _row(
         "running": quota.counts.running(node),
         "waiting": quota.counts.waiting(node),
         "cells": _cells(ledger, rule, lost),
+        "lending": lending_json(accounts, node, now),
         "budgets": budgets_json(accounts.budgets, rule.path, now),
         **({} if _is_in_policy(accounts, node) else {"in_policy": False}),
     }

@@ -6,6 +6,7 @@ from typing import Any
 import typer
 
 from gantree.api.views.budget_view import budget_in_words
+from gantree.api.views.lending_view import lending_in_words
 from gantree.cli.daemon_client import client
 from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.printing import columns, print_json
@@ -26,6 +27,8 @@ def queues(
         return
     typer.echo(columns(HEAD, [_cells(row) for row in rows]))
     for row in rows:
+        if row.get("lending"):
+            typer.echo(f"Queue {row['queue']} {lending_in_words(row['lending'])}.")
         for budget in row.get("budgets", ()):
             typer.echo(f"Budget of {row['queue']}: {budget_in_words(budget)}.")
 

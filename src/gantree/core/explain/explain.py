@@ -13,6 +13,7 @@ from gantree.core.cycle.cell_plans import lost_cells, never_fits_cells, refused_
 from gantree.core.explain.arrays import array_explanation, unsplit_explanation
 from gantree.core.explain.degraded import staying_degraded
 from gantree.core.explain.explanation import Explanation
+from gantree.core.explain.lending import borrows_unused, lends_later
 from gantree.core.explain.nodes import cordoned_for, staying_on
 from gantree.core.explain.preemption import (
     back_off_sentence,
@@ -64,7 +65,7 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
     if state is None or (state.phase is Phase.PENDING and job not in ledger.jobs):
         return why_array(ledger, job, now)
     if state.phase is not Phase.PENDING:
-        sentence = _present(state) + staying_on(ledger, state, now)
+        sentence = _present(state) + staying_on(ledger, state, now) + borrows_unused(ledger, state)
         sentence += idle_in_words(state, ledger.policy, now)
         sentence += staying_degraded(ledger, state, now) + last_failure_in_words(state)
         return Explanation(job, state.phase, sentence)
@@ -366,7 +367,8 @@ def _beyond_quota(
     refused = _refused_by_queue(admission)
     young = () if admission.never else _too_young(ledger, state, admission, now)
     if not young:
-        return refused, ()
+        later = lends_later(ledger, state, admission, now)
+        return replace(refused, sentence=f"{refused.sentence}{later}"), ()
     wait_s = max(stoppable_at(ledger.jobs[job], ledger.policy) for job in young) - now
     may = (
         f"{', '.join(young)} may be preempted for it in {wait_s:.0f} s, after the minimum run time"

@@ -81,15 +81,22 @@ class Lending:
             found[resource] = min(guaranteed, max(used, rule.keep.get(resource, 0.0)))
         return found
 
-    def next_moment(self, now: float) -> float | None:
-        """Return when a queue keeps less next if it uses no more, in seconds; None if none does."""
+    def next_moment(self, now: float, queue: str | None = None) -> float | None:
+        """Return when a queue (None: any) keeps less next if it uses no more, in seconds; None if none does."""
         moments = (
             moment
-            for of_queue in self.peaks.values()
-            for peak in of_queue.values()
-            if (moment := peak.next_change(now)) is not None
+            for path in (self.peaks if queue is None else [queue])
+            for resource, amount in self.keeps(path, now).items()
+            if (moment := self._falls_at(path, resource, amount, now)) is not None
         )
         return min(moments, default=None)
+
+    def _falls_at(self, queue: str, resource: str, amount: float, now: float) -> float | None:
+        """Return when a queue keeps less than an amount of a resource if it uses no more."""
+        peak = self.peaks.get(queue, {}).get(resource)
+        if peak is None or amount <= self._rule_of_node[self._node(queue)].keep.get(resource, 0.0):
+            return None
+        return peak.falls_below(ticks(amount), now)
 
     def note(self, fact: GuaranteeKept) -> None:
         """Apply a fact; of a queue that does not lend by use any more it says nothing."""

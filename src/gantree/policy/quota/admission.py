@@ -61,25 +61,27 @@ class Admission:
             return self.sentence
         if self.may_not_borrow:
             return (
-                f"{self.name} would borrow {_figure(self.short_by)} of {self._much(self.asked)}, "
+                f"{self.name} would borrow {_figure(self.short_by)} of {much(self.resource, self.asked)}, "
                 "and a job that is never preempted must stay within the guarantee"
             )
         fits = max(0.0, self.asked - self.short_by)
         asked = f"{_figure(self.asked)} {'is' if self.asked == 1 else 'are'} asked for"
         if self.never:
-            return f"{self.name} may use {self._much(fits)} at most, {asked}"
+            return f"{self.name} may use {much(self.resource, fits)} at most, {asked}"
         if self.gate is Gate.LIMIT:
-            return f"{self.name} uses {_figure(self.used)} of its limit of {self._much(self.most)}"
-        return f"{self.name} uses {self._much(self.used)} and can have {_figure(fits)} more now, {asked}"
-
-    def _much(self, amount: float) -> str:
-        what = in_words(self.resource)
-        one = amount == 1 and what in _COUNTED
-        return f"{_figure(amount)} {what.removesuffix('s') if one else what}"
+            return f"{self.name} uses {_figure(self.used)} of its limit of {much(self.resource, self.most)}"
+        return f"{self.name} uses {much(self.resource, self.used)} and can have {_figure(fits)} more now, {asked}"
 
 
 WITHIN_GUARANTEE = Admission("owed")
 BORROWED = Admission("borrowed")
+
+
+def much(resource: str, amount: float) -> str:
+    """Return an amount of a resource in words: "1 GPU", "24 GPUs", "512 GiB of memory"."""
+    what = in_words(resource)
+    one = amount == 1 and what in _COUNTED
+    return f"{_figure(amount)} {what.removesuffix('s') if one else what}"
 
 
 def in_words(resource: str) -> str:

@@ -45,7 +45,9 @@ class PeakUse:
             [level for left, level in self.past if left + self.window_s > now] + [self.level]
         )
 
-    def next_change(self, now: float) -> float | None:
-        """Return when the highest level falls if nothing is used any more, in seconds; None if it does not."""
-        moments = (left + self.window_s for left, _ in self.past)
-        return next((moment for moment in moments if moment > now), None)
+    def falls_below(self, level: int, now: float) -> float | None:
+        """Return when the highest level is below one if nothing more is used; None if that is now, or never."""
+        if self.level >= level:
+            return None
+        moments = [left + self.window_s for left, past in self.past if past >= level]
+        return moments[-1] if moments and moments[-1] > now else None

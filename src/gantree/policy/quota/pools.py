@@ -32,6 +32,10 @@ class Pools:
         for node in reversed(range(len(own))) if nodes is None else nodes:
             self._update(node, own[node])
 
+    def lent_by_use(self, node: int) -> int:
+        """Return what a node lends only because of its cap."""
+        return max(0, self.pool[node] - self._lend(node, self.pool[node])) - self.kept[node]
+
     def _update(self, node: int, own: int) -> None:
         rule = self._tree.rule[node]
         children = self._tree.children[node]

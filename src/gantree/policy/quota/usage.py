@@ -37,6 +37,10 @@ class QuotaUsage:
         path = self._tree.path(node)
         return self._amounts(lambda quota: max(0, quota.idle(node) - quota.available(path)))
 
+    def lent_by_use(self, node: int) -> Amounts:
+        """Return what a node lends because it was not used of late, beside what it lends at any time."""
+        return self._amounts(lambda quota: quota.pools.lent_by_use(node))
+
     def has_idle_guarantee(self, node: int) -> bool:
         """Return whether a guarantee of a node, or of one above it but the root, is partly unused."""
         path = self._tree.path(node)[:-1]

@@ -29,6 +29,16 @@ class BudgetUseRow(OpenModel):
     ends_at: float | None
 
 
+class QueueLending(OpenModel):
+    """What a queue lends that it has not used of late, when it lends more, and how fast that comes back."""
+
+    idle_after_s: float
+    keeps: dict[str, float]
+    lends_unused: dict[str, float]
+    lends_more_at: float | None
+    return_within_s: float | None
+
+
 class QueueRow(OpenModel):
     """A node of the queue tree; docs/schemas/queues-output.schema.json has all fields."""
 
@@ -41,6 +51,7 @@ class QueueRow(OpenModel):
     used: dict[str, float]
     borrowed: dict[str, float]
     lent: dict[str, float]
+    lending: QueueLending | None
     limit: dict[str, float]
     cells: list[Cell]
     budgets: list[BudgetUseRow]

@@ -10,6 +10,7 @@ from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import QueryBackend
 from gantree.api.views import queries
 from gantree.api.views.budget_view import budget_in_words
+from gantree.api.views.lending_view import lending_in_words
 from gantree.control.requests.read_view import ReadView
 from gantree.web.pages.frame import page_router, render
 from gantree.web.pages.queues.bars import ShareBar, amount_bars, share_bars
@@ -42,4 +43,5 @@ def _row(row: Json, share: ShareBar | None, of_cluster: Json) -> Json:
     bars = amount_bars(row, of_cluster)
     budgets = [(budget, budget_in_words(budget)) for budget in row["budgets"]]
     more = {"bars": bars, "share_bar": share, "indent": min(DEEPEST, row["depth"])}
-    return {**row, **more, "budgets": budgets}
+    lending = row["lending"] and lending_in_words(row["lending"])
+    return {**row, **more, "budgets": budgets, "lending": lending}

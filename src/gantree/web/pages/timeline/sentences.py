@@ -28,6 +28,7 @@ from gantree.model.facts import (
     GangSuspended,
     GangWarned,
     GpuUseNoted,
+    GuaranteeKept,
     JobAccepted,
     JobBarred,
     JobEnded,
@@ -64,6 +65,7 @@ from gantree.model.site_facts import (
     NodeUncordoned,
 )
 from gantree.policy.budgets import noted_in_words
+from gantree.policy.quota.admission import much
 from gantree.text.words import plural
 from gantree.web.pages.formatting import span
 
@@ -130,6 +132,11 @@ def _saving(fact: CheckpointRequested) -> str:
 def _hours(gangs: Sequence[MeasuredUse], what: str) -> str:
     """GPU-hours that gangs computed, or held without computing."""
     return f"{sum(getattr(used, f'{what}_gpu_s') for used in gangs) / 3600:,.1f} GPU-hours"
+
+
+def _amounts(amounts: Sequence[tuple[str, float]]) -> str:
+    """Amounts of resources: "8 GPUs, 64 CPUs"."""
+    return ", ".join(much(resource, amount) for resource, amount in amounts)
 
 
 def _warned(fact: GangWarned) -> str:
@@ -313,6 +320,9 @@ _WORDS: dict[type[Fact], Callable[[Any], str]] = {
     MemberMissed: _missed,
     RankSlownessNoted: _slowness,
     BudgetNoted: noted_in_words,
+    GuaranteeKept: lambda fact: (
+        f"Queue {fact.queue} keeps {_amounts(fact.keeps)} of its guarantee, by what it used of late; it lends the rest."
+    ),
     MemberReplaced: lambda fact: f"Member {fact.member} restarts on {fact.place.node}.",
     MemberBack: lambda fact: f"Member {fact.member} runs again.",
     NodeCordoned: _cordoned,
