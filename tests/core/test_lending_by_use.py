@@ -9,7 +9,7 @@ from gantree.api.views.lending_view import lending_in_words
 from gantree.api.views.queue_view import queues_json
 from gantree.core.explain.explain import why
 from gantree.core.snapshot import restored, snapshot_of
-from gantree.model.events import TimePassed
+from gantree.model.events import GangIdlenessObserved, TimePassed
 from gantree.model.facts import CheckpointRequested, Fact, GangPreempted, GuaranteeKept
 from gantree.model.jobs import Checkpoint, Job
 from gantree.model.phases import Phase
@@ -137,6 +137,19 @@ def test_a_guarantee_comes_back_in_full_within_the_time_that_its_queue_has_for_i
     assert there.scheduler.ledger.accounts.quota.usage.available(there.state("g1").queue) == {
         "gpus": 0.0
     }
+
+
+def test_what_an_idle_gang_held_is_lent_as_soon_as_it_is_gone() -> None:
+    there = stage(A)
+    there.submit(queued("notebook", 8, "a"))
+    there.started("notebook")
+    there.submit(queued("g1", 8), queued("g2", 8))
+    there.wait(600.0)
+    there.tell(GangIdlenessObserved, job="notebook", attempt=1, since=300.0)
+    there.wait(HOUR_S + 60.0)
+    assert [there.phase(name) for name in ("g1", "g2")] == [Phase.STARTING, Phase.PENDING]
+    there.ended("notebook")
+    assert there.phase("g2") is Phase.STARTING
 
 
 def test_why_and_queues_say_what_is_lent_since_it_was_not_used_and_when_more_is() -> None:

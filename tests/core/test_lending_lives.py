@@ -1,14 +1,18 @@
 """Random lives of queues that lend by use: what they keep is what a plain recount of the facts gives."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import ceil
+from typing import Any
 
 import pytest
 
+from gantree.model.events import GangIdlenessObserved
 from gantree.model.facts import AttemptEnded, Fact, GangPlaced, GuaranteeKept
+from gantree.model.idle_facts import GangIdlenessNoted
+from gantree.model.phases import Phase
 from gantree.policy.quota.peak_use import STEPS
 from support.examples import seeds
-from support.random_lives import LENDERS, POLICIES, A, Lives
+from support.random_lives import LENDERS, POLICIES, WAYS, A, Lives
 from support.same_ledger import differences
 
 GUARANTEED = {
@@ -21,13 +25,16 @@ RULES = {rule.path: rule for rule in LENDERS if rule.lend_idle is not None}
 
 def levels(lives: "LendingLives", queue: str, resource: str) -> Iterator[tuple[float, float]]:
     """When how much of a resource was held below a queue, from the facts."""
-    ledger, held = lives.scheduler.ledger, dict[str, float]()
+    ledger, held, idle = lives.scheduler.ledger, dict[str, float](), set[str]()
     for fact in lives.facts:
         if isinstance(fact, GangPlaced) and _is_below(lives, fact, queue):
             held[fact.job] = ledger.accounts.amounts.held(fact.placement).get(resource, 0.0)
         elif isinstance(fact, AttemptEnded):
             held.pop(fact.job, None)
-        yield fact.at, sum(held.values())
+            idle.discard(fact.job)
+        elif isinstance(fact, GangIdlenessNoted):
+            (idle.discard if fact.since is None else idle.add)(fact.job)
+        yield fact.at, sum(amount for name, amount in held.items() if name not in idle)
 
 
 def _is_below(lives: "LendingLives", fact: GangPlaced, queue: str) -> bool:
@@ -54,6 +61,13 @@ class LendingLives(Lives):
     """Lives without changes of the site, in which each gang holds what it counts for."""
 
     queue_of_job: dict[str, str]
+
+    def ways(self) -> Sequence[Callable[[Any], None]]:
+        return [*WAYS.values(), *[LendingLives.idle] * 4]
+
+    def idle(self) -> None:
+        since = self.lots.choice([None, self.now])
+        self.of_an_attempt(GangIdlenessObserved, Phase.RUNNING, since=since)
 
     def decided(self, events: object, decision: object) -> None:
         jobs = self.scheduler.ledger.jobs.values()

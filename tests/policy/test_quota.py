@@ -402,7 +402,8 @@ def test_one_is_singular_in_a_refusal(told: dict[str, Any], words: str) -> None:
 
 def test_the_example_in_the_page_about_queues_goes_as_told() -> None:
     page = (Path(__file__).parents[2] / "docs" / "queues.md").read_text()
-    written = page.partition("```yaml\n")[2].partition("```")[0]
+    example = page.partition("## A worked example")[2]
+    written = example.partition("```yaml\n")[2].partition("```")[0]
     model = "gpus/H100-80GB"
     tree = QueueTree(read_policy(written, "docs/queues.md").queues)
     accounts = Quota(tree, {"gpus": 128, model: 128})

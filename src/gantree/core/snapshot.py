@@ -297,8 +297,7 @@ def restored(snapshot: LedgerSnapshot, policy: Policy) -> Scheduler:
     _restore_waiting(ledger, books, live, snapshot.lines)
     _restore_shares(ledger, books)
     ledger.accounts.budgets.go_on_from(books.budgets)
-    rules = {rule.path: rule.lend_idle for rule in books.policy.queues}
-    ledger.accounts.lending.go_on_from(books.lending, rules)
+    ledger.accounts.lending.go_on_from(books.lending, books.policy.queues)
     for job, claim in books.claims.items():
         ledger.set_claim(job, claim)
         ledger.accounts.claim(ledger.jobs[job], claim.placement, at_home=claim.at_home)

@@ -124,6 +124,7 @@ class Accounts:
 
     def stop(self, state: JobState, at: float) -> None:
         """Remove a placed gang."""
+        self.lending.note_idle(state.job, (), at, is_idle=False)
         self.quota.give_back(state.job)
         self._projected.leave(state.job)
         self._leaving.discard(state.job)
@@ -160,6 +161,11 @@ class Accounts:
         self._claims_at_home.pop(job, None)
         self._projected.drop(job)
         self.quota.free()
+
+    def note_idle(self, state: JobState, at: float) -> None:
+        """Note whether a placed gang is idle."""
+        path, is_idle = self.tree.path(state.queue), state.idle.since is not None
+        self.lending.note_idle(state.job, path, at, is_idle=is_idle)
 
     def keep(self, fact: GuaranteeKept) -> None:
         """Let a queue that lends by use keep so much."""

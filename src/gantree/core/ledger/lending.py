@@ -1,14 +1,17 @@
 """Lending by use in the ledger: what queues with `LendIdle` have used of late, and what they keep of their guarantees.
 
-    A queue keeps the most that its jobs have held at any moment of the last `after_s` seconds, and at least `keep`.
+    A queue keeps the most that its jobs have used at any moment of the last `after_s` seconds, and at least `keep`.
     The rest of its guarantee it lends, beside what it lends at any time.
+
+A gang uses what it holds, unless its GPUs do not compute (`GangIdlenessNoted`). What an idle gang holds nobody else can
+have; but once it is reclaimed, it is lent at once.
 
 What is kept changes by a fact (`GuaranteeKept`), never by time alone, so an admission depends on the ledger alone. Who
 decides it is `core.lifecycle.lending`. The first fact of a queue begins its window as if it had used its whole
 guarantee until then, so nothing is lent in this way before a whole window has been seen.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gantree.model.facts import GuaranteeKept
@@ -16,7 +19,7 @@ from gantree.policy.amounts import TICKS, ticks
 from gantree.policy.queues import QueueTree
 from gantree.policy.quota.peak_use import PeakUse
 from gantree.policy.quota.quota import Quota
-from gantree.policy.rules import Amounts, LendIdle
+from gantree.policy.rules import Amounts, LendIdle, QueueRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,17 @@ class LendingSnapshot:
 
     peaks: tuple[PeakSnapshot, ...] = ()
     kept: tuple[GuaranteeKept, ...] = ()
+    idle: tuple[str, ...] = ()
 
 
 NO_LENDING = LendingSnapshot()
 
 
 class Lending:
-    """The queues of one policy that lend by use. kept is the last fact of each queue whose window has begun."""
+    """The queues of one policy that lend by use.
+
+    kept is the last fact of each queue whose window has begun, idle the placed gangs that are idle.
+    """
 
     def __init__(self, tree: QueueTree, quotas: Iterable[Quota]) -> None:
         self._rule_of_node = {
@@ -53,6 +60,7 @@ class Lending:
         self._quotas = tuple(quotas)
         self.peaks: dict[str, dict[str, PeakUse]] = {}
         self.kept: dict[str, GuaranteeKept] = {}
+        self.idle: dict[str, None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._rule_of_node)
@@ -70,6 +78,15 @@ class Lending:
             for resource, peak in self.peaks.get(self._tree.queue[node], {}).items():
                 if node in self._rule_of_node:
                     peak.note(self._used(node, resource), at)
+
+    def note_idle(self, job: str, path: Iterable[int], at: float, *, is_idle: bool) -> None:
+        """Note that a placed gang is idle from a moment on, or is not any more."""
+        if self._rule_of_node and is_idle != (job in self.idle):
+            if is_idle:
+                self.idle[job] = None
+            else:
+                del self.idle[job]
+            self.note_use(path, at)
 
     def keeps(self, queue: str, now: float) -> Amounts:
         """Return what a queue keeps at a moment by its rule, of each resource that it is guaranteed."""
@@ -130,25 +147,29 @@ class Lending:
             for queue, of_queue in self.peaks.items()
             for resource, peak in of_queue.items()
         )
-        return LendingSnapshot(peaks, tuple(self.kept.values()))
+        return LendingSnapshot(peaks, tuple(self.kept.values()), tuple(self.idle))
 
-    def go_on_from(self, snapshot: LendingSnapshot, rules: Mapping[str, LendIdle | None]) -> None:
+    def go_on_from(self, snapshot: LendingSnapshot, queues: Iterable[QueueRule]) -> None:
         """Take over the use of late of queues whose rule is as it was; the gangs that are placed are counted already.
 
-        rules: by queue, as they were. The windows of all others begin anew.
+        queues: as they were. The windows of all others begin anew.
         """
+        rules = {rule.path: rule.lend_idle for rule in queues}
         same = {queue for queue, rule in self.rules() if rules.get(queue) == rule}
         for one in snapshot.peaks:
             if one.queue in same:
                 after_s = self._rule_of_node[self._node(one.queue)].after_s
                 peak = PeakUse(after_s, one.level, list(one.past))
                 self.peaks.setdefault(one.queue, {})[one.resource] = peak
+        self.idle = dict.fromkeys(snapshot.idle)
         for fact in snapshot.kept:
             if fact.queue in same:
                 self._keep(fact)
 
     def _used(self, node: int, resource: str) -> int:
-        return self._quotas[0].used_ticks(node, resource)
+        quota = self._quotas[0]
+        idle = sum(quota.ticks_under(node, job, resource) for job in self.idle)
+        return quota.used_ticks(node, resource) - idle
 
     def _guaranteed(self, node: int) -> Amounts:
         guaranteed = self._quotas[0].usage.guaranteed(node)

@@ -122,12 +122,8 @@ def stop(
 
 
 def save_then_stop(
-    builder: DecisionBuilder,
-    state: JobState,
-    cause: StopCause,
-    policy: Policy,
-    within_s: float | None = None,
-) -> None:
+    builder: DecisionBuilder, state: JobState, cause: StopCause, policy: Policy, within_s: float = inf
+) -> None:  # fmt: skip
     """Ask a running gang that declared checkpoints to save first; tell any other to stop.
 
     within_s: it has left after so many seconds, whatever time it asked for to save.
@@ -136,9 +132,7 @@ def save_then_stop(
     if checkpoint is None or state.phase is not Phase.RUNNING:
         stop(builder, state, cause, policy)
         return
-    save_s = checkpoint.grace_s
-    if within_s is not None:
-        save_s = min(save_s, max(0.0, within_s - policy.grace_s))
+    save_s = min(checkpoint.grace_s, max(0.0, within_s - policy.grace_s))
     builder.record(
         CheckpointRequested(
             at=builder.now,

@@ -391,7 +391,7 @@ def _carry_out(
                 at=builder.now, job=owner, attempt=other.attempt, by=state.job, cause=cause
             )
         )
-        within_s = return_within_s if owner in reclaimable else None
+        within_s = return_within_s if owner in reclaimable and return_within_s else inf
         save_then_stop(builder, other, StopCause.PREEMPTED, ledger.policy, within_s)
 
 

@@ -103,6 +103,13 @@ class Quota:
         self.grow()
         return self._quota_of_resource[resource].used[node]
 
+    def ticks_under(self, node: int, owner: str, resource: str) -> int:
+        """Return what a running job holds of a resource under a node; 0 if it is not under it."""
+        holding = self._jobs.holding(owner)
+        if node not in holding.path:
+            return 0
+        return sum(amount for quota, amount in holding.parts if quota.resource == resource)
+
     def is_unruled(self, node: int) -> bool:
         """Return whether no rule counts anything at a node: its jobs are always within their guarantee."""
         known = self._unruled.get(node)

@@ -80,6 +80,7 @@ def gang_suspended(ledger: Ledger, fact: GangSuspended) -> None:
     """A time-sliced gang rests."""
     state = ledger.jobs[fact.job]
     slices, state.idle = state.slices, state.idle.over()
+    ledger.accounts.note_idle(state, fact.at)
     state.slices = TimeSlices(
         suspended=True,
         turns=slices.turns + 1,

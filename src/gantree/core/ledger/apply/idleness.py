@@ -18,6 +18,7 @@ def gang_idleness_noted(ledger: Ledger, fact: GangIdlenessNoted) -> None:
     state = ledger.jobs[fact.job]
     over = state.idle.over()
     state.idle = over if fact.since is None else replace(over, since=fact.since, seen_at=fact.at)
+    ledger.accounts.note_idle(state, fact.at)
 
 
 def gpu_use_noted(ledger: Ledger, fact: GpuUseNoted) -> None:
