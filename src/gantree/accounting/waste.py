@@ -85,6 +85,7 @@ class JobFigures:
     running: bool
     gpus: float
     used: tuple[ModelUse, ...]
+    project: str = ""
     has_checkpoint: bool | None = None
     every_s: float | None = None
     cpus: float = 0.0
@@ -106,7 +107,7 @@ class JobFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WasteRow:
-    """What a job, a user or a queue wasted.
+    """What a job, a user, a queue or a project wasted.
 
     wasted_of_model are GPU-seconds; cpu_s and memory_GiB what of the hosts was asked for and not used, as far as it is
     measured. kind is the reason in one word; worst the job of which it is, for sums.
@@ -125,6 +126,7 @@ class WasteRow:
     kind: str
     reason: str
     remedy: str
+    project: str = ""
     worst: str = ""
 
     @property
@@ -155,6 +157,7 @@ def waste_of(job: JobFigures) -> WasteRow:
         name=job.job,
         queue=job.queue,
         user=job.user,
+        project=job.project,
         running=job.running,
         jobs=1,
         held_gpu_s=job.sum(lambda each: each.held),
@@ -300,7 +303,7 @@ def _span(seconds: float) -> str:
 
 
 def summed(rows: Iterable[WasteRow], key: Callable[[WasteRow], str]) -> Iterator[WasteRow]:
-    """Rows by user or queue: sums, with reason and remedy of the job that wasted most of the commonest kind."""
+    """Rows by user, queue or project: sums, with the reason of the worst job of the commonest kind."""
     groups: dict[str, list[WasteRow]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
@@ -320,6 +323,7 @@ def _summed(name: str, rows: Sequence[WasteRow]) -> WasteRow:
         name=name,
         queue=_common(row.queue for row in rows),
         user=_common(row.user for row in rows),
+        project=_common(row.project for row in rows),
         running=any(row.running for row in rows),
         jobs=len(rows),
         held_gpu_s=sum(row.held_gpu_s for row in rows),

@@ -28,6 +28,7 @@ JOB = """
 name: {name}
 user: {user}
 queue: {queue}
+project: {user}-project
 restarts: 0
 gang: [{{role: w, members: {members}, each: {{gpus: {gpus}, cpus: 8, memory_GiB: 64}}, run: {run}}}]
 """
@@ -68,7 +69,12 @@ def test_what_was_lost_is_named_with_its_remedy_as_table_csv_and_json(
     assert lines[1].endswith("GPU-hours, no checkpoint declared")
     assert lines[2].split()[0] == "all" and lines[2].endswith("of what was held")
     assert lines[3].startswith("lost: Declare `checkpoint` in the job")
-    for by, name in (("job", "lost"), ("user", "ann"), ("queue", "x/y")):
+    for by, name in (
+        ("job", "lost"),
+        ("user", "ann"),
+        ("queue", "x/y"),
+        ("project", "ann-project"),
+    ):
         report = command("--by", by, "--json").json()
         assert complaints(report, "waste") == []
         (row,) = report["rows"]

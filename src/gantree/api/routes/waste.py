@@ -1,4 +1,4 @@
-"""The route of waste: jobs, users or queues by what they wasted, with reason and remedy."""
+"""The route of waste: jobs, users, queues or projects by what they wasted, with reason and remedy."""
 
 import asyncio
 from typing import Annotated
@@ -37,11 +37,12 @@ class WasteAmounts(BaseModel):
 
 
 class WasteRow(WasteAmounts):
-    """One job, user or queue. The reason of users and queues is that of their worst job of the commonest kind."""
+    """One job, user, queue or project; the reason of a sum is that of its worst job of the commonest kind."""
 
     name: str = Field(examples=["train"])
     user: str
     queue: str
+    project: str
     running: bool
     kind: str = Field(description="idle, redone, oversized, cpus or memory.", examples=["idle"])
     reason: str = Field(examples=["asks for 8 GPUs, keeps 2 busy on average"])

@@ -1,4 +1,4 @@
-"""Waste as plain JSON values: jobs, users or queues with what they wasted, why, and what to do about it. No HTTP here.
+"""Waste as plain JSON values: jobs, or sums of them, with what they wasted, why, and what to do about it. No HTTP here.
 
 What a job is charged with is decided in `accounting.waste`; here its figures are put together, of the ledger for jobs
 that it knows, of the history for those that ended before. A caller is told of the jobs that he may see, and their sum.
@@ -7,6 +7,7 @@ that it knows, of the history for those that ended before. A caller is told of t
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal, Protocol
 
 from gantree.accounting.ended_jobs import EndedJob, JobSearch
@@ -36,7 +37,7 @@ from gantree.planning.rightsizing.serving.smaller import smaller_way
 from gantree.telemetry.gpu_use import GpuUse, UseOfGpu
 from gantree.topology.hardware.prices import LIST_PRICES
 
-By = Literal["job", "user", "queue"]
+By = Literal["job", "user", "queue", "project"]
 Json = dict[str, Any]
 MOST_ENDED = 10_000
 """Jobs of the history that are looked at, the last that ended first."""
@@ -126,8 +127,7 @@ def answer(
     of_jobs = [waste_of(job) for job in jobs]
     listed = [row for row in of_jobs if row.kind]
     if by != "job":
-        key = (lambda row: row.user) if by == "user" else (lambda row: row.queue)
-        listed = [row for row in summed(of_jobs, key) if row.kind]
+        listed = [row for row in summed(of_jobs, attrgetter(by)) if row.kind]
     rows = sorted((_row(row) for row in listed), key=_order)
     whole = _row(total(of_jobs))
     return {
@@ -163,6 +163,7 @@ def _of_state(view: ReadView, state: JobState) -> JobFigures:
         name=spec.name,
         queue=spec.queue,
         user=spec.user,
+        project=spec.project,
         running=is_held,
         gpus=sum(gpus for _, gpus in held),
         used=tuple(
@@ -193,6 +194,7 @@ def of_ended(ended: EndedJob) -> JobFigures:
         name=ended.name,
         queue=ended.queue,
         user=ended.user,
+        project=ended.project,
         running=False,
         gpus=ended.gpus,
         used=(use,),
@@ -242,6 +244,7 @@ def _row(row: WasteRow) -> Json:
         "name": row.name,
         "user": row.user,
         "queue": row.queue,
+        "project": row.project,
         "running": row.running,
         "jobs": row.jobs,
         "held_gpu_hours": row.held_gpu_s / HOUR_S,

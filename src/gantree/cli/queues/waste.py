@@ -1,4 +1,4 @@
-"""`gantree waste`: jobs, users or queues by wasted GPU-hours and money, each with its reason and its remedy."""
+"""`gantree waste`: jobs, or sums of them, by wasted GPU-hours and money, each with its reason and its remedy."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from gantree.formats import read_prices
 
 Row = dict[str, Any]
 FIGURES = (
-    "user", "queue", "running", "jobs", "held_gpu_hours", "useful_gpu_hours", "wasted_gpu_hours", "USD",
+    "user", "queue", "project", "running", "jobs", "held_gpu_hours", "useful_gpu_hours", "wasted_gpu_hours", "USD",
     "unpriced_gpu_hours", "unused_cpu_hours", "unused_memory_GiB", "kind", "reason", "remedy",
 )  # fmt: skip
 SHOWN = 20
@@ -30,6 +30,7 @@ class By(StrEnum):
     JOB = "job"
     USER = "user"
     QUEUE = "queue"
+    PROJECT = "project"
 
 
 def waste(
