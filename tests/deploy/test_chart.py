@@ -34,6 +34,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "dry run": {"dryRun": True},
     "node groups": {"nodeGroups": "groups: []"},
     "MIG": {"partitionNodes": {"selector": {"pool": "mig"}, "configs": "mig-configs: {}"}},
+    "AMD partitions": {"partitionNodes": {"selector": {"pool": "amd"}, "profiles": '{"gpu-config-profiles": {}}'}},
     "repair": {"repair": {"hooks": "repairs: []", "scripts": {"reboot": "#!/bin/sh"}, "secret": "bmc"}},
     "namespaces": {"namespaces": {"enabled": True, "from": ["default-scheduler", "volcano"]}},
     "metrics": {"gpuMetrics": ["http://{node}:9400/metrics"]},

@@ -31,8 +31,8 @@ COUNTER_PREFIX = "kin/"
 """Prefix of device names that only count members on a node: there are always enough of them."""
 COMPUTE_PARTITIONS = ("dpx", "tpx", "qpx", "cpx")
 """Modes that divide a GPU of AMD, by rising numbers of partitions; in spx it is whole."""
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu")
-"""Names under which device plugins of Kubernetes allocate whole GPUs."""
+GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "amd.com/spx_nps1", "google.com/tpu")
+"""Names under which device plugins of Kubernetes allocate whole GPUs; AMD's has a second one beside partitions."""
 CLAIMED_GPUS = "claims(GPU)"
 """Whole GPUs, any of a node, that claims ask for: a node has as many as its ResourceSlices list."""
 GPU_DEVICES = frozenset((*GPU_RESOURCES, CLAIMED_GPUS))

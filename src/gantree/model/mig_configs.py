@@ -1,4 +1,4 @@
-"""MIG configs: the layouts that the manager of a node's GPUs can give them, each by its name."""
+"""MIG configs and GPU config profiles: the layouts that the manager of a node's GPUs can give them, by name."""
 
 from dataclasses import dataclass
 
@@ -26,8 +26,21 @@ class MigConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuConfigProfile:
+    """A named profile of AMD's device config manager: so many GPUs in a mode, with a mode of the memory.
+
+    sets are ("cpx", "nps1", GPUs); skipped is how many GPUs stay as they are.
+    """
+
+    name: str
+    sets: tuple[tuple[str, str, int], ...]
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionNodes:
-    """Which nodes may be given other configs, by their labels, and the configs that the manager knows."""
+    """Which nodes may be given other configs, by their labels, and the configs and profiles that managers know."""
 
     selector: tuple[tuple[str, str], ...]
     configs: tuple[MigConfig, ...]
+    profiles: tuple[GpuConfigProfile, ...] = ()

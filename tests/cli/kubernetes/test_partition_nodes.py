@@ -16,6 +16,7 @@ CONFIGS = """
 mig-configs:
   all-1g.10gb: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}]
 """
+NEED = "--partition-nodes needs --mig-configs or --gpu-config-profiles, and these need it"
 MIXED: dict[str, Any] = {
     "nvidia_com__mig_capable": "true",
     "nvidia_com__mig_strategy": "mixed",
@@ -27,8 +28,10 @@ MIXED: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--partition-nodes", "pool=mig"), "--partition-nodes and --mig-configs need each other"),
-        (("--mig-configs", "FILE"), "--partition-nodes and --mig-configs need each other"),
+        (("--partition-nodes", "pool=mig"), NEED),
+        (("--mig-configs", "FILE"), NEED),
+        (("--gpu-config-profiles", "FILE"), NEED),
+        (("--partition-nodes", "pool=amd", "--gpu-config-profiles", "BAD"), "bad.yaml:1: gpu-config-profiles: found"),
         (("--partition-nodes", "pool", "--mig-configs", "FILE"), "--partition-nodes: found 'pool'; allowed: KEY=VALUE"),
         (("--partition-nodes", "pool=mig", "--mig-configs", "BAD"), "bad.yaml:1: mig-configs: found nothing"),
     ],

@@ -134,12 +134,11 @@ def test_the_least_change_is_few_nodes_then_little_that_nobody_asked_for(
     needed: int, found: tuple[int, str] | None
 ) -> None:
     nodes = [Partitionable(node(), OFFERS)] * 3
-    configs = tuple(MigConfig(name, ()) for name in OFFERS)
 
     def fits(chosen: Sequence[Partitionable], config: str) -> bool:
         return sum(each.offers[config].get("b", 0) for each in chosen) >= needed
 
-    change = least_change(nodes, configs, frozenset({"b"}), fits)
+    change = least_change(nodes, list(OFFERS), frozenset({"b"}), fits)
     assert (None if change is None else (len(change[0]), change[1])) == found
 
 
@@ -151,7 +150,7 @@ def test_the_fewest_nodes_are_found_in_few_questions(there: int, needed: int) ->
         asked.append(len(chosen))
         return len(chosen) >= needed
 
-    change = least_change(nodes, (MigConfig("c", ()),), frozenset({"b"}), fits)
+    change = least_change(nodes, ["c"], frozenset({"b"}), fits)
     assert (change and len(change[0])) == (needed if needed <= there else None)
     assert len(asked) <= 1 + there.bit_length()
 

@@ -9,8 +9,8 @@ import pytest
 
 from gantree.executors.kubernetes.apiserver.rbac import RBAC_RULES, RBAC_TO_PARTITION
 from gantree.executors.kubernetes.controllers import mig_repartitioning
-from gantree.executors.kubernetes.nodes.mig_layouts import CONFIG, STATE
 from gantree.executors.kubernetes.nodes.mig_orders import WANTED, WRONG
+from gantree.executors.kubernetes.nodes.partition_managers import CONFIG, STATE
 from gantree.executors.kubernetes.writes import pod_status
 from gantree.formats.mig_configs import read_mig_configs
 from gantree.model.mig_configs import PartitionNodes

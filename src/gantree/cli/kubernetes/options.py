@@ -17,6 +17,7 @@ from gantree.executors.kubernetes.apiserver.settings import (
     KubernetesSettings,
     Shadow,
 )
+from gantree.formats.gpu_config_profiles import read_gpu_config_profiles
 from gantree.formats.mig_configs import read_mig_configs
 from gantree.model.errors import BadInput, Unsupported
 from gantree.model.mig_configs import PartitionNodes
@@ -80,8 +81,8 @@ PartitionNodesOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=VALUE",
-        help="Label of the nodes that may be given other MIG configs for gangs that wait; may be repeated. Needs"
-        " --mig-configs. [default: no node]",
+        help="Label of the nodes that may be given other MIG configs, or GPU config profiles, for gangs that wait; may"
+        " be repeated. Needs --mig-configs or --gpu-config-profiles. [default: no node]",
     ),
 ]
 MigConfigsOption = Annotated[
@@ -89,6 +90,13 @@ MigConfigsOption = Annotated[
     typer.Option(
         metavar="FILE",
         help="Configs that the GPU Operator's MIG manager knows, or their ConfigMap.",
+    ),
+]
+GpuConfigProfilesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Profiles that AMD's device config manager knows, or their ConfigMap.",
     ),
 ]
 ReportUrlOption = Annotated[
@@ -153,15 +161,25 @@ def selector_of(labels: list[str] | tuple[str, ...]) -> str:
     return ",".join(labels)
 
 
-def partition_nodes_of(labels: list[str] | None, file: str | None) -> PartitionNodes | None:
-    """The nodes that may be given other MIG configs, and these; None for no node. Raises BadInput."""
-    if not labels and file is None:
+def partition_nodes_of(
+    labels: list[str] | None, configs: str | None, profiles: str | None
+) -> PartitionNodes | None:
+    """The nodes that may be given other configs, and the files of these; None for no node. Raises BadInput."""
+    if not labels and configs is None and profiles is None:
         return None
-    if not labels or file is None:
-        raise BadInput("--partition-nodes and --mig-configs need each other")
+    if not labels or (configs is None and profiles is None):
+        raise BadInput(
+            "--partition-nodes needs --mig-configs or --gpu-config-profiles, and these need it"
+        )
     _check_labels("--partition-nodes", labels)
     key_values = tuple((label.partition("=")[0], label.partition("=")[2]) for label in labels)
-    return PartitionNodes(key_values, read_mig_configs(read_text(file), source_of(file)))
+    return PartitionNodes(
+        key_values,
+        () if configs is None else read_mig_configs(read_text(configs), source_of(configs)),
+        ()
+        if profiles is None
+        else read_gpu_config_profiles(read_text(profiles), source_of(profiles)),
+    )
 
 
 def _check_labels(option: str, labels: Sequence[str]) -> None:

@@ -47,6 +47,7 @@ from gantree.cli.kubernetes.options import (
     ApiServerOption,
     ClusterOption,
     ContextOption,
+    GpuConfigProfilesOption,
     KubeconfigOption,
     LeaseNameOption,
     LevelOption,
@@ -109,6 +110,7 @@ def kubernetes(
     node_groups: NodeGroupsOption = None,
     partition_nodes: PartitionNodesOption = None,
     mig_configs: MigConfigsOption = None,
+    gpu_config_profiles: GpuConfigProfilesOption = None,
     dry_run: DryRunOption = False,
     shadow_scheduler: ShadowOption = DEFAULT_SCHEDULER,
     policy: PolicyOption = None,
@@ -143,7 +145,7 @@ def kubernetes(
     connection = replace(
         settings_of_options(*told),
         lease=_lease_of(lease_name, scheduler_name, shadow),
-        **_nodes_of(cluster, node_groups, partition_nodes, mig_configs),
+        **_nodes_of(cluster, node_groups, partition_nodes, mig_configs, gpu_config_profiles),
         report_url=report_url_of(report_url, listen, shadow),
     )
     at = _listen(listen, token_file, directory, tls_cert, tls_key, insecure=insecure)
@@ -159,8 +161,7 @@ def kubernetes(
         lease_s=lease,
         stall_s=stall,
         **exporters_of(gpu_metrics, node_metrics, fabric_ports, link_load),
-        repair_hooks=_hooks_of(repair_hooks, shadow),
-        cordon_lemons=cordon_lemons,
+        **_faults(repair_hooks, shadow, cordon_lemons=cordon_lemons),
         accept_clock=accept_clock,
         **log_settings(log_level, log_format),
         kubernetes=connection,
@@ -203,18 +204,32 @@ class _Nodes(TypedDict):
 
 
 def _nodes_of(
-    cluster: str | None, groups: str | None, labels: list[str] | None, configs: str | None
+    cluster: str | None,
+    groups: str | None,
+    labels: list[str] | None,
+    configs: str | None,
+    profiles: str | None,
 ) -> _Nodes:
     """What files say of nodes that there are or could be, and of their MIG configs. Raises BadInput."""
     return {
         "cluster": _site_of(cluster),
         "node_groups": _groups_of(groups),
-        "partition_nodes": partition_nodes_of(labels, configs),
+        "partition_nodes": partition_nodes_of(labels, configs, profiles),
     }
 
 
 def _site_of(file: str | None) -> Cluster | None:
     return None if file is None else read_cluster(read_text(file), source_of(file))
+
+
+class _Faults(TypedDict):
+    repair_hooks: tuple[RepairChain, ...]
+    cordon_lemons: bool
+
+
+def _faults(hooks: str | None, shadow: Shadow | None, *, cordon_lemons: bool) -> _Faults:
+    """What repairs nodes, and whether lemons are taken out. Raises BadFields, and BadInput in a dry run."""
+    return {"repair_hooks": _hooks_of(hooks, shadow), "cordon_lemons": cordon_lemons}
 
 
 def _hooks_of(file: str | None, shadow: Shadow | None) -> tuple[RepairChain, ...]:

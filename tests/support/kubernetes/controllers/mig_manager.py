@@ -9,7 +9,8 @@ end. A GPU that a pod has fails it. After success the device plugin starts again
 import asyncio
 from collections.abc import Mapping
 
-from gantree.executors.kubernetes.nodes.mig_layouts import CONFIG, STATE, is_of_gpus
+from gantree.executors.kubernetes.nodes.mig_layouts import is_of_gpus
+from gantree.executors.kubernetes.nodes.partition_managers import CONFIG, STATE
 from support.kubernetes.client import MERGE, STRATEGIC, Client, path_of
 from support.kubernetes.controllers.follower import Follower
 from support.kubernetes.server.statuses import Json
@@ -26,6 +27,8 @@ class MigManager(Follower):
     goes on from `pending` once `may_go_on` is set, and the device plugin offers the new resources once `plugin_starts`
     is.
     """
+
+    config, state = CONFIG, STATE
 
     def __init__(
         self, client: Client, offers: Offers, answer: str = "success", *, reboots: bool = False
@@ -46,13 +49,17 @@ class MigManager(Follower):
     async def _follow(self) -> None:
         async for kind, node in self.client.follow(path_of("v1", "nodes"), {}):
             labels, name = node["metadata"].get("labels") or {}, node["metadata"]["name"]
-            before, config = self._config_of_node.get(name), labels.get(CONFIG, "")
+            self.see(node)
+            before, config = self._config_of_node.get(name), labels.get(self.config, "")
             self._config_of_node[name] = config
             if kind == "DELETED" or before is None or config in ("", before):
                 continue
             self.asked.append((name, config))
             if self.answer != "never":
                 self.run(self._apply(name, config))
+
+    def see(self, node: Json) -> None:
+        """Take note of a node that changed."""
 
     async def _apply(self, node: str, config: str) -> None:
         await self._say(node, "pending")
@@ -69,7 +76,7 @@ class MigManager(Follower):
 
     async def _say(self, node: str, state: str) -> None:
         self.said.append((node, state))
-        body = {"metadata": {"labels": {STATE: state}}}
+        body = {"metadata": {"labels": {self.state: state}}}
         await self.client.insist("PATCH", path_of("v1", "nodes", name=node), body, MERGE)
 
     async def _offer(self, node: str, offer: Mapping[str, int]) -> None:

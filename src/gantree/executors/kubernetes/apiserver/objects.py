@@ -399,6 +399,7 @@ class NodeTaint(Object, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
+    time_added: str = ""
 
 
 class NodeSpec(Object, frozen=True):

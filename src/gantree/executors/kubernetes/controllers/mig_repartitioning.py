@@ -1,4 +1,4 @@
-"""Gives nodes other MIG configs for gangs that wait, by the label that the GPU Operator's manager acts upon.
+"""Gives nodes other MIG configs, or GPU config profiles, for gangs that wait, by the label that a manager acts upon.
 
 A gang for which not even the empty site has room may have nodes whose pods with GPUs are all of gangs that its priority
 is above; they are drained. One that only waits for room has idle nodes alone. A node is cordoned from the order to the
@@ -18,6 +18,8 @@ from gantree.executors.kubernetes.apiserver.objects import Node
 from gantree.executors.kubernetes.controllers.node_events import EVENTS, node_event
 from gantree.executors.kubernetes.controllers.nodes import Nodes
 from gantree.executors.kubernetes.nodes import mig_orders
+from gantree.executors.kubernetes.nodes.compute_partitions import offer_of as profile_offer
+from gantree.executors.kubernetes.nodes.compute_partitions import table_of
 from gantree.executors.kubernetes.nodes.gpu_holders import GpuHolders
 from gantree.executors.kubernetes.nodes.mig_layouts import (
     Partitionable,
@@ -30,6 +32,12 @@ from gantree.executors.kubernetes.nodes.mig_layouts import (
     with_offer,
 )
 from gantree.executors.kubernetes.nodes.mig_orders import Marks, MigOrder, marks_of, order_of
+from gantree.executors.kubernetes.nodes.partition_managers import (
+    CORDONED,
+    DCM,
+    is_prepared,
+    manager_of,
+)
 from gantree.executors.kubernetes.nodes.site import SiteReading
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from gantree.executors.kubernetes.workloads.gangs import Gang, job_of
@@ -62,6 +70,8 @@ SEEN_WITHIN_S = 10.0
 """A change that was written and is not seen for so long is written again."""
 WITHIN_S = 1800.0
 """The manager may stop pods of the operator, and reboot the node."""
+FAILURE_WITHIN_S = 300.0
+"""AMD's manager tries again every minute, since pods of its operator take a while to leave."""
 FAILED_EVENT = "MigConfigFailed"
 
 
@@ -131,7 +141,7 @@ class MigRepartitioning:
         name, reason = node.metadata.name, mig_orders.cordon_of(node)
         known = decided.site.cordon_reason(name)
         drains = order_of(node) is not None and bool(holders.on(name))
-        is_operators = known is not None and not known.startswith(mig_orders.CORDONED)
+        is_operators = known is not None and not known.startswith(CORDONED)
         if is_operators or (reason == known and not drains) or not decided.site.has_node(name):
             self._cordons.pop(name, None)
             return
@@ -155,14 +165,18 @@ class MigRepartitioning:
             state = decided.job(order.job)
             waits = state is not None and state.placement is None and state.phase not in ENDED
             if not waits or not holders.are_below(order.node, state):
-                self._write(node, mig_orders.end(), now)
+                self._write(node, mig_orders.end(node), now)
             elif decided.site.cordon_reason(order.node) and not holders.has_any(order.node):
-                self._write(node, mig_orders.ask(order.config, now), now)
+                self._write(node, mig_orders.ask(order.config, now, node), now)
             return
-        came = mig_orders.outcome(order, node, self._offer(node, order.config), now, WITHIN_S)
+        if order.state == manager_of(node).success and is_prepared(node):
+            self._write(node, mig_orders.release(node), now)
+            return
+        offer, limits = self._offer(node, order.config), (WITHIN_S, FAILURE_WITHIN_S)
+        came = mig_orders.outcome(order, node, offer, now, *limits)
         if came is None:
             return
-        self._write(node, mig_orders.end(came), now)
+        self._write(node, mig_orders.end(node, came), now)
         if came:
             log.error("node %s: %s", order.node, came)
             event = node_event(order.node, FAILED_EVENT, came, now, is_warning=True)
@@ -170,10 +184,21 @@ class MigRepartitioning:
 
     def _offer(self, node: Node, name: str) -> Mapping[str, int] | None:
         """What a node offers by a config; None for one that is not known any more."""
+        if manager_of(node) is DCM:
+            return self._profile_offer(node, name)
         configs = self._allowed.configs if self._allowed else ()
         config = next((each for each in configs if each.name == name), None)
         table = mig_table(gpu_of_labels(node.metadata.labels))
         return None if config is None else offer_of(config, gpu_count(node), table)
+
+    def _profile_offer(self, node: Node, name: str) -> Mapping[str, int] | None:
+        """The same by a profile. How many GPUs there are, it says itself, for the device plugin may be away."""
+        profiles = self._allowed.profiles if self._allowed else ()
+        profile = next((each for each in profiles if each.name == name), None)
+        table = table_of(node.metadata.labels)
+        if profile is None or table is None:
+            return None
+        return profile_offer(profile, sum(count for *_, count in profile.sets), table)
 
     def _next_keys(self, now: float) -> list[Key]:
         """The next few gangs that may need other configs."""
@@ -196,7 +221,8 @@ class MigRepartitioning:
             return
         self._again_at[key] = now + AGAIN_S
         for node, config in self._changes(gang, state, decided, holders, is_short=is_short):
-            log.info("node %s gets MIG config %s for job %s", node.metadata.name, config, state.job)
+            what, name = manager_of(node).what, node.metadata.name
+            log.info("node %s gets %s %s for job %s", name, what, config, state.job)
             self._write(node, mig_orders.begin(config, state.job), now)
 
     def _changes(
@@ -237,19 +263,22 @@ class MigRepartitioning:
         self, gang: Gang, state: JobView, nodes: Sequence[Node], coming: Sequence[Node]
     ) -> list[tuple[Node, str]] | None:
         """The least change with which a gang fits on these nodes, empty; None if there is none."""
-        configs, asked = self._allowed.configs if self._allowed else (), _asked(state.spec)
+        configs = self._allowed.configs if self._allowed else ()
+        profiles, asked = self._allowed.profiles if self._allowed else (), _asked(state.spec)
         if len(nodes) > MOST_NODES:
             first = sorted(nodes, key=lambda each: not offers_any(each, asked))[:MOST_NODES]
             looked_at = {each.metadata.name for each in first}
             nodes = [each for each in nodes if each.metadata.name in looked_at]
         if self._fits(gang, [*nodes, *coming]):
             return []
-        able = [each for node in nodes if (each := partitionable(node, configs)) is not None]
+        found_for = (partitionable(node, configs, profiles) for node in nodes)
+        able = [each for each in found_for if each is not None]
 
         def fits_with(chosen: Sequence[Partitionable], config: str) -> bool:
             return self._fits(gang, [*_with(nodes, chosen, config), *coming])
 
-        found = least_change(able, configs, asked, fits_with)
+        names = [*(each.name for each in configs), *(each.name for each in profiles)]
+        found = least_change(able, names, asked, fits_with)
         return None if found is None else [(each.node, found[1]) for each in found[0]]
 
     def _fits(self, gang: Gang, nodes: Sequence[Node]) -> bool:
@@ -276,7 +305,7 @@ async def _patch(client: Client, node: str, patch: Mapping[str, object]) -> str:
     try:
         await client.write("PATCH", f"api/v1/nodes/{node}", patch, MERGE)
     except (ApiError, Unreachable) as error:
-        return f"node {node} gets no other MIG config: {error}"
+        return f"node {node} gets no other config: {error}"
     return ""
 
 
@@ -301,7 +330,7 @@ def _is_free(node: Node, decided: LedgerView) -> bool:
     return (
         site.has_node(name)
         and not site.is_lost(name)
-        and (site.cordon_reason(name) or mig_orders.CORDONED).startswith(mig_orders.CORDONED)
+        and (site.cordon_reason(name) or CORDONED[0]).startswith(CORDONED)
         and name not in site.unhealthy_nodes()
         and mig_orders.cordon_of(node) is None
     )

@@ -10,19 +10,25 @@ from dataclasses import dataclass
 import msgspec
 
 from gantree.executors.kubernetes.apiserver.objects import Node
+from gantree.executors.kubernetes.nodes import compute_partitions
+from gantree.executors.kubernetes.nodes.partition_managers import (
+    CONFIG,
+    DCM,
+    MIG_MANAGER,
+    STATE,
+    manager_of,
+    taints_without,
+)
 from gantree.model.errors import BadInput
-from gantree.model.mig_configs import MigConfig, MigLayout
+from gantree.model.mig_configs import GpuConfigProfile, MigConfig, MigLayout
 from gantree.topology.discovery.listings.kubernetes_nodes import gpu_of_labels
 from gantree.topology.hardware.mig import MigTable, mig_table
 
-CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
-"""Labels: which config a node is to have, and how far the manager is with it."""
 CAPABLE, STRATEGY, GPU_COUNT = (
     "nvidia.com/mig.capable",
     "nvidia.com/mig.strategy",
     "nvidia.com/gpu.count",
 )
-SUCCESS, FAILED = "success", "failed"
 GPU, INSTANCE = "nvidia.com/gpu", "nvidia.com/mig-"
 Offer = Mapping[str, int]
 """Resources of a node, by name."""
@@ -46,17 +52,23 @@ class Partitionable:
 
 
 def is_of_gpus(resource: str) -> bool:
-    """Whether a resource is GPUs or MIG instances of NVIDIA's device plugin."""
-    return resource == GPU or resource.startswith(INSTANCE)
+    """Whether a resource is GPUs or MIG instances of NVIDIA's device plugin, or what AMD's names by its mode."""
+    is_nvidia = resource == GPU or resource.startswith(INSTANCE)
+    return is_nvidia or compute_partitions.RESOURCE.fullmatch(resource) is not None
 
 
-def partitionable(node: Node, configs: Iterable[MigConfig]) -> Partitionable | None:
-    """A node that the manager can change, None for one that it cannot, or that it is at work on.
+def partitionable(
+    node: Node, configs: Iterable[MigConfig], profiles: Iterable[GpuConfigProfile] = ()
+) -> Partitionable | None:
+    """A node that its manager can change, None for one that it cannot, or that it is at work on.
 
     Its device plugin must list instances as resources of their own (strategy `mixed`), and no slices its GPUs.
     """
+    if manager_of(node) is DCM:
+        offers = {} if node.wiring.gpus else compute_partitions.offers_of(node, profiles)
+        return Partitionable(node, offers) if offers else None
     labels = node.metadata.labels
-    is_idle = labels.get(STATE, SUCCESS) == SUCCESS
+    is_idle = labels.get(STATE, MIG_MANAGER.success) == MIG_MANAGER.success
     is_mixed = labels.get(CAPABLE) == "true" and labels.get(STRATEGY) == "mixed"
     gpus = gpu_count(node)
     if not (is_idle and is_mixed and gpus) or node.wiring.gpus:
@@ -128,7 +140,7 @@ def resource_of(profile: str) -> str:
 
 
 def with_offer(node: Node, offer: Offer) -> Node:
-    """A node that offers these GPUs and instances."""
+    """A node that offers these GPUs and instances, and that its manager has left."""
     told = {name: str(number) for name, number in offer.items()}
 
     def changed(amounts: dict[str, str | float]) -> dict[str, str | float]:
@@ -137,6 +149,7 @@ def with_offer(node: Node, offer: Offer) -> Node:
     status = node.status
     return msgspec.structs.replace(
         node,
+        spec=msgspec.structs.replace(node.spec, taints=taints_without(node)),
         status=msgspec.structs.replace(
             status, capacity=changed(status.capacity), allocatable=changed(status.allocatable)
         ),
@@ -161,26 +174,26 @@ def _whole(amount: str | float) -> int:
 
 def least_change(
     nodes: Sequence[Partitionable],
-    configs: Sequence[MigConfig],
+    configs: Sequence[str],
     asked: frozenset[str],
     fits: Callable[[Sequence[Partitionable], str], bool],
 ) -> tuple[Sequence[Partitionable], str] | None:
-    """The first few nodes, and the config for them, with which a gang fits; None if there are none.
+    """The first few nodes, and the name of the config for them, with which a gang fits; None if there are none.
 
     asked are the resources that it asks for. The fewest nodes count, then the fewest instances that nobody asked for,
     then the order of the configs.
     """
     found: list[tuple[int, int, int]] = []
     for index, config in enumerate(configs):
-        able = _able(nodes, config.name, asked)
-        number = _fewest(able, config.name, fits) if able else None
+        able = _able(nodes, config, asked)
+        number = _fewest(able, config, fits) if able else None
         if number is not None:
-            found.append((number, _surplus(able[:number], config.name, asked), index))
+            found.append((number, _surplus(able[:number], config, asked), index))
     if not found:
         return None
     number, _, index = min(found)
     config = configs[index]
-    return _able(nodes, config.name, asked)[:number], config.name
+    return _able(nodes, config, asked)[:number], config
 
 
 def _able(
