@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import replace
-from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -17,7 +16,7 @@ from gantree.planning.rightsizing.offers import stretch
 from gantree.planning.rightsizing.ranking import Option, options, refused
 from gantree.testing.placement_checker import problems_of
 from gantree.topology.fabric.fabric import Fabric
-from gantree.topology.hardware.prices import Market, PriceList, Quote
+from gantree.topology.hardware.prices import LIST_MARKETS, PriceList, Quote
 from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.topology.traffic.footprint import LEANEST, fits, gpu_bytes
 
@@ -29,11 +28,10 @@ MODEL = Transformer(7e9, layers=32, hidden=4096, sequence=4096, batch=256, shard
 def prices(**USD_per_hour: tuple[float | None, float | None]) -> PriceList:
     """Prices by first letter of a model: on demand, spot."""
     names = {"A": A, "H": H, "T": T}
-    markets = get_args(Market)
     quotes = [
         Quote(names[letter], market, USD, "2026-11-01", "test")
         for letter, pair in USD_per_hour.items()
-        for market, USD in zip(markets, pair, strict=True)
+        for market, USD in zip(LIST_MARKETS, pair, strict=True)
         if USD is not None
     ]
     return PriceList(quotes)
