@@ -70,7 +70,7 @@ KNOWN_MODELS: Mapping[str, ServedModel] = MappingProxyType({model.name: model fo
 """All of them, by name."""
 
 
-SUFFIXES = ("-instruct", "-chat", "-hf")
+VARIANTS = ("-instruct", "-chat", "-hf")
 """What a name says of how a model was trained on, which changes neither its memory nor its speed."""
 
 
@@ -91,8 +91,8 @@ def named_model(word: str) -> ServedModel | None:
 
 def _plain(name: str) -> str:
     plain = name.lower()
-    for suffix in SUFFIXES:
-        plain = plain.removesuffix(suffix)
+    for variant in VARIANTS:
+        plain = plain.replace(variant, "")
     return plain
 
 

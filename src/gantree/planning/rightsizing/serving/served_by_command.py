@@ -14,9 +14,10 @@ SERVERS = (
     "trtllm-serve",
 )
 """Words of commands that serve a model."""
-CONTEXT, REQUESTS = 4096, 16
+CONTEXT, REQUESTS = 4096, 256
+"""Assumed where the command does not tell: a usual context, and the requests at once that vLLM admits by default."""
 FIRST_TOKEN_S, TOKEN_S = 2.0, 0.1
-"""Assumed where the command does not tell: as `gantree fit --serve`."""
+"""Targets: those of `gantree fit --serve`."""
 
 
 def served_by(job: Job) -> tuple[ServedModel, ServingDemand] | None:
