@@ -8,6 +8,7 @@ GPUs of a copy is priced where the search put them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil
 
 from gantree.model.jobs import Job, Role, Slices, TopologySpec
@@ -94,6 +95,12 @@ def _order(way: ServingOption) -> tuple[bool, bool, float, float, float]:
     return (False, USD is None, USD or 0.0, memory_GiB, way.token_s or 0.0)
 
 
+@lru_cache(maxsize=2)
+def _empty_site(fabric: Fabric) -> tuple[Pricer, Occupancy]:
+    """Prices and room of an empty cluster; kept, since the room of a shape is counted once for all models."""
+    return Pricer(fabric), Occupancy(fabric)
+
+
 class _Sizing:
     """One model and demand on one cluster."""
 
@@ -101,7 +108,7 @@ class _Sizing:
         self, model: ServedModel, demand: ServingDemand, fabric: Fabric, prices: PriceList
     ) -> None:
         self._model, self._demand, self._fabric, self._prices = model, demand, fabric, prices
-        self._pricer = Pricer(fabric)
+        self._pricer, self._empty = _empty_site(fabric)
 
     def option(self, device: Device) -> ServingOption:
         """The way on a device, or why it does not do."""
@@ -150,7 +157,7 @@ class _Sizing:
             limit = "requests"
         copies = ceil(self._demand.requests / most)
         job = _of_copies(job, copies)
-        if copies > 1 and isinstance(place(Occupancy(self._fabric), job), Refused):
+        if copies > 1 and isinstance(place(self._empty, job), Refused):
             each = f"each answers {plural(most, 'request')} at once, limited by {limit}"
             why = f"{device.words}: no room for the {copies} copies that are needed; {each}"
             return ServingOption(device, memory, limit, why, copies, most)
@@ -168,10 +175,10 @@ class _Sizing:
         job = serving_job(self._model.name, device)
         if device.gpus > 1:
             near = replace(job, topology=TopologySpec(slices=(Slices(1, NVLINK),)))
-            found = place(Occupancy(self._fabric), near)
+            found = place(self._empty, near)
             if isinstance(found, Placement):
                 return near, found
-        return job, place(Occupancy(self._fabric), job)
+        return job, place(self._empty, job)
 
     def _all_reduce_of(self, placed: Placement) -> "_PricedAllReduce":
         ranks = ranks_of(self._fabric, placed.members[:1])
