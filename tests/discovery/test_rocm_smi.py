@@ -15,6 +15,7 @@ from gantree.topology.discovery.machines.rocm.rocm_smi import (
     NO_TYPES,
     OVER_CPUS,
     OVER_GPUS,
+    PARTITIONS,
     parse,
 )
 from support.damage import damaged, told_machine
@@ -276,6 +277,16 @@ def test_amd_smi_json_is_read_in_both_forms(form: str) -> None:
     assert found.links == (("X", "XGMI1"), ("XGMI1", "X"))
     assert found.bus_id_of_gpu == ("0000:01:00.0", "0000:02:00.0")
     assert found.peer == ((True, True), (True, True))
+    assert PARTITIONS not in found.warnings
+
+
+def test_partitions_of_a_gpu_are_warned_of() -> None:
+    link = {"link_status": "ENABLED", "weight": 15, "link_type": "XGMI", "num_hops": 1}
+    gpus = [
+        {"gpu": number, "bdf": f"0000:0c:00.{number}", "links": [link | {"gpu": 1 - number}]}
+        for number in (0, 1)
+    ]
+    assert PARTITIONS in parse(json.dumps(gpus), "f").warnings
 
 
 @pytest.mark.parametrize(

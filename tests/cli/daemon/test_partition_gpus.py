@@ -1,14 +1,18 @@
 """`gantree up --partition-gpus`, and what operators see of MIG instances."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import pytest
 
+from gantree.api.client.client import Client
 from gantree.control.nodes.partitioning import SIMULATED_FOLDER
-from support.daemon import Daemon
+from support.amd_smi import AmdSmi
+from support.daemon import Daemon, Program
 
 Gantree = Callable[..., Any]
 Complaints = Callable[[Any, str], list[str]]
@@ -91,3 +95,44 @@ def test_a_daemon_without_amd_smi_does_not_start_to_partition_by_it(
     told = gantree("up", "--partition-gpus", "amd-smi", *more)
     assert told.code != 0 and "amd-smi cannot be started" in told.err
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may partition GPUs")
+def test_a_daemon_divides_the_gpus_of_its_machine_by_amd_smi_and_shows_jobs_theirs(
+    gantree: Gantree, tmp_path: Path
+) -> None:
+    """The first job takes a partition, the second one a whole GPU, whose number has changed by then."""
+    tool, state = AmdSmi(tmp_path / "bin"), tmp_path / "state"
+    here = CLUSTER.replace("H100-80GB", "MI300X-192GB").replace(
+        "names: n0", f"names: {gethostname()}"
+    )
+    (tmp_path / "c.yaml").write_text(here)
+    told = ("--cluster", str(tmp_path / "c.yaml"), "--partition-gpus", "amd-smi")
+    path = f"{tool.program.parent}:{os.environ['PATH']}"
+    with Program("up", "--state", str(state), *told, PATH=path) as up:
+        up.says("ready")
+        client = Client(state)
+        for name, each in (("small", "compute_partition: cpx"), ("whole", "gpus: 1")):
+            client.submit(
+                f"name: {name}\ngang: [{{role: w, members: 1, each: {{{each}}}, run: "
+                f"[sh, -c, 'echo $ROCR_VISIBLE_DEVICES $CUDA_VISIBLE_DEVICES; sleep 600']}}]\n"
+            )
+            assert client.job(name, wait_s=300, until="running")["phase"] == "running"
+        divided = tool.modes.index("CPX")
+        assert sorted(tool.modes) == ["CPX", "SPX"]
+        seen = [first_line(gantree, state, name).split()[-2:] for name in ("small", "whole")]
+        assert [ids[1] for ids in seen] == ["0", "0"]
+        assert seen[0][0].startswith(f"GPU-{divided:08x}0000000")
+        assert seen[1][0] == f"GPU-{1 - divided:08x}00000000"
+        for name in ("small", "whole"):
+            client.cancel(name)
+            client.job(name, wait_s=300, until="ended")
+        assert up.stop() == 0
+
+
+def first_line(gantree: Gantree, state: Path, job: str) -> str:
+    """What a running job prints first."""
+    deadline = time.monotonic() + 300
+    while not (said := str(gantree("logs", job, "--state", state).out)):
+        assert time.monotonic() < deadline
+    return said.splitlines()[0]

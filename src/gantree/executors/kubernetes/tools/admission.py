@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from gantree.executors.kubernetes.apiserver.objects import Pod
+from gantree.executors.kubernetes.nodes.compute_partitions import RESOURCE as PARTITION
 from gantree.executors.kubernetes.pods.annotations import FIRST_NODE
 from gantree.executors.kubernetes.pods.environment import OF_PLACE, OF_RANK, environment
 from gantree.executors.kubernetes.pods.gang_spec import (
@@ -121,7 +122,8 @@ def _asked(container: Spec) -> Iterator[str]:
 
 
 def _is_gpu(resource: str) -> bool:
-    return resource in _GPUS or resource == _SHARED or resource.startswith(_PARTS_OF_GPUS)
+    is_nvidia = resource == _SHARED or resource.startswith(_PARTS_OF_GPUS)
+    return resource in _GPUS or is_nvidia or PARTITION.fullmatch(resource) is not None
 
 
 def _has_rdma(container: Spec) -> bool:

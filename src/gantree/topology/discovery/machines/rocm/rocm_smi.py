@@ -44,6 +44,10 @@ OVER_GPUS = (
     "pairs on xGMI with a weight over 15 have no link of their own and go over another GPU (NVB)"
 )
 OVER_CPUS = "pairs on xGMI with 2 hops or more go through the CPUs"
+PARTITIONS = (
+    "several GPUs share a PCIe device: they are compute partitions, counted as GPUs here; print it while all GPUs are "
+    "in SPX"
+)
 NO_TYPES = "link types are missing; classes are told from hops and weights"
 
 
@@ -202,6 +206,9 @@ def _warnings(tables: Tables, links: Sequence[Sequence[str | None]]) -> list[str
     names = [name for name in tables.names if name.startswith("GPU")]
     if names and names != [f"GPU{device}" for device in range(len(names))]:
         warnings.append(f"the print has {', '.join(names)} alone; here they count from 0")
+    devices = [bus_id.rpartition(".")[0] for bus_id in tables.bus_ids.values()]
+    if len(set(devices)) < len(devices):
+        warnings.append(PARTITIONS)
     if not tables.numa:
         warnings.append("no NUMA nodes are told")
     for device, given in sorted(tables.numa.items()):
