@@ -76,6 +76,7 @@ def test_levels_are_noted_when_they_are_reached_and_the_queue_closes_until_the_n
     assert stage.phases() == {"one": "running", "two": "pending", "three": "starting"}
     refused = why(stage.scheduler.ledger, "two", stage.now).refused
     assert refused is not None and refused.gate is Gate.LIMIT and not refused.never
+    assert refused.wakes_on == ("budget",) and refused.short_by is None
     assert refused.sentence.startswith(
         "Waiting: queue a has used 80 of 80 GPU-hours of 1970-01-01; more on 1970-01-02"
     )

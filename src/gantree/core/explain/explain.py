@@ -51,6 +51,8 @@ from gantree.topology.occupancy.occupancy import Occupancy
 
 AHEAD_SHOWN = 10
 """How many of the jobs that go first are named."""
+BUDGET = "budget"
+"""What a job waits for whose queue has used its budget."""
 NODES_SHOWN = 3
 """How many of the nodes that are out of use are named."""
 
@@ -446,6 +448,8 @@ def _never_fits(ledger: Ledger, state: JobState, variants: Iterable[Job]) -> Ref
 def _refused_by_queue(admission: Admission) -> Refused:
     """A refusal by limit or quota, in words and numbers."""
     assert admission.gate is not None, "a refusal without a gate"
+    if admission.sentence:
+        return Refused(admission.gate, f"Waiting: {admission.sentence}.", wakes_on=(BUDGET,))
     back = "; what others borrow of it is being reclaimable" if admission.reclaim else ""
     return Refused(
         admission.gate,

@@ -177,11 +177,10 @@ class Accounts:
         self.quota.rerank(state.job, rank_of(state))
 
     def admits_instead(self, state: JobState, amounts: Amounts) -> bool:
-        """Return whether its queue admits other amounts for a placed gang; a closed queue, no more than it has."""
-        if self.budgets.is_closed(state.queue):
-            has = self.shares.amounts_of(state.job)
-            if any(amount > has.get(name, 0.0) for name, amount in amounts.items()):
-                return False
+        """Return whether its queue admits other amounts for a placed gang; a closed queue, none that cost more."""
+        held = self.shares.amounts_of(state.job)
+        if self.budgets.refuses_instead(state.queue, held, amounts):
+            return False
         return not self.admission(state, amounts, [state.job]).refused
 
     def freed_anywhere(self) -> tuple[int, int]:

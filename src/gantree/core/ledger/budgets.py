@@ -17,7 +17,7 @@ from gantree.model.verdicts import Gate
 from gantree.policy.budgets import BudgetUse, cost, figure
 from gantree.policy.queues import QueueTree
 from gantree.policy.quota.admission import Admission
-from gantree.policy.rules import Budget, Period, Policy
+from gantree.policy.rules import Amounts, Budget, Period, Policy
 from gantree.policy.utc_calendar import period_in_words, period_of, utc_date
 
 LONGEST_FIRST: tuple[Period, ...] = ("total", "month", "week", "day")
@@ -113,6 +113,18 @@ class Budgets:
         """Return whether a node of the queue tree is in a closed queue."""
         return bool(self._closed) and not self._closed.keys().isdisjoint(self._tree.path(node))
 
+    def refuses_instead(self, node: int, held: Amounts, amounts: Amounts) -> bool:
+        """Return whether a gang at a node may not hold other amounts: by a budget that is used up they cost more."""
+        if not self.is_closed(node):
+            return False
+        path = self._tree.path(node)
+        keys = (
+            BudgetKey(self._tree.queue[each], period)
+            for each in path
+            for period in self._closed.get(each, ())
+        )
+        return any(cost(self.of_key[key], amounts) > cost(self.of_key[key], held) for key in keys)
+
     def refusal(self, state: JobState) -> Admission | None:
         """Return the refusal of a job that would start in a closed queue; None for others.
 
@@ -139,7 +151,6 @@ def _refusal(tree: QueueTree, node: int, fact: BudgetNoted) -> Admission:
     else:
         period = period_in_words(fact.period, fact.ends_at)
         sentence = f"{used} of {period}; more on {utc_date(fact.ends_at)}"
-    short_by = max(0.0, fact.used - fact.amount)
     return Admission(
         "refused",
         Gate.LIMIT,
@@ -148,6 +159,5 @@ def _refusal(tree: QueueTree, node: int, fact: BudgetNoted) -> Admission:
         fact.unit,
         used=fact.used,
         most=fact.amount,
-        short_by=short_by,
         sentence=sentence,
     )
