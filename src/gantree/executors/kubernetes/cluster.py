@@ -66,6 +66,7 @@ FOR_OTHERS = frozenset(
         StopCause.RESIZED,
         StopCause.DRAINED,
         StopCause.IDLE,
+        StopCause.BUDGET,
     }
 )
 """Causes of a stop that are not the gang's own: its pods are evicted, within their disruption budgets."""
