@@ -15,7 +15,12 @@ from gantree.control.notifications import delivery
 from gantree.control.notifications import notifier as notifying
 from gantree.control.notifications.delivery import Sender
 from gantree.control.notifications.notifier import Notifier
-from gantree.control.notifications.settings import NotifySettings, check_notify, target_of
+from gantree.control.notifications.settings import (
+    NotifySettings,
+    check_notify,
+    target_of,
+    unannounced_budgets,
+)
 from gantree.journal.notification_store import NotificationStore
 from gantree.journal.postgres import PostgresJournal
 from gantree.journal.sql.journal import SqlJournal
@@ -23,7 +28,7 @@ from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import NotLeading, Unsupported
 from gantree.model.events import CancelRequested, GangEnded, GangStarted
 from gantree.model.jobs import Job, Notify
-from gantree.policy.rules import Policy
+from gantree.policy.rules import Budget, Policy, QueueRule
 from gantree.testing.builders import cluster, job
 from support.receivers import MailReceiver, Posted, WebhookReceiver
 from support.recording import RecordingCluster
@@ -321,6 +326,20 @@ def test_a_webhook_is_allowed_by_host_and_port(url: str, is_allowed: bool) -> No
     else:
         with pytest.raises(Unsupported, match=r"notify\.webhook: .* allowed: 10\.0\.0\.1:9000"):
             check_notify(Notify(EVENTS, url), settings)
+
+
+def test_budgets_that_may_not_be_announced_are_named() -> None:
+    budget = Budget("month", 1.0, "USD", 3600.0, {}, 1.0)
+    told = replace(budget, period="week", notify=Notify(("budget",), "https://h.example/x"))
+    mailed = replace(budget, notify=Notify(("budget",), None, "ann@example.org"))
+    rules = Policy(
+        queues=(QueueRule("a", budgets=(budget, told)), QueueRule("b", budgets=(mailed,)))
+    )
+    hook, mail = unannounced_budgets(rules, NotifySettings(frozenset({"other.example"})))
+    assert hook.startswith("queue a: budget.week.notify.webhook: h.example:443 is not a host")
+    assert mail.startswith("queue b: budget.month.notify.mail: this site sends no mail")
+    allowed = NotifySettings(frozenset({"h.example"}), ("localhost", 25), "gantree@example.org")
+    assert unannounced_budgets(rules, allowed) == []
 
 
 def test_a_target_has_neither_path_nor_query() -> None:

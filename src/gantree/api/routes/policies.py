@@ -15,6 +15,7 @@ from gantree.api.http.response_models.base import OpenModel
 from gantree.api.http.responses import IfMatch, check_version, documented, etag_of, json_response
 from gantree.api.views import policy_view, queries
 from gantree.control.engine.controller import Controller
+from gantree.control.notifications.settings import unannounced_budgets
 from gantree.control.requests.policy_change import idle_rules
 from gantree.control.requests.policy_fit import jobs_without_queue
 from gantree.control.requests.policy_text import PolicyText
@@ -173,4 +174,7 @@ def _warnings(controller: Controller) -> list[str]:
     return [
         f"queue {queue} is not in the policy, and has jobs that go on: {', '.join(jobs[:10])}"
         for queue, jobs in lost.items()
-    ] + idle_rules(controller.ledger)
+    ] + [
+        *idle_rules(controller.ledger),
+        *unannounced_budgets(controller.policy, controller.notify),
+    ]

@@ -19,7 +19,11 @@ from gantree.control.inbox import InboxWriter
 from gantree.control.metrics.metrics import Metrics
 from gantree.control.metrics.sampler import LedgerSampler
 from gantree.control.nodes.clock_watch import ClockWatch
-from gantree.control.notifications.settings import NO_NOTIFICATIONS, NotifySettings
+from gantree.control.notifications.settings import (
+    NO_NOTIFICATIONS,
+    NotifySettings,
+    unannounced_budgets,
+)
 from gantree.control.ports import Clock, MakeCluster
 from gantree.control.readers.follower import Follower
 from gantree.control.readers.standby_fold import ReadAhead, read_ahead
@@ -138,6 +142,7 @@ class Controller:
         )
         self._wake_timer = WakeTimer(self.epoch)
         self._reconciled_at = self.clock()
+        self.notify = notify
         self._submissions = self._make_submissions(waiting_limits, notify)
         self._command_ids = 0
         self.jobs = JobCommands(self.read_view, self._append, self._new_id)
@@ -182,7 +187,7 @@ class Controller:
             self._observe(site)
             self._drain()
         self.reconcile()
-        self._warn_of_lost_queues()
+        self._warn_of_policy()
 
     def step(self) -> bool:
         """Look at the cluster and the clock once, and decide what there is to decide; say whether there was."""
@@ -347,11 +352,13 @@ class Controller:
         event_id = f"cluster-observed/{self.epoch}"
         self.inbox.append([ClusterObserved(id=event_id, observed_at=self.clock(), cluster=site)])
 
-    def _warn_of_lost_queues(self) -> None:
+    def _warn_of_policy(self) -> None:
         for queue, jobs in jobs_without_queue(self.ledger).items():
             more = f" and {len(jobs) - JOBS_NAMED} more" if len(jobs) > JOBS_NAMED else ""
             named = ", ".join(jobs[:JOBS_NAMED]) + more
             log.warning("queue %s is not in the policy, and has jobs that go on: %s", queue, named)
+        for sentence in unannounced_budgets(self.policy, self.notify):
+            log.warning("%s", sentence)
 
 
 def _site_of(

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from gantree.model.errors import Unsupported
 from gantree.model.jobs import Notify
+from gantree.policy.rules import Policy
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -65,6 +66,18 @@ def check_notify(notify: Notify | None, settings: NotifySettings) -> None:
             "notify.mail: this site sends no mail; the operator names a mail server with"
             " `gantree up --smtp HOST[:PORT] --mail-from ADDRESS`"
         )
+
+
+def unannounced_budgets(policy: Policy, settings: NotifySettings) -> list[str]:
+    """Sentences on budgets of which this daemon may not tell those who are named."""
+    found = []
+    for rule in policy.queues:
+        for budget in rule.budgets:
+            try:
+                check_notify(budget.notify, settings)
+            except Unsupported as error:
+                found.append(f"queue {rule.path}: budget.{budget.period}.{error}")
+    return found
 
 
 def _in_brackets(host: str) -> str:
