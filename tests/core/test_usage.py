@@ -1,4 +1,4 @@
-"""Usage: what is held, wasted and waited, held equal to a plain walk over the timeline, also through snapshots."""
+"""Metering of jobs: what each held, wasted and waited, as a plain walk over the timeline has it; through snapshots."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.usage import DAY_S, NO_MODEL, Account, Used, life_of, usage_at
+from gantree.core.ledger.usage import NO_MODEL, Used, life_of
 from gantree.core.snapshot import restored, snapshot_of
 from gantree.model.events import HoldRequested, ReleaseRequested
 from gantree.model.facts import (
@@ -42,10 +42,6 @@ def sums(used_of: Iterable[tuple[str, Used]]) -> Sums:
         held[name] += used.held_gpu_s
         waited[name] += used.waited_s
     return {name: (held[name], waited[name]) for name in held if held[name] or waited[name]}
-
-
-def by(field: str, used_of: dict[Account, Used]) -> Sums:
-    return sums((str(getattr(account, field)), used) for account, used in used_of.items())
 
 
 def total(some: Sums) -> tuple[float, float]:
@@ -106,38 +102,23 @@ def walked(facts: Iterable[Fact], ledger: Ledger, now: float) -> dict[str, Twin]
 @given(seed=st.integers(0, 10**6), name=st.sampled_from(["turns", "quotas", "moves"]))
 def test_the_account_is_what_a_plain_walk_over_the_timeline_gives(seed: int, name: str) -> None:
     lives = Lives(seed, POLICIES[name])
-    lives.now = DAY_S - 100.0  # so that lives go on over midnight
     for _ in range(60):
         lives.step()
     ledger, now = lives.scheduler.ledger, lives.now + 30.0
-    twins, used_of = walked(lives.facts, ledger, now), usage_at(ledger, now)
-    for field in ("user", "queue"):
-        ours = by(field, used_of)
-        theirs = sums(
-            (getattr(twin, field), Used(twin.held_gpu_s, 0.0, twin.waited_s))
-            for twin in twins.values()
-        )
-        assert ours.keys() == theirs.keys()
-        for key, amounts in ours.items():
-            assert amounts == pytest.approx(theirs[key])
-    assert total(by("user", used_of)) == pytest.approx(total(by("model", used_of)))
-    assert total(by("user", used_of)) == pytest.approx(total(by("day", used_of)))
-    # those that were forgotten have left the ledger; the account keeps what they used
+    twins = walked(lives.facts, ledger, now)
+    again = restored(snapshot_of(lives.scheduler), lives.policy).ledger
     for job_id, state in ledger.jobs.items():
-        own = total(sums((job_id, used) for used in life_of(state, now).values()))
+        used_of = life_of(state, now)
+        own = total(sums((job_id, used) for used in used_of.values()))
         twin = twins[job_id]
         assert own == pytest.approx((twin.held_gpu_s, twin.waited_s)), job_id
-    for account, used in used_of.items():
-        assert used.wasted_gpu_s <= used.held_gpu_s + 1e-6 or account.day, account
-    wasted = sum(used.wasted_gpu_s for used in used_of.values())
-    assert wasted <= total(by("user", used_of))[0] + 1e-6
-    again = restored(snapshot_of(lives.scheduler), lives.policy)
-    assert usage_at(again.ledger, now) == used_of
+        for used in used_of.values():
+            assert used.wasted_gpu_s <= used.held_gpu_s + 1e-6
+        assert life_of(again.jobs[job_id], now) == used_of
 
 
-def test_what_is_held_waited_and_wasted_over_midnight() -> None:
+def test_what_is_held_waited_and_wasted() -> None:
     stage = Stage(cluster(leaves=1, nodes=1))
-    stage.now = DAY_S - 100.0
     saves = replace(job("a", gpus=8, restarts=1, checkpoint=Checkpoint()), user="ann", queue="q")
     stage.submit(saves, replace(job("b", gpus=8), user="bob", queue="q"))
     stage.started("a")
@@ -146,11 +127,9 @@ def test_what_is_held_waited_and_wasted_over_midnight() -> None:
     stage.now += 140.0
     stage.rank_failed("a")
     stage.ended("a", 1)
-    used = usage_at(stage.scheduler.ledger, stage.now + 10.0)
-    assert used[Account(0, "q", "ann", H100)] == Used(800.0, 0.0)
-    assert used[Account(1, "q", "ann", H100)] == Used(800.0, 8 * 140.0)
-    assert used[Account(0, "q", "bob", NO_MODEL)] == Used(waited_s=100.0)
-    assert used[Account(1, "q", "bob", H100)] == Used(80.0)
+    now = stage.now + 10.0
+    assert life_of(stage.state("a"), now)[H100] == Used(1600.0, 8 * 140.0)
+    assert life_of(stage.state("b"), now) == {NO_MODEL: Used(waited_s=200.0), H100: Used(80.0)}
 
 
 def test_a_job_that_somebody_holds_back_does_not_wait() -> None:

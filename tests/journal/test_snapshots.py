@@ -3,6 +3,7 @@
 import json
 from base64 import b64decode, b64encode
 from dataclasses import replace
+from pathlib import Path
 from zlib import compress, decompress
 
 import pytest
@@ -18,11 +19,14 @@ from gantree.model.errors import JournalError
 from gantree.model.events import ClusterObserved, EndedJobsDue, TimePassed
 from gantree.model.facts import PolicyAdopted
 from gantree.model.jobs import Job, Role, Shape
+from gantree.model.phases import Phase
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 from support.random_lives import POLICIES, Lives
 from support.same_ledger import differences
+
+VERSION_2 = Path(__file__).parents[1] / "data" / "snapshots" / "version-2.json"
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -156,6 +160,21 @@ def test_what_version_1_counted_of_preempted_jobs_is_passed_over() -> None:
     snapshot = SnapshotCodec().decode(json.dumps({**plain, **old}))
     today = snapshot_of(lives.scheduler)
     assert (snapshot.live, snapshot.ended) == (today.live, today.ended)
+
+
+def test_gangs_of_a_snapshot_of_version_2_are_measured_from_then_on() -> None:
+    """It has an account of use, which is passed over, and no spans of running (`core.ledger.measured_attempt`)."""
+    snapshot = SnapshotCodec().decode(VERSION_2.read_text())
+    scheduler = restored(snapshot, POLICIES["shares"])
+    now = scheduler.now
+    running = [s for s in scheduler.ledger.holding.values() if s.phase is Phase.RUNNING]
+    assert len(running) == 3
+    for state in running:
+        assert state.running_at is not None
+        attempt = state.metered.measured_attempt
+        assert attempt.runs_since == now - state.ran_s(now)
+        assert attempt.untold(0.0, now, now) == ()
+        assert attempt.untold(0.0, now + 15.0, now + 15.0) == ((now, now + 15.0),)
 
 
 def test_columns_give_back_what_was_packed_and_leave_out_what_is_the_default() -> None:

@@ -26,7 +26,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.lending import NO_LENDING, LendingSnapshot
 from gantree.core.ledger.site import Cordon, Illness, Labels, LinkSign, Repair, Site
 from gantree.core.ledger.state import Claim, JobState, Reservation
-from gantree.core.ledger.usage import Account, UsageTotals, Used, gpus_of_model
+from gantree.core.ledger.usage import gpus_of_model
 from gantree.core.scheduler import Scheduler
 from gantree.model.cluster import Cluster, LinkId
 from gantree.model.facts import PolicyAdopted
@@ -139,7 +139,6 @@ class Books:
     uses: tuple[UseSnapshot, ...] = ()
     runs: tuple[tuple[Group, tuple[float, ...]], ...] = ()
     occupancy: OccupancySnapshot | None = None
-    usage: tuple[tuple[Account, Used], ...] = ()
     came: tuple[tuple[str, str], ...] = ()
     rejected_at: dict[str, float] = field(default_factory=dict)
     others: dict[str, tuple[MemberPlacement, ...]] = field(default_factory=dict)
@@ -157,7 +156,7 @@ class Books:
 class LedgerSnapshot:
     """A ledger at a moment. live and ended are jobs as columns; the first `ended_before` that ended are not in it."""
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     books: Books
     live: JobColumns
     lines: tuple[QueueEntrySnapshot, ...]
@@ -231,7 +230,6 @@ def _books(ledger: Ledger, now: float) -> Books:
         None
         if ledger.occupancy is None
         else occupancy_snapshot_of(ledger.occupancy, _held(ledger)),
-        tuple(ledger.usage.used_of.items()),
         tuple(ledger.came),
         dict(ledger.rejected_at),
         dict(site.others),
@@ -292,7 +290,6 @@ def restored(snapshot: LedgerSnapshot, policy: Policy) -> Scheduler:
     _restore_arrays(ledger, books.arrays)
     _restore_dependents(ledger)
     ledger.accounts.run_times.runtimes.go_on_from(books.runs)
-    ledger.usage = UsageTotals(dict(books.usage))
     _restore_holders(ledger, books)
     _restore_waiting(ledger, books, live, snapshot.lines)
     _restore_shares(ledger, books)

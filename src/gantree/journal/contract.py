@@ -19,7 +19,8 @@ from typing import Protocol
 
 from gantree.accounting.buckets import Bucket
 from gantree.accounting.change import NO_CHANGE, HistoryChange
-from gantree.accounting.ended_jobs import JobSearch, RecordedJob
+from gantree.accounting.ended_jobs import JobSearch, RecordedJob, Scope
+from gantree.accounting.ended_use import EndedUse
 from gantree.accounting.usage import CountedTo, UsageAmounts, UsageQuery, WaitAmounts
 from gantree.model.events import Event
 from gantree.model.facts import Fact
@@ -118,6 +119,16 @@ class History(Protocol):
 
         A bucket that is wider than a step is what there is of its time.
         """
+        ...
+
+    def totals(self, query: UsageQuery) -> list[tuple[str, str, str, UsageAmounts]]:
+        """(name, GPU model, device, amounts) of a whole period, whose ends are those of days; its step is not read."""
+        ...
+
+    def ended_use(
+        self, since: float, until: float, scopes: tuple[Scope, ...], limit: int
+    ) -> EndedUse:
+        """What jobs used in their lives that were there in a period and have ended; limit: of the largest."""
         ...
 
     def waits(self, query: UsageQuery) -> list[tuple[int, str, int, WaitAmounts]]:

@@ -6,20 +6,25 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gantree.accounting.buckets import DAY_S
+from gantree.accounting.usage import CountedTo
 from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.client.client import Client
-from gantree.api.views.usage_view import HOUR_S, usage
+from gantree.api.views.usage_view import HOUR_S, NOT_HELD, By, usage
+from gantree.control.history.recorder import HistoryRecorder
 from gantree.control.requests.read_view import ReadPoint, ReadView
-from gantree.core.ledger.usage import DAY_S
+from gantree.journal.sqlite import SqliteJournal
 from gantree.model.access import grant_of
 from gantree.model.errors import BadFields
 from gantree.testing.builders import cluster, job
+from gantree.testing.journal_contract import ended, led
 from gantree.testing.stage import Stage
 from support.command_line import CommandLine
 from support.daemon import Daemon
@@ -34,21 +39,22 @@ JOB = """
 name: {name}
 user: {user}
 queue: {queue}
+{project}
 gang: [{{role: w, members: 1, gpu: {gpu}, each: {{gpus: 2}}, run: {run}}}]
 """
+GROUPED: tuple[By, ...] = ("user", "queue", "model", "project", "device")
 FIGURES = ("held_gpu_hours", "wasted_gpu_hours", "waited_hours", "USD", "unpriced_gpu_hours")
 
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with Daemon(tmp_path_factory.mktemp("usage") / "state", CLUSTER) as daemon:
-        for name, user, queue, gpu, run in (
-            ("a", "ann", "x/y", "H100-80GB", ["sleep", "0.2"]),
-            ("b", "bob", "x", "T4-16GB", ["sleep", "600"]),
+        for name, user, queue, gpu, project, run in (
+            ("a", "ann", "x/y", "H100-80GB", "project: llm", ["sleep", "0.2"]),
+            ("b", "bob", "x", "T4-16GB", "", ["sleep", "600"]),
         ):
-            daemon.client.submit(
-                JOB.format(name=name, user=user, queue=queue, gpu=gpu, run=json.dumps(run))
-            )
+            told = {"name": name, "user": user, "queue": queue, "gpu": gpu, "project": project}
+            daemon.client.submit(JOB.format(**told, run=json.dumps(run)))
         daemon.wait("a")
         daemon.wait("b", until="running")
         yield daemon
@@ -61,10 +67,12 @@ def close(one: dict[str, Any], other: dict[str, Any], within: float = 1e-3) -> b
 def test_sums_by_anything_are_the_same_and_outlive_the_daemon(daemon: Daemon) -> None:
     client: Client = daemon.client
     began = time.monotonic()
-    told = {by: client.usage(by) for by in ("user", "queue", "model", "job")}
+    told = {by: client.usage(by) for by in (*GROUPED, "job")}
     meanwhile = 2 * (time.monotonic() - began) / HOUR_S  # what `b`, which goes on, has held
     assert {row["name"] for row in told["user"]["rows"]} == {"ann", "bob"}
     assert {row["name"] for row in told["queue"]["rows"]} == {"x/y", "x"}
+    assert {row["name"] for row in told["project"]["rows"]} == {"llm", ""}
+    assert {row["name"] for row in told["device"]["rows"]} == {""}
     assert {"H100-80GB", "T4-16GB"} <= {row["name"] for row in told["model"]["rows"]}
     (a,) = (row for row in told["job"]["rows"] if row["name"] == "a")
     assert (a["user"], a["queue"], a["phase"]) == ("ann", "x/y", "succeeded")
@@ -84,18 +92,15 @@ def test_the_command_prints_a_table_csv_and_other_prices(
 ) -> None:
     command = partial(gantree, "usage", "--state", daemon.state_dir)
     table = command("--by", "queue", "--since", "36h").out.splitlines()
-    assert table[0].split() == [
-        "QUEUE",
-        "GPU-HOURS",
-        "USEFUL",
-        "IDLE",
-        "WASTED",
-        "WAITED",
-        "h",
-        "COST",
-    ]
-    assert table[3].startswith("all ")
-    assert "without a price" in table[4]
+    assert table[0].startswith("useful 0% of ")
+    assert "stranded 0%" in table[0]
+    assert table[1].split()[:6] == ["QUEUE", "GPU-HOURS", "USEFUL", "%", "IDLE", "LOST"]
+    assert table[4].startswith("all ")
+    assert "without a price" in table[5]
+    month = command("--month", datetime.now(UTC).strftime("%Y-%m"), "--json").json()
+    assert datetime.fromtimestamp(month["since"], UTC).day == 1
+    assert month["rows"]
+    assert "is no month" in command("--month", "11/2026").err
     rows = list(csv.DictReader(io.StringIO(command("--by=model", "--csv").out)))
     assert {row["model"] for row in rows} >= {"H100-80GB", "T4-16GB"}
     prices = tmp_path / "prices.yaml"
@@ -114,15 +119,23 @@ def test_what_is_no_moment_is_refused(daemon: Daemon) -> None:
     assert daemon.client.usage(since=0, until=0)["rows"] == []
 
 
-def reading() -> ReadView:
+@pytest.fixture(scope="module")
+def reading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReadView]:
     """Two users in a queue and one below it, a day and a bit, of whom one waits."""
     stage = Stage(cluster(leaves=1, nodes=2))
     stage.now = DAY_S - HOUR_S
+    recorder = HistoryRecorder(stage.scheduler.ledger, stage.now, CountedTo())
     for name, user, queue in (("a", "ann", "x"), ("b", "bob", "x/y"), ("c", "ann", "z")):
-        stage.submit(replace(job(name, gpus=8), user=user, queue=queue))
+        decision = stage.submit(replace(job(name, gpus=8), user=user, queue=queue))
+        for index, fact in enumerate(decision.facts):
+            recorder.note(index, fact, stage.scheduler.ledger)
+    recorder.settle(stage.scheduler.ledger)
     stage.now += 2 * HOUR_S
-    ledger = stage.scheduler.ledger
-    return ReadView(ledger, None, ReadPoint(1, stage.now), lambda policy: stage.scheduler)  # type: ignore[arg-type]  # nothing here asks a journal
+    journal = SqliteJournal(tmp_path_factory.mktemp("reading"))
+    journal.commit_turn(0, [ended(1)], [], led(journal), recorder.taken())
+    ledger, point = stage.scheduler.ledger, ReadPoint(1, stage.now)
+    yield ReadView(ledger, journal, point, lambda policy: stage.scheduler)
+    journal.close()
 
 
 @pytest.mark.parametrize(
@@ -138,17 +151,28 @@ def reading() -> ReadView:
     ],
 )
 def test_each_is_told_of_the_jobs_that_he_may_see(
-    who: str, grants: Any, held: float, waited: float
+    reading: ReadView, who: str, grants: Any, held: float, waited: float
 ) -> None:
-    for by in ("user", "queue", "model", "job"):
-        told = usage(reading(), Caller(who, grants, "tcp"), by, 0.0, None, 100)
+    for by in (*GROUPED, "job"):
+        told = usage(reading, Caller(who, grants, "tcp"), by, 0.0, None, 100)
         assert told["sum"]["held_gpu_hours"] == pytest.approx(held), by
         assert told["sum"]["waited_hours"] == pytest.approx(waited), by
+        assert (told["capacity"] is not None) == (who == "op")
 
 
-def test_a_period_is_whole_days_and_rows_beyond_the_limit_are_in_the_sum() -> None:
+def test_all_that_there_was_is_for_some_purpose(reading: ReadView) -> None:
+    told = usage(reading, Caller("op", EVERYTHING, "tcp"), "queue", 0.0, None, 100)
+    capacity, held = told["capacity"], told["sum"]
+    assert (capacity["capacity_gpu_hours"], capacity["allocated_share"]) == (32.0, 1.0)
+    assert held["starting_gpu_hours"] == held["held_gpu_hours"] == 32.0
+    assert [capacity[f"{name}_gpu_hours"] for name in NOT_HELD] == [0.0] * len(NOT_HELD)
+
+
+def test_a_period_is_whole_days_and_rows_beyond_the_limit_are_in_the_sum(
+    reading: ReadView,
+) -> None:
     boss = Caller("op", EVERYTHING, "tcp")
-    first = usage(reading(), boss, "user", 0.0, 1.0, 1)
+    first = usage(reading, boss, "user", 0.0, 1.0, 1)
     assert (first["since"], first["until"]) == (0.0, DAY_S)
     assert [row["name"] for row in first["rows"]] == ["ann"]
     assert (first["left_out"], first["sum"]["held_gpu_hours"]) == (1, 16.0)

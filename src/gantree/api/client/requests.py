@@ -330,7 +330,10 @@ def usage(
     until: float | None = None,
     limit: int | None = None,
 ) -> Request[Json]:
-    """GPU-hours held and wasted, hours waited and dollars, by "user", "queue", "model" or "job", of whole days."""
+    """GPU-hours by purpose, hours waited and dollars, of whole days.
+
+    by: "user", "queue", "model", "project", "device" or "job".
+    """
     query = {"by": by, "since": since, "until": until, "limit": limit}
     return Request("GET", "/v1/usage", query=query)
 
@@ -388,7 +391,10 @@ def usage_history(
     queue: str | None = None,
     user: str | None = None,
 ) -> Request[Json]:
-    """GPU-seconds and events of each "minute", "hour" or "day" of a period, by "all", "queue", "user" or "model"."""
+    """GPU-seconds and events of each "minute", "hour" or "day" of a period.
+
+    by: "all", "queue", "user", "model", "project" or "device".
+    """
     query = {"by": by, "step": step, "since": since, "until": until, "queue": queue, "user": user}
     return Request("GET", "/v1/history/usage", query=query)
 

@@ -1,4 +1,4 @@
-"""Routes of usage: GPU-hours by user, queue, model or job, and GPU utilisation, of jobs that the caller may read."""
+"""Routes of usage: GPU-hours by whom or what, and GPU utilisation, of jobs that the caller may read."""
 
 from typing import Annotated
 
@@ -22,17 +22,33 @@ Moment = Annotated[
 
 
 class UsageAmounts(OpenModel):
-    """Hours of GPUs (a part of a GPU as that part), of jobs that waited, and what the GPUs cost at list prices."""
+    """Hours of GPUs (a part of a GPU as that part), of jobs that waited, and what the GPUs cost at list prices.
 
-    held_gpu_hours: float = Field(examples=[128.0])
+    held is the sum of starting, restart, checkpoint, useful, idle, lost and unmeasured. Of jobs, the time to start and
+    to stop and what was not measured are not told apart: these four are null.
+    """
+
+    held_gpu_hours: float = Field(description="Held by gangs.", examples=[128.0])
     useful_gpu_hours: float = Field(
-        description="Of those held: the GPUs computed, as their counters say.", examples=[96.0]
+        description="The GPUs computed, as their counters say. Below 0 where lost work is taken out of a short period.",
+        examples=[96.0],
     )
     idle_gpu_hours: float = Field(
-        description="Of those held: the gang ran, and the GPUs did not compute.", examples=[20.0]
+        description="The gang ran, and the GPUs did not compute.", examples=[20.0]
     )
-    wasted_gpu_hours: float = Field(
-        description="Of those held: work that must be done again.", examples=[3.5]
+    lost_gpu_hours: float = Field(description="Work that is done again.", examples=[3.5])
+    starting_gpu_hours: float | None = Field(
+        description="From the placement of a first attempt until all processes run."
+    )
+    restart_gpu_hours: float | None = Field(
+        description="The same of later attempts, and from the order to stop until nothing is left."
+    )
+    checkpoint_gpu_hours: float | None = Field(description="Saving before a stop.")
+    unmeasured_gpu_hours: float | None = Field(description="Running, and no counters told of it.")
+    wasted_gpu_hours: float = Field(description="As lost_gpu_hours.", examples=[3.5])
+    useful_share: float | None = Field(description="Useful of held, 0 to 1; null for none held.")
+    estimated_gpu_hours: float = Field(
+        description="Useful and idle ones of shares, whose counters are those of the whole GPU."
     )
     waited_hours: float = Field(description="Sum over jobs.", examples=[12.25])
     held_gpu_hours_of_model: dict[str, float] = Field(
@@ -42,8 +58,21 @@ class UsageAmounts(OpenModel):
     unpriced_gpu_hours: float = Field(description="Held of models without a price.")
 
 
+class UsageCapacity(OpenModel):
+    """GPU-hours that there were, and what those were for that no gang held."""
+
+    capacity_gpu_hours: float
+    allocated_gpu_hours: float = Field(description="Held by gangs.")
+    allocated_share: float | None = Field(description="Allocated of the capacity, 0 to 1.")
+    down_gpu_hours: float = Field(description="On nodes that are not usable, or foreign.")
+    claimed_gpu_hours: float = Field(description="For gangs, while others leave.")
+    reserved_gpu_hours: float = Field(description="For promised starts.")
+    stranded_gpu_hours: float = Field(description="Free, and of no use for any GPU job.")
+    free_gpu_hours: float
+
+
 class UsageRow(UsageAmounts):
-    """Those of one user, queue, model or job; a job comes with user, queue and phase."""
+    """Those of one user, queue, model, project, device or job; a job comes with user, queue and phase."""
 
     name: str = Field(examples=["ann"])
 
@@ -57,6 +86,7 @@ class UsageResponse(BaseModel):
     rows: list[UsageRow]
     left_out: int = Field(description="Rows beyond the limit; the sum has them.")
     sum: UsageAmounts
+    capacity: UsageCapacity | None = Field(description="Null where not everything may be seen.")
 
 
 class GpuUseRow(BaseModel):
@@ -97,7 +127,7 @@ def router(backend: QueryBackend) -> APIRouter:
         until: Moment = None,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> Response:
-        """What was held, wasted and waited in the days of a span of time: by default the last seven.
+        """What was held, for which purpose, in the days of a span of time: by default the last seven.
 
         By job: what each job that was there in that time has used in its whole life.
         """

@@ -5,7 +5,7 @@ is added. A caller is told the sums of the jobs that he may see, and the capacit
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from gantree.accounting.buckets import (
@@ -16,7 +16,7 @@ from gantree.accounting.buckets import (
     MINUTES_KEPT_S,
     Bucket,
 )
-from gantree.accounting.ended_jobs import Scope
+from gantree.accounting.ended_jobs import EVERYTHING, Scope
 from gantree.accounting.meter import uncounted
 from gantree.accounting.usage import (
     By,
@@ -102,6 +102,9 @@ def usage(view: ReadView, caller: Caller, *asked: Any) -> Json:
         {"name": name, **{figure: [getattr(of.get(start, NOTHING), figure) for start in starts] for figure in FIGURES}}
         for name, of in sums.items()
     ]  # fmt: skip
+    if query != replace(query, queue=None, user=None, scopes=EVERYTHING):
+        for row in rows:
+            row["free_gpu_s"] = [0.0] * len(starts)  # others hold some of the capacity
     rows.sort(key=lambda row: (-sum(row["allocated_gpu_s"]), row["name"]))
     return {**_period(view, query), "starts": list(starts), "rows": rows}
 
@@ -164,11 +167,18 @@ def _period(view: ReadView, query: UsageQuery) -> Json:
 
 
 def _since_counted(view: ReadView, query: UsageQuery) -> Iterator[tuple[Bucket, str, UsageAmounts]]:
+    for bucket, key, amounts in since_counted(view, query):
+        yield bucket, "" if query.by == "all" else getattr(key, query.by), amounts
+
+
+def since_counted(
+    view: ReadView, query: UsageQuery
+) -> Iterator[tuple[Bucket, UsageKey, UsageAmounts]]:
     """What was used since the database was last told of it."""
     levels = levels_of(view.ledger, view.journal.history.counted_to(), view.now)
     for bucket, key, amounts in uncounted(levels, view.now):
         if query.since <= bucket.start < query.until and _is_told(query, key):
-            yield bucket, "" if query.by == "all" else getattr(key, query.by), amounts
+            yield bucket, key, amounts
 
 
 def _is_told(query: UsageQuery, key: UsageKey) -> bool:

@@ -1,7 +1,7 @@
-"""`gantree usage`: GPU-hours held, useful, idle and wasted, hours waited and cost, by whom; GPU utilisation."""
+"""`gantree usage`: GPU-hours by purpose, hours waited and cost, by whom or what; GPU utilisation."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -15,13 +15,16 @@ from gantree.cli.output.csv_text import csv_text
 from gantree.cli.output.figures import digits, dollars
 from gantree.cli.output.printing import columns, print_json
 from gantree.formats import read_prices
+from gantree.model.errors import BadInput
 
 Row = dict[str, Any]
 FIGURES = (
     "held_gpu_hours", "wasted_gpu_hours", "waited_hours", "USD", "unpriced_gpu_hours", "useful_gpu_hours",
-    "idle_gpu_hours",
+    "idle_gpu_hours", "starting_gpu_hours", "restart_gpu_hours", "checkpoint_gpu_hours", "lost_gpu_hours",
+    "unmeasured_gpu_hours", "useful_share", "estimated_gpu_hours",
 )  # fmt: skip
-HOURS = ("held_gpu_hours", "useful_gpu_hours", "idle_gpu_hours", "wasted_gpu_hours", "waited_hours")
+NOT_HELD = ("down", "claimed", "reserved", "stranded", "free")
+OVERHEAD = ("starting_gpu_hours", "restart_gpu_hours", "checkpoint_gpu_hours")
 GPU_FIGURES = ("held_gpus", "told_gpus", "busy", "least_busy", "memory_GiB", "power_W")
 
 
@@ -31,6 +34,8 @@ class By(StrEnum):
     USER = "user"
     QUEUE = "queue"
     MODEL = "model"
+    PROJECT = "project"
+    DEVICE = "device"
     JOB = "job"
 
 
@@ -43,6 +48,9 @@ def usage(
     until: Annotated[
         str | None, typer.Option(metavar="WHEN", help="Last day, in UTC. [default: today]")
     ] = None,
+    month: Annotated[
+        str | None, typer.Option(metavar="YYYY-MM", help="A month of UTC, instead of days.")
+    ] = None,
     prices: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Prices of the site, used instead of list prices."),
@@ -54,19 +62,16 @@ def usage(
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Report GPU-hours and their cost.
+    """Report what GPU-hours were used for, and their cost.
 
-    Also reports wasted GPU-hours and waiting times.
+    Also reports waiting times. The first line has the share of useful hours, and of allocated ones.
     """
     daemon, now = client(state), datetime.now(UTC).timestamp()
     if gpus:
         _print_gpus(daemon.gpu_use(), as_csv=as_csv, as_json=as_json)
         return
-    report = daemon.usage(
-        by.value,
-        since=seconds_since_epoch("--since", since, now),
-        until=seconds_since_epoch("--until", until, now),
-    )
+    begin, end = _period(since, until, month, now)
+    report = daemon.usage(by.value, since=begin, until=end)
     if prices is not None:
         _price(report, prices)
     if as_json:
@@ -75,6 +80,25 @@ def usage(
         typer.echo(_csv(report), nl=False)
     else:
         typer.echo("\n".join(_lines(report)))
+
+
+def _period(
+    since: str | None, until: str | None, month: str | None, now: float
+) -> tuple[float | None, float | None]:
+    """The first and the last moment that are meant."""
+    if month is None:
+        return (
+            seconds_since_epoch("--since", since, now),
+            seconds_since_epoch("--until", until, now),
+        )
+    if since is not None or until is not None:
+        raise BadInput("--month goes without --since and --until")
+    try:
+        first = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
+    except ValueError:
+        raise BadInput(f"--month: {month!r} is no month; write 2026-11") from None
+    after = (first + timedelta(days=31)).replace(day=1)
+    return first.timestamp(), after.timestamp() - 1.0
 
 
 def _print_gpus(report: Row, *, as_csv: bool, as_json: bool) -> None:
@@ -128,7 +152,11 @@ def _written(head: Sequence[str], rows: Sequence[Row], figures: Sequence[str]) -
 
 
 def _lines(report: Row) -> Iterator[str]:
-    head = (report["by"].upper(), "GPU-HOURS", "USEFUL", "IDLE", "WASTED", "WAITED h", "COST")
+    yield _headline(report)
+    head = (
+        report["by"].upper(), "GPU-HOURS", "USEFUL", "%", "IDLE", "LOST", "START/STOP", "UNMEASURED", "WAITED h",
+        "COST",
+    )  # fmt: skip
     rows = [(row["name"] or "-", *_cells(row)) for row in report["rows"]]
     yield columns(head, [*rows, ("all", *_cells(report["sum"]))])
     if report["left_out"]:
@@ -136,9 +164,49 @@ def _lines(report: Row) -> Iterator[str]:
     if report["sum"]["unpriced_gpu_hours"]:
         hours = digits(report["sum"]["unpriced_gpu_hours"])
         yield f"{hours} GPU-hours are of models without a price; give one with --prices FILE"
+    if report["sum"]["estimated_gpu_hours"]:
+        hours = digits(report["sum"]["estimated_gpu_hours"])
+        yield f"{hours} GPU-hours useful or idle are estimates: of shares, by the counters of the whole GPU"
     if report["by"] == By.JOB:
         yield "Each row is the usage of a job over its whole life."
 
 
+def _headline(report: Row) -> str:
+    """Useful of allocated, allocated of capacity, and what the rest was for."""
+    held, useful = report["sum"]["held_gpu_hours"], report["sum"]["useful_share"]
+    told = f"useful {_percent(useful)} of {_hours(held)} allocated GPU-hours"
+    capacity = report["capacity"]
+    if capacity is None or not capacity["capacity_gpu_hours"]:
+        return told
+    there = capacity["capacity_gpu_hours"]
+    rest = ", ".join(
+        f"{name} {_percent(capacity[f'{name}_gpu_hours'] / there)}" for name in NOT_HELD
+    )
+    allocated = _percent(capacity["allocated_share"])
+    return f"{told}; allocated {allocated} of {_hours(there)} GPU-hours ({rest})"
+
+
 def _cells(row: Row) -> tuple[str, ...]:
-    return (*(digits(row[name]) for name in HOURS), dollars(row["USD"]))
+    overhead = None if row[OVERHEAD[0]] is None else sum(row[name] for name in OVERHEAD)
+    useful, share = _hours(row["useful_gpu_hours"]), _percent(row["useful_share"])
+    amounts = (
+        row["idle_gpu_hours"],
+        row["lost_gpu_hours"],
+        overhead,
+        row["unmeasured_gpu_hours"],
+        row["waited_hours"],
+    )
+    return (
+        _hours(row["held_gpu_hours"]),
+        useful,
+        share,
+        *map(_hours, amounts),
+        dollars(row["USD"]),
+    )
+
+
+def _hours(hours: float | None) -> str:
+    """Hours; corrections of earlier days may leave less than none."""
+    if hours is None:
+        return "-"
+    return f"-{digits(-hours)}" if hours < 0.0 else digits(hours)

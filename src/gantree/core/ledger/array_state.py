@@ -33,8 +33,8 @@ class ArrayState:
     queue is its node of the queue tree. next_offset: all before it are split; early are offsets behind it that are
     split, too. alive are the split elements that have not ended, undecided those of them that wait, and for which
     nothing was decided or changed since. known counts the split elements that are in the ledger, ended all elements by
-    outcome. cut: the unsplit ones have ended, with an outcome (cut_as), a moment and a reason. waits_since: from when
-    on the waiting of unsplit elements is not in the accounts yet. ended_at: when the last element ended.
+    outcome. cut: the unsplit ones have ended, with an outcome (cut_as), a moment and a reason. waits_since: since
+    when the unsplit elements wait without having been held. ended_at: when the last element ended.
     """
 
     array: str

@@ -23,7 +23,7 @@ from gantree.core.ledger.claims_by_node import ClaimsByNode
 from gantree.core.ledger.signatures import Signatures
 from gantree.core.ledger.site import Site
 from gantree.core.ledger.state import CLAIM, RESERVATION, Claim, JobState, Reservation
-from gantree.core.ledger.usage import METERED, RUN_CHANGES, UsageTotals, meter, note_run
+from gantree.core.ledger.usage import METERED, RUN_CHANGES, meter, note_run
 from gantree.core.ledger.user_counts import UserCounts
 from gantree.model.arrays import Spans, parse_element
 from gantree.model.facts import Fact, PolicyAdopted
@@ -91,7 +91,6 @@ class Ledger:
     ended: list[JobState] = field(default_factory=list)
     forgotten: int = 0
     came: dict[tuple[str, str], None] = field(default_factory=dict)
-    usage: UsageTotals = field(default_factory=UsageTotals)
     _holders_of_priority: dict[int, int] = field(default_factory=dict)
     _holding_in_queue: dict[int, dict[str, JobState]] = field(default_factory=dict)
     _claims_by_node: ClaimsByNode = field(default_factory=ClaimsByNode)

@@ -1,25 +1,23 @@
-"""Accounting: GPU-seconds held, wasted, useful and idle, and seconds waited, by day, queue, user and GPU model.
+"""Metering of jobs: GPU-seconds held, wasted, useful and idle by GPU model, and seconds waited, of each job's life.
 
-The ledger keeps the account (`UsageTotals`), fed by facts alone: `meter` is called with each fact that changes what a
-job uses, before it is applied, and books what the job has used since the last one. So the account outlives the facts
-that it came from, and the jobs. `usage_at` adds what jobs use since, up to a moment.
+It is fed by facts alone: `meter` is called with each fact that changes what a job uses, before it is applied, and books
+what the job has used since the last one. `life_of` adds what it uses since, up to a moment. What queues, users and
+projects used over time is in the roll-ups of the journal (`control.history`), which follow the same facts.
 
 Held is a GPU from `GangPlaced` to `AttemptEnded`, a part of a GPU as that part (as quotas count), but not while its
 gang is suspended in turns. Wasted is what of it must be done again: the time in which an attempt that was stopped or
-failed ran since its last checkpoint. Waiting is a job that is pending and not held back by somebody. Days
-are those of UTC.
+failed ran since its last checkpoint. Waiting is a job that is pending and not held back by somebody.
 
 Useful and idle is what counters of the GPUs told of a gang that ran (`GpuUseNoted`). No second is in two of wasted,
-useful and idle: work that turns out to be wasted is taken out of the others, on the day on which that is known. What is
-in none of them was not measured, or was the time to start, to save and to stop.
+useful and idle: work that turns out to be wasted is taken out of the others. What is in none of them was not measured,
+or was the time to start, to save and to stop.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.measured_attempt import NOT_MEASURED
 from gantree.core.ledger.share_corrections import correct_for_idle, correct_for_lost
 from gantree.core.ledger.state import JobState
@@ -45,7 +43,6 @@ from gantree.policy.rules import Amounts
 if TYPE_CHECKING:
     from gantree.core.ledger.ledger import Ledger
 
-DAY_S = 86_400.0
 NO_MODEL = ""
 """The model of GPUs whose model nobody knows, and of waiting, which is for no model yet."""
 
@@ -59,15 +56,6 @@ RUN_CHANGES: frozenset[type[Fact]] = frozenset(
     {GangRunning, GangSuspended, GangResumed, CheckpointRequested, StopDecided}
 )
 """Facts after which a gang runs, or no longer does; an attempt that ends is among METERED."""
-
-
-class Account(NamedTuple):
-    """Whose usage, of which day (counted from 1970) and of which GPU model."""
-
-    day: int
-    queue: str
-    user: str
-    model: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +81,11 @@ class Used:
 NOTHING = Used()
 
 
-@dataclass(slots=True)
-class UsageTotals:
-    """The account. Only `core.ledger.ledger` writes here."""
-
-    used_of: dict[Account, Used] = field(default_factory=dict)
-
-    def add(self, account: Account, used: Used) -> None:
-        """Book an amount."""
-        self.used_of[account] = self.used_of.get(account, NOTHING) + used
-
-
 def meter(ledger: "Ledger", fact: Fact) -> None:
     """Book what the job of a metered fact has used until now; the fact is not applied yet."""
     state = ledger.jobs[fact.job]  # type: ignore[attr-defined]  # METERED are facts about jobs
-    for account, used in _since_metered(state, fact.at):
-        _book(ledger.usage, state, account, used)
+    for model, used in _since_metered(state, fact.at):
+        _book(state, model, used)
     if isinstance(fact, AttemptEnded):
         _meter_end(ledger, state, fact)
     elif isinstance(fact, GangPlaced):
@@ -124,8 +101,7 @@ def _meter_end(ledger: "Ledger", state: JobState, fact: AttemptEnded) -> None:
         for (model, gpus), (useful, idle) in zip(
             state.metered.gpus_of_model, of_model, strict=True
         ):
-            account = Account(_day(fact.at), state.spec.queue, state.spec.user, model)
-            _book(ledger.usage, state, account, Used(0.0, lost.seconds * gpus, 0.0, useful, idle))
+            _book(state, model, Used(0.0, lost.seconds * gpus, 0.0, useful, idle))
         correct_for_lost(ledger.accounts, state, lost.seconds, lost.idle_gpu_s, fact.at)
     state.metered = replace(state.metered, measured_attempt=attempt)
 
@@ -142,14 +118,12 @@ def note_run(ledger: "Ledger", fact: Fact) -> None:
 
 def note_use(ledger: "Ledger", fact: GpuUseNoted) -> None:
     """Book what gangs did with their GPUs."""
-    day = _day(min(fact.until, fact.at))
     held_at = (min(fact.since, fact.at) + min(fact.until, fact.at)) / 2
     for used in fact.gangs:
         state = ledger.jobs[used.job]
         of_model = _by_model(state, used.useful_gpu_s, used.idle_gpu_s)
         for (model, _), (useful, idle) in zip(state.metered.gpus_of_model, of_model, strict=True):
-            account = Account(day, state.spec.queue, state.spec.user, model)
-            _book(ledger.usage, state, account, Used(useful_gpu_s=useful, idle_gpu_s=idle))
+            _book(state, model, Used(useful_gpu_s=useful, idle_gpu_s=idle))
         correct_for_idle(ledger.accounts, state, used.idle_gpu_s, held_at, fact.at)
         attempt = state.metered.measured_attempt.told(
             fact.spans_of(used), fact.until, used.useful_gpu_s, used.idle_gpu_s
@@ -164,32 +138,16 @@ def _by_model(state: JobState, useful: float, idle: float) -> list[tuple[float, 
     return [(useful * gpus / whole, idle * gpus / whole) for _, gpus in of_model]
 
 
-def meter_array(ledger: "Ledger", array: ArrayState, until: float) -> None:
-    """Book how long the unsplit elements of an array have waited."""
-    for account, used in _unsplit_waiting(array, until):
-        ledger.usage.add(account, used)
-    array.waits_since = until
-
-
-def _unsplit_waiting(array: ArrayState, until: float) -> Iterator[tuple[Account, Used]]:
-    if array.held or not array.unsplit:
-        return
-    for day, seconds in _days(array.waits_since, until):
-        account = Account(day, array.spec.queue, array.spec.user, NO_MODEL)
-        yield account, Used(waited_s=seconds * array.unsplit)
-
-
-def _book(book: UsageTotals, state: JobState, account: Account, used: Used) -> None:
-    book.add(account, used)
+def _book(state: JobState, model: str, used: Used) -> None:
     before = state.metered
     spent = {model: (held, wasted) for model, held, wasted in before.spent}
     if used.held_gpu_s or used.wasted_gpu_s:
-        held, wasted = spent.get(account.model, (0.0, 0.0))
-        spent[account.model] = held + used.held_gpu_s, wasted + used.wasted_gpu_s
+        held, wasted = spent.get(model, (0.0, 0.0))
+        spent[model] = held + used.held_gpu_s, wasted + used.wasted_gpu_s
     measured = {model: (useful, idle) for model, useful, idle in before.measured}
     if used.useful_gpu_s or used.idle_gpu_s:
-        useful, idle = measured.get(account.model, (0.0, 0.0))
-        measured[account.model] = useful + used.useful_gpu_s, idle + used.idle_gpu_s
+        useful, idle = measured.get(model, (0.0, 0.0))
+        measured[model] = useful + used.useful_gpu_s, idle + used.idle_gpu_s
     state.metered = replace(
         before,
         spent=tuple((model, *amounts) for model, amounts in spent.items()),
@@ -198,32 +156,16 @@ def _book(book: UsageTotals, state: JobState, account: Account, used: Used) -> N
     )
 
 
-def _since_metered(state: JobState, until: float) -> Iterator[tuple[Account, Used]]:
-    """What a job has used since it was last metered."""
-    queue, user = state.spec.queue, state.spec.user
+def _since_metered(state: JobState, until: float) -> Iterator[tuple[str, Used]]:
+    """What a job has used since it was last metered, by GPU model."""
     since = state.metered.metered_at
-    if since is None:
+    if since is None or since >= until:
         return
     if state.phase is Phase.PENDING and not state.held:
-        for day, seconds in _days(since, until):
-            yield Account(day, queue, user, NO_MODEL), Used(waited_s=seconds)
+        yield NO_MODEL, Used(waited_s=until - since)
     elif state.phase in HOLDING and not state.suspended:
-        for day, seconds in _days(since, until):
-            for model, gpus in state.metered.gpus_of_model:
-                yield Account(day, queue, user, model), Used(held_gpu_s=gpus * seconds)
-
-
-def _days(since: float, until: float) -> Iterator[tuple[int, float]]:
-    """The days of a span of time, with the seconds of each."""
-    while since < until:
-        day = _day(since)
-        end = min(until, (day + 1) * DAY_S)
-        yield day, end - since
-        since = end
-
-
-def _day(at: float) -> int:
-    return int(at // DAY_S)
+        for model, gpus in state.metered.gpus_of_model:
+            yield model, Used(held_gpu_s=gpus * (until - since))
 
 
 def gpus_of_model(held: Amounts) -> tuple[tuple[str, float], ...]:
@@ -242,19 +184,6 @@ def _gpus_of_model(held: tuple[tuple[str, float], ...]) -> tuple[tuple[str, floa
     return (*of_models, (NO_MODEL, rest)) if rest > 1e-9 else tuple(of_models)
 
 
-def usage_at(ledger: "Ledger", now: float) -> dict[Account, Used]:
-    """The account up to a moment, with what jobs use that have not ended."""
-    book = UsageTotals(dict(ledger.usage.used_of))
-    for state in ledger.jobs.values():
-        if state.ended_at is None:
-            for account, used in _since_metered(state, now):
-                book.add(account, used)
-    for array in ledger.unsplit.values():
-        for account, used in _unsplit_waiting(array, now):
-            book.add(account, used)
-    return book.used_of
-
-
 def life_of(state: JobState, now: float) -> dict[str, Used]:
     """What a job has used in its whole life up to a moment, by GPU model; waiting is under no model."""
     used = {model: Used(held, wasted) for model, held, wasted in state.metered.spent}
@@ -264,6 +193,6 @@ def life_of(state: JobState, now: float) -> dict[str, Used]:
         waited = Used(waited_s=state.metered.waited_s)
         used[NO_MODEL] = used.get(NO_MODEL, NOTHING) + waited
     if state.ended_at is None:
-        for account, more in _since_metered(state, now):
-            used[account.model] = used.get(account.model, NOTHING) + more
+        for model, more in _since_metered(state, now):
+            used[model] = used.get(model, NOTHING) + more
     return used

@@ -51,7 +51,16 @@ def _without_columns(section: bytes, prefix: str) -> bytes:
     return to_json({**packed, "columns": columns}, inf_nan_mode="constants")
 
 
-UPCASTERS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _without_cut_short}
+def _without_usage(sections: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 had an account of use by day, queue, user and GPU model: it is in the roll-ups."""
+    books = {name: each for name, each in from_json(sections["books"]).items() if name != "usage"}
+    return {**sections, "books": to_json(books, inf_nan_mode="constants")}
+
+
+UPCASTERS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    1: _without_cut_short,
+    2: _without_usage,
+}
 """Old version -> sections of that version, as JSON, made into sections of the next."""
 QUICK = 1
 """Level of zlib: half as small again at the best costs eight times as long."""

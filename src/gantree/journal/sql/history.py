@@ -13,12 +13,20 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, false, func, or_, s
 from gantree.accounting.buckets import Bucket
 from gantree.accounting.change import HistoryChange
 from gantree.accounting.ended_jobs import EndedJob, JobSearch, RecordedJob, Scope
+from gantree.accounting.ended_use import EndedUse
 from gantree.accounting.usage import CountedTo, UsageAmounts, UsageQuery, WaitAmounts
 from gantree.journal.sql.database import Database
+from gantree.journal.sql.ended_use import ended_use, recorded
 from gantree.journal.sql.history_tables import ended_jobs, history_mark
 from gantree.journal.sql.patterns import WILDCARDS, matches, writable
 from gantree.journal.sql.statements import Statement
-from gantree.journal.sql.usage_history import counted_to, usage_sums, wait_sums, write_usage
+from gantree.journal.sql.usage_history import (
+    counted_to,
+    usage_sums,
+    usage_totals,
+    wait_sums,
+    write_usage,
+)
 from gantree.model.access import is_within
 
 NAMES = tuple(one.name for one in fields(EndedJob) if one.name != "user")
@@ -54,7 +62,7 @@ class SqlHistory:
         wanted = select(ended_jobs).where(ended_jobs.c.job == writable(job))
         with self._database.reading() as connection:
             found = connection.execute(wanted).first()
-        return None if found is None else _recorded(found)
+        return None if found is None else recorded(found)
 
     def ended_jobs(self, search: JobSearch, before: int | None, limit: int) -> list[RecordedJob]:
         """The ended jobs that a search finds, the last that ended first."""
@@ -65,12 +73,24 @@ class SqlHistory:
                 wanted = select(ended_jobs).where(*common, *walk)
                 newest = wanted.order_by(ended_jobs.c.seq.desc()).limit(limit)
                 rows.update((row.seq, row) for row in connection.execute(newest))
-        return [_recorded(rows[seq]) for seq in sorted(rows, reverse=True)[:limit]]
+        return [recorded(rows[seq]) for seq in sorted(rows, reverse=True)[:limit]]
 
     def usage(self, query: UsageQuery) -> list[tuple[Bucket, str, UsageAmounts]]:
         """(step, name, amounts) of each step in which there is something, in order."""
         with self._database.reading() as connection:
             return usage_sums(connection, query)
+
+    def totals(self, query: UsageQuery) -> list[tuple[str, str, str, UsageAmounts]]:
+        """(name, GPU model, device, amounts) of a whole period, whose ends are those of days; its step is not read."""
+        with self._database.reading() as connection:
+            return usage_totals(connection, query)
+
+    def ended_use(
+        self, since: float, until: float, scopes: tuple[Scope, ...], limit: int
+    ) -> EndedUse:
+        """What jobs used in their lives that were there in a period and have ended; limit: of the largest."""
+        with self._database.reading() as connection:
+            return ended_use(connection, since, until, scopes, limit)
 
     def waits(self, query: UsageQuery) -> list[tuple[int, str, int, WaitAmounts]]:
         """(start, name, bin, amounts) of each step in which there is something, in order."""
@@ -89,12 +109,6 @@ class SqlHistory:
                 select(history_mark.c.rebuild_after)
             ).scalar_one()
         return after
-
-
-def _recorded(row: Row[Any]) -> RecordedJob:
-    values = dict(row._mapping)
-    seq, values["user"] = values.pop("seq"), values.pop("user_name")
-    return RecordedJob(seq, EndedJob(**values))
 
 
 def _bounds(

@@ -154,6 +154,23 @@ def usage_sums(connection: Connection, query: UsageQuery) -> list[tuple[Bucket, 
     ]
 
 
+def usage_totals(
+    connection: Connection, query: UsageQuery
+) -> list[tuple[str, str, str, UsageAmounts]]:
+    """(name, GPU model, device, amounts) of a whole period, whose ends are those of days."""
+    table = usage_history
+    name = table.c[_COLUMN.get(query.by, query.by)] if query.by != "all" else literal_column("''")
+    keys = [name.label("name"), table.c.gpu_model, table.c.device]
+    rows = select(*keys, *(func.sum(table.c[each]).label(each) for each in USAGE)).where(
+        table.c.width.in_([MINUTE_S, HOUR_S, DAY_S]),
+        table.c.start >= query.since,
+        table.c.start < query.until,
+        *_conditions(connection.dialect.name, query, table),
+    )
+    found = connection.execute(rows.group_by(name, table.c.gpu_model, table.c.device))
+    return [(row[0], row[1], row[2], UsageAmounts(*row[3:])) for row in found]
+
+
 def wait_sums(connection: Connection, query: UsageQuery) -> list[tuple[int, str, int, WaitAmounts]]:
     """(start, name, bin, amounts) of each step in which there is something, in order."""
     wanted = _sums(connection, query, wait_history, WAITS, wait_history.c.bin)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.state import JobState
-from gantree.core.ledger.usage import meter_array
 from gantree.model.facts import (
     ArrayAccepted,
     ArrayEnded,
@@ -67,7 +66,6 @@ def element_ended(ledger: Ledger, state: JobState, at: float) -> None:
 def array_held(ledger: Ledger, fact: ArrayHeld) -> None:
     """The unsplit elements are not considered any more."""
     array = ledger.arrays[fact.array]
-    meter_array(ledger, array, fact.at)
     array.held, array.spec = True, replace(array.spec, held=True)
 
 
@@ -87,7 +85,6 @@ def array_reprioritised(ledger: Ledger, fact: ArrayReprioritised) -> None:
 def array_ended(ledger: Ledger, fact: ArrayEnded) -> None:
     """The unsplit elements never become jobs."""
     array = ledger.arrays[fact.array]
-    meter_array(ledger, array, fact.at)
     unsplit = array.unsplit
     array.cut, array.cut_as = True, fact.outcome
     array.cut_at, array.reason = fact.at, fact.reason
