@@ -38,7 +38,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "repair": {"repair": {"hooks": "repairs: []", "scripts": {"reboot": "#!/bin/sh"}, "secret": "bmc"}},
     "namespaces": {"namespaces": {"enabled": True, "from": ["default-scheduler", "volcano"]}},
     "metrics": {"gpuMetrics": ["http://{node}:9400/metrics"]},
-    "reports": {"api": {"tlsSecret": "tls", "reports": True}},
+    "reports": {"api": {"tlsSecret": "tls", "reports": True}, "check": {"image": "check:1"}},
     "links": {"nodeMetrics": ["http://{node}:9100/metrics"], "fabricPorts": ["file:///run/ports.json"],
               "linkLoad": ["http://prometheus:9090/federate?match[]=gantree_link_load"]},
     "reached": {"networkPolicy": {"allowFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}},
@@ -110,6 +110,7 @@ def test_the_monitor_is_shaped_as_its_operator_reads_it() -> None:
         (IN_DATABASE | {"dryRun": True}, "a dry run keeps its journal in a directory"),
         ({"podMonitor": {"enabled": True}}, "podMonitor needs api.tlsSecret"),
         ({"api": {"reports": True}}, "api.reports needs api.tlsSecret"),
+        ({"check": {"image": "check:1"}}, "check.image needs api.reports"),
         ({"api": {"tlsSecret": "t", "reports": True}, "dryRun": True}, "of no use in a dry run"),
         ({"repair": {"hooks": "repairs: []"}, "dryRun": True}, "of no use in a dry run"),
         ({"repair": {"secret": "bmc"}}, "need repair.hooks"),
@@ -152,7 +153,9 @@ def test_pods_report_to_the_service_where_they_are_to() -> None:
     service = of_kind("Service", VALUES["reports"])
     (port,) = service["spec"]["ports"]
     url = f"https://{service['metadata']['name']}.{service['metadata']['namespace']}.svc:{port['port']}"
-    assert f"--report-url={url}" in container(VALUES["reports"])["args"]
+    assert {f"--report-url={url}", "--check-image=check:1"} <= set(
+        container(VALUES["reports"])["args"]
+    )
     assert not any("report" in each for each in container(TLS)["args"])
 
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gantree.control.engine.controller import Controller
+from gantree.control.nodes.pod_checks import link_check_calls
 from gantree.core.ledger.invariants import check
 from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.rbac import RBAC_RULES, RbacRule
@@ -104,7 +105,13 @@ class PodStage:
         self._opened = opened = Opened(KubernetesSettings(connection, **told), lambda: None)
 
         def make(described: Cluster, emit: Any, clock: Any) -> KubernetesCluster:
-            return opened.cluster(emit, clock, lambda: self.controller.decided)
+            calls = link_check_calls(
+                told.get("check_image", ""),
+                lambda: self.controller.ledger,
+                lambda: self.controller.policy,
+                clock,
+            )
+            return opened.cluster(emit, clock, lambda: self.controller.decided, calls)
 
         journal = SqliteJournal(self._state_dir)
         self._controller = Controller(journal, self._policy, make, site=opened.site, may_grow=True)

@@ -89,6 +89,10 @@ class RecordingCluster:
         """Nobody reports by requests here."""
         raise NotFound("ranks report by files here")
 
+    def take_check(self, token: str, body: bytes) -> dict[str, Any]:
+        """Nobody posts here."""
+        raise NotFound("checks report by files here")
+
     def record(self, job: str, attempt: int) -> dict[str, Any] | None:
         """Nothing runs here."""
         return None

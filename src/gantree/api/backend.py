@@ -180,9 +180,13 @@ class Backend:
         if remaining:
             explained["sentence"] += f" Waiting: {remaining}."
 
-    def take_report(self, token: str, body: bytes) -> float:
+    def take_report(self, token: str, body: bytes) -> dict[str, Any]:
         """Take what a rank reports by a request; from any thread. Raises GantreeError as the cluster does."""
-        return self.controller.cluster.take_report(token, body)
+        return {"again_s": self.controller.cluster.take_report(token, body)}
+
+    def take_check(self, token: str, body: bytes) -> dict[str, Any]:
+        """Take what a pod posts during the check before its start; from any thread. Raises GantreeError."""
+        return self.controller.cluster.take_check(token, body)
 
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """Where the output of a rank is, once there is some."""

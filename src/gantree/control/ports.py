@@ -90,6 +90,13 @@ class ClusterPort(Protocol):
         """
         ...
 
+    def take_check(self, token: str, body: bytes) -> dict[str, Any]:
+        """Take what a pod posts during the check before its start; return what it is to do. From any thread.
+
+        Raises NotFound where checks are made otherwise, Unauthenticated, BadInput.
+        """
+        ...
+
     def record(self, job: str, attempt: int) -> dict[str, Any] | None:
         """What ran as this attempt, where and on what; None if it was never started. Safe from any thread."""
         ...

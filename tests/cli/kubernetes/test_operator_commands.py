@@ -137,17 +137,20 @@ REPORT_URLS: tuple[tuple[tuple[str, ...], str], ...] = (
         ("--report-url", "https://h:1", "--listen", "127.0.0.1:0", "--dry-run"),
         "is of no use in a dry run",
     ),
+    (("--check-image", "check:1", "--listen", "127.0.0.1:0"), "needs --report-url"),
+    (("--check-image", "a b", "--listen", "127.0.0.1:0"), "expected an image"),
 )
 
 
 @pytest.mark.parametrize(("words", "said"), REPORT_URLS)
-def test_a_url_for_reports_that_pods_cannot_use_is_refused(
+def test_what_pods_cannot_report_to_or_check_in_is_refused(
     gantree: Gantree, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     where = ("--api-server", "http://127.0.0.1:9", "--state", tmp_path / "s")
     told = gantree("kubernetes", *where, *words)
     assert told.code == 2
-    assert f"gantree: --report-url {said}" in told.err.replace(f"{words[1]}: ", "")
+    named = told.err.replace(f"{words[1]}: ", "").replace(f"{words[1]!r}: ", "")
+    assert f"gantree: {words[0]} {said}" in named
     assert not (tmp_path / "s" / "journal.db").exists()
 
 

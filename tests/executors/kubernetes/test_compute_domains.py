@@ -331,6 +331,16 @@ def test_a_later_version_is_not_told_a_number_of_nodes(tmp_path: Path) -> None:
     assert {each["metadata"]["name"] for each in asked.values()} == {"llama-01234567"}
 
 
+def test_the_check_before_the_start_has_the_channel_too(stage: RackStage) -> None:
+    define_gangjobs(stage)
+    stage.start(report_url="https://gantree:8080", check_image="check:1")
+    gangjob(stage, "llama", topology={"required": "nvlink"}, check={"collectiveSeconds": 60})
+    stage.until(lambda: "llama-worker-1" in stage.pods())
+    (check,) = stage.pods()["llama-worker-1"]["spec"]["initContainers"]
+    assert check["resources"]["claims"] == [{"name": "gantree-channel"}]
+    stage.until(lambda: stage.bound("llama-worker-1"))
+
+
 def test_a_gangjob_that_brings_its_own_channels_gets_no_others(stage: RackStage) -> None:
     define_gangjobs(stage)
     stage.compute_domain("own", "channel")

@@ -6,7 +6,8 @@ import pytest
 
 from gantree.telemetry.checking.figures import PAIR, Figure
 from gantree.telemetry.checking.judge import CheckedMember, Fault, Verdict
-from gantree.telemetry.checking.member import NOTHING, transports_of, warnings_of
+from gantree.telemetry.checking.member import NOTHING
+from gantree.telemetry.checking.member_ranks import transports_of, warnings_of
 from gantree.telemetry.checking.report import Found, Rules, outcome_of, sentence_of, state_of
 from gantree.telemetry.checking.spec import CheckSpec, Expected
 

@@ -37,7 +37,7 @@ from gantree.api.routes import (
     waste,
 )
 from gantree.api.server.error_handlers import add_error_handlers
-from gantree.api.server.rank_report_path import RankReportPath
+from gantree.api.server.pod_paths import CHECKS, REPORTS, PodPaths
 from gantree.api.server.standby.reads import StandbyBackend
 from gantree.api.server.submit_fast_path import SubmitFastPath, route_in
 
@@ -96,8 +96,8 @@ def build_app(
     if audit is not None:
         app.add_middleware(AuditMiddleware, audit=audit)
     app.add_middleware(
-        RankReportPath,
-        take=backend.take_report,
+        PodPaths,
+        takes={REPORTS: backend.take_report, CHECKS: backend.take_check},
         access=access,
     )
     app.add_middleware(

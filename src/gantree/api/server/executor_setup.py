@@ -25,6 +25,7 @@ from gantree.control.nodes.partitioning import (
     partitioner_of,
     without_foreign_instances,
 )
+from gantree.control.nodes.pod_checks import link_check_calls
 from gantree.control.nodes.run_versions import policy_version, versions_of
 from gantree.control.nodes.time_slices import time_slice_of
 from gantree.control.ports import Clock, ClusterPort, Emit, MakeCluster
@@ -133,8 +134,12 @@ def kubernetes_executor(
     leads: Callable[[], bool],
     wake: Callable[[], None],
     nodes_within_s: float,
+    policy: Callable[[], Policy],
+    ledger: Callable[[], Ledger],
 ) -> ExecutorSetup:
     """Pods. Everything is listed before this returns; it waits so long for a first node.
+
+    policy and ledger are asked where orders are carried out and polls are made.
 
     Raises Unreachable, which another try may mend, and Unsupported without the extra.
     """
@@ -147,7 +152,8 @@ def kubernetes_executor(
     opened = Opened(told, wake, leads, nodes_within_s)
 
     def make_cluster(described: Cluster, emit: Emit, clock: Clock) -> ClusterPort:
-        return opened.cluster(emit, clock, decided)
+        calls = link_check_calls(told.check_image, ledger, policy, clock)
+        return opened.cluster(emit, clock, decided, calls)
 
     figures = ShadowFigures(lambda: opened.report) if told.shadow is not None else None
     return ExecutorSetup(opened.site, make_cluster, opened.close, figures, may_grow=True)

@@ -120,7 +120,13 @@ def _executor_setup(
     if settings.kubernetes is not None:
         within_s = NODES_WITHIN_S if is_retry else 0.0
         return kubernetes_executor(
-            settings, lambda: running[0].decided, lambda: term.is_on, wake, within_s
+            settings,
+            lambda: running[0].decided,
+            lambda: term.is_on,
+            wake,
+            within_s,
+            lambda: running[0].policy,
+            lambda: running[0].ledger,
         )
     return local_executor(
         settings,

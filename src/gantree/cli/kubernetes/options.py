@@ -106,8 +106,16 @@ ReportUrlOption = Annotated[
         help="Where pods reach --listen: their ranks report progress and own times there.",
     ),
 ]
+CheckImageOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="IMAGE",
+        help="Image with PyTorch and gantree, in which pods of GangJobs check their links before they start.",
+    ),
+]
 _KEY = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?"
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
 _LABEL = re.compile(f"{_KEY}={_VALUE}")
 
 
@@ -125,6 +133,17 @@ def report_url_of(url: str | None, listen: str | None, shadow: Shadow | None) ->
             f"--report-url {cause}: pods report to the API of the daemon that binds them"
         )
     return url
+
+
+def check_image_of(image: str | None, report_url: str) -> str:
+    """Return the image of checks; "" for none. Raises BadInput."""
+    if image is None:
+        return ""
+    if not _IMAGE.fullmatch(image):
+        raise BadInput(f"--check-image {image!r}: expected an image, such as registry/check:1")
+    if not report_url:
+        raise BadInput("--check-image needs --report-url: pods post there what they find")
+    return image
 
 
 @contextmanager

@@ -45,6 +45,7 @@ from gantree.cli.input.policies import policy_named
 from gantree.cli.input.repair_hooks import repair_hooks_of
 from gantree.cli.kubernetes.options import (
     ApiServerOption,
+    CheckImageOption,
     ClusterOption,
     ContextOption,
     GpuConfigProfilesOption,
@@ -57,6 +58,7 @@ from gantree.cli.kubernetes.options import (
     PartitionNodesOption,
     ReportUrlOption,
     SchedulerOption,
+    check_image_of,
     partition_nodes_of,
     report_url_of,
     settings_of_options,
@@ -121,6 +123,7 @@ def kubernetes(
     stall: StallOption = STALL_S,
     listen: ListenOption = None,
     report_url: ReportUrlOption = None,
+    check_image: CheckImageOption = None,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
     token_file: TokenFileOption = None,
@@ -144,9 +147,8 @@ def kubernetes(
     told = (kubeconfig, context, api_server, level, node_selector, scheduler_name, shadow)
     connection = replace(
         settings_of_options(*told),
-        lease=_lease_of(lease_name, scheduler_name, shadow),
         **_nodes_of(cluster, node_groups, partition_nodes, mig_configs, gpu_config_profiles),
-        report_url=report_url_of(report_url, listen, shadow),
+        **_of_leaders(lease_name, scheduler_name, report_url, check_image, listen, shadow),
     )
     at = _listen(listen, token_file, directory, tls_cert, tls_key, insecure=insecure)
     settings = Settings(
@@ -215,6 +217,29 @@ def _nodes_of(
         "cluster": _site_of(cluster),
         "node_groups": _groups_of(groups),
         "partition_nodes": partition_nodes_of(labels, configs, profiles),
+    }
+
+
+class _OfLeaders(TypedDict):
+    lease: str
+    report_url: str
+    check_image: str
+
+
+def _of_leaders(
+    lease: str | None,
+    scheduler: str,
+    report_url: str | None,
+    check_image: str | None,
+    listen: str | None,
+    shadow: Shadow | None,
+) -> _OfLeaders:
+    """What a dry run has not, because it leads nobody: a Lease, and pods that post to it. Raises BadInput."""
+    url = report_url_of(report_url, listen, shadow)
+    return {
+        "lease": _lease_of(lease, scheduler, shadow),
+        "report_url": url,
+        "check_image": check_image_of(check_image, url),
     }
 
 

@@ -22,10 +22,16 @@ from gantree.executors.kubernetes.controllers.allocator import Allocator
 from gantree.executors.kubernetes.controllers.attempts.controller import AttemptController
 from gantree.executors.kubernetes.controllers.claim_controller import ClaimController
 from gantree.executors.kubernetes.controllers.gang_admission import GangAdmission
+from gantree.executors.kubernetes.controllers.gangjob_checks import GangJobChecks
 from gantree.executors.kubernetes.controllers.gangjobs import GangJobs, Name
 from gantree.executors.kubernetes.controllers.group_conditions import GroupConditions
 from gantree.executors.kubernetes.controllers.idle_events import IdleEvents
 from gantree.executors.kubernetes.controllers.late_bindings import LateBindings
+from gantree.executors.kubernetes.controllers.link_checks import (
+    LinkCheckCalls,
+    LinkChecks,
+    no_link_checks,
+)
 from gantree.executors.kubernetes.controllers.mig_repartitioning import MigRepartitioning
 from gantree.executors.kubernetes.controllers.node_events import NodeEvents
 from gantree.executors.kubernetes.controllers.nodes import Nodes
@@ -81,6 +87,7 @@ class KubernetesCluster:
     """
 
     checks_links = False
+    """Of jobs that are submitted: they have no pods. GangJobs check theirs."""
 
     def __init__(
         self,
@@ -97,12 +104,13 @@ class KubernetesCluster:
         levels: Sequence[str] = (),
         partition_nodes: PartitionNodes | None = None,
         report_url: str = "",
+        link_checks: LinkCheckCalls | None = None,
     ) -> None:
         """scheduler is the schedulerName of pods that are ours.
 
         takes_over: gangs that run and are not on record are ours, too, if their pods say so. node_groups: nodes that an
         autoscaler can make, on a site with these levels. partition_nodes: those that may be given other MIG configs.
-        report_url is where ranks report; "": nowhere.
+        report_url is where ranks report; "": nowhere. link_checks: what checks before the start need; None: no checks.
         """
         self._api, self._nodes, self._emit, self._clock = api, nodes, emit, clock
         self._allocator = allocator
@@ -121,16 +129,9 @@ class KubernetesCluster:
             report_url,
         )
         self._reports = RankReports(lambda: nodes.gpus_of_node)
-        self._admission = GangAdmission(
-            api,
-            self._pending,
-            self._feasibility,
-            emit,
-            self._attempts.is_steady,
-            nodes.ask_level,
-            nodes.tolerate_cordons,
-            self.remains,
-        )
+        calls = link_checks or no_link_checks()
+        self._link_checks = LinkChecks(calls, self._reports.place_of, emit, self._attempts.fail)
+        self._admission = self._admission_with(calls)
         self._provisioning = Provisioning(
             api, self._pending, node_groups, levels, self._admission.explain
         )
@@ -151,7 +152,30 @@ class KubernetesCluster:
         )
         self._node_events = NodeEvents(api, self._attempts.pods_of)
         self._idle_events = IdleEvents(api, self._attempts.pods_of)
-        self._gangjobs = GangJobs(api, scheduler, self._pending.job_of, lambda: nodes.site, emit)
+        self._gangjobs = self._gangjobs_with(calls)
+
+    def _admission_with(self, calls: LinkCheckCalls) -> GangAdmission:
+        return GangAdmission(
+            self._api,
+            self._pending,
+            self._feasibility,
+            self._emit,
+            self._attempts.is_steady,
+            self._nodes.ask_level,
+            self._nodes.tolerate_cordons,
+            self.remains,
+            calls.check_of,
+        )
+
+    def _gangjobs_with(self, calls: LinkCheckCalls) -> GangJobs:
+        return GangJobs(
+            self._api,
+            self._scheduler,
+            self._pending.job_of,
+            lambda: self._nodes.site,
+            self._emit,
+            GangJobChecks(calls.image, calls.check_of, self._link_checks.status),
+        )
 
     def adopt(self, epoch: int) -> None:
         """Read all objects once, with the attempts on record, and emit what became of those."""
@@ -187,6 +211,7 @@ class KubernetesCluster:
             self._emit(event)
         for event in self._checkpoints.completed(now):
             self._emit(event)
+        self._link_checks.step(decided)
         self._admission.attempts_ended(self._attempts.emit_events(decided, now))
         self._attempts.step(decided, now)
         self._late_bindings.step(now)
@@ -234,6 +259,7 @@ class KubernetesCluster:
         self._idle_events.forget(job, attempt)
         self._checkpoints.forget(job, attempt)
         self._reports.forget(job, attempt)
+        self._link_checks.forget(job, attempt)
         self._attempts.settle(job, attempt)
 
     def has_run(self, job: str) -> bool:
@@ -262,8 +288,8 @@ class KubernetesCluster:
         return None
 
     def check(self, job: str, attempt: int) -> CheckStatus | None:
-        """No check is carried out here."""
-        return None
+        """How the check of an attempt stands; from any thread."""
+        return self._link_checks.status(job, attempt)
 
     def step_reports(self, job: str, attempt: int) -> StepReports | None:
         """The own times of steps that its ranks report; from any thread."""
@@ -272,6 +298,10 @@ class KubernetesCluster:
     def take_report(self, token: str, body: bytes) -> float:
         """Take the report of a rank; from any thread. Raises Unauthenticated, BadInput, Conflict, TooOften."""
         return self._reports.take(token, body)
+
+    def take_check(self, token: str, body: bytes) -> dict[str, Any]:
+        """Take what a pod posts during its check; from any thread. Raises Unauthenticated, BadInput."""
+        return self._link_checks.take(token, body)
 
     def record(self, job: str, attempt: int) -> dict[str, Any] | None:
         """Nothing is known of it here."""

@@ -13,6 +13,7 @@ from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings, Shadow
 from gantree.executors.kubernetes.cluster import KubernetesCluster
 from gantree.executors.kubernetes.controllers.allocator import Allocator
+from gantree.executors.kubernetes.controllers.link_checks import LinkCheckCalls
 from gantree.executors.kubernetes.controllers.nodes import Nodes
 from gantree.executors.kubernetes.tools.shadow import ShadowClient
 from gantree.executors.kubernetes.tools.shadow_report import Reporter
@@ -79,8 +80,9 @@ class Opened:
         emit: Callable[[Event], None],
         clock: Callable[[], float],
         decided: Callable[[], LedgerView],
+        link_checks: LinkCheckCalls | None = None,
     ) -> KubernetesCluster:
-        """The cluster that a controller talks to."""
+        """The cluster that a controller talks to; link_checks as there."""
         return KubernetesCluster(
             self._api,
             self._nodes,
@@ -94,6 +96,7 @@ class Opened:
             levels=self._told.levels,
             partition_nodes=None if self._told.shadow else self._told.partition_nodes,
             report_url=self._told.report_url,
+            link_checks=link_checks,
         )
 
     def _shadow_client(

@@ -364,6 +364,10 @@ class LocalCluster:
         """Raises NotFound: ranks report in files."""
         raise NotFound("ranks of this daemon report in files of their run directories")
 
+    def take_check(self, token: str, body: bytes) -> dict[str, Any]:
+        """Raises NotFound: checks report in files."""
+        raise NotFound("checks of this daemon report in files of their run directories")
+
     def record(self, job: str, attempt: int) -> dict[str, Any] | None:
         """The record of an attempt, None if it was never started. Safe from any thread. Raises OSError."""
         return record_in(RunDirectory(self._runs, job, attempt))

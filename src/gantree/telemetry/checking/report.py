@@ -4,7 +4,7 @@ state    "passed"; "short": below what was expected; "unfinished": the time was 
 outcome  "start" the command; "replace" who is at fault, at no cost for the job; "fail" the attempt
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -98,3 +98,27 @@ def report_json(
         "faults": [asdict(each) for each in found.verdict.faults],
         "warnings": list(found.warnings),
     }
+
+
+def backend_of(*, cuda: bool) -> str:
+    """What collectives ran over."""
+    return "nccl" if cuda else "gloo"
+
+
+def device_fault(members: Sequence[CheckedMember], member: int, gpu: int, words: str) -> Fault:
+    """Return the fault of a device that cannot compute, by its number in the member, in words of the driver."""
+    checked = members[member]
+    index = checked.gpus[gpu] if gpu < len(checked.gpus) else None
+    name = "" if index is None else f"GPU {index}: "
+    return Fault(checked.node, index, None, 0.0, f"{name}it cannot compute: {words}")
+
+
+def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """Return what the log of the gang's first rank has."""
+    for each in report["figures"]:
+        measured = "did not end" if each["measured"] is None else f"{each['measured']:g}"
+        expected = f" of {each['expected']:g} expected" if each["expected"] else ""
+        unit = "TFLOPS" if each["kind"] == "compute" else "GB/s"
+        yield f"{each['name']} {each['kind']}: {measured}{expected} {unit}"
+    yield from report["warnings"]
+    yield report["sentence"]

@@ -29,6 +29,8 @@ from support.kubernetes.controllers.node_room import Refused, refusal
 from support.kubernetes.server.statuses import Json
 
 PREFIX = "kubelet.gantree/"
+INIT = "gantree-check"
+"""The init container that takes time; others end at once."""
 ENDED = frozenset({"Succeeded", "Failed"})
 KILLED = 143
 FOUND, CHANGED = 200, 409
@@ -71,6 +73,8 @@ class Kubelet(Follower):
         self.client = client
         self.prepare: Callable[[Json], Coroutine[Any, Any, None]] | None = None
         """What drivers do for the claims of a pod before it starts, if there are any."""
+        self.initializing: dict[str, asyncio.Future[int]] = {}
+        """Pods, by name, whose init container gantree-check runs: a test says how it ends."""
         self._sandboxes: dict[str, _Sandbox] = {}
         self._numbers: Iterator[int] = count(1)
         self._refusals = 0
@@ -190,7 +194,7 @@ class Kubelet(Follower):
         sandbox.ip = (
             f"10.{(number := next(self._numbers)) >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
         )
-        if not sandbox.deleted.is_set():
+        if not sandbox.deleted.is_set() and await self._initialized(sandbox):
             await self._run(sandbox)
         if sandbox.deleted.is_set():
             await self._stop(sandbox)
@@ -260,6 +264,23 @@ class Kubelet(Follower):
                 await self._tell(sandbox, _ended(sandbox, code))
                 return
             sandbox.restarts += 1
+
+    async def _initialized(self, sandbox: _Sandbox) -> bool:
+        """Whether its init container INIT has ended well, where it has one."""
+        name = sandbox.pod["metadata"]["name"]
+        if not any(each["name"] == INIT for each in sandbox.pod["spec"].get("initContainers", ())):
+            return True
+        self.initializing[name] = done = asyncio.get_running_loop().create_future()
+        await _first(sandbox.deleted.wait(), asyncio.shield(done))
+        self.initializing.pop(name, None)
+        if not done.done() or done.result() == 0:
+            return not sandbox.deleted.is_set()
+        await self._tell(sandbox, {"phase": "Failed", "conditions": _conditions(False)})
+        return False
+
+    async def end_init(self, name: str, code: int) -> None:
+        """The init container of a pod ends."""
+        self.initializing[name].set_result(code)
 
     async def _stop(self, sandbox: _Sandbox) -> None:
         """It stops within its grace, says how it ended and is taken away."""

@@ -18,7 +18,7 @@ from gantree.api.http.security_middleware import SecurityMiddleware
 from gantree.api.observability.request_telemetry import METHODS, RequestTelemetry
 from gantree.api.server.app import Pages
 from gantree.api.server.error_handlers import add_error_handlers
-from gantree.api.server.rank_report_path import RankReportPath
+from gantree.api.server.pod_paths import CHECKS, REPORTS, PodPaths
 from gantree.api.server.standby.reads import AgeMiddleware, StandbyBackend, routers
 from gantree.control.engine.leadership import Leadership
 from gantree.control.metrics.metrics import Metrics
@@ -51,7 +51,8 @@ def build_standby_app(
     )
     add_error_handlers(app)
     app.add_middleware(AuditMiddleware, audit=audit)
-    app.add_middleware(RankReportPath, take=partial(_not_taken, leadership), access=access)
+    refuse = partial(_not_taken, leadership)
+    app.add_middleware(PodPaths, takes={REPORTS: refuse, CHECKS: refuse}, access=access)
     app.add_middleware(RequestTelemetry, metrics=metrics)
     app.add_middleware(SecurityMiddleware)
     app.add_middleware(PathPrefixMiddleware, root_path=root_path)
@@ -66,8 +67,8 @@ def build_standby_app(
     return app
 
 
-def _not_taken(leadership: Leadership, token: str, body: bytes) -> float:
-    """Reports are for the leader, which knows the pods. Raises NotLeading."""
+def _not_taken(leadership: Leadership, token: str, body: bytes) -> Json:
+    """What pods post is for the leader, which knows the pods. Raises NotLeading."""
     raise leadership.not_leading()
 
 

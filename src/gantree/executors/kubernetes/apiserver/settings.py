@@ -29,6 +29,7 @@ class KubernetesSettings:
     node_selector is a label selector of the nodes that are ours, "" for all. shadow: a dry run, in which nothing is
     written. node_groups: nodes that an autoscaler can make. partition_nodes: nodes that may be given other MIG configs,
     None for no node. report_url is where pods reach this daemon's API, for the reports of their ranks; "": nowhere.
+    check_image is the image in which pods of GangJobs check their links before they start; "": they do not.
     """
 
     connection: Connection
@@ -42,3 +43,4 @@ class KubernetesSettings:
     node_groups: tuple[NodeGroup, ...] = ()
     partition_nodes: PartitionNodes | None = None
     report_url: str = ""
+    check_image: str = ""

@@ -22,6 +22,7 @@ from gantree.executors.kubernetes.constraints.channels import (
 )
 from gantree.executors.kubernetes.nodes.site import SiteReading
 from gantree.executors.kubernetes.pods.gang_spec import InvalidObject, Spec, table, tables, text
+from gantree.executors.kubernetes.pods.link_check import NAME as LINK_CHECK
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from gantree.executors.kubernetes.workloads.gangjob import service_of
 from gantree.model.jobs import GPU_RESOURCES
@@ -126,12 +127,17 @@ def _has_gpus(pod: Json) -> bool:
 
 
 def _with_channel(pod: Json, template: str) -> Json:
-    """A pod with a claim for a channel, which all its containers use."""
+    """A pod with a claim for a channel, which all its containers use, and its check before the start."""
     spec = pod["spec"]
     wanted = {"name": CLAIM, "resourceClaimTemplateName": template}
     containers = [_using(each) for each in spec["containers"]]
     claims = [*(spec.get("resourceClaims") or ()), wanted]
-    return {**pod, "spec": {**spec, "containers": containers, "resourceClaims": claims}}
+    told = {**spec, "containers": containers, "resourceClaims": claims}
+    if spec.get("initContainers"):
+        told["initContainers"] = [
+            _using(each) if each["name"] == LINK_CHECK else each for each in spec["initContainers"]
+        ]
+    return {**pod, "spec": told}
 
 
 def _using(container: Json) -> Json:

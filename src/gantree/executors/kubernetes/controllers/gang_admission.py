@@ -28,6 +28,7 @@ from gantree.executors.kubernetes.nodes.site import SiteReading
 from gantree.executors.kubernetes.pods.shapes import pod_request
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from gantree.executors.kubernetes.workloads.elastic import min_pods
+from gantree.executors.kubernetes.workloads.gangjob import GANGJOB
 from gantree.executors.kubernetes.workloads.gangs import Gang, in_order, job_of, topology_in_words
 from gantree.executors.kubernetes.workloads.keys import Key, handed_in, job_id, uid_of_job
 from gantree.executors.kubernetes.workloads.pending_pods import PendingGang, PendingPods
@@ -46,7 +47,7 @@ from gantree.model.events import (
     JobSubmitted,
     ReleaseRequested,
 )
-from gantree.model.jobs import Job, Shape
+from gantree.model.jobs import Check, Job, Shape
 from gantree.model.node_restrictions import node_restrictions_of, without_node_restrictions
 from gantree.model.phases import ENDED, HOLDING, Phase
 
@@ -78,12 +79,14 @@ class GangAdmission:
         ask_level: Callable[[str, float], bool],
         tolerate_cordons: Callable[[float], None],
         remains: Callable[[str], str],
+        check_of: Callable[[str], Check | None],
     ) -> None:
         """is_steady says whether all members of an attempt run. ask_level has the site get a tier of a label key,
         tolerate_cordons has it show cordons as taints.
 
-        remains says what keeps the last attempt of a job from ending.
+        remains says what keeps the last attempt of a job from ending. check_of gives the check of a queue.
         """
+        self._check_of = check_of
         self._api, self._pending, self._emit = api, pending, emit
         self._feasibility = feasibility
         self._pod_status, self._is_steady = PodStatusUpdates(self._write_status, remains), is_steady
@@ -294,7 +297,7 @@ class GangAdmission:
         if verdict.waits:
             self._pod_status.report(gang.key, WaitReason(PENDING, f"Waiting: {verdict.waits}."))
             return
-        for word in (*gang.unknown, *map(topology_in_words, lost)):
+        for word in (*gang.unknown, *map(topology_in_words, lost), *self._unchecked(gang, spec)):
             self._write_status(
                 gang.key, WaitReason(NOT_HONOURED, f"gantree does not act on {word}.")
             )
@@ -308,6 +311,12 @@ class GangAdmission:
         self._emit(JobSubmitted(id=f"{job}/submitted", observed_at=now, job=job, spec=spec))
         if depends_on_others:
             self._update_restrictions(verdict, job, spec, now)
+
+    def _unchecked(self, gang: Gang, spec: Job) -> Iterator[str]:
+        """That the check of its queue is not carried out: GangJobs say so themselves, pods alone have no links."""
+        is_gangjob = gang.key[2] == GANGJOB.key_word
+        if len(gang.pods) > 1 and not is_gangjob and self._check_of(spec.queue) is not None:
+            yield f"the check of queue {spec.queue!r}: pods of GangJobs alone check their links"
 
     def _with_constraints(self, spec: Job, gang: Gang, site: SiteReading, verdict: Verdict) -> Job:
         """A job with the constraints and preferences of its pods about each other, other pods and volumes."""

@@ -18,9 +18,11 @@ from gantree.core.view import JobView, LedgerView
 from gantree.executors.kubernetes.apiserver.client import JSON, MERGE
 from gantree.executors.kubernetes.apiserver.objects import Group, Pod
 from gantree.executors.kubernetes.controllers.compute_domains import ComputeDomains
+from gantree.executors.kubernetes.controllers.gangjob_checks import GangJobChecks
 from gantree.executors.kubernetes.nodes.site import SiteReading
 from gantree.executors.kubernetes.pods.annotations import member_annotation
 from gantree.executors.kubernetes.pods.gang_spec import InvalidObject, count
+from gantree.executors.kubernetes.pods.link_check import PodCheck
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from gantree.executors.kubernetes.workloads.elastic import pods_needed
 from gantree.executors.kubernetes.workloads.gangjob import (
@@ -62,7 +64,7 @@ FINISHED = frozenset(WORD_OF_PHASE[phase] for phase in ENDED)
 class Known:
     """One GangJob: the object, its pods by name, its job if it has one, the last status, and the time of each write.
 
-    wanted are the pods that it should have; size is how many of an elastic one.
+    wanted are the pods that it should have; size is how many of an elastic one, checked the check that they make.
     """
 
     group: Group
@@ -74,6 +76,7 @@ class Known:
     explain_at: float = 0.0
     wanted: dict[str, Json] | None = None
     size: int | None = None
+    checked: PodCheck | None = None
 
 
 class GangJobs:
@@ -86,7 +89,9 @@ class GangJobs:
         job_of: Callable[[tuple[str, str, str]], str | None],
         site: Callable[[], SiteReading | None],
         emit: Callable[[Event], None],
+        link_checks: GangJobChecks,
     ) -> None:
+        self._link_checks = link_checks
         self._api, self._scheduler, self._job_of, self._emit = api, scheduler, job_of, emit
         self._domains = ComputeDomains(api, site)
         self._known: dict[Name, Known] = {}
@@ -149,6 +154,8 @@ class GangJobs:
             return
         status = _status(known, state, decided, now, told)
         try:
+            of_links = self._link_checks.condition(known.group.spec, state, told)
+            status["conditions"] += [_since(of_links, told, now)] if of_links else []
             if state is not None:
                 status["askedMembers"] = self._scale(known, state, told, now)
             if status["phase"] in FINISHED:
@@ -191,9 +198,11 @@ class GangJobs:
             self._make_anew(known, self._wanted(known, size), state.replacing, now)
 
     def _wanted(self, known: Known, size: int | None) -> dict[str, Json]:
-        if known.wanted is None or known.size != size:
-            pods = pods_of(known.group, self._scheduler, size)
-            known.wanted, known.size = self._domains.fitted(known.group, pods), size
+        checked = self._link_checks.of(known.group.spec)
+        if known.wanted is None or (known.size, known.checked) != (size, checked):
+            pods = pods_of(known.group, self._scheduler, size, checked)
+            known.wanted = self._domains.fitted(known.group, pods)
+            known.size, known.checked = size, checked
         return known.wanted
 
     def _add(self, known: Known, wanted: Mapping[str, Json], now: float) -> None:
@@ -328,27 +337,28 @@ def _why(
 
 def _conditions(phase: str, placed: bool, told: Mapping[str, Any], now: float) -> list[Json]:
     """Scheduled, Complete and Failed; each with the time since when it is so."""
-    before = told.get("conditions")
-    since = {
-        (each.get("type"), each.get("status")): each.get("lastTransitionTime")
-        for each in (before if isinstance(before, list) else ())
-    }
     ended = phase in FINISHED
     is_so = {
         "Scheduled": placed,
         "Complete": phase == "Succeeded",
         "Failed": ended and phase != "Succeeded",
     }
-    return [
-        {
-            "type": kind,
-            "status": str(holds),
-            "reason": phase,
-            "message": "",
-            "lastTransitionTime": since.get((kind, str(holds))) or _time(now),
-        }
+    conditions: list[Json] = [
+        {"type": kind, "status": str(holds), "reason": phase, "message": ""}
         for kind, holds in is_so.items()
     ]
+    return [_since(each, told, now) for each in conditions]
+
+
+def _since(condition: Json, told: Mapping[str, Any], now: float) -> Json:
+    """A condition with the time since when it is so."""
+    before = told.get("conditions")
+    since = {
+        (each.get("type"), each.get("status")): each.get("lastTransitionTime")
+        for each in (before if isinstance(before, list) else ())
+    }
+    known = since.get((condition["type"], condition["status"]))
+    return {**condition, "lastTransitionTime": known or _time(now)}
 
 
 def _path(known: Known) -> str:

@@ -23,6 +23,7 @@ from gantree.executors.kubernetes.pods.annotations import (
     PARALLELISM,
     REPORT_TOKEN,
     REPORT_URL,
+    member_annotation,
 )
 from gantree.executors.kubernetes.pods.rank_report import (
     MOST_RANKS_OF_POD,
@@ -41,6 +42,7 @@ MOST_A_SECOND = 100
 """Reports of all ranks together."""
 MOST_RANKS = 65_536
 WARN_EVERY_S = 60.0
+NO_POD = "the token is that of no running pod"
 
 _INDEX = re.compile("[0-9]{1,4}")
 Name = tuple[str, int]
@@ -60,8 +62,18 @@ class _ReportingPod:
     is_exact: bool
     parallelism: tuple[tuple[str, int], ...]
     digest: bytes
+    member: int
     reports: dict[int, RankReport] = field(default_factory=dict)
     progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlace:
+    """Which member of which attempt a pod is; gpus are () where nobody knows which."""
+
+    of: Name
+    member: int
+    gpus: tuple[int, ...]
 
 
 def report_annotations(url: str) -> dict[str, str]:
@@ -138,15 +150,23 @@ class RankReports:
             self._warn(error)
             raise
 
+    def place_of(self, token: str) -> PodPlace:
+        """The place of the pod that a token is of. Raises Unauthenticated for a token of no running pod."""
+        with self._lock:
+            pod = self._pods.get(self._uid_of_digest.get(_digest(token), ""))
+            if pod is None:
+                raise Unauthenticated(NO_POD)
+            return PodPlace(pod.of, pod.member, self._known_gpus(pod))
+
     def _take(self, digest: bytes, body: bytes) -> float:
         uid = self._uid_of_digest.get(digest)
         if uid is None:
-            raise Unauthenticated("the token is that of no running pod")
+            raise Unauthenticated(NO_POD)
         report = rank_report_in(body, self._steady(), self._wall())
         with self._lock:
             pod = self._pods.get(uid)
             if pod is None:
-                raise Unauthenticated("the token is that of no running pod")
+                raise Unauthenticated(NO_POD)
             self._check(pod, report.rank, report.taken_at)
             known = pod.reports.get(report.rank)
             self._ranks += known is None
@@ -209,13 +229,16 @@ class RankReports:
         return StepReports(first.at, first.world_size, tuple(ranks), pod_of_rank_0.parallelism)
 
     def _gpus(self, pod: _ReportingPod, report: RankReport) -> tuple[int, ...]:
-        """The GPUs of a process: none where a device plugin chose some of a node's, because nobody knows which."""
+        """The GPUs of a process, or those of its pod."""
+        gpus = self._known_gpus(pod)
+        if len(gpus) != report.local_world_size:
+            return gpus
+        return gpus[report.local_rank : report.local_rank + 1]
+
+    def _known_gpus(self, pod: _ReportingPod) -> tuple[int, ...]:
+        """The GPUs of a pod: none where a device plugin chose some of a node's, because nobody knows which."""
         is_all = len(pod.gpus) == self._gpus_of_node().get(pod.node)
-        if not (pod.is_exact or is_all):
-            return ()
-        if len(pod.gpus) != report.local_world_size:
-            return pod.gpus
-        return pod.gpus[report.local_rank : report.local_rank + 1]
+        return pod.gpus if pod.is_exact or is_all else ()
 
 
 def _may_report(pod: Pod) -> bool:
@@ -228,6 +251,7 @@ def _pod_of(pod: Pod, attempt: Name, role: str) -> _ReportingPod:
     meta, told = pod.metadata, pod.metadata.annotations.get(GPUS, "")
     gpus = tuple(int(each) for each in told.split(",") if _INDEX.fullmatch(each))
     name, is_exact = f"{meta.namespace}/{meta.name}", bool(pod.spec.resource_claims)
+    place = member_annotation(meta.annotations)
     return _ReportingPod(
         name,
         attempt,
@@ -237,6 +261,7 @@ def _pod_of(pod: Pod, attempt: Name, role: str) -> _ReportingPod:
         is_exact,
         parallelism_of(meta.annotations.get(PARALLELISM, "")),
         _digest(meta.annotations[REPORT_TOKEN]),
+        0 if place is None else place.member,
     )
 
 

@@ -46,8 +46,8 @@ class RankReport:
 
 def rank_report_in(body: bytes, taken_at: float, at: float) -> RankReport:
     """The report in the body of a request, taken now. What the pod's clock says is not used. Raises BadInput."""
-    record = _record_in(body)
-    rank = _count(record, "rank", 0, MOST_WORLD_SIZE)
+    record = record_in(body)
+    rank = count_in(record, "rank", 0, MOST_WORLD_SIZE)
     steps, told = record.get("steps", {}), record.get("progress")
     own = own_s_of_step(steps.get("steps")) if isinstance(steps, dict) else {}
     if not own and "steps" in record:
@@ -56,16 +56,16 @@ def rank_report_in(body: bytes, taken_at: float, at: float) -> RankReport:
         rank,
         taken_at,
         at,
-        _count(steps, "world_size", rank + 1, MOST_WORLD_SIZE) if own else 0,
-        _count(record, "local_rank", 0, MOST_RANKS_OF_POD - 1),
-        _count(record, "local_world_size", 1, MOST_RANKS_OF_POD),
+        count_in(steps, "world_size", rank + 1, MOST_WORLD_SIZE) if own else 0,
+        count_in(record, "local_rank", 0, MOST_RANKS_OF_POD - 1),
+        count_in(record, "local_world_size", 1, MOST_RANKS_OF_POD),
         _numbers(own),
         array("d", own.values()),
         progress_of({**told, "at": at}) if isinstance(told, dict) else None,
     )
 
 
-def _record_in(body: bytes) -> Json:
+def record_in(body: bytes) -> Json:
     try:
         record = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -75,7 +75,7 @@ def _record_in(body: bytes) -> Json:
     return record
 
 
-def _count(record: Json, name: str, least: int, most: int) -> int:
+def count_in(record: Json, name: str, least: int, most: int) -> int:
     """A whole number of a record. Raises BadInput."""
     value = record.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:

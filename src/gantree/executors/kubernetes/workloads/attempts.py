@@ -68,7 +68,8 @@ class Attempt:
 
     grace_s is what its pods are given when they go; None: what each asks for itself. evicts: they go for others, so
     budgets are asked. anew: members that are to start anew while the others stay, with what their pods are told.
-    holds_devices: claims of pods that are over have devices still.
+    holds_devices: claims of pods that are over have devices still. check_failed: its check names who is at fault;
+    final: it would fail in the same way again.
     """
 
     job: str
@@ -81,6 +82,8 @@ class Attempt:
     grace_s: float | None = None
     evicts: bool = False
     holds_devices: bool = False
+    check_failed: bool = False
+    final: bool = False
     replacing: dict[int, tuple[MemberLaunch, dict[str, str]]] = field(default_factory=dict)
 
     @property

@@ -31,6 +31,12 @@ from gantree.executors.kubernetes.pods.gang_spec import (
     tables,
     text,
 )
+from gantree.executors.kubernetes.pods.link_check import (
+    CHECK,
+    PodCheck,
+    check_annotation,
+    check_container,
+)
 from gantree.model.jobs import Elastic, Restarts
 
 Json = dict[str, Any]
@@ -145,11 +151,37 @@ def members_of(spec: Spec, size: int | None = None) -> Iterator[Member]:
             first_rank += _processes(role)
 
 
-def pods_of(group: Group, scheduler: str, size: int | None = None) -> dict[str, Json]:
-    """The pods that a GangJob asks for, by name; size: so many of an elastic one. Raises InvalidObject."""
+def pods_of(
+    group: Group, scheduler: str, size: int | None = None, checked: PodCheck | None = None
+) -> dict[str, Json]:
+    """The pods that a GangJob asks for, by name; size: so many of an elastic one. Raises InvalidObject.
+
+    checked: the check that they make before they start.
+    """
     members = list(members_of(group.spec, size))
     world = sum(_processes(each.role) for each in members)
-    return {_name(group, each): _pod(group, each, members, world, scheduler) for each in members}
+    pods = {_name(group, each): _pod(group, each, members, world, scheduler) for each in members}
+    if checked is not None:
+        for each in members:
+            _add_check(pods[_name(group, each)], each, _addresses(group, members), checked)
+    return pods
+
+
+def _add_check(pod: Json, member: Member, addresses: Mapping[str, str], checked: PodCheck) -> None:
+    """Put the check before all else that a pod does."""
+    told, spec = table(table(member.role, "template"), "spec"), pod["spec"]
+    container = check_container(told, spec["containers"][0], checked, addresses)
+    spec["initContainers"] = [container, *tables(told, "initContainers")]
+    pod["metadata"]["annotations"][CHECK] = check_annotation(checked.check)
+
+
+def _addresses(group: Group, members: list[Member]) -> dict[str, str]:
+    """Where the ranks of a gang meet."""
+    meta = group.metadata
+    return {
+        "MASTER_ADDR": f"{_name(group, members[0])}.{meta.name}.{meta.namespace}.svc",
+        "MASTER_PORT": str(count(group.spec, "masterPort") or MASTER_PORT),
+    }
 
 
 def number_of(pod: Json) -> int:
@@ -215,9 +247,7 @@ def _pod(group: Group, each: Member, members: list[Member], world: int, schedule
 
 def _env(group: Group, each: Member, members: list[Member], world: int) -> dict[str, str]:
     """The variables of one pod. Of several processes RANK is the first; torchrun, which starts them, has its own."""
-    meta, processes = group.metadata, _processes(each.role)
-    master = f"{_name(group, members[0])}.{meta.name}.{meta.namespace}.svc"
-    port = str(count(group.spec, "masterPort") or MASTER_PORT)
+    processes, addresses = _processes(each.role), _addresses(group, members)
     return {
         "RANK": str(each.first_rank),
         "WORLD_SIZE": str(world),
@@ -225,13 +255,11 @@ def _env(group: Group, each: Member, members: list[Member], world: int) -> dict[
         "LOCAL_WORLD_SIZE": str(processes),
         "NODE_RANK": str(each.member),
         "NNODES": str(len(members)),
-        "MASTER_ADDR": master,
-        "MASTER_PORT": port,
+        **addresses,
         "PET_NNODES": str(len(members)),
         "PET_NPROC_PER_NODE": str(processes),
         "PET_NODE_RANK": str(each.member),
-        "PET_MASTER_ADDR": master,
-        "PET_MASTER_PORT": port,
+        **{f"PET_{name}": value for name, value in addresses.items()},
         "GANTREE_ROLE": _role_name(each.role),
         "GANTREE_MEMBER": str(each.of_role),
         "GANTREE_WORLD_SIZE": str(world),

@@ -15,6 +15,7 @@ from typing import Any
 from gantree.executors.kubernetes.apiserver.objects import Claimed, Pod
 from gantree.executors.kubernetes.pods.checkpoint_protocol import checkpoint_of
 from gantree.executors.kubernetes.pods.gang_spec import GangSpec, parsed_count
+from gantree.executors.kubernetes.pods.link_check import check_of_pods
 from gantree.executors.kubernetes.pods.shapes import PodRequest, pod_request
 from gantree.executors.kubernetes.pods.templates import kept_of, once_per_template
 from gantree.executors.kubernetes.workloads.composite_groups import is_composite
@@ -166,6 +167,7 @@ def _job_of(
         preemptible=gang_spec.preemptible is not False,
         time_limit_s=gang_spec.time_limit_s or _time_limit_s(gang.pods),
         checkpoint=checkpoint_of(gang.pods),
+        check=check_of_pods(gang.pods),
         elastic=elastic,
         project=gang_spec.project,
     )

@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from gantree.executors.check_plan import domains_of
 from gantree.executors.local.launch.environment import check_environment
 from gantree.executors.local.launch.master_port import free_port
 from gantree.executors.local.launch.visible_gpus import GpuIds
 from gantree.executors.local.run_directory import RunDirectory, write_first
 from gantree.executors.local.shim.shim import read_json
-from gantree.model.cluster import Cluster, Node
+from gantree.model.cluster import Cluster
 from gantree.model.orders import MemberLaunch, StartGang
 
 PROGRAM = "gantree.telemetry.checking.member"
@@ -131,8 +132,3 @@ def with_absolute_path(env: Mapping[str, str]) -> Mapping[str, str]:
         return env
     folders = [str(Path(folder).absolute()) for folder in env["PYTHONPATH"].split(":") if folder]
     return {**env, "PYTHONPATH": ":".join(folders)}
-
-
-def domains_of(tiers: tuple[str, ...], node: Node) -> list[tuple[str, str]]:
-    """(tier, path) of the domains of a node outside it, widest first."""
-    return [(tiers[n], "/".join(node.at[: n + 1])) for n in range(len(node.at))]

@@ -9,6 +9,7 @@
 
 from collections.abc import Mapping
 
+from gantree.executors.check_plan import NETWORK_VARIABLES
 from gantree.executors.local.launch.slurm_variables import gang_variables, process_variables
 from gantree.executors.local.launch.visible_gpus import (
     MPS,
@@ -74,15 +75,6 @@ def member_environment(
         **device_variables(visible_devices(member, gpu_ids, mig_ids)),
     }
     return {**_of_use(base, member), **place, **dict(member.env), **fixed}
-
-
-NETWORK_VARIABLES = frozenset(
-    {
-        "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_IB_GID_INDEX", "NCCL_IB_TC", "NCCL_IB_SL",
-        "NCCL_IB_TIMEOUT", "NCCL_IB_ADDR_FAMILY", "NCCL_CROSS_NIC", "GLOO_SOCKET_IFNAME",
-    }
-)  # fmt: skip
-"""What a job may say to its check: by which addresses of the site ranks find each other, and no code."""
 
 
 def check_environment(

@@ -16,6 +16,7 @@ from gantree.executors.kubernetes.controllers.attempts.members import AttemptMem
 from gantree.executors.kubernetes.controllers.attempts.pod_choice import lacks_pods, pod_chooser
 from gantree.executors.kubernetes.controllers.attempts.remaining_pods import RemainingPods
 from gantree.executors.kubernetes.controllers.attempts.replacement import MemberReplacement
+from gantree.executors.kubernetes.controllers.link_checks import CheckFailure
 from gantree.executors.kubernetes.controllers.rank_reports import report_annotations
 from gantree.executors.kubernetes.devices.claims import Unfit
 from gantree.executors.kubernetes.pods.annotations import start_annotations
@@ -296,6 +297,17 @@ class AttemptController:
         attempt = self._members.attempts.get(name)
         attempt = attempt or self._members.add(Attempt(order.job, order.attempt, 0))
         attempt.stopping, attempt.grace_s, attempt.evicts = True, order.grace_s, for_others
+        self._members.changed[name] = None
+        if attempt.is_leaving:
+            self._delete_pods(attempt)
+
+    def fail(self, name: tuple[str, int], failure: CheckFailure) -> None:
+        """End an attempt of which the check before the start says that it must not start."""
+        attempt = self._members.attempts.get(name)
+        if attempt is None or attempt.stopping or attempt.failed:
+            return
+        attempt.failed, attempt.final = failure.reason, failure.final
+        attempt.check_failed = failure.is_named
         self._members.changed[name] = None
         if attempt.is_leaving:
             self._delete_pods(attempt)

@@ -56,6 +56,8 @@ def all_events(attempt: Attempt, now: float, *, holds: bool) -> list[Event]:
             job=attempt.job,
             attempt=attempt.attempt,
             reason=attempt.failed,
+            final=attempt.final,
+            check_failed=attempt.check_failed,
         )
         events.insert(0, failed)
     if attempt.is_over and attempt.exit_code != 0 and holds:

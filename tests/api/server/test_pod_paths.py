@@ -1,4 +1,4 @@
-"""`POST /v1/reports` beside the application: what is answered there, what is passed on, and how much is read."""
+"""The paths of pods beside the application: what is answered there, what is passed on, and how much is read."""
 
 import asyncio
 import json
@@ -10,10 +10,10 @@ import pytest
 from gantree.api.access.access import Access
 from gantree.api.access.rate_limits import RateLimits
 from gantree.api.http.connections import STATE, ConnectionLimits, Connections
-from gantree.api.server.rank_report_path import MOST_BYTES, RankReportPath
+from gantree.api.server.pod_paths import CHECKS, MOST_BYTES, REPORTS, PodPaths
 from gantree.model.errors import NotLeading, Unauthenticated
 
-Take = Callable[[str, bytes], float]
+Take = Callable[[str, bytes], dict[str, Any]]
 
 
 async def passed_on(scope: Any, receive: Any, send: Any) -> None:
@@ -22,13 +22,13 @@ async def passed_on(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"{}"})
 
 
-def taken(token: str, body: bytes) -> float:
+def taken(token: str, body: bytes) -> dict[str, Any]:
     if token != "good":
         raise Unauthenticated("the token is that of no running pod")
-    return float(len(body))
+    return {"bytes": len(body)}
 
 
-def stands_by(token: str, body: bytes) -> float:
+def stands_by(token: str, body: bytes) -> dict[str, Any]:
     raise NotLeading("b stands by: a leads at https://a", "a", "https://a")
 
 
@@ -53,13 +53,14 @@ def asked(
         "client": ("10.0.0.1", 1),
         **scope,
     }
-    path = RankReportPath(passed_on, take, access or Access())
+    path = PodPaths(passed_on, {REPORTS: take, CHECKS: take}, access or Access())
     asyncio.run(path(told, receive, send))
     return sent[0]["status"], json.loads(sent[1]["body"]), len(parts) - len(left)
 
 
 def test_a_report_in_parts_is_taken_as_a_whole() -> None:
-    assert asked(b"ab", b"c") == (200, {"again_s": 3.0}, 2)
+    assert asked(b"ab", b"c") == (200, {"bytes": 3}, 2)
+    assert asked(b"ab", path="/v1/checks") == (200, {"bytes": 2}, 1)
 
 
 def test_of_a_megabyte_no_more_is_read_than_a_report_has() -> None:
@@ -109,4 +110,4 @@ def test_all_else_is_passed_on(scope: dict[str, Any]) -> None:
 
 def test_it_is_below_the_prefix_of_a_proxy() -> None:
     found = asked(b"", root_path="/gantree", path="/gantree/v1/reports")
-    assert found == (200, {"again_s": 0.0}, 1)
+    assert found == (200, {"bytes": 0}, 1)

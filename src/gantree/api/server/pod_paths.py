@@ -1,12 +1,14 @@
-"""`POST /v1/reports`: what ranks in pods report of themselves. It is no part of the API for people and programs.
+"""`POST /v1/reports` and `/v1/checks`: what ranks in pods report of themselves, and what pods find in their check.
 
-A token of a pod says whose the report is and lets it do nothing else, so there is no caller, permission or audit. There
-are many reports and they are small; FastAPI, which would cost more than the rest, does not see them.
+They are no part of the API for people and programs. A token of a pod says whose a post is and lets it do nothing else,
+so there is no caller, permission or audit. There are many posts and they are small; FastAPI, which would cost more than
+the rest, does not see them.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
+from typing import Any
 
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -16,46 +18,55 @@ from gantree.api.http.connections import STATE
 from gantree.api.http.problems import MEDIA_TYPE, problem_of
 from gantree.model.errors import GantreeError, TooLarge, Unauthenticated
 
-PATH = "/v1/reports"
+REPORTS, CHECKS = "/v1/reports", "/v1/checks"
 MOST_BYTES = 20 * 1024
-"""The helper sends 17 KiB at most."""
+"""The helper sends 17 KiB at most, a pod with 16 GPUs 14 KiB of its check."""
 BEARER = b"bearer "
-TakeReport = Callable[[str, bytes], float]
-"""Takes a token and a body; returns after how many seconds the rank may report again. Raises GantreeError."""
+TakePost = Callable[[str, bytes], Mapping[str, Any]]
+"""Takes a token and a body; returns the answer, as JSON. Raises GantreeError."""
 
 
-class RankReportPath:
-    """The middleware: it answers requests of its path and passes on the others."""
+class PodPaths:
+    """The middleware: it answers requests of its paths and passes on the others."""
 
-    def __init__(self, app: ASGIApp, take: TakeReport, access: Access) -> None:
-        self._app, self._take, self._access = app, take, access
+    def __init__(self, app: ASGIApp, takes: Mapping[str, TakePost], access: Access) -> None:
+        """takes are by path."""
+        self._app, self._takes, self._access = app, takes, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass it on."""
-        root = scope.get("root_path", "")
-        if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] != root + PATH:
+        path = _path_of(scope)
+        if path not in self._takes:
             await self._app(scope, receive, send)
             return
-        scope["route"] = SimpleNamespace(path=PATH)
+        scope["route"] = SimpleNamespace(path=path)
         try:
-            again_s = self._taken(scope, await _body_of(receive))
+            answer = self._taken(self._takes[path], scope, await _body_of(receive))
         except GantreeError as error:
             status, problem = problem_of(error)
             await _answer(send, status, problem, MEDIA_TYPE)
         else:
-            await _answer(send, 200, {"again_s": again_s}, "application/json")
+            await _answer(send, 200, answer, "application/json")
 
-    def _taken(self, scope: Scope, body: bytes) -> float:
-        """Hand a report on. Raises TooOften for strangers beyond their rate, else as take does."""
+    def _taken(self, take: TakePost, scope: Scope, body: bytes) -> Mapping[str, Any]:
+        """Hand a post on. Raises TooOften for strangers beyond their rate, else as take does."""
         connection = scope.get("state", {}).get(STATE)
         try:
-            again_s = self._take(_token_of(scope), body)
+            answer = take(_token_of(scope), body)
         except Unauthenticated:
             self._access.rate_limit_anonymous(HTTPConnection(scope))
             raise
         if connection is not None:
             connection.authenticate()
-        return again_s
+        return answer
+
+
+def _path_of(scope: Scope) -> str:
+    """The path of a POST below the prefix of a proxy; "" for other requests."""
+    if scope["type"] != "http" or scope["method"] != "POST":
+        return ""
+    root, path = scope.get("root_path", ""), str(scope["path"])
+    return path.removeprefix(root) if path.startswith(root) else ""
 
 
 def _token_of(scope: Scope) -> str:
@@ -74,7 +85,7 @@ async def _body_of(receive: Receive) -> bytes:
         part: bytes = message.get("body", b"")
         body += part
         if len(body) > MOST_BYTES:
-            raise TooLarge(f"body: at most {MOST_BYTES // 1024} KiB are taken in a report")
+            raise TooLarge(f"body: at most {MOST_BYTES // 1024} KiB are taken of a pod")
         if not message.get("more_body", False):
             return body
 
