@@ -80,7 +80,9 @@ def test_a_gpu_that_is_in_the_mode_comes_first_and_one_that_is_held_keeps_its_mo
     assert gpus_of(second) == gpus_of(first) * 3
     assert isinstance(second, Placement) and second.changes == ()
     assert gpus_of(start(where, job("c", "cpx", 8))) == [1 - gpus_of(first)[0]] * 8
-    assert isinstance(start(where, job("d", "cpx")), Refused)
+    refused = start(where, job("d", "cpx"))
+    assert isinstance(refused, Refused)
+    assert "needs 1 partition in cpx; 0 are free" in refused.sentence
     where.give_back("b")
     assert isinstance(start(where, job("e", "cpx")), Refused)
     where.give_back("a")

@@ -53,11 +53,24 @@ def test_whole_gpus_have_the_ids_of_the_runtime_whatever_the_others_are_divided_
     tmp_path: Path,
 ) -> None:
     tool, gpus = machine(tmp_path)
-    ids = whole_gpu_ids(gpus, "here")
     tool.write(modes=["CPX", "SPX"])
+    ids = whole_gpu_ids(gpus, "here")
     assert ids("here", (1,)) == "GPU-0000000100000000"
     assert ids("elsewhere", (1,)) == "1"
     assert whole_gpu_ids(AmdSmiPartitioner(MI300X, "/no/amd-smi"), "here")("here", (0, 1)) == "0,1"
+
+
+def test_the_program_is_asked_again_once_the_driver_shows_another_mode(tmp_path: Path) -> None:
+    tool, files = AmdSmi(tmp_path), tmp_path / "driver"
+    for gpu in ("0000:00:00.0", "0000:01:00.0"):
+        (files / gpu).mkdir(parents=True)
+        (files / gpu / "current_compute_partition").write_text("SPX\n")
+    gpus = AmdSmiPartitioner(MI300X, str(tool.program), files)
+    assert set(gpus.whole_gpus()) == {0, 1}
+    tool.write(modes=["CPX", "SPX"])
+    assert set(gpus.whole_gpus()) == {0, 1}, "the driver has not changed it"
+    (files / "0000:00:00.0" / "current_compute_partition").write_text("CPX\n")
+    assert set(gpus.whole_gpus()) == {1} and len(gpus.every_instance()) == 8
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gantree.model.cluster import Machine
-from gantree.model.jobs import Shape
+from gantree.model.jobs import COMPUTE_PARTITIONS, Shape
 from gantree.model.node_rules import without_tolerations
 from gantree.placement.machine import mig
 from gantree.placement.machine.numa import most_bandwidth
@@ -268,11 +268,13 @@ NAMES = {
     "nodes": "usable node",
     "gpu_share": "share",
 }
-"""Resources in the singular for people; MIG profiles and devices by name."""
+"""Resources in the singular for people; MIG profiles, modes and devices by name."""
 
 
 def for_people(resource: str, amount: float) -> str:
     """What so much of a resource is called."""
+    if resource in COMPUTE_PARTITIONS:
+        return f"partition{'s' * (amount != 1)} in {resource}"
     if resource not in NAMES:
         profile = resource[:1].isdigit()
         return f"instance{'s' * (amount != 1)} of {resource}" if profile else resource

@@ -1,8 +1,9 @@
 """Compute partitions of AMD GPUs by `amd-smi`: what the GPUs of this machine are divided into, and other modes.
 
-What it printed is soon asked for again, since a change of mode renumbers all partitions of the machine. It prints a
-refusal in words and may still exit with 0, so a change counts as made when the mode is the one wanted. Modes of the
-memory are never changed: that needs a reload of the driver.
+The program takes half a second, and the daemon decides nothing while it starts a gang, so what it printed is kept:
+while the driver's own files show the same modes, or else for a moment. It prints a refusal in words and may still exit
+with 0, so a change counts as made when the mode is the one wanted. Modes of the memory are never changed: that needs a
+reload of the driver.
 
 Processes find their partition by the UUID that ROCm's runtime gives it, which is its own since ROCm 7.0.
 """
@@ -10,6 +11,7 @@ Processes find their partition by the UUID that ROCm's runtime gives it, which i
 import re
 import subprocess
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from time import monotonic
 
 from gantree.model.errors import BadInput, Unreachable
@@ -28,7 +30,8 @@ from gantree.topology.hardware.mig import TABLES, MigInstance, MigTable
 PROGRAM = "amd-smi"
 WITHIN_S = 60.0
 KEPT_S = 1.0
-"""What was read is good for so long, unless a mode is changed here."""
+"""What was read is good for so long where the driver has no files, unless a mode is changed here."""
+DRIVER = Path("/sys/module/amdgpu/drivers/pci:amdgpu")
 _PRINTS = (("static", "--partition"), ("list", "-e"))
 _FAULTS = (
     (re.compile(r"busy|in use", re.I), PartitionFault.IN_USE, "End the processes that use the GPU."),
@@ -45,9 +48,12 @@ class AmdSmiPartitioner:
     Each method raises Unreachable where the program is missing, does not answer, or prints what is not known.
     """
 
-    def __init__(self, table: MigTable, program: str = PROGRAM) -> None:
-        self.table, self.program = table, program
+    def __init__(self, table: MigTable, program: str = PROGRAM, driver: Path = DRIVER) -> None:
+        """driver: the folder of its devices in /sys."""
+        self.table, self.program, self._driver = table, program, driver
         self._known: tuple[DividedGpu, ...] = ()
+        self._modes: tuple[str, ...] = ()
+        """As the driver's files showed them when this was read."""
         self._until_s = 0.0
         """On the monotonic clock: until then what is known is not asked for again."""
 
@@ -68,7 +74,7 @@ class AmdSmiPartitioner:
         """UUID of each partition of the machine. Unreachable also where they have none of their own."""
         found: dict[MigPart, str] = {}
         try:
-            for number, gpu in enumerate(self._read()):
+            for number, gpu in enumerate(self._gpus()):
                 found |= self._parts(number, gpu)
         except PartitionError as error:
             raise Unreachable(str(error)) from error
@@ -78,7 +84,7 @@ class AmdSmiPartitioner:
         """UUID of each GPU that is whole, by its number among the GPUs."""
         return {
             number: gpu.partitions[0].uuid
-            for number, gpu in enumerate(self._read())
+            for number, gpu in enumerate(self._gpus())
             if gpu.mode == WHOLE and gpu.partitions[0].uuid
         }
 
@@ -136,11 +142,20 @@ class AmdSmiPartitioner:
         return gpus[gpu]
 
     def _gpus(self) -> tuple[DividedGpu, ...]:
-        """As they were a moment ago, or are: a start asks a dozen times, and the program takes half a second."""
-        if monotonic() >= self._until_s:
-            self._known = self._read()
+        modes = self._modes_by_driver()
+        is_same = bool(modes) and modes == self._modes
+        if not self._known or not (is_same or (not modes and monotonic() < self._until_s)):
+            self._known, self._modes = self._read(), modes
             self._until_s = monotonic() + KEPT_S
         return self._known
+
+    def _modes_by_driver(self) -> tuple[str, ...]:
+        """The mode of each GPU as the driver's files have it; () where there are none."""
+        try:
+            files = sorted(self._driver.glob("*/current_compute_partition"))
+            return tuple(f"{file.parent.name} {file.read_text().strip()}" for file in files)
+        except OSError:
+            return ()
 
     def _read(self) -> tuple[DividedGpu, ...]:
         try:
@@ -155,7 +170,7 @@ class AmdSmiPartitioner:
     def _set(self, gpu: int, here: DividedGpu, mode: str) -> DividedGpu:
         """The GPU in its new mode. PartitionError with what the program said."""
         told = self._output("set", "--gpu", str(here.number), "--compute-partition", mode.upper())
-        self._until_s = 0.0
+        self._known = ()
         after = self._gpu(gpu)
         if after.mode == mode:
             return after
