@@ -144,3 +144,19 @@ def test_jobs_fit_exactly_where_a_plain_count_of_gpus_by_mode_has_room(
         assert isinstance(found, Placement) == (members <= room)
         if ends and isinstance(found, Placement):
             where.give_back(name)
+
+
+def test_a_mode_that_was_not_set_for_one_gang_stays_where_another_one_has_a_partition() -> None:
+    """The first gang's start failed after the second one was placed on the same GPU."""
+    where = of_mi300x(1)
+    first, second = start(where, job("a", "cpx")), start(where, job("b", "cpx"))
+    assert isinstance(first, Placement) and isinstance(second, Placement)
+    where.give_back("a")
+    where.undo(first.changes)
+    where.check()
+    rest = start(where, job("c", "cpx", 7))
+    assert isinstance(rest, Placement) and rest.changes == ()
+    where.give_back("b")
+    where.give_back("c")
+    where.undo(first.changes)
+    assert where.free_gpus("n0") == (0,) and 0 not in where.parts_of_node

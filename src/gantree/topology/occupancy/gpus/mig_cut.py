@@ -59,7 +59,7 @@ def _undone(table: MigTable | None, state: GpuState, change: GpuChange) -> GpuSt
         if part.start in table.fits(beside, part.profile):
             there.append(Instance(part.start, part.profile))
     was_mig = state.mig if change.mode is None else not change.mode
-    return replace(state, mig=bool(there) or was_mig, instances=tuple(sorted(there)))
+    return replace(state, mig=bool(there) or was_mig, instances=all_made(table, there))
 
 
 def _beneath(state: GpuState, cut: GpuState) -> GpuState:
