@@ -58,7 +58,8 @@ ANY_ORDER = frozenset(
         "_holders_of_priority", "newest_of_name", "_node_of_user", "_node_of_queue", "_node_of_cohort",
         "jobs", "alive", "gated", "of_user",
         "parts_of_node", "states_of_node", "numa_of_node", "holders_on_node", "held_back",
-        "_ranked_under", "_holdings", "_gangs", "_closed", "_closed[]", "ticks_held", "tick_seconds", "at_start[]", "_holding_in_queue", "_on_node", "_on_node[]", "_uses[]",
+        "_ranked_under", "_holdings", "_gangs", "_closed", "_closed[]", "ticks_held", "tick_seconds", "at_start[]",
+        "_holding_in_queue", "_on_node", "_on_node[]", "_uses[]",
     }
 )  # fmt: skip
 """Dictionaries that are only ever asked for one key; "[]": those inside of one."""
