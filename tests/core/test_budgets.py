@@ -7,13 +7,14 @@ import pytest
 
 from gantree.core.explain.explain import why
 from gantree.core.ledger.ledger_copy import copy_of
-from gantree.core.scheduler import Decision
+from gantree.core.scheduler import Decision, settled
 from gantree.core.snapshot import restored, snapshot_of
 from gantree.model.budget_facts import BudgetNoted
 from gantree.model.events import CordonRequested, Event
 from gantree.model.facts import (
     AttemptEnded,
     CheckpointRequested,
+    Fact,
     GangMoving,
     GangPlaced,
     GangPreempted,
@@ -219,20 +220,26 @@ class Audit:
         )
 
 
+def of_budgets(decision: Decision) -> list[Fact]:
+    return [fact for fact in decision.facts if isinstance(fact, BudgetNoted)]
+
+
 class BudgetLives(Lives):
-    """Lives of whole days; whoever was recovered before an event decides the same."""
+    """Lives of whole days; who was recovered before an event notes the same of budgets."""
 
     def __init__(self, seed: int, rules: Policy) -> None:
         self.audit = Audit()
         super().__init__(seed, rules)
 
     def handle(self, events: list[Event]) -> None:
-        self.twins = [("recovered", self.folded())]
+        self.twin = self.folded()
         super().handle(events)
 
     def decided(self, events: list[Event], decision: Decision) -> None:
         for fact in decision.facts:
             self.audit.see(fact)
+        again = settled(self.twin, events, self.now)
+        assert of_budgets(again) == of_budgets(decision)
 
     def step(self) -> None:
         if self.lots.random() < 0.1:
