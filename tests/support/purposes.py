@@ -69,6 +69,8 @@ class Attempt:
     runs: list[Span] = field(default_factory=list)
     told: list[tuple[tuple[Span, ...], MeasuredUse]] = field(default_factory=list)
     saved_at: float = 0.0
+    hosts: dict[str, dict[str, float]] = field(default_factory=dict)
+    slower: float = 0.0
 
     @property
     def gpus(self) -> float:
@@ -158,7 +160,10 @@ class Purposes:
             case JobEnded() | ArrayEnded():
                 subject.pending = 0
             case GangPlaced():
-                subject.attempt = Attempt(fact.attempt, self._place(fact.placement))
+                predicted, place = fact.placement.predicted, self._place(fact.placement)
+                subject.attempt = Attempt(fact.attempt, place, hosts=self._hosts(fact.placement))
+                if predicted.best_step_s is not None and predicted.step_s:
+                    subject.attempt.slower = 1 - predicted.best_step_s / predicted.step_s
                 subject.pending, subject.rests, subject.is_placed = 0, False, True
             case GangSuspended() | GangResumed():
                 subject.rests = isinstance(fact, GangSuspended)
@@ -182,6 +187,11 @@ class Purposes:
             self.entries += [
                 Entry(subject.name, key, column, since, at, gpus) for column in _columns(attempt)
             ]
+            slower = gpus * attempt.slower
+            self.entries.append(Entry(subject.name, key, "slower_gpu_s", since, at, slower))
+        for model, held in attempt.hosts.items():
+            key = UsageKey(spec.queue, spec.user, model, spec.project, "")
+            self.entries += [Entry(subject.name, key, name, since, at, held[name]) for name in held]
         if attempt.phase == "running":
             attempt.runs.append((since, at))
 
@@ -229,6 +239,15 @@ class Purposes:
         spec = subject.spec
         for (model, device), gpus in attempt.place.items():
             yield UsageKey(spec.queue, spec.user, model, spec.project, device), gpus
+
+    def _hosts(self, placement: Placement) -> dict[str, dict[str, float]]:
+        hosts: dict[str, dict[str, float]] = {}
+        for member in placement.members:
+            model = self._model_of_node(member.node) or ""
+            of_model = hosts.setdefault(model, {"cpu_s": 0.0, "memory_GiB_s": 0.0})
+            of_model["cpu_s"] += member.cpus
+            of_model["memory_GiB_s"] += member.memory_GiB
+        return hosts
 
     def _place(self, placement: Placement) -> Place:
         place: Place = defaultdict(float)

@@ -10,7 +10,8 @@ NEEDS = {
         DELETE /v1/session; DELETE /v1/tokens/{token}; GET /v1/cluster; GET /v1/cluster/domains; GET
         /v1/events; GET /v1/facts; GET /v1/health; GET /v1/history/jobs; GET /v1/history/usage; GET
         /v1/history/waits; GET /v1/jobs; GET /v1/links; GET /v1/nodes; GET /v1/nodes/{node}; GET
-        /v1/queues; GET /v1/session; GET /v1/tokens; GET /v1/usage; GET /v1/usage/gpus; GET /v1/waste;
+        /v1/queues; GET /v1/session; GET /v1/tokens; GET /v1/usage; GET /v1/usage/book; GET /v1/usage/gpus;
+        GET /v1/waste;
         POST /v1/tokens
     """,
     Need.SEE: """

@@ -21,6 +21,8 @@ CAPACITY, ALLOCATED, USED = "capacity_gpu_s", "allocated_gpu_s", "used_gpu_s"
 STARTING, RESTART, CHECKPOINT = "starting_gpu_s", "restart_gpu_s", "checkpoint_gpu_s"
 DOWN, HELD, RESERVED, STRANDED = "down_gpu_s", "held_gpu_s", "reserved_gpu_s", "stranded_gpu_s"
 WAITING = "waited_s"
+SLOWER, CPU, MEMORY = "slower_gpu_s", "cpu_s", "memory_GiB_s"
+CAPACITY_CPU, CAPACITY_MEMORY = "capacity_cpu_s", "capacity_memory_GiB_s"
 """What a key has at a moment, by the column of `UsageAmounts` in which its seconds are counted."""
 
 
@@ -74,8 +76,9 @@ class UsageMeter:
 
     @property
     def models(self) -> list[UsageKey]:
-        """The keys that have capacity."""
-        return [key for key, level in self._levels.items() if CAPACITY in level.now]
+        """The keys that have capacity, of GPUs or cores."""
+        there = (CAPACITY, CAPACITY_CPU)
+        return [key for key, level in self._levels.items() if any(n in level.now for n in there)]
 
     def now_at(self, at: float) -> float:
         """The moment by which widths are chosen of what is counted at a moment."""

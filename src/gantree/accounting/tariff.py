@@ -88,6 +88,14 @@ class StoragePrice:
     GiB_of_queue: Mapping[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Sku:
+    """What a unit on an invoice is: how many GPUs of which model."""
+
+    model: str
+    gpus: float
+
+
 def _utc(at: int) -> int:
     return 0
 
@@ -110,6 +118,7 @@ class Tariff:
     owned: Mapping[str, OwnedCost] = field(default_factory=dict)
     power: PowerTerms = PowerTerms()
     rule: Rule = "weighted"
+    skus: Mapping[str, Sku] = field(default_factory=dict)
 
     def market_of(self, labels: Mapping[str, str], *, is_spot: bool) -> Market:
         """The market of a node."""

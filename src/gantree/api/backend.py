@@ -24,6 +24,7 @@ from gantree.control.readers.frames import QueryMode
 from gantree.control.readers.supervisor import ReaderSupervisor
 from gantree.control.requests.read_view import ReadView
 from gantree.executors.progress import Progress
+from gantree.formats.prices.reader import PricesFile
 from gantree.model.host_use import HostUse
 from gantree.model.phases import Phase
 
@@ -38,6 +39,11 @@ class QueryBackend(Protocol):
     @property
     def gpu_counters(self) -> GpuCounters:
         """The use of GPUs, as their counters say."""
+        ...
+
+    @property
+    def prices(self) -> PricesFile | None:
+        """The prices of the site; None: list prices."""
         ...
 
     async def read(self, function: Callable[[ReadView, *Given], T], *arguments: *Given) -> T:
@@ -111,6 +117,7 @@ class Backend:
     readers: ReaderSupervisor | None = None
     gpu_counters: GpuCounters = field(default_factory=GpuCounters)
     straggler_judge: StragglerJudge = field(default_factory=StragglerJudge)
+    prices: PricesFile | None = None
 
     async def call_controller(self, function: Callable[[Controller], T]) -> T:
         """Run a function on the controller's thread."""

@@ -21,7 +21,7 @@ from gantree.accounting.buckets import Bucket
 from gantree.accounting.change import NO_CHANGE, HistoryChange
 from gantree.accounting.ended_jobs import JobSearch, RecordedJob, Scope
 from gantree.accounting.ended_use import EndedUse
-from gantree.accounting.usage import CountedTo, UsageAmounts, UsageQuery, WaitAmounts
+from gantree.accounting.usage import CountedTo, UsageAmounts, UsageKey, UsageQuery, WaitAmounts
 from gantree.model.events import Event
 from gantree.model.facts import Fact
 from gantree.model.orders import Order
@@ -129,6 +129,15 @@ class History(Protocol):
         self, since: float, until: float, scopes: tuple[Scope, ...], limit: int
     ) -> EndedUse:
         """What jobs used in their lives that were there in a period and have ended; limit: of the largest."""
+        ...
+
+    def book(
+        self, since: int, until: int, step: int
+    ) -> list[tuple[Bucket, UsageKey, UsageAmounts]]:
+        """(bucket, key, amounts) of each step of a period and key in which there is something, in order.
+
+        since and until are whole days. A bucket that is wider than a step is what there is of its time.
+        """
         ...
 
     def waits(self, query: UsageQuery) -> list[tuple[int, str, int, WaitAmounts]]:

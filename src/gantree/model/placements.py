@@ -102,12 +102,21 @@ class Predicted:
 
     comm_s: seconds of one all-reduce of 1 GiB over all GPUs of the gang, by which placements are compared. step_s:
     seconds of a training step, None if the job does not declare its traffic. crossings: per tier, how many hops of the
-    ring over consecutive ranks leave a domain of that tier.
+    ring over consecutive ranks leave a domain of that tier. best_step_s: seconds of a step at the best place that the
+    empty cluster has for the job on the same GPU model, None where that is no shorter, or not known.
     """
 
     comm_s: float
     crossings: tuple[tuple[str, int], ...]
     step_s: float | None = None
+    best_step_s: float | None = None
+
+    @property
+    def slower(self) -> float:
+        """The part of a step, 0 to 1, that the job would be without at its best place."""
+        if not self.step_s or self.best_step_s is None:
+            return 0.0
+        return max(0.0, 1.0 - self.best_step_s / self.step_s)
 
 
 @quick

@@ -138,6 +138,21 @@ def _devices_held(member: MemberPlacement, model: str | None) -> Iterator[tuple[
         yield SHARE, member.share.compute
 
 
+def held_hosts(
+    members: Sequence[MemberPlacement], model_of_node: Callable[[str], str | None]
+) -> tuple[tuple[str, float, float], ...]:
+    """Return (GPU model, cores, GiB of memory) of what placed members hold, by the model of their nodes' GPUs.
+
+    model is "" where it is unknown, and of nodes without GPUs.
+    """
+    amounts: dict[str, tuple[float, float]] = {}
+    for member in members:
+        model = model_of_node(member.node) or ""
+        cpus, memory_GiB = amounts.get(model, (0.0, 0.0))
+        amounts[model] = cpus + member.cpus, memory_GiB + member.memory_GiB
+    return tuple((model, *held) for model, held in amounts.items() if any(held))
+
+
 def weighted_gpus(amounts: Amounts, gpu_weights: Mapping[str, float]) -> float:
     """Return the GPUs of amounts, each model's times its weight (1 where it has none); unknown models weigh 1."""
     of_models = weighted = 0.0

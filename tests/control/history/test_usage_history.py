@@ -126,12 +126,12 @@ class Walk:
         self.counts: Counter[tuple[UsageKey, str]] = Counter()
         self.waits: Counter[int] = Counter()
         self.job: dict[str, dict[str, Any]] = {}
-        self.capacity: dict[str, tuple[float, float]] = {}
+        self.capacity: dict[tuple[str, str], tuple[float, float]] = {}
         for fact in facts:
             self.see(fact)
         self.purposes.close(lives.now)
-        for model in list(self.capacity):
-            self.has(model, lives.now, 0.0)
+        for model, column in list(self.capacity):
+            self.has(model, column, lives.now, 0.0)
 
     def see(self, fact: Fact) -> None:
         self.purposes.see(fact)
@@ -150,22 +150,25 @@ class Walk:
         elif getattr(fact, "job", None) in self.job:
             self.about(fact, self.job[fact.job])  # type: ignore[attr-defined]  # has one
 
-    def has(self, model: str, at: float, gpus: float) -> None:
-        since, before = self.capacity.get(model, (at, 0.0))
+    def has(self, model: str, column: str, at: float, amount: float) -> None:
+        since, before = self.capacity.get((model, column), (at, 0.0))
         key = UsageKey("", "", model)
         self.purposes.entries.append(
-            Entry("", key, "capacity_gpu_s", since, at, before if at > since else 0.0)
+            Entry("", key, column, since, at, before if at > since else 0.0)
         )
-        self.capacity[model] = (at, gpus)
+        self.capacity[model, column] = (at, amount)
 
     def fabric(self, fact: FabricDefined) -> None:
         machines = {each.name: fact.cluster.machines[each.machine] for each in fact.cluster.nodes}
         self.model_of_node = {name: machine.gpu for name, machine in machines.items()}
-        gpus: Counter[str] = Counter()
+        there: dict[tuple[str, str], float] = defaultdict(float)
         for machine in machines.values():
-            gpus[machine.gpu or NO_MODEL] += machine.gpus
-        for model in {*self.capacity, *gpus}:
-            self.has(model, fact.at, float(gpus[model]))
+            model = machine.gpu or NO_MODEL
+            there[model, "capacity_gpu_s"] += machine.gpus
+            there[model, "capacity_cpu_s"] += machine.cpus or 0.0
+            there[model, "capacity_memory_GiB_s"] += machine.memory_GiB or 0.0
+        for model, column in {**self.capacity, **there}:
+            self.has(model, column, fact.at, there[model, column])
 
     def about(self, fact: Fact, job: dict[str, Any]) -> None:
         match fact:

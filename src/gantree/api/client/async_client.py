@@ -122,6 +122,7 @@ class AsyncClient:
     facts = _streamed(requests.facts)
     events = _streamed(requests.events)
     usage = _method(requests.usage)
+    book = _method(requests.book)
     gpu_use = _method(requests.gpu_use)
     waste = _method(requests.waste)
     ended_jobs = _method(requests.ended_jobs)

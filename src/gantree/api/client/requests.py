@@ -338,6 +338,17 @@ def usage(
     return Request("GET", "/v1/usage", query=query)
 
 
+def book(
+    since: float, until: float, *, step: str | None = None, label: Sequence[str] = ()
+) -> Request[Json]:
+    """GPU-seconds by purpose, queue, user, model, project and device of whole days, and the prices of the site.
+
+    step is "hour" or "day", by default what the site's prices need; label: labels by which nodes are told apart.
+    """
+    query = {"since": since, "until": until, "step": step, "label": list(label) or None}
+    return Request("GET", "/v1/usage/book", query=query)
+
+
 def gpu_use() -> Request[Json]:
     """How busy the GPUs are that jobs hold now, job by job, as their own counters say."""
     return Request("GET", "/v1/usage/gpus")

@@ -18,6 +18,7 @@ from gantree.api.routes import (
     audit as audit_routes,
 )
 from gantree.api.routes import (
+    book,
     curves,
     events,
     exec_sessions,
@@ -57,6 +58,7 @@ ROUTERS = (
     policies.router,
     usage.router,
     waste.router,
+    book.router,
     history.router,
     probes.router,
     sessions.router,

@@ -154,6 +154,7 @@ class _Lifecycle:
                 self._stop,
                 self._leadership.not_leading,
                 self._counters,
+                prices=settings.prices,
             ),
             lambda: self._standby_fold.is_ready,
             daemon.pages,
@@ -299,7 +300,10 @@ class _Lifecycle:
             )
             opened.callback(unix_socket.remove_own, state_dir, unix_socket.inode(state_dir))
             judge = StragglerJudge(clocks=controller.gpu_clocks)
-            backend = Backend(loop, controller, time.time(), self._readers, self._counters, judge)
+            prices = daemon.settings.prices
+            backend = Backend(
+                loop, controller, time.time(), self._readers, self._counters, judge, prices
+            )
             stepping = asyncio.create_task(loop.run(controller))  # while the application is built
             app = await asyncio.to_thread(
                 build_app,

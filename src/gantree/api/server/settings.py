@@ -20,6 +20,7 @@ from gantree.executors.local.run_limits import DEFAULT_LIMITS, RunLimits
 from gantree.formats import read_cluster
 from gantree.formats.policy.locations import NOWHERE, PolicyPlaces
 from gantree.formats.policy.reader import PRESETS
+from gantree.formats.prices.reader import PricesFile
 from gantree.model.cluster import Cluster
 from gantree.model.repairs import RepairChain
 from gantree.policy.rules import Policy
@@ -61,6 +62,7 @@ class Settings:
     link_load those of the load of links.
     repair_hooks are the steps that repair nodes with a fault. cordon_lemons: nodes with signs on many days are taken
     out.
+    prices is the file of the site's prices; None: list prices.
     kernel_log is where faults of GPUs are read from; None: the kernel log of this machine, if it is one of the nodes.
     """
 
@@ -97,6 +99,7 @@ class Settings:
     repair_hooks: tuple[RepairChain, ...] = ()
     cordon_lemons: bool = False
     mps_control: str | None = None
+    prices: PricesFile | None = None
 
     def site(self) -> Cluster | None:
         """The cluster as described now. Raises BadInput for a text that is no cluster file."""

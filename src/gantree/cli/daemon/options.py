@@ -175,6 +175,12 @@ RepairHooksOption = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Commands that repair nodes with a fault, by its sign."),
 ]
+PricesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Prices of the site, for all that shows costs. [default: list prices]"
+    ),
+]
 CordonLemonsOption = Annotated[
     bool,
     typer.Option(

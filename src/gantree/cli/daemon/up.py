@@ -46,6 +46,7 @@ from gantree.cli.daemon.options import (
     NameOption,
     NodeMetricsOption,
     PartitionGpusOption,
+    PricesOption,
     QueueWaitingOption,
     RateOption,
     RepairHooksOption,
@@ -69,6 +70,7 @@ from gantree.cli.input.clusters import this_machine_text, virtual_text
 from gantree.cli.input.durations import seconds_of
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.input.policies import policy_named
+from gantree.cli.input.prices import prices_of
 from gantree.cli.input.repair_hooks import repair_hooks_of
 from gantree.cli.options import (
     DatabaseOption,
@@ -122,6 +124,7 @@ def up(
     link_load: LinkLoadOption = None,
     repair_hooks: RepairHooksOption = None,
     cordon_lemons: CordonLemonsOption = False,
+    prices: PricesOption = None,
     keep_ended: KeepEndedOption = KEEP_ENDED,
     keep_history: KeepHistoryOption = None,
     user_waiting: UserWaitingOption = DEFAULT_WAITING_LIMITS.per_user,
@@ -152,10 +155,9 @@ def up(
         root_path=root_path_of(root_path),
         **exporters_of(gpu_metrics, node_metrics, fabric_ports, link_load),
         **_faults(kernel_log, repair_hooks, cordon_lemons=cordon_lemons),
-        **_leadership(url, name, advertise, lease, stall),
-        keep=_keep(keep_ended, keep_history),
-        waiting_limits=WaitingLimits(user_waiting, queue_waiting),
-        accept_clock=accept_clock,
+        prices=prices_of(prices),
+        **_leadership(url, name, advertise, lease, stall, accept_clock=accept_clock),
+        **_limits(keep_ended, keep_history, user_waiting, queue_waiting),
         notify=notify_settings(notify_webhook_host, smtp, mail_from),
         **_gpu_parts(partition_gpus, virtual, mps_control),
         run_limits=run_limits(log_cap, keep_free, keep_runs, most_runs),
@@ -243,14 +245,30 @@ def _gpu_parts(told: PartitionGpus | None, virtual: str | None, mps: str | None)
     return {"partition_gpus": _partition_gpus(told, virtual), "mps_control": mps}
 
 
-def _keep(ended: int, history: str | None) -> RetentionLimits:
-    return RetentionLimits(ended, seconds_of("--keep-history", history) if history else None)
+class _Limits(TypedDict):
+    keep: RetentionLimits
+    waiting_limits: WaitingLimits
+
+
+def _limits(ended: int, history: str | None, of_user: int, of_queue: int) -> _Limits:
+    """What is kept, and how many jobs may wait. Raises BadInput."""
+    history_s = seconds_of("--keep-history", history) if history else None
+    return {
+        "keep": RetentionLimits(ended, history_s),
+        "waiting_limits": WaitingLimits(of_user, of_queue),
+    }
 
 
 def _leadership(
-    database: str | None, name: str | None, advertise: str | None, lease_s: float, stall_s: float
+    database: str | None,
+    name: str | None,
+    advertise: str | None,
+    lease_s: float,
+    stall_s: float,
+    *,
+    accept_clock: bool,
 ) -> dict[str, Any]:
-    """The settings of a daemon among others. Raises BadInput."""
+    """The settings of a daemon among others, by whose clock they go. Raises BadInput."""
     if database is None and (name or advertise):
         raise BadInput("--name and --advertise need --database")
     if name is not None and _NAME.fullmatch(name) is None:
@@ -260,6 +278,7 @@ def _leadership(
     url = advertise and target(advertise).url
     return {
         "database": database, "name": name or own_name(), "advertise": url, "lease_s": lease_s, "stall_s": stall_s,
+        "accept_clock": accept_clock,
     }  # fmt: skip
 
 

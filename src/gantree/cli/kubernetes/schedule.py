@@ -6,7 +6,7 @@ that name it as their scheduler, and everything else (policy, journal, API, page
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import typer
 
@@ -33,6 +33,7 @@ from gantree.cli.daemon.options import (
     MaxConnectionsOption,
     NameOption,
     NodeMetricsOption,
+    PricesOption,
     RepairHooksOption,
     StallOption,
     TlsCertOption,
@@ -42,6 +43,7 @@ from gantree.cli.daemon.options import (
 )
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.input.policies import policy_named
+from gantree.cli.input.prices import prices_of
 from gantree.cli.input.repair_hooks import repair_hooks_of
 from gantree.cli.kubernetes.options import (
     ApiServerOption,
@@ -137,6 +139,7 @@ def kubernetes(
     link_load: LinkLoadOption = None,
     repair_hooks: RepairHooksOption = None,
     cordon_lemons: CordonLemonsOption = False,
+    prices: PricesOption = None,
     accept_clock: AcceptClockOption = False,
     log_format: LogFormatOption = Format.AUTO,
     log_level: LogLevelOption = Level.WARNING,
@@ -158,18 +161,24 @@ def kubernetes(
         *policy_named(policy),
         listen=at and at.limited(max_connections, header_timeout),
         access_file=access,
-        database=database_url(database),
-        name=name or own_name(),
-        lease_s=lease,
-        stall_s=stall,
+        **_leadership(database, name, lease, stall),
         **exporters_of(gpu_metrics, node_metrics, fabric_ports, link_load),
         **_faults(repair_hooks, shadow, cordon_lemons=cordon_lemons),
+        prices=prices_of(prices),
         accept_clock=accept_clock,
         **log_settings(log_level, log_format),
         kubernetes=connection,
     )
     run_daemon(settings, pages.routers())
     _print_report(shadow, directory)
+
+
+def _leadership(
+    database: str | None, name: str | None, lease_s: float, stall_s: float
+) -> dict[str, Any]:
+    """The settings of a daemon among others."""
+    url = database_url(database)
+    return {"database": url, "name": name or own_name(), "lease_s": lease_s, "stall_s": stall_s}
 
 
 def _listen(

@@ -7,6 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
+from gantree.cli.billing import command as billing
+from gantree.cli.billing.command import Asked
+from gantree.cli.billing.options import (
+    BillOption,
+    CompareCloudOption,
+    FocusOption,
+    HtmlOption,
+    ParquetOption,
+    PdfOption,
+    ReconcileOption,
+    StatementQueueOption,
+)
 from gantree.cli.daemon_client import client
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.input.moments import ALLOWED, seconds_since_epoch
@@ -55,6 +67,14 @@ def usage(
         str | None,
         typer.Option(metavar="FILE", help="Prices of the site, used instead of list prices."),
     ] = None,
+    bill: BillOption = False,
+    queue: StatementQueueOption = None,
+    html: HtmlOption = None,
+    pdf: PdfOption = None,
+    parquet: ParquetOption = None,
+    focus: FocusOption = None,
+    reconcile: ReconcileOption = None,
+    compare_cloud: CompareCloudOption = False,
     gpus: Annotated[
         bool, typer.Option("--gpus", help="Show the current utilisation of allocated GPUs instead.")
     ] = False,
@@ -67,6 +87,13 @@ def usage(
     Also reports waiting times. The first line has the share of useful hours, and of allocated ones.
     """
     daemon, now = client(state), datetime.now(UTC).timestamp()
+    asked = Asked(
+        by.value, month, queue, prices, html, pdf, parquet, focus, reconcile, compare_cloud, bill
+    )
+    if asked.is_money:
+        _refuse_beside_money(since=since, until=until, gpus=gpus)
+        billing.run(daemon, asked, now, as_csv=as_csv, as_json=as_json)
+        return
     if gpus:
         _print_gpus(daemon.gpu_use(), as_csv=as_csv, as_json=as_json)
         return
@@ -99,6 +126,12 @@ def _period(
         raise BadInput(f"--month: {month!r} is no month; write 2026-11") from None
     after = (first + timedelta(days=31)).replace(day=1)
     return first.timestamp(), after.timestamp() - 1.0
+
+
+def _refuse_beside_money(**others: object) -> None:
+    for name, given in others.items():
+        if given:
+            raise BadInput(f"--{name}: a statement is of a month; leave it out")
 
 
 def _print_gpus(report: Row, *, as_csv: bool, as_json: bool) -> None:

@@ -4,24 +4,39 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gantree.accounting.buckets import pieces
-from gantree.accounting.meter import ALLOCATED, CHECKPOINT, RESTART, STARTING, USED, UsageMeter
+from gantree.accounting.meter import (
+    ALLOCATED,
+    CHECKPOINT,
+    CPU,
+    MEMORY,
+    RESTART,
+    SLOWER,
+    STARTING,
+    USED,
+    UsageMeter,
+)
 from gantree.accounting.usage import NO_MODEL, UsageKey
 from gantree.control.history.site_use import gang_gpus
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.measured_attempt import LATE_S, NOT_MEASURED, MeasuredAttempt, Span
 from gantree.core.ledger.state import JobState
-from gantree.model.facts import Fact, GpuUseNoted
+from gantree.model.facts import Fact, GangPlaced, GpuUseNoted
 from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.jobs import Job
 from gantree.model.phases import HOLDING, Phase
 
 Devices = tuple[tuple[str, str, float], ...]
 """(GPU model, device, GPUs)."""
+Hosts = tuple[tuple[str, float, float], ...]
+"""(GPU model of the nodes, cores, GiB of memory)."""
 
 
 @dataclass(slots=True)
 class Gang:
-    """A gang that holds a place, or has held it. ended_at: when nothing was left of it."""
+    """A gang that holds a place, or has held it. ended_at: when nothing was left of it.
+
+    slower is the part of its time that it would be without at its best place.
+    """
 
     queue: str
     user: str
@@ -32,6 +47,8 @@ class Gang:
     runs: bool = False
     suspended: bool = False
     measured: MeasuredAttempt = NOT_MEASURED
+    hosts: Hosts = ()
+    slower: float = 0.0
     ended_at: float | None = None
 
     @property
@@ -39,6 +56,29 @@ class Gang:
         """Under which keys it is counted, and with how many GPUs."""
         for model, device, gpus in self.devices:
             yield UsageKey(self.queue, self.user, model, self.project, device), gpus
+
+    @property
+    def beside(self) -> Iterator[tuple[UsageKey, dict[str, float]]]:
+        """What is counted as long as its GPUs are allocated, by key and column."""
+        for model, cpus, memory_GiB in self.hosts:
+            key = UsageKey(self.queue, self.user, model, self.project)
+            yield key, {CPU: cpus, MEMORY: memory_GiB}
+        for key, gpus in self.keys if self.slower else ():
+            yield key, {SLOWER: gpus * self.slower}
+
+    @property
+    def now(self) -> Iterator[tuple[UsageKey, dict[str, float]]]:
+        """What it has now, by key and column."""
+        columns = self.columns
+        for key, gpus in self.keys:
+            yield key, dict.fromkeys(columns, gpus)
+        if self.holds:
+            yield from self.beside
+
+    @property
+    def holds(self) -> bool:
+        """Whether what it has is allocated: it rests while it is suspended."""
+        return not self.suspended and self.ended_at is None
 
     @property
     def key(self) -> UsageKey:
@@ -49,7 +89,7 @@ class Gang:
     @property
     def columns(self) -> tuple[str, ...]:
         """What its GPUs are counted as now."""
-        if self.suspended or self.ended_at is not None:
+        if not self.holds:
             return ()
         used = (USED,) if self.runs else ()
         match self.phase:
@@ -80,25 +120,32 @@ class GangUse:
         """The gang of a job that holds a place."""
         return self._gangs[job]
 
-    def placed(self, at: float, job: str, spec: Job, devices: Devices, attempt: int) -> Gang:
+    def placed(
+        self,
+        fact: GangPlaced,
+        spec: Job,
+        devices: Devices,
+        hosts: Hosts,
+    ) -> Gang:
         """A gang holds a place from now on."""
-        gang = Gang(spec.queue, spec.user, spec.project, devices, attempt)
-        self._gangs[job] = gang
-        self._ended.pop(job, None)
+        gang = Gang(spec.queue, spec.user, spec.project, devices, fact.attempt)
+        gang.hosts, gang.slower = hosts, fact.placement.predicted.slower
+        self._gangs[fact.job] = gang
+        self._ended.pop(fact.job, None)
         self._hold(gang, 1)
-        self._count(at, gang, (), gang.columns)
+        self._count(fact.at, gang, (), was_held=False)
         return gang
 
     def moves(self, fact: Fact, job: str, **changes: object) -> None:
         """A gang is in another phase, runs, or rests."""
         gang, at = self._gangs[job], fact.at
-        before = gang.columns
+        before, was_held = gang.columns, gang.holds
         for name, value in changes.items():
             setattr(gang, name, value)
         runs = gang.phase is Phase.RUNNING and gang.runs and not gang.suspended
         gang.measured = gang.measured.running(at, runs=runs)
         if gang.columns != before:
-            self._count(at, gang, before, gang.columns)
+            self._count(at, gang, before, was_held=was_held)
 
     def saved(self, fact: Fact, job: str) -> None:
         """What a gang has done up to now is kept."""
@@ -111,8 +158,8 @@ class GangUse:
         gang, at = self._gangs.pop(job), fact.at
         self._forget(at)
         self._hold(gang, -1)
-        before, gang.ended_at = gang.columns, at
-        self._count(at, gang, before, ())
+        before, was_held, gang.ended_at = gang.columns, gang.holds, at
+        self._count(at, gang, before, was_held=was_held)
         gang.measured, lost = gang.measured.ended(at, lost_s)
         self._ended[job] = gang
         whole = sum(gpus for _, gpus in gang.keys)
@@ -156,15 +203,17 @@ class GangUse:
                 return
             del self._ended[job]
 
-    def _count(
-        self, at: float, gang: Gang, before: tuple[str, ...], after: tuple[str, ...]
-    ) -> None:
-        """The GPUs of a gang are counted as this from now on."""
+    def _count(self, at: float, gang: Gang, before: tuple[str, ...], *, was_held: bool) -> None:
+        """What a gang has is counted as its columns say from now on, and no longer as before."""
+        after = gang.columns
         gone, come = set(before) - set(after), set(after) - set(before)
         for key, gpus in gang.keys:
             change = dict.fromkeys(sorted(gone), -gpus)
             change.update((column, gpus) for column in sorted(come))
             self._meter.add(at, key, change)
+        sign = int(gang.holds) - int(was_held)
+        for key, amounts in gang.beside if sign else ():
+            self._meter.add(at, key, {name: sign * amount for name, amount in amounts.items()})
 
 
 def gang_of(state: JobState) -> Gang:
@@ -180,6 +229,8 @@ def gang_of(state: JobState) -> Gang:
         state.running_at is not None,
         state.suspended,
         state.metered.measured_attempt,
+        state.metered.hosts_of_model,
+        0.0 if state.placement is None else state.placement.predicted.slower,
         None if holds else state.metered.metered_at,
     )
 

@@ -21,10 +21,9 @@ def levels_of(ledger: Ledger, counted: CountedTo, now: float) -> Levels:
         for column, gpus in amounts.items():
             level(key).add(column, gpus)
     for state in ledger.holding.values():
-        gang = gang_of(state)
-        for key, gpus in gang.keys:
-            for column in gang.columns:
-                level(key).add(column, gpus)
+        for key, amounts in gang_of(state).now:
+            for column, amount in amounts.items():
+                level(key).add(column, amount)
     for key, jobs in waiting_of(ledger).items():
         level(key).add(WAITING, jobs)
     return levels

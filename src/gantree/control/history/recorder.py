@@ -127,8 +127,9 @@ class HistoryRecorder:
 
     def _gang_placed(self, fact: GangPlaced, ledger: Ledger) -> None:
         state = ledger.jobs[fact.job]
-        devices = ledger.accounts.amounts.held_devices(fact.placement)
-        gang = self._gangs.placed(fact.at, fact.job, state.spec, devices, fact.attempt)
+        amounts = ledger.accounts.amounts
+        devices, hosts = amounts.held_devices(fact.placement), amounts.held_hosts(fact.placement)
+        gang = self._gangs.placed(fact, state.spec, devices, hosts)
         self._waiting.waits_no_more(fact.at, fact.job)
         self._meter.amounts(fact.at, gang.key).started += 1
         self._held_since.pop(fact.job, None)

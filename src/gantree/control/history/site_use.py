@@ -10,7 +10,15 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from gantree.accounting.meter import CAPACITY, DOWN, HELD, RESERVED, STRANDED
+from gantree.accounting.meter import (
+    CAPACITY,
+    CAPACITY_CPU,
+    CAPACITY_MEMORY,
+    DOWN,
+    HELD,
+    RESERVED,
+    STRANDED,
+)
 from gantree.accounting.usage import NO_MODEL, UsageKey
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION
@@ -23,9 +31,9 @@ from gantree.topology.occupancy.gpus.node_state import profile_of_part
 from gantree.topology.occupancy.occupancy import Occupancy
 from gantree.topology.occupancy.unheld import UnheldGpus
 
-SITE_COLUMNS = (CAPACITY, DOWN, HELD, RESERVED, STRANDED)
+SITE_COLUMNS = (CAPACITY, DOWN, HELD, RESERVED, STRANDED, CAPACITY_CPU, CAPACITY_MEMORY)
 Levels = dict[UsageKey, dict[str, float]]
-"""GPUs by column, of each model."""
+"""GPUs, cores and GiB of memory by column, of each GPU model."""
 
 
 class SiteUse:
@@ -80,6 +88,9 @@ class _Site:
             count = np.array([each.get(name, 0) for each in of_machine])
             counts += count[fabric.machine_index_of_node] * part_of_node
         self._capacity = self._by_model(counts)
+        machines = [fabric.machine_of_node(n) for n in range(len(fabric.nodes))]
+        self._cpus = self._by_model(np.array([each.cpus or 0.0 for each in machines]))
+        self._memory_GiB = self._by_model(np.array([each.memory_GiB or 0.0 for each in machines]))
 
     def levels(self, ledger: Ledger, gang_gpus: Mapping[str, float]) -> Levels:
         """GPUs of each model and column."""
@@ -91,6 +102,8 @@ class _Site:
             HELD: self._held_by(CLAIM + job for job in ledger.claims),
             RESERVED: self._held_by(RESERVATION + job for job in ledger.reservations),
             STRANDED: self._by_model(np.where(usable, self.gpus.stranded(), 0.0)),
+            CAPACITY_CPU: self._cpus,
+            CAPACITY_MEMORY: self._memory_GiB,
         }
         unused = self._by_model(unheld) + of_model[HELD] + of_model[RESERVED]
         gangs = np.array([gang_gpus.get(model, 0.0) for model in self._number])

@@ -7,7 +7,7 @@ from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.placement.request.sizes import resized, sizes_of
 from gantree.planning.rightsizing.ranking import held_to
-from gantree.policy.amounts import MODEL, held, held_devices, requested
+from gantree.policy.amounts import MODEL, held, held_devices, held_hosts, requested
 from gantree.policy.rules import Amounts
 from gantree.topology.fabric.fabric import Fabric
 
@@ -68,6 +68,10 @@ class JobAmounts:
     def held_devices(self, placement: Placement) -> tuple[tuple[str, str, float], ...]:
         """(GPU model, device, GPUs) of what a placed gang holds (`policy.amounts.held_devices`)."""
         return held_devices(placement.members, self._model_of_node)
+
+    def held_hosts(self, placement: Placement) -> tuple[tuple[str, float, float], ...]:
+        """(GPU model, cores, GiB of memory) of what a placed gang holds (`policy.amounts.held_hosts`)."""
+        return held_hosts(placement.members, self._model_of_node)
 
     def held_by(self, state: JobState) -> Amounts:
         """What a gang holds; it must hold a place."""

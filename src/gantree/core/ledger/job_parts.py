@@ -26,6 +26,7 @@ class MeteredUse:
     """Metering of a job: its usage until metered_at is in the accounts (`core.ledger.usage`).
 
     gpus_of_model is what it holds, parts of GPUs as parts, gpus_of_device the same as (GPU model, device, GPUs).
+    hosts_of_model are (GPU model, cores, GiB of memory) of what it holds, by the model of the nodes.
     spent is (GPU model, GPU-seconds held, GPU-seconds wasted), waited_s the seconds that it waited.
 
     measured is (GPU model, useful GPU-seconds, idle GPU-seconds) of all attempts, without those that were wasted.
@@ -38,6 +39,7 @@ class MeteredUse:
     measured: tuple[tuple[str, float, float], ...] = ()
     measured_attempt: MeasuredAttempt = NOT_MEASURED
     gpus_of_device: tuple[tuple[str, str, float], ...] = ()
+    hosts_of_model: tuple[tuple[str, float, float], ...] = ()
 
     @property
     def devices(self) -> tuple[tuple[str, str, float], ...]:

@@ -21,9 +21,9 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.lost_gpus import members_on_lost_gpus
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.arrays import end_unsplit
+from gantree.core.lifecycle.best_step import numbered_and_priced
 from gantree.core.lifecycle.idleness import warn_idle, warned_at
 from gantree.core.lifecycle.launch import save_order, signal_order, start_order, stop_order
-from gantree.core.lifecycle.numbering import numbered
 from gantree.core.lifecycle.replacing import can_live_without, member_of_rank, member_started, miss
 from gantree.core.lifecycle.timers import gap_over_at
 from gantree.model.errors import BadInput, Unsupported
@@ -88,7 +88,7 @@ def start(
     """Give the gang its place and tell the cluster. What was held for it is let go first."""
     if state.spec.parallelism and builder.ledger.policy.placement == "topology":
         spec = state.at_size(len(placement.members))
-        placement = numbered(builder.ledger.rooms().fabric, spec, placement)
+        placement = numbered_and_priced(builder.ledger, spec, placement)
     if state.job in builder.ledger.reservations:
         builder.record(ReservationDropped(at=builder.now, job=state.job, reason="it starts"))
     builder.record(

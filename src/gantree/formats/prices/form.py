@@ -159,6 +159,13 @@ class PowerForm(Form):
     source: Text | None = None
 
 
+class SkuForm(Form):
+    """What a unit of an invoice is, such as an instance type of a cloud."""
+
+    gpu: Text
+    gpus: AmountAboveZero = 1.0
+
+
 class PricesForm(Form):
     """prices.yaml: prices by GPU model, of CPUs, memory and storage, and who shares the cost of what nobody held."""
 
@@ -171,3 +178,4 @@ class PricesForm(Form):
     markets: list[MarketForm] = empty(list)
     power: PowerForm | None = None
     shared_cost: RuleName | None = None
+    skus: dict[Text, SkuForm] = empty(dict)

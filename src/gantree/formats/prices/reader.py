@@ -5,6 +5,7 @@ gpus:
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import cast
@@ -13,6 +14,7 @@ from gantree.accounting.tariff import (
     HOURS_OF_YEAR,
     OwnedCost,
     PowerTerms,
+    Sku,
     StoragePrice,
     Tariff,
     Window,
@@ -25,6 +27,20 @@ from gantree.topology.hardware.prices import LIST_PRICES, Market, PriceList, Quo
 
 MAX_FILE_BYTES = 1024 * 1024
 _EVERY_DAY = tuple(range(7))
+
+
+@dataclass(frozen=True, slots=True)
+class PricesFile:
+    """The text of a prices file, which has been read without errors, and its name."""
+
+    text: str
+    source: str
+    tariff: Tariff
+
+    @classmethod
+    def read(cls, text: str, source: str) -> "PricesFile":
+        """Read it. Raises BadFields."""
+        return cls(text, source, read_tariff(text, source))
 
 
 def read_prices(text: str, source: str) -> PriceList:
@@ -91,6 +107,7 @@ def _tariff(form: PricesForm) -> Tariff:
         owned=owned,
         power=power,
         rule=form.shared_cost or "weighted",  # type: ignore[arg-type]  # the form has checked it
+        skus={name: Sku(each.gpu, each.gpus) for name, each in form.skus.items()},
     )
 
 

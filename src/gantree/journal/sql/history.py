@@ -14,7 +14,8 @@ from gantree.accounting.buckets import Bucket
 from gantree.accounting.change import HistoryChange
 from gantree.accounting.ended_jobs import EndedJob, JobSearch, RecordedJob, Scope
 from gantree.accounting.ended_use import EndedUse
-from gantree.accounting.usage import CountedTo, UsageAmounts, UsageQuery, WaitAmounts
+from gantree.accounting.usage import CountedTo, UsageAmounts, UsageKey, UsageQuery, WaitAmounts
+from gantree.journal.sql.book import book_rows
 from gantree.journal.sql.database import Database
 from gantree.journal.sql.ended_use import ended_use, recorded
 from gantree.journal.sql.history_tables import ended_jobs, history_mark
@@ -91,6 +92,13 @@ class SqlHistory:
         """What jobs used in their lives that were there in a period and have ended; limit: of the largest."""
         with self._database.reading() as connection:
             return ended_use(connection, since, until, scopes, limit)
+
+    def book(
+        self, since: int, until: int, step: int
+    ) -> list[tuple[Bucket, UsageKey, UsageAmounts]]:
+        """(bucket, key, amounts) of each step and key in which there is something, in order."""
+        with self._database.reading() as connection:
+            return list(book_rows(connection, since, until, step))
 
     def waits(self, query: UsageQuery) -> list[tuple[int, str, int, WaitAmounts]]:
         """(start, name, bin, amounts) of each step in which there is something, in order."""

@@ -15,6 +15,8 @@ GPU_SECONDS = (
     "useful_gpu_s", "idle_gpu_s", "lost_gpu_s", "down_gpu_s", "held_gpu_s", "reserved_gpu_s", "stranded_gpu_s",
 )  # fmt: skip
 """Columns of `usage_history` that are amounts of GPU-seconds."""
+OF_BILLS = ("slower_gpu_s", "cpu_s", "memory_GiB_s", "capacity_cpu_s", "capacity_memory_GiB_s")
+"""Columns that bills alone need."""
 
 
 def _text(name: str, before: str | None = None) -> Column[str]:
@@ -81,6 +83,7 @@ usage_history = Table(
     number("timed_out"),
     number("preempted"),
     _amount("counted_to"),
+    *(_amount(name, "0") for name in OF_BILLS),
     PrimaryKeyConstraint(
         "width",
         "start",

@@ -75,6 +75,9 @@ class PriceList:
             quotes_of_gpu.setdefault(_key(quote.gpu), {})[quote.market] = quote
         self._quotes: Mapping[str, Mapping[Market, Quote]] = MappingProxyType(quotes_of_gpu)
 
+    def __reduce__(self) -> tuple[type["PriceList"], tuple[tuple[Quote, ...]]]:
+        return PriceList, (self.quotes,)
+
     @property
     def quotes(self) -> tuple[Quote, ...]:
         """All quotes, a GPU's beside each other."""

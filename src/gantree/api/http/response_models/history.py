@@ -82,6 +82,14 @@ class UsageHistoryRow(OpenModel):
     stranded_gpu_s: Amounts = Field(description="Free, and of no use for any GPU job.")
     free_gpu_s: Amounts = Field(description="The rest of the capacity; by queue or user 0.")
     waited_s: Amounts = Field(description="Seconds for which jobs waited, summed over jobs.")
+    slower_gpu_s: Amounts = Field(
+        default=[],
+        description="Of those held, the part that gangs would be without at their best places.",
+    )
+    cpu_s: Amounts = Field(default=[], description="Core-seconds held.")
+    memory_GiB_s: Amounts = Field(default=[], description="GiB-seconds of memory held.")
+    capacity_cpu_s: Amounts = Field(default=[], description="Core-seconds that there were.")
+    capacity_memory_GiB_s: Amounts = Field(default=[], description="The same of memory.")
     submitted: list[int]
     started: list[int] = Field(description="Attempts that were placed.")
     succeeded: list[int]

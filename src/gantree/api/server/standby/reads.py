@@ -45,6 +45,7 @@ from gantree.executors.local.recording.recorder import record_in
 from gantree.executors.local.run_directory import RunDirectory
 from gantree.executors.local.step_times_file import step_reports_in
 from gantree.executors.progress import Progress, StepReports
+from gantree.formats.prices.reader import PricesFile
 from gantree.model.errors import NotFound, NotLeading
 from gantree.model.host_use import HostUse
 
@@ -71,6 +72,7 @@ class StandbyBackend:
     not_leading: Callable[[], NotLeading]
     gpu_counters: GpuCounters = field(default_factory=GpuCounters)
     straggler_judge: StragglerJudge = field(default_factory=StragglerJudge)
+    prices: PricesFile | None = None
 
     async def read(self, function: Callable[[ReadView, *Given], T], *arguments: *Given) -> T:
         """What a function says of what is known here."""

@@ -51,7 +51,10 @@ def gang_placed(ledger: Ledger, fact: GangPlaced) -> None:
     state.at_home, state.found = fact.at_home, fact.found
     held = gpus_of_model(ledger.accounts.amounts.held(fact.placement))
     devices = ledger.accounts.amounts.held_devices(fact.placement)
-    state.metered = replace(state.metered, gpus_of_model=held, gpus_of_device=devices)
+    hosts = ledger.accounts.amounts.held_hosts(fact.placement)
+    state.metered = replace(
+        state.metered, gpus_of_model=held, gpus_of_device=devices, hosts_of_model=hosts
+    )
     state.held_gpus = sum(len(member.gpus) for member in fact.placement.members)
     parts = sum(len(member.parts) for member in fact.placement.members)
     state.touched_gpus = max(1, state.held_gpus + parts)

@@ -1,0 +1,1 @@
+"""Reports for the files of an office: one document, as HTML or as PDF."""
