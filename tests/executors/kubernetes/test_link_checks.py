@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from gantree.executors.kubernetes.controllers import link_checks
+from gantree.executors.kubernetes.controllers.gangjob_checks import GangJobChecks
+from gantree.executors.kubernetes.pods.gang_spec import InvalidObject
 from gantree.formats import read_policy
 from gantree.model.errors import BadInput, Unauthenticated
 from gantree.model.jobs import Check
@@ -293,6 +295,43 @@ def test_a_gang_is_told_to_start_that_runs_already_or_has_a_new_member(stage: Po
     (again,) = initializing(stage, 1).values()
     assert again != tokens["g-worker-1"]
     assert post(stage, again)["state"] == "start"
+
+
+def test_cordoned_nodes_burn_in_by_a_gangjob_that_tolerates_it(stage: PodStage) -> None:
+    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    stage.api.patch("/api/v1/nodes/n3", {"spec": {"unschedulable": True, "taints": [taint]}})
+    stage.start(**TOLD)
+    check = {"collectiveSeconds": 600, "soakSeconds": 360, "required": True}
+    body = manifest(1, check)
+    body["spec"]["gang"][0]["template"]["spec"] |= {
+        "nodeSelector": {"kubernetes.io/hostname": "n3"},
+        "tolerations": [{"key": taint["key"], "operator": "Exists"}],
+    }
+    assert stage.api.post(JOBS, body).status_code == 201
+    (token,) = initializing(stage, 1).values()
+    plan = until_told(stage, token, "measure")["plan"]
+    assert stage.node_of("g-worker-0") == "n3"
+    told = (plan["seconds"], plan["soak_s"], plan["required"], plan["members"][0]["processes"])
+    assert told == (600.0, 360.0, True, 2)
+
+
+@pytest.mark.parametrize(
+    ("members", "gpus", "soak", "is_checked"),
+    [(2, 0, 0, True), (1, 8, 0, True), (1, 1, 0, False), (1, 0, 0, False), (1, 1, 5, True)],
+)
+def test_a_gangjob_without_links_has_no_check(
+    members: int, gpus: int, soak: int, is_checked: bool
+) -> None:
+    body = manifest(members, {"collectiveSeconds": 60, "soakSeconds": soak})
+    body["spec"]["gang"][0]["each"] = {"gpus": gpus}
+    found = GangJobChecks("check:1", lambda _: None, lambda *_: None).of(body["spec"])
+    assert (found is not None) == is_checked
+
+
+def test_a_soak_longer_than_its_check_is_refused() -> None:
+    told = manifest(2, {"collectiveSeconds": 60, "soakSeconds": 60})
+    with pytest.raises(InvalidObject, match="soakSeconds is part of collectiveSeconds"):
+        GangJobChecks("check:1", lambda _: None, lambda *_: None).of(told["spec"])
 
 
 QUEUES = """

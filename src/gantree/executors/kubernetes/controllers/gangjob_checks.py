@@ -7,6 +7,7 @@ from gantree.core.view import JobView
 from gantree.executors.check_status import CHECKING, CheckStatus
 from gantree.executors.kubernetes.pods.gang_spec import InvalidObject, Spec, text
 from gantree.executors.kubernetes.pods.link_check import PodCheck, check_in
+from gantree.executors.kubernetes.workloads.gangjob import has_links
 from gantree.executors.kubernetes.workloads.gangs import DEFAULT_QUEUE
 from gantree.model.jobs import Check
 from gantree.model.phases import Phase
@@ -31,12 +32,17 @@ class GangJobChecks:
         self._image, self._check_of, self._status = image, check_of, status
 
     def of(self, spec: Spec) -> PodCheck | None:
-        """The check that pods make: its own, or that of its queue. Raises InvalidObject for one that cannot be made."""
+        """The check that pods make: its own, or that of its queue; None without links.
+
+        Raises InvalidObject for one that cannot be made.
+        """
         own = check_in(spec)
         if own is not None and not self._image:
             raise InvalidObject(f"check is not carried out: {NEEDS_IMAGE}; leave it out")
         check = own or self._check_of(_queue(spec))
-        return PodCheck(check, self._image) if check is not None and self._image else None
+        if check is None or not self._image or not (check.soak_s or has_links(spec)):
+            return None
+        return PodCheck(check, self._image)
 
     def condition(self, spec: Spec, state: JobView | None, told: Mapping[str, Any]) -> Json | None:
         """The condition without its time; None for a GangJob without a check. Raises InvalidObject.
@@ -44,7 +50,7 @@ class GangJobChecks:
         Of an attempt that runs and whose check is not known any more, it is what was told.
         """
         if self.of(spec) is None:
-            if self._check_of(_queue(spec)) is None:
+            if self._image or self._check_of(_queue(spec)) is None:
                 return None
             message = f"the check of queue {_queue(spec)} is not carried out: {NEEDS_IMAGE}"
             return _condition("False", "NotCarriedOut", message)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gantree.core.view import JobView, LedgerView
-from gantree.executors.check_plan import domains_of
+from gantree.executors.check_plan import cpu_ranks_of, domains_of
 from gantree.executors.check_status import CHECKING, CheckStatus
 from gantree.executors.kubernetes.controllers.rank_reports import PodPlace
 from gantree.executors.kubernetes.pods.check_post import CheckPost, check_post_in
@@ -220,28 +220,31 @@ def plan_of(
     assert order.check is not None, "a job with a check"
     members = sorted(order.members, key=lambda each: each.node_rank)
     cuda = all(each.gpus for each in members) and any(gpus_seen.values())
-    prices = dict(price(order)) if cuda else {}
+    prices, known_gpus = (dict(price(order)), known_gpus) if cuda else ({}, {})
     if not all(known_gpus.get(each.node_rank) for each in members):
         prices = {key: value for key, value in prices.items() if key in ("gang", "pairs")}
     return {
         "seconds": order.check.collective_s,
         "required": order.check.required,
         "may_replace": order.check_replaces,
-        "members": [_member(each, site, known_gpus, cuda=cuda) for each in members],
+        "members": [
+            _member(each, site, known_gpus, len(each.gpus) if cuda else cpu_ranks_of(order.check))
+            for each in members
+        ],
         "cuda": cuda,
         "expected": prices,
         "soak_s": order.check.soak_s,
     }
 
 
-def _member(member: MemberLaunch, site: Cluster, known_gpus: GpusOfMember, *, cuda: bool) -> Json:
+def _member(member: MemberLaunch, site: Cluster, known_gpus: GpusOfMember, ranks: int) -> Json:
     node = next((each for each in site.nodes if each.name == member.node), None)
     return {
         "node": member.node,
-        "gpus": list(known_gpus.get(member.node_rank, ())) if cuda else [],
+        "gpus": list(known_gpus.get(member.node_rank, ())),
         "nics": list(member.nics),
         "domains": [] if node is None else domains_of(site.tiers, node),
-        "processes": len(member.gpus) if cuda else 1,
+        "processes": ranks,
     }
 
 

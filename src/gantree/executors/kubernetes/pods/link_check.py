@@ -27,10 +27,11 @@ Json = dict[str, Any]
 
 NAME = "gantree-check"
 CHECK = "gantree.io/check"
-"""The annotation: "60s", or "60s required"."""
+"""The annotation: "60s", "60s required", "600s required soak 360s"."""
 COMMAND = ("python3", "-m", "gantree.telemetry.checking.pod")
 LEAST_S, MOST_S = 1.0, 3600.0
-_ASKED = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,3})?)s( required)?", re.ASCII)
+_SECONDS = r"([0-9]{1,4}(?:\.[0-9]{1,3})?)s"
+_ASKED = re.compile(rf"{_SECONDS}( required)?(?: soak {_SECONDS})?", re.ASCII)
 _WRITABLE = "readOnlyRootFilesystem"
 
 
@@ -42,12 +43,16 @@ def check_in(spec: Spec) -> Check | None:
     seconds = amount(told, "collectiveSeconds")
     if seconds is None or not LEAST_S <= seconds <= MOST_S:
         raise InvalidObject("check.collectiveSeconds is not from 1 to 3600")
-    return Check(seconds, required=flag(told, "required"))
+    soak_s = amount(told, "soakSeconds") or 0.0
+    if soak_s >= seconds:
+        raise InvalidObject("check.soakSeconds is part of collectiveSeconds, and must be less")
+    return Check(round(seconds, 3), required=flag(told, "required"), soak_s=round(soak_s, 3))
 
 
 def check_annotation(check: Check) -> str:
     """What the annotation says of a check."""
-    return f"{check.collective_s:.10g}s{' required' if check.required else ''}"
+    soak = f" soak {check.soak_s:g}s" if check.soak_s else ""
+    return f"{check.collective_s:g}s{' required' if check.required else ''}{soak}"
 
 
 def check_of_pods(pods: Sequence[Pod]) -> Check | None:
@@ -55,7 +60,9 @@ def check_of_pods(pods: Sequence[Pod]) -> Check | None:
     first = pods[0]
     found = _ASKED.fullmatch(first.metadata.annotations.get(CHECK, ""))
     has_container = any(each.name == NAME for each in first.spec.init_containers)
-    return Check(float(found[1]), required=bool(found[2])) if found and has_container else None
+    if not found or not has_container:
+        return None
+    return Check(float(found[1]), required=bool(found[2]), soak_s=float(found[3] or 0.0))
 
 
 @dataclass(frozen=True, slots=True)

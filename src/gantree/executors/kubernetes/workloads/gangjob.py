@@ -119,6 +119,23 @@ def size_written(spec: Spec) -> int:
     return sum(_attempts(role) for role in tables(spec, "gang"))
 
 
+def has_links(spec: Spec) -> bool:
+    """Whether a GangJob has links to check: several members, or GPUs in one. Raises InvalidObject."""
+    elastic = elastic_of(spec)
+    if (size_written(spec) if elastic is None else elastic.max) > 1:
+        return True
+    roles = [role for role in tables(spec, "gang") if _attempts(role)]
+    return any(_has_several_gpus(role) for role in roles)
+
+
+def _has_several_gpus(role: Spec) -> bool:
+    """Whether a member has several GPUs, or claims, which may be for some."""
+    pod = table(table(role, "template"), "spec")
+    first = next(iter(tables(pod, "containers")), {})
+    asked = table(table(first, "resources"), "limits").get(GPU, count(table(role, "each"), "gpus"))
+    return bool(tables(pod, "resourceClaims")) or str(asked or 0) not in ("0", "1")
+
+
 def index_of(pod: Pod) -> int | None:
     """Which member of its GangJob a pod was made to be; None where it does not say."""
     said = pod.metadata.annotations.get(INDEX, "")

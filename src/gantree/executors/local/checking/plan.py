@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from gantree.executors.check_plan import domains_of
+from gantree.executors.check_plan import cpu_ranks_of, domains_of
 from gantree.executors.local.launch.environment import check_environment
 from gantree.executors.local.launch.master_port import free_port
 from gantree.executors.local.launch.visible_gpus import GpuIds
@@ -17,8 +17,6 @@ from gantree.model.cluster import Cluster
 from gantree.model.orders import MemberLaunch, StartGang
 
 PROGRAM = "gantree.telemetry.checking.member"
-CPU_RANKS_OF_SOAK = 2
-"""Ranks of a member without real GPUs in a burn-in: so it has a link of its own to check."""
 PriceCheck = Callable[[StartGang], Mapping[str, Any]]
 """Priced bus bandwidths of an order's place, as `gantree.telemetry.checking.spec` reads them; {} for none."""
 
@@ -95,8 +93,7 @@ class CheckLauncher:
             "required": order.check.required,
             "may_replace": order.check_replaces,
             "members": [
-                self._member(member, 1 if not order.check.soak_s else CPU_RANKS_OF_SOAK, cuda=cuda)
-                for member in members
+                self._member(member, cpu_ranks_of(order.check), cuda=cuda) for member in members
             ],
             "address": nodes[0].address,
             "port": free_port(f"{order.job}/check", order.attempt, taken_ports),
