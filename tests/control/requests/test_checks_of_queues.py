@@ -35,7 +35,7 @@ def test_the_queue_says_what_the_job_does_not(asked: Job, check: Check | None) -
 
 
 def test_an_executor_that_checks_nothing_refuses_a_check_with_the_way_out() -> None:
-    with pytest.raises(Unsupported, match="leave `check` out, and run nccl-tests"):
+    with pytest.raises(Unsupported, match="submit a GangJob with `check`"):
         with_check(in_queue("other", Check(60.0)), POLICY, can_check=False)
 
 

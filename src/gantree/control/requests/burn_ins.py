@@ -33,7 +33,7 @@ class BurnIns:
         """
         if not self._checks_links:
             raise Unsupported(
-                "burn-in: this executor does not check links; run nccl-tests as a job"
+                "burn-in: this executor does not check links; on Kubernetes a GangJob with check.soakSeconds does"
             )
         if not SHORTEST_S <= duration_s <= LONGEST_S:
             raise BadInput(f"duration: found {duration_s:g} s; allowed: from 10 s to a day")

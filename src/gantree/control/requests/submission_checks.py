@@ -126,8 +126,8 @@ def with_check(job: Job, policy: Policy, *, can_check: bool) -> Job:
     """
     if job.check is not None and not can_check:
         raise Unsupported(
-            "check: this executor does not check links before the start; leave `check` out, and run nccl-tests or "
-            "`gantree topo measure` as the first command of the job"
+            "check: this executor does not check links before the start; leave `check` out, or on Kubernetes "
+            "submit a GangJob with `check`"
         )
     parts = any(role.shape.part for role in job.roles)
     check = None if parts or not can_check else policy.check_of(job.queue)
