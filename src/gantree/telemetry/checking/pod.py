@@ -45,9 +45,7 @@ Json = dict[str, Any]
 
 def main() -> int:
     """Check as the pod that the environment names; 0: the command may start."""
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
-    )  # as PID 1 it has no default
+    signal.signal(signal.SIGTERM, _end)
     report = PodPost(os.environ[URL], os.environ[TOKEN], _gpus())
     if report.gpus is None:
         report.result = {"skipped": NO_TORCH}
@@ -67,6 +65,11 @@ def main() -> int:
                 report.result = _measured(answer["plan"], report, answer["again_s"])
             case _:
                 time.sleep(answer["again_s"])
+
+
+def _end(number: int, _frame: object) -> None:
+    """End by a signal, which has no default in the first process of a container."""
+    sys.exit(128 + number)
 
 
 def _say(line: str) -> None:
