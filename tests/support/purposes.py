@@ -138,6 +138,13 @@ class Purposes:
                 found[start, entry.key, entry.column] += amount
         return {place: amount for place, amount in found.items() if abs(amount) > 1e-6}
 
+    def totals(self) -> dict[tuple[UsageKey, str], float]:
+        """Amounts of all time by key and column."""
+        found: dict[tuple[UsageKey, str], float] = defaultdict(float)
+        for entry in self.entries:
+            found[entry.key, entry.column] += entry.amount * (entry.until - entry.since or 1.0)
+        return found
+
     def of_job(self, job: str) -> dict[str, float]:
         """Amounts of one job by column."""
         found: dict[str, float] = defaultdict(float)

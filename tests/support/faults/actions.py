@@ -1,13 +1,15 @@
 """What the actions of a plan do to a life."""
 
 from collections.abc import Callable
+from math import inf, nan
 from random import Random
 from typing import TYPE_CHECKING
 
 from gantree.core.ledger.state import JobState
-from gantree.model.events import HealthObserved, LabelRequested
+from gantree.model.events import GpuUseObserved, HealthObserved, LabelRequested
+from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.jobs import Job
-from gantree.model.phases import ENDED, Phase
+from gantree.model.phases import ENDED, HOLDING, Phase
 from support.faults.poison import LABEL
 from support.random_lives import a_job
 
@@ -88,6 +90,31 @@ def health(life: "Life", lots: Random) -> None:
             id=id_, observed_at=at, node=node, source="dcgm", reason=reason, lost_gpus=lost
         )
     )
+
+
+def measure(life: "Life", lots: Random) -> None:
+    """Counters tell what some gangs did: rightly, too much, of a time that is over for long, or nonsense."""
+    jobs = life.jobs()
+    states = [state for state in jobs if state.phase in HOLDING] or jobs
+    gangs = tuple(
+        MeasuredUse(
+            state.job,
+            state.attempt,
+            lots.choice((0.0, 3.0, 60.0, 2000.0, nan, -5.0)),
+            lots.choice((0.0, 0.0, 3.0, 60.0, inf)),
+        )
+        for state in lots.sample(states, min(len(states), 5))
+    )
+    since_s, until_s = (
+        lots.choice((15.0, 60.0, 300.0, 5000.0)),
+        lots.choice((0.0, 0.0, -10.0, 90.0)),
+    )
+    for _ in range(lots.choice((1, 1, 1, 2))):
+        life.emit(
+            lambda name, at: GpuUseObserved(
+                id=name, observed_at=at, since=at - since_s, until=at + until_s, gangs=gangs
+            )
+        )
 
 
 def poison(life: "Life", lots: Random) -> None:
@@ -231,6 +258,7 @@ ACTIONS: dict[str, Act] = {
     "cordon": cordon,
     "uncordon": uncordon,
     "health": health,
+    "measure": measure,
     "kill": kill,
     "power cut after a submission": power_cut_after_a_submission,
     "kill at a write": at_a_write("kill"),

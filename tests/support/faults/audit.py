@@ -25,6 +25,7 @@ from gantree.model.facts import (
     StopDecided,
 )
 from gantree.model.jobs import Job
+from support.faults.book import BookAudit
 from support.faults.cluster import SimulatedCluster
 
 OF_AN_OPEN_ATTEMPT = (
@@ -43,6 +44,7 @@ class FactAudit:
         self.rejected: set[str] = set()
         self.ended: set[str] = set()
         self.broken: list[str] = []
+        self.book = BookAudit()
         self._text_of_fact: dict[int, str] = {}
         self._attempt_of_job: dict[str, int] = {}
         self._open: dict[str, int] = {}
@@ -68,6 +70,7 @@ class FactAudit:
                 return
 
     def _see(self, fact: Fact) -> None:
+        self.book.see(fact)
         if isinstance(fact, JobAccepted):
             self._once(fact.job in self.accepted, f"{fact.job} is accepted twice")
             self.accepted[fact.job] = fact.spec

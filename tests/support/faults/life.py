@@ -466,6 +466,9 @@ class Life:
             raise Broken(f"a fold of the journal differs from the ledger: {'; '.join(found[:5])}")
         if live.standing_orders() != folded.standing_orders():
             raise Broken("a fold of the journal has other standing orders")
+        wrong = self.audit.book.compare(leader.journal, live)
+        if wrong:
+            raise Broken(f"the book is wrong: {'; '.join(wrong[:5])}")
 
     def _raise_broken(self) -> None:
         broken = self.site.violations + self.audit.broken

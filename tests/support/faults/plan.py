@@ -29,6 +29,7 @@ DAILY: dict[str, int] = {
     "cordon": 2,
     "uncordon": 2,
     "health": 2,
+    "measure": 12,
 }
 """What happens in every life, and how often."""
 FAULTY: dict[str, int] = {
