@@ -21,6 +21,7 @@ def use_lines(row: Row) -> Iterator[tuple[str, str]]:
     if row["held_gpu_s"]:
         yield "GPU-hours held", digits(row["held_gpu_s"] / 3600)
         yield "GPU-hours lost", _lost(row)
+        yield from _measured(row)
     if row["last_failure"]:
         yield "last failure", row["last_failure"]
 
@@ -46,6 +47,14 @@ def _gpus(row: Row) -> str:
 def _lost(row: Row) -> str:
     lost = row["lost_gpu_s"]
     return f"{digits(lost / 3600)} ({lost / row['held_gpu_s']:.0%})" if lost else "0"
+
+
+def _measured(row: Row) -> Iterator[tuple[str, str]]:
+    """What counters told of its GPUs, where they told anything."""
+    if row["useful_gpu_s"] or row["idle_gpu_s"]:
+        for name in ("useful", "idle"):
+            gpu_s = max(0.0, row[f"{name}_gpu_s"])
+            yield f"GPU-hours {name}", f"{digits(gpu_s / 3600)} ({gpu_s / row['held_gpu_s']:.0%})"
 
 
 def _attempts(row: Row) -> list[str]:
