@@ -17,7 +17,9 @@ from gantree.model.facts import FabricDefined, Fact
 from support.purposes import Purposes
 
 COLUMNS = tuple(each.name for each in fields(UsageAmounts) if each.name.endswith("_s"))
-OF_THE_SITE = ("down_gpu_s", "held_gpu_s", "reserved_gpu_s", "stranded_gpu_s")
+OF_THE_SITE = (
+    "down_gpu_s", "held_gpu_s", "reserved_gpu_s", "stranded_gpu_s", "capacity_cpu_s", "capacity_memory_GiB_s",
+)  # fmt: skip
 """What follows from more than facts about gangs: only that it adds up to the capacity is checked."""
 Totals = dict[tuple[UsageKey, str], float]
 
