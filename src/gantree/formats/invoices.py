@@ -51,7 +51,8 @@ def read_invoice(text: str, source: str, skus: Mapping[str, Sku]) -> list[Invoic
             if len(problems) >= MAX_PROBLEMS:
                 break
     except csv.Error as error:
-        problems.append(Problem(source, reader.line_num, "row", str(error), "a file of CSV"))
+        line = reader.reader.line_num
+        problems.append(Problem(source, line, "row", str(error), "a file of CSV"))
     if problems:
         raise BadFields(problems)
     return lines

@@ -12,6 +12,7 @@ from gantree.api.backend import QueryBackend
 from gantree.api.http.response_models.base import OpenModel
 from gantree.api.http.responses import documented, json_response
 from gantree.api.views import gpu_use_view, usage_view
+from gantree.api.views.site_prices import at_prices
 
 LAST_MOMENT = 253_402_300_799.0
 """The end of the year 9999."""
@@ -134,6 +135,8 @@ def router(backend: QueryBackend) -> APIRouter:
         result = await backend.read_forked(
             usage_view.usage, caller, by, since, until, limit, asker=caller.name
         )
+        if backend.prices is not None:
+            at_prices(result, backend.prices.tariff.prices)
         return json_response(result)
 
     @routes.get("/usage/gpus", **documented(GpuUseResponse, "The figures."), **needs(Need.KNOWN))

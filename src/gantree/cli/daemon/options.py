@@ -178,7 +178,7 @@ RepairHooksOption = Annotated[
 PricesOption = Annotated[
     str | None,
     typer.Option(
-        metavar="FILE", help="Prices of the site, for all that shows costs. [default: list prices]"
+        metavar="FILE", help="Prices of the site, for usage and its bills. [default: list prices]"
     ),
 ]
 CordonLemonsOption = Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gantree.api.views.site_prices import at_prices
 from gantree.cli.billing import command as billing
 from gantree.cli.billing.command import Asked
 from gantree.cli.billing.options import (
@@ -100,7 +101,7 @@ def usage(
     begin, end = _period(since, until, month, now)
     report = daemon.usage(by.value, since=begin, until=end)
     if prices is not None:
-        _price(report, prices)
+        at_prices(report, read_prices(read_text(prices), source_of(prices)))
     if as_json:
         print_json(report)
     elif as_csv:
@@ -158,22 +159,6 @@ def _gpu_cells(row: Row) -> tuple[str, ...]:
 
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
-
-
-def _price(report: Row, file: str) -> None:
-    """Dollars anew, at the prices of a file over those of the list."""
-    known = read_prices(read_text(file), source_of(file))
-    for row in (*report["rows"], report["sum"]):
-        hours_of_model = row["held_gpu_hours_of_model"]
-        quotes = {model: known.quote(model) for model in hours_of_model}
-        row["USD"] = sum(
-            hours * quote.USD_per_hour
-            for model, hours in hours_of_model.items()
-            if (quote := quotes[model]) is not None
-        )
-        row["unpriced_gpu_hours"] = sum(
-            hours for model, hours in hours_of_model.items() if quotes[model] is None
-        )
 
 
 def _csv(report: Row) -> str:

@@ -61,13 +61,14 @@ def pdf_of(report: Report) -> bytes:
 
 def latin(text: str) -> str:
     """Text in the letters that the fonts have."""
-    plain = text.translate(_LETTERS)
-    try:
-        plain.encode("latin-1")
-    except UnicodeEncodeError:
-        letters = unicodedata.normalize("NFKD", plain)
-        plain = "".join(each for each in letters if not unicodedata.combining(each))
-    return plain.encode("latin-1", "replace").decode("latin-1")
+    return "".join(_letter(each) for each in text.translate(_LETTERS))
+
+
+def _letter(letter: str) -> str:
+    if ord(letter) < 256:
+        return letter
+    base = unicodedata.normalize("NFKD", letter)[0]
+    return base if ord(base) < 256 else "?"
 
 
 def _head(pdf: "FPDF", report: Report) -> None:
