@@ -53,6 +53,7 @@ def trace_jobs(draw: st.DrawFn) -> dict[str, Any]:
         "slice_required": draw(NAMES) if sliced else None,
         "spread": spread,
         "spread_at_most": draw(maybe(COUNTS)) if spread else None,
+        "busy": draw(maybe(st.floats(0, 1))),
         "market": draw(maybe(st.sampled_from(["on-demand", "spot", "any"]))),
         "model": draw(maybe(NAMES)),
         "parallelism": tuple((axis, draw(COUNTS)) for axis in draw(AXES)[: draw(st.integers(0, 4))]),

@@ -42,6 +42,7 @@ from gantree.sim.running.model import RunningModel
 from gantree.sim.running.pace import Pace
 from gantree.sim.running.site import Site
 from gantree.sim.running.transfers import SaveDue, TransferDone, TransferDue
+from gantree.sim.use_reports import UseReportDue, UseReports
 from gantree.sim.workload import check_trace, job_of, on_any_market
 from gantree.topology.fabric.fabric import Fabric
 
@@ -142,12 +143,13 @@ class Simulation:
         self._saves_waiting = 0
         self.cluster = SimCluster(
             self._heap,
-            self._batch.append,
+            self._emitted,
             lambda: self.now,
             overheads,
             Pace(running, cluster, seed) if running.on else None,
             running.checkpoints,
         )
+        self._use_reports = UseReports(self._heap)
         self._wake_at: float | None = None
         self._wakes = 0
         self._decided_at, self._decisions_now = self.now, 0
@@ -219,12 +221,26 @@ class Simulation:
                 self.cluster.happen(event)
                 if isinstance(event, GangStarted):
                     self._name_slow_nodes(event)
+            elif isinstance(event, UseReportDue):
+                self._batch += self._use_reports.due(moment)
             else:
                 self._batch.append(event)
                 if isinstance(event, JobSubmitted | CancelRequested):
                     self.load.happened(event)
         if self.load.is_stalled(moment):
             self.load.end_services(moment)
+
+    def _emitted(self, event: Event) -> None:
+        """Take an event of the cluster, and how a gang used its GPUs until its end if its row says how busy it is."""
+        self._batch.append(event)
+        if isinstance(event, GangEnded):
+            self._batch += self._use_reports.end(event.job, self.now)
+        elif isinstance(event, GangStarted) and event.job in self.load.open_rows:
+            busy = self.load.open_rows[event.job][1].busy
+            of_model = self.scheduler.ledger.jobs[event.job].metered.gpus_of_model
+            if busy is not None:
+                gpus = sum(gpus for _, gpus in of_model)
+                self._use_reports.begin(event.job, event.attempt, gpus, busy, self.now)
 
     def _name_slow_nodes(self, started: GangStarted) -> None:
         """Foretell when the scheduler hears which nodes slow an attempt, if it does at all."""

@@ -73,6 +73,7 @@ def test_members_may_be_spread() -> None:
         ("gpu_share", "0.5", 1, "gpu_share", "gpus_per_member 0"),
         ("gpu_share,mig", "0.5,3g.40gb", 0, "gpu_share", "where there is a mig"),
         ("gpu_memory_GiB", "20", 0, "gpu_memory_GiB", "without gpu_share"),
+        ("busy", "1.5", 8, "busy", "a number from 0 to 1"),
         ("market", "sport", 8, "market", "on-demand, spot or any"),
         ("model", "a b", 8, "model", "a name"),
         ("parallelism", "tensor:8", 8, "parallelism", "AXIS=WAYS"),

@@ -93,6 +93,13 @@ def _text(text: str) -> str:
     return text
 
 
+def _part(text: str) -> float:
+    value = _seconds(text)
+    if value > 1:
+        raise ValueError
+    return value
+
+
 def _market(text: str) -> str:
     if text not in MARKETS:
         raise ValueError
@@ -138,6 +145,7 @@ SECONDS_ABOVE_ZERO = Cell(_above_zero, "seconds, more than 0 and at most 1e12")
 AMOUNT = Cell(_seconds, "a number of 0 or more")
 AMOUNT_ABOVE_ZERO = Cell(_above_zero, "a number above 0")
 SHARE = Cell(_share, "a share of one GPU above 0, at most 1")
+PART = Cell(_part, "a number from 0 to 1")
 COUNT = Cell(_count, "a whole number of 0 or more")
 COUNT_FROM_ONE = Cell(_count_from_one, "a whole number of 1 or more")
 NAME = Cell(partial(_matching, _NAME), "a name of letters, digits, `.`, `_` and `-`, at most 63")

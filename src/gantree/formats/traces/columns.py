@@ -37,6 +37,7 @@ COLUMNS: Mapping[str, Cell] = {
     "memory_GiB_per_member": cells.AMOUNT,
     "nics_per_member": cells.COUNT,
     "market": cells.MARKET,
+    "busy": cells.PART,
     "model": cells.NAME,
     "parallelism": cells.PARALLELISM,
 }

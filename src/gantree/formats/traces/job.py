@@ -20,7 +20,8 @@ class TraceJob:
 
     A member has gpus_per_member whole GPUs, or one instance of the MIG profile `mig`, or gpu_share of one GPU's compute
     with gpu_memory_GiB of its memory (None: as much of it as of the compute). market is "on-demand", "spot" or "any";
-    None as on-demand. model is the name of a model in a models file, and parallelism is (axis, ways) as written.
+    None as on-demand. busy is the part of the time in which its GPUs compute, as counters would tell; None: they are
+    not measured. model is the name of a model in a models file, and parallelism is (axis, ways) as written.
     """
 
     job_id: str
@@ -51,5 +52,6 @@ class TraceJob:
     memory_GiB_per_member: float = 0.0
     nics_per_member: int = 0
     market: str | None = None
+    busy: float | None = None
     model: str | None = None
     parallelism: tuple[tuple[str, int], ...] = ()

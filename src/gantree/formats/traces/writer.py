@@ -31,7 +31,7 @@ _SQL_TYPES: Mapping[str, str] = {
         ("submit_s", "duration_s", "cpus_per_member", "checkpoint_s", "time_limit_s", "expected_s"),
         "DOUBLE",
     ),
-    **dict.fromkeys(("gpu_share", "gpu_memory_GiB", "memory_GiB_per_member"), "DOUBLE"),
+    **dict.fromkeys(("gpu_share", "gpu_memory_GiB", "memory_GiB_per_member", "busy"), "DOUBLE"),
     **dict.fromkeys(("members", "gpus_per_member", "elastic_min", "elastic_max"), "INTEGER"),
     **dict.fromkeys(("slice_members", "spread_at_most", "nics_per_member"), "INTEGER"),
     "preemptible": "BOOLEAN",
