@@ -47,7 +47,7 @@ NO_LENDING = LendingSnapshot()
 class Lending:
     """The queues of one policy that lend by use.
 
-    kept is the last fact of each queue whose window has begun, idle the placed gangs that are idle.
+    kept is the last fact of each queue whose window has begun, idle the placed gangs that are idle, of all queues.
     """
 
     def __init__(self, tree: QueueTree, quotas: Iterable[Quota]) -> None:
@@ -81,12 +81,13 @@ class Lending:
 
     def note_idle(self, job: str, path: Iterable[int], at: float, *, is_idle: bool) -> None:
         """Note that a placed gang is idle from a moment on, or is not any more."""
-        if self._rule_of_node and is_idle != (job in self.idle):
-            if is_idle:
-                self.idle[job] = None
-            else:
-                del self.idle[job]
-            self.note_use(path, at)
+        if is_idle == (job in self.idle):
+            return
+        if is_idle:
+            self.idle[job] = None
+        else:
+            del self.idle[job]
+        self.note_use(path, at)
 
     def keeps(self, queue: str, now: float) -> Amounts:
         """Return what a queue keeps at a moment by its rule, of each resource that it is guaranteed."""

@@ -32,6 +32,7 @@ HOME_OF: Mapping[str, str] = MappingProxyType(
         "noisy-neighbour": "sharing",
         "sharing": "sharing",
         "reclaim-idle": "sharing",
+        "lending": "sharing",
         "asynchronous": "network",
         "consolidation": "sharing",
         "defragment": "sharing",
