@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.ledger.usage import Used, usage_at
+from gantree.core.ledger.usage import Used, life_of
 from gantree.formats.traces import TraceJob
 from gantree.policy.rules import Policy
 from gantree.sim.cluster import Overheads
@@ -32,8 +32,8 @@ def lived(rows: list[TraceJob], start_s: float) -> Simulation:
 @pytest.mark.parametrize("start_s", [0.0, 30.0])
 def test_what_is_reported_is_what_gangs_ran_by_how_busy_they_were(start_s: float) -> None:
     there, found = lived(ROWS, start_s), defaultdict[str, Used](Used)
-    for account, amount in usage_at(there.scheduler.ledger, there.now).items():
-        found[account.user] += amount
+    for state in there.scheduler.ledger.jobs.values():
+        found[state.spec.user] = sum(life_of(state, there.now).values(), found[state.spec.user])
     gpu_s = {user: (used.useful_gpu_s, used.idle_gpu_s) for user, used in found.items()}
     assert gpu_s["eve"] == (0.0, 0.0)
     assert gpu_s["bob"] == pytest.approx((0.0, 1600.0))

@@ -10,7 +10,7 @@ from math import ceil, cos, pi
 from random import Random
 from typing import TypeVar
 
-from gantree.core.ledger.usage import NOTHING, Used, usage_at
+from gantree.core.ledger.usage import NOTHING, Used, life_of
 from gantree.formats.policy.reader import PRESETS
 from gantree.formats.traces import TraceJob
 from gantree.model.cluster import Cluster
@@ -222,8 +222,9 @@ def lived(there: Simulation, until_s: float) -> Simulation:
 def by_queue(there: Simulation) -> dict[str, Used]:
     """Return what was used until now by queue."""
     found: dict[str, Used] = {}
-    for account, used in usage_at(there.scheduler.ledger, there.now).items():
-        found[account.queue] = found.get(account.queue, NOTHING) + used
+    for state in there.scheduler.ledger.jobs.values():
+        lives = life_of(state, there.now).values()
+        found[state.spec.queue] = sum(lives, found.get(state.spec.queue, NOTHING))
     return found
 
 
