@@ -14,9 +14,11 @@ from structlog.contextvars import bind_contextvars, bound_contextvars
 
 from gantree.control.metrics.metrics import Metrics
 from gantree.control.tracing import Causes
+from gantree.core.lifecycle import idleness
 from gantree.core.scheduler import Decision
 from gantree.journal.contract import InboxEntry
 from gantree.model.budget_facts import BudgetNoted
+from gantree.model.idle_facts import GangIdleWarned, GangReclaimed
 from gantree.model.orders import Order
 from gantree.policy.budgets import noted_in_words
 
@@ -83,6 +85,8 @@ class TurnTelemetry:
         for fact in decision.facts:
             if isinstance(fact, BudgetNoted):
                 log.warning("%s", noted_in_words(fact), extra={"turn": self.turn})
+            elif isinstance(fact, GangIdleWarned | GangReclaimed):
+                log.warning("%s", idleness.noted_in_words(fact), extra={"turn": self.turn})
         log.debug(
             "turn: events %d, facts %d, orders %d",
             len(batch),

@@ -122,6 +122,7 @@ def test_a_hung_gang_is_warned_in_its_log_and_reclaimed_across_a_kill_while_a_le
     assert daemon.log_of("hung").count("gantree extend hung 2h") == 1
     row = daemon.client.job("hung")
     assert (row["phase"], row["reason"]) == ("pending", "requeued: idle")
+    assert b"job hung attempt 1 does not compute: requeue in 2 s" in daemon.output.read_bytes()
     noted = daemon.fact_of("GangIdlenessNoted", "kept")
     row = daemon.client.job("kept")
     assert row["idle"]["since"] == noted["data"]["since"] and row["idle"]["warned_at"] is None

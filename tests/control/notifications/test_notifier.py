@@ -14,6 +14,7 @@ from gantree.control.metrics.metrics import Metrics
 from gantree.control.notifications import delivery
 from gantree.control.notifications import notifier as notifying
 from gantree.control.notifications.delivery import Sender
+from gantree.control.notifications.messages import announced
 from gantree.control.notifications.notifier import Notifier
 from gantree.control.notifications.settings import (
     NotifySettings,
@@ -27,6 +28,7 @@ from gantree.journal.sql.journal import SqlJournal
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import NotLeading, Unsupported
 from gantree.model.events import CancelRequested, GangEnded, GangStarted
+from gantree.model.idle_facts import GangIdleWarned, GangReclaimed
 from gantree.model.jobs import Job, Notify
 from gantree.policy.rules import Budget, Policy, QueueRule
 from gantree.testing.builders import cluster, job
@@ -34,6 +36,19 @@ from support.receivers import MailReceiver, Posted, WebhookReceiver
 from support.recording import RecordingCluster
 
 EVENTS = ("start", "end", "failure", "preemption")
+
+
+def test_an_idle_gang_is_announced_with_what_comes_and_how_to_prevent_it() -> None:
+    warned = GangIdleWarned(at=600.0, job="j", attempt=2, action="stop", reclaim_at=900.0)
+    alone = GangIdleWarned(at=600.0, job="j", attempt=2, action="warn")
+    reclaimed = GangReclaimed(at=900.0, job="j", attempt=2, action="stop", since=0.0)
+    told = [announced(fact) for fact in (warned, alone, reclaimed)]
+    assert {(one.job, one.event, one.attempt) for one in told} == {("j", "idle", 2)}
+    assert [one.reason for one in told] == [
+        "its GPUs do not compute; stop in 5 min (gantree extend j 2h)",
+        "its GPUs do not compute",
+        "reclaimed after 15 min: stop",
+    ]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -9,7 +9,7 @@ lease the gang is warned, too. A gang that is suspended in turns, that misses me
 
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.state import JobState
-from gantree.model.idle_facts import GangIdleWarned
+from gantree.model.idle_facts import GangIdleWarned, GangReclaimed
 from gantree.model.orders import WriteToLog
 from gantree.model.phases import Phase
 from gantree.policy.idle import IdleTerms, terms_of
@@ -116,6 +116,16 @@ def _warning(state: JobState) -> str:
         f"{has}. In {left} it is {OUTCOMES[idle.action]}, unless they compute. To keep it: gantree"
         f" extend {state.job} 2h"
     )
+
+
+def noted_in_words(fact: GangIdleWarned | GangReclaimed) -> str:
+    """A sentence for the log of a daemon."""
+    gang = f"job {fact.job} attempt {fact.attempt}"
+    if isinstance(fact, GangReclaimed):
+        return f"{gang} is reclaimed after {span(fact.at - fact.since)} without computing: {fact.action}"
+    if fact.reclaim_at is None:
+        return f"{gang} does not compute"
+    return f"{gang} does not compute: {fact.action} in {span(fact.reclaim_at - fact.at)}"
 
 
 def idle_in_words(state: JobState, policy: Policy, now: float) -> str:

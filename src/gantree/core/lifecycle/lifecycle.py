@@ -80,6 +80,8 @@ GOES_ON = frozenset(
 
 MOST_DOUBLINGS = 30
 """Of a backoff; more than any limit in seconds leaves a meaning to."""
+MOST_IDLE_DOUBLINGS = 2
+"""Of the backoff of a gang that was reclaimed as idle."""
 
 
 def start(
@@ -450,7 +452,7 @@ def _requeue_idle(builder: DecisionBuilder, state: JobState) -> None:
     """Wait before it starts again, longer each time; a job that was reclaimed too often is held."""
     rule = builder.ledger.policy.idle_of(state.spec.queue) or DEFAULT_RULE
     reclaims = state.idle.reclaims
-    doublings = min(max(0, reclaims - 1), MOST_DOUBLINGS)
+    doublings = min(max(0, reclaims - 1), MOST_IDLE_DOUBLINGS)
     not_before = builder.now + rule.reclaim_s * 2**doublings
     _requeue(builder, state, StopCause.IDLE, not_before, state.failures)
     if reclaims >= rule.times and not state.held:
