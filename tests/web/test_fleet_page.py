@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from gantree.accounting.purposes import sums_of
 from gantree.accounting.usage import UsageAmounts
 from gantree.web.pages.fleet.heat import heat
-from gantree.web.pages.fleet.purposes import DRAWN, purposes_chart, sums_of
+from gantree.web.pages.fleet.purposes import DRAWN, purposes_chart
 
 STARTS = [0, 3600]
 HOUR = 3600.0

@@ -6,7 +6,7 @@ each charge, the rule by which shared cost was divided, and the prices. How it l
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from gantree.accounting.bill import (
@@ -28,6 +28,8 @@ from gantree.topology.hardware.prices import Quote
 By = Literal["queue", "user", "project", "model", "device"]
 WASTED = ("idle", "lost", "restart")
 """Purposes of GPU-hours that nobody wanted: held and not computing, done again, stopping and starting again."""
+
+COUNTED = tuple(one.name for one in fields(UsageAmounts) if one.name.endswith("_gpu_s"))
 
 
 @dataclass(slots=True)
@@ -189,11 +191,12 @@ def _is_something(figures: Figures) -> bool:
 
 
 def _fleet(rows: Iterable[BookRow]) -> Counter[str]:
-    """GPU-hours of the site by purpose, and `capacity`."""
-    hours = Counter[str]()
+    """GPU-hours of the site by purpose, and `capacity`. What is free follows from the sum of all rows alone."""
+    total = UsageAmounts()
     for row in rows:
-        _add(hours, _hours(row.amounts, (*ALLOCATED_FOR, *NOT_ALLOCATED, "capacity")))
-    return hours
+        for name in COUNTED:
+            setattr(total, name, getattr(total, name) + getattr(row.amounts, name))
+    return Counter(_hours(total, (*ALLOCATED_FOR, *NOT_ALLOCATED, "capacity")))
 
 
 def _prices(bill: Bill, tariff: Tariff) -> Iterator[PriceUsed]:

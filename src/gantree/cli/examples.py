@@ -20,6 +20,7 @@ EXAMPLES: Mapping[str, str] = {
     "queues": "gantree queues",
     "usage": "gantree usage --by queue",
     "waste": "gantree waste --by user",
+    "report": "gantree report --week 2026-W48 --pdf week.pdf",
     "history jobs": "gantree history jobs --user ann --since 7d",
     "history use": "gantree history use --since 7d --by day",
     "history queues": "gantree history queues --since 30d",

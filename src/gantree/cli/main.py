@@ -41,6 +41,9 @@ class Commands(LazyGroup):
             "gantree.cli.queues.waste:waste",
             "List jobs by what they waste, why, and what to do about it.",
         ),
+        "report": Listed(
+            "gantree.cli.weekly.command:report", "Report a week of the fleet, as HTML or PDF, too."
+        ),
         "history": Listed(
             "gantree.cli.history.commands:app",
             "Show ended jobs, use, waits, preemptions and signs of nodes over time.",

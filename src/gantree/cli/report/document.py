@@ -6,11 +6,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: figures are on the right, names on the left. width is relative to the other columns."""
+    """A column: figures are on the right, names on the left. width is relative to the other columns.
+
+    wraps: a longer cell takes several lines; else its end is cut off where a page has no room.
+    """
 
     title: str
     width: float = 1.0
     is_figure: bool = True
+    wraps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ def _table(pdf: "FPDF", table: Table) -> None:
     pdf.ln(1)
     _column_titles(pdf, table.columns, widths)
     for row in table.rows:
-        if pdf.will_page_break(ROW_MM):
+        if pdf.will_page_break(_row_height(pdf, table.columns, widths, row)):
             pdf.add_page()
             _column_titles(pdf, table.columns, widths)
         _row(pdf, table.columns, widths, row)
@@ -192,11 +192,32 @@ def _row(
     top = pdf.get_y()
     if is_total:
         pdf.line(pdf.l_margin, top, pdf.l_margin + pdf.epw, top)
+    left, height = pdf.l_margin, 0.0
     for column, width, cell in zip(columns, widths, row, strict=True):
-        text = latin(cell) if column.is_figure else _fitting(pdf, latin(cell), width - 2)
-        pdf.cell(width, ROW_MM, text, align="R" if column.is_figure else "L")
-    pdf.ln(ROW_MM)
-    pdf.line(pdf.l_margin, top + ROW_MM, pdf.l_margin + pdf.epw, top + ROW_MM)
+        lines = _cell_lines(pdf, column, width, cell)
+        for place, line in enumerate(lines):
+            pdf.set_xy(left, top + place * ROW_MM)
+            pdf.cell(width, ROW_MM, line, align="R" if column.is_figure else "L")
+        left, height = left + width, max(height, len(lines) * ROW_MM)
+    pdf.set_xy(pdf.l_margin, top + height)
+    pdf.line(pdf.l_margin, top + height, pdf.l_margin + pdf.epw, top + height)
+
+
+def _row_height(
+    pdf: "FPDF", columns: Sequence[Column], widths: Sequence[float], row: Sequence[str]
+) -> float:
+    pdf.set_font(FONT, size=NORMAL - 1)
+    cells = zip(columns, widths, row, strict=True)
+    return ROW_MM * max(len(_cell_lines(pdf, *cell)) for cell in cells)
+
+
+def _cell_lines(pdf: "FPDF", column: Column, width: float, cell: str) -> list[str]:
+    """A cell as it is written."""
+    if column.is_figure:
+        return [latin(cell)]
+    if not column.wraps:
+        return [_fitting(pdf, latin(cell), width - 2)]
+    return pdf.multi_cell(width, ROW_MM, latin(cell), dry_run=True, output="LINES")  # type: ignore[return-value]  # lines
 
 
 def _fitting(pdf: "FPDF", text: str, width: float) -> str:

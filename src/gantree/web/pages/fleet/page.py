@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from gantree.accounting.purposes import sums_of
 from gantree.accounting.usage import ALLOCATED_FOR
 from gantree.api.access.access import Caller, CurrentCaller
 from gantree.api.access.permissions import Need, needs
@@ -13,7 +14,7 @@ from gantree.api.views import usage_history_view
 from gantree.control.requests.read_view import ReadView
 from gantree.web.pages.fleet.heat import heat
 from gantree.web.pages.fleet.idle_jobs import idle_jobs
-from gantree.web.pages.fleet.purposes import purposes_chart, sums_of
+from gantree.web.pages.fleet.purposes import purposes_chart
 from gantree.web.pages.frame import page_router, render
 from gantree.web.pages.periods import PERIODS, Period, choices
 

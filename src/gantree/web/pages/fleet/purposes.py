@@ -1,53 +1,17 @@
-"""What GPU-seconds were for: sums of an answer of the history by purpose, and the chart of them over time. Pure."""
+"""The chart of what GPUs were for, over time. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
-from gantree.accounting.usage import PURPOSES, UsageAmounts
+from gantree.accounting.purposes import gpu_s_of
 from gantree.web.pages.step_charts import Chart, frame_of, on_average, stacked
 
 Json = dict[str, Any]
-HOUR_S = 3600.0
 DRAWN = (
     "useful", "idle", "lost", "checkpoint", "starting", "restart", "unmeasured", "held", "reserved", "stranded", "down",
     "free",
 )  # fmt: skip
 """All purposes, the lowest first."""
-FIELDS = tuple(one.name for one in fields(UsageAmounts))
-
-
-def amounts_of(row: Json) -> list[UsageAmounts]:
-    """A row of the history, step by step."""
-    return [
-        UsageAmounts(**{name: row[name][place] for name in FIELDS})
-        for place in range(len(row["allocated_gpu_s"]))
-    ]
-
-
-def gpu_s_of(row: Json) -> Mapping[str, list[float]]:
-    """GPU-seconds of each step, by purpose."""
-    amounts = amounts_of(row)
-    return {name: [getattr(each, f"{name}_gpu_s") for each in amounts] for name in PURPOSES}
-
-
-def sums_of(row: Json) -> Json:
-    """GPU-hours of a row by purpose, with those that were allocated and those that there were.
-
-    useful_share is useful of allocated, measured_share that of which counters told; None where nothing was allocated.
-    """
-    hours = {name: sum(gpu_s) / HOUR_S for name, gpu_s in gpu_s_of(row).items()}
-    allocated, capacity = (sum(row[f"{name}_gpu_s"]) / HOUR_S for name in ("allocated", "capacity"))
-    ran = sum(row["used_gpu_s"]) / HOUR_S
-    return {
-        "name": row["name"],
-        **{name: max(0.0, amount) for name, amount in hours.items()},
-        "allocated": allocated,
-        "capacity": capacity,
-        "allocated_share": allocated / capacity if capacity else None,
-        "useful_share": max(0.0, hours["useful"]) / allocated if allocated else None,
-        "measured_share": min(1.0, 1 - max(0.0, hours["unmeasured"]) / ran) if ran > 0 else None,
-    }
 
 
 def purposes_chart(found: Json, row: Json) -> Chart:

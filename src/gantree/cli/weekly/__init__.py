@@ -1,0 +1,1 @@
+"""`gantree report`: a week of the fleet on two pages."""
