@@ -36,13 +36,16 @@ class Commands(LazyGroup):
             "gantree.cli.queues.queues:queues",
             "List queues with their guarantees, usage and loans.",
         ),
-        "usage": Listed("gantree.cli.queues.usage:usage", "Report GPU-hours and their cost."),
+        "usage": Listed(
+            "gantree.cli.queues.usage:usage", "Report what GPU-hours were used for, and their cost."
+        ),
         "waste": Listed(
             "gantree.cli.queues.waste:waste",
             "List jobs by what they waste, why, and what to do about it.",
         ),
         "report": Listed(
-            "gantree.cli.weekly.command:report", "Report a week of the fleet, as HTML or PDF, too."
+            "gantree.cli.weekly.command:report",
+            "Report a week of the fleet: what GPU time was for, budgets, waste, sick nodes.",
         ),
         "history": Listed(
             "gantree.cli.history.commands:app",

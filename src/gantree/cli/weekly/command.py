@@ -31,7 +31,7 @@ def report(
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Report a week of the fleet: what GPU time was for, by day and queue, budgets, waste, nodes with signs."""
+    """Report a week of the fleet: what GPU time was for, budgets, waste, sick nodes."""
     check_suffix("--html", html, (".html",))
     check_suffix("--pdf", pdf, (".pdf",))
     now = datetime.now(UTC).timestamp()
