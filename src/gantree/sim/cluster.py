@@ -93,6 +93,13 @@ class SimCluster:
         """
         self.work_of_job[job] = Work(duration_s, checkpoint_s, members, spec, ends_at=ends_at)
 
+    def change_work(self, job: str, duration_s: float) -> None:
+        """There is more or less work in all than was expected; never less than is done."""
+        work = self.work_of_job[job]
+        work.duration_s = duration_s
+        if work.attempt is not None and work.attempt.doing is Doing.WORKING:
+            self._work_on(job, self._clock())
+
     def end_by(self, job: str, at: float) -> None:
         """A replica of a service works no longer than until a moment."""
         work = self.work_of_job[job]
