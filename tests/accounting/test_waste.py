@@ -87,6 +87,7 @@ CASES = [
         "Ask for 50 GiB",
     ),
     (job(useful=80, cpus=64.0, host=HostUse(300.0, 3.0, 1.0)), "", "", ""),
+    (job(useful=8, idle=92, gpus=2.0), "idle", "idle 92% of its time", "Let reading data overlap"),
     (job(useful=78, idle=2), "", "", ""),
     (job(held=0.2, idle=0.09), "", "", ""),
     (job(), "", "", ""),

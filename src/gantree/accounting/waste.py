@@ -22,7 +22,7 @@ LEAST_SHARE = 0.05
 COMPUTES_NOTHING = 0.02
 """Useful share of the measured time below which a job computes nothing."""
 PARTLY_IDLE = 0.75
-"""Useful share up to which a gang of several GPUs is one that needs fewer."""
+"""Useful share up to which a gang of several GPUs is one that needs fewer, if it is that of one GPU at least."""
 FILLS_MEMORY = 0.5
 """Share of its GPUs' memory from which a job fills it."""
 SAVES = 0.5
@@ -223,7 +223,7 @@ def _idle(job: JobFigures) -> tuple[str, str]:
     share = job.useful_share or 0.0
     if share < COMPUTES_NOTHING:
         return _nothing(job)
-    if job.gpus >= 2 and share <= PARTLY_IDLE:
+    if share <= PARTLY_IDLE and job.gpus >= 2 and job.gpus * share >= 1:
         return _fewer(job, share)
     remedy = (
         "Let reading data overlap with computing, or ask for a part of a GPU (`gpu_share`, `mig`)."
@@ -240,7 +240,7 @@ def _nothing(job: JobFigures) -> tuple[str, str]:
 
 
 def _fewer(job: JobFigures, share: float) -> tuple[str, str]:
-    busy = max(1, round(job.gpus * share))
+    busy = round(job.gpus * share)
     gpus = f"{job.gpus:g}"
     if job.now is not None and job.now.idle and job.now.busy:
         told = len(job.now.busy)
