@@ -99,8 +99,10 @@ def test_every_file_has_the_figures_of_the_bill(
     (own, rented) = sorted(document["prices"], key=lambda each: each["USD_per_hour"])
     assert (own["market"], own["USD_per_hour"], rented["market"]) == ("owned", 1.0, "on_demand")
     half = document["sum"]["gpu_USD"] / document["sum"]["held_gpu_hours"]
-    assert half == pytest.approx((3600 + 1) / 2)
-    assert document["sum"]["cpu_USD"] == pytest.approx(document["sum"]["held_gpu_hours"] * 2 * 36)
+    assert half == pytest.approx((3600 + 1) / 2, rel=1e-5)
+    assert document["sum"]["cpu_USD"] == pytest.approx(
+        document["sum"]["held_gpu_hours"] * 2 * 36, abs=1e-5
+    )
 
 
 def test_a_bill_of_a_queue_by_project_at_other_prices(
@@ -204,6 +206,8 @@ def test_rows_by_hour_are_those_of_the_hours(view: ReadView) -> None:
     widths = {row["width"] for row in told["rows"]}
     starts = {row["start"] for row in told["rows"] if row.get("allocated_gpu_s")}
     assert (widths, starts) == ({HOUR_S}, {DAY_S - HOUR_S, DAY_S})
+    one_day = book(view, Caller("op", EVERYTHING, "socket"), 0.0, DAY_S, "day", ())
+    assert {row["start"] for row in one_day["rows"]} == {0}
     with pytest.raises(BadFields, match="until"):
         book(view, Caller("op", EVERYTHING, "socket"), DAY_S, 0.0, "day", ())
     with pytest.raises(BadFields, match="366"):

@@ -26,7 +26,7 @@ from gantree.core.ledger.state import JobState
 from gantree.model.events import JobSubmitted
 from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.text.preemption_blockers import PREEMPTION_BLOCKERS
-from gantree.topology.hardware.prices import LIST_PRICES
+from gantree.topology.hardware.prices import LIST_PRICES, PriceList
 from gantree.web.pages.frame import page_router, render, standby_of
 from gantree.web.pages.jobs.curve_chart import Chart, charts
 from gantree.web.pages.jobs.gang_placement import gang_placement
@@ -49,7 +49,11 @@ def router(reads: QueryBackend) -> APIRouter:
     @routes.get("/jobs/{word}", **needs(Need.SEE))
     async def job(request: Request, word: str, caller: CurrentCaller) -> Response:
         """The page."""
-        forgotten, context = await reads.read_adaptive(found, word, caller, asker=caller.name)
+        prices = reads.prices.tariff.prices if reads.prices else LIST_PRICES
+        forgotten, context = await reads.read_adaptive(
+            found, word, caller, prices, asker=caller.name
+        )
+        context["priced_by"] = "the site's prices" if reads.prices else "list prices"
         rows = await histories.of(word if forgotten else context["row"]["job"])
         all_told = caller.sees_all
         context["timeline"] = rows if all_told else await reads.read(timeline_of, rows, caller)
@@ -75,10 +79,10 @@ def _charts(reads: QueryBackend, context: Json) -> list[Chart]:
     return charts([(attempt, reads.curve(job, attempt)) for attempt in attempts])
 
 
-def found(view: ReadView, word: str, caller: Caller) -> tuple[Json | None, Json]:
+def found(view: ReadView, word: str, caller: Caller, prices: PriceList) -> tuple[Json | None, Json]:
     """What is known of a job that is history by now, else None and all that the ledger knows. Raises NotFound."""
     forgotten = forgotten_of(view, word, caller)
-    return forgotten, {} if forgotten else job_of(view, word, caller)
+    return forgotten, {} if forgotten else job_of(view, word, caller, prices)
 
 
 def forgotten_of(view: ReadView, word: str, caller: Caller) -> Json | None:
@@ -110,7 +114,7 @@ def forgotten_of(view: ReadView, word: str, caller: Caller) -> Json | None:
     }
 
 
-def job_of(view: ReadView, word: str, caller: Caller) -> Json:
+def job_of(view: ReadView, word: str, caller: Caller, prices: PriceList = LIST_PRICES) -> Json:
     """All of it that the ledger knows. Raises NotFound."""
     ledger, now = view.ledger, view.now
     job = job_for(view, caller, word, Need.SEE)
@@ -131,7 +135,7 @@ def job_of(view: ReadView, word: str, caller: Caller) -> Json:
         "when": redacted_for(caller, ledger, start),
         "may": _may(state, caller),
         "place": gang_placement(ledger, state),
-        "use": _use(ledger, state, now),
+        "use": _use(ledger, state, now, prices),
         "choices": None if state.phase in ENDED else _choices(ledger),
     }
 
@@ -176,14 +180,14 @@ def _may_of_array(array: ArrayState, caller: Caller) -> Json:
     }
 
 
-def _use(ledger: Ledger, state: JobState, now: float) -> Json:
-    """GPU-hours served so far over all attempts, and what these cost at list prices where it is."""
+def _use(ledger: Ledger, state: JobState, now: float, prices: PriceList) -> Json:
+    """GPU-hours served so far over all attempts, and what these cost on demand where it is."""
     served_gpu_s = state.attained_gpu_s
     if state.phase in HOLDING:
         served_gpu_s += state.ran_s(now) * state.gpus
     hours, USD = served_gpu_s / HOUR_S, None
     if state.placement is not None and ledger.fabric is not None and state.gpus:
-        an_hour = USD_per_hour_of(ledger.fabric, state.placement, LIST_PRICES)
+        an_hour = USD_per_hour_of(ledger.fabric, state.placement, prices)
         USD = None if an_hour is None else hours * an_hour / state.gpus
     return {"gpu_hours": hours, "cost_USD": USD, "lost_gpu_s": state.gpu_s_lost}
 
