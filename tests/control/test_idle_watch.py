@@ -135,6 +135,24 @@ def test_two_samples_of_work_in_five_minutes_keep_a_gang(
     assert (site.stage.phase("j") is Phase.RUNNING) is is_kept
 
 
+@pytest.mark.parametrize("seconds", [15.05, 22.0])
+def test_one_sample_of_work_ends_nothing_however_late_it_comes(seconds: float) -> None:
+    site = Site()
+    site.sample(both(BUSY), 20)
+    site.sample(both(HUNG), 8)
+    site.sleep(seconds)
+    site._sample(both(BUSY))
+    assert len(site.of(GangIdlenessNoted)) == 1
+
+
+def test_a_gang_that_works_is_not_idle_where_the_warning_comes_sooner_than_two_samples() -> None:
+    site = Site(IdleRule(warn_s=10.0, reclaim_s=20.0, grace_s=0.0))
+    site.sample(both(BUSY), 5)
+    assert site.moments() == []
+    site.sample(both(HUNG), 2)
+    assert len(site.of(GangReclaimed)) == 1
+
+
 def test_a_gang_that_computes_at_its_moment_is_reclaimed_with_the_next_sample_that_it_does_not() -> (
     None
 ):

@@ -69,8 +69,8 @@ def test_warned_after_10_minutes_and_reclaimed_after_15() -> None:
     (line,) = [order for order in stage.orders if isinstance(order, WriteToLog)]
     assert line.id == "j/1/idle-warning-1"
     assert line.text == (
-        "the 8 GPUs of this job have not computed for 10 min. In 5 min it is stopped, and queued again, unless they"
-        " compute. To keep it: gantree extend j 2h"
+        "the 8 GPUs of this job have not computed for 10 min. In 5 min it is stopped, and queued again, unless it"
+        " computes. To keep it: gantree extend j 2h"
     )
     (reclaimed,) = of_kind(stage, GangReclaimed)
     assert (reclaimed.at, reclaimed.since, reclaimed.action) == (45 * MIN, 30 * MIN, "requeue")
@@ -274,7 +274,7 @@ def test_why_says_what_comes_and_how_to_prevent_it() -> None:
     sampled_until(stage, 41)
     assert why(ledger, "j", stage.now).sentence.endswith(
         " Idle: its GPUs have not computed for 11 min; warned 1 min ago, and it is stopped, and queued again in 4 min"
-        " unless they compute. `gantree extend j 2h` keeps it."
+        " unless it computes. `gantree extend j 2h` keeps it."
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -78,6 +79,14 @@ class SamplingDaemon(Daemon):
         node: str = self.client.job(name)["placement"]["members"][0]["node"]
         return node
 
+    def page(self, path: str) -> str:
+        """A page as a browser gets it."""
+        token = (self.state_dir / "token").read_text().strip()
+        asked = Request(self.url + path, headers={"Authorization": f"Bearer {token}"})
+        with urlopen(asked, timeout=60) as answer:
+            text: str = answer.read().decode()
+        return text
+
     def log_of(self, job: str) -> str:
         return (self.state_dir / "runs" / job / "1" / "log" / "rank-0.log").read_text()
 
@@ -91,7 +100,9 @@ def exporter() -> Iterator[Exporter]:
 @pytest.fixture
 def daemon(tmp_path: Path, exporter: Exporter) -> Iterator[SamplingDaemon]:
     url = f"http://127.0.0.1:{exporter.server_address[1]}/metrics"
-    with SamplingDaemon(tmp_path / "state", CLUSTER, POLICY, gpu_metrics=url) as running:
+    with SamplingDaemon(
+        tmp_path / "state", CLUSTER, POLICY, listen="127.0.0.1:0", pages=True, gpu_metrics=url
+    ) as running:
         yield running
 
 
@@ -128,5 +139,7 @@ def test_a_hung_gang_is_warned_in_its_log_and_reclaimed_across_a_kill_while_a_le
     assert row["idle"]["since"] == noted["data"]["since"] and row["idle"]["warned_at"] is None
     assert "idle for" in gantree("jobs").out and "lease for 1h59m" in gantree("jobs").out
     assert "`gantree extend kept 2h` keeps it" in gantree("why", "kept").out
+    assert 'data-extend="7200"' in daemon.page("/jobs/kept")
+    assert "data-extend" not in daemon.page("/jobs/next")
     refused = gantree("extend", "kept", "3d")
     assert "at most 1 d" in refused.err

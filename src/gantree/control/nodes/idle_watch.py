@@ -1,9 +1,9 @@
 """Finds gangs whose GPUs do not compute, and those that do again, from the samples of their counters.
 
 A sample says for each GPU whether it computes (`telemetry.activity`). A gang is idle while its GPUs compute for at
-most the share of the time that its queue says (5 %), over the last five minutes or half the time until it is warned,
-if that is less: so two samples of work in five minutes keep a gang that works in bursts, and one stray kernel does
-not. It has been idle since the last sample in which more than that share of its GPUs computed.
+most the share of the time that its queue says (5 %), or in one sample alone, over the last five minutes or half the
+time until it is warned, if that is less: so two samples of work in five minutes keep a gang that works in bursts, and
+one stray kernel does not. It has been idle since the last sample in which more than that share of its GPUs computed.
 
 Only changes become events, and the moment at which a gang is to be reclaimed and does not compute; samples stay in
 memory. Nothing is said of a gang in a sample in which one of its GPUs did not answer, and one that was not measured
@@ -33,34 +33,43 @@ from gantree.topology.fabric.fabric import Fabric
 COMPUTES = "its GPUs compute"
 UNMEASURED = "its GPUs are not measured"
 NO_RULE = "its queue reclaims nothing"
+LEAST_SAMPLES = 4
+"""A gang is judged over so many samples at least, however soon it is to be warned."""
 
 
 @dataclass(slots=True)
 class _Seen:
     """The samples of an attempt: measured without a gap from since to until; worked are (moment, seconds) of work.
 
-    busy_at is the last sample in which it computed.
+    busy_at is the last sample in which it computed, step_s the time between the last two samples.
     """
 
     attempt: int
     since: float
     until: float
     busy_at: float
+    step_s: float = 0.0
     worked: deque[tuple[float, float]] = field(default_factory=deque)
 
     def add(self, now: float, share: float, below: float) -> None:
         """A sample in which this share of the GPUs computed."""
+        self.step_s, self.until = now - self.until, now
         if share > 0.0:
-            self.worked.append((now, share * (now - self.until)))
+            self.worked.append((now, share * self.step_s))
         if share > below:
             self.busy_at = now
-        self.until = now
 
-    def worked_s(self, now: float, window_s: float) -> float:
-        """Seconds of work in a window that ends now; what lies before it is forgotten."""
+    def window_s(self, terms: IdleTerms) -> float:
+        """The span over which the gang is judged."""
+        return max(terms.window_s, LEAST_SAMPLES * self.step_s)
+
+    def works(self, now: float, terms: IdleTerms) -> bool:
+        """Whether the gang worked in the window that ends now; what lies before it is forgotten."""
+        window_s = self.window_s(terms)
         while self.worked and self.worked[0][0] <= now - window_s:
             self.worked.popleft()
-        return sum(seconds for _, seconds in self.worked)
+        worked_s = sum(seconds for _, seconds in self.worked)
+        return len(self.worked) > 1 and worked_s > terms.below * window_s
 
 
 @dataclass(slots=True)
@@ -154,12 +163,11 @@ def _change(
     if terms is None or seen is None:
         reason = NO_RULE if terms is None else UNMEASURED
         return None, reason if is_idle else ""
-    least_s = terms.below * terms.window_s
-    worked_s = seen.worked_s(now, terms.window_s)
+    works = seen.works(now, terms)
     if not is_idle:
-        is_known = now - seen.since >= terms.window_s
-        return (seen.busy_at if is_known and worked_s <= least_s else None), ""
-    if worked_s > least_s:
+        is_known = now - seen.since >= seen.window_s(terms)
+        return (seen.busy_at if is_known and not works else None), ""
+    if works:
         return None, COMPUTES
     if seen.since == now and now - state.idle.seen_at > REPORT_S + MOST_S:
         return None, UNMEASURED

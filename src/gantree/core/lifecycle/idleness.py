@@ -107,13 +107,15 @@ def warning_order(state: JobState) -> WriteToLog:
 def _warning(state: JobState) -> str:
     idle = state.idle
     assert idle.since is not None and idle.warned_at is not None
-    gpus = plural(state.gpus, "GPU") if state.gpus else "GPU"
-    has = f"the {gpus} of this job have not computed for {span(idle.warned_at - idle.since)}"
+    whose = (
+        f"{plural(state.gpus, 'GPU')} of this job have" if state.gpus > 1 else "GPU of this job has"
+    )
+    has = f"the {whose} not computed for {span(idle.warned_at - idle.since)}"
     if idle.reclaim_at is None:
         return f"{has}."
     left = span(idle.reclaim_at - idle.warned_at)
     return (
-        f"{has}. In {left} it is {OUTCOMES[idle.action]}, unless they compute. To keep it: gantree"
+        f"{has}. In {left} it is {OUTCOMES[idle.action]}, unless it computes. To keep it: gantree"
         f" extend {state.job} 2h"
     )
 
@@ -145,7 +147,7 @@ def idle_in_words(state: JobState, policy: Policy, now: float) -> str:
     reclaim_at = reclaimed_at(state, policy)
     if reclaim_at is None:
         return f"{has}; warned {ago} ago."
-    comes = f"it is {OUTCOMES[terms.action]} {_in(reclaim_at - now)} unless they compute"
+    comes = f"it is {OUTCOMES[terms.action]} {_in(reclaim_at - now)} unless it computes"
     return f"{has}; warned {ago} ago, and {comes}.{_to_keep(state)}"
 
 
