@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gantree.accounting.bill import BookRow, bill
 from gantree.accounting.buckets import (
     DAY_S,
     HOUR_S,
@@ -20,6 +21,7 @@ from gantree.accounting.buckets import (
 )
 from gantree.accounting.ended_jobs import Scope
 from gantree.accounting.meter import uncounted
+from gantree.accounting.tariff import Tariff
 from gantree.accounting.usage import CountedTo, UsageAmounts, UsageKey, UsageQuery
 from gantree.accounting.waits import bin_of, middle_of, quantile
 from gantree.control.history.levels import levels_of
@@ -46,6 +48,7 @@ from gantree.model.facts import (
 )
 from gantree.model.jobs import Job
 from gantree.testing.journal_contract import led
+from gantree.topology.hardware.prices import PriceList, Quote
 from support.examples import seeds
 from support.measured_lives import MeasuredLives
 from support.purposes import Entry, Purposes, site_gpus
@@ -289,6 +292,34 @@ def test_roll_ups_are_what_a_plain_walk_over_the_facts_says(
     lives.live(80)
     check_equal(lives)
     rebuilt_is_equal(lives)
+    journal.close()
+
+
+def test_the_bill_of_a_life_is_what_a_recount_of_its_facts_costs(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path)
+    lives = HistoryLives(journal, "shares", 11)
+    lives.live(60)
+    since, until = int(BEGAN // DAY_S) * DAY_S, int(lives.now // DAY_S + 1) * DAY_S
+    walk = Walk(lives, lives.facts)
+    told: dict[tuple[str, str], float] = defaultdict(float)
+    for (_, key, column), amount in walk.purposes.sums(DAY_S).items():
+        told[key.model, column if key.queue == "" else f"{key.queue} {column}"] += amount / HOUR_S
+    models = sorted({model for model, _ in told} - {NO_MODEL})
+    price = {model: 1.0 + place for place, model in enumerate(models)}
+    prices = PriceList(Quote(model, "on_demand", USD, "", "") for model, USD in price.items())
+    levels = levels_of(lives.scheduler.ledger, journal.history.counted_to(), lives.now)
+    rows = [*journal.history.book(since, until, DAY_S), *uncounted(levels, lives.now)]
+    made = bill((BookRow(*row) for row in rows), Tariff(prices, rule="none"), {}, since, until)
+    assert made.micros == made.capacity_micros
+    there = sum(told[model, "capacity_gpu_s"] * USD for model, USD in price.items())
+    assert there > 0
+    assert made.micros / 1e6 == pytest.approx(there, rel=1e-6)
+    for queue in {line.owner.queue for line in made.lines} - {""}:
+        held = sum(told[model, f"{queue} allocated_gpu_s"] * USD for model, USD in price.items())
+        paid = [
+            line.micros for line in made.lines if (line.owner.queue, line.charge) == (queue, "gpu")
+        ]
+        assert paid and sum(paid) / 1e6 == pytest.approx(held, rel=1e-6, abs=1e-3)
     journal.close()
 
 
