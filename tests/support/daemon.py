@@ -53,18 +53,9 @@ def start_nursery() -> Nursery:
 def live(arguments: list[str]) -> None:
     """The life of a process of its own: `gantree up`, `gantree kubernetes`, or a daemon as `Daemon` asks for it.
 
-    "hanging" before that: one that can be made to hang; "sampling": one that asks exporters ten times a second. "-c", a
-    program and its arguments: as Python has it.
+    "-c", a program and its arguments: as Python has it. What may stand before that: `_prepared`.
     """
-    if arguments[0] == "hanging":
-        from support.hanging import hang
-
-        hang()
-        arguments = arguments[1:]
-    if arguments[0] == "sampling":
-        from gantree.api.gpu_metrics import polling
-
-        polling.EVERY_S, arguments = 0.1, arguments[1:]
+    arguments = _prepared(arguments)
     if arguments[0] == "-c":
         sys.argv = ["-c", *arguments[2:]]
         exec(arguments[1], {"__name__": "__main__"})
@@ -74,6 +65,34 @@ def live(arguments: list[str]) -> None:
         main(arguments)
     else:
         _live_as_asked(arguments)
+
+
+def _prepared(arguments: list[str]) -> list[str]:
+    """Make of this process what the first words say; the others.
+
+    "hanging": one that can be made to hang. "clock" and seconds: one whose wall clock is ahead by so many. "sampling":
+    one that asks exporters ten times a second. "reporting": one that reports each second what these said.
+    """
+    match arguments:
+        case ["hanging", *rest]:
+            from support.hanging import hang
+
+            hang()
+        case ["clock", seconds, *rest]:
+            from support.wrong_clocks import set_ahead
+
+            set_ahead(float(seconds))
+        case ["sampling", *rest]:
+            from gantree.api.gpu_metrics import polling
+
+            polling.EVERY_S = 0.1
+        case ["reporting", *rest]:
+            from gantree.control.nodes import gpu_use_watch
+
+            gpu_use_watch.REPORT_S = 1.0
+        case _:
+            return arguments
+    return _prepared(rest)
 
 
 def _live_as_asked(arguments: list[str]) -> None:

@@ -125,6 +125,12 @@ class Purposes:
             if name in self._subjects:
                 self._change(self._subjects[name], fact)
 
+    def held_gpus(self) -> float:
+        """GPUs that gangs hold now and do not rest on."""
+        subjects = self._subjects.values()
+        placed = [each.attempt for each in subjects if each.is_placed and not each.rests]
+        return sum(attempt.gpus for attempt in placed if attempt is not None)
+
     def close(self, at: float) -> None:
         """Count everything up to a moment."""
         for subject in self._subjects.values():

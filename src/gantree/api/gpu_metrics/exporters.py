@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 from urllib.parse import urlsplit
 
 from gantree.model.errors import BadInput, GantreeError
@@ -101,7 +101,8 @@ def answers(
 ) -> tuple[dict[str, Mapping[K, T]], dict[str, str]]:
     """Return the readings of all exporters, polled concurrently, and errors by address.
 
-    Readings are of these nodes alone; None: they are not by node, and all are returned.
+    Readings are of these nodes alone; None: they are not by node, and all are returned. What several exporters say of
+    one node is joined figure by figure: one that says less takes nothing away. Of one figure the last exporter counts.
     """
     with ThreadPoolExecutor(AT_ONCE) as several:
         told = list(several.map(_answered, asked.values()))
@@ -112,8 +113,22 @@ def answers(
         if isinstance(answer, Exception):
             silent[address] = str(answer)
         else:
-            found.update({key: one for key, one in answer.items() if known is None or key in known})
+            for key, one in answer.items():
+                if known is None or key in known:
+                    found[key] = _joined(found[key], one) if key in found else one
     return found, silent
+
+
+def _joined(before: Mapping[K, T], more: Mapping[K, T]) -> Mapping[K, T]:
+    """Readings of one node by two exporters."""
+    both: dict[K, Any] = {**before}
+    for key, reading in more.items():
+        old = both.get(key)
+        if isinstance(old, Mapping) and isinstance(reading, Mapping):
+            both[key] = {**old, **reading}
+        else:
+            both[key] = reading
+    return both
 
 
 class SilenceLog:
