@@ -21,6 +21,7 @@ from gantree.cli.billing.months import Month, month_of
 from gantree.cli.billing.statement_report import Jobs, report_of
 from gantree.cli.billing.statement_rows import TYPES, statement_json, statement_lines, table_rows
 from gantree.cli.output.csv_text import csv_text
+from gantree.cli.report.document import Column, Table
 from gantree.cli.report.html import html_of
 from gantree.cli.report.pdf import latin, pdf_of
 from gantree.formats.prices.reader import read_tariff
@@ -125,6 +126,17 @@ def test_pdf_has_numbered_pages_and_letters_that_its_fonts_have() -> None:
     assert re.findall(r"\(Page (\d) of \) Tj \((\d)\)", text) == [("1", "2"), ("2", "2")]
     assert text.count("GPU-hours") > 2
     assert re.sub(rb"/ID \[.*?\]", b"", first) == re.sub(rb"/ID \[.*?\]", b"", again)
+
+
+def test_figures_of_a_large_site_fit_the_page() -> None:
+    columns = [Column("Queue", is_figure=False), *(Column("GPUs\u00a0$") for _ in range(10))]
+    row = ("research/vision", *("1,234,567,890.12" for _ in range(10)))
+    table = Table("Cost", columns, [row], row)
+    report = replace(report_of(stated(), "hall", "x", NOW, JOBS), tables=[table])
+    text = pages_text(pdf_of(report))
+    assert text.count("1,234,567,890.12") == 20
+    sizes = {float(size) for size in re.findall(r"/F\d ([\d.]+) Tf", text)}
+    assert min(sizes) < 7.5
 
 
 def pages_text(pdf: bytes) -> str:

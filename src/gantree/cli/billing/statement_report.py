@@ -24,7 +24,8 @@ MEANING = {
     "starting": "from placement until all processes ran", "restart": "stopping, and starting again",
     "checkpoint": "saving before a stop", "unmeasured": "running, with no counters that tell",
     "down": "on nodes that were not usable", "held": "kept for a gang while others stopped",
-    "reserved": "kept for promised starts", "stranded": "free, and of a size that nothing can use", "free": "free",
+    "reserved": "kept for promised starts", "stranded": "free, and of a size that nothing can use",
+    "free": "ready, and nothing ran there",
 }  # fmt: skip
 CAUSES = {
     "down": "nodes that were down", "held": "held for gangs while others stopped", "reserved": "promised starts",

@@ -21,6 +21,9 @@ BLUE, GREY, DARK, LINE, SHADE = (
 )  # fmt: skip
 MARGIN_MM, FOOT_MM = 14.0, 16.0
 SMALL, NORMAL = 7.5, 9.0
+TABLE_SIZES = (8.0, 7.5, 7.0, 6.5, 6.0, 5.5, 5.0)
+"""Of the letters of a table: the largest at which its figures, and names up to NAMES_MM, fit the page."""
+NAMES_MM = 28.0
 ROW_MM, HEAD_ROW_MM = 4.8, 4.2
 BOX_MM, GAP_MM = 14.0, 3.0
 _LETTERS = str.maketrans("\u0141\u0142\u0110\u0111\u0131\u2013\u2212", "LlDdi--")
@@ -116,7 +119,7 @@ def _headlines(pdf: "FPDF", headlines: Sequence[tuple[str, str]]) -> None:
 
 
 def _table(pdf: "FPDF", table: Table) -> None:
-    widths = _widths(pdf, table)
+    size, widths = _fitted(pdf, table)
     if pdf.will_page_break(26):
         pdf.add_page()
     pdf.set_text_color(*BLUE)
@@ -127,29 +130,40 @@ def _table(pdf: "FPDF", table: Table) -> None:
         pdf.set_font(FONT, size=8)
         pdf.multi_cell(0, 4, latin(table.note), align="L", new_x="LMARGIN", new_y="NEXT")
     pdf.ln(1)
-    _column_titles(pdf, table.columns, widths)
+    _column_titles(pdf, table.columns, widths, size)
     for row in table.rows:
-        if pdf.will_page_break(_row_height(pdf, table.columns, widths, row)):
+        if pdf.will_page_break(_row_height(pdf, table.columns, widths, row, size)):
             pdf.add_page()
-            _column_titles(pdf, table.columns, widths)
-        _row(pdf, table.columns, widths, row)
+            _column_titles(pdf, table.columns, widths, size)
+        _row(pdf, table.columns, widths, row, size)
     if table.total is not None:
-        _row(pdf, table.columns, widths, table.total, is_total=True)
+        _row(pdf, table.columns, widths, table.total, size, is_total=True)
     pdf.ln(5)
 
 
-def _widths(pdf: "FPDF", table: Table) -> list[float]:
-    """Widths of columns: figures as wide as they are, names share the rest."""
+def _fitted(pdf: "FPDF", table: Table) -> tuple[float, list[float]]:
+    """The size of a table's letters, and the widths of its columns."""
+    for size in TABLE_SIZES:
+        widths = _widths(pdf, table, size)
+        if widths is not None:
+            return size, widths
+    raise AssertionError("the smallest size always fits")
+
+
+def _widths(pdf: "FPDF", table: Table, size: float) -> list[float] | None:
+    """Widths of columns: figures as wide as they are, names share the rest; None where they do not fit the page."""
     rows = [*table.rows, *([table.total] if table.total else [])]
-    pdf.set_font(FONT, "B", NORMAL - 1)
+    pdf.set_font(FONT, "B", size)
     widths = []
     for place, column in enumerate(table.columns):
         words = max(
             (pdf.get_string_width(latin(word)) for word in column.title.split(" ")), default=0
         )
         cells = max((pdf.get_string_width(latin(row[place])) for row in rows), default=0)
-        widths.append(max(words, cells if column.is_figure else 0) + 3.2)
+        widths.append(max(words, cells if column.is_figure else min(cells, NAMES_MM)) + 3.2)
     spare = pdf.epw - sum(widths)
+    if spare < 0 and size > TABLE_SIZES[-1]:
+        return None
     names = sum(column.width for column in table.columns if not column.is_figure)
     if spare < 0 or not names:
         return [width * pdf.epw / sum(widths) for width in widths]
@@ -159,8 +173,10 @@ def _widths(pdf: "FPDF", table: Table) -> list[float]:
     ]
 
 
-def _column_titles(pdf: "FPDF", columns: Sequence[Column], widths: Sequence[float]) -> None:
-    pdf.set_font(FONT, "B", NORMAL - 1)
+def _column_titles(
+    pdf: "FPDF", columns: Sequence[Column], widths: Sequence[float], size: float
+) -> None:
+    pdf.set_font(FONT, "B", size)
     pdf.set_text_color(*DARK)
     pdf.set_fill_color(*SHADE)
     lines: list[list[str]] = [
@@ -182,10 +198,11 @@ def _row(
     columns: Sequence[Column],
     widths: Sequence[float],
     row: Sequence[str],
+    size: float,
     *,
     is_total: bool = False,
 ) -> None:
-    pdf.set_font(FONT, "B" if is_total else "", NORMAL - 1)
+    pdf.set_font(FONT, "B" if is_total else "", size)
     pdf.set_text_color(*DARK)
     pdf.set_draw_color(*(GREY if is_total else LINE))
     pdf.set_line_width(0.35 if is_total else 0.15)
@@ -204,9 +221,13 @@ def _row(
 
 
 def _row_height(
-    pdf: "FPDF", columns: Sequence[Column], widths: Sequence[float], row: Sequence[str]
+    pdf: "FPDF",
+    columns: Sequence[Column],
+    widths: Sequence[float],
+    row: Sequence[str],
+    size: float,
 ) -> float:
-    pdf.set_font(FONT, size=NORMAL - 1)
+    pdf.set_font(FONT, size=size)
     cells = zip(columns, widths, row, strict=True)
     return ROW_MM * max(len(_cell_lines(pdf, *cell)) for cell in cells)
 
