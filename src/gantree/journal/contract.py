@@ -122,7 +122,14 @@ class History(Protocol):
         ...
 
     def totals(self, query: UsageQuery) -> list[tuple[str, str, str, UsageAmounts]]:
-        """(name, GPU model, device, amounts) of a whole period, whose ends are those of days; its step is not read."""
+        """(name, GPU model, device, amounts) of a whole period, whose ends are those of days: what was held, and waits.
+
+        The step of the query is not read.
+        """
+        ...
+
+    def capacity(self, since: int, until: int) -> UsageAmounts:
+        """The capacity of a period, what of it was allocated, and what the rest was for; the ends are those of days."""
         ...
 
     def ended_use(

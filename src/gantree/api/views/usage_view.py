@@ -230,8 +230,8 @@ def _told(row: _Row, purposes: tuple[str, ...] = OF_HELD) -> Json:
 
 def _capacity(view: ReadView, period: Period) -> Json:
     """GPU-hours that there were, and of those that no gang held what they were for."""
-    whole = UsageAmounts()
-    for amounts in _totals(view, UsageQuery(period.since, period.until, DAY_S)).values():
+    whole = view.journal.history.capacity(period.since, period.until)
+    for _, _, amounts in since_counted(view, UsageQuery(period.since, period.until, DAY_S)):
         added(whole, amounts)
     hours = {
         f"{purpose}_gpu_hours": getattr(whole, f"{column}_gpu_s") / HOUR_S

@@ -22,6 +22,7 @@ from gantree.journal.sql.history_tables import ended_jobs, history_mark
 from gantree.journal.sql.patterns import WILDCARDS, matches, writable
 from gantree.journal.sql.statements import Statement
 from gantree.journal.sql.usage_history import (
+    capacity_of,
     counted_to,
     usage_sums,
     usage_totals,
@@ -82,9 +83,17 @@ class SqlHistory:
             return usage_sums(connection, query)
 
     def totals(self, query: UsageQuery) -> list[tuple[str, str, str, UsageAmounts]]:
-        """(name, GPU model, device, amounts) of a whole period, whose ends are those of days; its step is not read."""
+        """(name, GPU model, device, amounts) of a whole period, whose ends are those of days: what was held, and waits.
+
+        The step of the query is not read.
+        """
         with self._database.reading() as connection:
             return usage_totals(connection, query)
+
+    def capacity(self, since: int, until: int) -> UsageAmounts:
+        """The capacity of a period, what of it was allocated, and what the rest was for; the ends are those of days."""
+        with self._database.reading() as connection:
+            return capacity_of(connection, since, until)
 
     def ended_use(
         self, since: float, until: float, scopes: tuple[Scope, ...], limit: int

@@ -49,6 +49,12 @@ _KEY = ("queue", "user_name", "gpu_model", "project", "device")
 _COLUMN = {"user": "user_name", "model": "gpu_model"}
 USAGE = tuple(one.name for one in fields(UsageAmounts))
 WAITS = tuple(one.name for one in fields(WaitAmounts))
+HELD = ("allocated_gpu_s", "starting_gpu_s", "restart_gpu_s", "checkpoint_gpu_s", "useful_gpu_s", "idle_gpu_s",
+        "lost_gpu_s", "waited_s")  # fmt: skip
+"""What gangs held, by purpose, and waits. A column less makes a statement of a million rows a tenth quicker."""
+CAPACITY = (
+    "capacity_gpu_s", "allocated_gpu_s", "down_gpu_s", "held_gpu_s", "reserved_gpu_s", "stranded_gpu_s",
+)  # fmt: skip
 COARSER = ((MINUTE_S, HOUR_S, MINUTES_KEPT_S), (HOUR_S, DAY_S, HOURS_KEPT_S))
 """(width, width that it becomes, after how many seconds)."""
 
@@ -157,18 +163,33 @@ def usage_sums(connection: Connection, query: UsageQuery) -> list[tuple[Bucket, 
 def usage_totals(
     connection: Connection, query: UsageQuery
 ) -> list[tuple[str, str, str, UsageAmounts]]:
-    """(name, GPU model, device, amounts) of a whole period, whose ends are those of days."""
+    """(name, GPU model, device, amounts) of a whole period, whose ends are those of days; amounts of `HELD` alone."""
     table = usage_history
     name = table.c[_COLUMN.get(query.by, query.by)] if query.by != "all" else literal_column("''")
     keys = [name.label("name"), table.c.gpu_model, table.c.device]
-    rows = select(*keys, *(func.sum(table.c[each]).label(each) for each in USAGE)).where(
-        table.c.width.in_([MINUTE_S, HOUR_S, DAY_S]),
-        table.c.start >= query.since,
-        table.c.start < query.until,
+    rows = select(*keys, *(func.sum(table.c[each]) for each in HELD)).where(
+        *_in_days(query.since, query.until),
         *_conditions(connection.dialect.name, query, table),
     )
     found = connection.execute(rows.group_by(name, table.c.gpu_model, table.c.device))
-    return [(row[0], row[1], row[2], UsageAmounts(*row[3:])) for row in found]
+    return [
+        (row[0], row[1], row[2], UsageAmounts(**dict(zip(HELD, row[3:], strict=True))))
+        for row in found
+    ]
+
+
+def capacity_of(connection: Connection, since: int, until: int) -> UsageAmounts:
+    """The capacity of a period and what it was for, as far as `CAPACITY` goes; the ends are those of days."""
+    sums = [func.coalesce(func.sum(usage_history.c[each]), 0.0) for each in CAPACITY]
+    row = connection.execute(select(*sums).where(*_in_days(since, until))).one()
+    return UsageAmounts(**dict(zip(CAPACITY, row, strict=True)))
+
+
+def _in_days(since: int, until: int) -> tuple[ColumnElement[bool], ...]:
+    """Rows of whole days: a bucket is in one of them."""
+    table = usage_history.c
+    widths = table.width.in_([MINUTE_S, HOUR_S, DAY_S])
+    return widths, table.start >= since, table.start < until
 
 
 def wait_sums(connection: Connection, query: UsageQuery) -> list[tuple[int, str, int, WaitAmounts]]:
