@@ -10,6 +10,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from structlog.contextvars import get_contextvars
 
+from gantree.accounting.buckets import Bucket
+from gantree.accounting.usage import UsageAmounts, UsageChange, UsageKey
 from gantree.control.engine.controller import Controller
 from gantree.control.metrics.metrics import SLIPS, Metrics, slip_cause
 from gantree.control.metrics.sampler import FRESH_S, LedgerSampler
@@ -273,3 +275,19 @@ def test_the_backlog_and_the_epoch_are_told(controller: Controller) -> None:
     assert value(controller.metrics, "gantree_inbox_backlog_events") == 1
     assert value(controller.metrics, "gantree_epoch") == controller.epoch
     assert value(controller.metrics, "gantree_gpus", use="free") == 16
+
+
+def test_gpu_time_is_counted_by_purpose_and_what_is_taken_back_is_not() -> None:
+    metrics, key = Metrics(), UsageKey("q", "ann", "H100-80GB")
+    rows = [
+        UsageAmounts(allocated_gpu_s=80.0, useful_gpu_s=60.0, held_gpu_s=8.0),
+        UsageAmounts(lost_gpu_s=20.0, useful_gpu_s=-20.0),
+    ]
+    usage = {(Bucket(60, 60 * number), key): row for number, row in enumerate(rows)}
+    metrics.used(UsageChange(usage, {}, {}, 0.0, is_minute_over=False))
+    metrics.used(None)
+    found = {
+        purpose: value(metrics, "gantree_gpu_seconds_total", purpose=purpose)
+        for purpose in ("allocated", "useful", "claimed", "lost", "idle")
+    }
+    assert found == {"allocated": 80.0, "useful": 60.0, "claimed": 8.0, "lost": 20.0, "idle": 0.0}

@@ -157,13 +157,13 @@ class TurnRunner:
         orders = [self._stamped(order) for order in decision.orders]
         try:
             with self._watch.committing(batch, decision):
-                self._journal.commit_turn(
-                    cursor, decision.facts, orders, self._epoch, self._history_of(decision)
-                )
+                history = self._history_of(decision)
+                self._journal.commit_turn(cursor, decision.facts, orders, self._epoch, history)
         except BaseException:  # whatever it is, the memory is ahead of the journal now
             self._scheduler = None
             raise
         self._cursor = cursor
+        self._watch.metrics.used(history.usage)
         with self._watch.sending(orders):
             self.send(orders, causes_of(batch))
 

@@ -14,6 +14,7 @@ from itertools import product
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from gantree import __version__
+from gantree.accounting.usage import UsageChange
 from gantree.control.metrics.ledger_metrics import LedgerCollector, LedgerSample
 from gantree.model.events import EVENTS, Event
 from gantree.model.fact_kinds import FACTS
@@ -35,6 +36,15 @@ HTTP_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5
 
 
 EVICTIONS = ("priority", "order", "reclaim", "resized", "moved")
+
+
+COLUMN_OF_PURPOSE = {
+    "capacity": "capacity_gpu_s", "allocated": "allocated_gpu_s", "starting": "starting_gpu_s",
+    "restart": "restart_gpu_s", "checkpoint": "checkpoint_gpu_s", "useful": "useful_gpu_s", "idle": "idle_gpu_s",
+    "lost": "lost_gpu_s", "down": "down_gpu_s", "claimed": "held_gpu_s", "reserved": "reserved_gpu_s",
+    "stranded": "stranded_gpu_s",
+}  # fmt: skip
+"""Purposes of the book, and their columns."""
 
 
 SLIPS = {
@@ -117,6 +127,9 @@ class Metrics:
             "cause",
             (*SLIPS, "other"),
         )
+        self.gpu_s = self._counter(
+            "gantree_gpu_seconds", "GPU time as the book counts it.", "purpose", COLUMN_OF_PURPOSE
+        )
         self.gpu_s_lost = Counter(
             "gantree_gpu_seconds_lost", "Work that must be done again.", registry=self.registry
         )
@@ -198,6 +211,14 @@ class Metrics:
             self.facts.labels(kind.__name__).inc(often)
         for fact in facts:
             self._of_fact(fact)
+
+    def used(self, change: UsageChange | None) -> None:
+        """Count what a turn has added to the book; a counter does not see what is taken out of it."""
+        for amounts in () if change is None else change.usage.values():
+            for purpose, column in COLUMN_OF_PURPOSE.items():
+                amount = getattr(amounts, column)
+                if amount > 0.0:
+                    self.gpu_s.labels(purpose).inc(amount)
 
     def sent(self, orders: Iterable[Order]) -> None:
         """Count orders that the cluster took."""
