@@ -2,8 +2,7 @@
 
 What people ask of jobs is in `core.events.operator_requests`, what becomes of nodes in `core.events.nodes`; the table
 of all is `core.events.reactions`. Nothing here looks for room; that is `cycle`. Each function reads the ledger, records
-facts and gives orders. An event that no longer matters (of an older attempt, of a job that has ended) is passed over:
-sources may tell late and twice.
+facts and gives orders. An event that no longer matters (of an older attempt, of an ended job) changes nothing.
 
 How an attempt ends. `GangEnded` is the only thing that frees a place, because only then is nothing of the gang
 left. Why it was told to stop (`StopCause`) decides what comes next: preempted gangs wait again, failed ones too
