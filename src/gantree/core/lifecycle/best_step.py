@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.numbering import numbered
 from gantree.model.jobs import Job, Role
 from gantree.model.placements import Placement
@@ -23,11 +24,9 @@ MOST_GPUS = 4096
 _NO_TIME_S = 1e-9
 
 
-def numbered_and_priced(ledger: Ledger, job: Job, placement: Placement) -> Placement:
-    """The placement with its ranks, and with the step at the job's best place where that is shorter.
-
-    job is at its size of now.
-    """
+def numbered_and_priced(ledger: Ledger, state: JobState, placement: Placement) -> Placement:
+    """The placement with its ranks, and with the step at the job's best place where that is shorter."""
+    job = state.at_size(len(placement.members))
     placement = numbered(ledger.rooms().fabric, job, placement)
     step_s = placement.predicted.step_s
     if step_s is None or job.gpus > MOST_GPUS:

@@ -88,8 +88,7 @@ def start(
 ) -> None:
     """Give the gang its place and tell the cluster. What was held for it is let go first."""
     if state.spec.parallelism and builder.ledger.policy.placement == "topology":
-        spec = state.at_size(len(placement.members))
-        placement = numbered_and_priced(builder.ledger, spec, placement)
+        placement = numbered_and_priced(builder.ledger, state, placement)
     if state.job in builder.ledger.reservations:
         builder.record(ReservationDropped(at=builder.now, job=state.job, reason="it starts"))
     builder.record(
