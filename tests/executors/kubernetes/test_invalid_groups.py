@@ -17,6 +17,7 @@ from gantree.executors.kubernetes.workloads.gang_labels import (
     GROUP_KINDS,
     gang_spec_of_group,
     gang_spec_of_pod,
+    over,
 )
 from gantree.executors.kubernetes.workloads.gangjob import GANGJOB, pods_of
 from gantree.executors.kubernetes.workloads.gangs import gang_of, job_of, order_of
@@ -254,6 +255,15 @@ def test_labels_and_annotations_may_say_anything(key: str) -> None:
             namespace, name, _ = key_of(told)
             assert namespace == "d"
             assert re.fullmatch(r"[\w.:-]{1,600}", name, re.ASCII)
+
+
+def test_the_project_is_that_of_the_group_or_of_its_pods_and_no_longer_than_a_label() -> None:
+    told = gang_spec_of_pod(pod(labels={"gantree.io/project": "llm"}))
+    assert told.project == "llm"
+    assert over(GangSpec(), told).project == "llm"
+    assert over(GangSpec(project="vision"), told).project == "vision"
+    long = gang_spec_of_pod(pod(annotations={"gantree.io/project": "x" * 5000}))
+    assert long.project == "x" * 63
 
 
 @pytest.mark.parametrize("deep", ["[" * 9999, "{a: " * 9999, "- " * 9999])

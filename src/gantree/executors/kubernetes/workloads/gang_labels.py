@@ -63,6 +63,8 @@ SLICE_SIZE, SLICE_REQUIRED = "gantree.io/slice-size", "gantree.io/slice-required
 QUEUE, PRIORITY = "gantree.io/queue", "gantree.io/priority"
 PROJECT = "gantree.io/project"
 """The label of users' accounts: `project` of a job file."""
+MOST_OF_A_LABEL = 63
+"""Letters of a value; an annotation may have more."""
 REPLACE_WITHIN = "gantree.io/replace-within"
 """A duration: the others of a gang run on for so long while a member that was lost is replaced."""
 _KUEUE, _KAI = "kueue.x-k8s.io/podset-", "kai.scheduler/"
@@ -159,7 +161,7 @@ def _told_by(told: Mapping[str, str]) -> GangSpec:
         preemptible=IS_PREEMPTIBLE.get(told.get(f"{_KAI}preemptibility", "")),
         replace_s=parsed_seconds(told.get(REPLACE_WITHIN)),
         unknown=tuple(_unknown_keys(told)),
-        project=told.get(PROJECT, ""),
+        project=told.get(PROJECT, "")[:MOST_OF_A_LABEL],
         by_role=not (own_required or own_preferred) and any(told.get(key) for key in _PODSET),
     )
 
