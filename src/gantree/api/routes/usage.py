@@ -23,7 +23,7 @@ Moment = Annotated[
 
 
 class UsageAmounts(OpenModel):
-    """Hours of GPUs (a part of a GPU as that part), of jobs that waited, and what the GPUs cost at list prices.
+    """Hours of GPUs (a part of a GPU as that part), of jobs that waited, and what the GPUs cost on demand.
 
     held is the sum of starting, restart, checkpoint, useful, idle, lost and unmeasured. Of jobs, the time to start and
     to stop and what was not measured are not told apart: these four are null.
@@ -55,7 +55,10 @@ class UsageAmounts(OpenModel):
     held_gpu_hours_of_model: dict[str, float] = Field(
         description='"" is a model that nobody knows.', examples=[{"H100-80GB": 128.0}]
     )
-    USD: float = Field(description="At list prices, as far as there are any.", examples=[880.64])
+    USD: float = Field(
+        description="At the site's prices, else list prices, as far as there are any.",
+        examples=[880.64],
+    )
     unpriced_gpu_hours: float = Field(description="Held of models without a price.")
 
 

@@ -66,7 +66,7 @@ def usage(
     ] = None,
     prices: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Prices of the site, used instead of list prices."),
+        typer.Option(metavar="FILE", help="Prices used instead of the daemon's."),
     ] = None,
     bill: BillOption = False,
     queue: StatementQueueOption = None,
