@@ -341,6 +341,12 @@ def test_postgresql_says_the_same_after_another_daemon_has_taken_over(database_u
     query = UsageQuery(began, int(lives.now), HOUR_S, "queue", scopes=scopes)
     assert {name for _, name, _ in journal.history.usage(query)} <= {"a/c", "a/d"}
     assert isinstance(journal.history.waits(query), list)
+    whole = UsageQuery(began, int(lives.now // DAY_S + 1) * DAY_S, DAY_S)
+    for step in (HOUR_S, DAY_S):
+        rows = journal.history.book(whole.since, whole.until, step)
+        used = sum(amounts.used_gpu_s for _, _, amounts in rows)
+        assert used == pytest.approx(sum(row[2].used_gpu_s for row in journal.history.usage(whole)))
+        assert {bucket.width for bucket, _, _ in rows} <= {step, DAY_S}
     journal.close()
 
 
