@@ -29,6 +29,7 @@ from gantree.formats.cluster.reader import read_cluster
 from gantree.formats.job.reader import read_submission_objects
 from gantree.formats.policy.reader import PRESETS
 from gantree.journal.sqlite import SqliteJournal, SqliteReader
+from gantree.topology.hardware.prices import LIST_PRICES
 from gantree.web.pages import overview
 from gantree.web.pages.heat_map import feed as heat_feed
 from gantree.web.pages.jobs import job as job_page
@@ -53,7 +54,7 @@ QUESTIONS: dict[str, Question] = {
     "page /queue": lambda at, _: job_rows.job_rows(at, job_rows.JobQuery(), ME),
     "page /queues": lambda at, _: shares.queue_shares(at, ME),
     "page /cluster": lambda at, _: heat_feed.latest_scene(at, -1),
-    "page /jobs/JOB": lambda at, job: job_page.found(at, job, ME),
+    "page /jobs/JOB": lambda at, job: job_page.found(at, job, ME, LIST_PRICES),
     "page /jobs/JOB, its facts": lambda at, job: latest.facts_of_job(at, job, 0),
 }
 
