@@ -1,12 +1,12 @@
 """What the book of a journal must come to: recounted from the journal's facts, without the code that keeps the book.
 
 Gangs are recounted span by span (`support.purposes`); GPUs that no gang holds GPU by GPU, from who holds what after
-each turn, where each GPU has one purpose. `usage_differences` and `statement_differences` hold what a daemon answers
-against it.
+each turn, where each GPU has one purpose. `usage_figures`, `job_figures` and `statement_figures` put what a
+daemon answers beside it.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -38,12 +38,22 @@ Sums = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """A figure that is not what the recount says, in GPU-seconds."""
+class Figure:
+    """A figure as a daemon tells it and as the recount says, in GPU-seconds, or seconds that jobs waited."""
 
     what: str
     told: float
     recounted: float
+
+    @property
+    def is_amiss(self) -> bool:
+        """Whether the two are not the same."""
+        return abs(self.told - self.recounted) > EXACT_GPU_S
+
+
+def amiss(figures: Iterable[Figure]) -> list[Figure]:
+    """Those that are not what the recount says."""
+    return [each for each in figures if each.is_amiss]
 
 
 @dataclass(slots=True)
@@ -58,17 +68,20 @@ class Recount:
 
     def amounts(self, now: float) -> dict[UsageKey, Sums]:
         """GPU-seconds by key and purpose up to a moment; no fact lies between the last one and that."""
-        whole = deepcopy(self.purposes)
-        whole.close(now)
-        open_site = self._site_until(now)
         terms = defaultdict[tuple[UsageKey, str], list[float]](list)
-        for entry in (*whole.entries, *self.site, *open_site):
+        for entry in (*self.until(now).entries, *self.site, *self._site_until(now)):
             seconds = 1.0 if entry.since == entry.until else entry.until - entry.since
             terms[entry.key, entry.column.removesuffix("_gpu_s")].append(entry.amount * seconds)
         found: dict[UsageKey, Sums] = defaultdict(dict)
         for (key, purpose), amounts in terms.items():
             found[key][purpose] = fsum(amounts)
         return found
+
+    def until(self, now: float) -> Purposes:
+        """What gangs had up to a moment."""
+        whole = deepcopy(self.purposes)
+        whole.close(now)
+        return whole
 
     def turn_ended(self, at: float, levels: Mapping[tuple[UsageKey, str], float]) -> None:
         """Since a moment GPUs are for this, each for one purpose."""
@@ -160,28 +173,47 @@ def site_sums(amounts: Mapping[UsageKey, Sums]) -> Sums:
     return found
 
 
-def usage_differences(answer: Answer, amounts: Mapping[UsageKey, Sums]) -> list[Difference]:
-    """Where an answer of `gantree usage --json` by a dimension is not what the recount says."""
+def usage_figures(answer: Answer, amounts: Mapping[UsageKey, Sums]) -> list[Figure]:
+    """All of an answer of `gantree usage --json` by a dimension."""
     names = by_name(amounts, answer["by"])
     rows = {row["name"]: row for row in answer["rows"]}
     found = list(_of_rows(f"usage by {answer['by']}", rows, names))
     for name, sums in names.items():
         waited = rows[name]["waited_hours"] * HOUR_S if name in rows else 0.0
         what = f"usage by {answer['by']}, {name}: waited"
-        found.append(Difference(what, waited, sums["waited_s"]))
+        found.append(Figure(what, waited, sums["waited_s"]))
     capacity, site = answer["capacity"], site_sums(amounts)
     for told, purpose in {"capacity": "capacity", "allocated": "allocated", **UNHELD}.items():
         seconds = capacity[f"{told}_gpu_hours"] * HOUR_S
         what = f"capacity of usage by {answer['by']}: {told}"
-        found.append(Difference(what, seconds, site[purpose]))
+        found.append(Figure(what, seconds, site[purpose]))
     parts = sum(capacity[f"{name}_gpu_hours"] for name in ("allocated", *UNHELD)) * HOUR_S
-    found.append(Difference("the sum of all purposes", parts, site["capacity"]))
-    return _amiss(found)
+    found.append(Figure("the sum of all purposes", parts, site["capacity"]))
+    return found
 
 
-def statement_differences(
+def job_figures(answer: Answer, found: Recount) -> list[Figure]:
+    """All of an answer of `gantree usage --by job --json`."""
+    whole = found.until(answer["until"])
+    told = {
+        "held": "allocated_gpu_s",
+        "useful": "useful_gpu_s",
+        "idle": "idle_gpu_s",
+        "lost": "lost_gpu_s",
+    }
+    return [
+        Figure(
+            f"job {row['name']}: {name}", row[f"{name}_gpu_hours"] * HOUR_S, of_job.get(column, 0.0)
+        )
+        for row in answer["rows"]
+        for of_job in [whole.of_job(row["name"])]
+        for name, column in told.items()
+    ]
+
+
+def statement_figures(
     statements: Sequence[Answer], amounts: Mapping[UsageKey, Sums]
-) -> list[Difference]:
+) -> list[Figure]:
     """The same of statements of months, which together are the whole journal; no gang may hold anything any more."""
     by = statements[0]["by"]
     rows: dict[str, Sums] = defaultdict(lambda: defaultdict(float))
@@ -195,23 +227,19 @@ def statement_differences(
     found = list(_of_rows(f"statement by {by}", rows, by_name(amounts, by)))
     site = site_sums(amounts)
     found += [
-        Difference(f"statement, fleet: {purpose}", fleet[purpose], site[purpose])
+        Figure(f"statement, fleet: {purpose}", fleet[purpose], site[purpose])
         for purpose in ("down", "held", "reserved", "stranded")
     ]
     held = sum(fleet[purpose] for purpose in OF_HELD)
-    found.append(Difference("statement, fleet: allocated", held, site["allocated"]))
-    return _amiss(found)
+    found.append(Figure("statement, fleet: allocated", held, site["allocated"]))
+    return found
 
 
 def _of_rows(
     what: str, rows: Mapping[str, Mapping[str, float]], names: Mapping[str, Sums]
-) -> Iterator[Difference]:
+) -> Iterator[Figure]:
     for name in sorted({*rows, *names}):
         row, sums = rows.get(name, {}), names.get(name, {})
         for told, purpose in {"held": "allocated", **{each: each for each in OF_HELD}}.items():
             seconds = row.get(f"{told}_gpu_hours", 0.0) * HOUR_S
-            yield Difference(f"{what}, {name or '-'}: {told}", seconds, sums.get(purpose, 0.0))
-
-
-def _amiss(found: Sequence[Difference]) -> list[Difference]:
-    return [each for each in found if abs(each.told - each.recounted) > EXACT_GPU_S]
+            yield Figure(f"{what}, {name or '-'}: {told}", seconds, sums.get(purpose, 0.0))

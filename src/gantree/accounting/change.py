@@ -11,10 +11,14 @@ REBUILT_WHOLE = 500_000
 
 @dataclass(frozen=True, slots=True)
 class HistoryChange:
-    """ended are the jobs that the turn ended, each with the index of its fact among those of the turn."""
+    """ended are the jobs that the turn ended, each with the index of its fact among those of the turn.
+
+    told_late are (job, useful, idle): the GPU-seconds of ended jobs of which counters told once more.
+    """
 
     ended: tuple[tuple[int, EndedJob], ...] = ()
     usage: UsageChange | None = None
+    told_late: tuple[tuple[str, float, float], ...] = ()
 
 
 NO_CHANGE = HistoryChange()

@@ -13,12 +13,13 @@ from support.daemon import Daemon
 from support.gpu_exporters import GpuExporters
 from support.recount import (
     DIMENSIONS,
+    amiss,
     asked,
     by_name,
     months_of,
     recount,
-    statement_differences,
-    usage_differences,
+    statement_figures,
+    usage_figures,
 )
 from support.serving import serving
 
@@ -97,9 +98,9 @@ def test_the_book_is_what_a_recount_of_the_journal_says(
     found = recount(state, read_policy(POLICY, "policy.yaml"), newest)
     assert found.purposes.wrong == []
     for answer in answers:
-        assert usage_differences(answer, found.amounts(answer["until"])) == []
+        assert amiss(usage_figures(answer, found.amounts(answer["until"]))) == []
     for of_months in statements:
-        assert statement_differences(of_months, found.amounts(answers[0]["until"])) == []
+        assert amiss(statement_figures(of_months, found.amounts(answers[0]["until"]))) == []
     sums = by_name(found.amounts(answers[0]["until"]), "queue")
     assert sums["training"]["useful"] > 0.0 and sums["training"]["idle"] > 0.0
     assert sums["training"]["unmeasured"] > WHOLE * 3600.0 / 2, "the hour that nobody saw"

@@ -18,7 +18,14 @@ from gantree.journal.sql.journal import SqlJournal
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.access import grant_of
 from gantree.model.errors import JournalError, NotFound
-from gantree.model.events import CancelRequested, EndedJobsDue, GangEnded, GangStarted
+from gantree.model.events import (
+    CancelRequested,
+    EndedJobsDue,
+    GangEnded,
+    GangStarted,
+    GpuUseObserved,
+)
+from gantree.model.gpu_activity import MeasuredUse
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.web.pages.jobs.job import forgotten_of
@@ -251,3 +258,19 @@ def test_the_page_of_a_forgotten_job_says_how_it_ended(controller: Controller) -
     )
     stranger = Caller("bob", (grant_of("user"),), "tcp")
     assert forgotten_of(view, "a", stranger) is None
+
+
+def test_what_counters_told_of_a_job_after_its_end_is_in_its_row(controller: Controller) -> None:
+    """Of a gang that is gone the next look reports, so of a short job all that is known comes late."""
+    about = start(controller, "a")
+    end(controller, about)
+    (_, before) = rows(controller.journal)[0]  # type: ignore[arg-type]  # in SQL
+    ((began, until),) = controller.ledger.jobs["a"].metered.measured_attempt.runs
+    used = MeasuredUse("a", 1, (until - began) * 6, (until - began) * 2)
+    now = controller.clock()
+    told = GpuUseObserved(id="told", observed_at=now, since=began, until=until, gangs=(used,))
+    controller.inbox.enqueue(told)
+    controller.step()
+    (_, row) = rows(controller.journal)[0]  # type: ignore[arg-type]  # in SQL
+    assert (row.useful_gpu_s, row.idle_gpu_s) == pytest.approx((used.useful_gpu_s, used.idle_gpu_s))
+    assert replace(row, useful_gpu_s=0.0, idle_gpu_s=0.0) == before

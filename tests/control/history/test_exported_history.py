@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from control.history.test_usage_history import HistoryLives, check_equal
+from gantree.accounting.ended_jobs import JobSearch
 from gantree.api.gpu_metrics.exporters import answers
 from gantree.control.nodes.gpu_use_watch import MOST_S, GpuUseWatch
 from gantree.core.ledger.usage import life_of
@@ -21,6 +22,7 @@ from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 from support.examples import seeds
 from support.gpu_exporters import GARBAGE, told
+from support.purposes import Purposes
 from support.random_lives import NODES
 
 BUSY, HUNG, UNKNOWN = 0.7, 0.0, None
@@ -70,6 +72,18 @@ class ExportedLives(HistoryLives):
                     )
 
 
+def check_rows_of_jobs(lives: ExportedLives) -> None:
+    """What is on record of each ended job is what the facts come to, those after its end too."""
+    purposes = Purposes(lambda node: "")
+    for fact in lives.facts:
+        purposes.see(fact)
+    for each in lives.journal.history.ended_jobs(JobSearch(), None, 1000):
+        row, of_job = each.ended, purposes.of_job(each.ended.job)
+        told = (row.held_gpu_s, row.lost_gpu_s, row.useful_gpu_s, row.idle_gpu_s)
+        columns = ("allocated_gpu_s", "lost_gpu_s", "useful_gpu_s", "idle_gpu_s")
+        assert told == pytest.approx(tuple(of_job.get(name, 0.0) for name in columns)), row.job
+
+
 @pytest.mark.parametrize("policy", ["shares", "turns"])
 @pytest.mark.parametrize("seed", seeds(20, 2))
 def test_garbage_gaps_duplicates_and_clocks_that_step_change_no_sum(
@@ -80,6 +94,7 @@ def test_garbage_gaps_duplicates_and_clocks_that_step_change_no_sum(
     lives.live(100)
     check_equal(lives)
     assert any(isinstance(fact, GpuUseNoted) for fact in lives.facts)
+    check_rows_of_jobs(lives)
     journal.close()
 
 

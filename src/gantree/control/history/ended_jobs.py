@@ -12,7 +12,8 @@ from gantree.text.hostlists import folded
 def ended_job(state: JobState) -> EndedJob:
     """The row of a job that has ended."""
     assert state.ended_at is not None, f"{state.job} has not ended"
-    spec, spent, measured = state.spec, state.metered.spent, state.metered.measured
+    spec, spent = state.spec, state.metered.spent
+    useful_gpu_s, idle_gpu_s = measured_gpu_s(state)
     return EndedJob(
         job=state.job,
         name=spec.name,
@@ -38,9 +39,15 @@ def ended_job(state: JobState) -> EndedJob:
         lost_gpu_s=sum(lost for _, _, lost in spent),
         waited_s=state.metered.waited_s,
         project=spec.project,
-        useful_gpu_s=sum(useful for _, useful, _ in measured),
-        idle_gpu_s=sum(idle for _, _, idle in measured),
+        useful_gpu_s=useful_gpu_s,
+        idle_gpu_s=idle_gpu_s,
     )
+
+
+def measured_gpu_s(state: JobState) -> tuple[float, float]:
+    """The useful and the idle GPU-seconds of a job so far."""
+    measured = state.metered.measured
+    return sum(useful for _, useful, _ in measured), sum(idle for _, _, idle in measured)
 
 
 def ended_elements(array: ArrayState, priority: int) -> EndedJob:

@@ -7,7 +7,7 @@ from gantree.accounting.change import NO_CHANGE, HistoryChange
 from gantree.accounting.ended_jobs import EndedJob
 from gantree.accounting.meter import UsageMeter
 from gantree.accounting.usage import CountedTo
-from gantree.control.history.ended_jobs import ended_elements, ended_job
+from gantree.control.history.ended_jobs import ended_elements, ended_job, measured_gpu_s
 from gantree.control.history.gangs import GangUse, gang_of
 from gantree.control.history.levels import held_s, levels_of
 from gantree.control.history.site_use import SITE_COLUMNS, SiteUse
@@ -63,6 +63,7 @@ class HistoryRecorder:
             if state.held and state.ended_at is None
         }
         self._ended: list[tuple[int, EndedJob]] = []
+        self._told_late: dict[str, tuple[float, float]] = {}
         self._at: float | None = None
 
     def note(self, index: int, fact: Fact, ledger: Ledger) -> None:
@@ -94,7 +95,9 @@ class HistoryRecorder:
             return NO_CHANGE
         usage = self._meter.taken(self._at, all_of_it=all_of_it)
         ended, self._ended, self._at = tuple(self._ended), [], None
-        return HistoryChange(ended, usage) if ended or usage is not None else NO_CHANGE
+        late, self._told_late = self._told_late, {}
+        told_late = tuple((job, *measured) for job, measured in late.items())
+        return HistoryChange(ended, usage, told_late) if ended or usage or told_late else NO_CHANGE
 
     def _array_accepted(self, fact: ArrayAccepted, ledger: Ledger) -> None:
         self._waiting.array_comes(fact.at, fact.array, fact.spec, size_of(fact.spec.array))
@@ -158,6 +161,10 @@ class HistoryRecorder:
 
     def _gpu_use_noted(self, fact: GpuUseNoted, ledger: Ledger) -> None:
         self._gangs.measured(fact)
+        for used in fact.gangs:
+            state = ledger.jobs.get(used.job)
+            if state is not None and state.ended_at is not None:
+                self._told_late[used.job] = measured_gpu_s(state)
 
     def _gang_preempted(self, fact: GangPreempted, ledger: Ledger) -> None:
         self._meter.amounts(fact.at, self._gangs.of(fact.job).key).preempted += 1

@@ -8,7 +8,7 @@ Moments become bounds of seq first, which grows with them.
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, false, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, false, func, or_, select
 
 from gantree.accounting.buckets import Bucket
 from gantree.accounting.change import HistoryChange
@@ -35,6 +35,11 @@ NAMES = tuple(one.name for one in fields(EndedJob) if one.name != "user")
 MOST_WALKS = 100
 """A search that would take more walks than these takes one, over all jobs."""
 _INSERT = Statement(ended_jobs.insert())
+_TELL_LATE = Statement(
+    ended_jobs.update()
+    .where(ended_jobs.c.job == bindparam("of_job"))
+    .values(useful_gpu_s=bindparam("useful"), idle_gpu_s=bindparam("idle"))
+)
 
 
 def write_history(connection: Connection, change: HistoryChange, after_fact: int) -> None:
@@ -42,6 +47,11 @@ def write_history(connection: Connection, change: HistoryChange, after_fact: int
     rows = [_row(after_fact + 1 + index, ended) for index, ended in change.ended]
     if rows:
         _INSERT.run(connection, rows)
+    if change.told_late:
+        _TELL_LATE.run(connection, [
+            {"of_job": writable(job), "useful": useful, "idle": idle}
+            for job, useful, idle in change.told_late
+        ])  # fmt: skip
     if change.usage is not None:
         write_usage(connection, change.usage)
 
