@@ -66,7 +66,7 @@ class IdleForm(Form):
     exempt: IdleExemptForm = IdleExemptForm()
 
     def rule(self) -> IdleRule | Literal["never"]:
-        """Return what is written. A time that is not follows the other one as it does by default."""
+        """Return what is written. Of warn and reclaim, one that is left out keeps the proportion of the defaults."""
         if self.action == NONE:
             return NEVER
         return IdleRule(
