@@ -20,6 +20,7 @@ from gantree.model.host_use import HostUse
 from gantree.telemetry.gpu_use import GpuUse
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
+from gantree.topology.hardware.prices import PriceList, Quote
 
 HOUR_S = 3600.0
 BOSS = Caller("op", EVERYTHING, "tcp")
@@ -108,3 +109,12 @@ def test_jobs_that_only_the_history_knows_count_with_what_they_lost_and_left_idl
     idle = replace(ended, useful_gpu_s=5 * HOUR_S, idle_gpu_s=15 * HOUR_S)
     assert waste_of(of_ended(idle)).reason == "asks for 8 GPUs, keeps 2 busy on average"
     assert waste_of(of_ended(idle)).wasted_gpu_s == pytest.approx(27 * HOUR_S)
+
+
+def test_waste_costs_what_the_site_pays(view: ReadView) -> None:
+    held = figures(view, BOSS, 0.0)
+    listed = answer(held, {}, {}, "job", 100)["sum"]
+    own = PriceList([Quote("H100-80GB", "on_demand", 1.0, "2026-01-01", "contract")])
+    told = answer(held, {}, {}, "job", 100, own)["sum"]
+    assert told["USD"] == pytest.approx(told["wasted_gpu_hours"])
+    assert listed["USD"] > told["USD"]

@@ -13,10 +13,11 @@ from gantree.api.backend import QueryBackend
 from gantree.api.http.responses import documented, json_response
 from gantree.api.routes.usage import Moment
 from gantree.api.views import waste_view
+from gantree.topology.hardware.prices import LIST_PRICES
 
 
 class WasteAmounts(BaseModel):
-    """Hours of GPUs (a part of a GPU as that part), what they cost at list prices, and what of the hosts was unused."""
+    """Hours of GPUs (a part of a GPU as that part), what they cost, and what of the hosts was unused."""
 
     jobs: int = Field(examples=[12])
     held_gpu_hours: float = Field(examples=[128.0])
@@ -28,7 +29,9 @@ class WasteAmounts(BaseModel):
     wasted_gpu_hours_of_model: dict[str, float] = Field(
         description='"" is a model that nobody knows.', examples=[{"H100-80GB": 20.0}]
     )
-    USD: float = Field(description="Of the wasted hours, as far as there are prices.")
+    USD: float = Field(
+        description="Of the wasted hours, at the site's prices, else list prices."
+    )
     unpriced_gpu_hours: float = Field(description="Wasted on models without a price.")
     unused_cpu_hours: float = Field(
         description="Asked for and not used, of jobs whose CPUs are measured."
@@ -76,10 +79,13 @@ def router(backend: QueryBackend) -> APIRouter:
 
         Exporters are asked how busy the GPUs of running jobs are.
         """
-        found = await backend.read_forked(waste_view.figures, caller, since, asker=caller.name)
+        prices = backend.prices.tariff.prices if backend.prices else LIST_PRICES
+        found = await backend.read_forked(
+            waste_view.figures, caller, since, prices, asker=caller.name
+        )
         counters = backend.gpu_counters
         use = await counters.fresh(found.nodes) if counters.covers(found.nodes) else {}
         hosts = await asyncio.to_thread(waste_view.host_use_of, found, backend)
-        return json_response(waste_view.answer(found, use, hosts, by, limit))
+        return json_response(waste_view.answer(found, use, hosts, by, limit, prices))
 
     return routes

@@ -28,6 +28,7 @@ from gantree.api.access.access import Caller
 from gantree.api.access.permissions import sees
 from gantree.api.views.gpu_use_view import gpus_of
 from gantree.api.views.history_view import scopes_of
+from gantree.api.views.site_prices import cost_of
 from gantree.api.views.usage_view import Period
 from gantree.control.requests.read_view import ReadView
 from gantree.core.ledger.state import JobState
@@ -35,7 +36,7 @@ from gantree.core.ledger.usage import life_of
 from gantree.model.host_use import HostUse
 from gantree.planning.rightsizing.serving.smaller import smaller_way
 from gantree.telemetry.gpu_use import GpuUse, UseOfGpu
-from gantree.topology.hardware.prices import LIST_PRICES
+from gantree.topology.hardware.prices import LIST_PRICES, PriceList
 
 By = Literal["job", "user", "queue", "project"]
 Json = dict[str, Any]
@@ -69,7 +70,9 @@ class KnowsHostUse(Protocol):
         ...
 
 
-def figures(view: ReadView, caller: Caller, since: float | None) -> WasteFigures:
+def figures(
+    view: ReadView, caller: Caller, since: float | None, prices: PriceList = LIST_PRICES
+) -> WasteFigures:
     """The figures of all jobs that were there since the beginning of a day, each of its whole life."""
     period = Period.around(since, None, view.now)
     ledger = view.ledger
@@ -80,7 +83,7 @@ def figures(view: ReadView, caller: Caller, since: float | None) -> WasteFigures
         if not sees(caller, state)
         for gpu in gpus_of(state)
     }
-    jobs = [_of_state(view, state) for state in known]
+    jobs = [_of_state(view, state, prices) for state in known]
     ended = [each for each in _ended(view, caller, period) if each.job not in ledger.jobs]
     fabric = ledger.fabric
     return WasteFigures(
@@ -118,6 +121,7 @@ def answer(
     hosts: Mapping[str, HostUse],
     by: By,
     limit: int,
+    prices: PriceList = LIST_PRICES,
 ) -> Json:
     """The rows, the dearest first; the sum is of all jobs, also of those below the thresholds."""
     jobs = [
@@ -128,8 +132,8 @@ def answer(
     listed = [row for row in of_jobs if row.kind]
     if by != "job":
         listed = [row for row in summed(of_jobs, attrgetter(by)) if row.kind]
-    rows = sorted((_row(row) for row in listed), key=_order)
-    whole = _row(total(of_jobs))
+    rows = sorted((_row(row, prices) for row in listed), key=_order)
+    whole = _row(total(of_jobs), prices)
     return {
         "by": by,
         "since": found.since,
@@ -153,7 +157,7 @@ def _order(row: Json) -> tuple[float, float, float, str]:
 # ----- figures of a job
 
 
-def _of_state(view: ReadView, state: JobState) -> JobFigures:
+def _of_state(view: ReadView, state: JobState, prices: PriceList) -> JobFigures:
     spec, held = state.spec, state.metered.gpus_of_model
     used = life_of(state, view.now).items()
     checkpoint = spec.checkpoint
@@ -175,13 +179,13 @@ def _of_state(view: ReadView, state: JobState) -> JobFigures:
         every_s=checkpoint.every_s if checkpoint else None,
         cpus=sum(role.members * role.shape.cpus for role in spec.roles),
         memory_GiB=sum(role.members * role.shape.memory_GiB for role in spec.roles),
-        smaller=_smaller(view, state) if is_held else None,
+        smaller=_smaller(view, state, prices) if is_held else None,
     )
 
 
-def _smaller(view: ReadView, state: JobState) -> SmallerDevice | None:
+def _smaller(view: ReadView, state: JobState, prices: PriceList) -> SmallerDevice | None:
     fabric = view.ledger.fabric
-    way = fabric and smaller_way(state.spec, state.metered.gpus_of_model, fabric)
+    way = fabric and smaller_way(state.spec, state.metered.gpus_of_model, fabric, prices)
     return SmallerDevice(*way) if way else None
 
 
@@ -237,9 +241,8 @@ def _memory(known: list[tuple[str, int, GpuUse]], name: str) -> float | None:
 # ----- rows
 
 
-def _row(row: WasteRow) -> Json:
+def _row(row: WasteRow, prices: PriceList) -> Json:
     of_model = {model: seconds / HOUR_S for model, seconds in row.wasted_of_model.items()}
-    quotes = {model: LIST_PRICES.quote(model) for model in of_model}
     return {
         "name": row.name,
         "user": row.user,
@@ -251,8 +254,7 @@ def _row(row: WasteRow) -> Json:
         "useful_gpu_hours": row.useful_gpu_s / HOUR_S,
         "wasted_gpu_hours": row.wasted_gpu_s / HOUR_S,
         "wasted_gpu_hours_of_model": of_model,
-        "USD": sum(hours * quote.USD_per_hour for model, hours in of_model.items() if (quote := quotes[model])),
-        "unpriced_gpu_hours": sum(hours for model, hours in of_model.items() if quotes[model] is None),
+        **cost_of(of_model, prices),
         "unused_cpu_hours": row.cpu_s / HOUR_S,
         "unused_memory_GiB": row.memory_GiB,
         "kind": row.kind,

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gantree.api.views.site_prices import at_prices
 from gantree.cli.daemon_client import client
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.input.moments import ALLOWED, seconds_since_epoch
@@ -62,30 +63,14 @@ def waste(
         limit=limit or SHOWN,
     )
     if prices is not None:
-        _price(report, prices)
+        at_prices(report, read_prices(read_text(prices), source_of(prices)), "wasted")
+        report["rows"].sort(key=lambda row: (-row["USD"], -row["wasted_gpu_hours"], row["name"]))
     if as_json:
         print_json(report)
     elif as_csv:
         typer.echo(_csv(report), nl=False)
     else:
         typer.echo("\n".join(_lines(report)))
-
-
-def _price(report: Row, file: str) -> None:
-    """Dollars anew, at the prices of a file over those of the list, and the rows in their order."""
-    known = read_prices(read_text(file), source_of(file))
-    for row in (*report["rows"], report["sum"]):
-        hours_of_model = row["wasted_gpu_hours_of_model"]
-        quotes = {model: known.quote(model) for model in hours_of_model}
-        row["USD"] = sum(
-            hours * quote.USD_per_hour
-            for model, hours in hours_of_model.items()
-            if (quote := quotes[model]) is not None
-        )
-        row["unpriced_gpu_hours"] = sum(
-            hours for model, hours in hours_of_model.items() if quotes[model] is None
-        )
-    report["rows"].sort(key=lambda row: (-row["USD"], -row["wasted_gpu_hours"], row["name"]))
 
 
 def _csv(report: Row) -> str:
