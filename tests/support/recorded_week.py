@@ -31,7 +31,7 @@ nodes:
 POLICY = """
 preset: fair
 queues:
-  - {name: training, weight: 3, guarantee: {gpus: 32}}
+  - {name: training, weight: 3, guarantee: {gpus: 32}, budget: {month: 60000 USD, at_limit: warn}}
   - {name: serving, weight: 1, guarantee: {gpus: 16}}
   - {name: notebooks, weight: 1}
 """

@@ -142,3 +142,10 @@ def test_pages_of_nodes_show_which_links_carry_less_by_whom_and_since_when(front
     assert front.ask("oda", "POST", "/v1/links/restore", {"link": "node:n0"}).status == 202
     assert "node:n0 carries" not in front.ask("vera", "GET", "/nodes").text
     assert "overruled by an operator" in front.ask("vera", "GET", "/nodes/n0").text
+
+
+def test_the_fleet_page_has_the_cost_of_this_month_of_queues_that_its_caller_may_see(
+    front: Front,
+) -> None:
+    assert "at list prices" in front.ask("vera", "GET", "/fleet").text
+    assert "at list prices" not in front.ask("nils", "GET", "/fleet").text

@@ -29,9 +29,7 @@ class WasteAmounts(BaseModel):
     wasted_gpu_hours_of_model: dict[str, float] = Field(
         description='"" is a model that nobody knows.', examples=[{"H100-80GB": 20.0}]
     )
-    USD: float = Field(
-        description="Of the wasted hours, at the site's prices, else list prices."
-    )
+    USD: float = Field(description="Of the wasted hours, at the site's prices, else list prices.")
     unpriced_gpu_hours: float = Field(description="Wasted on models without a price.")
     unused_cpu_hours: float = Field(
         description="Asked for and not used, of jobs whose CPUs are measured."
