@@ -66,7 +66,7 @@ JOBS = (
 Shot = tuple[str, str, str, int, int]
 """Name, path, colours, width and height of a picture."""
 WEEK_S = 7 * 86_400.0
-FLEET_SHOTS: Sequence[Shot] = (("fleet", "/fleet?period=7d", "light", 1200, 900),)
+FLEET_SHOTS: Sequence[Shot] = (("fleet", "/fleet?period=7d", "light", 1200, 1240),)
 SHOTS: Sequence[Shot] = (
     ("overview", "/", "light", 1200, 760),
     ("jobs", "/queue", "light", 1200, 500),
