@@ -16,7 +16,10 @@ HOUR = 3600.0
 
 def row(name: str, *steps: UsageAmounts) -> dict[str, Any]:
     """A row of the history."""
-    figures = [asdict(step) for step in steps]
+    figures = [
+        {**asdict(step), "unmeasured_gpu_s": step.unmeasured_gpu_s, "free_gpu_s": step.free_gpu_s}
+        for step in steps
+    ]
     return {"name": name, **{key: [step[key] for step in figures] for key in figures[0]}}
 
 

@@ -1,28 +1,17 @@
 """GPU-seconds by purpose of a row of the history (`GET /v1/history/usage`): step by step, and in all. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
-from gantree.accounting.usage import PURPOSES, UsageAmounts
+from gantree.accounting.usage import PURPOSES
 
 Json = dict[str, Any]
 HOUR_S = 3600.0
-FIELDS = tuple(one.name for one in fields(UsageAmounts))
-
-
-def amounts_of(row: Json) -> list[UsageAmounts]:
-    """A row of the history, step by step."""
-    return [
-        UsageAmounts(**{name: row[name][place] for name in FIELDS})
-        for place in range(len(row["allocated_gpu_s"]))
-    ]
 
 
 def gpu_s_of(row: Json) -> Mapping[str, list[float]]:
     """GPU-seconds of each step, by purpose."""
-    amounts = amounts_of(row)
-    return {name: [getattr(each, f"{name}_gpu_s") for each in amounts] for name in PURPOSES}
+    return {name: row[f"{name}_gpu_s"] for name in PURPOSES}
 
 
 def sums_of(row: Json) -> Json:

@@ -23,6 +23,7 @@ from gantree.journal.sql.history_tables import (
 from gantree.journal.sql.journal import SqlJournal
 from gantree.journal.sql.journal_statements import PAGE
 from gantree.journal.sql.tables import compacted, facts, inbox, orders, snapshots, turns
+from gantree.journal.sql.usage_sums import make_again
 from gantree.model.errors import Conflict
 
 TIME_FIELDS = frozenset(
@@ -111,6 +112,7 @@ def _cut_history(connection: Connection, jump: ClockJump, first: int | None) -> 
     connection.execute(ended_jobs.delete().where(ended_jobs.c.seq > kept))
     for table in (usage_history, wait_history):
         connection.execute(table.delete().where(table.c.start + table.c.width > counted_to))
+    make_again(connection)
     connection.execute(history_mark.update().values(rebuild_after=kept, counted_to=counted_to))
 
 

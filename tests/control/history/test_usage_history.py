@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import fields, replace
+from itertools import product
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from gantree.accounting.buckets import (
     MINUTES_KEPT_S,
     pieces,
 )
-from gantree.accounting.ended_jobs import Scope
+from gantree.accounting.ended_jobs import EVERYTHING, Scope
 from gantree.accounting.meter import uncounted
 from gantree.accounting.tariff import Tariff
 from gantree.accounting.usage import CountedTo, UsageAmounts, UsageKey, UsageQuery
@@ -32,8 +33,16 @@ from gantree.core.ledger.usage import NO_MODEL
 from gantree.core.scheduler import Decision
 from gantree.journal.clock_correction import clock_jump, correct_clock
 from gantree.journal.postgres import PostgresJournal
-from gantree.journal.sql.history_tables import ended_jobs, history_mark, usage_history, wait_history
+from gantree.journal.sql import usage_history as usage_history_rows
+from gantree.journal.sql.history_tables import (
+    ended_jobs,
+    history_mark,
+    usage_history,
+    usage_sums,
+    wait_history,
+)
 from gantree.journal.sql.journal import SqlJournal
+from gantree.journal.sql.usage_sums import USAGE
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.events import Event
 from gantree.model.facts import (
@@ -238,8 +247,34 @@ def waits(journal: SqlJournal) -> Counter[int]:
     return found
 
 
+def check_sums(journal: SqlJournal) -> None:
+    """Sums that are made beforehand are those of the rows: of each step and dimension, as wide as they are."""
+    walked: dict[tuple[Any, ...], float] = defaultdict(float)
+    told: dict[tuple[Any, ...], float] = defaultdict(float)
+    with journal.database.reading() as connection:
+        for row in connection.execute(usage_history.select()):
+            key = key_of(row)
+            names = {"capacity": key.model}
+            if (key.queue, key.user) != ("", ""):
+                names = {
+                    name: getattr(key, name) for name in ("queue", "model", "project", "device")
+                }
+            for step, dimension, figure in product((MINUTE_S, HOUR_S, DAY_S), names, USAGE):
+                width = max(step, row.width)
+                place = step, width, row.start // width * width, dimension, names[dimension], figure
+                walked[place] += getattr(row, figure)
+        for row in connection.execute(usage_sums.select()):
+            for figure in USAGE:
+                told[row.step, row.width, row.start, row.dimension, row.name, figure] = getattr(
+                    row, figure
+                )
+    assert told.keys() == walked.keys()
+    assert all(isclose(told[at], walked[at], rel_tol=1e-6, abs_tol=1e-3) for at in told)
+
+
 def check_equal(lives: HistoryLives) -> None:
     walk, journal = Walk(lives, lives.facts), lives.journal
+    check_sums(journal)
     assert walk.purposes.wrong == []
     lives.see_site()
     walk.purposes.entries += [each for each in lives.site if each.column in SITE]
@@ -354,7 +389,7 @@ def rebuilt_is_equal(lives: HistoryLives) -> None:
     """The same of what is made again from the facts."""
     journal = lives.journal
     with journal.database.writing() as connection:
-        for table in (ended_jobs, usage_history, wait_history):
+        for table in (ended_jobs, usage_history, usage_sums, wait_history):
             connection.execute(table.delete())
         connection.execute(history_mark.update().values(rebuild_after=0, counted_to=0.0))
     HistoryRebuild(journal, lives.epoch, lives.policy, lambda: None).run()
@@ -416,6 +451,43 @@ def test_sums_are_asked_by_queue_user_and_model(tmp_path: Path) -> None:
     journal.close()
 
 
+@pytest.mark.parametrize("step", [MINUTE_S, HOUR_S, DAY_S])
+def test_sums_are_the_same_from_the_rows_and_from_what_is_summed_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    journal = SqliteJournal(tmp_path)
+    lives = HistoryLives(journal, "shares", 4)
+    for gap_s in (40 * DAY_S, 2 * DAY_S, HOUR_S):
+        lives.live(20)
+        lives.now += gap_s
+    lives.live(10)
+    end = int(lives.now // DAY_S + 1) * DAY_S
+    scopes = (EVERYTHING, (Scope("a"),), (Scope("a/c"), Scope("b")), ())
+    queries = [
+        UsageQuery(since, end, step, by, queue, scopes=some)
+        for since in (int(BEGAN // DAY_S) * DAY_S, int(lives.now // HOUR_S - 3) * HOUR_S)
+        if since % step == 0
+        for by in ("all", "queue", "model", "project", "device")
+        for queue, some in product((None, "a"), scopes)
+    ]
+    told = [usage_by_step(journal, query) for query in queries]
+    monkeypatch.setattr(usage_history_rows, "can_tell", lambda query: False)
+    for query, each in zip(queries, told, strict=True):
+        walked = usage_by_step(journal, query)
+        assert each.keys() == walked.keys(), query
+        assert all(isclose(each[at], walked[at], rel_tol=1e-6, abs_tol=1e-3) for at in each), query
+    journal.close()
+
+
+def usage_by_step(journal: SqlJournal, query: UsageQuery) -> dict[tuple[Any, ...], float]:
+    """What a query finds."""
+    found: dict[tuple[Any, ...], float] = defaultdict(float)
+    for bucket, name, amounts in journal.history.usage(query):
+        for figure in USAGE:
+            found[bucket, name, figure] += getattr(amounts, figure)
+    return found
+
+
 def test_nothing_was_ever_counted_at_first(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path)
     assert journal.history.counted_to() == CountedTo(0.0, {})
@@ -444,6 +516,7 @@ def test_nothing_is_charged_for_a_jump_of_the_clock(tmp_path: Path, keep_facts: 
     HistoryRebuild(journal, lives.epoch, lives.policy, lambda: None).run()
     found = recorded(again)
     assert max(start for start, _, _ in found) <= lives.now - jump.seconds
+    check_sums(journal)
     charged = sum(amount for (_, _, figure), amount in found.items() if figure == "capacity_gpu_s")
     assert charged <= 24 * (lives.now - jump.seconds - BEGAN) + 1
     if keep_facts:

@@ -6,6 +6,7 @@ is added. A caller is told the sums of the jobs that he may see, and the capacit
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from operator import attrgetter
 from typing import Any
 
 from gantree.accounting.buckets import (
@@ -19,6 +20,8 @@ from gantree.accounting.buckets import (
 from gantree.accounting.ended_jobs import EVERYTHING, Scope
 from gantree.accounting.meter import uncounted
 from gantree.accounting.usage import (
+    ALLOCATED_FOR,
+    NOT_ALLOCATED,
     By,
     UsageAmounts,
     UsageKey,
@@ -34,12 +37,13 @@ from gantree.model.access import is_within
 from gantree.model.errors import BadFields, Problem
 
 Json = dict[str, Any]
-COUNTED = tuple(asdict(UsageAmounts()))
-RESTS = ("unmeasured_gpu_s", "free_gpu_s")
-FIGURES = (*COUNTED, *RESTS)
+NOTHING = tuple(asdict(UsageAmounts()).items())
+COUNTED = tuple(name for name, _ in NOTHING)
+amounts_in = attrgetter(*COUNTED)
+MEASURED, TAKEN = ALLOCATED_FOR[:-1], NOT_ALLOCATED[:-1]
+"""Purposes without the rests."""
 STEPS = {"minute": MINUTE_S, "hour": HOUR_S, "day": DAY_S}
 MOST_STEPS = 2000
-NOTHING = UsageAmounts()
 KEPT_S = {"minute": MINUTES_KEPT_S - HOUR_S, "hour": HOURS_KEPT_S - DAY_S}
 SHOWN = {"minute": 3 * HOUR_S, "hour": 2 * DAY_S, "day": 30 * DAY_S}
 """How far back an answer goes where that is not asked for."""
@@ -90,18 +94,13 @@ def usage(view: ReadView, caller: Caller, *asked: Any) -> Json:
     """GPU-seconds and events of each step, by name: lists as long as that of the steps."""
     query = query_of(view, caller, *asked)
     found = [*view.journal.history.usage(query), *_since_counted(view, query)]
-    sums: dict[str, dict[int, UsageAmounts]] = {}
-    for bucket, name, amounts in found:
-        of_name = sums.setdefault(name, {})
-        parts = max(1, bucket.width // query.step)
-        for part in range(parts):
-            start = bucket.start // query.step * query.step + part * query.step
-            _add(of_name.setdefault(start, UsageAmounts()), amounts, part, parts)
+    steps: dict[str, _Steps] = {}
     starts = range(query.since, query.until, query.step)
-    rows = [
-        {"name": name, **{figure: [getattr(of.get(start, NOTHING), figure) for start in starts] for figure in FIGURES}}
-        for name, of in sums.items()
-    ]  # fmt: skip
+    for bucket, name, amounts in found:
+        if name not in steps:
+            steps[name] = _Steps(starts)
+        steps[name].add(bucket, amounts)
+    rows = [{"name": name, **of.figures()} for name, of in steps.items()]
     if query != replace(query, queue=None, user=None, scopes=EVERYTHING):
         for row in rows:
             row["free_gpu_s"] = [0.0] * len(starts)  # others hold some of the capacity
@@ -109,15 +108,41 @@ def usage(view: ReadView, caller: Caller, *asked: Any) -> Json:
     return {**_period(view, query), "starts": list(starts), "rows": rows}
 
 
-def _add(to: UsageAmounts, amounts: UsageAmounts, part: int, parts: int) -> None:
-    """Add one of so many equal parts of amounts; counts are all in the first."""
-    for figure in COUNTED:
-        amount = getattr(amounts, figure)
-        if isinstance(amount, float):
-            amount /= parts
-        elif part:
-            continue
-        setattr(to, figure, getattr(to, figure) + amount)
+class _Steps:
+    """The amounts of one name: for each figure a list as long as that of the steps. A year of queues has many."""
+
+    def __init__(self, starts: range) -> None:
+        self._starts = starts
+        self._of: dict[str, list[float]] = {name: [zero] * len(starts) for name, zero in NOTHING}
+
+    def add(self, bucket: Bucket, amounts: UsageAmounts) -> None:
+        """Add what there is of a bucket; one that is wider than a step in equal parts, its counts to the first."""
+        first, step = self._starts.start, self._starts.step
+        place = (bucket.start - first) // step
+        parts = max(1, bucket.width // step)
+        if parts == 1 and 0 <= place < len(self._starts):
+            for of_figure, amount in zip(self._of.values(), amounts_in(amounts), strict=True):
+                of_figure[place] += amount
+            return
+        for part in range(max(0, -place), min(parts, len(self._starts) - place)):
+            for name, amount in zip(COUNTED, amounts_in(amounts), strict=True):
+                if isinstance(amount, float):
+                    self._of[name][place + part] += amount / parts
+                elif not part:
+                    self._of[name][place] += amount
+
+    def figures(self) -> Json:
+        """All of them, and what is left of what was allocated, and of what there was."""
+        of = self._of
+        allocated, capacity = of["allocated_gpu_s"], of["capacity_gpu_s"]
+        told = [sum(step) for step in zip(*(of[f"{name}_gpu_s"] for name in MEASURED), strict=True)]
+        other = [sum(step) for step in zip(*(of[f"{name}_gpu_s"] for name in TAKEN), strict=True)]
+        unmeasured = [whole - part for whole, part in zip(allocated, told, strict=True)]
+        free = [
+            there - held - part if there else 0.0
+            for there, held, part in zip(capacity, allocated, other, strict=True)
+        ]
+        return {**of, "unmeasured_gpu_s": unmeasured, "free_gpu_s": free}
 
 
 def waits(view: ReadView, caller: Caller, *asked: Any) -> Json:

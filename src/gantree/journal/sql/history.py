@@ -24,7 +24,7 @@ from gantree.journal.sql.statements import Statement
 from gantree.journal.sql.usage_history import (
     capacity_of,
     counted_to,
-    usage_sums,
+    usage_steps,
     usage_totals,
     wait_sums,
     write_usage,
@@ -90,7 +90,7 @@ class SqlHistory:
     def usage(self, query: UsageQuery) -> list[tuple[Bucket, str, UsageAmounts]]:
         """(step, name, amounts) of each step in which there is something, in order."""
         with self._database.reading() as connection:
-            return usage_sums(connection, query)
+            return usage_steps(connection, query)
 
     def totals(self, query: UsageQuery) -> list[tuple[str, str, str, UsageAmounts]]:
         """(name, GPU model, device, amounts) of a whole period, whose ends are those of days: what was held, and waits.

@@ -2,7 +2,8 @@
 
 `ended_jobs` has a row a job, whose seq is that of the fact by which it ended; since facts are in order of time,
 ended_at grows with it. `usage_history` and `wait_history` are roll-ups: `start` is the first second of a bucket of
-`width` seconds. `history_mark` (one row) says up to which moment all that is held was counted, and, where the
+`width` seconds. `usage_sums` has the same amounts as `usage_history`, summed up beforehand by what pages ask for
+(`usage_sums`). `history_mark` (one row) says up to which moment all that is held was counted, and, where the
 history is to be made from facts again, after which fact; null: it is complete.
 """
 
@@ -17,6 +18,7 @@ GPU_SECONDS = (
 """Columns of `usage_history` that are amounts of GPU-seconds."""
 OF_BILLS = ("slower_gpu_s", "cpu_s", "memory_GiB_s", "capacity_cpu_s", "capacity_memory_GiB_s")
 """Columns that bills alone need."""
+COUNTS = ("submitted", "started", "succeeded", "failed", "cancelled", "timed_out", "preempted")
 
 
 def _text(name: str, before: str | None = None) -> Column[str]:
@@ -75,13 +77,7 @@ usage_history = Table(
     _text("device"),
     *(_amount(name) for name in GPU_SECONDS),
     _amount("waited_s"),
-    number("submitted"),
-    number("started"),
-    number("succeeded"),
-    number("failed"),
-    number("cancelled"),
-    number("timed_out"),
-    number("preempted"),
+    *(number(name) for name in COUNTS),
     _amount("counted_to"),
     *(_amount(name, "0") for name in OF_BILLS),
     PrimaryKeyConstraint(
@@ -94,6 +90,18 @@ usage_history = Table(
         "device",
         name="usage_history_pkey",
     ),
+)
+usage_sums = Table(
+    "usage_sums",
+    METADATA,
+    Column("width", Integer, nullable=False),
+    number("start"),
+    Column("step", Integer, nullable=False),
+    _text("dimension"),
+    _text("name"),
+    *(_amount(name) for name in (*GPU_SECONDS, "waited_s", *OF_BILLS)),
+    *(number(name) for name in COUNTS),
+    PrimaryKeyConstraint("width", "start", "step", "dimension", "name", name="usage_sums_pkey"),
 )
 wait_history = Table(
     "wait_history",

@@ -40,14 +40,18 @@ from gantree.accounting.usage import (
     UsageQuery,
     WaitAmounts,
 )
-from gantree.journal.sql.history_tables import history_mark, usage_history, wait_history
+from gantree.journal.sql.history_tables import (
+    history_mark,
+    usage_history,
+    usage_sums,
+    wait_history,
+)
 from gantree.journal.sql.patterns import within, writable
 from gantree.journal.sql.statements import Statement
+from gantree.journal.sql.usage_sums import COLUMN_OF, USAGE, can_tell, summed, told_sums
 
 _KEY = ("queue", "user_name", "gpu_model", "project", "device")
 """The columns of a `UsageKey`."""
-_COLUMN = {"user": "user_name", "model": "gpu_model"}
-USAGE = tuple(one.name for one in fields(UsageAmounts))
 WAITS = tuple(one.name for one in fields(WaitAmounts))
 HELD = ("allocated_gpu_s", "starting_gpu_s", "restart_gpu_s", "checkpoint_gpu_s", "useful_gpu_s", "idle_gpu_s",
         "lost_gpu_s", "waited_s")  # fmt: skip
@@ -102,7 +106,7 @@ def _old(table: Table) -> ColumnElement[bool]:
     return and_(table.c.width == bindparam("from"), table.c.start < bindparam("before"))
 
 
-_TABLES = ((usage_history, USAGE), (wait_history, WAITS))
+_TABLES = ((usage_history, USAGE), (usage_sums, USAGE), (wait_history, WAITS))
 _ADD = {table.name: Statement(partial(_insertion, table, sums)) for table, sums in _TABLES}
 _COARSEN = tuple(Statement(partial(_coarser, table, sums)) for table, sums in _TABLES)
 _DELETE = tuple(Statement(table.delete().where(_old(table))) for table, _ in _TABLES)
@@ -119,6 +123,7 @@ def write_usage(connection: Connection, change: UsageChange) -> None:
              **{name: getattr(amounts, name) for name in USAGE}}
             for (bucket, key), amounts in change.usage.items()
         ])  # fmt: skip
+        _ADD["usage_sums"].run(connection, summed(change.usage))
     if change.waits:
         _ADD["wait_history"].run(connection, [
             {"width": bucket.width, "start": bucket.start, "queue": writable(wait.queue),
@@ -151,8 +156,12 @@ def counted_to(connection: Connection) -> CountedTo:
     return CountedTo(all_to, {UsageKey(*key): at for *key, at in found})
 
 
-def usage_sums(connection: Connection, query: UsageQuery) -> list[tuple[Bucket, str, UsageAmounts]]:
+def usage_steps(
+    connection: Connection, query: UsageQuery
+) -> list[tuple[Bucket, str, UsageAmounts]]:
     """(step, name, amounts) in order. A bucket that is wider than a step is what there is of its time."""
+    if can_tell(query):
+        return told_sums(connection, query)
     wanted = _sums(connection, query, usage_history, USAGE, usage_history.c.width)
     return [
         (Bucket(max(row.width, query.step), row.step), row.name, UsageAmounts(*row[3:]))
@@ -165,7 +174,7 @@ def usage_totals(
 ) -> list[tuple[str, str, str, UsageAmounts]]:
     """(name, GPU model, device, amounts) of a whole period, whose ends are those of days; amounts of `HELD` alone."""
     table = usage_history
-    name = table.c[_COLUMN.get(query.by, query.by)] if query.by != "all" else literal_column("''")
+    name = table.c[COLUMN_OF.get(query.by, query.by)] if query.by != "all" else literal_column("''")
     keys = [name.label("name"), table.c.gpu_model, table.c.device]
     rows = select(*keys, *(func.sum(table.c[each]) for each in HELD)).where(
         *_in_days(query.since, query.until),
@@ -208,7 +217,7 @@ def _sums(
     *more: ColumnElement[Any],
 ) -> Select[Any]:
     step = (table.c.start - table.c.start % literal_column(str(query.step), Integer)).label("step")
-    name = table.c[_COLUMN.get(query.by, query.by)] if query.by != "all" else literal_column("''")
+    name = table.c[COLUMN_OF.get(query.by, query.by)] if query.by != "all" else literal_column("''")
     amounts = [func.sum(table.c[each]).label(each) for each in sums]
     rows = select(step, name.label("name"), *more, *amounts)
     rows = rows.where(

@@ -1,0 +1,149 @@
+"""Roll-ups summed up beforehand, for pages: of each queue, GPU model, project and device, by minute, hour and day.
+
+`usage_history` has a row for each queue, user, model, project and device, a thousand of them a minute on a large site.
+A page that shows a day of queues would add up half a million. So a turn adds its amounts here, too: for each `step`
+that is asked for, under the names of each dimension. A row is as wide as its step, or as the row of `usage_history` is
+whose amounts it has, where that is wider; it becomes coarser with it. So sums of a step are the same from either table.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    and_,
+    case,
+    false,
+    func,
+    literal,
+    literal_column,
+    not_,
+    or_,
+    select,
+)
+
+from gantree.accounting.buckets import DAY_S, HOUR_S, MINUTE_S, Bucket
+from gantree.accounting.ended_jobs import Scope
+from gantree.accounting.usage import UsageAmounts, UsageKey, UsageQuery
+from gantree.journal.sql.history_tables import usage_history, usage_sums
+from gantree.journal.sql.patterns import within, writable
+
+USAGE = tuple(one.name for one in fields(UsageAmounts))
+STEPS = (MINUTE_S, HOUR_S, DAY_S)
+CAPACITY = "capacity"
+"""The dimension of what is nobody's, by GPU model; no other one has that."""
+DIMENSIONS = ("queue", "model", "project", "device")
+COLUMN_OF = {"user": "user_name", "model": "gpu_model"}
+_values = attrgetter(*USAGE)
+
+
+def summed(usage: Mapping[tuple[Bucket, UsageKey], UsageAmounts]) -> list[dict[str, Any]]:
+    """Rows of what a turn counted."""
+    of_name: dict[tuple[Bucket, str, str], list[float]] = {}
+    for (bucket, key), amounts in usage.items():
+        added = _values(amounts)
+        for dimension, name in _names(key):
+            _add(of_name, (bucket, dimension, name), added)
+    of_step: dict[tuple[int, Bucket, str, str], list[float]] = {}
+    for (bucket, dimension, name), sums in of_name.items():
+        for step in STEPS:
+            width = max(step, bucket.width)
+            wide = Bucket(width, bucket.start // width * width)
+            _add(of_step, (step, wide, dimension, name), sums)
+    return [
+        {"step": step, "width": bucket.width, "start": bucket.start, "dimension": dimension,
+         "name": writable(name), **dict(zip(USAGE, sums, strict=True))}
+        for (step, bucket, dimension, name), sums in of_step.items()
+    ]  # fmt: skip
+
+
+def _names(key: UsageKey) -> tuple[tuple[str, str], ...]:
+    """A name in each dimension that a key counts in."""
+    if (key.queue, key.user) == ("", ""):
+        return ((CAPACITY, key.model),)
+    return tuple((dimension, getattr(key, dimension)) for dimension in DIMENSIONS)
+
+
+def _add(to: dict[Any, list[float]], key: Any, amounts: Any) -> None:
+    before = to.get(key)
+    to[key] = (
+        list(amounts) if before is None else [a + b for a, b in zip(before, amounts, strict=True)]
+    )
+
+
+def make_again(connection: Connection) -> None:
+    """Make all of it of `usage_history`."""
+    connection.execute(usage_sums.delete())
+    for step in STEPS:
+        for dimension in (CAPACITY, *DIMENSIONS):
+            rows = _of_history(step, dimension)
+            names = [column.name for column in rows.selected_columns]
+            connection.execute(usage_sums.insert().from_select(names, rows))
+
+
+def _of_history(step: int, dimension: str) -> Select[Any]:
+    """The rows of a step and dimension, of all that there is."""
+    of = usage_history.c
+    wide = literal_column(str(step), Integer)
+    width = case((of.width < wide, wide), else_=of.width)
+    start = of.start - of.start % width
+    name = of[COLUMN_OF.get("model" if dimension == CAPACITY else dimension, dimension)]
+    rows = select(
+        wide.label("step"), width.label("width"), start.label("start"),
+        literal(dimension).label("dimension"), name.label("name"),
+        *(func.sum(of[each]).label(each) for each in USAGE),
+    )  # fmt: skip
+    is_capacity = and_(of.queue == "", of.user_name == "")
+    rows = rows.where(is_capacity if dimension == CAPACITY else not_(is_capacity))
+    return rows.group_by(width, start, name)
+
+
+def can_tell(query: UsageQuery) -> bool:
+    """Whether sums are here that a query asks for: those of users are not, nor those of users' jobs."""
+    is_of_some = query.queue is not None or Scope() not in query.scopes
+    is_of_users = query.by == "user" or query.user is not None
+    is_of_users |= any(scope.user is not None for scope in query.scopes)
+    is_aligned = query.step in STEPS and query.since % query.step == query.until % query.step == 0
+    return is_aligned and not is_of_users and (query.by in ("all", "queue") or not is_of_some)
+
+
+def told_sums(connection: Connection, query: UsageQuery) -> list[tuple[Bucket, str, UsageAmounts]]:
+    """(step, name, amounts) in order, of a query that `can_tell`."""
+    of, step = usage_sums.c, query.step
+    start = (of.start - of.start % literal_column(str(step), Integer)).label("at")
+    name = of.name if query.by != "all" else literal_column("''")
+    amounts = [func.sum(of[each]).label(each) for each in USAGE]
+    rows = select(start, name.label("name"), of.width, *amounts).where(
+        of.width.in_([each for each in STEPS if each >= step]),
+        of.start > query.since - DAY_S,
+        of.start < query.until,
+        of.step == step,
+        of.start + of.width > query.since,
+        _is_asked(connection.dialect.name, query),
+    )
+    order = [start, *([name] if query.by != "all" else []), of.width]
+    found = connection.execute(rows.group_by(*order).order_by(*order))
+    return [(Bucket(max(row[2], step), row[0]), row[1], UsageAmounts(*row[3:])) for row in found]
+
+
+def _is_asked(dialect: str, query: UsageQuery) -> ColumnElement[bool]:
+    """The rows of the dimension that has the sums; capacity is in those of everything and of models."""
+    of = usage_sums.c
+    queues = [] if query.queue is None else [within(dialect, of.name, query.queue)]
+    if Scope() not in query.scopes:
+        queues.append(or_(false(), *(_in_scope(dialect, scope) for scope in query.scopes)))
+    if query.by in ("queue", "project", "device"):
+        return and_(of.dimension == query.by, *queues)
+    dimension = "queue" if queues else "model"
+    return or_(of.dimension == CAPACITY, and_(of.dimension == dimension, *queues))
+
+
+def _in_scope(dialect: str, scope: Scope) -> ColumnElement[bool]:
+    return (
+        within(dialect, usage_sums.c.name, scope.queue) if scope.queue else usage_sums.c.name != ""
+    )
