@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from gantree.core.scheduler import Scheduler, settled
-from gantree.model.events import Event, HoldRequested, JobSubmitted, PriorityRequested
+from gantree.model.events import (
+    Event,
+    GangStarted,
+    HoldRequested,
+    JobSubmitted,
+    PriorityRequested,
+)
+from gantree.model.facts import Fact, ReservationMade, RoomClaimed
+from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.policy.rules import Policy, QueueRule
 from gantree.testing.builders import cluster, job
@@ -60,6 +68,13 @@ RESTLESS: tuple[Callable[[Any], None], ...] = (
 )
 
 
+ARRIVING: tuple[Callable[[Any], None], ...] = (
+    *[WAYS["submit"]] * 6,
+    *(WAYS[name] for name in ("end", "end when told", "save", "cancel")),
+    any_priority,
+)
+
+
 class RecoveredEachTime(Lives):
     """Lives with a twin that was recovered a moment ago."""
 
@@ -69,6 +84,19 @@ class RecoveredEachTime(Lives):
 
     def ways(self) -> Sequence[Callable[[Any], None]]:
         return RESTLESS
+
+
+class Crowded(RecoveredEachTime):
+    """Lives in which gangs of whole GPUs arrive, several at once, where all is held or claimed already."""
+
+    def ways(self) -> Sequence[Callable[[Any], None]]:
+        return ARRIVING
+
+    def a_job(self, name: str, jobs: list[str]) -> Job:
+        while True:
+            made = super().a_job(name, jobs)
+            if all(role.shape.gpus for role in made.roles):
+                return made
 
 
 def live(policy: str, seed: int, steps: int) -> None:
@@ -91,6 +119,52 @@ def test_recovered_before_each_event_a_scheduler_decides_the_same(policy: str) -
         live(policy, seed, STEPS)
 
 
+@pytest.mark.parametrize(
+    ("policy", "seed", "steps"),
+    [("as it comes", 5, 11), ("shares", 11, 18), ("as it comes", 4, 21)],
+)
+def test_while_everything_is_held_a_recovered_scheduler_decides_the_same_on_arrivals(
+    policy: str, seed: int, steps: int
+) -> None:
+    lives = Crowded(seed, EVERY_KIND[policy])
+    for _ in range(steps):
+        lives.step()
+
+
+def decided_alike(stage: Stage, events: Sequence[Event]) -> Sequence[Fact]:
+    """The facts on these events, of this scheduler and of one that was recovered a moment before."""
+    recovered = Scheduler(stage.policy)
+    recovered.recover(stage.facts)
+    facts = stage.handle(events).facts
+    assert facts == settled(recovered, events, stage.now).facts
+    return facts
+
+
+def test_who_lost_a_claim_to_an_arrival_is_considered_before_a_lower_arrival() -> None:
+    """The lower one would stop the gang that is left, and lose its claim at once to the one that was displaced."""
+    stage = Stage(cluster(leaves=1, nodes=1, gpus=8))
+    for name in ("old", "older"):
+        stage.submit(job(name, gpus=4, priority="research"))
+        stage.started(name)
+    stage.submit(job("displaced", gpus=4, priority="batch"))
+    arrivals = [job("first", gpus=4, priority="serving"), job("last", gpus=4, priority="batch")]
+    facts = decided_alike(
+        stage, [stage.event(JobSubmitted, job=spec.name, spec=spec) for spec in arrivals]
+    )
+    claims = [fact.job for fact in facts if isinstance(fact, RoomClaimed)]
+    assert claims == ["first", "displaced"]
+
+
+def test_once_a_gang_runs_that_began_later_than_it_was_to_end_others_may_wait_for_its_end() -> None:
+    stage = Stage(cluster(leaves=1, nodes=1, gpus=4))
+    stage.submit(job("late", gpus=2, priority="batch", time_limit_s=100))
+    stage.submit(job("next", gpus=4, priority="batch", time_limit_s=100))
+    stage.wait(500)
+    assert not stage.scheduler.ledger.reservations
+    facts = decided_alike(stage, [stage.event(GangStarted, job="late", attempt=1)])
+    assert [fact.job for fact in facts if isinstance(fact, ReservationMade)] == ["next"]
+
+
 def test_a_gang_that_starts_in_a_pass_counts_as_a_victim_from_the_next_one_on() -> None:
     """It is within the guarantee of its queue; the other goes before it there, and needs what a third one leaves."""
     policy = Policy(queues=(QueueRule("a", guarantee={"gpus": 2}), QueueRule("b")))
@@ -98,12 +172,8 @@ def test_a_gang_that_starts_in_a_pass_counts_as_a_victim_from_the_next_one_on() 
     stage.submit(replace(job("old", gpus=1, priority="serving", time_limit_s=100), queue="b"))
     stage.started("old")
     stage.cancel("old")
-    recovered = Scheduler(policy)
-    recovered.recover(stage.facts)
     large = replace(job("large", gpus=4, priority="production"), queue="a")
     small = replace(job("small", gpus=1, priority="batch"), queue="a")
-    events = [
-        JobSubmitted(id=spec.name, observed_at=stage.now, job=spec.name, spec=spec)
-        for spec in (large, small)
-    ]
-    assert stage.handle(events).facts == settled(recovered, events, stage.now).facts
+    decided_alike(
+        stage, [stage.event(JobSubmitted, job=spec.name, spec=spec) for spec in (large, small)]
+    )

@@ -28,6 +28,8 @@ from gantree.core.cycle.leaving_degraded import leave_degraded
 from gantree.core.cycle.moves import move_as_planned, move_as_requested
 from gantree.core.cycle.parking import (
     ARRIVAL_FACTS,
+    AffectsOthers,
+    ArrivalsBuilder,
     Parked,
     are_neutral,
     freed_versions,
@@ -50,7 +52,7 @@ from gantree.core.reservations.selection import (
     advanced_jobs,
     drop_unfounded_promises,
 )
-from gantree.model.facts import AttemptEnded, GangPlaced
+from gantree.model.facts import AttemptEnded
 from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.policy.rules import Policy
 
@@ -84,13 +86,12 @@ class Cycle:
         self._parked: Parked | None = None
 
     def run(self, builder: DecisionBuilder) -> None:
-        """Make one pass, or consider arrivals only."""
+        """Make one pass, unless the cycle is parked and arrivals change nothing for others."""
         if builder.ledger.occupancy is None:
             return
         split_elements(builder)
-        if self._is_parked(builder) and not self._admits_claims(builder):
-            self._consider_arrivals(builder)
-        else:
+        is_parked = self._is_parked(builder) and not self._admits_claims(builder)
+        if not is_parked or self._affected_by_arrivals(builder):
             self._run_pass(builder)
 
     def wake_at(self, ledger: Ledger, now: float) -> float | None:
@@ -188,25 +189,22 @@ class Cycle:
             self._claims.admit(builder, after_walk=after_walk)
         return len(builder.facts) > facts
 
-    def _consider_arrivals(self, builder: DecisionBuilder) -> None:
-        """Consider the jobs that have just arrived; the refusals of all others stand."""
+    def _affected_by_arrivals(self, builder: DecisionBuilder) -> bool:
+        """Consider the jobs that have just arrived: whether other jobs have to be considered before one is decided."""
         assert self._parked is not None
-        parked, facts = self._parked, len(builder.facts)
         jobs = [fact.job for fact in builder.facts if isinstance(fact, ARRIVAL_FACTS)]
         if not jobs:
-            return
-        current, self._parked = self._new_pass(builder, frozenset(jobs)), None
-        current.waits_for_quota = parked.waits_for_quota
-        if not current.walk(builder):
-            return
-        self._admits_claims(builder, after_walk=True)
-        new = builder.facts[facts:]
-        may_affect_others = (
-            self._policy.spares_for_a_time or self._policy.backfill.overtake == "promised"
-        )
-        only_placed = all(isinstance(fact, GangPlaced) for fact in new)
-        if not new or (only_placed and not may_affect_others):
-            self._park(builder, current, parked.until)
+            return False
+        current, until = self._new_pass(builder, frozenset(jobs)), self._parked.until
+        current.waits_for_quota = self._parked.waits_for_quota
+        try:
+            is_complete = current.walk(ArrivalsBuilder(builder, self._policy))
+        except AffectsOthers:
+            return True
+        if not is_complete or self._admits_claims(builder, after_walk=True):
+            return True
+        self._park(builder, current, until)
+        return False
 
     def _park(self, builder: DecisionBuilder, current: SchedulingPass, until: float = inf) -> None:
         """Park the cycle until something changes or a moment comes, `until` at the latest."""

@@ -2,7 +2,8 @@
 
 A pass that is complete and freed nothing leaves the cycle parked, with the versions of all that its refusals depend on
 and the next moment at which time alone may change one. It is the only thing that the cycle remembers from one decision
-to the next, and it may be forgotten at any time: the next pass then considers every job.
+to the next, and it may be forgotten at any time: the next pass then considers every job. So it does as soon as the
+decision about an arrival may affect other jobs (`ArrivalsBuilder`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from gantree.core.cycle.drain import next_leaving
 from gantree.core.cycle.growth import next_growth
 from gantree.core.cycle.leaving_degraded import may_leave_now, next_leaving_degraded
+from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import RESERVATION
 from gantree.core.queue.cell_usage import any_cells
@@ -21,6 +23,7 @@ from gantree.model.facts import (
     AttemptEnded,
     CheckpointRecorded,
     Fact,
+    GangPlaced,
     GangRunning,
     GangWarned,
     JobAccepted,
@@ -30,6 +33,7 @@ from gantree.model.facts import (
 )
 from gantree.model.idle_facts import GangIdlenessNoted, GangIdleWarned, JobExtended
 from gantree.policy.boosts import next_expiry
+from gantree.policy.rules import Policy
 
 ARRIVAL_FACTS = (JobAccepted, JobRequeued)
 """Facts by which a job begins to wait."""
@@ -39,6 +43,29 @@ NEUTRAL_FACTS = (
 """Facts that change no refusal of another job, except through the versions of the ledger."""
 MAY_LEAVE_AFTER = (CheckpointRecorded, GangRunning)
 """Facts after which moving costs less, or is possible."""
+
+
+class AffectsOthers(Exception):
+    """What a pass over arrivals is about to decide may change what happens to other pending jobs."""
+
+
+class ArrivalsBuilder(DecisionBuilder):
+    """Records a pass over arrivals, which ends before the first decision that may affect other pending jobs.
+
+    These may come before a later arrival. A claim displaces another claimant, or stops gangs whose room they may claim
+    too; a reservation replaces an estimate; and with the start of a gang they may get a reservation or a spare node.
+    """
+
+    def __init__(self, builder: DecisionBuilder, policy: Policy) -> None:
+        super().__init__(builder.ledger, builder.now)
+        self.facts, self.orders = builder.facts, builder.orders
+        self._may_start = not policy.spares_for_a_time and policy.backfill.overtake != "promised"
+
+    def record(self, *facts: Fact) -> None:
+        """Record starts, where they affect no other job. Raises AffectsOthers before anything else is recorded."""
+        if not self._may_start or not all(isinstance(fact, GangPlaced) for fact in facts):
+            raise AffectsOthers
+        super().record(*facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +135,12 @@ def are_neutral(ledger: Ledger, facts: Sequence[Fact]) -> bool:
     """Whether facts change no refusal, except through the versions of the ledger.
 
     If gangs may grow or move, a checkpoint changes the cost of that, and so does the start of a gang; in some orders
-    the gang is demoted in time. That a gang runs makes no reservation possible: its end is estimated from its placement
-    on. One that may leave a degraded link now is considered at once.
+    the gang is demoted in time. That a gang runs makes no reservation possible, unless it began late: its end is
+    estimated from its placement on. One that may leave a degraded link now is considered at once.
     """
     if any(isinstance(each, MAY_LEAVE_AFTER) and may_leave_now(ledger, each) for each in facts):
+        return False
+    if any(isinstance(each, GangRunning) and _began_late(ledger, each) for each in facts):
         return False
     policy, neutral = ledger.policy, [*NEUTRAL_FACTS]
     if policy.defragment != "apply" and not ledger.accounts.elastic:
@@ -124,6 +153,15 @@ def are_neutral(ledger: Ledger, facts: Sequence[Fact]) -> bool:
         or (isinstance(fact, AttemptEnded | JobRequeued) and fact.job not in awaited)
         for fact in facts
     )
+
+
+def _began_late(ledger: Ledger, fact: GangRunning) -> bool:
+    """Whether a gang begins to run after its time limit, counted from its placement: its end is ahead again."""
+    state = ledger.jobs[fact.job]
+    limit_s, placed_at = state.spec.time_limit_s, state.placed_at
+    if limit_s is None or placed_at is None:
+        return False
+    return placed_at + limit_s + ledger.policy.grace_s <= fact.at
 
 
 def next_moment(ledger: Ledger, now: float, moments: Iterable[float]) -> float:
