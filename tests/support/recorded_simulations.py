@@ -77,6 +77,7 @@ class RecordedSimulation(Simulation):
             self._recorder = HistoryRecorder(empty, self.now, CountedTo())
         for index, fact in enumerate(decision.facts):
             self._recorder.note(index, fact, self.scheduler.ledger)
+        self._recorder.settle(self.scheduler.ledger)
         return self._recorder.taken()
 
     def run_on(self, until: float = float("inf")) -> None:
