@@ -83,6 +83,8 @@ def test_what_was_lost_is_named_with_its_remedy_as_table_csv_and_json(
         assert report["sum"]["jobs"] == 2
     (written,) = csv.DictReader(io.StringIO(command("--csv").out))
     assert (written["job"], written["queue"], written["kind"]) == ("lost", "x/y", "redone")
+    head = command("--by", "queue", "--csv").out.splitlines()[0].split(",")
+    assert head[0] == "queue" and len(head) == len(set(head))
     prices = tmp_path / "prices.yaml"
     prices.write_text("gpus: {H100-80GB: {on_demand: 1, source: us, date: 2026-11-01}}\n")
     (row,) = command(f"--prices={prices}", "--json").json()["rows"]

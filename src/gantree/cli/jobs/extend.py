@@ -32,4 +32,5 @@ def extend(
         change_jobs(daemon, jobs, daemon.exempt, "exempted", as_json=as_json)
         return
     for_s = seconds_or_zero_of("DURATION", duration)
-    change_jobs(daemon, jobs, lambda job: daemon.extend(job, for_s), "extended", as_json=as_json)
+    done = "extended" if for_s else "kept no longer"
+    change_jobs(daemon, jobs, lambda job: daemon.extend(job, for_s), done, as_json=as_json)

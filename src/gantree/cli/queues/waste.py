@@ -74,8 +74,9 @@ def waste(
 
 
 def _csv(report: Row) -> str:
-    rows = [(row["name"], *(row[figure] for figure in FIGURES)) for row in report["rows"]]
-    return csv_text((report["by"], *FIGURES), rows)
+    figures = [name for name in FIGURES if name != report["by"]]
+    rows = [(row["name"], *(row[name] for name in figures)) for row in report["rows"]]
+    return csv_text((report["by"], *figures), rows)
 
 
 def _lines(report: Row) -> Iterator[str]:

@@ -39,6 +39,11 @@ from gantree.text.document import Document, Rows, Table
 from gantree.text.words import did_you_mean, shortened
 
 MAX_PROBLEMS = 100
+OTHER_WORDS = {
+    "args": "run", "cmd": "run", "command": "run", "count": "members", "environment": "env", "replicas": "members",
+    "resources": "each", "working_dir": "workdir",
+}  # fmt: skip
+"""What other tools call a field, and its name here."""
 _UNWRITTEN = Table("", 0)
 _ORIGIN = "_origin"
 
@@ -326,8 +331,19 @@ def _missing(data: Table, location: tuple[Any, ...]) -> Problem:
 def _unknown(kind: type[Form], data: Table, location: tuple[Any, ...]) -> Problem:
     path, line, _ = locate(data, location)
     fields = _fields_at(kind, location[:-1])
-    hint = did_you_mean(str(location[-1]), fields)
+    hint = _meant(kind, location, fields)
     return Problem("", line, path, "an unknown field", ", ".join(fields), hint)
+
+
+def _meant(kind: type[Form], location: tuple[Any, ...], fields: list[str]) -> str:
+    """Return which field was meant: one that is spelt or called alike, or one of a mapping below."""
+    found = str(location[-1])
+    word = OTHER_WORDS.get(found, found)
+    if word in fields:
+        return f"Did you mean `{word}`?"
+    below = (name for name in fields if word in _fields_at(kind, (*location[:-1], name)))
+    near = did_you_mean(found, fields)
+    return near or next((f"`{word}` is a field of `{name}`." for name in below), "")
 
 
 def _fields_at(kind: type[Form], location: tuple[Any, ...]) -> list[str]:
