@@ -75,6 +75,9 @@ def test_the_week_is_told_by_day_purpose_queue_and_waste(
     )
     parts = ("useful", "idle", "lost", "starting", "restart", "checkpoint", "unmeasured")
     assert sum(tuesday[part] for part in parts) == pytest.approx(tuesday["allocated"])
+    rest = ("down", "held", "reserved", "stranded", "free")
+    assert tuesday["capacity"] == 64 * 24, "8 nodes of 8 GPUs for all of Tuesday"
+    assert sum(tuesday[part] for part in (*parts, *rest)) == pytest.approx(tuesday["capacity"])
     assert found["fleet_before"].get("allocated", 0) == 0
 
 
