@@ -34,6 +34,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "dry run": {"dryRun": True},
     "node groups": {"nodeGroups": "groups: []"},
     "MIG": {"partitionNodes": {"selector": {"pool": "mig"}, "configs": "mig-configs: {}"}},
+    "prices": {"prices": "gpus: {H100-80GB: {on_demand: 2, source: x, date: 2026-11-01}}"},
+    "lemons": {"cordonLemons": True},
     "AMD partitions": {"partitionNodes": {"selector": {"pool": "amd"}, "profiles": '{"gpu-config-profiles": {}}'}},
     "repair": {"repair": {"hooks": "repairs: []", "scripts": {"reboot": "#!/bin/sh"}, "secret": "bmc"}},
     "namespaces": {"namespaces": {"enabled": True, "from": ["default-scheduler", "volcano"]}},
