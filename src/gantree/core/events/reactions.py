@@ -5,7 +5,14 @@ from typing import Any
 
 from gantree.core.events import idle_gangs, node_restrictions, nodes, operator_requests, slow_ranks
 from gantree.core.ledger.decision_builder import DecisionBuilder
-from gantree.core.lifecycle import adopted_gangs, burn_ins, lifecycle, measured_use, retention
+from gantree.core.lifecycle import (
+    adopted_gangs,
+    attempt_end,
+    burn_ins,
+    lifecycle,
+    measured_use,
+    retention,
+)
 from gantree.model.events import Event, SubmissionTaken, TimePassed
 from gantree.policy.rules import Policy
 
@@ -25,6 +32,7 @@ def _submission_taken(builder: DecisionBuilder, event: SubmissionTaken, policy: 
 
 _REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = {
     **lifecycle.REACTIONS,
+    **attempt_end.REACTIONS,
     **operator_requests.REACTIONS,
     **node_restrictions.REACTIONS,
     **adopted_gangs.REACTIONS,

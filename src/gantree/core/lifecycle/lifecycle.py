@@ -2,12 +2,8 @@
 
 What people ask of jobs is in `core.events.operator_requests`, what becomes of nodes in `core.events.nodes`; the table
 of all is `core.events.reactions`. Nothing here looks for room; that is `cycle`. Each function reads the ledger, records
-facts and gives orders. An event that no longer matters (of an older attempt, of an ended job) changes nothing.
-
-How an attempt ends. `GangEnded` is the only thing that frees a place, because only then is nothing of the gang
-left. Why it was told to stop (`StopCause`) decides what comes next: preempted gangs wait again, failed ones too
-until their restarts are used up, the others are over: also one that cannot be started however often it is tried. A
-gang that ended by itself with 0 before it was told to stop has succeeded, whatever was about to happen to it.
+facts and gives orders. An event that no longer matters (of an older attempt, of an ended job) changes nothing. How an
+attempt ends, and what comes after it, is in `attempt_end`.
 """
 
 from collections import deque
@@ -17,7 +13,6 @@ from typing import Any
 
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.lost_gpus import members_on_lost_gpus
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.arrays import end_unsplit
 from gantree.core.lifecycle.best_step import numbered_and_priced
@@ -29,7 +24,6 @@ from gantree.model.errors import BadInput, Unsupported
 from gantree.model.events import (
     CheckpointSaved,
     Event,
-    GangEnded,
     GangStarted,
     GangStartFailed,
     JobSubmitted,
@@ -39,7 +33,6 @@ from gantree.model.events import (
 )
 from gantree.model.facts import (
     ArrayAccepted,
-    AttemptEnded,
     CheckpointRecorded,
     CheckpointRequested,
     ClaimDropped,
@@ -48,39 +41,17 @@ from gantree.model.facts import (
     GangWarned,
     JobAccepted,
     JobEnded,
-    JobHeld,
     JobRejected,
-    JobRequeued,
     ReservationDropped,
     StopDecided,
 )
-from gantree.model.jobs import Job, Restarts
-from gantree.model.phases import ENDED, FAILURES, HOLDING, Phase, StopCause
+from gantree.model.jobs import Job
+from gantree.model.phases import ENDED, HOLDING, Phase, StopCause
 from gantree.model.placements import Placement
 from gantree.placement.request.topology_request import topology_request_of
 from gantree.policy.boosts import boost_of
-from gantree.policy.idle import DEFAULT_RULE
 from gantree.policy.rules import Policy
 from gantree.text.words import plural
-
-GOES_ON = frozenset(
-    {
-        StopCause.PREEMPTED,
-        StopCause.RESIZED,
-        StopCause.MOVED,
-        StopCause.SUSPENDED,
-        StopCause.DRAINED,
-        StopCause.BUDGET,
-        StopCause.CHECK_FAILED,
-        StopCause.IDLE,
-    }
-)
-"""Causes after which a job waits again as if nothing had happened."""
-
-MOST_DOUBLINGS = 30
-"""Of a backoff; more than any limit in seconds leaves a meaning to."""
-MOST_IDLE_DOUBLINGS = 2
-"""Of the backoff of a gang that was reclaimed as idle."""
 
 
 def start(
@@ -270,7 +241,7 @@ def _unfit(builder: DecisionBuilder, spec: Job) -> str:
     return unreadable(builder, spec) or builder.ledger.accounts.tree.problem(spec.queue)
 
 
-def _current(builder: DecisionBuilder, job: str, attempt: int) -> JobState | None:
+def current_attempt(builder: DecisionBuilder, job: str, attempt: int) -> JobState | None:
     """The job, if this attempt of it still holds its place."""
     state = builder.ledger.jobs.get(job)
     if state is None or state.attempt != attempt or state.phase not in HOLDING:
@@ -279,7 +250,7 @@ def _current(builder: DecisionBuilder, job: str, attempt: int) -> JobState | Non
 
 
 def _gang_started(builder: DecisionBuilder, event: GangStarted, policy: Policy) -> None:
-    state = _current(builder, event.job, event.attempt)
+    state = current_attempt(builder, event.job, event.attempt)
     if state is not None and state.phase is Phase.STARTING:
         builder.record(GangRunning(at=builder.now, job=state.job, attempt=state.attempt))
 
@@ -291,7 +262,7 @@ def _stop_after_failure(
     policy: Policy,
     reason: str,
 ) -> None:
-    state = _current(builder, event.job, event.attempt)
+    state = current_attempt(builder, event.job, event.attempt)
     if state is None or state.phase is Phase.STOPPING:
         return
     if state.spec.restarts.replace_s is None or isinstance(event, GangStartFailed):
@@ -337,7 +308,7 @@ def _member_lost(builder: DecisionBuilder, event: MemberLost, policy: Policy) ->
 
 
 def _checkpoint_saved(builder: DecisionBuilder, event: CheckpointSaved, policy: Policy) -> None:
-    state = _current(builder, event.job, event.attempt)
+    state = current_attempt(builder, event.job, event.attempt)
     if state is None:
         return
     builder.record(
@@ -354,139 +325,6 @@ def _checkpoint_saved(builder: DecisionBuilder, event: CheckpointSaved, policy: 
         stop(builder, state, state.stop_cause, policy)
 
 
-def _gang_ended(builder: DecisionBuilder, event: GangEnded, policy: Policy) -> None:
-    state = _current(builder, event.job, event.attempt)
-    if state is None:
-        return
-    cause = _cause_of_end(state, event)
-    lost_s = state.at_stake_s(builder.now) if cause in FAILURES | GOES_ON else 0.0
-    builder.record(
-        AttemptEnded(
-            at=builder.now,
-            job=state.job,
-            attempt=state.attempt,
-            exit_code=event.exit_code,
-            gpu_s_lost=lost_s * state.gpus,
-            lost_s=lost_s,
-            gpus_unchanged=event.gpus_unchanged,
-        )
-    )
-    _after_attempt(builder, state, cause, event.exit_code)
-
-
-def _cause_of_end(state: JobState, event: GangEnded) -> StopCause | None:
-    """Why the attempt ended; None if by itself and well.
-
-    A script may end with 0 as soon as it has answered a checkpoint request: that is no success either.
-    """
-    ended_at = event.observed_at if event.occurred_at is None else event.occurred_at
-    told_to_stop = (
-        state.stop_decided_at is not None
-        and ended_at >= state.stop_decided_at
-        and not event.unprompted
-    )
-    if event.exit_code == 0 and not told_to_stop and not state.answered:
-        return None
-    if state.stop_decided_at is None and not state.answered:
-        return StopCause.RANK_FAILED
-    return state.stop_cause
-
-
-def _after_attempt(
-    builder: DecisionBuilder, state: JobState, cause: StopCause | None, code: int
-) -> None:
-    """Decide what comes after an attempt that is over."""
-    if cause is None:
-        end_job(builder, state, Phase.SUCCEEDED, 0, "all ranks ended with 0")
-    elif cause is StopCause.CANCELLED:
-        end_job(builder, state, Phase.CANCELLED, code, "cancelled")
-    elif cause is StopCause.TIME_LIMIT:
-        limit = f"ran longer than its limit of {state.spec.time_limit_s:g} s"
-        end_job(builder, state, Phase.TIMED_OUT, code, limit)
-    elif cause is StopCause.IDLE_STOP:
-        end_job(builder, state, Phase.CANCELLED, code, "its GPUs did not compute")
-    elif cause is StopCause.CANNOT_START:
-        end_job(builder, state, Phase.FAILED, code, state.reason)
-    elif state.spec.on_cordoned:  # it never waits: who asked for it is there to ask again
-        end_job(builder, state, Phase.FAILED, code, state.reason or f"{cause} (exit code {code})")
-    elif cause is StopCause.IDLE:
-        _requeue_idle(builder, state)
-    elif cause in GOES_ON:
-        _requeue(builder, state, cause, builder.now, state.failures)
-    else:
-        _restart_or_fail(builder, state, cause, code)
-
-
-def _restart_or_fail(
-    builder: DecisionBuilder, state: JobState, cause: StopCause, code: int
-) -> None:
-    """Wait and start again, or give up. What a lost node or GPU does is not the job's failure: it does not count."""
-    restarts, ledger = state.spec.restarts, builder.ledger
-    assert state.placement is not None
-    on_lost_gpu = bool(members_on_lost_gpus(ledger, state.placement))
-    on_lost_node = any(member.node in ledger.unusable for member in state.placement.members)
-    blameless = on_lost_gpu or on_lost_node
-    failures = state.failures if blameless else state.failures + 1
-    if _is_final(restarts, cause, code) and not blameless:
-        codes = ", ".join(map(str, restarts.exit_codes))
-        why = (
-            f"{state.reason or cause} (exit code {code}); it restarts only after exit codes {codes}"
-        )
-        end_job(builder, state, Phase.FAILED, code, why)
-        return
-    if failures > restarts.limit:
-        why = state.reason or f"{cause} (exit code {code})"
-        if restarts.limit:
-            why += f", after {plural(restarts.limit, 'restart')}"
-        end_job(builder, state, Phase.FAILED, code, why)
-        return
-    doublings = min(max(0, failures - 1), MOST_DOUBLINGS)
-    backoff_s = min(restarts.backoff_max_s, restarts.backoff_s * 2**doublings)
-    backoff_s = 0.0 if on_lost_gpu else backoff_s
-    _requeue(builder, state, cause, builder.now + backoff_s, failures)
-
-
-def _requeue_idle(builder: DecisionBuilder, state: JobState) -> None:
-    """Wait before it starts again, longer each time; a job that was reclaimed too often is held."""
-    rule = builder.ledger.policy.idle_of(state.spec.queue) or DEFAULT_RULE
-    reclaims = state.idle.reclaims
-    doublings = min(max(0, reclaims - 1), MOST_IDLE_DOUBLINGS)
-    not_before = builder.now + rule.reclaim_s * 2**doublings
-    _requeue(builder, state, StopCause.IDLE, not_before, state.failures)
-    if reclaims >= rule.times and not state.held:
-        reason = f"reclaimed as idle {plural(reclaims, 'time')}; `gantree release {state.job}` releases it"
-        builder.record(JobHeld(at=builder.now, job=state.job, reason=reason))
-
-
-def _is_final(restarts: Restarts, cause: StopCause, code: int) -> bool:
-    """Whether a process failed with an exit code after which the job is not started again."""
-    is_failure = cause is StopCause.RANK_FAILED and restarts.limit > 0
-    return is_failure and bool(restarts.exit_codes) and code not in restarts.exit_codes
-
-
-def _requeue(
-    builder: DecisionBuilder,
-    state: JobState,
-    cause: StopCause,
-    not_before: float,
-    failures: int,
-) -> None:
-    """Let it wait again; who failed while it moved has no place held for it any more, and waits as it is written."""
-    if cause not in GOES_ON and state.job in builder.ledger.claims:
-        builder.record(
-            ClaimDropped(at=builder.now, job=state.job, reason=f"it was stopped: {cause}")
-        )
-    builder.record(
-        JobRequeued(
-            at=builder.now,
-            job=state.job,
-            cause=cause,
-            not_before=not_before,
-            failures=failures,
-        )
-    )
-
-
 REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = {
     JobSubmitted: _job_submitted,
     GangStarted: _gang_started,
@@ -495,5 +333,4 @@ REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = {
     MemberLost: _member_lost,
     MemberStarted: member_started,
     CheckpointSaved: _checkpoint_saved,
-    GangEnded: _gang_ended,
 }
