@@ -152,6 +152,7 @@ def test_a_job_file_describes_a_model_too(
         (("llama-3-8b", "--serve", "--weights", "fp7"), "allowed: bf16, fp8, int8, int4"),
         (("llama-3-8b", "--serve", "--ttft", "fast"), "--ttft: found 'fast'"),
         (("llama-3-8b", "--context", "4096"), "need --serve"),
+        (("llama-3-8b",), "for inference: --serve"),
     ],
 )
 def test_bad_words_are_refused_with_what_is_allowed(

@@ -377,7 +377,9 @@ def unpriced_text(bill: Bill) -> str:
         if held or there
     ]
     return (
-        f"Not in this bill, since there is no price for them: {', '.join(parts)}." if parts else ""
+        f"Not in this bill, since there is no price for them on the market of their nodes: {', '.join(parts)}."
+        if parts
+        else ""
     )
 
 

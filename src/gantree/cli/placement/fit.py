@@ -8,6 +8,7 @@ Nothing is placed: a way that is open may still have to wait for room. How ways 
 
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -21,9 +22,11 @@ from gantree.cli.output.printing import columns, print_json, span
 from gantree.cli.placement.fit_serving import ServingWords, fit_serving
 from gantree.control.requests.unknown_gpu_models import gpu_models_of, models_not_here, no_node_has
 from gantree.formats import read_cluster, read_job, read_prices
+from gantree.model.errors import BadInput
 from gantree.model.jobs import Job
 from gantree.model.verdicts import Gate, Refused
 from gantree.planning.rightsizing.ranking import Option, options, refused
+from gantree.planning.rightsizing.serving.known_models import named_model
 from gantree.policy.rules import Policy
 from gantree.text.words import plural
 from gantree.topology.fabric.fabric import Fabric
@@ -104,6 +107,10 @@ def fit(
         fit_serving(fabric, job, words, known, as_json=as_json)
         return
     words.refuse_unless_serving()
+    if named_model(job) is not None and not Path(job).exists():
+        raise BadInput(
+            f"{job}: no such file; to size the model of that name for inference: --serve"
+        )
     _fit_jobs(fabric, job, known, as_json=as_json)
 
 

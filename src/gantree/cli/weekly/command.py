@@ -39,8 +39,10 @@ def report(
     made = report_of(figures)
     if html is not None:
         write_file("--html", html, html_of(made).encode())
+        typer.echo(f"wrote {html}", err=True)
     if pdf is not None:
         write_file("--pdf", pdf, pdf_of(made))
+        typer.echo(f"wrote {pdf}", err=True)
     if as_json:
         print_json(json_of(figures))
     elif html is None and pdf is None:
