@@ -56,8 +56,7 @@ class Round:
     """The judges of one kind of round, with what they have seen."""
 
     def __init__(self, *joins: Judge) -> None:
-        self._judges: tuple[Judge, ...] = (GpuLinks(), ClockWatch(), *joins)
-        self._health = HealthWatch()
+        self._judges: tuple[Judge, ...] = (HealthWatch(), GpuLinks(), ClockWatch(), *joins)
         self.hold_ms: list[float] = []
         self.cpu_ms: list[float] = []
 
@@ -70,7 +69,7 @@ class Round:
 
         def look(controller: Controller) -> float:
             since = time.thread_time()
-            found: list[Any] = list(self._health.update(told, controller.ledger, now, 1))
+            found = list[Any]()
             for judge, what in judged:
                 found += judge.events(what, controller.ledger, now, 1)
             for event in found:

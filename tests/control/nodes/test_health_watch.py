@@ -32,7 +32,8 @@ class Watched:
             for node, signs in gpu_3.items()
         }
         ledger = self.stage.scheduler.ledger
-        events = self.watch.update(told, ledger, self.stage.now, 1)
+        judged = self.watch.judge(told, ledger.fabric, self.stage.now)
+        events = self.watch.events(judged, ledger, self.stage.now, 1)
         if events:
             self.stage.handle(events)
         return [(event.node, event.reason) for event in events]

@@ -193,6 +193,7 @@ def test_a_telemetry_outage_takes_out_no_node_and_repairs_none() -> None:
     for _ in range(3):
         told, silent = answers(asked, nodes)
         assert (told, len(silent)) == ({}, 10)
-        stage.handle(watch.update(told, stage.scheduler.ledger, stage.now, 1))
+        judged = watch.judge(told, stage.scheduler.ledger.fabric, stage.now)
+        stage.handle(watch.events(judged, stage.scheduler.ledger, stage.now, 1))
         stage.wait(1000)
     assert (cordoned(stage), due(stage)) == ([], [])

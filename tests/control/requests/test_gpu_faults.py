@@ -68,7 +68,8 @@ def test_nodes_that_any_source_took_out_count_and_beyond_a_fifth_nobody_is_stopp
     watch = HealthWatch()
     signs = {gpu: {"DCGM_FI_DEV_XID_ERRORS": 48.0} for gpu in range(8)}
     ledger = reported.stage.scheduler.ledger
-    reported.stage.handle(watch.update({others[0]: signs}, ledger, 0.0, 1))
+    judged = watch.judge({others[0]: signs}, ledger.fabric, 0.0)
+    reported.stage.handle(watch.events(judged, ledger, 0.0, 1))
     reported.faults.report(others[1], gpu=0, xid=79)
     reported.faults.report(node, gpu=0, xid=79)
     assert reported.of(node).kept == "2 nodes are out already, the limit is a fifth of 10 nodes"

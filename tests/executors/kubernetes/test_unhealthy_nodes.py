@@ -54,7 +54,9 @@ class WatchedKinds(PodStage):
         ledger = self.controller.ledger
         nodes = () if ledger.fabric is None else tuple(ledger.fabric.index_of_node)
         told, _ = answers(questions([self.exporters.url], nodes, signs_in), nodes)
-        for event in self.watch.update(told, ledger, self.controller.clock(), 1):
+        now = self.controller.clock()
+        judged = self.watch.judge(told, ledger.fabric, now)
+        for event in self.watch.events(judged, ledger, now, 1):
             self.controller.inbox.enqueue(event)
 
     def events(self, reason: str) -> list[tuple[str, str]]:

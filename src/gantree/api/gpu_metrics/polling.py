@@ -83,8 +83,13 @@ def gpu_poll(*, is_exact: bool = True, clocks: ClockWatch | None = None) -> Poll
         "the health of GPUs",
         signs_in,
         lambda machine: bool(machine.gpus),
-        (GpuLinks(), GpuUseWatch(is_exact=is_exact), IdleWatch(is_exact=is_exact), clocks),
-        (HealthWatch(is_exact=is_exact),),
+        (
+            HealthWatch(is_exact=is_exact),
+            GpuLinks(),
+            GpuUseWatch(is_exact=is_exact),
+            IdleWatch(is_exact=is_exact),
+            clocks,
+        ),
     )
 
 

@@ -122,7 +122,8 @@ class _Steps:
         parts = max(1, bucket.width // step)
         if parts == 1 and 0 <= place < len(self._starts):
             for of_figure, amount in zip(self._of.values(), amounts_in(amounts), strict=True):
-                of_figure[place] += amount
+                if amount:
+                    of_figure[place] += amount
             return
         for part in range(max(0, -place), min(parts, len(self._starts) - place)):
             for name, amount in zip(COUNTED, amounts_in(amounts), strict=True):

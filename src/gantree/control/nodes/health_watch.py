@@ -18,12 +18,14 @@ use, and the one that has shown its fault longest is taken out once fewer are.
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from math import inf
+from typing import NamedTuple
 
 from gantree.control.nodes.blast_radius import nodes_out, why_kept
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.site import Illness
 from gantree.model.events import HealthObserved
 from gantree.telemetry.dcgm.health import GpuWatch, SignsOfGpu, has_xid
+from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.xids import lost_gpus_in
 
 SOURCE = "dcgm"
@@ -32,6 +34,14 @@ MOST_FOUND = 8
 """So many findings of one node are named."""
 
 log = logging.getLogger(__name__)
+
+
+class SignsFound(NamedTuple):
+    """What was found on a node: faults in words, how many GPUs told anything, and whether one told any XID."""
+
+    faults: tuple[str, ...]
+    gpus: int
+    has_xid: bool
 
 
 class HealthWatch:
@@ -45,15 +55,30 @@ class HealthWatch:
         self._clean_since: dict[str, float] = {}
         self._told = 0
 
-    def update(
-        self, told: Mapping[str, SignsOfGpu], ledger: Ledger, now: float, epoch: int
+    def judge(
+        self, told: Mapping[str, SignsOfGpu], fabric: Fabric | None, now: float
+    ) -> dict[str, SignsFound]:
+        """What the signs of the nodes say that were asked and answered. It looks at every GPU."""
+        return {node: self._signs_found(node, signs, now) for node, signs in told.items()}
+
+    def _signs_found(self, node: str, signs: SignsOfGpu, now: float) -> SignsFound:
+        faults = list[str]()
+        for gpu in sorted(signs):
+            watch = self._watches.get((node, gpu))
+            if watch is None:
+                watch = self._watches[node, gpu] = GpuWatch()
+            faults += [f"GPU {gpu}: {what}" for what in watch.look(signs[gpu], now)]
+        return SignsFound(tuple(faults), len(signs), any(map(has_xid, signs.values())))
+
+    def events(
+        self, judged: Mapping[str, SignsFound], ledger: Ledger, now: float, epoch: int
     ) -> list[HealthObserved]:
-        """What follows from the signs of the nodes that were asked and answered."""
-        for node in [node for node in self._clean_since if node not in told]:
+        """What follows from what was found on nodes."""
+        for node in [node for node in self._clean_since if node not in judged]:
             del self._clean_since[node]
         reasons = {
-            node: self._reason(node, signs, ledger, on_record(ledger, node), now)
-            for node, signs in told.items()
+            node: self._reason(node, found, ledger, on_record(ledger, node), now)
+            for node, found in judged.items()
         }
         limit = _Limit(ledger, [node for node, reason in reasons.items() if not reason])
         events = list[HealthObserved]()
@@ -63,16 +88,11 @@ class HealthWatch:
                 events.append(self._event(node, reasons[node], kept, now, epoch))
         return events
 
-    def _reason(self, node: str, signs: SignsOfGpu, ledger: Ledger, before: str, now: float) -> str:
+    def _reason(self, node: str, found: SignsFound, ledger: Ledger, before: str, now: float) -> str:
         """What is to be on record of a node, where this was before."""
-        found = [
-            f"GPU {gpu}: {what}"
-            for gpu in sorted(signs)
-            for what in self._watches.setdefault((node, gpu), GpuWatch()).look(signs[gpu], now)
-        ]
-        if found or not _is_clean(node, signs, ledger):
+        if found.faults or not _is_clean(node, found, ledger):
             self._clean_since.pop(node, None)
-            return joined(before, found)
+            return joined(before, found.faults)
         since = self._clean_since.setdefault(node, now)
         return before if now - since < self._clean_s else ""
 
@@ -131,13 +151,13 @@ def on_record(ledger: Ledger, node: str) -> str:
     return "" if illness is None else illness.reason
 
 
-def _is_clean(node: str, signs: SignsOfGpu, ledger: Ledger) -> bool:
+def _is_clean(node: str, found: SignsFound, ledger: Ledger) -> bool:
     """Whether every GPU of a node is there and tells no XID at all: one that fell off the bus may not be told of."""
     fabric = ledger.fabric
     if fabric is None or node not in fabric.index_of_node:
         return False
     gpus = fabric.machine_of_node(fabric.index_of_node[node]).gpus
-    return len(signs) >= gpus and not any(has_xid(each) for each in signs.values())
+    return found.gpus >= gpus and not found.has_xid
 
 
 def joined(before: str, found: Iterable[str]) -> str:
