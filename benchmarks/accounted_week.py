@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -52,6 +53,8 @@ from support.serving import serving
 DAY_S = 86_400.0
 WEEK_S = 7 * DAY_S
 NODES, GPUS = ("n0", "n1", "n2", "n3"), 4
+CORDONED = NODES[3]
+"""The node that somebody cordons and uncordons; at the end it is not, so that nothing is down any more."""
 ACTS_EVERY_S = 0.4
 SET_BACK_S = 0.5 * DAY_S
 CLUSTER = """
@@ -70,9 +73,11 @@ queues:
   - {name: notebooks, cohort: all}
 evictions: {min_run: 0s, grace: 1s, per_job_per_day: 1000}
 """
+TURNS = "time_sharing: {classes: [research], quantum: 1s}\n"
+"""Jobs that share a GPU take turns, which Kubernetes has nothing for."""
 SAVES = """
-step=$(cat step-$GANTREE_JOB_ID 2>/dev/null || echo 0)
-trap 'echo $step > step-$GANTREE_JOB_ID; echo $step > $GANTREE_CHECKPOINT_ANSWER' USR1
+step=$(cat step-$GANTREE_JOB 2>/dev/null || echo 0)
+trap 'echo $step > step-$GANTREE_JOB; echo $step > $GANTREE_CHECKPOINT_ANSWER' USR1
 while [ $step -lt 40 ]; do sleep 0.1; step=$((step + 1)); done
 """
 SAVING = "checkpoint: {signal: SIGUSR1, grace: 2s}\n"
@@ -96,7 +101,7 @@ KINDS = {
     "grown": Kind("training", 2, "{gpus: 2}", "sleep 5", "elastic: {min: 1, max: 3}\n"),
     "chat": Kind("serving", 1, "{gpus: 4}", "sleep 3", "priority: serving\n"),
     "notebook": Kind("notebooks", 1, "{gpus: 1}", "sleep 12", "priority: research\n"),
-    "share": Kind("notebooks", 1, PART, "sleep 8"),
+    "share": Kind("notebooks", 1, PART, "sleep 8", "priority: research\n"),
     "slice": Kind("notebooks", 2, "{mig: 3g.40gb}", "sleep 6"),
     "sweep": Kind("training", 1, "{gpus: 1}", "sleep 1", "array: 0-3\n"),
     "broken": Kind(
@@ -111,6 +116,7 @@ class Site(Protocol):
 
     client: Client
     state: Path
+    policy: str
 
     def start(self, ahead_s: float) -> None:
         """Start a daemon whose wall clock is ahead by so many seconds, and wait until it is ready."""
@@ -132,9 +138,9 @@ class LocalSite:
     """Real processes on this machine."""
 
     def __init__(self, home: Path, exporters: GpuExporters) -> None:
-        self.state, self._home = home / "state", home
+        self.state, self._home, self.policy = home / "state", home, POLICY + TURNS
         (self.state / SIMULATED_FOLDER).mkdir(parents=True, mode=0o700)
-        self._daemon = Daemon(self.state, CLUSTER, POLICY, gpu_metrics=exporters.urls)
+        self._daemon = Daemon(self.state, CLUSTER, self.policy, gpu_metrics=exporters.urls)
         self.client = self._daemon.client
 
     def start(self, ahead_s: float) -> None:
@@ -168,8 +174,8 @@ class KubernetesSite:
     """Pods on the test server, whose kubelet runs nothing."""
 
     def __init__(self, home: Path, exporters: GpuExporters) -> None:
-        self.state, self._policy = home / "state", home / "policy.yaml"
-        self._policy.write_text(POLICY)
+        self.state, self.policy, self._file = home / "state", POLICY, home / "policy.yaml"
+        self._file.write_text(POLICY)
         self._exporters = exporters.urls.split()
         self._stage = PodStage(home / "unused")
         self._program: Program | None = None
@@ -195,7 +201,7 @@ class KubernetesSite:
             str(self.state),
         )
         told = [word for url in self._exporters for word in ("--gpu-metrics", url)]
-        more = ("--policy", str(self._policy), "--log-level", "critical", *told)
+        more = ("--policy", str(self._file), "--log-level", "critical", *told)
         self._program = Program("clock", f"{ahead_s}", *PREPARED, "kubernetes", *server, *more)
         self._program.says(" ready: ")
 
@@ -244,7 +250,7 @@ def act(site: Site, exporters: GpuExporters, chance: random.Random, number: int)
     jobs = [row["job"] for row in client.jobs() if row["phase"] in ("pending", "running")]
     commands: Sequence[Callable[[str], object]] = (
         client.cancel, client.suspend, client.resume, client.resume, client.hold, client.release,
-        client.release, lambda job: client.cordon(NODES[3]), lambda job: client.uncordon(NODES[3]),
+        client.release, lambda job: client.cordon(CORDONED), lambda job: client.uncordon(CORDONED),
         lambda job: _change(exporters, chance),
     )  # fmt: skip
     with suppress(GantreeError):
@@ -273,12 +279,13 @@ def live(site: Site, exporters: GpuExporters, options: argparse.Namespace) -> No
         print(f"life {life + 1} of {options.kills + 1}", file=sys.stderr)
 
 
-def usages(site: Site) -> tuple[list[dict[str, Any]], int]:
+def usages(site: Site) -> list[tuple[dict[str, Any], int]]:
     """What the daemon says by each dimension and by job, and after which fact."""
     since = time.time() - WEEK_S - DAY_S
-    return asked(
-        site.client, lambda: [site.client.usage(by, since=since) for by in (*DIMENSIONS, "job")]
-    )
+    return [
+        asked(site.client, partial(site.client.usage, by, since=since))
+        for by in (*DIMENSIONS, "job")
+    ]
 
 
 def statements(site: Site) -> list[list[dict[str, Any]]]:
@@ -303,13 +310,11 @@ def statements(site: Site) -> list[list[dict[str, Any]]]:
     ]
 
 
-def figures_of(answers: Sequence[dict[str, Any]], found: Recount) -> Iterator[Figure]:
-    """All that answers of one moment say."""
-    for answer in answers:
-        if answer["by"] == "job":
-            yield from job_figures(answer, found)
-        else:
-            yield from usage_figures(answer, found.amounts(answer["until"]))
+def figures_of(answer: dict[str, Any], found: Recount) -> list[Figure]:
+    """All that an answer says."""
+    if answer["by"] == "job":
+        return job_figures(answer, found)
+    return usage_figures(answer, found.amounts(answer["until"]))
 
 
 @contextmanager
@@ -325,21 +330,23 @@ def opened(options: argparse.Namespace, exporters: GpuExporters) -> Iterator[Sit
 
 def judged(options: argparse.Namespace) -> tuple[list[Figure], Recount, float]:
     """Live the week, ask, and recount: the figures, the recount, and the moment of the last answers."""
-    policy = read_policy(POLICY, "policy.yaml")
     with (
         serving(GpuExporters(dict.fromkeys(NODES, GPUS))) as exporters,
         opened(options, exporters) as site,
     ):
+        policy = read_policy(site.policy, "policy.yaml")
         live(site, exporters, options)
         exporters.is_silent = True
-        running, seq_running = usages(site)
+        answers = usages(site)
         site.end_all()
-        ended, seq_ended = usages(site)
-        billed = statements(site)
+        site.client.uncordon(CORDONED)
+        answers += usages(site)
+        billed, last = asked(site.client, partial(statements, site))
+        now = site.client.usage("queue")["until"]
         site.stop()
-        figures = [*figures_of(running, recount(site.state, policy, seq_running))]
-        found, now = recount(site.state, policy, seq_ended), ended[0]["until"]
-    figures += figures_of(ended, found)
+        recount_to = cache(partial(recount, site.state, policy))
+        figures = [each for answer, seq in answers for each in figures_of(answer, recount_to(seq))]
+        found = recount_to(last)
     for of_months in billed:
         figures += statement_figures(of_months, found.amounts(now))
     return figures, found, now

@@ -12,7 +12,9 @@ from support.command_line import CommandLine
 from support.daemon import Daemon
 from support.gpu_exporters import GpuExporters
 from support.recount import (
+    DAY_S,
     DIMENSIONS,
+    Answer,
     amiss,
     asked,
     by_name,
@@ -73,7 +75,7 @@ def test_the_book_is_what_a_recount_of_the_journal_says(
     with daemon:
         submit(job("train", "training", "{gpus: 2}", SAVES, "checkpoint: {signal: SIGUSR1}\n"))
         submit(job("note", "notebooks", PARTS, "sleep 600"))
-        submit(job("bad", "training", "{gpus: 1}", "sleep 0.3; exit 3"))
+        submit(job("bad", "training", "{gpus: 1}", "sleep 0.3; exit 3", "restarts: 0\n"))
         submit(job("wide", "training", "{gpus: 2}", "sleep 600", "priority: serving\n"))
         daemon.wait("wide", until="running")
         until(lambda: measured_gpu_hours(daemon, "wide") > 0.0)
@@ -86,21 +88,23 @@ def test_the_book_is_what_a_recount_of_the_journal_says(
         for name in ("train", "note", "wide"):
             daemon.client.cancel(name)
             daemon.wait(name)
-        answers, newest = asked(
-            daemon.client, lambda: [daemon.client.usage(by) for by in DIMENSIONS]
-        )
+        daemon.wait("bad")
+        months = months_of(time.time() - DAY_S, time.time())
         words = ("--bill", "--json", "--state", state)
-        months = months_of(answers[0]["until"] - 7200.0, answers[0]["until"])
-        statements = [
-            [gantree("usage", "--by", by, "--month", month, *words).json() for month in months]
-            for by in DIMENSIONS
-        ]
-    found = recount(state, read_policy(POLICY, "policy.yaml"), newest)
+
+        def statements(by: str) -> list[Answer]:
+            return [gantree("usage", "--by", by, "--month", each, *words).json() for each in months]
+
+        (billed, answers), newest = asked(
+            daemon.client,
+            lambda: (list(map(statements, DIMENSIONS)), list(map(daemon.client.usage, DIMENSIONS))),
+        )
+    found, now = recount(state, read_policy(POLICY, "policy.yaml"), newest), answers[0]["until"]
     assert found.purposes.wrong == []
     for answer in answers:
         assert amiss(usage_figures(answer, found.amounts(answer["until"]))) == []
-    for of_months in statements:
-        assert amiss(statement_figures(of_months, found.amounts(answers[0]["until"]))) == []
-    sums = by_name(found.amounts(answers[0]["until"]), "queue")
+    for of_months in billed:
+        assert amiss(statement_figures(of_months, found.amounts(now))) == []
+    sums = by_name(found.amounts(now), "queue")
     assert sums["training"]["useful"] > 0.0 and sums["training"]["idle"] > 0.0
     assert sums["training"]["unmeasured"] > WHOLE * 3600.0 / 2, "the hour that nobody saw"
