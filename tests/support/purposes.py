@@ -325,6 +325,7 @@ def site_gpus(ledger: Ledger) -> dict[tuple[UsageKey, str], float]:
                     left[gpu] -= part
                     found[key, _purpose(ledger, owner)] += part
         for gpu, part in left.items():
+            assert part > -1e-9, f"{node.name} has more of GPU {gpu} held than there is"
             purpose = "free_gpu_s" if _fits(rooms, index, gpu) else "stranded_gpu_s"
             found[key, purpose if rooms.usable_node[index] else "down_gpu_s"] += part
     return found
