@@ -355,10 +355,14 @@ def gpu_use() -> Request[Json]:
 
 
 def waste(
-    by: str = "job", *, since: float | None = None, limit: int | None = None
+    by: str = "job",
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    limit: int | None = None,
 ) -> Request[Json]:
     """What was wasted by "job", "user", "queue" or "project", why, and what to do about it, the dearest first."""
-    query = {"by": by, "since": since, "limit": limit}
+    query = {"by": by, "since": since, "until": until, "limit": limit}
     return Request("GET", "/v1/waste", query=query)
 
 

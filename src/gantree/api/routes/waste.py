@@ -71,15 +71,16 @@ def router(backend: QueryBackend) -> APIRouter:
         caller: CurrentCaller,
         by: waste_view.By = "job",
         since: Moment = None,
+        until: Moment = None,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
     ) -> Response:
-        """What the jobs wasted that were there since the beginning of a day, each in its whole life: by default a week.
+        """What the jobs wasted that were there in the days of a span of time, each in its whole life: by default a week.
 
         Exporters are asked how busy the GPUs of running jobs are.
         """
         prices = backend.prices.tariff.prices if backend.prices else LIST_PRICES
         found = await backend.read_forked(
-            waste_view.figures, caller, since, prices, asker=caller.name
+            waste_view.figures, caller, since, until, prices, asker=caller.name
         )
         counters = backend.gpu_counters
         use = await counters.fresh(found.nodes) if counters.covers(found.nodes) else {}

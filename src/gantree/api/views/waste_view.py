@@ -71,10 +71,14 @@ class KnowsHostUse(Protocol):
 
 
 def figures(
-    view: ReadView, caller: Caller, since: float | None, prices: PriceList = LIST_PRICES
+    view: ReadView,
+    caller: Caller,
+    since: float | None,
+    until: float | None = None,
+    prices: PriceList = LIST_PRICES,
 ) -> WasteFigures:
-    """The figures of all jobs that were there since the beginning of a day, each of its whole life."""
-    period = Period.around(since, None, view.now)
+    """The figures of all jobs that were there in the days of a span of time, each of its whole life."""
+    period = Period.around(since, until, view.now)
     ledger = view.ledger
     known = [state for state in ledger.jobs.values() if period.meets(state) and sees(caller, state)]
     hidden = {
@@ -88,7 +92,7 @@ def figures(
     fabric = ledger.fabric
     return WasteFigures(
         since=period.since,
-        until=view.now,
+        until=min(float(period.until), view.now),
         nodes=() if fabric is None else tuple(node.name for node in fabric.cluster.nodes),
         jobs=(*jobs, *map(of_ended, ended)),
         gpus_of_job={
@@ -208,7 +212,8 @@ def of_ended(ended: EndedJob) -> JobFigures:
 def _ended(view: ReadView, caller: Caller, period: Period) -> Iterator[EndedJob]:
     search = JobSearch(since=period.since, scopes=scopes_of(caller))
     for found in view.journal.history.ended_jobs(search, None, MOST_ENDED):
-        yield found.ended
+        if found.ended.submitted_at < period.until:
+            yield found.ended
 
 
 def _now(gpus: tuple[Gpu, ...], use: Mapping[str, UseOfGpu]) -> GpusNow | None:

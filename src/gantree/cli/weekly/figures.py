@@ -104,7 +104,7 @@ def read(daemon: Client, week: Week, now: float) -> Figures:
         tuple(_of_queue(row) for row in queues["rows"] if sum(row["allocated_gpu_s"]) > 0),
         {row["name"]: row["all"] for row in waits["rows"]},
         {row["queue"]: row["budgets"] for row in daemon.queues() if row["budgets"]},
-        daemon.waste("job", since=week.since, limit=WASTERS),
+        daemon.waste("job", since=week.since, until=week.until - 1.0, limit=WASTERS),
         _signs(daemon),
     )
 

@@ -26,7 +26,7 @@ NOTES = (
     ),
     (
         "Wasted",
-        "Jobs that were there in the week, or since, each with its whole life: idle GPU-hours, lost ones, and those"
+        "Jobs that were there in the week, each with its whole life: idle GPU-hours, lost ones, and those"
         " that a smaller device would have saved, at the prices of the daemon.",
     ),
     ("Days", "Days are those of UTC; a week begins on Monday (ISO 8601)."),
