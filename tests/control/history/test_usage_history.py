@@ -42,6 +42,7 @@ from gantree.journal.sql.history_tables import (
     wait_history,
 )
 from gantree.journal.sql.journal import SqlJournal
+from gantree.journal.sql.usage_history import HELD
 from gantree.journal.sql.usage_sums import USAGE
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.events import Event
@@ -259,7 +260,16 @@ def check_sums(journal: SqlJournal) -> None:
                 names = {
                     name: getattr(key, name) for name in ("queue", "model", "project", "device")
                 }
-            for step, dimension, figure in product((MINUTE_S, HOUR_S, DAY_S), names, USAGE):
+            places = list(product((MINUTE_S, HOUR_S, DAY_S), names))
+            if (key.queue, key.user) != ("", ""):
+                of_device = f"\x1f{key.model}\x1f{key.device}"
+                totals = {
+                    f"{name} by model and device": f"{getattr(key, name)}{of_device}"
+                    for name in ("queue", "user", "model", "project", "device")
+                }
+                places += [(DAY_S, total) for total in totals]
+                names |= totals
+            for (step, dimension), figure in product(places, USAGE):
                 width = max(step, row.width)
                 place = step, width, row.start // width * width, dimension, names[dimension], figure
                 walked[place] += getattr(row, figure)
@@ -471,12 +481,33 @@ def test_sums_are_the_same_from_the_rows_and_from_what_is_summed_beforehand(
         for queue, some in product((None, "a"), scopes)
     ]
     told = [usage_by_step(journal, query) for query in queries]
+    days = [
+        UsageQuery(int(BEGAN // DAY_S) * DAY_S, end, DAY_S, by)
+        for by in ("queue", "user", "model", "project", "device")
+    ]
+    totals = [totals_of(journal, query) for query in days]
     monkeypatch.setattr(usage_history_rows, "can_tell", lambda query: False)
+    monkeypatch.setattr(usage_history_rows, "can_total", lambda query: False)
+    for query, each in zip(days, totals, strict=True):
+        walked = totals_of(journal, query)
+        assert any(walked.values())
+        for at in {*each, *walked}:
+            assert isclose(each.get(at, 0.0), walked.get(at, 0.0), rel_tol=1e-6, abs_tol=1e-3), at
     for query, each in zip(queries, told, strict=True):
         walked = usage_by_step(journal, query)
         assert each.keys() == walked.keys(), query
         assert all(isclose(each[at], walked[at], rel_tol=1e-6, abs_tol=1e-3) for at in each), query
     journal.close()
+
+
+def totals_of(journal: SqlJournal, query: UsageQuery) -> dict[tuple[Any, ...], float]:
+    """What is held in whole days, by name, model, device and purpose."""
+    return {
+        (*name, figure): getattr(amounts, figure)
+        for *name, amounts in journal.history.totals(query)
+        for figure in HELD
+        if getattr(amounts, figure)
+    }
 
 
 def usage_by_step(journal: SqlJournal, query: UsageQuery) -> dict[tuple[Any, ...], float]:

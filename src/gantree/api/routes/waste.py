@@ -74,7 +74,8 @@ def router(backend: QueryBackend) -> APIRouter:
         until: Moment = None,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
     ) -> Response:
-        """What the jobs wasted that were there in the days of a span of time, each in its whole life: by default a week.
+        """What the jobs wasted that were there in the days of a span of time, each in its whole life: by default
+        those of a week.
 
         Exporters are asked how busy the GPUs of running jobs are.
         """

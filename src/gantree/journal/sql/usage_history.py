@@ -1,5 +1,6 @@
 """Roll-ups in SQL: what a turn adds to them, older ones made coarser, and their sums."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
 from importlib import import_module
@@ -48,7 +49,16 @@ from gantree.journal.sql.history_tables import (
 )
 from gantree.journal.sql.patterns import within, writable
 from gantree.journal.sql.statements import Statement
-from gantree.journal.sql.usage_sums import COLUMN_OF, USAGE, can_tell, summed, told_sums
+from gantree.journal.sql.usage_sums import (
+    COLUMN_OF,
+    USAGE,
+    can_tell,
+    can_total,
+    summed,
+    told_capacity,
+    told_sums,
+    told_totals,
+)
 
 _KEY = ("queue", "user_name", "gpu_model", "project", "device")
 """The columns of a `UsageKey`."""
@@ -173,6 +183,9 @@ def usage_totals(
     connection: Connection, query: UsageQuery
 ) -> list[tuple[str, str, str, UsageAmounts]]:
     """(name, GPU model, device, amounts) of a whole period, whose ends are those of days; amounts of `HELD` alone."""
+    if can_total(query):
+        totals = told_totals(connection, query, HELD)
+        return [(name, model, device, _amounts(HELD, sums)) for name, model, device, sums in totals]
     table = usage_history
     name = table.c[COLUMN_OF.get(query.by, query.by)] if query.by != "all" else literal_column("''")
     keys = [name.label("name"), table.c.gpu_model, table.c.device]
@@ -181,17 +194,16 @@ def usage_totals(
         *_conditions(connection.dialect.name, query, table),
     )
     found = connection.execute(rows.group_by(name, table.c.gpu_model, table.c.device))
-    return [
-        (row[0], row[1], row[2], UsageAmounts(**dict(zip(HELD, row[3:], strict=True))))
-        for row in found
-    ]
+    return [(row[0], row[1], row[2], _amounts(HELD, row[3:])) for row in found]
 
 
 def capacity_of(connection: Connection, since: int, until: int) -> UsageAmounts:
     """The capacity of a period and what it was for, as far as `CAPACITY` goes; the ends are those of days."""
-    sums = [func.coalesce(func.sum(usage_history.c[each]), 0.0) for each in CAPACITY]
-    row = connection.execute(select(*sums).where(*_in_days(since, until))).one()
-    return UsageAmounts(**dict(zip(CAPACITY, row, strict=True)))
+    return _amounts(CAPACITY, told_capacity(connection, since, until, CAPACITY))
+
+
+def _amounts(columns: Sequence[str], sums: Sequence[Any]) -> UsageAmounts:
+    return UsageAmounts(**dict(zip(columns, sums, strict=True)))
 
 
 def _in_days(since: int, until: int) -> tuple[ColumnElement[bool], ...]:

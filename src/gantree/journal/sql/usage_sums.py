@@ -4,9 +4,12 @@
 A page that shows a day of queues would add up half a million. So a turn adds its amounts here, too: for each `step`
 that is asked for, under the names of each dimension. A row is as wide as its step, or as the row of `usage_history` is
 whose amounts it has, where that is wider; it becomes coarser with it. So sums of a step are the same from either table.
+
+`gantree usage` adds up whole days by queue, user, model, project or device, of each GPU model and device. These sums
+are here by day alone, in dimensions of their own (`TOTALS`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
@@ -38,6 +41,12 @@ STEPS = (MINUTE_S, HOUR_S, DAY_S)
 CAPACITY = "capacity"
 """The dimension of what is nobody's, by GPU model; no other one has that."""
 DIMENSIONS = ("queue", "model", "project", "device")
+TOTALS = {
+    f"{each} by model and device": each for each in ("queue", "user", "model", "project", "device")
+}
+"""Dimensions of days alone, and what their names begin with."""
+APART = "\x1f"
+"""Between name, GPU model and device in a name of `TOTALS`; no model and no device has one in its name."""
 COLUMN_OF = {"user": "user_name", "model": "gpu_model"}
 _values = attrgetter(*USAGE)
 
@@ -51,7 +60,7 @@ def summed(usage: Mapping[tuple[Bucket, UsageKey], UsageAmounts]) -> list[dict[s
             _add(of_name, (bucket, dimension, name), added)
     of_step: dict[tuple[int, Bucket, str, str], list[float]] = {}
     for (bucket, dimension, name), sums in of_name.items():
-        for step in STEPS:
+        for step in (DAY_S,) if dimension in TOTALS else STEPS:
             width = max(step, bucket.width)
             wide = Bucket(width, bucket.start // width * width)
             _add(of_step, (step, wide, dimension, name), sums)
@@ -66,7 +75,11 @@ def _names(key: UsageKey) -> tuple[tuple[str, str], ...]:
     """A name in each dimension that a key counts in."""
     if (key.queue, key.user) == ("", ""):
         return ((CAPACITY, key.model),)
-    return tuple((dimension, getattr(key, dimension)) for dimension in DIMENSIONS)
+    of_device = f"{APART}{key.model}{APART}{key.device}"
+    return (
+        *((dimension, getattr(key, dimension)) for dimension in DIMENSIONS),
+        *((total, f"{getattr(key, each)}{of_device}") for total, each in TOTALS.items()),
+    )
 
 
 def _add(to: dict[Any, list[float]], key: Any, amounts: Any) -> None:
@@ -79,11 +92,11 @@ def _add(to: dict[Any, list[float]], key: Any, amounts: Any) -> None:
 def make_again(connection: Connection) -> None:
     """Make all of it of `usage_history`."""
     connection.execute(usage_sums.delete())
-    for step in STEPS:
-        for dimension in (CAPACITY, *DIMENSIONS):
-            rows = _of_history(step, dimension)
-            names = [column.name for column in rows.selected_columns]
-            connection.execute(usage_sums.insert().from_select(names, rows))
+    made = [(step, each) for step in STEPS for each in (CAPACITY, *DIMENSIONS)]
+    for step, dimension in (*made, *((DAY_S, each) for each in TOTALS)):
+        rows = _of_history(step, dimension)
+        names = [column.name for column in rows.selected_columns]
+        connection.execute(usage_sums.insert().from_select(names, rows))
 
 
 def _of_history(step: int, dimension: str) -> Select[Any]:
@@ -92,7 +105,7 @@ def _of_history(step: int, dimension: str) -> Select[Any]:
     wide = literal_column(str(step), Integer)
     width = case((of.width < wide, wide), else_=of.width)
     start = of.start - of.start % width
-    name = of[COLUMN_OF.get("model" if dimension == CAPACITY else dimension, dimension)]
+    name = _name_in(dimension)
     rows = select(
         wide.label("step"), width.label("width"), start.label("start"),
         literal(dimension).label("dimension"), name.label("name"),
@@ -101,6 +114,51 @@ def _of_history(step: int, dimension: str) -> Select[Any]:
     is_capacity = and_(of.queue == "", of.user_name == "")
     rows = rows.where(is_capacity if dimension == CAPACITY else not_(is_capacity))
     return rows.group_by(width, start, name)
+
+
+def _name_in(dimension: str) -> ColumnElement[str]:
+    """What a row of `usage_history` is called in a dimension."""
+    each = "model" if dimension == CAPACITY else TOTALS.get(dimension, dimension)
+    of = usage_history.c
+    name: ColumnElement[str] = of[COLUMN_OF.get(each, each)]
+    return name + APART + of.gpu_model + APART + of.device if dimension in TOTALS else name
+
+
+def can_total(query: UsageQuery) -> bool:
+    """Whether the totals of days are here that a query asks for: those of everybody."""
+    return query.by != "all" and (query.queue, query.user) == (None, None) and Scope() in query.scopes  # fmt: skip
+
+
+def told_totals(
+    connection: Connection, query: UsageQuery, columns: Sequence[str]
+) -> list[tuple[str, str, str, tuple[float, ...]]]:
+    """(name, GPU model, device, amounts of the columns) of a query that `can_total`."""
+    of = usage_sums.c
+    dimension = next(total for total, each in TOTALS.items() if each == query.by)
+    rows = select(of.name, *(func.sum(of[each]) for each in columns)).where(
+        of.step == DAY_S,
+        of.dimension == dimension,
+        of.width == DAY_S,
+        of.start >= query.since,
+        of.start < query.until,
+    )
+    found = connection.execute(rows.group_by(of.name))
+    return [(*row[0].rsplit(APART, 2), tuple(row[1:])) for row in found]
+
+
+def told_capacity(
+    connection: Connection, since: int, until: int, columns: Sequence[str]
+) -> tuple[float, ...]:
+    """Amounts of whole days, of everybody and of nobody."""
+    of = usage_sums.c
+    sums = select(*(func.coalesce(func.sum(of[each]), 0.0) for each in columns)).where(
+        of.step == DAY_S,
+        of.dimension.in_([CAPACITY, "queue"]),
+        of.width == DAY_S,
+        of.start >= since,
+        of.start < until,
+    )
+    return tuple(connection.execute(sums).one())
 
 
 def can_tell(query: UsageQuery) -> bool:

@@ -20,6 +20,7 @@ COLUMN_OF = {
     "project": "project",
     "device": "device",
 }
+APART = "\x1f"
 
 
 def upgrade() -> None:
@@ -37,6 +38,10 @@ def upgrade() -> None:
     for step in (60, 3600, 86_400):
         for dimension, column in COLUMN_OF.items():
             op.execute(_filled(step, dimension, column))
+    for dimension, column in {**COLUMN_OF, "user": "user_name"}.items():
+        if dimension != "capacity":
+            name = f"{column} || '{APART}' || gpu_model || '{APART}' || device"
+            op.execute(_filled(86_400, f"{dimension} by model and device", name))
 
 
 def _filled(step: int, dimension: str, column: str) -> str:
