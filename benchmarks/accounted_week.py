@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol
 
 from gantree.api.client.client import Client
 from gantree.cli.output.printing import columns
-from gantree.control.nodes.partitioning import SIMULATED_FOLDER
+from gantree.control.nodes.sharing.partitioning import SIMULATED_FOLDER
 from gantree.formats import read_policy
 from gantree.model.errors import GantreeError
 from support.daemon import Daemon, Program, unended

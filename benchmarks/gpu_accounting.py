@@ -22,10 +22,10 @@ from typing import Any
 from gantree.api.gpu_metrics.polling import EVERY_S, Judge
 from gantree.control.engine.controller import Controller
 from gantree.control.nodes.clock_watch import ClockWatch
-from gantree.control.nodes.gpu_link_watch import GpuLinks
 from gantree.control.nodes.gpu_use_watch import GpuUseWatch
 from gantree.control.nodes.health_watch import HealthWatch
 from gantree.control.nodes.idle_watch import IdleWatch
+from gantree.control.nodes.links.gpu_link_watch import GpuLinks
 from gantree.telemetry.activity import MEMORY, TENSOR
 from gantree.testing.builders import cluster
 from page_reads import GANGS, SHAPE, jobs

@@ -25,7 +25,7 @@ from pathlib import Path
 from gantree.control.engine.controller import Controller
 from gantree.control.snapshots import EVERY_FACTS, Snapshots
 from gantree.core.scheduler import Scheduler
-from gantree.core.snapshot import snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
 from gantree.executors.inventory import Inventory
 from gantree.journal.contract import Journal
 from gantree.journal.encoding.snapshots import SnapshotCodec

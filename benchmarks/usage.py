@@ -22,7 +22,7 @@ from gantree.accounting.ended_jobs import EndedJob
 from gantree.accounting.meter import ALLOCATED, CAPACITY, UsageMeter
 from gantree.accounting.usage import UsageKey
 from gantree.api.access.access import EVERYTHING, Caller
-from gantree.api.views.usage_view import GroupedBy, usage
+from gantree.api.views.accounting.usage_view import GroupedBy, usage
 from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.core.scheduler import Scheduler
 from gantree.journal.postgres import PostgresJournal

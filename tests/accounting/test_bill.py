@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.accounting.bill import MICROS, NOBODY, Bill, BookRow, Owner, bill
+from gantree.accounting.billing.bill import MICROS, NOBODY, Bill, BookRow, Owner, bill
+from gantree.accounting.billing.distribution import divided, rounded
+from gantree.accounting.billing.tariff import Rule, StoragePrice, Tariff, Window
 from gantree.accounting.buckets import DAY_S, HOUR_S, Bucket
-from gantree.accounting.distribution import divided, rounded
-from gantree.accounting.tariff import Rule, StoragePrice, Tariff, Window
 from gantree.accounting.usage import UsageAmounts, UsageKey
 from gantree.topology.hardware.prices import Market, PriceList, Quote
 from support.examples import examples

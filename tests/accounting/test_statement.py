@@ -1,9 +1,9 @@
 """The statement of a period: what the whole site was used for adds up."""
 
-from gantree.accounting.bill import BookRow, bill
+from gantree.accounting.billing.bill import BookRow, bill
+from gantree.accounting.billing.statement import statement
+from gantree.accounting.billing.tariff import Tariff
 from gantree.accounting.buckets import HOUR_S, Bucket
-from gantree.accounting.statement import statement
-from gantree.accounting.tariff import Tariff
 from gantree.accounting.usage import PURPOSES, UsageAmounts, UsageKey
 from gantree.topology.hardware.prices import PriceList, Quote
 

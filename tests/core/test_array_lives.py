@@ -14,7 +14,8 @@ from gantree.core.ledger.invariants import check
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle import arrays
 from gantree.core.scheduler import Scheduler, settled
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.journal.encoding.codec import FACT_CODEC
 from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.model.arrays import element_of, indices_of

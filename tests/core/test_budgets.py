@@ -8,7 +8,8 @@ import pytest
 from gantree.core.explain.explain import why
 from gantree.core.ledger.ledger_copy import copy_of
 from gantree.core.scheduler import Decision, settled
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.model.budget_facts import BudgetNoted
 from gantree.model.events import CordonRequested, Event
 from gantree.model.facts import (

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from gantree.core.explain.explain import why
 from gantree.core.ledger.invariants import check
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.model.cluster import Node
 from gantree.model.events import ClusterObserved, HoldRequested, OthersHold, ReleaseRequested
 from gantree.model.node_rules import NODES_LABEL, TOLERATES_LABEL, Taint

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from gantree.core.explain.explain import why
 from gantree.core.lifecycle.idleness import reclaimed_at
 from gantree.core.scheduler import settled
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.model.cluster import Cluster, Node
 from gantree.model.events import ExtensionRequested, GangIdlenessObserved, ReleaseRequested
 from gantree.model.facts import Fact, GangPlaced, StopDecided

@@ -8,7 +8,8 @@ import pytest
 from gantree.api.views.lending_view import lending_in_words
 from gantree.api.views.queue_view import queues_json
 from gantree.core.explain.explain import why
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.model.events import GangIdlenessObserved, TimePassed
 from gantree.model.facts import CheckpointRequested, Fact, GangPreempted, GuaranteeKept
 from gantree.model.jobs import Checkpoint, Job

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.model.events import HealthObserved, RankExited, UncordonRequested
 from gantree.model.facts import CheckpointRequested
 from gantree.model.jobs import Checkpoint, Job, Restarts

@@ -8,7 +8,8 @@ import pytest
 from gantree.core.explain.explain import why
 from gantree.core.queue.preemption_backoff import AT_ANY_TIME
 from gantree.core.scheduler import Scheduler
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.journal.encoding.codec import FACT_CODEC, Encoded
 from gantree.model.events import CordonRequested, HoldRequested, ReleaseRequested, SuspendRequested
 from gantree.model.facts import JobRequeued, RoomClaimed

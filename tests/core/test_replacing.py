@@ -6,7 +6,8 @@ import pytest
 
 from gantree.core.explain.explain import why
 from gantree.core.scheduler import settled
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.model.events import CordonRequested, MemberLost, MemberStarted, NodeLost, RankExited
 from gantree.model.facts import MemberBack, MemberMissed, MemberReplaced
 from gantree.model.jobs import Checkpoint, Job, Restarts

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.model.events import EndedJobsDue, JobSubmitted
 from gantree.model.facts import JobRejected
 from gantree.model.phases import Phase

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gantree.core.explain.explain import why
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.journal.encoding.codec import FACT_CODEC
 from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.model.cluster import LinkId

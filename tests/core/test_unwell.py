@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gantree.core.explain.explain import why
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.model.events import (
     ClusterObserved,
     CordonRequested,

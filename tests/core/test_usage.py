@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.usage import NO_MODEL, Used, life_of
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.model.events import HoldRequested, ReleaseRequested
 from gantree.model.facts import (
     AttemptEnded,

@@ -7,7 +7,8 @@ import pytest
 
 from gantree.core.explain.explain import why
 from gantree.core.scheduler import settled
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.model.events import TimePassed
 from gantree.model.facts import GangWarned, StopDecided
 from gantree.model.jobs import Checkpoint, Job, Warn

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gantree.accounting.bill import GPU, Bill, CapacityLine, Pool
+from gantree.accounting.billing.bill import GPU, Bill, CapacityLine, Pool
+from gantree.accounting.billing.reconciliation import InvoiceLine, reconciled
+from gantree.accounting.billing.tariff import Sku
 from gantree.accounting.buckets import DAY_S
-from gantree.accounting.reconciliation import InvoiceLine, reconciled
-from gantree.accounting.tariff import Sku
 from gantree.cli.billing.comparison_report import differences_lines
 from gantree.formats.invoices import read_invoice
 from gantree.model.errors import BadFields, GantreeError

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gantree.core.scheduler import Scheduler
-from gantree.core.snapshot import snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
 from gantree.journal.clock_correction import Corrected, clock_jump, correct_clock
 from gantree.journal.contract import Snapshot
 from gantree.journal.encoding.snapshots import SnapshotCodec

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gantree.core.scheduler import Scheduler
-from gantree.core.snapshot import snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
 from gantree.journal.contract import Snapshot
 from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.journal.sqlite import FILE, SqliteJournal

@@ -18,7 +18,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from gantree.core.scheduler import Scheduler
-from gantree.core.snapshot import snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
 from gantree.journal.contract import Snapshot
 from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.journal.postgres import PostgresJournal, PostgresReader

@@ -11,7 +11,8 @@ from pydantic_core import from_json, to_json
 
 from gantree.core.ledger.invariants import check
 from gantree.core.scheduler import Scheduler, settled
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.journal.encoding import snapshots
 from gantree.journal.encoding.columns import pack, unpack
 from gantree.journal.encoding.snapshots import SnapshotCodec, books_of
@@ -56,7 +57,7 @@ def test_what_is_restored_equals_what_was_kept_and_decides_the_same_from_then_on
     ],
 )
 def test_under_another_policy_it_equals_the_fold_under_that_policy(before: str, after: str) -> None:
-    """Where all run times are told and nothing decays; what differs else is said in `core.snapshot.restored`."""
+    """Where all run times are told and nothing decays; what differs else is said in `restored`."""
     policies = {
         **POLICIES,
         "by order without a half-life": replace(POLICIES["by order"], half_life_s=None),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gantree.core.scheduler import Scheduler
-from gantree.core.snapshot import LedgerSnapshot, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import LedgerSnapshot, snapshot_of
 from gantree.journal.contract import Snapshot
 from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.journal.export import export

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gantree.control.engine.controller import Controller
-from gantree.control.nodes.pod_checks import link_check_calls
+from gantree.control.nodes.checks.pod_checks import link_check_calls
 from gantree.core.ledger.invariants import check
 from gantree.executors.kubernetes.apiserver.connection import Connection
 from gantree.executors.kubernetes.apiserver.rbac import RBAC_RULES, RbacRule

@@ -11,7 +11,8 @@ from random import Random
 from typing import Any
 
 from gantree.core.scheduler import Decision, Scheduler, settled
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.model.cluster import Cluster, Node
 from gantree.model.events import (

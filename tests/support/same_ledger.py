@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from gantree.core.ledger.accounts.consumption import Consumption
+from gantree.core.ledger.accounts.guarantees import Guarantees
+from gantree.core.ledger.accounts.projected_quota import ProjectedQuota
 from gantree.core.ledger.claims_by_node import ClaimsByNode
-from gantree.core.ledger.consumption import Consumption
-from gantree.core.ledger.guarantees import Guarantees
 from gantree.core.ledger.job_amounts import JobAmounts
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.ledger.projected_quota import ProjectedQuota
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.model.phases import Phase
 from gantree.model.placements import MemberPlacement

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gantree.control.nodes.host_gpus import whole_gpu_ids
+from gantree.control.nodes.sharing.host_gpus import whole_gpu_ids
 from gantree.model.errors import Unreachable
 from gantree.model.gpu_partitions import PartitionError, PartitionFault
 from gantree.model.placements import MigPart

@@ -32,7 +32,9 @@ def test_instances_of_which_profile_and_place_are_told_are_found(
 
 
 def test_every_profile_of_every_gpu_is_read_from_a_name() -> None:
-    cut = [table for table in TABLES.values() if not table.uniform]  # AMD has partitions of other names
+    cut = [
+        table for table in TABLES.values() if not table.uniform
+    ]  # AMD has partitions of other names
     names = {profile.name for table in cut for profile in table.profiles}
     for name in names:
         found = instances_of([MigReading(0, f"NVIDIA H100 MIG {name}", 0, "MIG-u")])

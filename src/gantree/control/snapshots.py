@@ -11,7 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from gantree.control.garbage import set_all_apart, without_collecting
 from gantree.core.scheduler import Scheduler
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.journal.contract import Journal, Snapshot
 from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.model.errors import GantreeError

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from math import isfinite
 
+from gantree.accounting.billing.reconciliation import InvoiceLine
+from gantree.accounting.billing.tariff import Sku
 from gantree.accounting.buckets import DAY_S
-from gantree.accounting.reconciliation import InvoiceLine
-from gantree.accounting.tariff import Sku
 from gantree.model.errors import BadFields, Problem
 from gantree.text.words import shortened
 from gantree.topology.hardware.gpu_models import GPU_MODELS, gpu_model

@@ -1,6 +1,6 @@
 """Budgets of queues as figures: what resource-time costs, and when an amount is reached.
 
-What queues have consumed is in `core.ledger.consumption`, what is decided when a budget is used up in
+What queues have consumed is in `core.ledger.accounts.consumption`, what is decided when a budget is used up in
 `core.lifecycle.budgets`, their periods in `policy.utc_calendar`. Times are seconds as `Event.observed_at`.
 """
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gantree.control.nodes.partitioning import SIMULATED_FOLDER
+from gantree.control.nodes.sharing.partitioning import SIMULATED_FOLDER
 from gantree.model.gpu_partitions import PartitionFault
 from gantree.telemetry.partitions.simulated import SimulatedPartitioner
 from gantree.topology.hardware.mig import TABLES

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.api.views.budget_view import budget_in_words
+from gantree.api.views.accounting.budget_view import budget_in_words
 from gantree.api.views.queue_view import queues_json
 from gantree.policy.rules import Budget, Policy, QueueRule
 from gantree.testing.builders import cluster, job

@@ -17,7 +17,7 @@ from gantree.accounting.buckets import DAY_S
 from gantree.accounting.usage import CountedTo
 from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.client.client import Client
-from gantree.api.views.usage_view import HOUR_S, NOT_HELD, By, usage
+from gantree.api.views.accounting.usage_view import HOUR_S, NOT_HELD, By, usage
 from gantree.control.history.recorder import HistoryRecorder
 from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.journal.sqlite import SqliteJournal

@@ -10,7 +10,7 @@ import pytest
 from gantree.accounting.ended_jobs import EndedJob
 from gantree.accounting.waste import waste_of
 from gantree.api.access.access import EVERYTHING, Caller
-from gantree.api.views.waste_view import By, answer, figures, of_ended
+from gantree.api.views.accounting.waste_view import By, answer, figures, of_ended
 from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.access import grant_of

@@ -16,7 +16,7 @@ from gantree.accounting.buckets import DAY_S, HOUR_S
 from gantree.accounting.usage import CountedTo
 from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.client.client import Client
-from gantree.api.views.book_view import book
+from gantree.api.views.accounting.book_view import book
 from gantree.control.history.recorder import HistoryRecorder
 from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.journal.sqlite import SqliteJournal

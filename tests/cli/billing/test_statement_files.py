@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.accounting.bill import MICROS, Bill, BookRow, bill
+from gantree.accounting.billing.bill import MICROS, Bill, BookRow, bill
+from gantree.accounting.billing.cloud_comparison import compared
+from gantree.accounting.billing.energy import energy_of
+from gantree.accounting.billing.statement import By, Statement, statement
+from gantree.accounting.billing.tariff import PowerTerms, Tariff
 from gantree.accounting.buckets import DAY_S, Bucket
-from gantree.accounting.cloud_comparison import compared
-from gantree.accounting.energy import energy_of
-from gantree.accounting.statement import By, Statement, statement
-from gantree.accounting.tariff import PowerTerms, Tariff
 from gantree.accounting.usage import UsageAmounts, UsageKey
 from gantree.cli.billing.comparison_report import comparison_json, comparison_lines
 from gantree.cli.billing.focus import COLUMNS, csv_cells, focus_rows

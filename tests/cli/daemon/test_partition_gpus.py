@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gantree.api.client.client import Client
-from gantree.control.nodes.partitioning import SIMULATED_FOLDER
+from gantree.control.nodes.sharing.partitioning import SIMULATED_FOLDER
 from support.amd_smi import AmdSmi
 from support.daemon import Daemon, Program
 

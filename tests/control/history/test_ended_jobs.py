@@ -10,7 +10,8 @@ import pytest
 from gantree.accounting.change import NO_CHANGE, HistoryChange
 from gantree.accounting.ended_jobs import EndedJob, JobSearch
 from gantree.api.access.access import EVERYTHING, Caller
-from gantree.api.views import history_view, queries
+from gantree.api.views import queries
+from gantree.api.views.accounting import history_view
 from gantree.control.engine.controller import Controller
 from gantree.journal.postgres import PostgresJournal
 from gantree.journal.sql.history_tables import ended_jobs, history_mark

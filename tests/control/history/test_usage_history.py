@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from gantree.accounting.bill import BookRow, bill
+from gantree.accounting.billing.bill import BookRow, bill
+from gantree.accounting.billing.tariff import Tariff
 from gantree.accounting.buckets import (
     DAY_S,
     HOUR_S,
@@ -22,7 +23,6 @@ from gantree.accounting.buckets import (
 )
 from gantree.accounting.ended_jobs import EVERYTHING, Scope
 from gantree.accounting.meter import uncounted
-from gantree.accounting.tariff import Tariff
 from gantree.accounting.usage import CountedTo, UsageAmounts, UsageKey, UsageQuery
 from gantree.accounting.waits import bin_of, middle_of, quantile
 from gantree.control.history.levels import levels_of

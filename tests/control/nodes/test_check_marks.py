@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gantree.control.nodes.check_marks import marks_of_check
-from gantree.control.nodes.check_prices import prices_of_check
+from gantree.control.nodes.checks.check_marks import marks_of_check
+from gantree.control.nodes.checks.check_prices import prices_of_check
 from gantree.model.cluster import LinkId
 from gantree.model.events import HealthObserved, LinkHealthObserved
 from gantree.model.orders import MemberLaunch, StartGang

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gantree.control.nodes.gpu_ids import gpu_ids_of, mig_ids_of
+from gantree.control.nodes.sharing.gpu_ids import gpu_ids_of, mig_ids_of
 from gantree.model.errors import Unreachable
 from gantree.model.placements import MigPart
 from gantree.testing.builders import cluster

@@ -1,7 +1,7 @@
 """Which links of GPUs are called degraded, and where the next gang then starts."""
 
-from gantree.control.nodes.gpu_link_watch import GpuLinks
-from gantree.control.nodes.link_reports import CLEAN_S
+from gantree.control.nodes.links.gpu_link_watch import GpuLinks
+from gantree.control.nodes.links.link_reports import CLEAN_S
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 from support.link_watches import events_of

@@ -5,7 +5,8 @@ import logging
 import pytest
 
 from gantree.control.nodes.health_watch import CLEAN_S, HealthWatch
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.model.events import HealthObserved, UncordonRequested
 from gantree.telemetry.dcgm.health import Signs
 from gantree.testing.builders import cluster

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.control.nodes.link_reports import CLEAN_S
-from gantree.control.nodes.load_watch import LoadWatch
+from gantree.control.nodes.links.link_reports import CLEAN_S
+from gantree.control.nodes.links.load_watch import LoadWatch
 from gantree.core.cycle.degradations import degradation
 from gantree.model.cluster import LinkId
 from gantree.model.errors import BadInput

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gantree.control.nodes.mps_program import NVIDIA_PROGRAM, mps_program_of
+from gantree.control.nodes.sharing.mps_program import NVIDIA_PROGRAM, mps_program_of
 
 SITE = {"CUDA_MPS_PIPE_DIRECTORY": "/run/mps"}
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from gantree.control.nodes.link_reports import CLEAN_S
-from gantree.control.nodes.nic_watch import SPARED, TOO_MANY, NicWatch
+from gantree.control.nodes.links.link_reports import CLEAN_S
+from gantree.control.nodes.links.nic_watch import SPARED, TOO_MANY, NicWatch
 from gantree.model.cluster import LinkId
 from gantree.model.events import LinkRestoreRequested
 from gantree.telemetry.infiniband import PortReading

@@ -14,7 +14,8 @@ from gantree.control.nodes.repairs import (
     gpus_in,
     interrupted,
 )
-from gantree.core.snapshot import restored, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import snapshot_of
+from gantree.core.snapshot.restore import restored
 from gantree.model.events import (
     NODE_CONDITIONS,
     CordonRequested,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gantree.control.nodes.link_reports import CLEAN_S
-from gantree.control.nodes.uplink_watch import UplinkWatch
+from gantree.control.nodes.links.link_reports import CLEAN_S
+from gantree.control.nodes.links.uplink_watch import UplinkWatch
 from gantree.model.cluster import Cluster, Link, Node
 from gantree.model.errors import GantreeError
 from gantree.telemetry.fabric_ports import Uplinks, uplinks_in

@@ -18,7 +18,7 @@ from gantree.control.requests.policy_text import PolicyText
 from gantree.control.snapshots import Snapshots
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
-from gantree.core.snapshot import LedgerSnapshot, snapshot_of
+from gantree.core.snapshot.ledger_snapshot import LedgerSnapshot, snapshot_of
 from gantree.journal.contract import RecordedFact, Snapshot
 from gantree.journal.sqlite import SqliteJournal, SqliteReader
 from gantree.model.errors import JournalError

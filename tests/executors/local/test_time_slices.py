@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.control.nodes.time_slices import time_slice_of
+from gantree.control.nodes.sharing.time_slices import time_slice_of
 from gantree.executors.local.launch.visible_gpus import gpu_indices
 from gantree.executors.local.partitions.worker import GpuPreparation
 from gantree.executors.local.sharing.time_slices import TimeSlices

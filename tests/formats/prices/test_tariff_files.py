@@ -2,7 +2,7 @@
 
 import pytest
 
-from gantree.accounting.tariff import DAY_S, NodeGroup, market_shares
+from gantree.accounting.billing.tariff import DAY_S, NodeGroup, market_shares
 from gantree.formats.prices.reader import read_tariff
 from gantree.model.errors import BadFields
 

@@ -13,13 +13,13 @@ from gantree.api.gpu_metrics.exporters import SilenceLog, Told, answers, questio
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
 from gantree.control.nodes.clock_watch import ClockWatch
-from gantree.control.nodes.gpu_link_watch import NVML, GpuLinks
 from gantree.control.nodes.gpu_use_watch import GpuUseWatch
 from gantree.control.nodes.health_watch import HealthWatch
 from gantree.control.nodes.idle_watch import IdleWatch
-from gantree.control.nodes.load_watch import LoadWatch
-from gantree.control.nodes.nic_watch import NicWatch
-from gantree.control.nodes.uplink_watch import UplinkWatch
+from gantree.control.nodes.links.gpu_link_watch import NVML, GpuLinks
+from gantree.control.nodes.links.load_watch import LoadWatch
+from gantree.control.nodes.links.nic_watch import NicWatch
+from gantree.control.nodes.links.uplink_watch import UplinkWatch
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import Machine
 from gantree.model.events import Event

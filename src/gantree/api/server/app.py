@@ -14,16 +14,12 @@ from gantree.api.http.openapi import described
 from gantree.api.http.path_prefix import PathPrefixMiddleware
 from gantree.api.http.security_middleware import SecurityMiddleware
 from gantree.api.observability.request_telemetry import RequestTelemetry
+from gantree.api.routes import audit as audit_routes
 from gantree.api.routes import (
-    audit as audit_routes,
-)
-from gantree.api.routes import (
-    book,
     curves,
     events,
     exec_sessions,
     explanations,
-    history,
     jobs,
     links,
     logs,
@@ -34,9 +30,8 @@ from gantree.api.routes import (
     sessions,
     site,
     tokens,
-    usage,
-    waste,
 )
+from gantree.api.routes.accounting import book, history, usage, waste
 from gantree.api.server.error_handlers import add_error_handlers
 from gantree.api.server.pod_paths import CHECKS, REPORTS, PodPaths
 from gantree.api.server.standby.reads import StandbyBackend

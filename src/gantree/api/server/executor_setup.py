@@ -14,20 +14,20 @@ from prometheus_client.registry import Collector
 from gantree.api.observability.dry_run_metrics import ShadowFigures
 from gantree.api.server.settings import Settings
 from gantree.control.engine.controller import FindSite
-from gantree.control.nodes.check_marks import marks_of_check
-from gantree.control.nodes.check_prices import prices_of_check
-from gantree.control.nodes.gpu_ids import mig_ids_of
-from gantree.control.nodes.host_gpus import host_gpu_ids, instances_reader
-from gantree.control.nodes.mps_program import mps_program_of
-from gantree.control.nodes.partitioning import (
+from gantree.control.nodes.checks.check_marks import marks_of_check
+from gantree.control.nodes.checks.check_prices import prices_of_check
+from gantree.control.nodes.checks.pod_checks import link_check_calls
+from gantree.control.nodes.run_versions import policy_version, versions_of
+from gantree.control.nodes.sharing.gpu_ids import mig_ids_of
+from gantree.control.nodes.sharing.host_gpus import host_gpu_ids, instances_reader
+from gantree.control.nodes.sharing.mps_program import mps_program_of
+from gantree.control.nodes.sharing.partitioning import (
     as_permitted,
     how_to_partition,
     partitioner_of,
     without_foreign_instances,
 )
-from gantree.control.nodes.pod_checks import link_check_calls
-from gantree.control.nodes.run_versions import policy_version, versions_of
-from gantree.control.nodes.time_slices import time_slice_of
+from gantree.control.nodes.sharing.time_slices import time_slice_of
 from gantree.control.ports import Clock, ClusterPort, Emit, MakeCluster
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.view import LedgerView

@@ -3,7 +3,7 @@
 from gantree.api.server.recovery import DaemonParts
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
-from gantree.core.ledger.budgets import BudgetKey
+from gantree.core.ledger.accounts.budgets import BudgetKey
 from gantree.journal.notification_store import NotificationStore
 from gantree.model.jobs import Job, Notify
 

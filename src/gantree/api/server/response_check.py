@@ -40,7 +40,8 @@ from gantree.api.http.response_models.site import (
     HealthResponse,
     QueuesResponse,
 )
-from gantree.api.routes import audit, links, nodes, policies, sessions, tokens, usage, waste
+from gantree.api.routes import audit, links, nodes, policies, sessions, tokens
+from gantree.api.routes.accounting import usage, waste
 
 _A_JOB = "/v1/jobs/{job}"
 _A_NODE = "/v1/nodes/{node}"

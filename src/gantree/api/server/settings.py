@@ -11,7 +11,7 @@ from gantree.api.server.listeners import Listen
 from gantree.control.engine.leadership import LEASE_S
 from gantree.control.engine.retention import DEFAULT_RETENTION, RetentionLimits
 from gantree.control.engine.watchdog import STALL_S
-from gantree.control.nodes.partitioning import PartitionGpus
+from gantree.control.nodes.sharing.partitioning import PartitionGpus
 from gantree.control.notifications.settings import NO_NOTIFICATIONS, NotifySettings
 from gantree.control.requests.policy_text import PolicyText
 from gantree.control.requests.waiting_limits import DEFAULT_WAITING_LIMITS, WaitingLimits

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gantree.core.ledger.accounts import Accounts
+from gantree.core.ledger.accounts.accounts import Accounts
 from gantree.policy.quota.admission import much
 from gantree.policy.utc_calendar import utc_minute
 from gantree.text.words import span

@@ -23,7 +23,6 @@ from gantree.api.access.visibility import (
 )
 from gantree.api.views import (
     domain_view,
-    history_view,
     job_list,
     job_view,
     link_view,
@@ -32,6 +31,7 @@ from gantree.api.views import (
     queue_view,
     start_view,
 )
+from gantree.api.views.accounting import history_view
 from gantree.control.requests.job_ids import live_job_of
 from gantree.control.requests.policy_text import PolicyText
 from gantree.control.requests.policy_versions import tried, version_of

@@ -5,10 +5,10 @@ from itertools import chain
 from math import isfinite
 from typing import Any
 
-from gantree.api.views.budget_view import budgets_json
+from gantree.api.views.accounting.budget_view import budgets_json
 from gantree.api.views.lending_view import lending_json
 from gantree.core.cycle.cell_plans import lost_cells
-from gantree.core.ledger.accounts import Accounts
+from gantree.core.ledger.accounts.accounts import Accounts
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.policy.cells import Cell, cells_of

@@ -7,9 +7,9 @@ from typing import cast
 
 import typer
 
-from gantree.accounting.cloud_comparison import compared
-from gantree.accounting.reconciliation import reconciled
-from gantree.accounting.statement import By, Statement, statement
+from gantree.accounting.billing.cloud_comparison import compared
+from gantree.accounting.billing.reconciliation import reconciled
+from gantree.accounting.billing.statement import By, Statement, statement
 from gantree.api.client.client import Client
 from gantree.cli.billing.comparison_report import (
     comparison_json,

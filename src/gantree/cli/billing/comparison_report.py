@@ -5,8 +5,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from gantree.accounting.cloud_comparison import ModelComparison
-from gantree.accounting.reconciliation import Difference
+from gantree.accounting.billing.cloud_comparison import ModelComparison
+from gantree.accounting.billing.reconciliation import Difference
 from gantree.cli.output.printing import columns
 from gantree.topology.hardware.prices import Quote
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from gantree.accounting.bill import (
+from gantree.accounting.billing.bill import (
     CPU,
     GPU,
     MEMORY,
@@ -22,7 +22,7 @@ from gantree.accounting.bill import (
     Bill,
     BillLine,
 )
-from gantree.accounting.tariff import Tariff
+from gantree.accounting.billing.tariff import Tariff
 
 _TEXT, _AMOUNT, _TIME = "VARCHAR", "DOUBLE", "TIMESTAMP"
 COLUMNS: Mapping[str, str] = {

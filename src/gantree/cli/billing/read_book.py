@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from gantree.accounting.bill import Bill, BookRow, Markets, bill
+from gantree.accounting.billing.bill import Bill, BookRow, Markets, bill
+from gantree.accounting.billing.tariff import NodeGroup, Tariff, market_shares
 from gantree.accounting.buckets import Bucket
-from gantree.accounting.tariff import NodeGroup, Tariff, market_shares
 from gantree.accounting.usage import UsageAmounts, UsageKey
 from gantree.api.client.client import Client
 from gantree.cli.billing.months import Month

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from gantree.accounting.bill import CPU, GPU, MEMORY, SHARED, SLOWER, STORAGE, Bill
-from gantree.accounting.distribution import rounded
-from gantree.accounting.statement import WASTED, Figures, Statement, shared_by_cause
+from gantree.accounting.billing.bill import CPU, GPU, MEMORY, SHARED, SLOWER, STORAGE, Bill
+from gantree.accounting.billing.distribution import rounded
+from gantree.accounting.billing.statement import WASTED, Figures, Statement, shared_by_cause
 from gantree.accounting.usage import ALLOCATED_FOR, NOT_ALLOCATED
 from gantree.cli.report.document import Column, Report, Table
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gantree.accounting.bill import CHARGES, MICROS
-from gantree.accounting.statement import Statement, figures_json, shared_by_cause
+from gantree.accounting.billing.bill import CHARGES, MICROS
+from gantree.accounting.billing.statement import Statement, figures_json, shared_by_cause
 from gantree.cli.billing.statement_report import CENT, change_text, money, row_name, unpriced_text
 from gantree.cli.output.printing import columns
 

@@ -8,7 +8,7 @@ import typer
 from gantree.api.observability.log_format import Format, Level
 from gantree.control.engine.leadership import SHORTEST_LEASE_S
 from gantree.control.engine.watchdog import SHORTEST_STALL_S
-from gantree.control.nodes.partitioning import PartitionGpus
+from gantree.control.nodes.sharing.partitioning import PartitionGpus
 from gantree.journal.contract import LONGEST_LEASE_S
 
 ClusterOption = Annotated[

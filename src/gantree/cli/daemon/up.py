@@ -82,7 +82,7 @@ from gantree.cli.options import (
 from gantree.control.engine.leadership import LEASE_S
 from gantree.control.engine.retention import KEEP_ENDED, RetentionLimits
 from gantree.control.engine.watchdog import STALL_S
-from gantree.control.nodes.partitioning import PartitionGpus
+from gantree.control.nodes.sharing.partitioning import PartitionGpus
 from gantree.control.requests.waiting_limits import DEFAULT_WAITING_LIMITS, WaitingLimits
 from gantree.journal.sqlite import FILE as JOURNAL_FILE
 from gantree.model.errors import BadInput, JournalError, Unreachable

@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from gantree.api.views.budget_view import budget_in_words
+from gantree.api.views.accounting.budget_view import budget_in_words
 from gantree.api.views.lending_view import lending_in_words
 from gantree.cli.daemon_client import client
 from gantree.cli.options import JsonOption, StateOption

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gantree.api.views.site_prices import at_prices
+from gantree.api.views.accounting.site_prices import at_prices
 from gantree.cli.billing import command as billing
 from gantree.cli.billing.command import Asked
 from gantree.cli.billing.options import (

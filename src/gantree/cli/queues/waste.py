@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gantree.api.views.site_prices import at_prices
+from gantree.api.views.accounting.site_prices import at_prices
 from gantree.cli.daemon_client import client
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.input.moments import ALLOWED, seconds_since_epoch

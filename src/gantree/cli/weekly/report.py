@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gantree.accounting.usage import PURPOSES
-from gantree.api.views.budget_view import budget_in_words
+from gantree.api.views.accounting.budget_view import budget_in_words
 from gantree.cli.output.figures import digits, dollars
 from gantree.cli.output.printing import span
 from gantree.cli.report.document import Column, Report, Table

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gantree.core.ledger.budgets import BudgetKey
+from gantree.core.ledger.accounts.budgets import BudgetKey
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
 from gantree.model.placements import MemberPlacement

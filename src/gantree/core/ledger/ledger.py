@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter
 
-from gantree.core.ledger.accounts import Accounts
+from gantree.core.ledger.accounts.accounts import Accounts
+from gantree.core.ledger.accounts.user_counts import UserCounts
 from gantree.core.ledger.apply.table import APPLY
 from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.claims_by_node import ClaimsByNode
@@ -24,7 +25,6 @@ from gantree.core.ledger.signatures import Signatures
 from gantree.core.ledger.site import Site
 from gantree.core.ledger.state import CLAIM, RESERVATION, Claim, JobState, Reservation
 from gantree.core.ledger.usage import METERED, RUN_CHANGES, meter, note_run
-from gantree.core.ledger.user_counts import UserCounts
 from gantree.model.arrays import Spans, parse_element
 from gantree.model.facts import Fact, PolicyAdopted
 from gantree.model.jobs import Job

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from gantree.core.ledger.accounts.share_corrections import correct_for_idle, correct_for_lost
 from gantree.core.ledger.measured_attempt import NOT_MEASURED
-from gantree.core.ledger.share_corrections import correct_for_idle, correct_for_lost
 from gantree.core.ledger.state import JobState
 from gantree.model.facts import (
     AttemptEnded,

@@ -11,7 +11,7 @@ running gangs are asked to save first; they wait again and go on once there is m
 from collections.abc import Iterator
 from math import inf
 
-from gantree.core.ledger.budgets import BudgetKey
+from gantree.core.ledger.accounts.budgets import BudgetKey
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState

@@ -1,4 +1,4 @@
-"""What is decided as guarantees are used or left idle: how much of them queues keep (`core.ledger.lending`).
+"""What is decided as guarantees are used or left idle: how much of them queues keep (`core.ledger.accounts.lending`).
 
 It is decided before each cycle, so that whoever starts in it finds lent what was idle for long enough and kept what
 was used before; and after it, for what it has started.

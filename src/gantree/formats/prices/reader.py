@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import cast
 
-from gantree.accounting.tariff import (
+from gantree.accounting.billing.tariff import (
     HOURS_OF_YEAR,
     OwnedCost,
     PowerTerms,

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from gantree.core.snapshot import (
+from gantree.core.snapshot.ledger_snapshot import (
     JOB_FIELDS,
     STORED_JOB,
     Books,

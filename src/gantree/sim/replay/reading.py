@@ -10,7 +10,7 @@ from dataclasses import replace
 from sqlalchemy import select
 
 from gantree.core.ledger.ledger import Ledger
-from gantree.core.snapshot import restored
+from gantree.core.snapshot.restore import restored
 from gantree.journal.encoding.codec import EVENT_CODEC, Encoded
 from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.journal.sql.journal import SqlJournal

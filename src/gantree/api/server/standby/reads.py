@@ -21,7 +21,6 @@ from gantree.api.routes import (
     curves,
     events,
     explanations,
-    history,
     jobs,
     links,
     logs,
@@ -29,9 +28,8 @@ from gantree.api.routes import (
     policies,
     records,
     site,
-    usage,
-    waste,
 )
+from gantree.api.routes.accounting import history, usage, waste
 from gantree.api.views.progress_view import add_observed, add_progress
 from gantree.api.views.straggler_view import StragglerJudge
 from gantree.control.readers.frames import NEWEST, QueryMode, Reply

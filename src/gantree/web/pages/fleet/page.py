@@ -10,7 +10,7 @@ from gantree.accounting.usage import ALLOCATED_FOR
 from gantree.api.access.access import Caller, CurrentCaller
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import QueryBackend
-from gantree.api.views import usage_history_view
+from gantree.api.views.accounting import usage_history_view
 from gantree.control.requests.read_view import ReadView
 from gantree.topology.hardware.prices import LIST_PRICES, PriceList
 from gantree.web.pages.fleet.heat import heat

@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gantree.api.access.access import Caller
-from gantree.api.views import queries, usage_view
-from gantree.api.views.budget_view import budget_in_words
-from gantree.api.views.site_prices import at_prices
+from gantree.api.views import queries
+from gantree.api.views.accounting import usage_view
+from gantree.api.views.accounting.budget_view import budget_in_words
+from gantree.api.views.accounting.site_prices import at_prices
 from gantree.control.requests.read_view import ReadView
 from gantree.topology.hardware.prices import PriceList
 

@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from gantree.api.access.access import Caller, CurrentCaller
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import QueryBackend
-from gantree.api.views import usage_history_view
+from gantree.api.views.accounting import usage_history_view
 from gantree.control.requests.read_view import ReadView
 from gantree.web.pages.frame import page_router, render
 from gantree.web.pages.over_time.charts import charts

@@ -9,7 +9,7 @@ from gantree.api.access.access import Caller, CurrentCaller
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import QueryBackend
 from gantree.api.views import queries
-from gantree.api.views.budget_view import budget_in_words
+from gantree.api.views.accounting.budget_view import budget_in_words
 from gantree.api.views.lending_view import lending_in_words
 from gantree.control.requests.read_view import ReadView
 from gantree.web.pages.frame import page_router, render

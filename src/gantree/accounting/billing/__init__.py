@@ -1,0 +1,1 @@
+"""Money: the book at prices, who pays what, statements, invoices. Pure."""

@@ -1,0 +1,1 @@
+"""Routes of usage, bills, waste and history."""

@@ -1,0 +1,1 @@
+"""Usage, bills, budgets, waste and history as plain JSON values."""

@@ -1,0 +1,1 @@
+"""Checks of links before a start: prices to compare with, and what follows for nodes."""

@@ -1,0 +1,1 @@
+"""Parts of GPUs on the nodes of a daemon: partitions, MPS, time slices."""

@@ -1,0 +1,1 @@
+"""What queues and users hold and have used: quota, guarantees, lending, shares, budgets."""
