@@ -18,6 +18,8 @@ ALLOCATED_FOR = ("starting", "restart", "checkpoint", "useful", "idle", "lost", 
 NOT_ALLOCATED = ("down", "held", "reserved", "stranded", "free")
 """Purposes of all other GPU-seconds; the last one is the rest."""
 PURPOSES = (*ALLOCATED_FOR, *NOT_ALLOCATED)
+WORD_OF = {purpose: purpose for purpose in PURPOSES} | {"held": "claimed"}
+"""What people read: GPU-hours that gangs held are "held", so what is held for a claim is "claimed"."""
 
 
 class UsageKey(NamedTuple):

@@ -120,6 +120,8 @@ def test_a_bill_of_a_queue_by_project_at_other_prices(
     assert float(row["gpu_USD"]) == pytest.approx(float(row["held_gpu_hours"]) * 2, abs=2e-6)
     lines = command("--bill", "--by=queue").out.splitlines()
     assert lines[1].split()[:2] == ["QUEUE", "GPU-HOURS"]
+    refused = command("--bill", "--by=queue", "--queue=nosuch")
+    assert (refused.code, "--queue: no queue 'nosuch'" in refused.err) == (2, True)
     own = gantree("usage", "--state", state, "--by", "queue", "--json").json()["sum"]
     assert own["USD"] == pytest.approx(own["held_gpu_hours"] * 3600)
 

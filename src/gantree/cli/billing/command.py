@@ -31,6 +31,7 @@ from gantree.cli.report.html import html_of
 from gantree.cli.report.pdf import pdf_of
 from gantree.formats.invoices import read_invoice
 from gantree.model.errors import BadInput
+from gantree.text.words import did_you_mean
 
 DIMENSIONS = ("queue", "user", "project", "model", "device")
 
@@ -102,6 +103,8 @@ def _state(
     made = statement(
         priced.rows, priced.bill, priced.tariff, cast(By, asked.by), queue, before.bill
     )
+    if queue and not made.rows:
+        _refuse_unknown(daemon, queue)
     _write_tables(priced, made, asked, period)
     if asked.html is not None or asked.pdf is not None:
         jobs = ended_jobs(daemon, priced.month, queue)
@@ -114,6 +117,16 @@ def _state(
         typer.echo(csv_text(list(TYPES), table_rows(made, period)), nl=False)
     elif not any((asked.html, asked.pdf, asked.parquet, asked.focus)):
         typer.echo("\n".join(statement_lines(made, priced.month.words)))
+
+
+def _refuse_unknown(daemon: Client, queue: str) -> None:
+    """Raise BadInput for a queue that the policy does not have; one that was used is on record."""
+    known = [row["queue"] for row in daemon.queues() if row["queue"]]
+    if queue not in known:
+        hint = did_you_mean(queue, known)
+        raise BadInput(
+            f"--queue: no queue {queue!r}, and none is on record in this month. {hint}".strip()
+        )
 
 
 def _write_tables(priced: PricedMonth, made: Statement, asked: Asked, period: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from gantree.accounting.billing.bill import CPU, GPU, MEMORY, SHARED, SLOWER, STORAGE, Bill
 from gantree.accounting.billing.distribution import rounded
 from gantree.accounting.billing.statement import WASTED, Figures, Statement, shared_by_cause
-from gantree.accounting.usage import ALLOCATED_FOR, NOT_ALLOCATED
+from gantree.accounting.usage import ALLOCATED_FOR, NOT_ALLOCATED, WORD_OF
 from gantree.cli.report.document import Column, Report, Table
 
 CENT = 10_000
@@ -210,7 +210,7 @@ def _purpose_table(statement: Statement) -> Table:
         names = (*ALLOCATED_FOR, *NOT_ALLOCATED)
         hours, whole, last = statement.fleet, statement.fleet["capacity"], "Capacity"
     rows = [
-        (name, MEANING[name], _hours(hours[name]), _share(hours[name], whole))
+        (WORD_OF[name], MEANING[name], _hours(hours[name]), _share(hours[name], whole))
         for name in names
         if round(hours[name], 2)
     ]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from gantree.accounting.usage import PURPOSES
+from gantree.accounting.usage import PURPOSES, WORD_OF
 from gantree.api.views.accounting.budget_view import budget_in_words
 from gantree.cli.output.figures import digits, dollars
 from gantree.cli.output.printing import span
@@ -88,7 +88,12 @@ def _purposes(figures: Figures) -> Table:
     capacity = now.get("capacity", 0.0)
     in_order = sorted(PURPOSES, key=lambda name: -now.get(name, 0.0))
     rows = [
-        (name, digits(now[name]), _percent(now[name] / capacity), digits(before.get(name, 0.0)))
+        (
+            WORD_OF[name],
+            digits(now[name]),
+            _percent(now[name] / capacity),
+            digits(before.get(name, 0.0)),
+        )
         for name in in_order
         if capacity and (now[name] >= 0.05 or before.get(name, 0.0) >= 0.05)
     ]

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gantree.accounting.purposes import gpu_s_of
+from gantree.accounting.usage import WORD_OF
 from gantree.web.pages.step_charts import Chart, frame_of, on_average, stacked
 
 Json = dict[str, Any]
@@ -21,7 +22,8 @@ def purposes_chart(found: Json, row: Json) -> Chart:
     there = [(name, values) for name, values in series if any(value > 1e-9 for value in values)]
     high = max((sum(each) for each in zip(*(values for _, values in there), strict=True)), default=1.0)  # fmt: skip
     frame = frame_of(found, high or 1.0)
-    shapes = stacked(frame, there, [f"purpose-{name}" for name, _ in there])
+    named = [(WORD_OF[name], values) for name, values in there]
+    shapes = stacked(frame, named, [f"purpose-{name}" for name, _ in there])
     return Chart("Purposes", shapes, frame.x_ticks(), frame.y_ticks(), _words(series))
 
 
@@ -47,4 +49,6 @@ def _words(series: Sequence[tuple[str, Sequence[float]]]) -> str:
     if not total:
         return "nothing is on record"
     shares = [(name, sum(values) / total) for name, values in series]
-    return ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares if share >= 0.005)
+    return ", ".join(
+        f"{WORD_OF[name]} {100 * share:.0f} %" for name, share in shares if share >= 0.005
+    )
