@@ -1,6 +1,7 @@
 """What GPUs do, joined with who holds them: by hand, and held equal to a plain recount of random rounds."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,6 +12,7 @@ from gantree.control.nodes.gpu_use_watch import MOST_S, REPORT_S, GpuUseWatch
 from gantree.core.ledger.usage import life_of
 from gantree.model.events import CancelRequested, GpuUseObserved
 from gantree.model.gpu_activity import MeasuredUse
+from gantree.model.jobs import Shape
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 from support.examples import examples
@@ -148,3 +150,28 @@ def test_random_rounds_are_counted_as_a_plain_recount_counts_them(seed: int) -> 
         rounds.look(told, seconds)
     rounds.look({}, rounds=int(REPORT_S / 15) + 1)
     assert rounds.amounts() == pytest.approx((useful, idle))
+
+
+def cut(tensor: Mapping[int, float]) -> Told:
+    """GPU 0 of n0 in instances of 1g.10gb, by id how active they are."""
+    figures = {
+        f"{name}/1g.10gb#{number}": active for number, active in tensor.items() for name in BUSY
+    }
+    return {"n0": {0: figures}}
+
+
+@pytest.mark.parametrize(
+    ("tensor", "useful", "idle"),
+    [({7: 0.9, 8: 0.4}, 1 / 7, 0.0), ({7: 0.0, 8: 0.0}, 0.0, 1 / 7), ({7: 0.9, 8: 0.0}, 0.0, 0.0)],
+    ids=["both compute", "none does", "one does, and nobody knows which"],
+)
+def test_instances_of_mig_count_as_their_part_of_a_gpu(
+    tensor: Mapping[int, float], useful: float, idle: float
+) -> None:
+    stage = Stage(cluster(spines=1, leaves=1, nodes=1))
+    (role,) = job("j").roles
+    stage.submit(replace(job("j"), roles=(replace(role, shape=Shape(mig="1g.10gb")),)))
+    stage.started("j")
+    rounds = Rounds(stage)
+    rounds.look(cut(tensor), rounds=1 + int(REPORT_S / 15))
+    assert rounds.amounts() == pytest.approx((useful * REPORT_S, idle * REPORT_S))

@@ -226,7 +226,7 @@ def test_a_queue_that_reclaims_nothing_any_more_ends_what_was_idle() -> None:
     assert [fact.reason for fact in site.of(GangIdlenessNoted)] == ["", NO_RULE]
 
 
-def test_gangs_without_gpus_and_with_instances_of_mig_are_not_measured() -> None:
+def test_gangs_without_gpus_are_not_measured() -> None:
     site = Site(members=1)
     (role,) = job("cpus", 1, 0).roles
     site.stage.submit(replace(job("cpus"), roles=(replace(role, shape=Shape(cpus=1.0)),)))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gantree.telemetry.activity import computes
+from gantree.telemetry.activity import computes, profiles_compute
 from gantree.telemetry.dcgm.health import signs_in
 
 UTIL, TENSOR, DRAM, FP32 = (
@@ -47,10 +47,31 @@ def test_without_profiling_counters_the_utilisation_counts(
     assert computes(figures) is expected
 
 
+def instance(gpu: int, number: int, profile: str, tensor: float, dram: float = 0.0) -> str:
+    labels = f'{{gpu="{gpu}",Hostname="n0",GPU_I_PROFILE="{profile}",GPU_I_ID="{number}"}}'
+    return f"{TENSOR}{labels} {tensor}\n{DRAM}{labels} {dram}\n"
+
+
 def test_instances_of_mig_are_not_taken_for_their_gpu() -> None:
-    text = (
-        f'{TENSOR}{{gpu="0",Hostname="n0",GPU_I_ID="7"}} 0.9\n{DRAM}{{gpu="0",Hostname="n0",GPU_I_ID="7"}} 0.5\n'
+    text = instance(0, 7, "1g.10gb", 0.9) + (
         f'{TENSOR}{{gpu="1",Hostname="n0"}} 0.9\n{DRAM}{{gpu="1",Hostname="n0"}} 0.5\n'
     )
     found = signs_in(text)["n0"]
     assert (computes(found[0]), computes(found[1])) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("instances", "expected"),
+    [
+        ([(7, "1g.10gb", 0.9), (8, "1g.10gb", 0.4)], {"1g.10gb": True}),
+        ([(7, "1g.10gb", 0.0), (8, "1g.10gb", 0.0), (1, "3g.40gb", 0.5)], {"1g.10gb": False, "3g.40gb": True}),
+        ([(7, "1g.10gb", 0.9), (8, "1g.10gb", 0.0)], {}),
+        ([(7, "", 0.9)], {}),
+    ],
+    ids=["all compute", "by profile", "nobody knows which", "of an older exporter"],
+)  # fmt: skip
+def test_instances_of_one_profile_are_known_where_they_agree(
+    instances: list[tuple[int, str, float]], expected: dict[str, bool]
+) -> None:
+    text = "".join(instance(0, *each) for each in instances)
+    assert profiles_compute(signs_in(text)["n0"][0]) == expected

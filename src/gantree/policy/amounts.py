@@ -130,7 +130,7 @@ def _devices_held(member: MemberPlacement, model: str | None) -> Iterator[tuple[
     if member.gpus:
         yield WHOLE, float(len(member.gpus))
     for part in member.mig:
-        yield part.profile, _mig_part(part.profile, model)
+        yield part.profile, mig_part(part.profile, model)
     for name, count in member.devices:
         if profile := profile_of_device(name):
             yield profile, _mig_devices(((name, count),), model)
@@ -171,7 +171,7 @@ def _add(amounts: dict[str, float], resource: str, amount: float) -> None:
 def _requested_gpus(shape: Shape) -> float:
     """GPUs of one member; where the models it admits differ in what a part is, the largest part."""
     if shape.mig is not None:
-        return max(_mig_part(shape.mig, model) for model in shape.models or (None,))
+        return max(mig_part(shape.mig, model) for model in shape.models or (None,))
     if shape.gpu_share is not None:
         return shape.gpu_share
     if shape.gpu_memory_GiB is not None:
@@ -180,7 +180,7 @@ def _requested_gpus(shape: Shape) -> float:
 
 
 def _gpus_held(member: MemberPlacement, model: str | None) -> float:
-    parts = sum(_mig_part(part.profile, model) for part in member.mig)
+    parts = sum(mig_part(part.profile, model) for part in member.mig)
     parts += _mig_devices(member.devices, model)
     return len(member.gpus) + parts + (member.share.compute if member.share else 0.0)
 
@@ -195,7 +195,7 @@ def _memory_part(memory_GiB: float, model: str | None) -> float:
 def _mig_devices(devices: tuple[tuple[str, int], ...], model: str | None) -> float:
     """GPUs that the MIG instances and partitions among devices are parts of."""
     profiles = ((profile_of_device(name), count) for name, count in devices)
-    return sum(count * _mig_part(profile, model) for profile, count in profiles if profile)
+    return sum(count * mig_part(profile, model) for profile, count in profiles if profile)
 
 
 def profile_of_device(name: str) -> str | None:
@@ -209,7 +209,7 @@ def profile_of_device(name: str) -> str | None:
     return found and found[1]
 
 
-def _mig_part(profile: str, model: str | None) -> float:
+def mig_part(profile: str, model: str | None) -> float:
     """Compute slices of a profile over those of its GPU; without a model, the largest part of any GPU that has it."""
     table = mig_table(model)
     tables = (table,) if table else tuple(TABLES.values())

@@ -18,7 +18,8 @@ Measured on an H100 (`benchmarks/gpu_activity.py`), in percent of the time:
     nothing, with a CUDA context                      0     0        0      0        0     121
 
 How active the SMs are does not tell a hang from work, and how much memory is used says nothing at all.
-Instances of MIG (label GPU_I_ID) have figures of their own; they are told apart and not read.
+Instances of MIG have figures of their own (labels GPU_I_PROFILE and GPU_I_ID). An id names no slice, so instances of
+one profile on a GPU are known where all of them compute, or none does.
 https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html (profiling metrics)
 """
 
@@ -29,7 +30,9 @@ TENSOR, MEMORY = "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE"
 FP64, FP32, FP16 = (f"DCGM_FI_PROF_PIPE_FP{bits}_ACTIVE" for bits in (64, 32, 16))
 UNITS = (TENSOR, MEMORY, FP64, FP32, FP16)
 ACTIVITY_FIGURES = frozenset({UTILISATION, *UNITS})
-INSTANCE_LABEL = "GPU_I_ID"
+INSTANCE_LABEL, PROFILE_LABEL = "GPU_I_ID", "GPU_I_PROFILE"
+APART = "#"
+"""Between profile and id of an instance."""
 COMPUTES = 0.01
 """The least share of the time in which a unit of a GPU that computes is active."""
 IDLE_PERCENT = 1.0
@@ -41,3 +44,27 @@ def computes(figures: Mapping[str, float]) -> bool | None:
         return any(figures.get(name, 0.0) >= COMPUTES for name in UNITS)
     utilisation = figures.get(UTILISATION)
     return None if utilisation is None else utilisation >= IDLE_PERCENT
+
+
+def instance_of(labels: Mapping[str, str]) -> str | None:
+    """What stands behind the name of a figure of an instance of MIG: its profile and id; None for one of a GPU."""
+    number = labels.get(INSTANCE_LABEL)
+    return f"{labels.get(PROFILE_LABEL, '')}{APART}{number}" if number else None
+
+
+def profiles_compute(figures: Mapping[str, float]) -> Mapping[str, bool]:
+    """By profile whether the instances of a GPU compute, where all of them do or none does."""
+    of_instance: dict[tuple[str, str], dict[str, float]] = {}
+    for sign, value in figures.items():
+        name, slash, instance = sign.partition("/")
+        profile, _, number = instance.partition(APART)
+        if slash and name in UNITS and profile:
+            of_instance.setdefault((profile, number), {})[name] = value
+    found: dict[str, set[bool | None]] = {}
+    for (profile, _), of in of_instance.items():
+        found.setdefault(profile, set()).add(computes(of))
+    return {
+        profile: True in does
+        for profile, does in found.items()
+        if len(does) == 1 and None not in does
+    }

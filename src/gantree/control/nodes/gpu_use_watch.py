@@ -7,7 +7,7 @@ it had counted: that time is not measured, and so neither useful nor idle. Not m
 
 - a GPU that did not answer, or whose figures do not tell;
 - more than MOST_S between two rounds, since nobody looked;
-- an instance of MIG, whose GPU has figures of the whole only;
+- an instance of MIG beside others of its profile on the same GPU, of which some compute and some do not;
 - a member with some of a node's GPUs, where a device plugin picked them and nobody knows which.
 
 Of a GPU that several gangs share, the counters are those of all: each of them is as busy as the GPU.
@@ -22,7 +22,8 @@ from gantree.model.events import GpuUseObserved
 from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.phases import Phase
 from gantree.model.placements import MemberPlacement
-from gantree.telemetry.activity import computes
+from gantree.policy.amounts import mig_part
+from gantree.telemetry.activity import computes, profiles_compute
 from gantree.topology.fabric.fabric import Fabric
 
 REPORT_S = 300.0
@@ -31,8 +32,10 @@ MOST_S = 60.0
 
 Figures = Mapping[str, Mapping[int, Mapping[str, float]]]
 """Figures by node and GPU."""
-Computing = Mapping[str, Mapping[int, bool]]
-"""Whether a GPU computes, by node and GPU."""
+Device = int | tuple[int, str]
+"""A GPU, or the instances of one profile on it."""
+Computing = Mapping[str, Mapping[Device, bool]]
+"""Whether a device computes, by node."""
 Attempt = tuple[str, int]
 """A job and its attempt."""
 
@@ -87,9 +90,9 @@ class GpuUseWatch:
         for member in state.placement.members:
             if not (self.is_exact or has_whole_node(ledger, member)):
                 continue
-            of_gpu = judged.get(member.node, {})
-            for gpu, part in held_gpus(member):
-                does = of_gpu.get(gpu)
+            of_device = judged.get(member.node, {})
+            for device, part in held_devices(ledger, member):
+                does = of_device.get(device)
                 counted.useful += part * seconds if does else 0.0
                 counted.idle += part * seconds if does is False else 0.0
 
@@ -104,13 +107,17 @@ class GpuUseWatch:
 
 
 def computing(told: Figures) -> Computing:
-    """Which GPUs compute, of those whose figures tell."""
-    return {
-        node: {
-            gpu: does for gpu, figures in of_gpu.items() if (does := computes(figures)) is not None
-        }
-        for node, of_gpu in told.items()
-    }
+    """Which devices compute, of those whose figures tell."""
+    return {node: dict(_of_node(of_gpu)) for node, of_gpu in told.items()}
+
+
+def _of_node(of_gpu: Mapping[int, Mapping[str, float]]) -> Iterator[tuple[Device, bool]]:
+    for gpu, figures in of_gpu.items():
+        does = computes(figures)
+        if does is not None:
+            yield gpu, does
+        for profile, does in profiles_compute(figures).items():
+            yield (gpu, profile), does
 
 
 def has_whole_node(ledger: Ledger, member: MemberPlacement) -> bool:
@@ -122,8 +129,15 @@ def has_whole_node(ledger: Ledger, member: MemberPlacement) -> bool:
     return len(member.gpus) == fabric.machine_of_node(node).gpus
 
 
-def held_gpus(member: MemberPlacement) -> Iterator[tuple[int, float]]:
-    """The GPUs of a member, each with the part of it that the member has."""
+def held_devices(ledger: Ledger, member: MemberPlacement) -> Iterator[tuple[Device, float]]:
+    """The devices of a member, each with the part of a GPU that it is."""
     yield from ((gpu, 1.0) for gpu in member.gpus)
     if member.share is not None:
         yield member.share.gpu, member.share.compute
+    if member.mig:
+        fabric = ledger.fabric
+        node = None if fabric is None else fabric.index_of_node.get(member.node)
+        model = None if fabric is None or node is None else fabric.machine_of_node(node).gpu
+        yield from (
+            ((each.gpu, each.profile), mig_part(each.profile, model)) for each in member.mig
+        )

@@ -21,7 +21,7 @@ from gantree.control.nodes.gpu_use_watch import (
     Figures,
     computing,
     has_whole_node,
-    held_gpus,
+    held_devices,
 )
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
@@ -131,11 +131,11 @@ class IdleWatch:
         assert state.placement is not None
         busy = held = 0.0
         for member in state.placement.members:
-            if member.mig or not (self.is_exact or has_whole_node(ledger, member)):
+            if not (self.is_exact or has_whole_node(ledger, member)):
                 return None
-            of_gpu = judged.get(member.node, {})
-            for gpu, part in held_gpus(member):
-                does = of_gpu.get(gpu)
+            of_device = judged.get(member.node, {})
+            for device, part in held_devices(ledger, member):
+                does = of_device.get(device)
                 if does is None:
                     return None
                 busy, held = busy + part * does, held + part

@@ -31,7 +31,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from sys import intern
 
-from gantree.telemetry.activity import ACTIVITY_FIGURES, INSTANCE_LABEL, UTILISATION
+from gantree.telemetry.activity import ACTIVITY_FIGURES, UTILISATION, instance_of
 from gantree.telemetry.dcgm.links import LINK_FIGURES, LINK_LABEL
 from gantree.telemetry.dcgm.use import samples_of_gpus
 from gantree.telemetry.exposition import names_matcher
@@ -61,7 +61,6 @@ SLOWED_BY_HARDWARE = 0x8 | 0x40 | 0x80
 """NVML's nvmlClocksThrottleReasonHwSlowdown, ...HwThermalSlowdown and ...HwPowerBrakeSlowdown."""
 SLOW_FOR = 8
 _LABEL = {
-    **dict.fromkeys(ACTIVITY_FIGURES - {UTILISATION}, INSTANCE_LABEL),
     XID_COUNT: "xid",
     STATUS: "health_watch",
     **LINK_LABEL,
@@ -86,10 +85,17 @@ def signs_in(text: str) -> dict[str, dict[int, dict[str, float]]]:
     for host, gpu, name, labels, value in samples_of_gpus(text, _FIND):
         told = found.setdefault(host, {}).setdefault(gpu, {})
         if name in _SIGNS:
-            label = labels.get(_LABEL.get(name, ""))
+            label = _label(name, labels)
             sign = name if label is None else intern(f"{name}/{label}")
             told[sign] = max(value, told.get(sign, value))
     return found
+
+
+def _label(name: str, labels: Mapping[str, str]) -> str | None:
+    """What tells lines of one name and GPU apart."""
+    if name in ACTIVITY_FIGURES and name != UTILISATION:
+        return instance_of(labels)
+    return labels.get(_LABEL.get(name, ""))
 
 
 @dataclass(slots=True)
