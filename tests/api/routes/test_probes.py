@@ -30,7 +30,7 @@ nodes:
 """
 JOB = "name: {name}\ngang:\n  - {{role: w, members: {members}, each: {{gpus: {gpus}}}, run: [sleep, '{s}']}}\n"
 LABELS = {
-    "version", "queue", "use", "tier", "kind", "gate", "cause", "transaction", "route", "status", "le",
+    "version", "queue", "use", "tier", "kind", "gate", "cause", "purpose", "transaction", "route", "status", "le",
     "listener", "sign", "state",
 }  # fmt: skip
 FUNCTIONS = frozenset(

@@ -41,7 +41,7 @@ from gantree.api.http.response_models.site import (
     QueuesResponse,
 )
 from gantree.api.routes import audit, links, nodes, policies, sessions, tokens
-from gantree.api.routes.accounting import usage, waste
+from gantree.api.routes.accounting import book, usage, waste
 
 _A_JOB = "/v1/jobs/{job}"
 _A_NODE = "/v1/nodes/{node}"
@@ -102,6 +102,7 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
     "GET /v1/cluster/domains": DomainsResponse,
     "GET /v1/usage": usage.UsageResponse,
     "GET /v1/usage/gpus": usage.GpuUseResponse,
+    "GET /v1/usage/book": book.BookResponse,
     "GET /v1/waste": waste.WasteResponse,
     "GET /v1/history/jobs": EndedJobsResponse,
     "GET /v1/history/jobs/{job}": EndedJobRow,
