@@ -204,6 +204,7 @@ def test_the_plan_that_was_shown_is_carried_out_though_another_is_cheaper_by_now
     assert carried_out(stage) == shown_move.job
     state = stage.state("wide")
     assert state.placement is not None and state.placement.members == shown.placement.members
+    assert are_under_way(stage.scheduler.ledger, shown), "who looks late finds them made"
 
 
 def test_a_plan_has_the_same_digest_as_long_as_it_is_the_same_whatever_it_costs() -> None:

@@ -118,13 +118,20 @@ def move_as_requested(builder: DecisionBuilder, preferences: PlacementPreference
 
 
 def are_under_way(ledger: Ledger, plan: Defragmentation) -> bool:
-    """Whether exactly these moves were begun for a job, and it holds the claim on its place."""
+    """Whether exactly these moves were begun for a job that claims its place, or are made already."""
     claim = ledger.claims.get(plan.job)
+    place = ledger.jobs[plan.job].placement if claim is None else claim.placement
     return (
-        claim is not None
-        and claim.placement.members == plan.placement.members
-        and all(ledger.jobs[each.job].moving is not None for each in plan.moves)
+        place is not None
+        and place.members == plan.placement.members
+        and all(_moves_to(ledger.jobs[each.job], each.target) for each in plan.moves)
     )
+
+
+def _moves_to(state: JobState, target: Placement) -> bool:
+    """Whether a gang moves, or has moved."""
+    is_there = state.placement is not None and state.placement.members == target.members
+    return state.moving is not None or is_there
 
 
 def _may_plan(ledger: Ledger, state: JobState, now: float) -> bool:
