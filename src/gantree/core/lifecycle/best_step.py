@@ -1,8 +1,9 @@
 """How long a step of a placed gang would take at its best place: what its own place costs it, for its bill.
 
-The best is that on the empty cluster, with every node and link whole, on the GPU model that the gang has: another model
-has another price. It is recorded with the placement, so replay, recovery and bills have the same figure. Gangs that do
-not tell their traffic, or hold parts of GPUs, have none. Equal gangs on one fabric share one search.
+The best is the fastest on the empty cluster, with every node and link whole, on the GPU model that the gang has, since
+another model has another price. What else the policy prefers makes no difference to it. It is recorded with the
+placement, so replay, recovery and bills have the same figure. Gangs that do not state their traffic, or hold parts of
+GPUs, have none. Equal gangs on one fabric share one search.
 """
 
 from collections.abc import Hashable
@@ -15,12 +16,13 @@ from gantree.core.lifecycle.numbering import numbered
 from gantree.model.jobs import Job, Role
 from gantree.model.placements import Placement
 from gantree.placement.choice.search import find
-from gantree.planning.policy_preferences import placement_preferences_of
+from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.traffic.signature import Kept
 
 MOST_GPUS = 4096
 """Of larger gangs nothing is searched: it would hold up the turn."""
+FASTEST = PlacementPreferences(fragmentation_weight=0.0)
 _NO_TIME_S = 1e-9
 
 
@@ -41,7 +43,7 @@ def _best_step_s(ledger: Ledger, job: Job) -> float | None:
     fabric = ledger.rooms().fabric
     kept, key = _kept_of(fabric), _searched(job)
     if key not in kept.answers:
-        found = find(ledger.rooms().emptied(), job, placement_preferences_of(ledger.policy))
+        found = find(ledger.rooms().emptied(), job, FASTEST)
         best = None if found is None else numbered(fabric, job, found).predicted.step_s
         kept.keep(key, best, job.members)
     return kept.answers[key]
