@@ -63,6 +63,7 @@ def main() -> int:
                 return _ended(answer)
             case "measure" if report.result is None:
                 report.result = _measured(answer["plan"], report, answer["again_s"])
+                heard_at = time.monotonic()  # nobody waited for an answer meanwhile
             case _:
                 time.sleep(answer["again_s"])
 
