@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from control.history.test_usage_history import HistoryLives, check_equal
 from gantree.accounting.ended_jobs import JobSearch
 from gantree.api.gpu_metrics.exporters import answers
 from gantree.control.nodes.gpu_use_watch import MOST_S, GpuUseWatch
@@ -22,6 +21,8 @@ from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 from support.examples import seeds
 from support.gpu_exporters import GARBAGE, told
+from support.history_lives import HistoryLives
+from support.history_recount import check_equal
 from support.purposes import Purposes
 from support.random_lives import NODES
 
