@@ -25,7 +25,7 @@ date,sku,hours,cost
 FOCUS = """\
 ChargePeriodStart,ChargePeriodEnd,BilledCost,BillingCurrency,ChargeCategory,SkuId,ConsumedQuantity,ConsumedUnit
 2026-11-02T00:00:00Z,2026-11-03T00:00:00Z,1000.5,USD,Usage,p5.48xlarge,24,Hours
-2026-11-02T00:00:00Z,2026-11-04T00:00:00Z,-10,USD,Credit,p5.48xlarge,,
+2026-11-02T00:00:00Z,2026-11-04T00:00:00Z,-10,USD,Credit,p5.48xlarge,24,Hours
 2026-11-02T12:00:00+02:00,2026-11-02T13:00:00+02:00,14.2,USD,Usage,egress,3,GB
 """
 

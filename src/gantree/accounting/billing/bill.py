@@ -124,8 +124,10 @@ class _Sum:
     def add(self, hours: float, price: float, list_price: float | None = None) -> None:
         self.hours += hours
         self.USD += hours * price
-        known = self.list_USD is not None and list_price is not None
-        self.list_USD = self.list_USD + hours * list_price if known else None  # type: ignore[operator]  # known
+        if self.list_USD is None or list_price is None:
+            self.list_USD = None
+        else:
+            self.list_USD += hours * list_price
 
 
 class _LineKey(NamedTuple):
@@ -143,6 +145,7 @@ class _PoolSums:
         self._tariff, self._markets = tariff, markets
         self._since, self._until = since, until
         self._price_of = dict[tuple[str, Market, Bucket], float | None]()
+        self._list_price_of = dict[str, float | None]()
         self.used = defaultdict[_LineKey, _Sum](_Sum)
         self.capacity = defaultdict[tuple[int, Pool], _Sum](_Sum)
         self.causes = defaultdict[tuple[Pool, str], _Sum](_Sum)
@@ -163,16 +166,15 @@ class _PoolSums:
             unpriced[0] += held_h * share
             unpriced[1] += there_h * share
             return
-        quote = self._tariff.prices.quote(key.model) or LIST_PRICES.quote(key.model)
-        listed = None if quote is None else quote.USD_per_hour
+        listed = self._list_price(key.model)
         pool = Pool(GPU, key.model, market)
         self._use(row, pool, GPU, held_h * share, price, listed)
         self._use(row, pool, SLOWER, -amounts.slower_gpu_s / HOUR_S * share, price, listed)
         if there_h:
             self.capacity[self._day(row), pool].add(there_h * share, price)
         for cause in ("down", "held", "reserved", "stranded"):
-            hours = getattr(amounts, f"{cause}_gpu_s") / HOUR_S * share
-            self.causes[pool, cause].add(hours, price)
+            if hours := getattr(amounts, f"{cause}_gpu_s") / HOUR_S * share:
+                self.causes[pool, cause].add(hours, price)
 
     def _price(self, model: str, market: Market, bucket: Bucket) -> float | None:
         key = model, market, bucket
@@ -180,6 +182,12 @@ class _PoolSums:
             price = self._tariff.USD_per_hour(model, market, bucket.start, bucket.width)
             self._price_of[key] = price
         return self._price_of[key]
+
+    def _list_price(self, model: str) -> float | None:
+        if model not in self._list_price_of:
+            quote = self._tariff.prices.quote(model) or LIST_PRICES.quote(model)
+            self._list_price_of[model] = None if quote is None else quote.USD_per_hour
+        return self._list_price_of[model]
 
     def _add_others(self, row: BookRow) -> None:
         """CPUs and memory, where they have prices."""

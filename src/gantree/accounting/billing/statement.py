@@ -5,14 +5,16 @@ each charge, the rule by which shared cost was divided, and the prices. How it l
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Literal
 
 from gantree.accounting.billing.bill import (
     CHARGES,
     GPU,
     HOUR_S,
+    MICROS,
     SHARED,
     Bill,
     BillLine,
@@ -23,7 +25,7 @@ from gantree.accounting.billing.energy import Energy, energy_of
 from gantree.accounting.billing.tariff import Tariff
 from gantree.accounting.usage import ALLOCATED_FOR, NOT_ALLOCATED, UsageAmounts, UsageKey
 from gantree.model.access import is_within
-from gantree.topology.hardware.prices import Quote
+from gantree.topology.hardware.prices import Market, Quote
 
 By = Literal["queue", "user", "project", "model", "device"]
 WASTED = ("idle", "lost", "restart")
@@ -36,7 +38,7 @@ COUNTED = tuple(one.name for one in fields(UsageAmounts) if one.name.endswith("_
 class Figures:
     """GPU-hours by purpose, and millionths of a dollar by charge; wasted_micros are in those of `gpu`."""
 
-    hours: Counter[str] = field(default_factory=Counter)
+    hours: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     micros_of: Counter[str] = field(default_factory=Counter)
     wasted_micros: int = 0
     before_micros: int | None = None
@@ -44,12 +46,12 @@ class Figures:
     @property
     def held_hours(self) -> float:
         """All that gangs held."""
-        return float(sum(self.hours[purpose] for purpose in ALLOCATED_FOR))
+        return sum(self.hours[purpose] for purpose in ALLOCATED_FOR)
 
     @property
     def wasted_hours(self) -> float:
         """Of these, those of WASTED purposes."""
-        return float(sum(self.hours[purpose] for purpose in WASTED))
+        return sum(self.hours[purpose] for purpose in WASTED)
 
     @property
     def micros(self) -> int:
@@ -92,7 +94,7 @@ class Statement:
     until: int
     rows: Sequence[tuple[str, Figures]]
     all: Figures
-    fleet: Counter[str]
+    fleet: Mapping[str, float]
     prices: Sequence[PriceUsed]
     energy: Sequence[Energy]
     bill: Bill
@@ -109,11 +111,12 @@ def statement(
 ) -> Statement:
     """The statement of a queue with all below it ("": of all); before: the bill of the period before."""
     of_name = defaultdict[str, Figures](Figures)
-    own_rows = [row for row in rows if _is_in(row.key.queue, queue)]
-    for row in own_rows:
-        if row.key.queue:
-            _add(of_name[_name(by, row.key)].hours, _hours(row.amounts, ALLOCATED_FOR))
-    _add_money(of_name, bill, by, queue, own_rows)
+    used = _by_key(rows)
+    own = {key: amounts for key, amounts in used.items() if _is_in(key.queue, queue)}
+    for key, amounts in own.items():
+        if key.queue:
+            _add(of_name[_name(by, key)].hours, _hours(amounts, ALLOCATED_FOR))
+    _add_money(of_name, bill, by, queue, own)
     if before is not None:
         for figures in of_name.values():
             figures.before_micros = 0
@@ -131,12 +134,28 @@ def statement(
         bill.until,
         sorted(kept.items(), key=lambda each: (-each[1].micros, each[0])),
         total,
-        _fleet(rows),
+        _hours(_sum(used.values()), (*ALLOCATED_FOR, *NOT_ALLOCATED, "capacity")),
         list(_prices(bill, tariff)),
-        energy_of(own_rows, tariff.power),
+        energy_of((row for row in rows if row.key in own), tariff.power),
         bill,
         tariff,
     )
+
+
+def _by_key(rows: Iterable[BookRow]) -> dict[UsageKey, UsageAmounts]:
+    """The GPU-seconds of each key over the period."""
+    of_key = defaultdict[UsageKey, list[UsageAmounts]](list)
+    for row in rows:
+        of_key[row.key].append(row.amounts)
+    return {key: _sum(amounts) for key, amounts in of_key.items()}
+
+
+def _sum(amounts: Collection[UsageAmounts]) -> UsageAmounts:
+    """The GPU-seconds of all amounts. What is free follows from the sum of a whole site alone."""
+    total = UsageAmounts()
+    for name in COUNTED:
+        setattr(total, name, sum(map(attrgetter(name), amounts), 0.0))
+    return total
 
 
 def _is_in(queue: str, wanted: str) -> bool:
@@ -158,13 +177,17 @@ def _hours(amounts: UsageAmounts, purposes: Iterable[str]) -> dict[str, float]:
     return {purpose: getattr(amounts, f"{purpose}_gpu_s") / HOUR_S for purpose in purposes}
 
 
-def _add(to: Counter[str], hours: Mapping[str, float]) -> None:
+def _add(to: defaultdict[str, float], hours: Mapping[str, float]) -> None:
     for purpose, each in hours.items():
-        to[purpose] += each  # type: ignore[assignment]  # a Counter of floats
+        to[purpose] += each
 
 
 def _add_money(
-    of_name: Mapping[str, Figures], bill: Bill, by: By, queue: str, rows: Iterable[BookRow]
+    of_name: Mapping[str, Figures],
+    bill: Bill,
+    by: By,
+    queue: str,
+    used: Mapping[UsageKey, UsageAmounts],
 ) -> None:
     """Add charges, and what of them was for wasted hours, at the mean price of each owner and model."""
     paid = defaultdict[tuple[str, Owner, str], list[float]](lambda: [0.0, 0.0])
@@ -176,10 +199,10 @@ def _add_money(
             sums[0] += line.micros
             sums[1] += line.quantity
     wasted = defaultdict[tuple[str, Owner, str], float](float)
-    for row in rows:
-        owner = Owner(row.key.queue, row.key.user, row.key.project)
-        hours = _hours(row.amounts, WASTED)
-        wasted[_name(by, row.key), owner, row.key.model] += sum(hours.values())
+    for key, amounts in used.items():
+        owner = Owner(key.queue, key.user, key.project)
+        hours = _hours(amounts, WASTED)
+        wasted[_name(by, key), owner, key.model] += sum(hours.values())
     for (name, owner, model), hours_wasted in wasted.items():
         micros, held = paid.get((name, owner, model), (0.0, 0.0))
         if held and hours_wasted:
@@ -190,24 +213,16 @@ def _is_something(figures: Figures) -> bool:
     return bool(figures.micros or figures.before_micros or figures.held_hours)
 
 
-def _fleet(rows: Iterable[BookRow]) -> Counter[str]:
-    """GPU-hours of the site by purpose, and `capacity`. What is free follows from the sum of all rows alone."""
-    total = UsageAmounts()
-    for row in rows:
-        for name in COUNTED:
-            setattr(total, name, getattr(total, name) + getattr(row.amounts, name))
-    return Counter(_hours(total, (*ALLOCATED_FOR, *NOT_ALLOCATED, "capacity")))
-
-
 def _prices(bill: Bill, tariff: Tariff) -> Iterator[PriceUsed]:
-    sums = defaultdict[tuple[str, str], list[float]](lambda: [0.0, 0.0])
+    sums = defaultdict[tuple[str, Market], list[float]](lambda: [0.0, 0.0])
     for line in bill.capacity:
-        if line.pool.resource == GPU:
-            of_pool = sums[line.pool.model, line.pool.market or ""]
+        market = line.pool.market
+        if line.pool.resource == GPU and market is not None:
+            of_pool = sums[line.pool.model, market]
             of_pool[0] += line.hours
-            of_pool[1] += line.micros / 1e6
+            of_pool[1] += line.micros / MICROS
     for (model, market), (hours, USD) in sorted(sums.items()):
-        quote = tariff.prices.quote(model, market)  # type: ignore[arg-type]  # those of the bill
+        quote = tariff.prices.quote(model, market)
         if quote is not None and hours:
             yield PriceUsed(quote, hours, USD / hours)
 
@@ -218,10 +233,10 @@ def figures_json(figures: Figures) -> dict[str, object]:
         **{f"{purpose}_gpu_hours": figures.hours[purpose] for purpose in ALLOCATED_FOR},
         "held_gpu_hours": figures.held_hours,
         "wasted_gpu_hours": figures.wasted_hours,
-        **{f"{charge}_USD": figures.micros_of[charge] / 1e6 for charge in CHARGES},
-        "USD": figures.micros / 1e6,
-        "wasted_USD": figures.wasted_micros / 1e6,
-        "before_USD": None if figures.before_micros is None else figures.before_micros / 1e6,
+        **{f"{charge}_USD": figures.micros_of[charge] / MICROS for charge in CHARGES},
+        "USD": figures.micros / MICROS,
+        "wasted_USD": figures.wasted_micros / MICROS,
+        "before_USD": None if figures.before_micros is None else figures.before_micros / MICROS,
     }
 
 

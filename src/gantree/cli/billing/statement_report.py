@@ -205,7 +205,8 @@ def _purpose_table(statement: Statement) -> Table:
         Column("Share"),
     ]
     names: Sequence[str] = ALLOCATED_FOR
-    hours, whole, last = total.hours, total.held_hours, "All held"
+    hours: Mapping[str, float] = total.hours
+    whole, last = total.held_hours, "All held"
     if not statement.queue:
         names = (*ALLOCATED_FOR, *NOT_ALLOCATED)
         hours, whole, last = statement.fleet, statement.fleet["capacity"], "Capacity"
