@@ -1,9 +1,9 @@
 """How long a step of a placed gang would take at its best place: what its own place costs it, for its bill.
 
 The best is the fastest on the empty cluster, with every node and link whole, on the GPU model that the gang has, since
-another model has another price. What else the policy prefers makes no difference to it. It is recorded with the
-placement, so replay, recovery and bills have the same figure. Gangs that do not state their traffic, or hold parts of
-GPUs, have none. Equal gangs on one fabric share one search.
+another model has another price, and by the data that it reads. What else the policy prefers makes no difference to it.
+It is recorded with the placement, so replay, recovery and bills have the same figure. Gangs that do not state their
+traffic, or hold parts of GPUs, have none. Equal gangs on one fabric share one search.
 """
 
 from collections.abc import Hashable
@@ -75,5 +75,5 @@ def _searched(job: Job) -> Hashable:
     """What of a job its best place and step depend on."""
     return (
         job.roles, job.topology, job.parallelism, job.ranks_as_written, job.trains, job.traffic, job.overlap,
-        job.serving, job.communicates, job.spot,
+        job.serving, job.communicates, job.spot, job.data,
     )  # fmt: skip
