@@ -142,6 +142,9 @@ def test_an_invoice_and_clouds_beside_it(
     clouds = command("--compare-cloud", "--json").json()
     assert complaints(clouds, "usage-compare") == []
     assert "Break-even" in command("--compare-cloud").out
+    (row,) = csv.DictReader(io.StringIO(command("--compare-cloud", "--csv").out))
+    assert (row["model"], float(row["on_demand_USD_per_hour"])) == ("H100-80GB", 6.88)
+    assert float(row["break_even"]) == pytest.approx(clouds["rows"][0]["break_even"])
     invoice.write_text("date,sku,hours,cost\n2026-11-99,x,1,2\n")
     wrong = command("--reconcile", invoice)
     assert (wrong.code, wrong.out) == (2, "")
@@ -157,6 +160,8 @@ def test_an_invoice_and_clouds_beside_it(
         (("--focus=/no/such/f.csv", "--by=queue"), "no directory that can be written to"),
         (("--bill", "--by=queue", "--month=2026-13"), "--month: found 2026-13"),
         (("--compare-cloud", "--reconcile=x", "--by=queue"), "give one of them"),
+        (("--compare-cloud", "--pdf=x.pdf", "--by=queue"), "--pdf: a statement has it; leave out"),
+        (("--reconcile=x", "--queue=x", "--by=queue"), "--queue: a statement has it; leave out"),
         (("--bill", "--by=queue", "--prices=/no/such"), "/no/such: no such file"),
     ],
 )

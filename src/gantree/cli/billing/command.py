@@ -1,6 +1,6 @@
-"""What `gantree usage` does where it is asked for money: a statement of a month, FOCUS, an invoice, clouds."""
+"""`gantree usage` of a month in money: its statement, FOCUS, beside an invoice, beside clouds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -12,6 +12,7 @@ from gantree.accounting.billing.reconciliation import reconciled
 from gantree.accounting.billing.statement import By, Statement, statement
 from gantree.api.client.client import Client
 from gantree.cli.billing.comparison_report import (
+    comparison_cells,
     comparison_json,
     comparison_lines,
     differences_json,
@@ -37,8 +38,8 @@ DIMENSIONS = ("queue", "user", "project", "model", "device")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The options of money."""
+class StatementOptions:
+    """The options of `gantree usage` that concern money; by is a dimension of statements."""
 
     by: str
     month: str | None = None
@@ -55,67 +56,77 @@ class Asked:
     @property
     def is_money(self) -> bool:
         """Whether any of them, beside prices and the month, was given."""
-        files = (self.html, self.pdf, self.parquet, self.focus)
-        told = any(each is not None for each in (*files, self.queue, self.reconcile))
-        return told or self.compare_cloud or self.bill
+        return bool(self.of_statements) or self.is_comparison or self.bill
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether the month is compared with something, and no statement is made."""
+        return self.reconcile is not None or self.compare_cloud
+
+    @property
+    def of_statements(self) -> list[str]:
+        """The options given that only a statement has."""
+        names = ("queue", "html", "pdf", "parquet", "focus")
+        return [f"--{name}" for name in names if getattr(self, name) is not None]
 
 
-def run(daemon: Client, asked: Asked, now: float, *, as_csv: bool, as_json: bool) -> None:
-    """Make what was asked for. Raises GantreeError."""
-    _check(asked)
-    month = month_of(asked.month, now)
-    prices = prices_of(asked.prices)
+def run(
+    daemon: Client, options: StatementOptions, now: float, *, as_csv: bool, as_json: bool
+) -> None:
+    """Print the statement or the comparison, and write the files. Raises GantreeError."""
+    _check(options)
+    month = month_of(options.month, now)
+    prices = prices_of(options.prices)
     priced = priced_month(daemon, month, prices)
-    if asked.reconcile is not None:
-        _reconcile(priced, asked.reconcile, as_csv=as_csv, as_json=as_json)
-    elif asked.compare_cloud:
-        rows = compared(priced.rows, priced.bill, priced.tariff)
-        if as_json:
-            print_json({"period": str(month), "rows": comparison_json(rows)})
-        else:
-            typer.echo("\n".join(comparison_lines(rows, month.words)))
+    if options.reconcile is not None:
+        _reconcile(priced, options.reconcile, as_csv=as_csv, as_json=as_json)
+    elif options.compare_cloud:
+        _compare(priced, as_csv=as_csv, as_json=as_json)
     else:
         before = priced_month(daemon, month.before, prices)
-        _state(daemon, priced, before, asked, as_csv=as_csv, as_json=as_json)
+        _state(daemon, priced, before, options, as_csv=as_csv, as_json=as_json)
 
 
-def _check(asked: Asked) -> None:
-    if asked.by not in DIMENSIONS:
-        raise BadInput(f"--by: found {asked.by}; a statement is by {', '.join(DIMENSIONS)}")
-    if asked.reconcile is not None and asked.compare_cloud:
+def _check(options: StatementOptions) -> None:
+    if options.by not in DIMENSIONS:
+        raise BadInput(f"--by: found {options.by}; a statement is by {', '.join(DIMENSIONS)}")
+    if options.reconcile is not None and options.compare_cloud:
         raise BadInput("--reconcile and --compare-cloud: give one of them")
-    check_suffix("--html", asked.html, (".html", ".htm"))
-    check_suffix("--pdf", asked.pdf, (".pdf",))
-    check_suffix("--parquet", asked.parquet, (".parquet",))
-    check_suffix("--focus", asked.focus, (".csv", ".parquet"))
+    if options.is_comparison and options.of_statements:
+        which = "--compare-cloud" if options.compare_cloud else "--reconcile"
+        raise BadInput(f"{options.of_statements[0]}: a statement has it; leave out {which}")
+    check_suffix("--html", options.html, (".html", ".htm"))
+    check_suffix("--pdf", options.pdf, (".pdf",))
+    check_suffix("--parquet", options.parquet, (".parquet",))
+    check_suffix("--focus", options.focus, (".csv", ".parquet"))
 
 
 def _state(
     daemon: Client,
     priced: PricedMonth,
     before: PricedMonth,
-    asked: Asked,
+    options: StatementOptions,
     *,
     as_csv: bool,
     as_json: bool,
 ) -> None:
-    queue, period = asked.queue or "", str(priced.month)
+    queue, period = options.queue or "", str(priced.month)
     made = statement(
-        priced.rows, priced.bill, priced.tariff, cast(By, asked.by), queue, before.bill
+        priced.rows, priced.bill, priced.tariff, cast(By, options.by), queue, before.bill
     )
     if queue and not made.rows:
         _refuse_unknown(daemon, queue)
-    _write_tables(priced, made, asked, period)
-    if asked.html is not None or asked.pdf is not None:
+    _write_tables(priced, made, options, period)
+    if options.html is not None or options.pdf is not None:
         jobs = ended_jobs(daemon, priced.month, queue)
         report = report_of(made, priced.site, priced.month.words, priced.now, jobs)
-        _write_report("--html", asked.html, lambda: html_of(report).encode())
-        _write_report("--pdf", asked.pdf, lambda: pdf_of(report))
+        _write_report("--html", options.html, lambda: html_of(report).encode())
+        _write_report("--pdf", options.pdf, lambda: pdf_of(report))
     if as_json:
         print_json(statement_json(made, period, priced.site))
     elif as_csv:
         typer.echo(csv_text(list(TYPES), table_rows(made, period)), nl=False)
-    elif not any((asked.html, asked.pdf, asked.parquet, asked.focus)):
+    elif not any((options.html, options.pdf, options.parquet, options.focus)):
         typer.echo("\n".join(statement_lines(made, priced.month.words)))
 
 
@@ -129,14 +140,16 @@ def _refuse_unknown(daemon: Client, queue: str) -> None:
         )
 
 
-def _write_tables(priced: PricedMonth, made: Statement, asked: Asked, period: str) -> None:
-    if asked.parquet is not None:
-        write_rows("--parquet", asked.parquet, TYPES, lambda: table_rows(made, period))
-        _say(asked.parquet)
-    if asked.focus is not None:
+def _write_tables(
+    priced: PricedMonth, made: Statement, options: StatementOptions, period: str
+) -> None:
+    if options.parquet is not None:
+        write_rows("--parquet", options.parquet, TYPES, lambda: table_rows(made, period))
+        _say(options.parquet)
+    if options.focus is not None:
         rows = focus_rows(priced.bill, priced.tariff, priced.site)
-        write_rows("--focus", asked.focus, COLUMNS, lambda: csv_cells(rows))
-        _say(asked.focus)
+        write_rows("--focus", options.focus, COLUMNS, lambda: csv_cells(rows))
+        _say(options.focus)
 
 
 def _write_report(option: str, out: Path | None, content: Callable[[], bytes]) -> None:
@@ -155,11 +168,22 @@ def _reconcile(priced: PricedMonth, invoice: str, *, as_csv: bool, as_json: bool
     if as_json:
         print_json({"period": str(priced.month), "rows": differences_json(found)})
     elif as_csv:
-        rows = differences_json(found)
-        head = list(rows[0]) if rows else []
-        typer.echo(
-            csv_text(head, [["" if v is None else v for v in row.values()] for row in rows]),
-            nl=False,
-        )
+        _print_csv(differences_json(found))
     else:
         typer.echo("\n".join(differences_lines(found, priced.month.words)))
+
+
+def _compare(priced: PricedMonth, *, as_csv: bool, as_json: bool) -> None:
+    rows = compared(priced.rows, priced.bill, priced.tariff)
+    if as_json:
+        print_json({"period": str(priced.month), "rows": comparison_json(rows)})
+    elif as_csv:
+        _print_csv(comparison_cells(rows))
+    else:
+        typer.echo("\n".join(comparison_lines(rows, priced.month.words)))
+
+
+def _print_csv(rows: Sequence[Mapping[str, object]]) -> None:
+    """Print rows under the names of the first; an amount that is not known is an empty cell."""
+    head = list(rows[0]) if rows else []
+    typer.echo(csv_text(head, [list(row.values()) for row in rows]), nl=False)

@@ -27,6 +27,17 @@ def comparison_json(rows: Sequence[ModelComparison]) -> list[dict[str, Any]]:
     ]
 
 
+def comparison_cells(rows: Sequence[ModelComparison]) -> list[dict[str, Any]]:
+    """The same for CSV: of a list price only the dollars an hour."""
+    return [dict(_cell_of(*each) for each in row.items()) for row in comparison_json(rows)]
+
+
+def _cell_of(name: str, value: Any) -> tuple[str, Any]:
+    if name in ("on_demand", "spot"):
+        return f"{name}_USD_per_hour", None if value is None else value["USD_per_hour"]
+    return name, value
+
+
 def comparison_lines(rows: Sequence[ModelComparison], period: str) -> Iterator[str]:
     """A table, and the prices that it compares with."""
     head = (

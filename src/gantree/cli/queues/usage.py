@@ -9,7 +9,7 @@ import typer
 
 from gantree.api.views.accounting.site_prices import at_prices
 from gantree.cli.billing import command as billing
-from gantree.cli.billing.command import Asked
+from gantree.cli.billing.command import StatementOptions
 from gantree.cli.billing.options import (
     BillOption,
     CompareCloudOption,
@@ -88,12 +88,12 @@ def usage(
     Also reports waiting times. The first line has the share of useful hours, and of allocated ones.
     """
     daemon, now = client(state), datetime.now(UTC).timestamp()
-    asked = Asked(
+    options = StatementOptions(
         by.value, month, queue, prices, html, pdf, parquet, focus, reconcile, compare_cloud, bill
     )
-    if asked.is_money:
+    if options.is_money:
         _refuse_beside_money(since=since, until=until, gpus=gpus)
-        billing.run(daemon, asked, now, as_csv=as_csv, as_json=as_json)
+        billing.run(daemon, options, now, as_csv=as_csv, as_json=as_json)
         return
     if gpus:
         _print_gpus(daemon.gpu_use(), as_csv=as_csv, as_json=as_json)
