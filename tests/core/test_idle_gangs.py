@@ -14,14 +14,20 @@ from gantree.core.scheduler import settled
 from gantree.core.snapshot.ledger_snapshot import snapshot_of
 from gantree.core.snapshot.restore import restored
 from gantree.model.cluster import Cluster, Node
-from gantree.model.events import ExtensionRequested, GangIdlenessObserved, ReleaseRequested
+from gantree.model.events import (
+    ExtensionRequested,
+    GangIdlenessObserved,
+    MemberStarted,
+    RankExited,
+    ReleaseRequested,
+)
 from gantree.model.facts import Fact, GangPlaced, StopDecided
 from gantree.model.idle_facts import GangIdlenessNoted, GangIdleWarned, GangReclaimed, JobExtended
-from gantree.model.jobs import Checkpoint, Elastic, IdleLimits
+from gantree.model.jobs import Checkpoint, Elastic, IdleLimits, Restarts, Role, Shape
 from gantree.model.orders import WriteToLog
 from gantree.model.phases import Phase, StopCause
 from gantree.policy.idle import IdleAction, IdleExempt, IdleRule
-from gantree.policy.rules import NEVER, Policy, QueueRule
+from gantree.policy.rules import NEVER, Policy, QueueRule, TimeSharing
 from gantree.testing.builders import cluster, job, machine
 from gantree.testing.stage import Stage
 from support.examples import examples
@@ -201,6 +207,58 @@ def test_a_gang_moves_to_the_slowest_model_that_its_job_lists() -> None:
     assert stage.state("j").moving is StopCause.MOVED
     stage.ended("j", 143)
     assert stage.nodes("j") == ["n1"]
+
+
+def test_a_gang_on_the_slowest_model_that_its_job_lists_is_requeued() -> None:
+    (role,) = job("j", 1, 8).roles
+    listed = replace(role, shape=replace(role.shape, models=("B200-180GB", "H100-80GB")))
+    stage = idle_stage(replace(RULE, action="smaller"), roles=(listed,))
+    sampled_until(stage, 45)
+    assert stage.state("j").stop_cause is StopCause.IDLE
+
+
+def test_the_back_off_doubles_up_to_fourfold() -> None:
+    stage = idle_stage(replace(RULE, times=9))
+    backoffs = []
+    for _ in range(4):
+        told(stage, 0.0)
+        stage.wait(10 * MIN)
+        stage.wait(5 * MIN)
+        told(stage, 0.0)
+        stage.ended("j", 143)
+        backoffs.append((stage.state("j").not_before - stage.now) / RULE.reclaim_s)
+        stage.wait(stage.state("j").not_before - stage.now)
+        stage.started("j")
+        stage.wait(10 * MIN)
+    assert backoffs == [1, 2, 4, 4]
+
+
+def test_a_gang_that_missed_a_member_is_idle_only_by_what_is_measured_once_it_is_whole() -> None:
+    stage = idle_stage(roles=job("j", 2, 8).roles, restarts=Restarts(3, 5.0, replace_s=10 * MIN))
+    sampled_until(stage, 41)
+    stage.tell(RankExited, job="j", attempt=1, rank=1, exit_code=1, life=0)
+    assert stage.state("j").missing
+    stage.wait(5 * MIN)
+    stage.tell(MemberStarted, job="j", attempt=1, member=1, life=1)
+    assert not stage.state("j").missing and stage.state("j").idle.since is None
+    told(stage, 46 * MIN)
+    assert stage.phase("j") is Phase.RUNNING
+    stage.wait(10 * MIN)
+    assert [fact.at / MIN for fact in of_kind(stage, GangIdleWarned)] == [40, 56]
+
+
+def test_a_gang_that_was_suspended_in_turns_is_idle_only_by_what_is_measured_since() -> None:
+    shape = Shape(gpu_share=0.5, isolation="time-slicing", neighbours=True)
+    role = Role("worker", 1, shape, run=("true",))
+    rules = Policy(idle=RULE, time_sharing=TimeSharing(("batch",), 5 * MIN))
+    stage = Stage(cluster(leaves=1, nodes=1, gpus=1), rules)
+    stage.submit(*(replace(job(name), roles=(role,)) for name in ("j", "k", "l")))
+    stage.started("j", "k")
+    told(stage, 0.0)
+    while not stage.state("j").suspended:
+        assert stage.state("j").idle.since == 0.0
+        stage.wait(5 * MIN)
+    assert stage.state("j").idle.since is None
 
 
 def test_a_lease_keeps_a_gang_until_it_is_over_and_it_is_warned_before_that() -> None:

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from gantree.model.events import GangIdlenessObserved
-from gantree.model.facts import AttemptEnded, Fact, GangPlaced, GuaranteeKept
+from gantree.model.facts import (
+    AttemptEnded,
+    Fact,
+    GangPlaced,
+    GangSuspended,
+    GuaranteeKept,
+    MemberMissed,
+)
 from gantree.model.idle_facts import GangIdlenessNoted
 from gantree.model.phases import Phase
 from gantree.policy.quota.peak_use import STEPS
@@ -34,6 +41,8 @@ def levels(lives: "LendingLives", queue: str, resource: str) -> Iterator[tuple[f
             idle.discard(fact.job)
         elif isinstance(fact, GangIdlenessNoted):
             (idle.discard if fact.since is None else idle.add)(fact.job)
+        elif isinstance(fact, GangSuspended | MemberMissed):
+            idle.discard(fact.job)
         yield fact.at, sum(amount for name, amount in held.items() if name not in idle)
 
 

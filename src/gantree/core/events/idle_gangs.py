@@ -52,7 +52,7 @@ def _noted(
 
 def _is_due(builder: DecisionBuilder, state: JobState, policy: Policy) -> bool:
     moment = reclaimed_at(state, policy)
-    return moment is not None and moment <= builder.now and state.moving is None
+    return moment is not None and moment <= builder.now
 
 
 def _reclaim(builder: DecisionBuilder, state: JobState, policy: Policy) -> None:

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 
 def member_missed(ledger: Ledger, fact: MemberMissed) -> None:
-    """A gang goes on without one of its members for a while; its place stays its own."""
+    """A gang goes on without one of its members for a while; its place stays its own, and it is not idle."""
     state = ledger.jobs[fact.job]
+    state.idle = state.idle.over()
+    ledger.accounts.note_idle(state, fact.at)
     _with_gap(ledger, state, Gap(fact.member, fact.deadline_at, fact.reason))
     if fact.blamed:
         state.failures += 1
