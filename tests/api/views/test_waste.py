@@ -17,6 +17,7 @@ from gantree.model.access import grant_of
 from gantree.model.events import GpuUseObserved
 from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.host_use import HostUse
+from gantree.model.jobs import Role, Shape
 from gantree.telemetry.gpu_use import GpuUse
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
@@ -96,6 +97,25 @@ def test_each_is_told_of_the_jobs_that_he_may_see(
         told = answer(figures(view, Caller(who, grants, "tcp"), 0.0), {}, {}, by, 100)
         assert {row[name] for row in told["rows"]} == seen
         assert told["sum"]["jobs"] == len(seen)
+
+
+def test_of_a_gpu_that_is_shared_with_a_job_unseen_nothing_is_said(tmp_path: Path) -> None:
+    stage = Stage(cluster(leaves=1, nodes=1))
+    part = Role("w", 1, Shape(gpu_share=0.25, gpu_memory_GiB=8.0), run=("true",))
+    for name in ("ann", "bob"):
+        stage.submit(replace(job(name), user=name, queue="x", roles=(part,)))
+    journal = SqliteJournal(tmp_path)
+    view = ReadView(
+        stage.scheduler.ledger, journal, ReadPoint(1, stage.now), lambda policy: stage.scheduler
+    )
+    boss, ann = (
+        figures(view, caller, 0.0).gpus_of_job
+        for caller in (BOSS, Caller("ann", (grant_of("user"),), "tcp"))
+    )
+    journal.close()
+    assert [len(gpus) for gpus in boss.values()] == [1, 1]
+    assert len(set(boss.values())) == 1, "both are on one GPU"
+    assert list(ann.values()) == [()]
 
 
 def test_jobs_that_only_the_history_knows_count_with_what_they_lost_and_left_idle() -> None:

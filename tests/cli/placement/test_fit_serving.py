@@ -124,6 +124,41 @@ def test_a_target_that_nothing_meets_is_exit_status_3_and_says_what_limits(
     assert "No device of this cluster meets the target." in outcome.out
     assert "a token takes" in outcome.out and "the target is 5 ms" in outcome.out
     assert "8 x L4-24GB" not in outcome.out
+    slow = gantree("fit", files[0], "llama-3.1-8b", "--serve", "--ttft", "1ms", "--all")
+    assert slow.code == 3
+    assert "1 x H100-80GB: the first token takes" in slow.out and "target is 1 ms" in slow.out
+
+
+def test_the_file_that_is_written_runs_what_was_sized(
+    gantree: Gantree, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    def written(*words: str) -> str:
+        job = tmp_path / "serve.yaml"
+        outcome = gantree("fit", *files[:1], "--prices", files[1], "--serve", "-o", job, *words)
+        assert outcome.code == 0
+        read_job(job.read_text(), "serve.yaml")
+        return job.read_text()
+
+    plain = written("llama-3.2-1b")
+    assert '"--gpu-memory-utilization", 0.450' in plain.replace('"0.450"', "0.450")
+    assert "kv-cache" not in plain and "Sized for weights" not in plain
+    assert '"--kv-cache-dtype", fp8' in written("llama-3.2-1b", "--kv-cache", "fp8")
+    assert "# Sized for weights of int4" in written("llama-3.2-1b", "--weights", "int4")
+
+
+def test_four_bits_are_those_of_the_layers_and_their_scales_alone(
+    gantree: Gantree, files: tuple[Path, Path]
+) -> None:
+    words = ("fit", files[0], "llama-3.1-8b", "--serve", "--json", "--weights", "int4")
+    (way,) = (
+        way
+        for way in gantree(*words).json()["options"]
+        if (way["gpu"], way["gpus"]) == ("H100-80GB", 1)
+    )
+    tables = 2 * 128256 * 4096
+    bytes_of_layers = (8.03e9 - tables) * (4 + 20 / 128) / 8
+    expected = (bytes_of_layers + tables * 2) / 2**30
+    assert way["memory_GiB"]["weights"] == pytest.approx(expected, rel=1e-3)
 
 
 def test_a_job_file_describes_a_model_too(

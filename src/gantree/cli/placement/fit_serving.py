@@ -68,7 +68,9 @@ def fit_serving(
     ways = serving_options(model, demand, fabric, prices)
     best = next((way for way in ways if way.does), None)
     if best is not None and words.output is not None:
-        Path(words.output).write_text(job_text(model, demand, best), encoding="utf-8")
+        Path(words.output).write_text(
+            job_text(model, demand, best, words.weights), encoding="utf-8"
+        )
     if as_json:
         print_json(_json(model, demand, ways))
     else:
@@ -194,14 +196,18 @@ def _each(way: ServingOption) -> str:
     return f"each: {{{each}}}, gpu: [{way.device.gpu}]"
 
 
-def job_text(model: ServedModel, demand: ServingDemand, way: ServingOption) -> str:
-    """A job file of one copy of the model, or of an array of them."""
+def job_text(
+    model: ServedModel, demand: ServingDemand, way: ServingOption, weights: str | None = None
+) -> str:
+    """A job file of one copy of the model, or of an array of them. weights is their format, None as published."""
     device = way.device
     options: dict[str, int | str] = {
         "--tensor-parallel-size": device.gpus,
         "--max-model-len": demand.context,
         "--max-num-seqs": way.requests_of_copy,
     }
+    if demand.cache_bytes == CACHE_BYTES["fp8"]:
+        options["--kv-cache-dtype"] = "fp8"
     if device.kind == "share":
         options["--gpu-memory-utilization"] = f"{USED_SHARE * device.billed:.3f}"
     words = ["vllm", "serve", model.source or model.name]
@@ -209,6 +215,7 @@ def job_text(model: ServedModel, demand: ServingDemand, way: ServingOption) -> s
     run = ", ".join(f'"{word}"' if word[0] in "-0123456789" else word for word in words)
     lines = [
         f"# {demand.requests} requests at once of {demand.context} tokens, sized by `gantree fit --serve`.",
+        *_weights_note(weights),
         f"name: {model.name}",
         "gang:",
         f"  - {{role: server, members: 1, {_each(way)},",
@@ -219,6 +226,11 @@ def job_text(model: ServedModel, demand: ServingDemand, way: ServingOption) -> s
     if way.copies > 1:
         lines.append(f"array: 0-{way.copies - 1}")
     return "\n".join(lines) + "\n"
+
+
+def _weights_note(weights: str | None) -> Iterator[str]:
+    if weights not in (None, "bf16"):
+        yield f"# Sized for weights of {weights}: name a repository that has such weights in `run`."
 
 
 # ----- for programs
