@@ -185,7 +185,10 @@ def test_a_snapshot_goes_on_as_the_fold_does_and_begins_anew_under_another_rule(
     there.started("own")
     there.wait(600.0)
     there.ended("own")
+    there.submit(queued("notebook", 2, "a"))
+    there.started("notebook")
     there.wait(120.0)
+    there.tell(GangIdlenessObserved, job="notebook", attempt=1, since=there.now)
     snapshot = snapshot_of(there.scheduler)
     same = restored(snapshot, there.policy)
     assert not differences(there.scheduler.ledger, same.ledger)
@@ -198,3 +201,21 @@ def test_a_snapshot_goes_on_as_the_fold_does_and_begins_anew_under_another_rule(
     assert other.ledger.accounts.lending.kept == {}
     other = restored(snapshot, replace(there.policy, queues=(QueueRule("a"), QueueRule("b"))))
     assert not other.ledger.accounts.lending
+
+
+BOTH = replace(A, guarantee={"gpus": 16, "cpus": 64})
+
+
+@pytest.mark.parametrize(("before", "after"), [(A, BOTH), (BOTH, A)])
+def test_the_window_begins_anew_where_other_resources_are_guaranteed(
+    before: QueueRule, after: QueueRule
+) -> None:
+    there = stage(before)
+    there.wait(HOUR_S / 2)
+    rules = replace(there.policy, queues=(after, QueueRule("b")))
+    there.scheduler, there.policy = restored(snapshot_of(there.scheduler), rules), rules
+    there.submit(queued("own", 2, "a"))
+    there.wait(HOUR_S / 2)
+    assert kept(there.facts)[-1] == after.guarantee
+    there.wait(HOUR_S / 2)
+    assert kept(there.facts)[-1] == dict.fromkeys(after.guarantee, 0.0) | {"gpus": 2.0}

@@ -151,12 +151,12 @@ class Lending:
         return LendingSnapshot(peaks, tuple(self.kept.values()), tuple(self.idle))
 
     def go_on_from(self, snapshot: LendingSnapshot, queues: Iterable[QueueRule]) -> None:
-        """Take over the use of late of queues whose rule is as it was; the gangs that are placed are counted already.
+        """Take over the use of late of queues whose rule and guaranteed resources are as they were; the gangs that are
+        placed are counted already.
 
         queues: as they were. The windows of all others begin anew.
         """
-        rules = {rule.path: rule.lend_idle for rule in queues}
-        same = {queue for queue, rule in self.rules() if rules.get(queue) == rule}
+        same = self._as_before(snapshot, queues)
         for one in snapshot.peaks:
             if one.queue in same:
                 after_s = self._rule_of_node[self._node(one.queue)].after_s
@@ -166,6 +166,19 @@ class Lending:
         for fact in snapshot.kept:
             if fact.queue in same:
                 self._keep(fact)
+
+    def _as_before(self, snapshot: LendingSnapshot, queues: Iterable[QueueRule]) -> set[str]:
+        """The queues that lend by the rule that they had, and of the same resources."""
+        rules = {rule.path: rule.lend_idle for rule in queues}
+        watched: dict[str, set[str]] = {}
+        for one in snapshot.peaks:
+            watched.setdefault(one.queue, set()).add(one.resource)
+        return {
+            queue
+            for queue, rule in self.rules()
+            if rules.get(queue) == rule
+            and watched.get(queue, set()) == self._guaranteed(self._node(queue)).keys()
+        }
 
     def _used(self, node: int, resource: str) -> int:
         quota = self._quotas[0]
