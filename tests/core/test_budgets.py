@@ -173,6 +173,22 @@ def test_a_closed_queue_gives_up_what_is_held_for_it() -> None:
     assert not stage.scheduler.ledger.reservations
 
 
+def test_a_gang_that_moves_as_its_queue_closes_keeps_the_room_that_it_moves_to() -> None:
+    stage = Stage(SITE, policy(gpu_hours(8.0, alerts=())))
+    saves = job("one", gpus=8, checkpoint=Checkpoint(grace_s=600.0))
+    stage.submit(replace(saves, queue="a/x"))
+    stage.started("one")
+    go_to(stage, HOUR_S - 60.0)
+    (node,) = stage.nodes("one")
+    stage.tell(CordonRequested, node=node, drain=True)
+    assert stage.phase("one") is Phase.SAVING
+    go_to(stage, HOUR_S + 60.0)
+    assert noted(stage) == [(1.0, 0.0, True)]
+    stage.saved("one", 1)
+    stage.ended("one", 143)
+    assert stage.phase("one") is Phase.STARTING and stage.nodes("one") != [node]
+
+
 # ----- random lives
 
 
@@ -300,3 +316,16 @@ def test_a_gang_that_is_suspended_in_turns_consumes_nothing() -> None:
     assert used == pytest.approx(2 * 0.25, abs=0.01)
     other = restored(snapshot_of(stage.scheduler), rules)
     assert differences(stage.scheduler.ledger, other.ledger) == []
+
+
+def test_a_level_is_noted_in_time_although_its_gang_was_suspended_in_turns() -> None:
+    """p runs in every other hour, and uses half of a GPU then: 1.4 GPU-hours in the third of these hours."""
+    rules = policy(gpu_hours(1.4, alerts=()), time_sharing=TimeSharing(("batch",), HOUR_S))
+    stage = Stage(cluster(leaves=1, nodes=1, gpus=1), rules)
+    shape = Shape(gpu_share=0.5, gpu_memory_GiB=10.0, isolation="time-slicing", neighbours=True)
+    role = Role("worker", 1, shape, run=("true",))
+    stage.submit(replace(job("p"), roles=(role,), queue="a/x"))
+    stage.submit(*(replace(job(name), roles=(role,), queue="b") for name in ("q", "r")))
+    stage.started("p", "q", "r")
+    go_to(stage, 12 * HOUR_S)
+    assert noted(stage) == [(4.8, 0.0, True)]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gantree.model.events import GpuUseObserved
+from gantree.model.events import CordonRequested, Event, GpuUseObserved, NodeLost
 from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.phases import Phase
 from gantree.policy.rules import BY_HELD, BY_USEFUL, Policy, QueueRule, UseWeights
@@ -77,6 +77,20 @@ def test_work_that_others_cost_a_queue_counts_by_its_weight_once(
     )  # 8 GPUs of 16 held for half a half-life
     assert a == pytest.approx(at_held * share_by.lost_to_others, abs=0.005)
     there.check_recovery()
+
+
+@pytest.mark.parametrize("cause", [CordonRequested, NodeLost])
+def test_work_that_a_drain_or_a_lost_node_costs_counts_by_its_weight(cause: type[Event]) -> None:
+    there = stage(UseWeights(1.0, 0.0))
+    (node,) = there.nodes("a")
+    if cause is CordonRequested:
+        there.tell(CordonRequested, node=node, drain=True)
+    else:
+        there.tell(NodeLost, node=node, reason="gone")
+    there.ended("a", 143)
+    assert there.phase("a") is Phase.PENDING
+    a, _ = shares(there)
+    assert a == pytest.approx(0.0, abs=0.005)
 
 
 def test_work_that_a_job_lost_by_itself_counts_as_held() -> None:
