@@ -1,6 +1,7 @@
 """Pods of a GangJob check their links before they start: gantree on an API server, and posts as its pods make them."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,33 @@ def test_a_pod_that_never_answers_delays_the_others_until_the_time_is_over(
 
 
 @pytest.mark.parametrize("required", [False, True])
+def test_of_a_pod_without_a_result_at_the_end_the_others_results_are_judged(
+    stage: PodStage, monkeypatch: pytest.MonkeyPatch, required: bool
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(link_checks.LinkChecks.__init__, "__defaults__", (lambda: now, time.time))
+    stage.start(**TOLD)
+    submit(stage, 3, {**CHECKED, "required": required})
+    tokens = initializing(stage, 3)
+    for token in tokens.values():
+        post(stage, token)
+    first, second, _ = tokens.values()
+    silent = stage.node_of("g-worker-2")
+    until_told(stage, first, "measure")
+    now = 60.0 + link_checks.LATE_S - 1.0
+    for token in (first, second):
+        post(stage, token, result=result(None, 3))
+    stage.work_for(0.3)
+    assert post(stage, first)["state"] == "wait"
+    now += 1.0
+    answer = until_told(stage, first, "stop" if required else "start")
+    assert answer["lines"][-1].endswith(f"the pod on {silent} did not answer")
+    assert sick(stage) == {}
+    job = next(iter(stage.controller.ledger.jobs.values()))
+    stage.until(lambda: job.failures == int(required))
+
+
+@pytest.mark.parametrize("required", [False, True])
 def test_without_pytorch_in_its_image_it_is_skipped_or_fails_for_good(
     stage: PodStage, required: bool
 ) -> None:
@@ -324,6 +352,17 @@ def test_a_gangjob_without_links_has_no_check(
 ) -> None:
     body = manifest(members, {"collectiveSeconds": 60, "soakSeconds": soak})
     body["spec"]["gang"][0]["each"] = {"gpus": gpus}
+    found = GangJobChecks("check:1", lambda _: None, lambda *_: None).of(body["spec"])
+    assert (found is not None) == is_checked
+
+
+@pytest.mark.parametrize(("gpus", "is_checked"), [("8", True), ("1", False)])
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "amd.com/gpu", "amd.com/spx_nps1"])
+def test_one_pod_with_several_gpus_of_any_vendor_has_links(
+    resource: str, gpus: str, is_checked: bool
+) -> None:
+    body = manifest(1, CHECKED, resources={"limits": {resource: gpus}})
+    del body["spec"]["gang"][0]["each"]
     found = GangJobChecks("check:1", lambda _: None, lambda *_: None).of(body["spec"])
     assert (found is not None) == is_checked
 

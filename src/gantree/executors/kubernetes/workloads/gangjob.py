@@ -37,7 +37,7 @@ from gantree.executors.kubernetes.pods.link_check import (
     check_annotation,
     check_container,
 )
-from gantree.model.jobs import Elastic, Restarts
+from gantree.model.jobs import GPU_RESOURCES, Elastic, Restarts
 
 Json = dict[str, Any]
 
@@ -132,8 +132,10 @@ def _has_several_gpus(role: Spec) -> bool:
     """Whether a member has several GPUs, or claims, which may be for some."""
     pod = table(table(role, "template"), "spec")
     first = next(iter(tables(pod, "containers")), {})
-    asked = table(table(first, "resources"), "limits").get(GPU, count(table(role, "each"), "gpus"))
-    return bool(tables(pod, "resourceClaims")) or str(asked or 0) not in ("0", "1")
+    limits = {GPU: count(table(role, "each"), "gpus"), **table(table(first, "resources"), "limits")}
+    asked = (limits.get(resource) for resource in GPU_RESOURCES)
+    has_several = any(str(each or 0) not in ("0", "1") for each in asked)
+    return has_several or bool(tables(pod, "resourceClaims"))
 
 
 def index_of(pod: Pod) -> int | None:
