@@ -141,8 +141,9 @@ By = Literal["all", "queue", "user", "model", "project", "device"]
 
 @dataclass(frozen=True, slots=True)
 class UsageQuery:
-    """Sums of each step of a period, by queue, user, model, project or device. since and until are whole steps.
+    """Sums of each step of a period, by queue, user, model, project or device.
 
+    A step is a minute, an hour or a day in seconds (`buckets`); since and until are whole steps.
     queue is one with all below it; None, and a user of None: all. scopes: use of one of them, and capacity.
     """
 

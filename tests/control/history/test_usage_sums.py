@@ -63,8 +63,8 @@ def test_sums_are_the_same_from_the_rows_and_from_what_is_summed_beforehand(
         for by in ("queue", "user", "model", "project", "device")
     ]
     totals = [totals_of(journal, query) for query in days]
-    monkeypatch.setattr(usage_history_rows, "can_tell", lambda query: False)
-    monkeypatch.setattr(usage_history_rows, "can_total", lambda query: False)
+    monkeypatch.setattr(usage_history_rows, "has_steps", lambda query: False)
+    monkeypatch.setattr(usage_history_rows, "has_totals", lambda query: False)
     for query, each in zip(days, totals, strict=True):
         walked = totals_of(journal, query)
         assert any(walked.values())

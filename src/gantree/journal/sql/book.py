@@ -6,11 +6,8 @@ from sqlalchemy import Connection, Integer, case, func, literal_column, select
 
 from gantree.accounting.buckets import DAY_S, HOUR_S, MINUTE_S, Bucket
 from gantree.accounting.usage import UsageAmounts, UsageKey
-from gantree.journal.sql.history_tables import usage_history
+from gantree.journal.sql.history_tables import KEY, usage_history
 from gantree.journal.sql.usage_sums import USAGE
-
-KEY = ("queue", "user_name", "gpu_model", "project", "device")
-"""The columns of a `UsageKey`, in its order."""
 
 
 def book_rows(

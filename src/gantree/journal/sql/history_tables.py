@@ -18,6 +18,8 @@ GPU_SECONDS = (
 """Columns of `usage_history` that are amounts of GPU-seconds."""
 OF_BILLS = ("slower_gpu_s", "cpu_s", "memory_GiB_s", "capacity_cpu_s", "capacity_memory_GiB_s")
 """Columns that bills alone need."""
+KEY = ("queue", "user_name", "gpu_model", "project", "device")
+"""The columns of a `UsageKey`, in its order."""
 COUNTS = ("submitted", "started", "succeeded", "failed", "cancelled", "timed_out", "preempted")
 
 
@@ -70,26 +72,13 @@ usage_history = Table(
     METADATA,
     Column("width", Integer, nullable=False),
     number("start"),
-    _text("queue"),
-    _text("user_name"),
-    _text("gpu_model"),
-    _text("project"),
-    _text("device"),
+    *(_text(name) for name in KEY),
     *(_amount(name) for name in GPU_SECONDS),
     _amount("waited_s"),
     *(number(name) for name in COUNTS),
     _amount("counted_to"),
     *(_amount(name, "0") for name in OF_BILLS),
-    PrimaryKeyConstraint(
-        "width",
-        "start",
-        "queue",
-        "user_name",
-        "gpu_model",
-        "project",
-        "device",
-        name="usage_history_pkey",
-    ),
+    PrimaryKeyConstraint("width", "start", *KEY, name="usage_history_pkey"),
 )
 usage_sums = Table(
     "usage_sums",

@@ -42,6 +42,7 @@ from gantree.accounting.usage import (
     WaitAmounts,
 )
 from gantree.journal.sql.history_tables import (
+    KEY,
     history_mark,
     usage_history,
     usage_sums,
@@ -52,16 +53,14 @@ from gantree.journal.sql.statements import Statement
 from gantree.journal.sql.usage_sums import (
     COLUMN_OF,
     USAGE,
-    can_tell,
-    can_total,
+    capacity_of_days,
+    has_steps,
+    has_totals,
     summed,
-    told_capacity,
-    told_sums,
-    told_totals,
+    sums_of_steps,
+    totals_of_days,
 )
 
-_KEY = ("queue", "user_name", "gpu_model", "project", "device")
-"""The columns of a `UsageKey`."""
 WAITS = tuple(one.name for one in fields(WaitAmounts))
 HELD = ("allocated_gpu_s", "starting_gpu_s", "restart_gpu_s", "checkpoint_gpu_s", "useful_gpu_s", "idle_gpu_s",
         "lost_gpu_s", "waited_s")  # fmt: skip
@@ -158,7 +157,7 @@ def counted_to(connection: Connection) -> CountedTo:
     """Up to which moments use is counted."""
     all_to = float(connection.execute(select(history_mark.c.counted_to)).scalar_one())
     table = usage_history.c
-    keys = [table[name] for name in _KEY]
+    keys = [table[name] for name in KEY]
     wanted = select(*keys, func.max(table.counted_to)).where(
         table.width == MINUTE_S, table.start >= int(minute_of(all_to)), table.counted_to > all_to
     )
@@ -170,8 +169,8 @@ def usage_steps(
     connection: Connection, query: UsageQuery
 ) -> list[tuple[Bucket, str, UsageAmounts]]:
     """(step, name, amounts) in order. A bucket that is wider than a step is what there is of its time."""
-    if can_tell(query):
-        return told_sums(connection, query)
+    if has_steps(query):
+        return sums_of_steps(connection, query)
     wanted = _sums(connection, query, usage_history, USAGE, usage_history.c.width)
     return [
         (Bucket(max(row.width, query.step), row.step), row.name, UsageAmounts(*row[3:]))
@@ -183,8 +182,8 @@ def usage_totals(
     connection: Connection, query: UsageQuery
 ) -> list[tuple[str, str, str, UsageAmounts]]:
     """(name, GPU model, device, amounts) of a whole period, whose ends are those of days; amounts of `HELD` alone."""
-    if can_total(query):
-        totals = told_totals(connection, query, HELD)
+    if has_totals(query):
+        totals = totals_of_days(connection, query, HELD)
         return [(name, model, device, _amounts(HELD, sums)) for name, model, device, sums in totals]
     table = usage_history
     name = table.c[COLUMN_OF.get(query.by, query.by)] if query.by != "all" else literal_column("''")
@@ -199,7 +198,7 @@ def usage_totals(
 
 def capacity_of(connection: Connection, since: int, until: int) -> UsageAmounts:
     """The capacity of a period and what it was for, as far as `CAPACITY` goes; the ends are those of days."""
-    return _amounts(CAPACITY, told_capacity(connection, since, until, CAPACITY))
+    return _amounts(CAPACITY, capacity_of_days(connection, since, until, CAPACITY))
 
 
 def _amounts(columns: Sequence[str], sums: Sequence[Any]) -> UsageAmounts:

@@ -1,15 +1,20 @@
-"""Roll-ups summed up beforehand, for pages: of each queue, GPU model, project and device, by minute, hour and day.
+"""Roll-ups summed up beforehand: by queue, GPU model, project or device, for steps of a minute, an hour and a day.
 
 `usage_history` has a row for each queue, user, model, project and device, a thousand of them a minute on a large site.
 A page that shows a day of queues would add up half a million. So a turn adds its amounts here, too: for each `step`
-that is asked for, under the names of each dimension. A row is as wide as its step, or as the row of `usage_history` is
-whose amounts it has, where that is wider; it becomes coarser with it. So sums of a step are the same from either table.
+of an answer, under the name that they have in each dimension. A row is as wide as its step, or as the row of
+`usage_history` whose amounts it has, where that is wider; it becomes coarser with it. So sums of a step are the same
+from either table.
 
-`gantree usage` adds up whole days by queue, user, model, project or device, of each GPU model and device. These sums
-are here by day alone, in dimensions of their own (`TOTALS`).
+`gantree usage` adds up whole days by queue, user, model, project or device, of each GPU model and device. These totals
+are here by day alone, in dimensions of their own (`TOTAL_OF`).
+
+All other sums are added up from `usage_history`: steps by user or of one, and totals of less than everybody
+(`has_steps`, `has_totals`). A condition on the width excludes no row of a step; it is there for the primary key, which
+begins with it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
@@ -41,12 +46,12 @@ STEPS = (MINUTE_S, HOUR_S, DAY_S)
 CAPACITY = "capacity"
 """The dimension of what is nobody's, by GPU model; no other one has that."""
 DIMENSIONS = ("queue", "model", "project", "device")
-TOTALS = {
-    f"{each} by model and device": each for each in ("queue", "user", "model", "project", "device")
+TOTAL_OF = {
+    each: f"{each} by model and device" for each in ("queue", "user", "model", "project", "device")
 }
-"""Dimensions of days alone, and what their names begin with."""
+"""The dimension of days alone that has the totals by a query's `by`: its names have GPU model and device, too."""
 APART = "\x1f"
-"""Between name, GPU model and device in a name of `TOTALS`; no model and no device has one in its name."""
+"""Between name, GPU model and device in a name of a total; no model and no device has one in its name."""
 COLUMN_OF = {"user": "user_name", "model": "gpu_model"}
 _values = attrgetter(*USAGE)
 
@@ -60,7 +65,7 @@ def summed(usage: Mapping[tuple[Bucket, UsageKey], UsageAmounts]) -> list[dict[s
             _add(of_name, (bucket, dimension, name), added)
     of_step: dict[tuple[int, Bucket, str, str], list[float]] = {}
     for (bucket, dimension, name), sums in of_name.items():
-        for step in (DAY_S,) if dimension in TOTALS else STEPS:
+        for step in STEPS if dimension in (CAPACITY, *DIMENSIONS) else (DAY_S,):
             width = max(step, bucket.width)
             wide = Bucket(width, bucket.start // width * width)
             _add(of_step, (step, wide, dimension, name), sums)
@@ -78,7 +83,7 @@ def _names(key: UsageKey) -> tuple[tuple[str, str], ...]:
     of_device = f"{APART}{key.model}{APART}{key.device}"
     return (
         *((dimension, getattr(key, dimension)) for dimension in DIMENSIONS),
-        *((total, f"{getattr(key, each)}{of_device}") for total, each in TOTALS.items()),
+        *((total, f"{getattr(key, each)}{of_device}") for each, total in TOTAL_OF.items()),
     )
 
 
@@ -92,20 +97,29 @@ def _add(to: dict[Any, list[float]], key: Any, amounts: Any) -> None:
 def make_again(connection: Connection) -> None:
     """Make all of it of `usage_history`."""
     connection.execute(usage_sums.delete())
-    made = [(step, each) for step in STEPS for each in (CAPACITY, *DIMENSIONS)]
-    for step, dimension in (*made, *((DAY_S, each) for each in TOTALS)):
-        rows = _of_history(step, dimension)
+    for step, dimension, name in _dimensions():
+        rows = _of_history(step, dimension, name)
         names = [column.name for column in rows.selected_columns]
         connection.execute(usage_sums.insert().from_select(names, rows))
 
 
-def _of_history(step: int, dimension: str) -> Select[Any]:
+def _dimensions() -> Iterator[tuple[int, str, ColumnElement[str]]]:
+    """(step, dimension, what a row of `usage_history` is called there) of all sums."""
+    of = usage_history.c
+    column = {each: of[COLUMN_OF.get(each, each)] for each in TOTAL_OF}
+    for step in STEPS:
+        yield step, CAPACITY, of.gpu_model
+        yield from ((step, each, column[each]) for each in DIMENSIONS)
+    for each, total in TOTAL_OF.items():
+        yield DAY_S, total, column[each] + APART + of.gpu_model + APART + of.device
+
+
+def _of_history(step: int, dimension: str, name: ColumnElement[str]) -> Select[Any]:
     """The rows of a step and dimension, of all that there is."""
     of = usage_history.c
     wide = literal_column(str(step), Integer)
     width = case((of.width < wide, wide), else_=of.width)
     start = of.start - of.start % width
-    name = _name_in(dimension)
     rows = select(
         wide.label("step"), width.label("width"), start.label("start"),
         literal(dimension).label("dimension"), name.label("name"),
@@ -116,28 +130,19 @@ def _of_history(step: int, dimension: str) -> Select[Any]:
     return rows.group_by(width, start, name)
 
 
-def _name_in(dimension: str) -> ColumnElement[str]:
-    """What a row of `usage_history` is called in a dimension."""
-    each = "model" if dimension == CAPACITY else TOTALS.get(dimension, dimension)
-    of = usage_history.c
-    name: ColumnElement[str] = of[COLUMN_OF.get(each, each)]
-    return name + APART + of.gpu_model + APART + of.device if dimension in TOTALS else name
+def has_totals(query: UsageQuery) -> bool:
+    """Whether the totals of a query are here: those of everybody, by anything."""
+    return query.by in TOTAL_OF and _is_of_everybody(query)
 
 
-def can_total(query: UsageQuery) -> bool:
-    """Whether the totals of days are here that a query asks for: those of everybody."""
-    return query.by != "all" and (query.queue, query.user) == (None, None) and Scope() in query.scopes  # fmt: skip
-
-
-def told_totals(
+def totals_of_days(
     connection: Connection, query: UsageQuery, columns: Sequence[str]
 ) -> list[tuple[str, str, str, tuple[float, ...]]]:
-    """(name, GPU model, device, amounts of the columns) of a query that `can_total`."""
+    """(name, GPU model, device, amounts of the columns) of a query of which `has_totals`."""
     of = usage_sums.c
-    dimension = next(total for total, each in TOTALS.items() if each == query.by)
     rows = select(of.name, *(func.sum(of[each]) for each in columns)).where(
         of.step == DAY_S,
-        of.dimension == dimension,
+        of.dimension == TOTAL_OF[query.by],
         of.width == DAY_S,
         of.start >= query.since,
         of.start < query.until,
@@ -146,7 +151,7 @@ def told_totals(
     return [(*row[0].rsplit(APART, 2), tuple(row[1:])) for row in found]
 
 
-def told_capacity(
+def capacity_of_days(
     connection: Connection, since: int, until: int, columns: Sequence[str]
 ) -> tuple[float, ...]:
     """Amounts of whole days, of everybody and of nobody."""
@@ -161,17 +166,22 @@ def told_capacity(
     return tuple(connection.execute(sums).one())
 
 
-def can_tell(query: UsageQuery) -> bool:
-    """Whether sums are here that a query asks for: those of users are not, nor those of users' jobs."""
-    is_of_some = query.queue is not None or Scope() not in query.scopes
-    is_of_users = query.by == "user" or query.user is not None
-    is_of_users |= any(scope.user is not None for scope in query.scopes)
-    is_aligned = query.step in STEPS and query.since % query.step == query.until % query.step == 0
-    return is_aligned and not is_of_users and (query.by in ("all", "queue") or not is_of_some)
+def has_steps(query: UsageQuery) -> bool:
+    """Whether the sums of a query are here: of everybody, but by user; of some queues, in all or by queue."""
+    if _is_of_everybody(query):
+        return query.by != "user"
+    is_of_users = query.user is not None or any(scope.user is not None for scope in query.scopes)
+    return query.by in ("all", "queue") and not is_of_users
 
 
-def told_sums(connection: Connection, query: UsageQuery) -> list[tuple[Bucket, str, UsageAmounts]]:
-    """(step, name, amounts) in order, of a query that `can_tell`."""
+def _is_of_everybody(query: UsageQuery) -> bool:
+    return (query.queue, query.user) == (None, None) and Scope() in query.scopes
+
+
+def sums_of_steps(
+    connection: Connection, query: UsageQuery
+) -> list[tuple[Bucket, str, UsageAmounts]]:
+    """(step, name, amounts) in order, of a query of which `has_steps`."""
     of, step = usage_sums.c, query.step
     start = (of.start - of.start % literal_column(str(step), Integer)).label("at")
     name = of.name if query.by != "all" else literal_column("''")
