@@ -33,7 +33,7 @@ CLUSTER = """
 name: hall
 tiers: [node]
 machines: {m2: {gpus: 2, gpu: H100-80GB, cpus: 16, memory_GiB: 128}}
-nodes: [{names: n0, machine: m2, labels: {pool: own}}, {names: n1, machine: m2}]
+nodes: [{names: n0, machine: m2, labels: {pool: own}}, {names: n1, machine: m2, labels: {contract: "7"}}]
 """
 JOB = """
 name: {name}
@@ -124,6 +124,25 @@ def test_a_bill_of_a_queue_by_project_at_other_prices(
     assert (refused.code, "--queue: no queue 'nosuch'" in refused.err) == (2, True)
     own = gantree("usage", "--state", state, "--by", "queue", "--json").json()["sum"]
     assert own["USD"] == pytest.approx(own["held_gpu_hours"] * 3600)
+
+
+def test_prices_of_a_file_by_market_and_time_of_day(
+    gantree: CommandLine, state: Path, tmp_path: Path
+) -> None:
+    """One of two nodes is reserved; the half of the day that is now costs ten times as much as the other."""
+    hour, prices = datetime.now(UTC).hour, tmp_path / "windows.yaml"
+    begin, end = (f'"{(hour + hours) % 24:02}:00"' for hours in (-6, 6))
+    text = f"""
+gpus: {{H100-80GB: {{on_demand: 2, reserved: 1, source: x, date: 2026-10-01}}}}
+markets: [{{market: reserved, labels: {{contract: "7"}}}}]
+windows: [{{name: now, begin: {begin}, end: {end}, factor: 10}}]
+"""
+    prices.write_text(text)
+    command = partial(gantree, "usage", "--state", state, "--prices", prices, "--by", "queue")
+    found = command("--bill", "--json").json()["prices"]
+    assert {each["market"] for each in found} == {"reserved", "on_demand"}
+    for each in found:
+        assert each["mean_USD_per_hour"] == pytest.approx(10 * each["USD_per_hour"], rel=0.01)
 
 
 def test_an_invoice_and_clouds_beside_it(

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from gantree.cli.queues.waste import reprice
 from gantree.executors.local.host_use import host_use_in
 from gantree.executors.local.run_directory import RunDirectory
+from gantree.topology.hardware.prices import PriceList, Quote
 from support.command_line import CommandLine
 from support.daemon import Daemon
 
@@ -89,6 +91,29 @@ def test_what_was_lost_is_named_with_its_remedy_as_table_csv_and_json(
     prices.write_text("gpus: {H100-80GB: {on_demand: 1, source: us, date: 2026-11-01}}\n")
     (row,) = command(f"--prices={prices}", "--json").json()["rows"]
     assert row["USD"] == pytest.approx(row["wasted_gpu_hours"])
+
+
+def test_other_prices_decide_which_rows_are_the_dearest() -> None:
+    def row(name: str, model: str, hours: float, cpu_hours: float = 0.0) -> dict[str, Any]:
+        return {
+            "name": name,
+            "wasted_gpu_hours": hours,
+            "wasted_gpu_hours_of_model": {model: hours} if hours else {},
+            "unused_cpu_hours": cpu_hours,
+        }
+
+    rows = [
+        row("old", "A", 3.0),
+        row("few", "", 0.0, 1.0),
+        row("many", "", 0.0, 9.0),
+        row("new", "B", 2.0),
+    ]
+    whole: dict[str, Any] = {"wasted_gpu_hours_of_model": {"A": 3.0, "B": 2.0}}
+    report: dict[str, Any] = {"rows": rows, "left_out": 1, "sum": whole}
+    quotes = [Quote(gpu, "on_demand", USD, "2026-11-01", "us") for gpu, USD in (("A", 1), ("B", 9))]
+    reprice(report, PriceList(quotes), 3)
+    assert [each["name"] for each in report["rows"]] == ["new", "old", "many"]
+    assert (report["left_out"], report["sum"]["USD"]) == (2, 21.0)
 
 
 def test_cpu_time_and_memory_are_those_of_the_processes_while_they_run_and_at_their_end(

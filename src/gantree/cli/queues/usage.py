@@ -21,13 +21,12 @@ from gantree.cli.billing.options import (
     StatementQueueOption,
 )
 from gantree.cli.daemon_client import client
-from gantree.cli.input.files import read_text, source_of
 from gantree.cli.input.moments import ALLOWED, seconds_since_epoch
+from gantree.cli.input.prices import prices_of
 from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.csv_text import csv_text
 from gantree.cli.output.figures import digits, dollars
 from gantree.cli.output.printing import columns, print_json
-from gantree.formats import read_prices
 from gantree.model.errors import BadInput
 
 Row = dict[str, Any]
@@ -100,8 +99,9 @@ def usage(
         return
     begin, end = _period(since, until, month, now)
     report = daemon.usage(by.value, since=begin, until=end)
-    if prices is not None:
-        at_prices(report, read_prices(read_text(prices), source_of(prices)))
+    site = prices_of(prices)
+    if site is not None:
+        at_prices(report, site.tariff.prices)
     if as_json:
         print_json(report)
     elif as_csv:

@@ -7,22 +7,22 @@ from typing import Annotated, Any
 
 import typer
 
-from gantree.api.views.accounting.site_prices import at_prices
+from gantree.api.views.accounting.site_prices import at_prices, dearest_first
 from gantree.cli.daemon_client import client
-from gantree.cli.input.files import read_text, source_of
 from gantree.cli.input.moments import ALLOWED, seconds_since_epoch
+from gantree.cli.input.prices import prices_of
 from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.csv_text import csv_text
 from gantree.cli.output.figures import digits, dollars
 from gantree.cli.output.printing import columns, print_json
-from gantree.formats import read_prices
+from gantree.topology.hardware.prices import PriceList
 
 Row = dict[str, Any]
 FIGURES = (
     "user", "queue", "project", "running", "jobs", "held_gpu_hours", "useful_gpu_hours", "wasted_gpu_hours", "USD",
     "unpriced_gpu_hours", "unused_cpu_hours", "unused_memory_GiB", "kind", "reason", "remedy",
 )  # fmt: skip
-SHOWN = 20
+MOST = 10_000
 
 
 class By(StrEnum):
@@ -40,9 +40,7 @@ def waste(
         str | None,
         typer.Option(metavar="WHEN", help=f"First day, in UTC: {ALLOWED}. [default: 7d]"),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="Rows at most. [default: 20]")
-    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=MOST, help="Rows at most.")] = 20,
     prices: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Prices of the site, used instead of list prices."),
@@ -56,21 +54,28 @@ def waste(
     Wasted are GPU-hours whose work was done again, in which the GPUs did not compute, or which a smaller device would
     have saved.
     """
-    now = datetime.now(UTC).timestamp()
+    now, site = datetime.now(UTC).timestamp(), prices_of(prices)
     report = client(state).waste(
         by.value,
         since=seconds_since_epoch("--since", since, now),
-        limit=limit or SHOWN,
+        limit=limit if site is None else MOST,
     )
-    if prices is not None:
-        at_prices(report, read_prices(read_text(prices), source_of(prices)), "wasted")
-        report["rows"].sort(key=lambda row: (-row["USD"], -row["wasted_gpu_hours"], row["name"]))
+    if site is not None:
+        reprice(report, site.tariff.prices, limit)
     if as_json:
         print_json(report)
     elif as_csv:
         typer.echo(_csv(report), nl=False)
     else:
         typer.echo("\n".join(_lines(report)))
+
+
+def reprice(report: Row, prices: PriceList, limit: int) -> None:
+    """Price an answer with all of its rows anew, and leave those that are then the dearest."""
+    at_prices(report, prices, "wasted")
+    rows = sorted(report["rows"], key=dearest_first)
+    report["rows"] = rows[:limit]
+    report["left_out"] += len(rows[limit:])
 
 
 def _csv(report: Row) -> str:

@@ -18,6 +18,11 @@ def at_prices(report: Json, prices: PriceList, priced: str = "held") -> Json:
     return report
 
 
+def dearest_first(row: Json) -> tuple[float, float, float, str]:
+    """The key by which rows of an answer on waste are sorted."""
+    return (-row["USD"], -row["wasted_gpu_hours"], -row["unused_cpu_hours"], row["name"])
+
+
 def cost_of(hours_of_model: Mapping[str, float], prices: PriceList) -> Json:
     """Dollars of GPU-hours by model, and the hours of models without a price."""
     quotes = {model: prices.quote(model) for model in hours_of_model}

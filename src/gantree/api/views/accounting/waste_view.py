@@ -27,7 +27,7 @@ from gantree.accounting.waste import (
 from gantree.api.access.access import Caller
 from gantree.api.access.permissions import sees
 from gantree.api.views.accounting.history_view import scopes_of
-from gantree.api.views.accounting.site_prices import cost_of
+from gantree.api.views.accounting.site_prices import cost_of, dearest_first
 from gantree.api.views.accounting.usage_view import Period
 from gantree.api.views.gpu_use_view import gpus_of
 from gantree.control.requests.read_view import ReadView
@@ -136,7 +136,7 @@ def answer(
     listed = [row for row in of_jobs if row.kind]
     if by != "job":
         listed = [row for row in summed(of_jobs, attrgetter(by)) if row.kind]
-    rows = sorted((_row(row, prices) for row in listed), key=_order)
+    rows = sorted((_row(row, prices) for row in listed), key=dearest_first)
     whole = _row(total(of_jobs), prices)
     return {
         "by": by,
@@ -152,10 +152,6 @@ SUMMED = (
     "jobs", "held_gpu_hours", "useful_gpu_hours", "wasted_gpu_hours", "wasted_gpu_hours_of_model", "USD",
     "unpriced_gpu_hours", "unused_cpu_hours", "unused_memory_GiB",
 )  # fmt: skip
-
-
-def _order(row: Json) -> tuple[float, float, float, str]:
-    return (-row["USD"], -row["wasted_gpu_hours"], -row["unused_cpu_hours"], row["name"])
 
 
 # ----- figures of a job
