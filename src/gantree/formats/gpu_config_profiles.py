@@ -12,13 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from gantree.formats.config_maps import Problems, read_top
 from gantree.formats.validation.forms import refuse
-from gantree.formats.validation.locations import describe
-from gantree.model.errors import Problem
 from gantree.model.mig_configs import GpuConfigProfile
-from gantree.text.document import Rows, Table, read_documents
+from gantree.text.document import Rows, Table
 
-MAX_FILE_BYTES = 1024 * 1024
 PROFILES, IN_CONFIG_MAP = "gpu-config-profiles", "config.json"
 MODES = ("SPX", "DPX", "TPX", "QPX", "CPX")
 _MEMORY = re.compile(r"NPS[1248]")
@@ -27,33 +25,22 @@ _MOST_GPUS = 64
 
 def read_gpu_config_profiles(text: str, source: str) -> tuple[GpuConfigProfile, ...]:
     """Read the text of a file, or of a ConfigMap. source names it in errors. Raises BadFields."""
+    top, where = read_top(text, source, IN_CONFIG_MAP, "the text of its profiles")
     reader = _Reader()
-    documents = read_documents(text, source, reader.problems, MAX_FILE_BYTES)
-    refuse(reader.problems, source)
-    top = documents[0].value if documents else None
-    if isinstance(top, Table) and top.get("kind") == "ConfigMap":
-        data = top.get("data")
-        inner = data.get(IN_CONFIG_MAP) if isinstance(data, Table) else None
-        if isinstance(inner, str):
-            return read_gpu_config_profiles(inner, f"{source} ({IN_CONFIG_MAP})")
-        reader.wrong(
-            top.line_of("data"), f"data.{IN_CONFIG_MAP}", inner, "the text of its profiles"
-        )
-        refuse(reader.problems, source)
     profiles = tuple(reader.profiles(top))
-    refuse(reader.problems, source)
+    refuse(reader.problems.found, where)
     return profiles
 
 
 @dataclass(slots=True)
 class _Reader:
-    problems: list[Problem] = field(default_factory=list)
+    problems: Problems = field(default_factory=Problems)
 
     def profiles(self, top: Any) -> Iterator[GpuConfigProfile]:
         named = top.get(PROFILES) if isinstance(top, Table) else None
         if not isinstance(named, Table):
             line = top.line_of(PROFILES) if isinstance(top, Table) else 1
-            self.wrong(line, PROFILES, named, "a mapping of names to profiles")
+            self.problems.wrong(line, PROFILES, named, "a mapping of names to profiles")
             return
         for name, told in named.items():
             if isinstance(told, Table) and isinstance(told.get("profiles"), Rows):
@@ -61,21 +48,23 @@ class _Reader:
                 yield GpuConfigProfile(name, sets, self._skipped(told))
             else:
                 line, where = named.line_of(name), named.path_of(name)
-                self.wrong(line, where, told, "a mapping with a list `profiles`")
+                self.problems.wrong(line, where, told, "a mapping with a list `profiles`")
 
     def _sets(self, rows: Any) -> Iterator[tuple[str, str, int]]:
         for number, row in enumerate(rows):
             if not isinstance(row, Table):
-                self.wrong(rows.line_of(number), rows.path_of(number), row, "a mapping")
+                self.problems.wrong(rows.line_of(number), rows.path_of(number), row, "a mapping")
                 continue
             mode, memory = row.get("computePartition"), row.get("memoryPartition")
             count: Any = row.get("numGPUsAssigned")
             if mode not in MODES:
-                self._wrong_field(row, "computePartition", f"one of {', '.join(MODES)}")
+                self.problems.wrong_field(row, "computePartition", f"one of {', '.join(MODES)}")
             elif not isinstance(memory, str) or not _MEMORY.fullmatch(memory):
-                self._wrong_field(row, "memoryPartition", "NPS1, NPS2, NPS4 or NPS8")
+                self.problems.wrong_field(row, "memoryPartition", "NPS1, NPS2, NPS4 or NPS8")
             elif not _is_count(count):
-                self._wrong_field(row, "numGPUsAssigned", f"a number from 1 to {_MOST_GPUS}")
+                self.problems.wrong_field(
+                    row, "numGPUsAssigned", f"a number from 1 to {_MOST_GPUS}"
+                )
             else:
                 yield mode.lower(), memory.lower(), count
 
@@ -84,14 +73,8 @@ class _Reader:
         skipped = told.get("skippedGPUs")
         ids = skipped.get("ids") if isinstance(skipped, Table) else None
         if skipped is not None and not isinstance(ids, Rows):
-            self._wrong_field(told, "skippedGPUs", "a mapping with a list `ids`")
+            self.problems.wrong_field(told, "skippedGPUs", "a mapping with a list `ids`")
         return len(ids) if isinstance(ids, Rows) else 0
-
-    def _wrong_field(self, row: Table, name: str, allowed: str) -> None:
-        self.wrong(row.line_of(name), row.path_of(name), row.get(name), allowed)
-
-    def wrong(self, line: int, where: str, found: Any, allowed: str) -> None:
-        self.problems.append(Problem("", line, where, describe(found), allowed))
 
 
 def _is_count(value: Any) -> bool:

@@ -14,13 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from gantree.formats.config_maps import Problems, read_top
 from gantree.formats.validation.forms import refuse
-from gantree.formats.validation.locations import describe
-from gantree.model.errors import Problem
 from gantree.model.mig_configs import MigConfig, MigLayout
-from gantree.text.document import Rows, Table, Truth, read_documents
+from gantree.text.document import Rows, Table, Truth
 
-MAX_FILE_BYTES = 1024 * 1024
 CONFIGS, IN_CONFIG_MAP = "mig-configs", "config.yaml"
 _MOST_INSTANCES = 64
 _LAYOUT_FIELDS = frozenset({"device-filter", "devices", "mig-enabled", "mig-devices"})
@@ -28,56 +26,46 @@ _LAYOUT_FIELDS = frozenset({"device-filter", "devices", "mig-enabled", "mig-devi
 
 def read_mig_configs(text: str, source: str) -> tuple[MigConfig, ...]:
     """Read the text of a file, or of a ConfigMap. source names it in errors. Raises BadFields."""
+    top, where = read_top(text, source, IN_CONFIG_MAP, "the text of mig-parted")
     reader = _Reader()
-    documents = read_documents(text, source, reader.problems, MAX_FILE_BYTES)
-    refuse(reader.problems, source)
-    top = documents[0].value if documents else None
-    if isinstance(top, Table) and top.get("kind") == "ConfigMap":
-        data = top.get("data")
-        inner = data.get(IN_CONFIG_MAP) if isinstance(data, Table) else None
-        if isinstance(inner, str):
-            return read_mig_configs(inner, f"{source} ({IN_CONFIG_MAP})")
-        line = top.line_of("data")
-        reader.problems.append(
-            Problem("", line, f"data.{IN_CONFIG_MAP}", describe(inner), "the text of mig-parted")
-        )
-        refuse(reader.problems, source)
     configs = tuple(reader.configs(top))
-    refuse(reader.problems, source)
+    refuse(reader.problems.found, where)
     return configs
 
 
 @dataclass(slots=True)
 class _Reader:
-    problems: list[Problem] = field(default_factory=list)
+    problems: Problems = field(default_factory=Problems)
 
     def configs(self, top: Any) -> Iterator[MigConfig]:
         configs = top.get(CONFIGS) if isinstance(top, Table) else None
         if not isinstance(configs, Table):
             line = top.line_of(CONFIGS) if isinstance(top, Table) else 1
-            self._wrong(line, CONFIGS, configs, "a mapping of names to lists of layouts")
+            self.problems.wrong(line, CONFIGS, configs, "a mapping of names to lists of layouts")
             return
         for name, rows in configs.items():
             if isinstance(rows, Rows):
                 yield MigConfig(name, tuple(self._layouts(rows)))
             else:
-                self._wrong(configs.line_of(name), configs.path_of(name), rows, "a list of layouts")
+                self.problems.wrong(
+                    configs.line_of(name), configs.path_of(name), rows, "a list of layouts"
+                )
 
     def _layouts(self, rows: Rows) -> Iterator[MigLayout]:
         for number, row in enumerate(rows):
             if isinstance(row, Table):
                 yield self._layout(row)
             else:
-                self._wrong(rows.line_of(number), rows.path_of(number), row, "a layout")
+                self.problems.wrong(rows.line_of(number), rows.path_of(number), row, "a layout")
 
     def _layout(self, row: Table) -> MigLayout:
         for name in row:
             if name not in _LAYOUT_FIELDS:
                 where, allowed = row.path_of(name), ", ".join(sorted(_LAYOUT_FIELDS))
-                self.problems.append(Problem("", row.line_of(name), where, f"`{name}`", allowed))
+                self.problems.wrong(row.line_of(name), where, name, allowed)
         on = row.get("mig-enabled")
         if not isinstance(on, Truth):
-            self._wrong_field(row, "mig-enabled", "true or false")
+            self.problems.wrong_field(row, "mig-enabled", "true or false")
         return MigLayout(
             self._gpus(row), bool(on), tuple(self._instances(row)), bool(row.get("device-filter"))
         )
@@ -88,7 +76,7 @@ class _Reader:
             return None
         if isinstance(told, Rows) and all(_is_count(each, 0) for each in told):
             return tuple(told)
-        self._wrong_field(row, "devices", "all, or a list of GPU indices")
+        self.problems.wrong_field(row, "devices", "all, or a list of GPU indices")
         return None
 
     def _instances(self, row: Table) -> Iterator[tuple[str, int]]:
@@ -96,20 +84,14 @@ class _Reader:
         if told is None:
             return
         if not isinstance(told, Table):
-            self._wrong_field(row, "mig-devices", "a mapping of profiles to numbers")
+            self.problems.wrong_field(row, "mig-devices", "a mapping of profiles to numbers")
             return
         for profile, number in told.items():
             if _is_count(number, 1):
                 yield profile, number
             else:
                 allowed = f"a whole number from 1 to {_MOST_INSTANCES}"
-                self._wrong(told.line_of(profile), told.path_of(profile), number, allowed)
-
-    def _wrong_field(self, row: Table, name: str, allowed: str) -> None:
-        self._wrong(row.line_of(name), row.path_of(name), row.get(name), allowed)
-
-    def _wrong(self, line: int, where: str, found: Any, allowed: str) -> None:
-        self.problems.append(Problem("", line, where, describe(found), allowed))
+                self.problems.wrong(told.line_of(profile), told.path_of(profile), number, allowed)
 
 
 def _is_count(value: Any, least: int) -> bool:
