@@ -106,6 +106,7 @@ def test_the_difference_by_model_and_day_and_what_one_side_has() -> None:
     ]
     lines = list(differences_lines(reconciled(bill, invoice), "November 2026"))
     assert "4 of 4 days and models differ:" in lines
+    assert "-$12.00" in "\n".join(lines)
     same = read_invoice("date,sku,hours,cost\n2026-11-04,L4-24GB,24,12\n", "i.csv", {})
     assert list(differences_lines(reconciled(bill_of((2, "L4-24GB", "spot", 24, 12)), same), "x"))[
         -1

@@ -100,7 +100,7 @@ def test_the_command_prints_a_table_csv_and_other_prices(
     month = command("--month", datetime.now(UTC).strftime("%Y-%m"), "--json").json()
     assert datetime.fromtimestamp(month["since"], UTC).day == 1
     assert month["rows"]
-    assert "is no month" in command("--month", "11/2026").err
+    assert "allowed: a month such as" in command("--month", "11/2026").err
     rows = list(csv.DictReader(io.StringIO(command("--by=model", "--csv").out)))
     assert {row["model"] for row in rows} >= {"H100-80GB", "T4-16GB"}
     prices = tmp_path / "prices.yaml"

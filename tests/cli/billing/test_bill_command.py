@@ -164,6 +164,11 @@ def test_an_invoice_and_clouds_beside_it(
     (row,) = csv.DictReader(io.StringIO(command("--compare-cloud", "--csv").out))
     assert (row["model"], float(row["on_demand_USD_per_hour"])) == ("H100-80GB", 6.88)
     assert float(row["break_even"]) == pytest.approx(clouds["rows"][0]["break_even"])
+    assert "egress: charges without GPU-hours" in command("--reconcile", invoice).out
+    invoice.write_text("date,sku,hours,cost\n2025-03-04,H100-80GB,1,2\n2025-03-02,H100-80GB,1,2\n")
+    other = command("--reconcile", invoice)
+    assert (other.code, other.out) == (2, "")
+    assert "its rows are of 2025-03-02 to 2025-03-04; --month names the month" in other.err
     invoice.write_text("date,sku,hours,cost\n2026-11-99,x,1,2\n")
     wrong = command("--reconcile", invoice)
     assert (wrong.code, wrong.out) == (2, "")
@@ -178,6 +183,13 @@ def test_an_invoice_and_clouds_beside_it(
         (("--pdf=x.txt", "--by=queue"), "a file name that ends with .pdf"),
         (("--focus=/no/such/f.csv", "--by=queue"), "no directory that can be written to"),
         (("--bill", "--by=queue", "--month=2026-13"), "--month: found 2026-13"),
+        (("--month=11/2026",), "--month: found 11/2026; allowed: a month such as"),
+        (("--month=2126-11",), "or an earlier month"),
+        (
+            ("--since=2026-11-20", "--until=2026-11-10"),
+            "--since: found 2026-11-20; allowed: a day up to 2026-11-10",
+        ),
+        (("--since=2126-11-20",), "--since: found 2126-11-20; allowed: a day up to today"),
         (("--compare-cloud", "--reconcile=x", "--by=queue"), "give one of them"),
         (("--compare-cloud", "--pdf=x.pdf", "--by=queue"), "--pdf: a statement has it; leave out"),
         (("--reconcile=x", "--queue=x", "--by=queue"), "--queue: a statement has it; leave out"),

@@ -165,6 +165,8 @@ def test_csv_is_exact_and_the_lines_of_a_terminal_say_the_rule() -> None:
     assert sum(float(row["USD"]) for row in table) == pytest.approx(made.all.micros / MICROS)
     lines = list(statement_lines(made, "November 2026"))
     assert lines[0] == "November 2026, shared cost weighted"
+    assert "-$" in lines[1]
+    assert "$-" not in lines[1]
     assert statement_json(made, "2026-11", "hall")["capacity_USD"] == made.all.micros / MICROS
 
 

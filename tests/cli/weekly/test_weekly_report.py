@@ -66,6 +66,7 @@ def test_the_week_is_told_by_day_purpose_queue_and_waste(
         "training",
         "What GPU-hours were for",
         "checkpoint declared",
+        "MEDIAN WAIT",
     ):
         assert words in told.out
     found = json.loads(gantree(*asked, "--json").out)

@@ -8,18 +8,19 @@ from typing import cast
 import typer
 
 from gantree.accounting.billing.cloud_comparison import compared
-from gantree.accounting.billing.reconciliation import reconciled
+from gantree.accounting.billing.reconciliation import InvoiceLine, reconciled
 from gantree.accounting.billing.statement import By, Statement, statement
 from gantree.api.client.client import Client
 from gantree.cli.billing.comparison_report import (
     comparison_cells,
     comparison_json,
     comparison_lines,
+    day_text,
     differences_json,
     differences_lines,
 )
 from gantree.cli.billing.focus import COLUMNS, csv_cells, focus_rows
-from gantree.cli.billing.months import month_of
+from gantree.cli.billing.months import Month, month_of
 from gantree.cli.billing.output_files import check_suffix, write_file, write_rows
 from gantree.cli.billing.read_book import PricedMonth, ended_jobs, priced_month
 from gantree.cli.billing.statement_report import report_of
@@ -164,6 +165,7 @@ def _say(out: Path) -> None:
 
 def _reconcile(priced: PricedMonth, invoice: str, *, as_csv: bool, as_json: bool) -> None:
     lines = read_invoice(read_text(invoice), source_of(invoice), priced.tariff.skus)
+    _refuse_other_months(lines, priced.month, invoice)
     found = reconciled(priced.bill, lines)
     if as_json:
         print_json({"period": str(priced.month), "rows": differences_json(found)})
@@ -171,6 +173,17 @@ def _reconcile(priced: PricedMonth, invoice: str, *, as_csv: bool, as_json: bool
         _print_csv(differences_json(found))
     else:
         typer.echo("\n".join(differences_lines(found, priced.month.words)))
+
+
+def _refuse_other_months(lines: Sequence[InvoiceLine], month: Month, invoice: str) -> None:
+    """Raise BadInput for an invoice that has nothing of the month: all of the bill would differ."""
+    if any(line.since < month.until and line.until > month.since for line in lines):
+        return
+    why = "it has no rows"
+    if lines:
+        first, last = min(line.since for line in lines), max(line.until for line in lines) - 1
+        why = f"its rows are of {day_text(first)} to {day_text(last)}; --month names the month"
+    raise BadInput(f"{source_of(invoice)}: no row is of {month.words}: {why}")
 
 
 def _compare(priced: PricedMonth, *, as_csv: bool, as_json: bool) -> None:

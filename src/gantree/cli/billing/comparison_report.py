@@ -93,14 +93,15 @@ def _quote(quote: Quote) -> str:
 
 
 def _dollars(USD: float | None) -> str:
-    return "-" if USD is None else f"${USD:,.2f}"
+    return "-" if USD is None else f"{'-' if USD < 0 else ''}${abs(USD):,.2f}"
 
 
 def _share(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 
 
-def _day(at: int) -> str:
+def day_text(at: int) -> str:
+    """The day of UTC of a moment in seconds since 1970: "2026-11-01"."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
 
 
@@ -108,7 +109,7 @@ def differences_json(found: Sequence[Difference]) -> list[dict[str, Any]]:
     """Rows as plain values."""
     return [
         {
-            "day": _day(each.day),
+            "day": day_text(each.day),
             "name": each.name,
             "bill_gpu_hours": each.bill_hours,
             "invoice_gpu_hours": each.invoice_hours,
@@ -131,6 +132,12 @@ def differences_lines(found: Sequence[Difference], period: str) -> Iterator[str]
     yield columns(
         head, [*(_cells(each.name, each) for each in sums), _cells("all", _summed("", found))]
     )
+    others = [each.name for each in sums if each.only == "invoice" and not each.invoice_hours]
+    if others:
+        yield (
+            f"{', '.join(others)}: charges without GPU-hours. Which of them are GPUs, and of which model, `skus` in the"
+            " file of prices says."
+        )
     differing = sorted(
         (each for each in found if each.is_significant), key=lambda each: -abs(each.USD)
     )
@@ -139,7 +146,7 @@ def differences_lines(found: Sequence[Difference], period: str) -> Iterator[str]
         return
     yield f"{len(differing)} of {len(found)} days and models differ:"
     shown = differing[:DIFFERENCES_SHOWN]
-    yield columns(head, [_cells(f"{_day(each.day)} {each.name}", each) for each in shown])
+    yield columns(head, [_cells(f"{day_text(each.day)} {each.name}", each) for each in shown])
     if len(differing) > len(shown):
         yield f"and {len(differing) - len(shown)} more; --json and --csv have all"
 

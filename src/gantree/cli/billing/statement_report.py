@@ -82,6 +82,11 @@ def money(cents: int) -> str:
     return f"{sign}{abs(cents) // 100:,}.{abs(cents) % 100:02}"
 
 
+def in_dollars(cents: int) -> str:
+    """Cents as an amount of dollars: "$1,234.50", "-$0.07"."""
+    return f"{'-' if cents < 0 else ''}${money(abs(cents))}"
+
+
 def _money(micros: int) -> str:
     return money(round(micros / CENT))
 
@@ -103,7 +108,7 @@ def change_text(now: int, before: int | None) -> str:
 
 def _headlines(statement: Statement) -> Iterator[tuple[str, str]]:
     total, fleet = statement.all, statement.fleet
-    yield f"${money(total_cents(statement))}", "total cost"
+    yield in_dollars(total_cents(statement)), "total cost"
     change = change_text(total.micros, total.before_micros)
     yield change, f"${_money(total.before_micros or 0)} before"
     yield _hours(total.held_hours), "GPU-hours held"

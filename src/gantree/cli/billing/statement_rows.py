@@ -5,7 +5,13 @@ from typing import Any
 
 from gantree.accounting.billing.bill import CHARGES, MICROS
 from gantree.accounting.billing.statement import Statement, figures_json, shared_by_cause
-from gantree.cli.billing.statement_report import CENT, change_text, money, row_name, unpriced_text
+from gantree.cli.billing.statement_report import (
+    CENT,
+    change_text,
+    in_dollars,
+    row_name,
+    unpriced_text,
+)
 from gantree.cli.output.printing import columns
 
 _PURPOSES = (
@@ -94,7 +100,7 @@ def statement_lines(statement: Statement, period: str) -> Iterator[str]:
                 f"{each.held_hours:,.1f}",
                 "-" if each.useful_share is None else f"{each.useful_share:.0%}",
                 f"{each.wasted_hours:,.1f}",
-                *(f"${money(round(amount / CENT))}" for amount in amounts),
+                *(in_dollars(round(amount / CENT)) for amount in amounts),
                 change_text(each.micros, each.before_micros),
             )
         )

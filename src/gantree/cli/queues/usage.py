@@ -1,15 +1,17 @@
 """`gantree usage`: GPU-hours by purpose, hours waited and cost, by whom or what; GPU utilisation."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
+from gantree.accounting.buckets import DAY_S
 from gantree.api.views.accounting.site_prices import at_prices
 from gantree.cli.billing import command as billing
 from gantree.cli.billing.command import StatementOptions
+from gantree.cli.billing.months import month_of
 from gantree.cli.billing.options import (
     BillOption,
     CompareCloudOption,
@@ -113,20 +115,17 @@ def usage(
 def _period(
     since: str | None, until: str | None, month: str | None, now: float
 ) -> tuple[float | None, float | None]:
-    """The first and the last moment that are meant."""
-    if month is None:
-        return (
-            seconds_since_epoch("--since", since, now),
-            seconds_since_epoch("--until", until, now),
-        )
-    if since is not None or until is not None:
-        raise BadInput("--month goes without --since and --until")
-    try:
-        first = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
-    except ValueError:
-        raise BadInput(f"--month: {month!r} is no month; write 2026-11") from None
-    after = (first + timedelta(days=31)).replace(day=1)
-    return first.timestamp(), after.timestamp() - 1.0
+    """The first and the last moment that are meant. Raises BadInput where they hold no day that has begun."""
+    if month is not None:
+        if since is not None or until is not None:
+            raise BadInput("--month goes without --since and --until")
+        meant = month_of(month, now)
+        return float(meant.since), meant.until - 1.0
+    begin = seconds_since_epoch("--since", since, now)
+    end = seconds_since_epoch("--until", until, now)
+    if begin is not None and begin // DAY_S > (now if end is None else end) // DAY_S:
+        raise BadInput(f"--since: found {since}; allowed: a day up to {until or 'today'}")
+    return begin, end
 
 
 def _refuse_beside_money(**others: object) -> None:

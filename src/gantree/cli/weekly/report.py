@@ -15,8 +15,8 @@ Json = dict[str, Any]
 NODES_SHOWN = 10
 OVERHEAD = ("starting", "restart", "checkpoint")
 OF_QUEUES = (
-    "Overhead is the time to start, to restart and to save. Half of the jobs that first started in the week waited no"
-    " longer."
+    "Overhead is the time to start, to restart and to save. The median wait is that of the jobs that first started in"
+    " the week."
 )
 NOTES = (
     (
@@ -104,17 +104,17 @@ def _purposes(figures: Figures) -> Table:
 def _queues(figures: Figures) -> Table:
     columns = (Column("Queue", is_figure=False), Column("GPU-hours"), Column("Useful"), Column("Idle h"),
                Column("Lost h"), Column("Overhead h"), Column("Done"), Column("Failed"), Column("Preempted"),
-               Column("Half waited"))  # fmt: skip
+               Column("Median wait"))  # fmt: skip
     rows = [
         (row["name"] or "-", digits(row["allocated"]), _percent(row["useful_share"]), digits(row["idle"]),
          digits(row["lost"]), digits(sum(row[name] for name in OVERHEAD)), str(row["succeeded"]),
-         str(row["failed"] + row["timed_out"]), str(row["preempted"]), _half_waited(figures, row["name"]))
+         str(row["failed"] + row["timed_out"]), str(row["preempted"]), _median_wait(figures, row["name"]))
         for row in figures.queues
     ]  # fmt: skip
     return Table("Queues", columns, rows, note=OF_QUEUES)
 
 
-def _half_waited(figures: Figures, queue: str) -> str:
+def _median_wait(figures: Figures, queue: str) -> str:
     p50_s = figures.waits.get(queue, {}).get("p50_s")
     return "-" if p50_s is None else span(p50_s)
 
