@@ -164,7 +164,7 @@ def test_why_and_queues_say_what_is_lent_since_it_was_not_used_and_when_more_is(
     )
     there.wait(HOUR_S)
     assert why(ledger, "guest", there.now).sentence.endswith(
-        " It borrows: queue a lends 12 GPUs, unused for 1 h, and takes them back within 1 min when it asks."
+        " It borrows: queue a lends 12 GPUs, unused for 1 h, and takes them back within 1 min when its jobs need them."
     )
     (row,) = [each for each in queues_json(ledger, there.now) if each["name"] == "a"]
     assert row["lending"] == {

@@ -1,6 +1,6 @@
-"""When a gang counts as idle, and what becomes of it: the rule of a queue, and what a job says of itself.
+"""When a gang counts as idle, and what becomes of it: the rule of a queue, and the terms of a job.
 
-Times are seconds. What counters tell of gangs is in `control.nodes.idle_watch`, the state of a gang in
+Times are seconds. The samples of counters are in `control.nodes.idle_watch`, the state of a gang in
 `core.lifecycle.idleness`.
 """
 

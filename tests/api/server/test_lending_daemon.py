@@ -36,7 +36,8 @@ def test_an_idle_guarantee_is_lent_and_comes_back_within_its_time(
         daemon.start(with_cluster=False)
         daemon.wait("guest", until="running")
         assert client.why("guest")["sentence"].endswith(
-            "It borrows: queue owner lends 4 GPUs, unused for 4 s, and takes them back within 2 s when it asks."
+            "It borrows: queue owner lends 4 GPUs, unused for 4 s,"
+            " and takes them back within 2 s when its jobs need them."
         )
         said = gantree("queues", "--state", str(daemon.state_dir)).out
         assert "Queue owner lends what it has not used for 4 s: 4 GPUs; back within 2 s." in said

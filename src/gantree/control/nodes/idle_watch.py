@@ -1,7 +1,7 @@
 """Finds gangs whose GPUs do not compute, and those that do again, from the samples of their counters.
 
-A sample says for each GPU whether it computes (`telemetry.activity`). A gang is idle while its GPUs compute for at
-most the share of the time that its queue says (5 %), or in one sample alone, over the last five minutes or half the
+A sample has for each GPU whether it computes (`telemetry.activity`). A gang is idle while its GPUs compute for at
+most the share of the time that its queue sets (5 %), or in one sample alone, over the last five minutes or half the
 time until it is warned, if that is less: so two samples of work in five minutes keep a gang that works in bursts, and
 one stray kernel does not. It has been idle since the last sample in which more than that share of its GPUs computed.
 
@@ -127,7 +127,7 @@ class IdleWatch:
         return seen
 
     def _share(self, judged: Computing, ledger: Ledger, state: JobState) -> float | None:
-        """The share of a gang's GPUs that compute; None where not all of them told."""
+        """The share of a gang's GPUs that compute; None where one of them has no figures."""
         assert state.placement is not None
         busy = held = 0.0
         for member in state.placement.members:

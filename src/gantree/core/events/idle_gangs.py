@@ -1,4 +1,4 @@
-"""What counters tell of idle gangs, and what is done with those that were warned; leases that people ask for.
+"""Reports of counters on idle gangs, the reclaim of those that were warned, and requests for leases.
 
 A gang is reclaimed only when a sample finds it idle after its moment (`core.lifecycle.idleness`): it is asked to save
 where its job declares checkpoints, and stopped, shrunk or moved as the policy of its queue has it.

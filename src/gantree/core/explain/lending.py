@@ -24,7 +24,7 @@ def borrows_unused(ledger: Ledger, state: JobState) -> str:
         within = "" if within_s is None else f" within {span(within_s)}"
         sentences.append(
             f" It borrows: queue {queue} lends {amounts}, unused for {span(rule.after_s)}, and takes them back{within} "
-            "when it asks."
+            "when its jobs need them."
         )
     return "".join(sentences)
 

@@ -64,9 +64,9 @@ class Idleness:
     """What is known of a job that may be idle, and of its lease.
 
     since, seen_at, warned_at, reclaim_at and action are of the attempt: since when its GPUs have not computed (None:
-    they do, or nobody knows), when that was last told, when it was warned and what of. warnings counts those of the
-    attempt, reclaims those of the job since it was released. extended_until: the end of its lease. exempt: it is
-    never reclaimed.
+    they do, or are not measured), when that was last measured, when it was warned, and of which action from when on.
+    warnings counts those of the attempt, reclaims those of the job since it was released. extended_until: the end
+    of its lease. exempt: it is never reclaimed.
     """
 
     since: float | None = None

@@ -1,9 +1,9 @@
 """How an attempt ends, and what comes after it.
 
 `GangEnded` is the only thing that frees a place, because only then is nothing of the gang
-left. Why it was told to stop (`StopCause`) decides what comes next: preempted gangs wait again, failed ones too
-until their restarts are used up, the others are over: also one that cannot be started however often it is tried. A
-gang that ended by itself with 0 before it was told to stop has succeeded, whatever was about to happen to it.
+left. The cause of its stop (`StopCause`) decides what comes next: preempted gangs wait again, and so do failed ones
+until their restarts are used up; all others are over, such as one that cannot be started. A gang that ended by itself
+with 0 before its stop was decided has succeeded.
 """
 
 from collections.abc import Callable
@@ -67,12 +67,12 @@ def _cause_of_end(state: JobState, event: GangEnded) -> StopCause | None:
     A script may end with 0 as soon as it has answered a checkpoint request: that is no success either.
     """
     ended_at = event.observed_at if event.occurred_at is None else event.occurred_at
-    told_to_stop = (
+    is_stopping = (
         state.stop_decided_at is not None
         and ended_at >= state.stop_decided_at
         and not event.unprompted
     )
-    if event.exit_code == 0 and not told_to_stop and not state.answered:
+    if event.exit_code == 0 and not is_stopping and not state.answered:
         return None
     if state.stop_decided_at is None and not state.answered:
         return StopCause.RANK_FAILED
@@ -94,7 +94,7 @@ def _after_attempt(
         end_job(builder, state, Phase.CANCELLED, code, "its GPUs did not compute")
     elif cause is StopCause.CANNOT_START:
         end_job(builder, state, Phase.FAILED, code, state.reason)
-    elif state.spec.on_cordoned:  # it never waits: who asked for it is there to ask again
+    elif state.spec.on_cordoned:  # a burn-in never waits: its submitter can submit it again
         end_job(builder, state, Phase.FAILED, code, state.reason or f"{cause} (exit code {code})")
     elif cause is StopCause.IDLE:
         _requeue_idle(builder, state)
@@ -158,7 +158,7 @@ def _requeue(
     not_before: float,
     failures: int,
 ) -> None:
-    """Let it wait again; who failed while it moved has no place held for it any more, and waits as it is written."""
+    """Let it wait again. A gang that failed while it moved loses its claim on the other place."""
     if cause not in GOES_ON and state.job in builder.ledger.claims:
         builder.record(
             ClaimDropped(at=builder.now, job=state.job, reason=f"it was stopped: {cause}")

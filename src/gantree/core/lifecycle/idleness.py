@@ -2,7 +2,7 @@
 
 The clock of a gang starts at the last sample at which it computed, and not before it has run for the grace of its
 queue. The warning is a timer. The rest waits for a sample that still finds the gang idle (`core.events.idle_gangs`),
-so that nothing is taken from a gang that nobody measures. It comes no sooner after the warning than the policy lets
+so that nothing is taken from a gang that is not measured. It comes no sooner after the warning than the policy lets
 pass between the two, whatever has changed meanwhile, and not before the lease of the job is over; before the end of a
 lease the gang is warned, too. A gang that is suspended in turns, that misses members or that saves has no clock.
 """
@@ -78,7 +78,7 @@ def lease_end(state: JobState, terms: IdleTerms) -> float:
 
 
 def warn_idle(builder: DecisionBuilder, state: JobState, policy: Policy) -> None:
-    """Warn a gang whose moment has come, on record and in its own log."""
+    """Warn a gang that has been idle for long enough: by a fact, and in its own log."""
     terms = terms_now(state, policy)
     assert terms is not None
     reclaim_at = None if terms.action == "warn" else _reclaimed_at(state, terms, builder.now)

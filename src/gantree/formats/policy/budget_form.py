@@ -76,7 +76,7 @@ class WeightsForm(Form):
 
 
 class BudgetNotifyForm(Form):
-    """Who is told when a level is reached, and when the budget is used up."""
+    """Where a message goes when a level is reached, and when the budget is used up."""
 
     webhook: Webhook | None = None
     mail: Mail | None = None

@@ -1,8 +1,8 @@
 """Budgets in the ledger: what queues have consumed, what was noted of their budgets, and which queues are closed.
 
-A queue is closed by a fact (`BudgetNoted`), not by time, so an admission depends on the ledger alone. Who decides that
-is `core.lifecycle.budgets`. A closed queue starts nothing, nor does a queue below it; a gang that runs stays, moves and
-shrinks, and does not grow.
+A queue is closed by a fact (`BudgetNoted`), not by time, so an admission depends on the ledger alone. That is
+decided in `core.lifecycle.budgets`. A closed queue starts nothing, nor does a queue below it; a gang that runs stays,
+moves and shrinks, and does not grow.
 """
 
 from collections.abc import Iterator

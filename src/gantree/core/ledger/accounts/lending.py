@@ -3,12 +3,12 @@
     A queue keeps the most that its jobs have used at any moment of the last `after_s` seconds, and at least `keep`.
     The rest of its guarantee it lends, beside what it lends at any time.
 
-A gang uses what it holds, unless its GPUs do not compute (`GangIdlenessNoted`). What an idle gang holds nobody else can
-have; but once it is reclaimed, it is lent at once.
+A gang uses what it holds, unless its GPUs do not compute (`GangIdlenessNoted`). What an idle gang holds is not free
+for others; but once it is reclaimed, it is lent at once.
 
-What is kept changes by a fact (`GuaranteeKept`), never by time alone, so an admission depends on the ledger alone. Who
-decides it is `core.lifecycle.lending`. The first fact of a queue begins its window as if it had used its whole
-guarantee until then, so nothing is lent in this way before a whole window has been seen.
+What is kept changes by a fact (`GuaranteeKept`), never by time alone, so an admission depends on the ledger alone. The
+fact is decided in `core.lifecycle.lending`. The first one of a queue begins its window as if it had used its whole
+guarantee until then, so nothing is lent in this way before a whole window has passed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -117,7 +117,7 @@ class Lending:
         return peak.falls_below(ticks(amount), now)
 
     def note(self, fact: GuaranteeKept) -> None:
-        """Apply a fact; of a queue that does not lend by use any more it says nothing."""
+        """Apply a fact; one of a queue that no longer lends by use changes nothing."""
         node = self._tree.queue_node(fact.queue)
         if node is None or node not in self._rule_of_node:
             return

@@ -1,6 +1,6 @@
 """Corrections of fair shares: GPU time that was held, and counts otherwise as the policy weighs it (`UseWeights`).
 
-Idle time is known when counters have told of it, lost work when an attempt has ended. What was lost to a failure of
+Idle time is known once counters have reported it, lost work when an attempt has ended. What was lost to a failure of
 the job itself counts as held.
 """
 

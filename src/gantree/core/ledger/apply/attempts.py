@@ -90,7 +90,7 @@ def gang_suspended(ledger: Ledger, fact: GangSuspended) -> None:
         turned_at=fact.at,
         suspended_s=slices.suspended_s,
     )
-    ledger.accounts.suspend(ledger.jobs[fact.job], fact.at)
+    ledger.accounts.suspend(state, fact.at)
 
 
 def gang_resumed(ledger: Ledger, fact: GangResumed) -> None:

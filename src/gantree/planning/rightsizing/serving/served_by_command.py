@@ -1,4 +1,4 @@
-"""The model that a job serves, and how, as its command or its description says it."""
+"""The model that a job serves, and how, from its command or its description."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ SERVERS = (
 )
 """Words of commands that serve a model."""
 CONTEXT, REQUESTS = 4096, 256
-"""Assumed where the command does not tell: a usual context, and the requests at once that vLLM admits by default."""
+"""Assumed where the command does not set them: a usual context, and the requests that vLLM admits by default."""
 FIRST_TOKEN_S, TOKEN_S = 2.0, 0.1
 """Targets: those of `gantree fit --serve`."""
 
