@@ -10,6 +10,7 @@ from gantree.control.requests.policy_fit import (
     jobs_without_queue,
     limits_of_nothing,
     unpriced_models,
+    weights_of_nothing,
 )
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
@@ -49,6 +50,18 @@ def test_gpu_models_without_a_price_are_told() -> None:
     assert unpriced_models(Policy(queues=rules), Fabric.build(SITE)) == [
         "queue a: budget.month: H100-80GB has no price and costs as much as the dearest, 3.5 USD an hour: "
         "write prices.gpus.H100-80GB"
+    ]
+
+
+def test_weights_of_a_model_that_no_node_has_are_told() -> None:
+    """A weight beside the right name counts nothing, so the model that was meant counts 1."""
+    hours = Budget("month", 5e3, "GPU-hours", 3600.0, {"gpus/H100": 0.2, "cpus": 0.01}, 1.0)
+    right = replace(hours, weights={"gpus/H100-80GB": 0.2})
+    money = replace(hours, unit="USD")
+    rules = (QueueRule("a", budgets=(right, hours)), QueueRule("b", budgets=(money,)))
+    assert weights_of_nothing(Policy(queues=rules), Fabric.build(SITE)) == [
+        "queue a: budget.month: weights.gpus.H100: no node has this model; models here: H100-80GB. "
+        "Did you mean `H100-80GB`?"
     ]
 
 

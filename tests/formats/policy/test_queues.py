@@ -122,7 +122,7 @@ def test_what_is_no_contradiction(queue: str) -> None:
         ("{name: a, queues: [{name: x, idle: {exempt: {priorities: [servin]}}}]}",
          2, "queues[0].queues[0].idle.exempt.priorities[0]", "Did you mean `serving`?"),
         ("{name: a, idle: {warn: 10m, reclaim: 5m}}", 2, "queues[0].idle.reclaim", "a time after warn, 10 min"),
-        ("{name: a, idle: never}", 2, "queues[0].idle", "none"),
+        ("{name: a, idle: never}", 2, "queues[0].idle", "none, or a mapping such as {warn: 10m, reclaim: 15m}"),
         ("{name: a, idle: {below: 1}}", 2, "queues[0].idle.below", "from 0 to 0.99"),
         ("{name: a, lend: {cpus: 1}}", 2, "queues[0].lend.cpus", "its guarantee, 0"),
         ("{name: a, cells: {leaf: 1}, lend: {cpus: 1}}", 2, "queues[0].lend.cpus", "its guarantee, 0"),

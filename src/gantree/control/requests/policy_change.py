@@ -11,6 +11,7 @@ from gantree.control.requests.policy_fit import (
     jobs_without_queue,
     limits_of_nothing,
     unpriced_models,
+    weights_of_nothing,
 )
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler, settled
@@ -114,7 +115,8 @@ def idle_rules(ledger: Ledger) -> list[str]:
     policy, fabric = ledger.policy, ledger.fabric
     if fabric is None:
         return []
-    return [*limits_of_nothing(policy, fabric), *unpriced_models(policy, fabric)]
+    found = (limits_of_nothing, weights_of_nothing, unpriced_models)
+    return [sentence for each in found for sentence in each(policy, fabric)]
 
 
 def _stops(facts: tuple[Any, ...]) -> Iterator[Stop]:

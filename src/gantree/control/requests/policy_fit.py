@@ -101,6 +101,22 @@ def limits_of_nothing(policy: Policy, fabric: Fabric) -> list[str]:
     ]
 
 
+def weights_of_nothing(policy: Policy, fabric: Fabric) -> list[str]:
+    """Sentences on weights in budgets of GPU time for models that no node has. Such a node may yet come.
+
+    Budgets of money are left out: list prices are of all models of the catalogue.
+    """
+    here = gpu_models_of(fabric)
+    return [
+        f"queue {rule.path}: budget.{budget.period}: weights.gpus.{model}: {no_node_has('this model', model, here)}"
+        for rule in policy.queues
+        for budget in rule.budgets
+        if not budget.is_money
+        for resource in budget.weights
+        if resource.startswith(MODEL) and (model := resource.removeprefix(MODEL)) not in here
+    ]
+
+
 def unpriced_models(policy: Policy, fabric: Fabric) -> list[str]:
     """Sentences on GPU models of the cluster without a price in a budget: they cost as much as the dearest."""
     here = gpu_models_of(fabric)

@@ -16,6 +16,7 @@ from gantree.formats.validation.fields import (
     Text,
     number,
     one_of,
+    wrong,
 )
 from gantree.formats.validation.forms import Form, Listed
 from gantree.model.errors import Problem
@@ -32,8 +33,10 @@ def none_alone(value: Any) -> Any:
     """Make `{action: none}` of a bare none."""
     if isinstance(value, Table):
         return value
+    if value != NONE:
+        raise wrong("none, or a mapping such as {warn: 10m, reclaim: 15m}")
     table = Table("", 0)
-    table["action"] = one_of((NONE,))(value)
+    table["action"] = NONE
     return table
 
 
