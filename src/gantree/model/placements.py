@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gantree.model.jobs import COMPUTE_PARTITIONS
 from gantree.model.values import quick
 
 FABRIC_TIER = "fabric"
@@ -18,11 +19,19 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class MigPart:
-    """One MIG instance: the GPU it is cut from, its profile, the memory slice at which it starts."""
+    """One MIG instance: the GPU it is cut from, its profile, the memory slice at which it starts.
+
+    Or a compute partition of an AMD GPU: the mode of the GPU is its profile.
+    """
 
     gpu: int
     profile: str
     start: int
+
+    @property
+    def kind(self) -> str:
+        """What it is called."""
+        return "compute partition" if self.profile in COMPUTE_PARTITIONS else "MIG instance"
 
 
 @dataclass(frozen=True, slots=True)

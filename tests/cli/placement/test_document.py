@@ -95,6 +95,21 @@ def test_people_read_the_fraction_of_a_second_that_a_cut_takes() -> None:
     assert "  first, 0.25 s: n0 gpu 1: create 1g.10gb at 0" in lines
 
 
+def test_people_read_of_amd_gpus_that_their_compute_partitions_change() -> None:
+    cpx, dpx = MigPart(1, "cpx", 0), MigPart(1, "dpx", 4)
+    changes = (
+        GpuChange("n0", 1, True, (), (cpx,), 5.0),
+        GpuChange("n1", 1, False, (dpx,), (), 5.0),
+    )
+    held = MemberPlacement("a", 0, "n0", mig=(cpx,))
+    lines = list(placement_lines(job(), placed(held, changes=changes), {}))
+    assert lines[:3] == [
+        "j: 1 of 3 members, 1 compute partition cpx on fabric",
+        "  first, 5s: n0 gpu 1: create cpx at 0",
+        "  first, 5s: n1 gpu 1: destroy dpx at 4",
+    ]
+
+
 def test_people_read_what_is_held_and_what_is_done_first() -> None:
     lines = list(
         placement_lines(job(), placed(WHOLE, CUT, SHARED, changes=CHANGES), {("a", 0): "0-1"})

@@ -220,6 +220,30 @@ allocations:
 """
 
 
+DIVIDED = """
+name: amd
+tiers: [node]
+machines: {m: {gpus: 2, gpu: MI300X-192GB, cpus: 8, memory_GiB: 64}}
+nodes:
+  - {names: "n[0-1]", machine: m, mig: {by: nobody, instances: [{gpu: 0, profile: dpx, start: 0}]}}
+allocations:
+  - {job: held, node: n0, mig: [{gpu: 0, profile: dpx, start: 4}]}
+"""
+
+
+def test_modes_of_amd_gpus_are_called_compute_partitions() -> None:
+    fabric = Fabric.build(read_cluster(DIVIDED, "divided.yaml"))
+    assert drawn(fabric, Occupancy(fabric)) == [
+        "amd  4 GPUs, 2 free",
+        "├── n0  m  /.  GPU 0: dpx idle + dpx a, divided by nobody",
+        "├── n1  m  -.  GPU 0: dpx idle + dpx idle, divided by nobody",
+        "├── /  parts of it are held: free for no whole GPU",
+        "├── -  stays divided: free for MIG instances or compute partitions only",
+        "└── holders",
+        "    └── a  site:held  1 compute partition",
+    ]
+
+
 def test_gpus_held_in_parts_are_not_free_and_their_instances_and_shares_are_told() -> None:
     fabric = Fabric.build(read_cluster(PARTED, "parted.yaml"))
     assert drawn(fabric, Occupancy(fabric)) == [
@@ -234,7 +258,7 @@ def test_gpus_held_in_parts_are_not_free_and_their_instances_and_shares_are_told
         "├── leaf l3  4 GPUs, 4 free",
         "│   └── n4  a4  ....  1 of 2 fpga held, not shared",
         "├── /  parts of it are held: free for no whole GPU",
-        "├── -  stays cut by MIG: free for instances only",
+        "├── -  stays divided: free for MIG instances or compute partitions only",
         "└── holders",
         "    ├── a  site:cut  1 MIG instance",
         "    ├── b  site:half  1 share",

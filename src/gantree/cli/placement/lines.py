@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from gantree.cli.output.printing import span
-from gantree.model.jobs import Job
+from gantree.model.jobs import COMPUTE_PARTITIONS, Job
 from gantree.model.placements import GpuChange, MemberPlacement, MigPart, Placement
 from gantree.text.words import plural, ranges
 
@@ -48,9 +48,9 @@ def _held_by_all(placement: Placement) -> str:
     """ "8 GPUs", "2 MIG instances 3g.40gb and 1 GPU share"; "0 GPUs" where nothing of a GPU is held."""
     members = placement.members
     gpus = sum(len(member.gpus) for member in members)
-    profiles = Counter(part.profile for member in members for part in member.mig)
+    parts = Counter((part.kind, part.profile) for member in members for part in member.mig)
     shares = sum(member.share is not None for member in members)
-    shown = [f"{plural(count, 'MIG instance')} {profile}" for profile, count in profiles.items()]
+    shown = [f"{plural(count, kind)} {profile}" for (kind, profile), count in parts.items()]
     shown += [plural(shares, "GPU share")] if shares else []
     return " and ".join([plural(gpus, "GPU"), *shown] if gpus or not shown else shown)
 
@@ -77,8 +77,12 @@ def _instance(part: MigPart) -> str:
 
 
 def _steps(change: GpuChange) -> str:
-    """What is done to one GPU, in the order in which it is done."""
-    mode = {None: [], False: ["MIG mode off"], True: ["MIG mode on"]}[change.mode]
+    """What is done to one GPU, in the order in which it is done. AMD's GPUs have no mode beside their partitions."""
+    parts = (*change.destroy, *change.create)
+    has_mode = not any(part.profile in COMPUTE_PARTITIONS for part in parts)
+    mode = {None: [], False: ["MIG mode off"], True: ["MIG mode on"]}[
+        change.mode if has_mode else None
+    ]
     destroy = [f"destroy {_instance(part)}" for part in change.destroy]
     create = [f"create {_instance(part)}" for part in change.create]
     steps = [*destroy, *mode] if change.mode is False else [*mode, *destroy]

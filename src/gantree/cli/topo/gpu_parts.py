@@ -1,14 +1,16 @@
-"""Shareable resources of a node: MIG instances, GPU shares, other devices; as text and as JSON.
+"""Shareable resources of a node: MIG instances, compute partitions, GPU shares, other devices; as text and as JSON.
 
 GPUs that a member holds whole are drawn by `topo_picture`; here stands what a GPU's one character cannot tell.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gantree.model.cluster import CUT_NOT_PERMITTED, Node
 from gantree.model.placements import MemberPlacement, SharePart
 from gantree.text.words import plural
+from gantree.topology.hardware.mig import mig_table
 from gantree.topology.occupancy.gpus.gpu_state import REMAINDER, GpuState
 from gantree.topology.occupancy.occupancy import Occupancy
 
@@ -43,7 +45,9 @@ def part_notes(
         if free < count:
             yield f"{count - free} of {count} {name} held"
     if machine.gpus:
-        yield from _unusual(occupancy.fabric.nodes[index])
+        table = mig_table(machine.gpu)
+        how = "divided" if table is not None and table.uniform else "MIG"
+        yield from _unusual(occupancy.fabric.nodes[index], how)
 
 
 def _words_of_gpu(
@@ -68,9 +72,9 @@ def _how(share: SharePart) -> str:
     return KEPT if share.isolation == REMAINDER else share.isolation
 
 
-def _unusual(node: Node) -> Iterator[str]:
+def _unusual(node: Node, how: str) -> Iterator[str]:
     if node.mig_by not in (USUAL.mig_by, CUT_NOT_PERMITTED):
-        yield f"MIG by {node.mig_by}"
+        yield f"{how} by {node.mig_by}"
     if node.shares != USUAL.shares:
         yield f"shared by {', '.join(node.shares)}" if node.shares else "not shared"
     if node.shares and node.tenants != USUAL.tenants:
@@ -79,7 +83,7 @@ def _unusual(node: Node) -> Iterator[str]:
 
 def parts_held(members: tuple[MemberPlacement, ...]) -> Iterator[str]:
     """Count the instances, shares and other devices that a holder has, for the legend."""
-    instances = sum(len(member.mig) for member in members)
+    instances = Counter(part.kind for member in members for part in member.mig)
     kept = sum(
         member.share is not None and member.share.isolation == REMAINDER for member in members
     )
@@ -88,8 +92,7 @@ def parts_held(members: tuple[MemberPlacement, ...]) -> Iterator[str]:
     for member in members:
         for name, count in member.devices:
             devices[name] = devices.get(name, 0) + count
-    if instances:
-        yield plural(instances, "MIG instance")
+    yield from (plural(count, kind) for kind, count in instances.items())
     if shares:
         yield plural(shares, "share")
     if kept:

@@ -2,7 +2,8 @@
 
 A GPU is one character: "." free, a letter for who holds it whole (named in the legend below), "#" where there are
 more holders than letters, "/" where parts of it are held, "-" where nobody holds any of it but nobody may have it
-whole, since it stays cut by MIG. Instances, shares and held devices stand beside their node.
+whole, since it stays divided by MIG or a compute partition mode. Instances, shares and held devices stand beside their
+node.
 
 Health below 100 % and load above 0 stand beside the domain or node that they are of, those of NICs beside their node;
 further partitions of the nodes and tori, which are no part of the tree, are listed below it. Neighbours that look
@@ -38,7 +39,7 @@ IN_PARTS = "/"
 CUT = "-"
 MEANING = {
     IN_PARTS: "parts of it are held: free for no whole GPU",
-    CUT: "stays cut by MIG: free for instances only",
+    CUT: "stays divided: free for MIG instances or compute partitions only",
 }
 LETTERS = ascii_letters + digits
 MANY = "#"
