@@ -90,6 +90,14 @@ def test_levels_are_noted_when_they_are_reached_and_the_queue_closes_until_the_n
     assert noted(stage)[4:] == [(26.5, 0.5, False), (28.0, 0.8, False), (29.0, 1.0, True)]
 
 
+def test_a_level_is_noted_in_each_period_also_where_nothing_was_decided_in_between() -> None:
+    stage = Stage(SITE, policy(gpu_hours(80.0)))
+    stage.submit(replace(job("one", gpus=8), queue="a/x"))
+    go_to(stage, 6 * HOUR_S)
+    stage.wait(DAY_S)
+    assert noted(stage) == [(5.0, 0.5, False), (30.0, 0.5, False)]
+
+
 def test_where_a_budget_only_warns_everything_goes_on() -> None:
     stage = Stage(SITE, policy(gpu_hours(8.0, at_limit="warn", alerts=(1.0, 1.5))))
     stage.submit(replace(job("one", gpus=8), queue="a/x"))

@@ -272,6 +272,12 @@ def test_a_lease_keeps_a_gang_until_it_is_over_and_it_is_warned_before_that() ->
     assert stage.phase("j") is Phase.STOPPING
 
 
+def test_a_job_that_has_ended_is_not_extended() -> None:
+    stage = idle_stage()
+    stage.ended("j")
+    assert not stage.tell(ExtensionRequested, job="j", until=120 * MIN).facts
+
+
 def test_an_exempt_job_is_neither_warned_nor_reclaimed() -> None:
     stage = idle_stage()
     stage.tell(ExtensionRequested, job="j", until=None)

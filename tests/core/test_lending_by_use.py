@@ -140,6 +140,17 @@ def test_a_guarantee_comes_back_in_full_within_the_time_that_its_queue_has_for_i
     }
 
 
+def test_gangs_that_are_preempted_by_priority_have_their_own_time_to_save() -> None:
+    there = stage(replace(A, guarantee={"gpus": 8}, return_within_s=60.0), grace_s=10.0)
+    there.submit(queued("own", 8, "a"), queued("guest", 8, checkpoint=Checkpoint(grace_s=600.0)))
+    there.started("own", "guest")
+    decision = there.submit(queued("urgent", 8, "a", priority="serving"))
+    (preempted,) = (fact for fact in decision.facts if isinstance(fact, GangPreempted))
+    asked = [fact for fact in decision.facts if isinstance(fact, CheckpointRequested)]
+    assert (preempted.job, preempted.cause) == ("guest", "priority")
+    assert [fact.deadline_at - there.now for fact in asked] == [600.0]
+
+
 def test_what_an_idle_gang_held_is_lent_as_soon_as_it_is_gone() -> None:
     there = stage(A)
     there.submit(queued("notebook", 8, "a"))

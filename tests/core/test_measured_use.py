@@ -63,9 +63,17 @@ def stage(restarts: int = 0) -> Stage:
     return there
 
 
-def measured(there: Stage, useful: float, idle: float, attempt: int = 1) -> Decision:
-    used = MeasuredUse("j", attempt, useful, idle)
-    return there.tell(GpuUseObserved, since=there.now - 10.0, until=there.now, gangs=(used,))
+def measured(
+    there: Stage,
+    useful: float,
+    idle: float,
+    attempt: int = 1,
+    span_s: float = 10.0,
+    ahead_s: float = 0.0,
+) -> Decision:
+    """A report on the last seconds, which may go on for some seconds that are still ahead."""
+    used, since = MeasuredUse("j", attempt, useful, idle), there.now - span_s
+    return there.tell(GpuUseObserved, since=since, until=there.now + ahead_s, gangs=(used,))
 
 
 def amounts(there: Stage) -> Amounts:
@@ -125,3 +133,38 @@ def test_a_report_on_an_earlier_attempt_or_on_nobody_changes_nothing() -> None:
     there.wait(10.0)
     assert not measured(there, 80.0, 0.0, attempt=1).facts
     assert amounts(there)[:2] == (0.0, 0.0)
+
+
+def test_of_a_run_of_more_than_a_quarter_of_an_hour_ago_nothing_is_taken_in() -> None:
+    there = stage()
+    there.wait(2000.0)
+    measured(there, 8 * 2000.0, 0.0, span_s=2000.0)
+    assert amounts(there) == (8 * 900.0, 0.0, 0.0)
+
+
+def test_of_a_report_over_a_checkpoint_only_what_came_after_it_is_wasted() -> None:
+    there = stage()
+    there.wait(5.0)
+    there.tell(CheckpointSaved, job="j", attempt=1, step=5)
+    there.wait(5.0)
+    measured(there, 80.0, 0.0)
+    there.ended("j", 1)
+    assert amounts(there) == (40.0, 0.0, 40.0)
+
+
+def test_of_a_report_that_comes_after_a_failure_only_what_was_saved_counts() -> None:
+    there = stage()
+    there.wait(5.0)
+    there.tell(CheckpointSaved, job="j", attempt=1, step=5)
+    there.wait(5.0)
+    there.ended("j", 1)
+    measured(there, 80.0, 0.0)
+    assert amounts(there) == (40.0, 0.0, 40.0)
+
+
+def test_a_report_of_time_to_come_counts_until_now_and_the_next_one_from_then_on() -> None:
+    there = stage()
+    for _ in range(2):
+        there.wait(10.0)
+        measured(there, 80.0, 0.0, ahead_s=100.0)
+    assert amounts(there) == (160.0, 0.0, 0.0)

@@ -6,7 +6,15 @@ import pytest
 
 from gantree.model.jobs import Job, Role, Shape
 from gantree.model.placements import MemberPlacement, MigPart, SharePart
-from gantree.policy.amounts import TICKS, held, requested, ticks, weighted_gpus
+from gantree.policy.amounts import (
+    TICKS,
+    held,
+    held_devices,
+    held_hosts,
+    requested,
+    ticks,
+    weighted_gpus,
+)
 
 
 def job(*roles: tuple[int, Shape]) -> Job:
@@ -81,3 +89,24 @@ def test_thirds_sevenths_and_thousandths_add_up_to_the_whole(part: Fraction) -> 
 def test_gpus_weigh_by_their_models_and_others_one() -> None:
     amounts = {"gpus": 10.0, "gpus/H100-80GB": 4.0, "gpus/T4-16GB": 2.0, "cpus": 99.0}
     assert weighted_gpus(amounts, {"H100-80GB": 3.0, "T4-16GB": 0.5}) == 4 * 3 + 2 * 0.5 + 4
+
+
+def test_devices_and_hosts_that_are_held_come_to_the_amounts_that_are_held() -> None:
+    members = (
+        MemberPlacement("w", 0, "h0", gpus=(0, 1), cpus=8, memory_GiB=4),
+        MemberPlacement("w", 1, "h0", mig=(MigPart(2, "3g.40gb", 0),), cpus=1),
+        MemberPlacement("w", 2, "h0", share=SharePart(3, 0.25, 20, "mps")),
+        MemberPlacement("w", 3, "a0", devices=(("amd.com/cpx_nps1", 2), ("fpga", 1)), cpus=2),
+        MemberPlacement("w", 4, "c0", memory_GiB=2),
+    )
+    model_of_node = {"h0": "H100-80GB", "a0": "MI300X-192GB"}.get
+    devices = held_devices(members, model_of_node)
+    assert devices == (
+        ("H100-80GB", "", 2.0),
+        ("H100-80GB", "3g.40gb", pytest.approx(3 / 7)),
+        ("H100-80GB", "share", 0.25),
+        ("MI300X-192GB", "cpx", 0.25),
+    )
+    assert sum(gpus for *_, gpus in devices) == pytest.approx(held(members, model_of_node)["gpus"])
+    hosts = (("H100-80GB", 9.0, 4.0), ("MI300X-192GB", 2.0, 0.0), ("", 0.0, 2.0))
+    assert held_hosts(members, model_of_node) == hosts

@@ -43,3 +43,19 @@ def test_a_level_that_is_left_and_taken_again_counts_from_the_last_time() -> Non
         peak.note(level, at)
     assert peak.past == [(300.0, 8)]
     assert peak.most(899.0) == 8 and peak.most(900.0) == 2
+
+
+def test_a_level_is_held_up_to_a_sixtieth_of_the_window_longer_and_each_falls_at_its_own_time() -> (
+    None
+):
+    peak = PeakUse(WINDOW_S, 8)
+    peak.note(4, 1.0)
+    peak.note(0, 101.0)
+    assert peak.past == [(10.0, 8), (110.0, 4)]
+    assert [peak.falls_below(level, 200.0) for level in (8, 5, 4, 1)] == [
+        610.0,
+        610.0,
+        710.0,
+        710.0,
+    ]
+    assert peak.falls_below(9, 200.0) is None and peak.falls_below(0, 200.0) is None
