@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gantree.cli.weekly.figures import Week, week_of
+from gantree.cli.weekly.figures import Figures, Week, week_of
+from gantree.cli.weekly.report import report_of
 from gantree.model.errors import BadInput
 from support.command_line import CommandLine
 from support.daemon import Daemon
@@ -80,6 +81,45 @@ def test_the_week_is_told_by_day_purpose_queue_and_waste(
     assert tuesday["capacity"] == 64 * 24, "8 nodes of 8 GPUs for all of Tuesday"
     assert sum(tuesday[part] for part in (*parts, *rest)) == pytest.approx(tuesday["capacity"])
     assert found["fleet_before"].get("allocated", 0) == 0
+
+
+def test_each_figure_of_a_queue_stands_in_its_column() -> None:
+    queue = {
+        "name": "a",
+        "allocated": 90.0,
+        "useful_share": 0.5,
+        "idle": 20.0,
+        "lost": 10.0,
+        "starting": 1.0,
+    }
+    queue |= {
+        "restart": 2.0,
+        "checkpoint": 4.0,
+        "succeeded": 7,
+        "failed": 3,
+        "timed_out": 8,
+        "preempted": 6,
+    }
+    node = {
+        "node": "n0",
+        "days": 4,
+        "faults": 1,
+        "out": 2,
+        "links": 3,
+        "slow_ranks": 5,
+        "lemon": True,
+    }
+    figures = Figures(
+        week_of("2026-W48", MONDAY), MONDAY, {}, {}, (), (queue,), {"a": {"p50_s": 90.0}}, {},
+        {"rows": []}, {"rows": [node]},
+    )  # fmt: skip
+    tables = {table.title.split()[0]: table for table in report_of(figures).tables}
+    names = [column.title for column in tables["Queues"].columns]
+    assert dict(zip(names, tables["Queues"].rows[0], strict=True)) == {
+        "Queue": "a", "GPU-hours": "90", "Useful": "50%", "Idle h": "20", "Lost h": "10", "Overhead h": "7",
+        "Done": "7", "Failed": "11", "Preempted": "6", "Median wait": "1m30s",
+    }  # fmt: skip
+    assert list(tables["Nodes"].rows) == [("n0", "4", "1", "2", "3", "5", "yes")]
 
 
 def test_files_are_written_whole_or_not_at_all(
