@@ -83,6 +83,18 @@ def test_who_pays_for_what_nobody_held(
     assert dollars(found) == 64 == found.capacity_micros / MICROS
 
 
+def test_a_queue_that_held_cores_alone_has_an_even_share_only_where_nobody_held_gpus() -> None:
+    tariff = replace(TARIFF, rule="even", USD_per_core_hour=1.0)
+    cores = BookRow(Bucket(HOUR_S, START), UsageKey("etl", "", ""), UsageAmounts(cpu_s=4 * HOUR_S))
+    shared = [
+        dollars(
+            made([*rows, cores], tariff), charge="shared", owner=Owner("etl"), model="H100-80GB"
+        )
+        for rows in (DAY, [capacity(1)])
+    ]
+    assert shared == [0, 4]
+
+
 def test_shared_cost_says_what_it_is_of() -> None:
     found = made(DAY, replace(TARIFF, rule="none"))
     told = {line.cause: line.micros / MICROS for line in found.lines if line.charge == "shared"}

@@ -322,17 +322,19 @@ def _causes(
 
 
 class _Weights:
-    """Who shares, by a rule: by cost of GPUs (or CPUs, or memory) of the pool, else of all; or each queue the same."""
+    """Who shares, by a rule: by cost of the pool's GPUs (or CPUs, or memory), else of all; or each queue with GPUs alike."""
 
     def __init__(self, lines: Sequence[BillLine], rule: Rule) -> None:
         self._rule = rule
         self._of_pool = defaultdict[Pool, dict[Owner, float]](dict)
-        self._of_all: dict[Owner, float] = {}
+        self._of_all, self._of_gpus = dict[Owner, float](), dict[Owner, float]()
         for line in lines:
             if line.charge != SLOWER and line.micros:
                 of_pool = self._of_pool[_pool_of(line)]
                 of_pool[line.owner] = of_pool.get(line.owner, 0.0) + line.micros
                 self._of_all[line.owner] = self._of_all.get(line.owner, 0.0) + line.micros
+                if line.charge == GPU:
+                    self._of_gpus[line.owner] = self._of_gpus.get(line.owner, 0.0) + line.micros
 
     def divide(self, micros: int, pool: Pool) -> dict[Owner, int]:
         """The parts of owners; all of it is nobody's where the rule says so, or where nobody held anything."""
@@ -346,7 +348,7 @@ class _Weights:
 
     def _even(self, micros: int) -> Iterator[tuple[Owner, int]]:
         of_queue = defaultdict[str, dict[Owner, float]](dict)
-        for owner, weight in self._of_all.items():
+        for owner, weight in (self._of_gpus or self._of_all).items():
             of_queue[owner.queue][owner] = weight
         parts = divided(micros, [1.0] * len(of_queue))
         for owners, part in zip(of_queue.values(), parts, strict=True):
