@@ -45,6 +45,7 @@ CASES = [
         "asks for 8 GPUs, keeps 2 busy: idle are n0:2, n0:3, n0:4, n0:5, n0:6, n0:7",
         "Ask for 2 GPUs",
     ),
+    (job(useful=60, idle=20, gpus=2.0), "idle", "asks for 2 GPUs, keeps 1 busy on average", "Ask for 1 GPU,"),
     (job(useful=32, idle=48, gpus=1.0), "idle", "idle 60% of its time", "ask for a part of a GPU"),
     (job(useful=64, idle=16), "idle", "idle 20% of its time", "overlap"),
     (job(idle=80), "idle", "computes nothing", "Cancel it"),

@@ -11,6 +11,7 @@ The thresholds are the constants here. Which reason a job has is decided by the 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from gantree.model.host_use import HostUse
 from gantree.text.words import plural
@@ -240,7 +241,7 @@ def _nothing(job: JobFigures) -> tuple[str, str]:
 
 
 def _fewer(job: JobFigures, share: float) -> tuple[str, str]:
-    busy = round(job.gpus * share)
+    busy = min(round(job.gpus * share), ceil(job.gpus) - 1)
     gpus = f"{job.gpus:g}"
     if job.now is not None and job.now.idle and job.now.busy:
         told = len(job.now.busy)
@@ -303,7 +304,7 @@ def _span(seconds: float) -> str:
 
 
 def summed(rows: Iterable[WasteRow], key: Callable[[WasteRow], str]) -> Iterator[WasteRow]:
-    """Rows by user, queue or project: sums, with the reason of the worst job of the commonest kind."""
+    """Rows by user, queue or project: sums, with the reason of the worst job of the kind that wasted most."""
     groups: dict[str, list[WasteRow]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)

@@ -38,7 +38,7 @@ class WasteAmounts(BaseModel):
 
 
 class WasteRow(WasteAmounts):
-    """One job, user, queue or project; the reason of a sum is that of its worst job of the commonest kind."""
+    """One job, user, queue or project; the reason of a sum is that of the worst job of the kind that wasted most."""
 
     name: str = Field(examples=["train"])
     user: str
