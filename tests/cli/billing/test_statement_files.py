@@ -5,6 +5,7 @@ import io
 import re
 import zlib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from gantree.accounting.usage import UsageAmounts, UsageKey
 from gantree.cli.billing.comparison_report import comparison_json, comparison_lines
 from gantree.cli.billing.focus import COLUMNS, csv_cells, focus_rows
 from gantree.cli.billing.months import Month, month_of
+from gantree.cli.billing.output_files import write_file
 from gantree.cli.billing.statement_report import Jobs, report_of
 from gantree.cli.billing.statement_rows import TYPES, statement_json, statement_lines, table_rows
 from gantree.cli.output.csv_text import csv_text
@@ -237,3 +239,11 @@ def test_months() -> None:
     for wrong in ("2026-13", "2026", "26-11", "2027-01", "0000-01"):
         with pytest.raises(BadInput, match="--month"):
             month_of(wrong, NOW)
+
+
+def test_a_file_that_cannot_be_put_in_its_place_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    out = tmp_path / "s.html"
+    out.mkdir()
+    with pytest.raises(BadInput, match=r"--html: .*s\.html: is a directory"):
+        write_file("--html", out, b"text")
+    assert list(tmp_path.iterdir()) == [out]

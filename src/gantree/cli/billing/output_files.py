@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from tempfile import NamedTemporaryFile, TemporaryDirectory
+from tempfile import TemporaryDirectory
 
 from gantree.cli.output.csv_text import csv_text
 from gantree.formats.traces.parquet import write_parquet
@@ -13,10 +13,10 @@ from gantree.model.errors import BadInput
 def write_file(option: str, out: Path, content: bytes) -> None:
     """Write a file in place of what was there. Raises BadInput."""
     try:
-        with NamedTemporaryFile(dir=out.parent, prefix=f".{out.name}.", delete=False) as file:
-            file.write(content)
-        Path(file.name).chmod(0o644)
-        Path(file.name).replace(out)
+        with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as directory:
+            made = Path(directory, out.name)
+            made.write_bytes(content)
+            made.replace(out)
     except OSError as error:
         raise BadInput(f"{option}: {out}: {(error.strerror or str(error)).lower()}") from None
 

@@ -32,7 +32,7 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Report a week of the fleet: what GPU time was for, budgets, waste, sick nodes."""
-    check_suffix("--html", html, (".html",))
+    check_suffix("--html", html, (".html", ".htm"))
     check_suffix("--pdf", pdf, (".pdf",))
     now = datetime.now(UTC).timestamp()
     figures = read(client(state), week_of(week, now), now)
