@@ -22,6 +22,17 @@ MOST_LEVELS = 256
 NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
+ListPricesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--prices", metavar="FILE", help="Prices of the site, used instead of list prices."
+    ),
+]
+DaemonPricesOption = Annotated[
+    str | None,
+    typer.Option("--prices", metavar="FILE", help="Prices used instead of the daemon's."),
+]
 
 StateOption = Annotated[
     Path | None,

@@ -11,7 +11,7 @@ import typer
 from gantree.api.client.client import Client
 from gantree.cli.daemon_client import client
 from gantree.cli.input.moments import ALLOWED, seconds_since_epoch
-from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.options import CsvOption, JsonOption, StateOption
 from gantree.cli.output.csv_text import csv_text
 from gantree.cli.output.figures import digits
 from gantree.cli.output.printing import columns, moment, print_json, span
@@ -96,7 +96,7 @@ def ended_jobs(
     shown: Annotated[
         str, typer.Option("--columns", metavar="NAME,...", help=f"Of {', '.join(COLUMNS)}.")
     ] = DEFAULT,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_csv: CsvOption = False,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from gantree.cli.daemon_client import client
 from gantree.cli.input.moments import ALLOWED, seconds_since_epoch
-from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.options import CsvOption, JsonOption, StateOption
 from gantree.cli.output.csv_text import csv_text
 from gantree.cli.output.figures import digits
 from gantree.cli.output.printing import columns, print_json, span
@@ -44,7 +44,6 @@ Queue = Annotated[
     str | None, typer.Option("--queue", metavar="QUEUE", help="Of it, and all below it.")
 ]
 User = Annotated[str | None, typer.Option("--user", metavar="NAME")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 
 
 def use(
@@ -53,7 +52,7 @@ def use(
     by: By = None,
     queue: Queue = None,
     user: User = None,
-    as_csv: Csv = False,
+    as_csv: CsvOption = False,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -71,7 +70,7 @@ def queues(
     by: By = None,
     queue: Queue = None,
     user: User = None,
-    as_csv: Csv = False,
+    as_csv: CsvOption = False,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -94,7 +93,7 @@ def preemptions(
     by: By = None,
     queue: Queue = None,
     user: User = None,
-    as_csv: Csv = False,
+    as_csv: CsvOption = False,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -115,7 +114,7 @@ def waits(
     by: By = None,
     queue: Queue = None,
     user: User = None,
-    as_csv: Csv = False,
+    as_csv: CsvOption = False,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -2,10 +2,17 @@
 
 import re
 from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
 
 from gantree.model.errors import BadInput
 
 ALLOWED = "a date such as 2026-11-01, or how long ago: 7d, 36h"
+FirstDayOption = Annotated[
+    str | None,
+    typer.Option("--since", metavar="WHEN", help=f"First day, in UTC: {ALLOWED}. [default: 7d]"),
+]
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gantree.cli.input.files import read_text, source_of
-from gantree.cli.options import JsonOption
+from gantree.cli.options import JsonOption, ListPricesOption
 from gantree.cli.output.errors import warn
 from gantree.cli.output.prices import prices_json, unknown_gpu_warnings
 from gantree.cli.output.printing import print_json
@@ -76,14 +76,6 @@ AlgorithmOption = Annotated[
 ]
 
 
-PricesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--prices", metavar="FILE", help="Prices of the site, used instead of list prices."
-    ),
-]
-
-
 def cost(
     cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="Cluster file.")],
     job: Annotated[str, typer.Argument(metavar="JOB", help='Job file; "-" is stdin.')],
@@ -92,7 +84,7 @@ def cost(
     collective: CollectiveOption = "all_reduce",
     size: BytesOption = YARDSTICK,
     algorithm: AlgorithmOption = None,
-    prices: PricesOption = None,
+    prices: ListPricesOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what the communication of a job costs on a cluster.

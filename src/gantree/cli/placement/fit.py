@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from gantree.cli.input.files import read_text, source_of
-from gantree.cli.options import JsonOption
+from gantree.cli.options import JsonOption, ListPricesOption
 from gantree.cli.output.errors import warn
 from gantree.cli.output.figures import digits, dollars
 from gantree.cli.output.prices import unknown_gpu_warnings
@@ -53,10 +53,7 @@ def fit(
             metavar="JOB", help='Job file; "-" is stdin. With --serve also the name of a model.'
         ),
     ],
-    prices: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Prices of the site, used instead of list prices."),
-    ] = None,
+    prices: ListPricesOption = None,
     serve: Annotated[
         bool, typer.Option("--serve", help="Size the model for inference instead of training.")
     ] = False,

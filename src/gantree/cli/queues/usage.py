@@ -23,9 +23,14 @@ from gantree.cli.billing.options import (
     StatementQueueOption,
 )
 from gantree.cli.daemon_client import client
-from gantree.cli.input.moments import ALLOWED, seconds_since_epoch
+from gantree.cli.input.moments import FirstDayOption, seconds_since_epoch
 from gantree.cli.input.prices import prices_of
-from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.options import (
+    CsvOption,
+    DaemonPricesOption,
+    JsonOption,
+    StateOption,
+)
 from gantree.cli.output.csv_text import csv_text
 from gantree.cli.output.figures import digits, dollars
 from gantree.cli.output.printing import columns, print_json
@@ -55,20 +60,14 @@ class By(StrEnum):
 
 def usage(
     by: Annotated[By, typer.Option("--by", help="Group rows by this.")] = By.USER,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="WHEN", help=f"First day, in UTC: {ALLOWED}. [default: 7d]"),
-    ] = None,
+    since: FirstDayOption = None,
     until: Annotated[
         str | None, typer.Option(metavar="WHEN", help="Last day, in UTC. [default: today]")
     ] = None,
     month: Annotated[
         str | None, typer.Option(metavar="YYYY-MM", help="A month of UTC, instead of days.")
     ] = None,
-    prices: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Prices used instead of the daemon's."),
-    ] = None,
+    prices: DaemonPricesOption = None,
     bill: BillOption = False,
     queue: StatementQueueOption = None,
     html: HtmlOption = None,
@@ -80,7 +79,7 @@ def usage(
     gpus: Annotated[
         bool, typer.Option("--gpus", help="Show the current utilisation of allocated GPUs instead.")
     ] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_csv: CsvOption = False,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -9,9 +9,14 @@ import typer
 
 from gantree.api.views.accounting.site_prices import at_prices, dearest_first
 from gantree.cli.daemon_client import client
-from gantree.cli.input.moments import ALLOWED, seconds_since_epoch
+from gantree.cli.input.moments import FirstDayOption, seconds_since_epoch
 from gantree.cli.input.prices import prices_of
-from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.options import (
+    CsvOption,
+    DaemonPricesOption,
+    JsonOption,
+    StateOption,
+)
 from gantree.cli.output.csv_text import csv_text
 from gantree.cli.output.figures import digits, dollars
 from gantree.cli.output.printing import columns, print_json
@@ -36,16 +41,10 @@ class By(StrEnum):
 
 def waste(
     by: Annotated[By, typer.Option("--by", help="Group rows by this.")] = By.JOB,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="WHEN", help=f"First day, in UTC: {ALLOWED}. [default: 7d]"),
-    ] = None,
+    since: FirstDayOption = None,
     limit: Annotated[int, typer.Option(min=1, max=MOST, help="Rows at most.")] = 20,
-    prices: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Prices of the site, used instead of list prices."),
-    ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    prices: DaemonPricesOption = None,
+    as_csv: CsvOption = False,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from gantree import formats
 from gantree.cli.input.files import read_text, source_of
-from gantree.cli.options import JsonOption
+from gantree.cli.options import JsonOption, ListPricesOption
 from gantree.cli.output.errors import warn
 from gantree.cli.output.figures import dollars
 from gantree.cli.output.prices import MARKETS, unknown_gpu_warnings
@@ -29,10 +29,7 @@ def topo_catalog(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="A machine or GPU model. [default: all]")
     ] = None,
-    prices: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Prices of the site, used instead of list prices."),
-    ] = None,
+    prices: ListPricesOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List machine and GPU models with links, MIG profiles and prices."""

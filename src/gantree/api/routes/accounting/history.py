@@ -33,6 +33,7 @@ Step = Annotated[
     ),
 ]
 Text = Annotated[str | None, Query(max_length=256)]
+Queue = Annotated[str | None, Query(max_length=256, description="In it, or below it.")]
 
 
 def router(backend: QueryBackend) -> APIRouter:
@@ -51,9 +52,7 @@ def _add_ended_jobs(routes: APIRouter, backend: QueryBackend) -> None:
     )
     async def ended_jobs(
         caller: CurrentCaller,
-        queue: Annotated[
-            str | None, Query(max_length=256, description="In it, or below it.")
-        ] = None,
+        queue: Queue = None,
         user: Text = None,
         name: Annotated[
             str | None,
@@ -91,9 +90,7 @@ def _add_usage(routes: APIRouter, backend: QueryBackend) -> None:
         step: Step = None,
         since: Moment = None,
         until: Moment = None,
-        queue: Annotated[
-            str | None, Query(max_length=256, description="In it, or below it.")
-        ] = None,
+        queue: Queue = None,
         user: Text = None,
     ) -> Response:
         """GPU-seconds there and held, by purpose, starts, ends and preemptions, of each step of a period."""
@@ -112,9 +109,7 @@ def _add_waits(routes: APIRouter, backend: QueryBackend) -> None:
         step: Step = None,
         since: Moment = None,
         until: Moment = None,
-        queue: Annotated[
-            str | None, Query(max_length=256, description="In it, or below it.")
-        ] = None,
+        queue: Queue = None,
         user: Text = None,
     ) -> Response:
         """How long jobs had waited that were placed for the first time in each step of a period."""
