@@ -322,7 +322,7 @@ def _causes(
 
 
 class _Weights:
-    """Who shares, by a rule: by cost of GPUs (or CPUs, or memory) of the pool, else of all; or queues with GPUs alike."""
+    """Who shares: by cost of GPUs (or CPUs, or memory) of the pool, else of all; or each queue with GPUs alike."""
 
     def __init__(self, lines: Sequence[BillLine], rule: Rule) -> None:
         self._rule = rule
