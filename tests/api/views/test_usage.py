@@ -93,6 +93,7 @@ def test_the_command_prints_a_table_csv_and_other_prices(
     command = partial(gantree, "usage", "--state", daemon.state_dir)
     table = command("--by", "queue", "--since", "36h").out.splitlines()
     assert table[0].startswith("useful 0% of ")
+    assert " allocated GPU-hours (unmeasured " in table[0], "there are no counters"
     assert "stranded 0%" in table[0]
     assert table[1].split()[:6] == ["QUEUE", "GPU-HOURS", "USEFUL", "%", "IDLE", "LOST"]
     assert table[4].startswith("all ")

@@ -44,6 +44,8 @@ FIGURES = (
 )  # fmt: skip
 NOT_HELD = ("down", "claimed", "reserved", "stranded", "free")
 OVERHEAD = ("starting_gpu_hours", "restart_gpu_hours", "checkpoint_gpu_hours")
+LEAST_SHOWN = 0.005
+"""Of the allocated hours: the least part without counters that the first line names."""
 GPU_FIGURES = ("held_gpus", "told_gpus", "busy", "least_busy", "memory_GiB", "power_W")
 
 
@@ -188,9 +190,12 @@ def _lines(report: Row) -> Iterator[str]:
 
 
 def _headline(report: Row) -> str:
-    """Useful of allocated, allocated of capacity, and what the rest was for."""
+    """Useful of allocated and how much of it no counter showed, allocated of capacity, and what the rest was for."""
     held, useful = report["sum"]["held_gpu_hours"], report["sum"]["useful_share"]
     told = f"useful {_percent(useful)} of {_hours(held)} allocated GPU-hours"
+    unmeasured = report["sum"]["unmeasured_gpu_hours"]
+    if unmeasured and held and unmeasured / held >= LEAST_SHOWN:
+        told += f" (unmeasured {_percent(unmeasured / held)})"
     capacity = report["capacity"]
     if capacity is None or not capacity["capacity_gpu_hours"]:
         return told
