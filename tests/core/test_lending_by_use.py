@@ -190,6 +190,25 @@ def test_why_and_queues_say_what_is_lent_since_it_was_not_used_and_when_more_is(
     )
 
 
+def test_why_names_other_queues_that_lend_more_and_not_the_own_one() -> None:
+    there = stage(
+        replace(A, guarantee={"gpus": 8}), QueueRule("c", guarantee={"gpus": 8}, lend_idle=LENDS)
+    )
+    there.submit(replace(job("wide", 2, 8), queue="a"))
+    sentence = why(there.scheduler.ledger, "wide", there.now).sentence
+    assert sentence.endswith(" Queue c lends more in 1 h unless it uses it.")
+
+
+def test_a_gang_that_borrows_from_elsewhere_is_not_on_what_a_closed_subtree_lends() -> None:
+    above = QueueRule("r", guarantee={"gpus": 8}, lend={"gpus": 0})
+    there = stage(above, QueueRule("r/a", guarantee={"gpus": 8}, lend_idle=LENDS), QueueRule("r/c"))
+    there.wait(HOUR_S)
+    there.submit(queued("sibling", 4, "r/c"), queued("guest", 8))
+    ledger = there.scheduler.ledger
+    assert "queue r/a lends" in why(ledger, "sibling", there.now).sentence
+    assert "lends" not in why(ledger, "guest", there.now).sentence
+
+
 def test_a_snapshot_goes_on_as_the_fold_does_and_begins_anew_under_another_rule() -> None:
     there = stage(A)
     there.submit(queued("own", 5, "a"))

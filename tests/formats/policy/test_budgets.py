@@ -76,7 +76,7 @@ def test_a_bad_budget_is_refused_with_line_field_and_the_way_out(
 ) -> None:
     with pytest.raises(BadFields) as refused:
         budgets(text)
-    problem = refused.value.problems[0]
+    (problem,) = refused.value.problems
     assert (problem.source, problem.line) == ("p.yaml", 3)
     assert problem.field.startswith(field)
     assert words in f"{problem.allowed} {problem.hint}"
