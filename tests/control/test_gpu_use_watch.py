@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.control.nodes.gpu_use_watch import MOST_S, REPORT_S, GpuUseWatch
+from gantree.control.nodes.gpu_use_watch import MOST_S, REPORT_S, GpuUseWatch, computing
 from gantree.core.ledger.usage import life_of
 from gantree.model.events import CancelRequested, GpuUseObserved
+from gantree.model.facts import GangSuspended
 from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.jobs import Shape
 from gantree.testing.builders import cluster, job
@@ -114,6 +115,18 @@ def test_a_gang_that_stops_is_not_counted() -> None:
     rounds.stage.tell(CancelRequested, job="j")
     rounds.look(all_of("n0", BUSY), rounds=20)
     assert rounds.amounts() == (8 * 15.0, 0.0)
+
+
+def test_a_gang_that_is_suspended_is_not_counted() -> None:
+    rounds = Rounds(there())
+    rounds.look(all_of("n0", BUSY), rounds=2)
+    ledger, now = rounds.stage.scheduler.ledger, rounds.stage.now
+    ledger.apply(GangSuspended(at=now, job="j", attempt=1))
+    judged = computing(all_of("n0", BUSY))
+    reports = [rounds.watch.events(judged, ledger, now + 15.0 * each, 1) for each in range(1, 21)]
+    assert [report.gangs for found in reports for report in found] == [
+        (MeasuredUse("j", 1, 8 * 15.0, 0.0),)
+    ]
 
 
 @pytest.mark.parametrize(("gpus", "useful"), [(8, 8 * 15.0), (4, 0.0)])

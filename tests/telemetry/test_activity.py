@@ -75,3 +75,9 @@ def test_instances_of_one_profile_are_known_where_they_agree(
 ) -> None:
     text = "".join(instance(0, *each) for each in instances)
     assert profiles_compute(signs_in(text)["n0"][0]) == expected
+
+
+def test_an_instance_without_memory_activity_is_neither_busy_nor_idle() -> None:
+    memory = instance(0, 7, "1g.10gb", 0.0).splitlines()[1]
+    text = instance(0, 7, "1g.10gb", 0.0).replace(memory, "")
+    assert profiles_compute(signs_in(text)["n0"][0]) == {}

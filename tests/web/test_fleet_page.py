@@ -7,7 +7,7 @@ import pytest
 
 from gantree.accounting.purposes import sums_of
 from gantree.accounting.usage import UsageAmounts
-from gantree.web.pages.fleet.heat import heat
+from gantree.web.pages.fleet.heat import QUEUES_SHOWN, heat, share_of
 from gantree.web.pages.fleet.purposes import DRAWN, purposes_chart
 
 STARTS = [0, 3600]
@@ -57,6 +57,7 @@ def test_work_that_turns_out_to_be_lost_changes_no_height() -> None:
     chart = purposes_chart(answer(lost), lost)
     tops = {shape.name: shape.path for shape in chart.shapes}
     assert "307.0,10.0" in tops["free"] and tops["free"].count(",10.0") == 4, "8 GPUs in both steps"
+    assert tops["useful"].count("552.0,168.0") == 2, "nothing is drawn below nothing"
     assert sums_of(lost)["useful"] == 2, "the sum of the period is what is left"
 
 
@@ -85,6 +86,31 @@ def test_lost_time_is_not_useful_and_a_queue_without_gpus_has_no_row() -> None:
     drawn = heat(answer(first, none), [first, none])
     assert len(drawn.rows) == 1
     assert {shape.look for shape in drawn.shapes if shape.path} == {"use-0", "use-3"}
+
+
+@pytest.mark.parametrize(
+    ("useful", "look"),
+    [(0.99, "use-0"), (1, "use-1"), (1.99, "use-1"), (2, "use-2"), (3, "use-3"), (4, "use-3")],
+)
+def test_a_level_begins_with_its_share(useful: float, look: str) -> None:
+    one = row("a", used(4, useful, 4 - useful), used(0, 0, 0))
+    assert [shape.look for shape in heat(answer(one), [one]).shapes if shape.path] == [look]
+
+
+@pytest.mark.parametrize(
+    ("amounts", "share"),
+    [((2, 2, 4), 0.25), ((2, -1, 0), 1.0), ((-3, 4, 4), 0.0), ((-1, 0, 0), None)],
+)
+def test_a_share_is_of_what_is_not_less_than_nothing(
+    amounts: tuple[float, float, float], share: float | None
+) -> None:
+    assert share_of(*amounts) == share
+
+
+def test_the_map_has_the_largest_queues() -> None:
+    rows = [row(f"q{number}", used(1, 1, 0), used(1, 1, 0)) for number in range(QUEUES_SHOWN + 1)]
+    drawn = heat(answer(*rows), rows)
+    assert [name for _, _, name in drawn.rows] == [f"q{number}" for number in range(QUEUES_SHOWN)]
 
 
 def test_nothing_is_drawn_of_nothing() -> None:

@@ -13,16 +13,19 @@ from typing import Any
 
 import pytest
 
-from gantree.accounting.buckets import DAY_S
-from gantree.accounting.usage import CountedTo
+from gantree.accounting.buckets import DAY_S, Bucket
+from gantree.accounting.change import HistoryChange
+from gantree.accounting.usage import CountedTo, UsageAmounts, UsageChange, UsageKey
 from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.client.client import Client
 from gantree.api.views.accounting.usage_view import HOUR_S, NOT_HELD, By, usage
 from gantree.control.history.recorder import HistoryRecorder
 from gantree.control.requests.read_view import ReadPoint, ReadView
+from gantree.core.scheduler import Scheduler
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.access import grant_of
 from gantree.model.errors import BadFields
+from gantree.policy.amounts import SHARE
 from gantree.testing.builders import cluster, job
 from gantree.testing.journal_contract import ended, led
 from gantree.testing.stage import Stage
@@ -137,6 +140,29 @@ def reading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReadView]:
     ledger, point = stage.scheduler.ledger, ReadPoint(1, stage.now)
     yield ReadView(ledger, journal, point, lambda policy: stage.scheduler)
     journal.close()
+
+
+def test_useful_and_idle_hours_of_shares_are_estimates(tmp_path: Path) -> None:
+    journal, devices = SqliteJournal(tmp_path), ("", SHARE, "1g.10gb")
+    amounts = UsageAmounts(allocated_gpu_s=HOUR_S, useful_gpu_s=HOUR_S / 2, idle_gpu_s=HOUR_S / 4)
+    keys = [UsageKey("x", "ann", "H100-80GB", device=device) for device in devices]
+    counted = UsageChange({(Bucket(60, 0), key): amounts for key in keys}, {}, {}, 60.0, True)
+    journal.commit_turn(0, [ended(1)], [], led(journal), HistoryChange(usage=counted))
+    ledger = Stage(cluster()).scheduler.ledger
+    view = ReadView(ledger, journal, ReadPoint(1, 60.0), Scheduler)
+    told = usage(view, Caller("op", EVERYTHING, "tcp"), "device", 0.0, None, 100)
+    assert {row["name"]: row["estimated_gpu_hours"] for row in told["rows"]} == {
+        "": 0.0, SHARE: 0.75, "1g.10gb": 0.0,
+    }  # fmt: skip
+    assert told["sum"]["estimated_gpu_hours"] == 0.75
+    journal.close()
+
+
+def test_jobs_that_came_after_a_period_have_no_row_in_it(reading: ReadView) -> None:
+    boss = Caller("op", EVERYTHING, "tcp")
+    for until, jobs in ((-1.0, []), (DAY_S - 1.0, ["a", "b", "c"])):
+        rows = usage(reading, boss, "job", -DAY_S, until, 100)["rows"]
+        assert [row["name"] for row in rows] == jobs
 
 
 @pytest.mark.parametrize(

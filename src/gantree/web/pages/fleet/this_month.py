@@ -21,7 +21,8 @@ def this_month(view: ReadView, caller: Caller, prices: PriceList) -> Json:
         day=1, hour=0, minute=0, second=0, microsecond=0
     )
     used = usage_view.usage(view, caller, "queue", month.timestamp(), None, MOST_QUEUES)
-    cost = {row["name"]: row["USD"] for row in at_prices(used, prices)["rows"]}
+    used = at_prices(used, prices)
+    cost = {row["name"]: row["USD"] for row in used["rows"]}
     budgets = {
         row["queue"]: [budget_in_words(budget) for budget in row["budgets"]]
         for row in queries.queues(view, caller)
