@@ -44,6 +44,12 @@ def runs(words: str) -> Job:
             4096,
             256,
         ),
+        (
+            "python -m vllm.entrypoints.openai.api_server --model=microsoft/phi-4",
+            "phi-4",
+            4096,
+            256,
+        ),
         ("/opt/bin/vllm serve llama-3.1-8b --max-num-seqs many", "llama-3.1-8b", 4096, 256),
         ("python train.py meta-llama/Llama-3.2-1B", None, 0, 0),
         ("vllm serve my/model", None, 0, 0),

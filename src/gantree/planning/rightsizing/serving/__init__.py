@@ -1,1 +1,1 @@
-"""Sizes inference: which GPU, part of a GPU or group of GPUs serves a model as asked, and at which price."""
+"""Sizes inference: which GPU, part of a GPU or group of GPUs serves a model within the targets, and at which price."""

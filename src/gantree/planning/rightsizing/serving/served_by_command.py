@@ -21,7 +21,7 @@ FIRST_TOKEN_S, TOKEN_S = 2.0, 0.1
 
 
 def served_by(job: Job) -> tuple[ServedModel, ServingDemand] | None:
-    """The model that a job serves and what is asked of it; None where it serves none that is known.
+    """The model that a job serves and the demand on it; None where it serves none that is known.
 
     A description (`parallelism: {prefill, decode}` with a `model`) goes before the command, in which a server's words
     name a known model and, as vLLM calls them, the longest context and the most requests at once.
@@ -49,7 +49,7 @@ def _demand(context: int, requests: int) -> ServingDemand:
 def _named_in(words: Sequence[str]) -> ServedModel | None:
     if not any(word.rpartition("/")[2] in SERVERS for word in words):
         return None
-    return next((model for word in words if (model := named_model(word))), None)
+    return next((model for word in words if (model := named_model(word.rpartition("=")[2]))), None)
 
 
 def _number(words: Sequence[str], option: str, default: int) -> int:
