@@ -244,10 +244,10 @@ def _fewer(job: JobFigures, share: float) -> tuple[str, str]:
     busy = min(round(job.gpus * share), ceil(job.gpus) - 1)
     gpus = f"{job.gpus:g}"
     if job.now is not None and job.now.idle and job.now.busy:
-        told = len(job.now.busy)
+        busy = len(job.now.busy)
         idle = f"idle are {', '.join(job.now.idle)}"
-        remedy = f"Ask for {plural(told, 'GPU')}, or give work to all of them."
-        return f"asks for {gpus} GPUs, keeps {told} busy: {idle}", remedy
+        remedy = f"Ask for {plural(busy, 'GPU')}, or give work to all of them."
+        return f"asks for {gpus} GPUs, keeps {busy} busy: {idle}", remedy
     remedy = f"Ask for {plural(busy, 'GPU')}, or give work to all of them."
     return f"asks for {gpus} GPUs, keeps {busy} busy on average", remedy
 

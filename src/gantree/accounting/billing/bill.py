@@ -309,16 +309,16 @@ def _causes(
             yield IDLE, rest, free_h
         return
     discount = -sum(line.micros for line in of_pool if line.charge == SLOWER)
-    told = {cause: sums.causes[pool, cause] for cause in CAUSES[:4]}
-    parts = {cause: _micros(each.USD) for cause, each in told.items()}
+    sums_of = {cause: sums.causes[pool, cause] for cause in CAUSES[:4]}
+    parts = {cause: _micros(each.USD) for cause, each in sums_of.items()}
     for cause, micros in parts.items():
         if micros:
-            yield cause, micros, told[cause].hours
+            yield cause, micros, sums_of[cause].hours
     if discount:
         yield "discounts", discount, 0.0
     free = rest - discount - sum(parts.values())
     if free:
-        yield "free", free, free_h - sum(each.hours for each in told.values())
+        yield "free", free, free_h - sum(each.hours for each in sums_of.values())
 
 
 class _Weights:

@@ -17,7 +17,7 @@ Only = Literal["bill", "invoice", ""]
 class InvoiceLine:
     """A charge of an invoice from since until, in seconds since 1970.
 
-    model is the GPU model of its SKU, "" for what is no GPU; hours are GPU-hours, None where no quantity is told.
+    model is the GPU model of its SKU, "" for what is no GPU; hours are GPU-hours, None where it states no quantity.
     """
 
     since: int

@@ -189,8 +189,8 @@ def node_groups(cluster: Cluster, label_names: Iterable[str]) -> list[NodeGroup]
         machine = cluster.machines[node.machine]
         if machine.gpus:
             labels = dict(node.labels)
-            told = tuple((name, labels[name]) for name in names if name in labels)
-            group = NodeGroup(machine.gpu or "", 0, node.spot is not None, told)
+            known = tuple((name, labels[name]) for name in names if name in labels)
+            group = NodeGroup(machine.gpu or "", 0, node.spot is not None, known)
             gpus_of[group] += machine.gpus
     return [
         NodeGroup(each.model, gpus, each.is_spot, each.labels) for each, gpus in gpus_of.items()

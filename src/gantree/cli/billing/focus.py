@@ -159,8 +159,8 @@ def _of_line(line: BillLine, tariff: Tariff) -> dict[str, str]:
 
 
 def _tags(line: BillLine) -> dict[str, Any]:
-    told = {"user": line.owner.user, "project": line.owner.project}
-    return {name: value for name, value in told.items() if value}
+    tags = {"user": line.owner.user, "project": line.owner.project}
+    return {name: value for name, value in tags.items() if value}
 
 
 def _description(line: BillLine) -> str:

@@ -16,7 +16,7 @@ from gantree.formats.prices.reader import PricesFile
 Json = Mapping[str, Any]
 _FIGURES = tuple(each.name for each in fields(UsageAmounts))
 PAGE, MOST_PAGES = 1000, 20
-"""Ended jobs of one answer, and answers that are asked for."""
+"""Ended jobs of one answer, and answers that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ def _step(tariff: Tariff) -> str:
 
 
 def _tariff(answer: Json, prices: PricesFile | None) -> Tariff:
-    told = answer["prices"]
+    file = answer["prices"]
     if prices is not None:
         return prices.tariff
-    return Tariff() if told is None else PricesFile.read(told["text"], told["source"]).tariff
+    return Tariff() if file is None else PricesFile.read(file["text"], file["source"]).tariff
 
 
 def _row(row: Json) -> BookRow:

@@ -370,9 +370,9 @@ def _price_notes(statement: Statement) -> Iterator[tuple[str, str]]:
             f"Windows with prices of their own: {names}; time zone {tariff.time_zone}. Use that is on record by day"
             " costs the mean price of the day.",
         )
-    told = unpriced_text(statement.bill)
-    if told:
-        yield "Without a price", told
+    unpriced = unpriced_text(statement.bill)
+    if unpriced:
+        yield "Without a price", unpriced
 
 
 def unpriced_text(bill: Bill) -> str:

@@ -38,8 +38,8 @@ TYPES: Mapping[str, str] = {
 def table_rows(statement: Statement, period: str) -> Iterator[tuple[object, ...]]:
     """A row for each name, in the columns of TYPES."""
     for name, figures in statement.rows:
-        told = figures_json(figures)
-        cells = ["" if told[figure] is None else told[figure] for figure in FIGURES]
+        values = figures_json(figures)
+        cells = ["" if values[figure] is None else values[figure] for figure in FIGURES]
         yield (period, statement.by, row_name(statement, name), *cells)
 
 
@@ -106,6 +106,6 @@ def statement_lines(statement: Statement, period: str) -> Iterator[str]:
         )
     yield f"{period}, shared cost {statement.bill.rule}"
     yield columns(head, rows)
-    told = unpriced_text(statement.bill)
-    if told:
-        yield told
+    unpriced = unpriced_text(statement.bill)
+    if unpriced:
+        yield unpriced

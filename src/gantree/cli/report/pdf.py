@@ -186,9 +186,9 @@ def _column_titles(
     rows = max(len(each) for each in lines)
     left, top = pdf.l_margin, pdf.get_y()
     pdf.rect(left, top, pdf.epw, rows * HEAD_ROW_MM + 1, style="F")
-    for column, width, told in zip(columns, widths, lines, strict=True):
-        pdf.set_xy(left, top + 0.5 + (rows - len(told)) * HEAD_ROW_MM)
-        pdf.multi_cell(width, HEAD_ROW_MM, "\n".join(told), align="R" if column.is_figure else "L")
+    for column, width, title in zip(columns, widths, lines, strict=True):
+        pdf.set_xy(left, top + 0.5 + (rows - len(title)) * HEAD_ROW_MM)
+        pdf.multi_cell(width, HEAD_ROW_MM, "\n".join(title), align="R" if column.is_figure else "L")
         left += width
     pdf.set_xy(pdf.l_margin, top + rows * HEAD_ROW_MM + 1)
 

@@ -89,12 +89,12 @@ def json_of(figures: Figures) -> Json:
 
 
 def read(daemon: Client, week: Week, now: float) -> Figures:
-    """Ask a daemon."""
-    asked: Json = {"step": "day", "since": week.since, "until": week.until - 1.0}
-    whole = daemon.usage_history("all", **asked)
-    queues = daemon.usage_history("queue", **asked)
-    before = {**asked, "since": week.before.since, "until": week.before.until - 1.0}
-    waits = daemon.wait_history("queue", **asked)
+    """The figures of a week, from the daemon."""
+    period: Json = {"step": "day", "since": week.since, "until": week.until - 1.0}
+    whole = daemon.usage_history("all", **period)
+    queues = daemon.usage_history("queue", **period)
+    before = {**period, "since": week.before.since, "until": week.before.until - 1.0}
+    waits = daemon.wait_history("queue", **period)
     return Figures(
         week,
         now,

@@ -21,8 +21,8 @@ OF_QUEUES = (
 NOTES = (
     (
         "Useful, idle, lost",
-        "Useful and idle is what counters of the GPUs told of gangs that ran; lost is work that had to be done again."
-        " Time of which no counters told is neither useful nor idle. Shares are of what was allocated.",
+        "Useful and idle are what the GPUs' counters reported while gangs ran; lost is work that had to be done again."
+        " Time without reports is neither useful nor idle. Shares are of what was allocated.",
     ),
     (
         "Wasted",

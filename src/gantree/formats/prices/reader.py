@@ -63,8 +63,8 @@ def read_tariff(text: str, source: str) -> Tariff:
 
 def _problems(form: PricesForm) -> Iterator[Problem]:
     for gpu, price in form.gpus.items():
-        told = (price.on_demand, price.spot, price.reserved, price.owned)
-        if all(each is None for each in told) and not price.lost:
+        amounts = (price.on_demand, price.spot, price.reserved, price.owned)
+        if all(each is None for each in amounts) and not price.lost:
             allowed = "on_demand, spot, reserved or owned, or several"
             yield form.problem("gpus", "no price", allowed, at=(gpu,))
         owned = price.owned
@@ -127,8 +127,8 @@ def _windows(form: PricesForm) -> Iterator[Window]:
 def _power(form: PowerForm | None) -> PowerTerms:
     if form is None:
         return PowerTerms()
-    told = {field: getattr(form, field) for field in form.written_fields()}
-    return PowerTerms(**told)
+    terms = {field: getattr(form, field) for field in form.written_fields()}
+    return PowerTerms(**terms)
 
 
 def _owned(gpu: str, form: OwnedForm, power: PowerTerms) -> OwnedCost:

@@ -34,7 +34,7 @@ class BookRow(OpenModel):
 
 
 class NodeGroupRow(BaseModel):
-    """Nodes that are alike by GPU model, market and the labels that were asked for."""
+    """Nodes that are alike by GPU model, market and the labels of the request."""
 
     model: str
     gpus: int = Field(description="Of all of them.")
@@ -78,7 +78,7 @@ def router(backend: QueryBackend) -> APIRouter:
             list[Label] | None,
             Query(
                 max_length=32,
-                description="Labels by which nodes are told apart; default: those of the site's prices.",
+                description="Labels by which nodes are grouped; default: those of the site's prices.",
             ),
         ] = None,
     ) -> Response:
@@ -90,7 +90,7 @@ def router(backend: QueryBackend) -> APIRouter:
         found = await backend.read_forked(
             book_view.book, caller, since, until, finest, names, asker=caller.name
         )
-        told = None if prices is None else {"text": prices.text, "source": prices.source}
-        return json_response({**found, "prices": told})
+        text_of_prices = None if prices is None else {"text": prices.text, "source": prices.source}
+        return json_response({**found, "prices": text_of_prices})
 
     return routes

@@ -94,9 +94,9 @@ def _add_usage(routes: APIRouter, backend: QueryBackend) -> None:
         user: Text = None,
     ) -> Response:
         """GPU-seconds there and held, by purpose, starts, ends and preemptions, of each step of a period."""
-        asked = (by, step, since, until, queue, user)
+        query = (by, step, since, until, queue, user)
         found = await backend.read_adaptive(
-            usage_history_view.usage, caller, *asked, asker=caller.name
+            usage_history_view.usage, caller, *query, asker=caller.name
         )
         return json_response(found)
 
@@ -113,9 +113,9 @@ def _add_waits(routes: APIRouter, backend: QueryBackend) -> None:
         user: Text = None,
     ) -> Response:
         """How long jobs had waited that were placed for the first time in each step of a period."""
-        asked = (by, step, since, until, queue, user)
+        query = (by, step, since, until, queue, user)
         found = await backend.read_adaptive(
-            usage_history_view.waits, caller, *asked, asker=caller.name
+            usage_history_view.waits, caller, *query, asker=caller.name
         )
         return json_response(found)
 

@@ -27,7 +27,7 @@ class UsageAmounts(OpenModel):
     """Hours of GPUs (a part of a GPU as that part), of jobs that waited, and what the GPUs cost on demand.
 
     held is the sum of starting, restart, checkpoint, useful, idle, lost and unmeasured. Of jobs, the time to start and
-    to stop and what was not measured are not told apart: these four are null.
+    to stop and what was not measured are not counted apart: these four are null.
     """
 
     held_gpu_hours: float = Field(description="Held by gangs.", examples=[128.0])
@@ -46,7 +46,7 @@ class UsageAmounts(OpenModel):
         description="The same of later attempts, and from the order to stop until nothing is left."
     )
     checkpoint_gpu_hours: float | None = Field(description="Saving before a stop.")
-    unmeasured_gpu_hours: float | None = Field(description="Running, and no counters told of it.")
+    unmeasured_gpu_hours: float | None = Field(description="Running, without reports of counters.")
     wasted_gpu_hours: float = Field(description="As lost_gpu_hours.", examples=[3.5])
     useful_share: float | None = Field(description="Useful of held, 0 to 1; null for none held.")
     estimated_gpu_hours: float = Field(
@@ -54,7 +54,7 @@ class UsageAmounts(OpenModel):
     )
     waited_hours: float = Field(description="Sum over jobs.", examples=[12.25])
     held_gpu_hours_of_model: dict[str, float] = Field(
-        description='"" is a model that nobody knows.', examples=[{"H100-80GB": 128.0}]
+        description='"" is an unknown model.', examples=[{"H100-80GB": 128.0}]
     )
     USD: float = Field(
         description="At the site's prices, else list prices, as far as there are any.",
@@ -116,7 +116,7 @@ class GpuUseRow(BaseModel):
 class GpuUseResponse(BaseModel):
     """GPU utilisation by job: the least busy first, unknown ones last."""
 
-    is_told: bool = Field(description="Whether anybody is asked: an exporter, or a driver.")
+    is_told: bool = Field(description="Whether there is a source: an exporter, or a driver.")
     rows: list[GpuUseRow]
 
 
@@ -145,7 +145,7 @@ def router(backend: QueryBackend) -> APIRouter:
 
     @routes.get("/usage/gpus", **documented(GpuUseResponse, "The figures."), **needs(Need.KNOWN))
     async def gpus(caller: CurrentCaller) -> Response:
-        """How busy the GPUs are that jobs hold now, as their own counters say. Exporters are asked for it."""
+        """How busy the GPUs are that jobs hold now, by their own counters. Exporters are read for it."""
         held = await backend.read(gpu_use_view.held, caller)
         counters = backend.gpu_counters
         is_told = counters.covers(held["nodes"])

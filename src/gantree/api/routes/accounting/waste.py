@@ -27,7 +27,7 @@ class WasteAmounts(BaseModel):
         examples=[20.0],
     )
     wasted_gpu_hours_of_model: dict[str, float] = Field(
-        description='"" is a model that nobody knows.', examples=[{"H100-80GB": 20.0}]
+        description='"" is an unknown model.', examples=[{"H100-80GB": 20.0}]
     )
     USD: float = Field(description="Of the wasted hours, at the site's prices, else list prices.")
     unpriced_gpu_hours: float = Field(description="Wasted on models without a price.")
@@ -77,7 +77,7 @@ def router(backend: QueryBackend) -> APIRouter:
         """What the jobs wasted that were there in the days of a span of time, each in its whole life: by default
         those of a week.
 
-        Exporters are asked how busy the GPUs of running jobs are.
+        Exporters are read for how busy the GPUs of running jobs are.
         """
         prices = backend.prices.tariff.prices if backend.prices else LIST_PRICES
         found = await backend.read_forked(

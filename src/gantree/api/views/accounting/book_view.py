@@ -1,6 +1,6 @@
 """The book of a period as plain JSON values: what statements are made of. No HTTP here.
 
-A caller is told rows of what he may see; use of other queues is told without names, one row a queue, so that shared
+An answer has the rows that its caller may see, and those of other queues without names, one a queue, so that shared
 cost can be divided as it is for everybody.
 """
 
@@ -61,7 +61,7 @@ def book(
 
 
 def _since_counted(view: ReadView, since: int, until: int, step: int) -> Iterator[BookRow]:
-    """What was used since the database was last told of it."""
+    """What was used since it was last written to the database."""
     levels = levels_of(view.ledger, view.journal.history.counted_to(), view.now)
     for bucket, key, amounts in uncounted(levels, view.now):
         if since <= bucket.start < until:

@@ -1,7 +1,7 @@
 """Waste as plain JSON values: jobs, or sums of them, with what they wasted, why, and what to do about it. No HTTP here.
 
-What a job is charged with is decided in `accounting.waste`; here its figures are put together, of the ledger for jobs
-that it knows, of the history for those that ended before. A caller is told of the jobs that he may see, and their sum.
+What a job is charged with is decided in `accounting.waste`; its figures are put together here: of the ledger for the
+jobs in it, else of the history. An answer has the jobs that its caller may see, and their sum.
 """
 
 from collections.abc import Iterator, Mapping
