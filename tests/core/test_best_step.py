@@ -7,7 +7,7 @@ import pytest
 from gantree.core.lifecycle import best_step
 from gantree.formats import read_cluster
 from gantree.model.cluster import Cluster, DataSet, Node
-from gantree.model.jobs import AxisTraffic, DataNeed, Job, Traffic
+from gantree.model.jobs import AxisTraffic, DataNeed, Job, Spread, TopologySpec, Traffic
 from gantree.model.placements import Placement
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
@@ -98,6 +98,15 @@ def test_data_that_a_gang_reads_is_not_that_of_another_gang() -> None:
     stage.ended("x")
     reads = replace(training("y"), data=(DataNeed("set", 1e6),))
     assert placed(stage, reads).predicted.best_step_s is None
+
+
+def test_a_gang_that_spreads_over_leaves_is_not_compared_with_one_that_does_not() -> None:
+    stage = stage_with_free(0, 2)
+    assert placed(stage, training("x")).predicted.slower > 0
+    stage.started("x")
+    stage.ended("x")
+    apart = replace(training("y"), topology=TopologySpec(spread=Spread("leaf", 1)))
+    assert placed(stage, apart).predicted.best_step_s is None
 
 
 def test_the_best_place_is_on_the_model_that_the_gang_has() -> None:
