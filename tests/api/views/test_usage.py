@@ -104,6 +104,8 @@ def test_the_command_prints_a_table_csv_and_other_prices(
     month = command("--month", datetime.now(UTC).strftime("%Y-%m"), "--json").json()
     assert datetime.fromtimestamp(month["since"], UTC).day == 1
     assert month["rows"]
+    leap = command("--month", "2024-02", "--json").json()
+    assert (leap["until"] - leap["since"]) / DAY_S == 29, "no day of March is in it"
     assert "allowed: a month such as" in command("--month", "11/2026").err
     rows = list(csv.DictReader(io.StringIO(command("--by=model", "--csv").out)))
     assert {row["model"] for row in rows} >= {"H100-80GB", "T4-16GB"}
