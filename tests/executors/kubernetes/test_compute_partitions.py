@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 
-from gantree.executors.kubernetes.apiserver.objects import Metadata, Node, NodeStatus
+from gantree.executors.kubernetes.apiserver.objects import (
+    Metadata,
+    Node,
+    NodeSpec,
+    NodeStatus,
+    NodeTaint,
+)
 from gantree.executors.kubernetes.apiserver.rbac import RBAC_RULES, RBAC_TO_PARTITION
 from gantree.executors.kubernetes.controllers import mig_repartitioning
+from gantree.executors.kubernetes.nodes import mig_orders
 from gantree.executors.kubernetes.nodes.compute_partitions import offers_of
 from gantree.executors.kubernetes.nodes.mig_orders import WANTED, WRONG
 from gantree.executors.kubernetes.nodes.partition_managers import DCM, PARTITIONABLE
@@ -223,3 +230,22 @@ def test_profiles_are_read_from_the_config_map_too() -> None:
     indented = PROFILES.replace("\n", "\n    ")
     text = f"kind: ConfigMap\ndata:\n  config.json: |\n    {indented}\n"
     assert read_gpu_config_profiles(text, "map.yaml") == ALLOWED.profiles
+
+
+def test_a_change_of_taints_keeps_the_others_and_fails_where_the_node_has_changed_since() -> None:
+    by_taint_manager = NodeTaint("site", "a", "NoExecute", time_added="2026-11-01T00:00:00Z")
+    node = Node(
+        Metadata(name="n0", resource_version="17", labels=LABELS),
+        NodeSpec(taints=(by_taint_manager,)),
+    )
+    patch: Any = mig_orders.ask("small", 5.0, node)
+    assert patch["metadata"]["resourceVersion"] == "17"
+    kept = {"key": "site", "value": "a", "effect": "NoExecute", "timeAdded": "2026-11-01T00:00:00Z"}
+    assert patch["spec"]["taints"] == [
+        kept, {"key": "amd-dcm", "value": "up", "effect": "NoExecute"}
+    ]  # fmt: skip
+    released: Any = mig_orders.release(node)
+    assert (released["metadata"], released["spec"]) == (
+        {"resourceVersion": "17"},
+        {"taints": [kept]},
+    )
