@@ -103,7 +103,7 @@ def test_devices_and_hosts_that_are_held_come_to_the_amounts_that_are_held() -> 
     devices = held_devices(members, model_of_node)
     assert devices == (
         ("H100-80GB", "", 2.0),
-        ("H100-80GB", "3g.40gb", pytest.approx(3 / 7)),
+        ("H100-80GB", "3g.40gb", 3 / 7),
         ("H100-80GB", "share", 0.25),
         ("MI300X-192GB", "cpx", 0.25),
     )
