@@ -7,6 +7,7 @@ import pytest
 
 from gantree.control.nodes.idle_watch import IdleWatch
 from gantree.model.idle_facts import GangIdleWarned, GangReclaimed
+from gantree.model.orders import WriteToLog
 from gantree.policy.idle import IdleRule
 from gantree.policy.rules import Policy
 from support.pods import PodStage
@@ -66,3 +67,21 @@ def test_a_hung_pod_is_warned_by_an_event_and_its_gpus_go_to_the_next(stage: Sam
         type(fact).__name__ for fact in facts if isinstance(fact, GangIdleWarned | GangReclaimed)
     ]
     assert kinds[:2] == ["GangIdleWarned", "GangReclaimed"]
+
+
+def test_an_order_that_is_carried_out_again_writes_no_second_event(stage: SampledStage) -> None:
+    stage.nodes("n0")
+    stage.start()
+    stage.pod("p0", gpus=8)
+    stage.until(lambda: stage.phase("p0") == "Running")
+    (job,) = [state.job for state in stage.controller.ledger.holding.values()]
+    for number in (1, 1, 2):
+        order = WriteToLog(
+            id=f"{job}/1/idle-warning-{number}", job=job, attempt=1, text=f"it is idle ({number})"
+        )
+        stage.controller.cluster.carry_out(order)
+    stage.until(lambda: len(stage.messages("GangIdle")) > 1)
+    assert sorted(stage.messages("GangIdle")) == [
+        ("p0", "It is idle (1)."),
+        ("p0", "It is idle (2)."),
+    ]
