@@ -2,7 +2,7 @@
 
 Nothing is kept but in memory. A pod posts the same again until it is told to start, so a restart in the middle collects
 it again; events have ids that are the same each time. Pods whose gang runs already, and those that replace others, are
-told to start: there is nobody to check with.
+told to start: the others no longer check.
 
 `take` and `status` are for any thread, everything else is for the controller's thread.
 """
@@ -76,7 +76,7 @@ def no_link_checks() -> LinkCheckCalls:
 
 @dataclass(frozen=True, slots=True)
 class CheckFailure:
-    """Why an attempt does not start. is_named: somebody is at fault; final: it would fail again."""
+    """Why an attempt does not start. is_named: a node, GPU or link is at fault; final: it would fail again."""
 
     reason: str
     is_named: bool
