@@ -96,9 +96,12 @@ def test_a_queue_that_held_cores_alone_has_an_even_share_only_where_nobody_held_
 
 
 def test_shared_cost_says_what_it_is_of() -> None:
-    found = made(DAY, replace(TARIFF, rule="none"))
+    day = [*DAY, capacity(4, held=1, stranded=0.5)]
+    found = made(day, replace(TARIFF, rule="none"))
     told = {line.cause: line.micros / MICROS for line in found.lines if line.charge == "shared"}
-    assert told == {"down": 8, "reserved": 4, "discounts": 2, "free": 4}
+    assert told == {
+        "down": 8, "reserved": 4, "held": 4, "stranded": 2, "discounts": 2, "free": 4 + 10,
+    }  # fmt: skip
 
 
 def test_a_slower_place_is_cheaper() -> None:
@@ -114,6 +117,20 @@ def test_the_price_is_that_of_the_hour() -> None:
     assert dollars(found, charge="gpu") == 2 * 2 + 2 * 4
     (line,) = found.lines
     assert line.list_micros == 16 * MICROS
+
+
+def test_cores_cost_what_their_hour_costs_by_the_factor_of_its_window() -> None:
+    night = Window("night", 0, 60, factor=0.5, USD_of_model={"H100-80GB": 9.0})
+    tariff = replace(TARIFF, windows=(night,), USD_per_core_hour=1.0)
+    rows = [
+        BookRow(
+            Bucket(HOUR_S, START + hour * HOUR_S),
+            UsageKey(*ANN[:2], ""),
+            UsageAmounts(cpu_s=2 * HOUR_S),
+        )
+        for hour in (0, 1)
+    ]
+    assert dollars(made(rows, tariff), charge="cpu") == 2 * 0.5 + 2 * 1.0
 
 
 def test_a_model_on_two_markets_costs_the_mean_and_says_both() -> None:

@@ -87,6 +87,8 @@ CASES = [
         "asks for 512 GiB of memory, uses 40.0 at most",
         "Ask for 50 GiB",
     ),
+    (job(useful=80, memory_GiB=512.0, host=HostUse(HOUR_S, 0.0, 300.0)), "", "", ""),
+    (job(useful=80, cpus=64.0, host=HostUse(HOUR_S, 40 * HOUR_S, 1.0)), "", "", ""),
     (job(useful=80, cpus=64.0, host=HostUse(300.0, 3.0, 1.0)), "", "", ""),
     (job(useful=8, idle=92, gpus=2.0), "idle", "idle 92% of its time", "Let reading data overlap"),
     (job(useful=78, idle=2), "", "", ""),

@@ -104,9 +104,20 @@ def test_the_difference_by_model_and_day_and_what_one_side_has() -> None:
         (START + DAY_S, "H100-80GB", 10.0, 40.0, "invoice"),
         (START + 2 * DAY_S, "L4-24GB", -24.0, -12.0, "bill"),
     ]
-    lines = list(differences_lines(reconciled(bill, invoice), "November 2026"))
+    text = "\n".join(differences_lines(reconciled(bill, invoice), "November 2026"))
+    lines = text.splitlines()
     assert "4 of 4 days and models differ:" in lines
-    assert "-$12.00" in "\n".join(lines)
+    assert "-$12.00" in text
+    only = {line.split()[0]: line.split()[-1] for line in lines[2:6]}
+    assert only["egress"] == "invoice" and only["L4-24GB"] == "bill"
+    assert {"bill", "invoice"}.isdisjoint((only["H100-80GB"], only["all"]))
+    days = [line.split()[:2] for line in lines[lines.index("4 of 4 days and models differ:") + 2 :]]
+    assert days == [
+        ["2026-11-02", "H100-80GB"],
+        ["2026-11-03", "H100-80GB"],
+        ["2026-11-02", "egress"],
+        ["2026-11-04", "L4-24GB"],
+    ]
     same = read_invoice("date,sku,hours,cost\n2026-11-04,L4-24GB,24,12\n", "i.csv", {})
     assert list(differences_lines(reconciled(bill_of((2, "L4-24GB", "spot", 24, 12)), same), "x"))[
         -1

@@ -119,6 +119,22 @@ def test_html_has_every_figure_and_no_markup_of_a_job() -> None:
         assert words in html, words
 
 
+def test_a_report_says_what_was_wasted_what_jobs_cost_and_that_a_month_is_not_over() -> None:
+    made = stated()
+    whole = report_of(made, "hall", "November 2026", NOW, JOBS)
+    (jobs,) = (table for table in whole.tables if table.title == "What ran")
+    price = sum(each.hours * each.mean_USD for each in made.prices) / 192
+    assert cents(jobs.rows[0][6]) == round(2 * price * 100)
+    wasted = 155.04 * 0.2
+    (purposes,) = (table for table in whole.tables if table.title == "What the GPU-hours were for")
+    assert f"{wasted:.1f} GPU-hours were wasted" in purposes.note
+    paid = made.all.micros_of["gpu"] * 0.2 / 10_000
+    assert cents(purposes.note.split("$")[1].split(" ")[0]) == pytest.approx(paid, abs=1)
+    partial = report_of(made, "hall", "November 2026", NOVEMBER.until - 1.0, JOBS)
+    is_final = ["Not final" not in dict(each.notes) for each in (whole, partial)]
+    assert is_final == [True, False]
+
+
 def test_pdf_has_numbered_pages_and_letters_that_its_fonts_have() -> None:
     many = Jobs([{**JOBS.rows[0], "name": f"job-{n} Łódź 東京"} for n in range(25)])
     report = report_of(stated("user"), "hall", "November 2026", NOW, many)
@@ -209,6 +225,12 @@ def test_focus_has_every_line_of_the_bill_with_its_mandatory_columns() -> None:
             assert cost == pytest.approx(float(row["ContractedCost"]), abs=1e-5)
     listed = [row for row in rows if row["x_Charge"] == "gpu" and row["x_Market"] == "owned"]
     assert all(float(row["ListUnitPrice"]) == pytest.approx(3.337, rel=1e-5) for row in listed)
+    for row in listed:
+        cost = 3.337 * float(row["PricingQuantity"])
+        assert float(row["ListCost"]) == pytest.approx(cost, abs=1e-5)
+    there = read_tariff(PRICES.replace("source: contract 7", "source: x, region: eu-north"), "p")
+    regions = {row["x_Charge"]: row["RegionId"] for row in focus_rows(made, there, "hall")}
+    assert (regions["gpu"], regions["storage"]) == ("eu-north", "")
 
 
 def test_own_gpus_beside_the_cloud() -> None:
