@@ -118,6 +118,17 @@ def test_what_is_wasted_is_idle_and_done_again_or_what_a_smaller_device_saves() 
     assert (unused.cpu_s, unused.memory_GiB) == (7 * HOUR_S, 40.0)
 
 
+def test_a_sum_has_the_reason_of_the_worst_job_of_the_kind_that_wasted_most() -> None:
+    jobs = [
+        job(useful=60, idle=12, job="a"),
+        job(useful=60, idle=8, job="b"),
+        job(useful=60, lost=15, job="c"),
+    ]
+    whole = total([waste_of(each) for each in jobs])
+    assert (whole.kind, whole.worst) == ("idle", "a")
+    assert whole.reason == "2 jobs, most in a: idle 17% of its time"
+
+
 hours = st.floats(0, 100, allow_nan=False).map(lambda each: each * HOUR_S)
 used = st.builds(ModelUse, st.sampled_from((H100, "L4-24GB", "")), hours, hours, hours, hours)
 drawn = st.builds(

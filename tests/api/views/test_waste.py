@@ -99,6 +99,18 @@ def test_each_is_told_of_the_jobs_that_he_may_see(
         assert told["sum"]["jobs"] == len(seen)
 
 
+def test_the_hosts_of_jobs_with_many_cores_or_much_memory_are_looked_at(
+    stage: Stage, view: ReadView
+) -> None:
+    for name, shape in (
+        ("small", Shape(cpus=1)),
+        ("cores", Shape(cpus=4)),
+        ("memory", Shape(cpus=1, memory_GiB=16)),
+    ):
+        stage.submit(replace(job(name), roles=(Role("w", 1, shape, run=("true",)),)))
+    assert figures(view, BOSS, 0.0).attempt_of_job == {"cores": 1, "memory": 1}
+
+
 def test_of_a_gpu_that_is_shared_with_a_job_unseen_nothing_is_said(tmp_path: Path) -> None:
     stage = Stage(cluster(leaves=1, nodes=1))
     part = Role("w", 1, Shape(gpu_share=0.25, gpu_memory_GiB=8.0), run=("true",))
