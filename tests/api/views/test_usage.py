@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from gantree.accounting.buckets import DAY_S, Bucket
+from gantree.accounting.buckets import DAY_S, HOUR_S, Bucket
 from gantree.accounting.change import HistoryChange
 from gantree.accounting.usage import CountedTo, UsageAmounts, UsageChange, UsageKey
 from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.client.client import Client
-from gantree.api.views.accounting.usage_view import HOUR_S, NOT_HELD, By, usage
+from gantree.api.views.accounting.usage_view import NOT_HELD, By, usage
 from gantree.control.history.recorder import HistoryRecorder
 from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.core.scheduler import Scheduler

@@ -8,9 +8,9 @@ sum; what was not allocated is told to callers who see everything.
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from gantree.accounting.buckets import DAY_S
+from gantree.accounting.buckets import DAY_S, HOUR_S
 from gantree.accounting.ended_use import amounts_of
-from gantree.accounting.usage import UsageAmounts, UsageQuery
+from gantree.accounting.usage import ALLOCATED_FOR, NOT_ALLOCATED, WORD_OF, UsageAmounts, UsageQuery
 from gantree.api.access.access import Caller
 from gantree.api.access.permissions import sees
 from gantree.api.views.accounting.history_view import scopes_of
@@ -24,17 +24,8 @@ from gantree.topology.hardware.prices import LIST_PRICES
 GroupedBy = Literal["user", "queue", "model", "project", "device"]
 By = GroupedBy | Literal["job"]
 Json = dict[str, Any]
-HOUR_S = 3600.0
-OF_HELD = ("starting", "restart", "checkpoint", "useful", "idle", "lost", "unmeasured")
-"""Purposes of what was held."""
-NOT_HELD = {
-    "down": "down",
-    "claimed": "held",
-    "reserved": "reserved",
-    "stranded": "stranded",
-    "free": "free",
-}
-"""Other purposes, and their columns; "held_gpu_hours" are those that gangs held."""
+NOT_HELD = {WORD_OF[purpose]: purpose for purpose in NOT_ALLOCATED}
+"""Purposes of what no gang held, by what people read, and their columns; "held_gpu_hours" are those of gangs."""
 OF_JOBS = ("useful", "idle", "lost")
 """Those that are counted by job."""
 COLUMNS = tuple(each.name for each in fields(UsageAmounts))
@@ -198,7 +189,7 @@ def _answer(rows: list[Json], limit: int, count: int, whole: Json) -> Json:
     return {"rows": rows[:limit], "left_out": max(0, count - limit), "sum": whole}
 
 
-def _told(row: _Row, purposes: tuple[str, ...] = OF_HELD) -> Json:
+def _told(row: _Row, purposes: tuple[str, ...] = ALLOCATED_FOR) -> Json:
     """Hours and dollars of what was used of each GPU model; null for purposes that are not known."""
     whole = UsageAmounts()
     for amounts in row.of_model.values():
@@ -213,7 +204,7 @@ def _told(row: _Row, purposes: tuple[str, ...] = OF_HELD) -> Json:
         f"{purpose}_gpu_hours": getattr(whole, f"{purpose}_gpu_s") / HOUR_S
         if purpose in purposes
         else None
-        for purpose in OF_HELD
+        for purpose in ALLOCATED_FOR
     }
     return {
         "held_gpu_hours": sum(held.values()),
