@@ -18,6 +18,7 @@ from gantree.accounting.change import HistoryChange
 from gantree.accounting.usage import CountedTo, UsageAmounts, UsageChange, UsageKey
 from gantree.api.access.access import EVERYTHING, Caller
 from gantree.api.client.client import Client
+from gantree.api.views.accounting import usage_history_view
 from gantree.api.views.accounting.usage_view import NOT_HELD, By, usage
 from gantree.control.history.recorder import HistoryRecorder
 from gantree.control.requests.read_view import ReadPoint, ReadView
@@ -206,3 +207,14 @@ def test_a_period_is_whole_days_and_rows_beyond_the_limit_are_in_the_sum(
     assert [row["name"] for row in first["rows"]] == ["ann"]
     assert (first["left_out"], first["sum"]["held_gpu_hours"]) == (1, 16.0)
     assert first["sum"]["USD"] == pytest.approx(16 * 6.88)
+
+
+def test_free_hours_are_told_where_all_that_is_allocated_is(reading: ReadView) -> None:
+    boss, bob = Caller("op", EVERYTHING, "tcp"), Caller("bob", (grant_of("user"),), "tcp")
+    asked = ("day", 0.0, None)
+    for caller, queue, allocated in ((boss, None, 32.0), (boss, "x/y", 16.0), (bob, None, 16.0)):
+        (row,) = usage_history_view.usage(reading, caller, "all", *asked, queue, None)["rows"]
+        sums = {
+            name: sum(row[f"{name}_gpu_s"]) / HOUR_S for name in ("allocated", "capacity", "free")
+        }
+        assert sums == pytest.approx({"allocated": allocated, "capacity": 32.0, "free": 0.0})
