@@ -60,12 +60,12 @@ class WebhookReceiver(_Inbox):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 status = answer(self.path)
                 key = self.headers["Idempotency-Key"]
+                receiver.put(Posted(self.path, key, json.loads(body), status))
                 self.send_response(status)
                 if status == 302:
                     self.send_header("Location", "/elsewhere")
                 self.send_header("Content-Length", "0")
                 self.end_headers()
-                receiver.put(Posted(self.path, key, json.loads(body), status))
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
