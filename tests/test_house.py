@@ -341,3 +341,9 @@ def test_how_many_examples_a_property_gets_can_be_multiplied() -> None:
         if re.search(r"max_examples=\d", path.read_text(encoding="utf-8"))
     ]
     assert fixed == [], "max_examples=examples(...) of support.examples; see make soak"
+
+
+def test_a_release_has_each_heading_of_the_changelog_once() -> None:
+    for release in re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE):
+        headings = re.findall(r"^### .*$", release, flags=re.MULTILINE)
+        assert sorted(set(headings)) == sorted(headings)
