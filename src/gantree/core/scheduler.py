@@ -17,6 +17,7 @@ from gantree.core.lifecycle.lending import review_lending
 from gantree.core.lifecycle.lifecycle import time_is_up
 from gantree.core.lifecycle.time_slicing import TimeSlicer
 from gantree.core.lifecycle.timers import Timers
+from gantree.core.services.reconcile import reconcile
 from gantree.model.cluster import Cluster
 from gantree.model.events import Event, TimePassed
 from gantree.model.facts import Fact
@@ -80,6 +81,7 @@ class Scheduler:
         self._now = builder.now
         for state in self._timers.take_due(builder.now):
             time_is_up(builder, state, self.policy)
+        reconcile(builder, self.policy)
         self._budgets.review_due(builder)
         review_lending(builder)
         self._cycle.run(builder)

@@ -12,6 +12,8 @@ from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.jobs import Job
 from gantree.model.placements import MemberPlacement, Placement, PlannedMove
 from gantree.model.repairs import RepairState
+from gantree.model.replicas import Endpoint
+from gantree.model.services import ServiceSpec
 from gantree.model.values import quick
 
 
@@ -71,6 +73,24 @@ class CancelRequested(Event):
     job: str
     reason: str = ""
     if_pending: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSubmitted(Event):
+    """A user submitted a service: a new one, or another description of a live one."""
+
+    service: str
+    spec: ServiceSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceScaleRequested(Event):
+    """A user, or the autoscaler (automatic), requested another number of replicas."""
+
+    service: str
+    replicas: int
+    reason: str = ""
+    automatic: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +174,26 @@ class GangFound(Event):
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangStarted(Event):
-    """All processes of all members of an attempt were started."""
+    """All processes of all members of an attempt were started. endpoints: where members of a replica listen."""
+
+    job: str
+    attempt: int
+    endpoints: tuple[Endpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaReadinessChanged(Event):
+    """An attempt of a replica became ready for requests, or is not ready any more."""
+
+    job: str
+    attempt: int
+    ready: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaDrained(Event):
+    """An attempt of a draining replica has no request left."""
 
     job: str
     attempt: int
@@ -440,7 +479,8 @@ EVENTS: dict[str, type[Event]] = {
         SuspendRequested, ScaleRequested, BarsRequested, PriorityRequested,
         CordonRequested, UncordonRequested, LabelRequested, HealthObserved, LinkHealthObserved,
         LinkRestoreRequested, RankSlownessObserved, GpuUseObserved, RepairObserved, OthersHold, PolicySubmitted,
-        GangIdlenessObserved, ExtensionRequested,
+        GangIdlenessObserved, ExtensionRequested, ServiceSubmitted, ServiceScaleRequested,
+        ReplicaReadinessChanged, ReplicaDrained,
         GangFound, GangStarted, GangStartFailed, RankExited, MemberLost, MemberStarted,
         GangEnded, CheckpointSaved, NodeLost, NodeReturned, EndedJobsDue, TimePassed,
     )

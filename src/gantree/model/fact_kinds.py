@@ -51,6 +51,16 @@ from gantree.model.facts import (
     StopDecided,
 )
 from gantree.model.idle_facts import GangIdlenessNoted, GangIdleWarned, GangReclaimed, JobExtended
+from gantree.model.service_facts import (
+    ReplicaDraining,
+    ReplicaReadinessNoted,
+    ServiceAccepted,
+    ServiceEnded,
+    ServiceEnding,
+    ServiceRejected,
+    ServiceScaled,
+    ServiceUpdated,
+)
 from gantree.model.site_facts import (
     LinkHealthNoted,
     NodeCordoned,
@@ -73,6 +83,8 @@ FACTS: dict[str, type[Fact]] = {
         ArrayAccepted, ArrayHeld, ArrayReleased, ArrayReprioritised, ArrayEnded,
         MemberMissed, MemberReplaced, MemberBack, RankSlownessNoted, BudgetNoted,
         GangIdlenessNoted, GangIdleWarned, GangReclaimed, JobExtended, GuaranteeKept,
+        ServiceAccepted, ServiceRejected, ServiceUpdated, ServiceScaled, ServiceEnding, ServiceEnded,
+        ReplicaReadinessNoted, ReplicaDraining,
     )
 }  # fmt: skip
 

@@ -13,6 +13,7 @@ from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase, StopCause
 from gantree.model.placements import Domain, MemberPlacement, Placement
+from gantree.model.replicas import Endpoint
 from gantree.model.values import quick
 
 Owner = Literal["journal", "cluster"]
@@ -129,11 +130,12 @@ class GangPlaced(Fact):
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangRunning(Fact):
-    """All processes of the attempt are running."""
+    """All processes of the attempt are running. endpoints: where members of a replica listen."""
 
     OWNER: ClassVar[Owner] = "cluster"
     job: str
     attempt: int
+    endpoints: tuple[Endpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
+from gantree.model.replicas import ReplicaOf
 from gantree.model.values import quick
 
 DEFAULT_GRACE_S = 30.0
@@ -360,7 +361,7 @@ class Job:
     are (variable, file): the variable gets the content of the file at the start. serving takes the place of trains,
     traffic and parallelism. on_cordoned are the nodes
     of a burn-in: cordoned, and held as long as it runs. project is a label under which its use is counted ("": none).
-    idle: when it is stopped as idle.
+    idle: when it is stopped as idle. service: the replica of a service that it is.
     """
 
     name: str
@@ -399,6 +400,7 @@ class Job:
     on_cordoned: tuple[str, ...] = ()
     project: str = ""
     idle: IdleLimits | None = None
+    service: ReplicaOf | None = None
 
     def equals_but_for_name(self, other: "Job") -> bool:
         """Return whether two jobs are equal but for their names."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gantree.model.jobs import Check
 from gantree.model.placements import Domain, GpuChange, MigPart, SharePart
+from gantree.model.replicas import ReplicaOf
 from gantree.model.values import quick
 
 
@@ -67,6 +68,7 @@ class StartGang(Order):
     submitted the job; secrets are (variable, file), read at the start. check is what comes before the command;
     check_replaces: where it names who is at fault, the attempt ends, to be placed anew. replaceable: where a member but
     the first fails or is lost, the others go on until it is replaced or all are told to stop.
+    service: the replica that it is, with the port where it listens and when it is ready.
     """
 
     world_size: int
@@ -85,6 +87,7 @@ class StartGang(Order):
     check: Check | None = None
     check_replaces: bool = True
     replaceable: bool = False
+    service: ReplicaOf | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

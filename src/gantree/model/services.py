@@ -1,11 +1,13 @@
 """A service: replicas of one gang that answer requests, how many there may be, and what decides the number.
 
-What a replica runs is a `Job`; its `Job.service` names the service, the replica and the revision of the description.
+What a replica runs is a `Job`; its `Job.service` names the service, the replica and the revision of its description;
+its parts are in `model.replicas`.
 """
 
 from dataclasses import dataclass
 
 from gantree.model.jobs import Job
+from gantree.model.replicas import DEFAULT_READINESS, Readiness
 
 METRICS = (
     "concurrency",
@@ -37,21 +39,6 @@ class ReplicaCount:
     max: int = 1
     floor: int = 0
     spare: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """When a replica is ready: its port answers, with a status below 400 at http_path if there is one.
-
-    Asked each every_s; an answer counts within timeout_s; after `failures` in a row it is not ready. A replica that is
-    not ready within_s after its start is stopped and started again.
-    """
-
-    http_path: str | None = None
-    every_s: float = 2.0
-    timeout_s: float = 1.0
-    failures: int = 3
-    within_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +123,10 @@ class ServiceSpec:
     replica: Job
     replicas: ReplicaCount = ReplicaCount()
     port: int | None = None
-    ready: Readiness = Readiness()
+    ready: Readiness = DEFAULT_READINESS
     update: Update = Update()
     drain_s: float = 30.0
     spread: str | None = None
     spread_required: bool = False
     scaling: Autoscaling = Autoscaling()
     routing: Routing = Routing()
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a member of a replica listens."""
-
-    role: str
-    member: int
-    host: str
-    port: int

@@ -86,6 +86,7 @@ class Stage:
         check(ledger)
         assert ledger.jobs == self.scheduler.ledger.jobs, "folding the facts gives other jobs"
         assert ledger.arrays == self.scheduler.ledger.arrays, "... other arrays"
+        assert ledger.services == self.scheduler.ledger.services, "... other services"
         assert ledger.claims == self.scheduler.ledger.claims, "... other claims"
         again = TimePassed(id="recovered", observed_at=self.now)
         decision = settled(recovered, [again], self.now)

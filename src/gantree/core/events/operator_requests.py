@@ -16,6 +16,8 @@ from gantree.core.lifecycle.arrays import end_unsplit, split_element
 from gantree.core.lifecycle.lifecycle import end_job, fail_dependents, save_then_stop, stop
 from gantree.core.preemption.free_capacity import move
 from gantree.core.queue.scaling import place_at_size
+from gantree.core.services.replicas import end_replica, service_of
+from gantree.core.services.requests import end_service
 from gantree.model.errors import BadInput
 from gantree.model.events import (
     CancelRequested,
@@ -53,8 +55,15 @@ CANCELLED = "cancelled while it waited"
 
 
 def _cancel_requested(builder: DecisionBuilder, event: CancelRequested, policy: Policy) -> None:
+    service = builder.ledger.services.get(event.job)
+    if service is not None and service.is_live:
+        end_service(builder, service, event.reason or "cancelled", policy)
+        return
     for state in _alive(builder, event.job):
-        if state.phase is Phase.PENDING:
+        of_service = service_of(builder.ledger, state)
+        if of_service is not None and not event.if_pending:
+            end_replica(builder, of_service, state, event.reason or "cancelled", policy)
+        elif state.phase is Phase.PENDING:
             end_job(builder, state, Phase.CANCELLED, None, event.reason or CANCELLED)
         elif state.stop_cause is not StopCause.CANCELLED and not event.if_pending:
             stop(builder, state, StopCause.CANCELLED, policy)

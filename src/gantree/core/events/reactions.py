@@ -13,6 +13,7 @@ from gantree.core.lifecycle import (
     measured_use,
     retention,
 )
+from gantree.core.services import requests as service_requests
 from gantree.model.events import Event, SubmissionTaken, TimePassed
 from gantree.policy.rules import Policy
 
@@ -42,6 +43,7 @@ _REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = 
     **retention.REACTIONS,
     **measured_use.REACTIONS,
     **idle_gangs.REACTIONS,
+    **service_requests.REACTIONS,
     SubmissionTaken: _submission_taken,
     TimePassed: _time_passed,
 }

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from gantree.core.ledger.measured_attempt import NOT_MEASURED, MeasuredAttempt
+from gantree.model.replicas import Endpoint
 from gantree.policy.amounts import WHOLE
 
 
@@ -84,6 +85,35 @@ class Idleness:
         return replace(self, since=None, seen_at=0.0, warned_at=None, reclaim_at=None, action="")
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """What is known of a replica of a service beside its job.
+
+    endpoints, ready, was_ready, since (when ready changed), reason (why it is not) and ready_by are of the attempt;
+    ready_by: when it is stopped unless it has been ready by then. drain_ends_at: when it is stopped at the latest,
+    since it gets no new requests any more (None: it gets them), and why.
+    """
+
+    endpoints: tuple[Endpoint, ...] = ()
+    ready: bool = False
+    was_ready: bool = False
+    since: float | None = None
+    reason: str = ""
+    ready_by: float | None = None
+    drain_ends_at: float | None = None
+    drain_reason: str = ""
+
+    @property
+    def draining(self) -> bool:
+        """Whether it gets no new requests, since it is to end."""
+        return self.drain_ends_at is not None
+
+    def over(self) -> "ReplicaState":
+        """What remains at the end of an attempt."""
+        return ReplicaState(drain_ends_at=self.drain_ends_at, drain_reason=self.drain_reason)
+
+
+NO_REPLICA = ReplicaState()
 NOT_IDLE = Idleness()
 NO_SLICES = TimeSlices()
 NOT_METERED = MeteredUse()

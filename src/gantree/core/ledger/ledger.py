@@ -21,6 +21,7 @@ from gantree.core.ledger.accounts.user_counts import UserCounts
 from gantree.core.ledger.apply.table import APPLY
 from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.claims_by_node import ClaimsByNode
+from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.signatures import Signatures
 from gantree.core.ledger.site import Site
 from gantree.core.ledger.state import CLAIM, RESERVATION, Claim, JobState, Reservation
@@ -51,7 +52,8 @@ class Ledger:
     rejected are those that were not taken into a queue, with the reason, oldest first, and rejected_at when. came are
     the queues and users of all jobs, in the order in which each first came. applied counts facts. unsplit are arrays
     with elements that are not split; waiting_of_user counts these arrays and the waiting jobs. arrivals is (seq, id) of
-    each array, and of each job that is no element of one, in order of arrival.
+    each array, and of each job that is no element of one, in order of arrival. services are all that ever were, by
+    name, rejected_services those of the last descriptions that were not taken, with the reason.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -91,6 +93,8 @@ class Ledger:
     ended: list[JobState] = field(default_factory=list)
     forgotten: int = 0
     came: dict[tuple[str, str], None] = field(default_factory=dict)
+    services: dict[str, ServiceState] = field(default_factory=dict)
+    rejected_services: dict[str, str] = field(default_factory=dict)
     _holders_of_priority: dict[int, int] = field(default_factory=dict)
     _holding_in_queue: dict[int, dict[str, JobState]] = field(default_factory=dict)
     _claims_by_node: ClaimsByNode = field(default_factory=ClaimsByNode)
@@ -202,12 +206,15 @@ class Ledger:
         return len(self.waiting) + sum(array.unsplit for array in self.unsplit.values())
 
     def live_specs(self) -> Iterator[tuple[str, Job]]:
-        """The id and the request of each job that has not ended, and of each array with elements that are not split."""
+        """The id and the request of each job and service that has not ended, and array with unsplit elements."""
         for state in self.jobs.values():
             if state.ended_at is None:
                 yield state.job, state.spec
         for array in self.unsplit.values():
             yield array.array, array.spec
+        for service in self.services.values():
+            if service.is_live:
+                yield service.service, service.spec.replica
 
     def leader_of(self, name: str) -> JobState | None:
         """The element that is considered next for an array, or before an element that is not split; None if none is."""

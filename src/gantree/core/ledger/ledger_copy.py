@@ -19,6 +19,7 @@ def copy_of(ledger: Ledger) -> Ledger:
         ledger.accounts.run_times.runtimes,
     ]
     shared += [ledger.site.described, *ledger.policies]
+    shared += [service.spec for service in ledger.services.values()]
     shared += [array.spec for array in ledger.arrays.values()]
     shared += [*ledger.waiting, *ledger.claims.values(), *ledger.reservations.values()]
     twins: dict[int, Any] = {id(ledger.signatures): ledger.signatures.copy()}

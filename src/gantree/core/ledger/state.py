@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from math import inf
 
 from gantree.core.ledger.job_parts import (
+    NO_REPLICA,
     NO_SLICES,
     NOT_IDLE,
     NOT_METERED,
     Idleness,
     MeteredUse,
+    ReplicaState,
     SlowRank,
     TimeSlices,
 )
@@ -119,6 +121,7 @@ class JobState:
     array: str = ""
     failed_checks: int = 0
     idle: Idleness = NOT_IDLE
+    replica: ReplicaState = NO_REPLICA
 
     @property
     def suspended(self) -> bool:

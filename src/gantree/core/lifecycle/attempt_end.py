@@ -83,10 +83,15 @@ def _after_attempt(
     builder: DecisionBuilder, state: JobState, cause: StopCause | None, code: int
 ) -> None:
     """Decide what comes after an attempt that is over."""
-    if cause is None:
+    if state.replica.draining:
+        end_job(builder, state, Phase.CANCELLED, code, state.replica.drain_reason)
+    elif state.spec.service is not None and cause in (None, StopCause.CANNOT_START):
+        _restart_or_fail(builder, state, cause or StopCause.RANK_FAILED, code)
+    elif cause is None:
         end_job(builder, state, Phase.SUCCEEDED, 0, "all ranks ended with 0")
     elif cause is StopCause.CANCELLED:
-        end_job(builder, state, Phase.CANCELLED, code, "cancelled")
+        reason = state.reason if state.spec.service is not None else ""
+        end_job(builder, state, Phase.CANCELLED, code, reason or "cancelled")
     elif cause is StopCause.TIME_LIMIT:
         limit = f"ran longer than its limit of {state.spec.time_limit_s:g} s"
         end_job(builder, state, Phase.TIMED_OUT, code, limit)
@@ -114,14 +119,14 @@ def _restart_or_fail(
     on_lost_node = any(member.node in ledger.unusable for member in state.placement.members)
     blameless = on_lost_gpu or on_lost_node
     failures = state.failures if blameless else state.failures + 1
-    if _is_final(restarts, cause, code) and not blameless:
+    if _is_final(restarts, cause, code) and not blameless and state.spec.service is None:
         codes = ", ".join(map(str, restarts.exit_codes))
         why = (
             f"{state.reason or cause} (exit code {code}); it restarts only after exit codes {codes}"
         )
         end_job(builder, state, Phase.FAILED, code, why)
         return
-    if failures > restarts.limit:
+    if failures > restarts.limit and state.spec.service is None:
         why = state.reason or f"{cause} (exit code {code})"
         if restarts.limit:
             why += f", after {plural(restarts.limit, 'restart')}"

@@ -127,6 +127,13 @@ def time_is_up(builder: DecisionBuilder, state: JobState, policy: Policy) -> Non
         stop(builder, state, StopCause.MEMBER_LOST, policy, f"not replaced in time: {missing}")
     elif state.phase is Phase.RUNNING and (warned_at(state, policy) or inf) <= builder.now:
         warn_idle(builder, state, policy)
+    elif state.phase is Phase.RUNNING and (state.replica.drain_ends_at or inf) <= builder.now:
+        stop(builder, state, StopCause.CANCELLED, policy, state.replica.drain_reason)
+    elif state.phase is Phase.RUNNING and (state.replica.ready_by or inf) <= builder.now:
+        assert state.spec.service is not None
+        within_s = state.spec.service.ready.within_s
+        reason = f"not ready within {within_s:g} s: {state.replica.reason or 'no probe succeeded'}"
+        stop(builder, state, StopCause.START_FAILED, policy, reason)
     elif state.phase is Phase.RUNNING:
         limit_at, warn = state.limit_at, state.spec.warn
         if warn is not None and limit_at is not None and builder.now < limit_at:
@@ -220,7 +227,7 @@ def _comes_in_vain_after(ledger: Ledger, name: str) -> str:
 
 def accept(builder: DecisionBuilder, job: str, spec: Job, policy: Policy, reason: str = "") -> None:
     """Take a job or an array into its queue, or say why not: for a known reason, or because it cannot be read."""
-    reason, priority = _unfit(builder, spec) or reason, 0
+    reason, priority = unfit(builder, spec) or reason, 0
     try:
         priority = policy.priority_of(spec.priority)
     except BadInput as error:
@@ -236,7 +243,7 @@ def accept(builder: DecisionBuilder, job: str, spec: Job, policy: Policy, reason
     builder.record(JobAccepted(at=builder.now, job=job, spec=spec, priority=priority, seq=seq))
 
 
-def _unfit(builder: DecisionBuilder, spec: Job) -> str:
+def unfit(builder: DecisionBuilder, spec: Job) -> str:
     """Why a job suits neither the fabric nor the queues; empty if it does."""
     return unreadable(builder, spec) or builder.ledger.accounts.tree.problem(spec.queue)
 
@@ -252,7 +259,11 @@ def current_attempt(builder: DecisionBuilder, job: str, attempt: int) -> JobStat
 def _gang_started(builder: DecisionBuilder, event: GangStarted, policy: Policy) -> None:
     state = current_attempt(builder, event.job, event.attempt)
     if state is not None and state.phase is Phase.STARTING:
-        builder.record(GangRunning(at=builder.now, job=state.job, attempt=state.attempt))
+        builder.record(
+            GangRunning(
+                at=builder.now, job=state.job, attempt=state.attempt, endpoints=event.endpoints
+            )
+        )
 
 
 def _stop_after_failure(

@@ -18,7 +18,12 @@ def due_moment(state: JobState, policy: Policy) -> float | None:
     if state.phase is Phase.SAVING:
         return state.deadline_at
     if state.phase is Phase.RUNNING:  # suspended time does not count, and its turn will come first
-        moments = (_limit(state), gap_over_at(state), warned_at(state, policy))
+        moments = (
+            _limit(state),
+            gap_over_at(state),
+            warned_at(state, policy),
+            _replica_due_at(state),
+        )
         return min((moment for moment in moments if moment is not None), default=None)
     if state.phase is Phase.PENDING and state.not_before > 0.0:
         return state.not_before
@@ -31,6 +36,12 @@ def _limit(state: JobState) -> float | None:
     if limit_at is None or warn is None or state.warned:
         return limit_at
     return limit_at - warn.before_s
+
+
+def _replica_due_at(state: JobState) -> float | None:
+    """When a replica has drained for as long as it may, or was not ready in time."""
+    replica = state.replica
+    return replica.ready_by if replica.drain_ends_at is None else replica.drain_ends_at
 
 
 def gap_over_at(state: JobState) -> float | None:

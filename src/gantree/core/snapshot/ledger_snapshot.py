@@ -22,6 +22,7 @@ from gantree.core.ledger.accounts.lending import NO_LENDING, LendingSnapshot
 from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.job_parts import MeteredUse, TimeSlices
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.site import Cordon, Illness, Labels, LinkSign, Repair
 from gantree.core.ledger.state import Claim, JobState, Reservation
 from gantree.core.scheduler import Scheduler
@@ -30,6 +31,7 @@ from gantree.model.facts import PolicyAdopted
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.model.placements import MemberPlacement, Placement
+from gantree.model.services import ServiceSpec
 from gantree.policy.rules import Amounts, Policy
 from gantree.policy.runtimes import Group
 from gantree.policy.share import UseSnapshot
@@ -102,6 +104,25 @@ class ArraySnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceSnapshot:
+    """A service as in `ServiceState`, without its replicas."""
+
+    service: str
+    spec: ServiceSpec
+    revision: int
+    wanted: int
+    accepted_at: float
+    updated_at: float
+    next_number: int = 1
+    scaled_at: float | None = None
+    scaled_for: str = ""
+    scaled_automatically: bool = False
+    ending_at: float | None = None
+    ended_at: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Books:
     """What a ledger knows beside its jobs; job ids are in the order of the collections that they are in.
 
@@ -144,6 +165,8 @@ class Books:
     repairs: dict[str, Repair] = field(default_factory=dict)
     budgets: BudgetsSnapshot = NO_BUDGETS
     lending: LendingSnapshot = NO_LENDING
+    services: tuple[ServiceSnapshot, ...] = ()
+    rejected_services: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +258,14 @@ def _books(ledger: Ledger, now: float) -> Books:
         dict(site.repairs),
         accounts.budgets.kept(),
         accounts.lending.snapshot(),
+        tuple(map(_service_snapshot, ledger.services.values())),
+        dict(ledger.rejected_services),
+    )
+
+
+def _service_snapshot(service: ServiceState) -> ServiceSnapshot:
+    return ServiceSnapshot(
+        **{each.name: getattr(service, each.name) for each in fields(ServiceSnapshot)}
     )
 
 

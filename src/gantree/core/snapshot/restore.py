@@ -7,8 +7,10 @@ from operator import attrgetter
 from typing import Any
 
 from gantree.core.ledger.apply.arrays import count_unsplit
+from gantree.core.ledger.apply.services import replica_accepted
 from gantree.core.ledger.array_state import ArrayState
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.site import Site
 from gantree.core.ledger.state import JobState
 from gantree.core.ledger.usage import gpus_of_model
@@ -20,6 +22,7 @@ from gantree.core.snapshot.ledger_snapshot import (
     JobColumns,
     LedgerSnapshot,
     QueueEntrySnapshot,
+    ServiceSnapshot,
     members_of_jobs,
     place_of,
 )
@@ -50,6 +53,7 @@ def restored(snapshot: LedgerSnapshot, policy: Policy) -> Scheduler:
     live, ended = states_of(snapshot.live), states_of(snapshot.ended)
     _restore_jobs(ledger, live, ended, books.signatures)
     _restore_arrays(ledger, books.arrays)
+    _restore_services(ledger, books)
     _restore_dependents(ledger)
     ledger.accounts.run_times.runtimes.go_on_from(books.runs)
     _restore_holders(ledger, books)
@@ -153,6 +157,16 @@ def _restore_arrays(ledger: Ledger, arrays: Iterable[ArraySnapshot]) -> None:
             ledger.arrays[state.array].known += 1
         if state.array and state.ended_at is None:
             ledger.arrays[state.array].alive[state.job] = None
+
+
+def _restore_services(ledger: Ledger, books: Books) -> None:
+    for one in books.services:
+        found = {each.name: getattr(one, each.name) for each in fields(ServiceSnapshot)}
+        ledger.services[one.service] = ServiceState(**found)
+    ledger.rejected_services = dict(books.rejected_services)
+    for state in ledger.jobs.values():
+        if state.spec.service is not None and state.ended_at is None:
+            replica_accepted(ledger, state)
 
 
 def _restore_signatures(

@@ -65,6 +65,10 @@ def gang_running(ledger: Ledger, fact: GangRunning) -> None:
     state = ledger.jobs[fact.job]
     ledger.move(state, Phase.RUNNING, fact.at)
     state.running_at, state.failed_checks = fact.at, 0
+    if state.spec.service is not None:
+        replica, within_s = state.replica, state.spec.service.ready.within_s
+        ready_by = None if replica.was_ready or replica.draining else fact.at + within_s
+        state.replica = replace(replica, endpoints=fact.endpoints, ready_by=ready_by)
     if state.spec.elastic is not None or ledger.policy.falls_ever_back:
         ledger.holders_version += 1
     if state.started_at is None:

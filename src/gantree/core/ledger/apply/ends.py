@@ -20,6 +20,7 @@ from gantree.core.ledger.apply.arrays import element_ended
 from gantree.core.ledger.apply.foreign_holders import foreign_holders_first
 from gantree.core.ledger.apply.members import forget_members
 from gantree.core.ledger.apply.preempting_claims import end_count_if_not_for_others
+from gantree.core.ledger.apply.services import replica_ended
 from gantree.core.ledger.state import CLAIM, NOWHERE, JobState
 from gantree.model.facts import AttemptEnded, JobEnded, JobRequeued
 from gantree.model.phases import ENDED, FAILURES, Phase, StopCause
@@ -40,6 +41,7 @@ def attempt_ended(ledger: Ledger, fact: AttemptEnded) -> None:
     state.exit_code = fact.exit_code
     state.gpu_s_lost += fact.gpu_s_lost
     state.running_at, state.slices = None, replace(state.slices, suspended=False)
+    state.replica = state.replica.over()
     forget_members(ledger, state)
 
 
@@ -127,3 +129,5 @@ def job_ended(ledger: Ledger, fact: JobEnded) -> None:
     ledger.accounts.run_times.learn(state)
     if state.array:
         element_ended(ledger, state, fact.at)
+    if state.spec.service is not None:
+        replica_ended(ledger, state)

@@ -6,6 +6,7 @@ from bisect import insort
 from typing import TYPE_CHECKING
 
 from gantree.core.ledger.apply.arrays import split
+from gantree.core.ledger.apply.services import replica_accepted
 from gantree.core.ledger.job_parts import MeteredUse
 from gantree.core.ledger.state import JobState
 from gantree.model.facts import JobAccepted, JobRejected, PolicyAdopted
@@ -35,6 +36,8 @@ def job_accepted(ledger: Ledger, fact: JobAccepted) -> None:
         insort(ledger.arrivals, (fact.seq, fact.job))
     else:
         split(ledger, state)
+    if fact.spec.service is not None:
+        replica_accepted(ledger, state)
 
 
 def job_rejected(ledger: Ledger, fact: JobRejected) -> None:

@@ -56,6 +56,16 @@ from gantree.core.ledger.apply.requests import (
     priority_changed,
 )
 from gantree.core.ledger.apply.retention import jobs_forgotten
+from gantree.core.ledger.apply.services import (
+    replica_draining,
+    replica_readiness_noted,
+    service_accepted,
+    service_ended,
+    service_ending,
+    service_rejected,
+    service_scaled,
+    service_updated,
+)
 from gantree.core.ledger.apply.site import (
     fabric_defined,
     link_health_noted,
@@ -114,6 +124,16 @@ from gantree.model.facts import (
     StopDecided,
 )
 from gantree.model.idle_facts import GangIdlenessNoted, GangIdleWarned, GangReclaimed, JobExtended
+from gantree.model.service_facts import (
+    ReplicaDraining,
+    ReplicaReadinessNoted,
+    ServiceAccepted,
+    ServiceEnded,
+    ServiceEnding,
+    ServiceRejected,
+    ServiceScaled,
+    ServiceUpdated,
+)
 from gantree.model.site_facts import (
     LinkHealthNoted,
     NodeCordoned,
@@ -180,4 +200,12 @@ APPLY: dict[type[Fact], Callable[[Any, Any], None]] = {
     GangReclaimed: gang_reclaimed,
     JobExtended: job_extended,
     GuaranteeKept: guarantee_kept,
+    ServiceAccepted: service_accepted,
+    ServiceRejected: service_rejected,
+    ServiceUpdated: service_updated,
+    ServiceScaled: service_scaled,
+    ServiceEnding: service_ending,
+    ServiceEnded: service_ended,
+    ReplicaReadinessNoted: replica_readiness_noted,
+    ReplicaDraining: replica_draining,
 }

@@ -55,6 +55,16 @@ from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.idle_facts import GangIdlenessNoted, GangIdleWarned, GangReclaimed, JobExtended
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement
+from gantree.model.service_facts import (
+    ReplicaDraining,
+    ReplicaReadinessNoted,
+    ServiceAccepted,
+    ServiceEnded,
+    ServiceEnding,
+    ServiceRejected,
+    ServiceScaled,
+    ServiceUpdated,
+)
 from gantree.model.site_facts import (
     LinkHealthNoted,
     NodeCordoned,
@@ -251,6 +261,22 @@ def _labelled(fact: NodeLabelled) -> str:
     return f"Node {fact.node} {what}."
 
 
+def _scaled(fact: ServiceScaled) -> str:
+    who = "The autoscaler" if fact.automatic else "A user"
+    why = f": {fact.reason}" if fact.reason else ""
+    return f"{who} scaled service {fact.service} from {fact.before} to {plural(fact.replicas, 'replica')}{why}."
+
+
+def _readiness(fact: ReplicaReadinessNoted) -> str:
+    why = f": {fact.reason}" if fact.reason else ""
+    return f"Attempt {fact.attempt} is {'ready' if fact.ready else 'not ready'} for requests{why}."
+
+
+def _draining(fact: ReplicaDraining) -> str:
+    left = span(max(0.0, fact.ends_at - fact.at))
+    return f"It gets no new requests and ends within {left}: {fact.reason}."
+
+
 def _adopted(fact: PolicyAdopted) -> str:
     by = f", from {fact.by}" if fact.by else ""
     return f"Version {fact.number} of the policy is in force{by}."
@@ -331,6 +357,18 @@ _WORDS: dict[type[Fact], Callable[[Any], str]] = {
     NodeRepairNoted: _repair,
     NodeUncordoned: lambda fact: f"Node {fact.node} is schedulable again.",
     NodeLabelled: _labelled,
+    ServiceAccepted: lambda fact: (
+        f"Service {fact.service} is submitted to {fact.spec.replica.queue}, with {plural(fact.replicas, 'replica')}."
+    ),
+    ServiceRejected: lambda fact: f"Service {fact.service} is rejected: {fact.reason}.",
+    ServiceUpdated: lambda fact: (
+        f"Service {fact.service} has a new description (revision {fact.revision})."
+    ),
+    ServiceScaled: _scaled,
+    ServiceEnding: lambda fact: f"Service {fact.service} ends: {fact.reason}.",
+    ServiceEnded: lambda fact: f"Service {fact.service} has ended: {fact.reason}.",
+    ReplicaReadinessNoted: _readiness,
+    ReplicaDraining: _draining,
     RoomOfOthers: _others,
     PolicyAdopted: _adopted,
 }

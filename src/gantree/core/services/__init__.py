@@ -1,0 +1,1 @@
+"""Services: what is requested of them, what becomes of their replicas, and which replicas there are."""

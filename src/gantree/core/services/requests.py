@@ -1,0 +1,138 @@
+"""Handles requests about services, and what is reported of their replicas."""
+
+from collections.abc import Callable
+from typing import Any
+
+from gantree.core.ledger.decision_builder import DecisionBuilder
+from gantree.core.ledger.service_state import ServiceState
+from gantree.core.lifecycle.lifecycle import current_attempt, stop, unfit
+from gantree.core.services.replicas import end_replica, live_replicas
+from gantree.model.errors import BadInput
+from gantree.model.events import (
+    Event,
+    ReplicaDrained,
+    ReplicaReadinessChanged,
+    ServiceScaleRequested,
+    ServiceSubmitted,
+)
+from gantree.model.phases import StopCause
+from gantree.model.service_facts import (
+    ReplicaReadinessNoted,
+    ServiceAccepted,
+    ServiceEnding,
+    ServiceRejected,
+    ServiceScaled,
+    ServiceUpdated,
+)
+from gantree.model.services import ServiceSpec
+from gantree.policy.rules import Policy
+
+
+def first_number(spec: ServiceSpec) -> int:
+    """How many replicas a new service has: the least and the spare ones; at least one where nothing scales it."""
+    count = spec.replicas
+    least = count.min if spec.scaling.targets else max(1, count.min)
+    return min(count.max, least + count.spare)
+
+
+def is_same_replica(one: ServiceSpec, other: ServiceSpec) -> bool:
+    """Whether replicas of both are alike, so that none has to be replaced."""
+    return (one.replica, one.port, one.ready) == (other.replica, other.port, other.ready)
+
+
+def _submitted(builder: DecisionBuilder, event: ServiceSubmitted, policy: Policy) -> None:
+    service, spec = builder.ledger.services.get(event.service), event.spec
+    reason = _unfit(builder, event, policy)
+    if reason:
+        builder.record(ServiceRejected(at=builder.now, service=event.service, reason=reason))
+    elif service is None or not service.is_live:
+        revision = 1 if service is None else service.revision + 1
+        number = first_number(spec)
+        builder.record(
+            ServiceAccepted(
+                at=builder.now, service=event.service, spec=spec, replicas=number, revision=revision
+            )
+        )
+    elif service.spec != spec:
+        revision = service.revision + (not is_same_replica(service.spec, spec))
+        builder.record(
+            ServiceUpdated(at=builder.now, service=event.service, spec=spec, revision=revision)
+        )
+
+
+def _unfit(builder: DecisionBuilder, event: ServiceSubmitted, policy: Policy) -> str:
+    """Why a service is not taken; "" if it is."""
+    ledger, replica = builder.ledger, event.spec.replica
+    service = ledger.services.get(event.service)
+    if service is not None and service.is_live and service.is_ending:
+        return f"service {event.service} ends, and its replicas drain: submit it again once it has ended"
+    if event.service in ledger.jobs or event.service in ledger.arrays:
+        return f"{event.service} is the id of a job"
+    try:
+        policy.priority_of(replica.priority)
+    except BadInput as error:
+        return str(error)
+    return unfit(builder, replica)
+
+
+def _scale_requested(
+    builder: DecisionBuilder, event: ServiceScaleRequested, policy: Policy
+) -> None:
+    service = builder.ledger.services.get(event.service)
+    if service is None or not service.is_live or service.is_ending:
+        return
+    count = service.spec.replicas
+    number = min(max(event.replicas, count.min), count.max)
+    if number != service.wanted:
+        builder.record(
+            ServiceScaled(
+                at=builder.now,
+                service=event.service,
+                replicas=number,
+                before=service.wanted,
+                reason=event.reason,
+                automatic=event.automatic,
+            )
+        )
+
+
+def end_service(
+    builder: DecisionBuilder, service: ServiceState, reason: str, policy: Policy
+) -> None:
+    """End a service: its replicas drain. It has ended once none is left (`reconcile`)."""
+    if service.is_ending:
+        return
+    builder.record(ServiceEnding(at=builder.now, service=service.service, reason=reason))
+    for state in live_replicas(builder.ledger, service):
+        end_replica(builder, service, state, reason, policy)
+
+
+def _readiness_changed(
+    builder: DecisionBuilder, event: ReplicaReadinessChanged, policy: Policy
+) -> None:
+    state = current_attempt(builder, event.job, event.attempt)
+    if state is None or state.spec.service is None or state.replica.ready == event.ready:
+        return
+    builder.record(
+        ReplicaReadinessNoted(
+            at=builder.now,
+            job=state.job,
+            attempt=state.attempt,
+            ready=event.ready,
+            reason=event.reason,
+        )
+    )
+
+
+def _drained(builder: DecisionBuilder, event: ReplicaDrained, policy: Policy) -> None:
+    state = current_attempt(builder, event.job, event.attempt)
+    if state is not None and state.replica.draining and not state.leaving:
+        stop(builder, state, StopCause.CANCELLED, policy, state.replica.drain_reason)
+
+
+REACTIONS: dict[type[Event], Callable[[DecisionBuilder, Any, Policy], None]] = {
+    ServiceSubmitted: _submitted,
+    ServiceScaleRequested: _scale_requested,
+    ReplicaReadinessChanged: _readiness_changed,
+    ReplicaDrained: _drained,
+}

@@ -1,0 +1,45 @@
+"""A replica of a service, as its job knows it: which one it is, when it is ready, and where it listens."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """When a replica is ready: its port answers, with a status below 400 at http_path if there is one.
+
+    Asked each every_s; an answer counts within timeout_s; after `failures` in a row it is not ready. A replica that is
+    not ready within_s after its start is stopped and started again.
+    """
+
+    http_path: str | None = None
+    every_s: float = 2.0
+    timeout_s: float = 1.0
+    failures: int = 3
+    within_s: float = 600.0
+
+
+DEFAULT_READINESS = Readiness()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOf:
+    """Which replica of a service a job is: its number, and the revision of the description that it runs.
+
+    port and ready are those of that revision, as in `ServiceSpec`.
+    """
+
+    service: str
+    number: int
+    revision: int
+    port: int | None = None
+    ready: Readiness = DEFAULT_READINESS
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a member of a replica listens."""
+
+    role: str
+    member: int
+    host: str
+    port: int

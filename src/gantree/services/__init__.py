@@ -1,0 +1,1 @@
+"""Services, pure: which replicas begin and end (`rollout`), and how many are wanted."""
