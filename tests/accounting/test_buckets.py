@@ -1,8 +1,11 @@
-"""Buckets of time, and bins of waits."""
+"""Buckets and steps of time, and bins of waits."""
+
+from datetime import UTC, datetime
 
 import pytest
 
 from gantree.accounting.buckets import DAY_S, HOUR_S, MINUTE_S, pieces
+from gantree.accounting.steps import STEPS, begin_of, step_for
 from gantree.accounting.waits import bin_of, middle_of, quantile
 
 
@@ -23,3 +26,26 @@ def test_a_quantile_is_within_nine_per_cent() -> None:
     assert quantile(jobs, 0.99) == pytest.approx(1000, rel=0.1)
     assert quantile({}, 0.5) is None
     assert bin_of(0.2) == 0
+
+
+def test_a_period_is_told_in_the_widest_step_of_which_it_has_two_dozen() -> None:
+    days = {
+        1 / 1440: "minute",
+        0.1: "5min",
+        0.125: "5min",
+        1: "hour",
+        6: "6h",
+        7: "6h",
+        30: "day",
+        167: "day",
+    }
+    assert {each: step_for(each * DAY_S) for each in days} == days
+    assert step_for(365 * DAY_S) == step_for(168 * DAY_S) == "week"
+
+
+@pytest.mark.parametrize(("step", "begin"), [("week", "2026-11-23"), ("day", "2026-11-28"), ("6h", "2026-11-28T18:00"),
+                                             ("5min", "2026-11-28T23:55")])  # fmt: skip
+def test_steps_begin_in_utc_and_weeks_on_monday(step: str, begin: str) -> None:
+    last_minute = datetime(2026, 11, 28, 23, 59, 59, 900_000, UTC).timestamp()
+    expected = int(datetime.fromisoformat(f"{begin}+00:00").timestamp())
+    assert begin_of(last_minute, STEPS[step]) == begin_of(expected, STEPS[step]) == expected

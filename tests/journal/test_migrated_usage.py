@@ -10,10 +10,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, MetaData, Table, create_engine
+from sqlalchemy import Connection, MetaData, Table, create_engine, inspect, text
 
 from gantree.accounting.buckets import DAY_S, HOUR_S, MINUTE_S
 from gantree.accounting.usage import UsageQuery
+from gantree.journal.migrations.versions import v0008_sums_of_use
 from gantree.journal.postgres import PostgresElection, PostgresJournal
 from gantree.journal.sql.journal import SqlJournal
 from gantree.journal.sql.tables import VERSION
@@ -58,10 +59,13 @@ def rows_of(table: Table) -> list[Row]:
 
 
 def filled(connection: Connection) -> list[Row]:
-    """Fill the roll-ups of an older database."""
+    """Fill the roll-ups of an older database, and their sums where it has them."""
     table = Table("usage_history", MetaData(), autoload_with=connection)
     rows = rows_of(table)
     connection.execute(table.insert(), rows)
+    if inspect(connection).has_table("usage_sums"):
+        for statement in v0008_sums_of_use.filling():
+            connection.execute(text(statement))
     return rows
 
 

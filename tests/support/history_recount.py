@@ -3,12 +3,14 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from datetime import UTC, datetime
 from itertools import product
 from math import isclose
 from typing import Any
 
 from gantree.accounting.buckets import DAY_S, HOUR_S, MINUTE_S
 from gantree.accounting.meter import uncounted
+from gantree.accounting.steps import WEEK_S
 from gantree.accounting.usage import UsageAmounts, UsageKey
 from gantree.accounting.waits import bin_of
 from gantree.control.history.levels import levels_of
@@ -206,7 +208,7 @@ def check_sums(journal: SqlJournal) -> None:
         for row in connection.execute(usage_history.select()):
             for (step, dimension, name), figure in product(_sums_of(key_of(row)), USAGE):
                 width = max(step, row.width)
-                place = step, width, row.start // width * width, dimension, name, figure
+                place = step, width, _begin(row.start, width), dimension, name, figure
                 recounted[place] += getattr(row, figure)
         for row in connection.execute(usage_sums.select()):
             for figure in USAGE:
@@ -216,9 +218,16 @@ def check_sums(journal: SqlJournal) -> None:
     assert all(isclose(found[at], recounted[at], rel_tol=1e-6, abs_tol=1e-3) for at in found)
 
 
+def _begin(start: int, width: int) -> int:
+    """Of the day, the hour or the minute; of a week Monday."""
+    if width == WEEK_S:
+        return start // DAY_S * DAY_S - DAY_S * datetime.fromtimestamp(start, UTC).weekday()
+    return start // width * width
+
+
 def _sums_of(key: UsageKey) -> Iterator[tuple[int, str, str]]:
     """(step, dimension, name) of each sum that the amounts of a key are in."""
-    steps = (MINUTE_S, HOUR_S, DAY_S)
+    steps = (MINUTE_S, HOUR_S, DAY_S, WEEK_S)
     if (key.queue, key.user) == ("", ""):
         yield from ((step, "capacity", key.model) for step in steps)
         return

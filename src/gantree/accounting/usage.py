@@ -143,7 +143,7 @@ By = Literal["all", "queue", "user", "model", "project", "device"]
 class UsageQuery:
     """Sums of each step of a period, by queue, user, model, project or device.
 
-    A step is a minute, an hour or a day in seconds (`buckets`); since and until are whole steps.
+    step is one of `steps.STEPS` in seconds; since and until are whole steps.
     queue is one with all below it; None, and a user of None: all. scopes: use of one of them, and capacity.
     """
 

@@ -167,7 +167,7 @@ def test_a_step_that_is_no_longer_kept_is_refused(daemon: Daemon, gantree: Comma
         "history", "use", "--since", "5d", "--by", "minute", "--state", str(daemon.state_dir)
     )
     assert outcome.code == 2
-    assert "allowed: hour or day: each minute is kept for 12 hours" in outcome.err
+    assert "allowed: hour, 6h, day, week: each minute is kept for 12 hours" in outcome.err
 
 
 @pytest.mark.parametrize(

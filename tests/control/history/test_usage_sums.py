@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from gantree.accounting.buckets import DAY_S, HOUR_S, MINUTE_S
+from gantree.accounting.buckets import DAY_S, HOUR_S
 from gantree.accounting.ended_jobs import EVERYTHING, Scope
+from gantree.accounting.steps import STEPS, begin_of
 from gantree.accounting.usage import UsageQuery
 from gantree.journal.sql import usage_history as usage_history_rows
 from gantree.journal.sql.journal import SqlJournal
@@ -38,9 +39,8 @@ def test_sums_are_asked_by_queue_user_and_model(tmp_path: Path) -> None:
     journal.close()
 
 
-@pytest.mark.parametrize("step", [MINUTE_S, HOUR_S, DAY_S])
 def test_sums_are_the_same_from_the_rows_and_from_what_is_summed_beforehand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = SqliteJournal(tmp_path)
     lives = HistoryLives(journal, "shares", 4)
@@ -49,13 +49,15 @@ def test_sums_are_the_same_from_the_rows_and_from_what_is_summed_beforehand(
         lives.now += gap_s
     lives.live(10)
     end = int(lives.now // DAY_S + 1) * DAY_S
-    scopes = (EVERYTHING, (Scope("a"),), (Scope("a/c"), Scope("b")), ())
+    everybody = [(None, EVERYTHING)]
+    some_of_them = product((None, "a"), (EVERYTHING, (Scope("a"),), (Scope("a/c"), Scope("b")), ()))
+    of_step = dict.fromkeys(STEPS.values(), everybody) | {HOUR_S: list(some_of_them)}
     queries = [
-        UsageQuery(since, end, step, by, queue, scopes=some)
-        for since in (int(BEGAN // DAY_S) * DAY_S, int(lives.now // HOUR_S - 3) * HOUR_S)
-        if since % step == 0
+        UsageQuery(since, begin_of(end, step) + step, step, by, queue, scopes=some)
+        for step, scopes in of_step.items()
+        for since in (begin_of(BEGAN, max(step, DAY_S)), begin_of(lives.now - 3 * HOUR_S, step))
         for by in ("all", "queue", "model", "project", "device")
-        for queue, some in product((None, "a"), scopes)
+        for queue, some in scopes
     ]
     told = [usage_by_step(journal, query) for query in queries]
     days = [

@@ -406,7 +406,7 @@ def usage_history(
     queue: str | None = None,
     user: str | None = None,
 ) -> Request[Json]:
-    """GPU-seconds and events of each "minute", "hour" or "day" of a period.
+    """GPU-seconds and events of each "minute", "5min", "hour", "6h", "day" or "week" of a period.
 
     by: "all", "queue", "user", "model", "project" or "device".
     """

@@ -28,8 +28,11 @@ class Step(StrEnum):
     """The width of a row."""
 
     MINUTE = "minute"
+    FIVE_MINUTES = "5min"
     HOUR = "hour"
+    SIX_HOURS = "6h"
     DAY = "day"
+    WEEK = "week"
 
 
 Since = Annotated[

@@ -56,6 +56,7 @@ from gantree.journal.sql.usage_sums import (
     capacity_of_days,
     has_steps,
     has_totals,
+    step_begin,
     summed,
     sums_of_steps,
     totals_of_days,
@@ -227,7 +228,7 @@ def _sums(
     sums: tuple[str, ...],
     *more: ColumnElement[Any],
 ) -> Select[Any]:
-    step = (table.c.start - table.c.start % literal_column(str(query.step), Integer)).label("step")
+    step = step_begin(table.c.start, query.step).label("step")
     name = table.c[COLUMN_OF.get(query.by, query.by)] if query.by != "all" else literal_column("''")
     amounts = [func.sum(table.c[each]).label(each) for each in sums]
     rows = select(step, name.label("name"), *more, *amounts)

@@ -1,10 +1,10 @@
 """Roll-ups summed up beforehand: by queue, GPU model, project or device, for steps of a minute, an hour and a day.
 
 `usage_history` has a row for each queue, user, model, project and device, a thousand of them a minute on a large site.
-A page that shows a day of queues would add up half a million. So a turn adds its amounts here, too: for each `step`
-of an answer, under the name that they have in each dimension. A row is as wide as its step, or as the row of
-`usage_history` whose amounts it has, where that is wider; it becomes coarser with it. So sums of a step are the same
-from either table.
+A page that shows a day of queues would add up half a million. So a turn adds its amounts here, too, under the name that
+they have in each dimension: for a minute, an hour, a day and a week as `step`s of an answer; others are sums of these.
+A row is as wide as its step, or as the row of `usage_history` whose amounts it has, where that is wider; it becomes
+coarser with it. So sums of a step are the same from either table.
 
 `gantree usage` adds up whole days by queue, user, model, project or device, of each GPU model and device. These totals
 are here by day alone, in dimensions of their own (`TOTAL_OF`).
@@ -37,12 +37,13 @@ from sqlalchemy import (
 
 from gantree.accounting.buckets import DAY_S, HOUR_S, MINUTE_S, Bucket
 from gantree.accounting.ended_jobs import Scope
+from gantree.accounting.steps import AFTER_MONDAY_S, WEEK_S, begin_of
 from gantree.accounting.usage import UsageAmounts, UsageKey, UsageQuery
 from gantree.journal.sql.history_tables import usage_history, usage_sums
 from gantree.journal.sql.patterns import within, writable
 
 USAGE = tuple(one.name for one in fields(UsageAmounts))
-STEPS = (MINUTE_S, HOUR_S, DAY_S)
+STEPS = (MINUTE_S, HOUR_S, DAY_S, WEEK_S)
 CAPACITY = "capacity"
 """The dimension of what is nobody's, by GPU model; no other one has that."""
 DIMENSIONS = ("queue", "model", "project", "device")
@@ -67,7 +68,7 @@ def summed(usage: Mapping[tuple[Bucket, UsageKey], UsageAmounts]) -> list[dict[s
     for (bucket, dimension, name), sums in of_name.items():
         for step in STEPS if dimension in (CAPACITY, *DIMENSIONS) else (DAY_S,):
             width = max(step, bucket.width)
-            wide = Bucket(width, bucket.start // width * width)
+            wide = Bucket(width, begin_of(bucket.start, width))
             _add(of_step, (step, wide, dimension, name), sums)
     return [
         {"step": step, "width": bucket.width, "start": bucket.start, "dimension": dimension,
@@ -119,7 +120,7 @@ def _of_history(step: int, dimension: str, name: ColumnElement[str]) -> Select[A
     of = usage_history.c
     wide = literal_column(str(step), Integer)
     width = case((of.width < wide, wide), else_=of.width)
-    start = of.start - of.start % width
+    start = _begin_of(of.start, width)
     rows = select(
         wide.label("step"), width.label("width"), start.label("start"),
         literal(dimension).label("dimension"), name.label("name"),
@@ -178,24 +179,37 @@ def _is_of_everybody(query: UsageQuery) -> bool:
     return (query.queue, query.user) == (None, None) and Scope() in query.scopes
 
 
+def step_begin(start: ColumnElement[int], step_s: int) -> ColumnElement[int]:
+    """The first second of the step of a moment."""
+    return _begin_of(start, literal_column(str(step_s), Integer))
+
+
+def _begin_of(start: ColumnElement[int], width: ColumnElement[int]) -> ColumnElement[int]:
+    """As `steps.begin_of` does."""
+    return start - (start + AFTER_MONDAY_S) % width
+
+
 def sums_of_steps(
     connection: Connection, query: UsageQuery
 ) -> list[tuple[Bucket, str, UsageAmounts]]:
     """(step, name, amounts) in order, of a query of which `has_steps`."""
     of, step = usage_sums.c, query.step
-    start = (of.start - of.start % literal_column(str(step), Integer)).label("at")
+    start, kept = (
+        step_begin(of.start, step).label("at"),
+        max(each for each in STEPS if each <= step),
+    )
     name = of.name if query.by != "all" else literal_column("''")
     amounts = [func.sum(of[each]).label(each) for each in USAGE]
     rows = select(start, name.label("name"), of.width, *amounts).where(
-        of.width.in_([each for each in STEPS if each >= step]),
+        of.width.in_([each for each in STEPS if each >= kept]),
         of.start > query.since - DAY_S,
         of.start < query.until,
-        of.step == step,
+        of.step == kept,
         of.start + of.width > query.since,
         _is_asked(connection.dialect.name, query),
     )
     order = [start, *([name] if query.by != "all" else []), of.width]
-    found = connection.execute(rows.group_by(*order).order_by(*order))
+    found = connection.execute(rows.group_by(*order).order_by(*order)).all()
     return [(Bucket(max(row[2], step), row[0]), row[1], UsageAmounts(*row[3:])) for row in found]
 
 

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from gantree.accounting.ended_jobs import JobSearch
+from gantree.accounting.steps import Step
 from gantree.accounting.usage import By
 from gantree.api.access.access import CurrentCaller
 from gantree.api.access.permissions import Need, needs
@@ -26,8 +27,8 @@ MOST_DAYS = 366
 MOST_JOBS = 1000
 """Of one page."""
 LARGEST_SEQ = 2**63 - 1
-Step = Annotated[
-    Literal["minute", "hour", "day"] | None,
+Width = Annotated[
+    Step | None,
     Query(
         description="Minutes are kept for 12 hours, hours for 30 days; default: as fits the period."
     ),
@@ -87,7 +88,7 @@ def _add_usage(routes: APIRouter, backend: QueryBackend) -> None:
     async def usage(
         caller: CurrentCaller,
         by: By = "all",
-        step: Step = None,
+        step: Width = None,
         since: Moment = None,
         until: Moment = None,
         queue: Queue = None,
@@ -106,7 +107,7 @@ def _add_waits(routes: APIRouter, backend: QueryBackend) -> None:
     async def waits(
         caller: CurrentCaller,
         by: Literal["all", "queue", "user"] = "all",
-        step: Step = None,
+        step: Width = None,
         since: Moment = None,
         until: Moment = None,
         queue: Queue = None,

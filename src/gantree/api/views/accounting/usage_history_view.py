@@ -13,12 +13,12 @@ from gantree.accounting.buckets import (
     DAY_S,
     HOUR_S,
     HOURS_KEPT_S,
-    MINUTE_S,
     MINUTES_KEPT_S,
     Bucket,
 )
 from gantree.accounting.ended_jobs import EVERYTHING, Scope
 from gantree.accounting.meter import uncounted
+from gantree.accounting.steps import STEPS, begin_of
 from gantree.accounting.usage import (
     ALLOCATED_FOR,
     NOT_ALLOCATED,
@@ -42,10 +42,13 @@ COUNTED = tuple(name for name, _ in NOTHING)
 amounts_in = attrgetter(*COUNTED)
 MEASURED, TAKEN = ALLOCATED_FOR[:-1], NOT_ALLOCATED[:-1]
 """Purposes without the rests."""
-STEPS = {"minute": MINUTE_S, "hour": HOUR_S, "day": DAY_S}
 MOST_STEPS = 2000
-KEPT_S = {"minute": MINUTES_KEPT_S - HOUR_S, "hour": HOURS_KEPT_S - DAY_S}
-SHOWN = {"minute": 3 * HOUR_S, "hour": 2 * DAY_S, "day": 30 * DAY_S}
+FOR_EVER = float("inf")
+OF_MINUTES_S, OF_HOURS_S = MINUTES_KEPT_S - HOUR_S, HOURS_KEPT_S - DAY_S
+KEPT_S = {"minute": OF_MINUTES_S, "5min": OF_MINUTES_S, "hour": OF_HOURS_S, "6h": OF_HOURS_S}
+SHOWN = {
+    "minute": 3 * HOUR_S, "5min": 6 * HOUR_S, "hour": 2 * DAY_S, "6h": 7 * DAY_S, "day": 30 * DAY_S, "week": 365 * DAY_S
+}  # fmt: skip
 """How far back an answer goes where that is not asked for."""
 
 
@@ -69,10 +72,11 @@ def query_of(
         step = _finest(view.now, begin, end)
     begin = end - SHOWN[step] if since is None else since
     seconds = STEPS[step]
-    first, last = int(begin // seconds) * seconds, (int(end // seconds) + 1) * seconds
-    if begin < view.now - KEPT_S.get(step, float("inf")):
-        wider = "hour or day" if step == "minute" else "day"
-        hours = int(KEPT_S[step] // HOUR_S)
+    first, last = begin_of(begin, seconds), begin_of(end, seconds) + seconds
+    if begin < view.now - KEPT_S.get(step, FOR_EVER):
+        kept_s = KEPT_S[step]
+        wider = ", ".join(each for each in STEPS if KEPT_S.get(each, FOR_EVER) > kept_s)
+        hours = int(kept_s // HOUR_S)
         raise _problem("step", step, f"{wider}: each {step} is kept for {hours} hours")
     if (last - first) // seconds > MOST_STEPS:
         raise _problem("step", step, f"a period of at most {MOST_STEPS} steps, or a wider step")
@@ -81,9 +85,9 @@ def query_of(
 
 def _finest(now: float, begin: float, end: float) -> str:
     for step, seconds in STEPS.items():
-        if begin >= now - KEPT_S.get(step, float("inf")) and (end - begin) / seconds <= 400:
+        if begin >= now - KEPT_S.get(step, FOR_EVER) and (end - begin) / seconds <= 400:
             return step
-    return "day"
+    return "week"
 
 
 def _problem(field: str, found: str, allowed: str) -> BadFields:

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from gantree.accounting.purposes import sums_of
+from gantree.accounting.steps import step_for
 from gantree.accounting.usage import ALLOCATED_FOR
 from gantree.api.access.access import Caller, CurrentCaller
 from gantree.api.access.permissions import Need, needs
@@ -58,8 +59,8 @@ def answers(
     view: ReadView, caller: Caller, period: str, prices: PriceList
 ) -> tuple[Json, Json, list[Json], Json]:
     """Use of all and by queue, of a period until now; jobs that are idle now; the cost of this month."""
-    _, seconds, step = PERIODS[period]
-    asked = (step, max(0.0, view.now - seconds), None, None, None)
+    _, seconds = PERIODS[period]
+    asked = (step_for(seconds), max(0.0, view.now - seconds), None, None, None)
     return (
         usage_history_view.usage(view, caller, "all", *asked),
         usage_history_view.usage(view, caller, "queue", *asked),

@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from gantree.accounting.steps import step_for
 from gantree.api.access.access import Caller, CurrentCaller
 from gantree.api.access.permissions import Need, needs
 from gantree.api.backend import QueryBackend
@@ -41,8 +42,8 @@ def router(reads: QueryBackend) -> APIRouter:
 
 def answers(view: ReadView, caller: Caller, period: str) -> tuple[Json, Json, Json]:
     """Use of all, use by queue, and waits, of a period until now."""
-    _, seconds, step = PERIODS[period]
-    asked = (step, max(0.0, view.now - seconds), None, None, None)
+    _, seconds = PERIODS[period]
+    asked = (step_for(seconds), max(0.0, view.now - seconds), None, None, None)
     return (
         usage_history_view.usage(view, caller, "all", *asked),
         usage_history_view.usage(view, caller, "queue", *asked),
