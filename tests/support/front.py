@@ -26,6 +26,7 @@ from gantree.api.backend import Backend
 from gantree.api.server.app import Pages, build_app
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
+from gantree.control.federation.leased_jobs import LeasedJobs
 from gantree.journal.access_store import AccessStore
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.cluster import Cluster
@@ -81,7 +82,12 @@ class Front:
 
     def _made(self, journal: SqliteJournal) -> Controller:
         made = Controller(
-            journal, self._policy, RecordingCluster, site=self._site, wake=self.loop.wake
+            journal,
+            self._policy,
+            RecordingCluster,
+            site=self._site,
+            wake=self.loop.wake,
+            leased_jobs=LeasedJobs(self._place),
         )
         made.recover()
         return made

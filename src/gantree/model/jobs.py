@@ -361,7 +361,8 @@ class Job:
     are (variable, file): the variable gets the content of the file at the start. serving takes the place of trains,
     traffic and parallelism. on_cordoned are the nodes
     of a burn-in: cordoned, and held as long as it runs. project is a label under which its use is counted ("": none).
-    idle: when it is stopped as idle. service: the replica of a service that it is.
+    idle: when it is stopped as idle. service: the replica of a service that it is. assignment is that of a federation
+    by which it came here ("": none), as `model.federation.Assignment` writes it.
     """
 
     name: str
@@ -401,6 +402,7 @@ class Job:
     project: str = ""
     idle: IdleLimits | None = None
     service: ReplicaOf | None = None
+    assignment: str = ""
 
     def equals_but_for_name(self, other: "Job") -> bool:
         """Return whether two jobs are equal but for their names."""
@@ -423,6 +425,11 @@ class Job:
         if len(self.roles) == 1:
             return self.roles[0].members * self.roles[0].shape.gpus
         return sum(role.members * role.shape.gpus for role in self.roles)
+
+    @property
+    def is_leased(self) -> bool:
+        """Whether it ends with the lease of a federation. A replica does not: one more does no harm, one less would."""
+        return bool(self.assignment) and self.service is None
 
     @property
     def on_gpus(self) -> bool:

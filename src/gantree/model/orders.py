@@ -67,8 +67,9 @@ class StartGang(Order):
     any, parallelism is (axis, ways) in the order in which ranks count: all three only for the record of the run. user
     submitted the job; secrets are (variable, file), read at the start. check is what comes before the command;
     check_replaces: where it names who is at fault, the attempt ends, to be placed anew. replaceable: where a member but
-    the first fails or is lost, the others go on until it is replaced or all are told to stop.
-    service: the replica that it is, with the port where it listens and when it is ready.
+    the first fails or is lost, the others go on until it is replaced or all are told to stop. service: the replica that
+    it is, with the port where it listens and when it is ready. leased: its processes end with the lease of the
+    federation.
     """
 
     world_size: int
@@ -88,6 +89,7 @@ class StartGang(Order):
     check_replaces: bool = True
     replaceable: bool = False
     service: ReplicaOf | None = None
+    leased: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,7 @@ BODIES: dict[str, Any] = {
     "POST /v1/nodes/{node}/labels": {"labels": {"a": "b"}},
     "POST /v1/nodes/{node}/fault": {"reason": "fan"},
     "POST /v1/nodes/{node}/repair": {"action": "start"},
+    "POST /v1/federation/lease": {"federation": "f", "number": 1, "lease_s": 60.0},
     "POST /v1/nodes/burn-in": {"nodes": ["n0"]},
     "POST /v1/links/degrade": {"link": "node:n0", "health": 0.5},
     "POST /v1/links/restore": {"link": "node:n0"},

@@ -138,6 +138,7 @@ class Client:
     drain = _method(site_requests.drain)
     label = _method(site_requests.label)
     links = _method(site_requests.links)
+    renew_lease = _method(site_requests.renew_lease)
     degrade = _method(site_requests.degrade)
     restore = _method(site_requests.restore)
     policy = _method(requests.policy)

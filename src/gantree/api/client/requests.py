@@ -33,14 +33,18 @@ def submit(
     default_env: Mapping[str, str] | None = None,
     user: str | None = None,
     idempotency_key: str | None = None,
+    assignment: Mapping[str, object] | None = None,
 ) -> Request[Json]:
     """Hand in the jobs of a job file, or jobs as objects with the fields of one; they are durable when this returns.
 
     env are variables that override those of every role, default_env variables that yield to them and that roles with an
     image do not get. user is whose jobs they are where they do not say; None: who asks. A call that broke off may be
     made again with the same idempotency_key: it takes nothing twice, and answers as it would have the first time.
+    assignment: of the front of a federation alone.
     """
     body = _submission(text, source, jobs, base_dir, overrides, env, default_env, user)
+    if assignment is not None:
+        body["assignment"] = dict(assignment)
     headers = {"Idempotency-Key": idempotency_key}
     return Request("POST", "/v1/jobs", body=body, headers=headers)
 

@@ -65,6 +65,16 @@ def repair(node: str, action: str = "start") -> Request[Json]:
     return Request("POST", "/v1/nodes/{node}/repair", node_path(node), body=body)
 
 
+def renew_lease(
+    federation: str, number: int, lease_s: float, stamp: Mapping[str, object] | None = None
+) -> Request[Json]:
+    """Renew the lease of a federation on its jobs in this cluster, from a stamp of the answer before."""
+    body: Json = {"federation": federation, "number": number, "lease_s": lease_s}
+    if stamp is not None:
+        body["stamp"] = dict(stamp)
+    return Request("POST", "/v1/federation/lease", body=body)
+
+
 def links() -> Request[Rows]:
     """The links of which a source reports that they carry less than their rate."""
     return Request("GET", "/v1/links", read=rows_named("links"))

@@ -62,8 +62,10 @@ from gantree.formats import read_submission, read_submission_objects
 from gantree.formats.job.form import EnvName
 from gantree.model.arrays import in_words
 from gantree.model.errors import BadFields, Problem
+from gantree.model.federation import Assignment
 from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, HOLDING, Phase
+from gantree.text.words import NAME_PATTERN
 
 Json = dict[str, Any]
 MOST_JOBS = 1000
@@ -73,6 +75,15 @@ ROWS_AT_ONCE = 500
 SHORT_BYTES = 8192
 """Jobs of a request up to so long are read at once; of a longer one on another thread, while others are answered."""
 _KEY = re.compile(r"[!-~]{1,128}")
+
+
+class AssignmentBody(Body):
+    """The choice of this cluster for a job of a federation, and the lease of the cluster under which it was made."""
+
+    federation: str = Field(pattern=f"^{NAME_PATTERN}$")
+    job: str = Field(pattern=f"^{NAME_PATTERN}$")
+    number: int = Field(ge=1)
+    lease: int = Field(ge=1)
 
 
 class SubmissionRequest(Body):
@@ -96,6 +107,9 @@ class SubmissionRequest(Body):
         "", description="Whose the jobs are where they do not say; else the caller's."
     )
     login: Login = ""
+    assignment: AssignmentBody | None = Field(
+        None, description="Of the front of a federation alone: by which it hands in these jobs."
+    )
 
     @model_validator(mode="after")
     def _has_one(self) -> Self:
@@ -186,8 +200,9 @@ async def _submission_of(
     for owner, queue in {(job.user or user, queue_of(job, body.overrides)) for job in jobs}:
         access.check_hands_in_for(caller, owner, queue)
     admits = job_visibility(caller)
+    assignment = None if body.assignment is None else Assignment(**body.assignment.model_dump())
     return JobSubmission(
-        jobs, body.base_dir, body.overrides, user, body.source, key, admits, body.env, body.default_env
+        jobs, body.base_dir, body.overrides, user, body.source, key, admits, body.env, body.default_env, assignment
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from gantree.control.clock import check_wall_clock
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.leadership import Term
 from gantree.control.engine.loop import Loop
+from gantree.control.federation.leased_jobs import LeasedJobs
 from gantree.control.garbage import (
     without_collecting,
 )
@@ -31,6 +32,7 @@ from gantree.control.readers.host import ReaderHost
 from gantree.executors.local.launch.open_files import OpenFiles
 from gantree.journal.notification_store import NotificationStore
 from gantree.model.cluster import Cluster
+from gantree.model.federation import EnforcedBy
 
 NODES_WITHIN_S = 5.0
 """A try waits so long for the first node of a cluster that has none, as each try lists everything."""
@@ -95,6 +97,7 @@ def recovered_controller(
             notify=settings.notify,
             follower=follower,
             beat=loop.pulse.beat,
+            leased_jobs=LeasedJobs(settings.state_dir, _enforced_by(settings)),
         )
     except BaseException:
         setup.close()
@@ -104,6 +107,11 @@ def recovered_controller(
         daemon.metrics.registry.register(setup.figures)
     controller.recover()
     return controller
+
+
+def _enforced_by(settings: Settings) -> EnforcedBy:
+    """Shims end with the lease of a federation; the containers of pods know nothing of it."""
+    return EnforcedBy.MEMBERS if settings.kubernetes is None else EnforcedBy.DAEMON
 
 
 def _executor_setup(

@@ -40,7 +40,7 @@ from gantree.api.http.response_models.site import (
     HealthResponse,
     QueuesResponse,
 )
-from gantree.api.routes import audit, links, nodes, policies, sessions, tokens
+from gantree.api.routes import audit, federation, links, nodes, policies, sessions, tokens
 from gantree.api.routes.accounting import book, usage, waste
 
 _A_JOB = "/v1/jobs/{job}"
@@ -88,6 +88,7 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
     ),
     "POST /v1/nodes/burn-in": nodes.BurnInResponse,
     f"POST {_A_NODE}/fault": nodes.NodeFaultResponse,
+    "POST /v1/federation/lease": federation.LeaseResponse,
     "GET /v1/links": links.LinksResponse,
     "POST /v1/links/degrade": links.LinkCommandResponse,
     "POST /v1/links/restore": links.LinkCommandResponse,

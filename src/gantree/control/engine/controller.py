@@ -7,6 +7,7 @@ it from asyncio, tests call it directly.
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from socket import gethostname
 from typing import Any
 
@@ -14,6 +15,7 @@ from gantree.control.clock import SteadyClock
 from gantree.control.engine.reconciliation import site_on_record, to_settle, vanished
 from gantree.control.engine.retention import DEFAULT_RETENTION, Retention, RetentionLimits
 from gantree.control.engine.wake_timer import WakeTimer
+from gantree.control.federation.leased_jobs import LeasedJobs
 from gantree.control.history.rebuild import HistoryRebuild
 from gantree.control.inbox import InboxWriter
 from gantree.control.metrics.metrics import Metrics
@@ -44,7 +46,7 @@ from gantree.control.requests.policy_versions import (
 from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.control.requests.repair_commands import RepairCommands
 from gantree.control.requests.submission_checks import Receipt
-from gantree.control.requests.submissions import JobSubmission, Submissions
+from gantree.control.requests.submissions import JobSubmission, Submissions, no_federation
 from gantree.control.requests.waiting_limits import DEFAULT_WAITING_LIMITS, WaitingLimits
 from gantree.control.snapshots import Snapshots
 from gantree.control.tracing import Causes
@@ -99,6 +101,7 @@ class Controller:
         notify: NotifySettings = NO_NOTIFICATIONS,
         follower: Follower | None = None,
         beat: Callable[[], None] = lambda: None,
+        leased_jobs: LeasedJobs | None = None,
     ) -> None:
         """site is the cluster as described now, or finds it, given what is decided; None: the one on record stays.
         may_grow: nodes come and go by themselves, so a policy may guarantee more than there is now. places are the
@@ -107,8 +110,8 @@ class Controller:
         epoch is the one in which this process leads already; None: it begins one here. follower has read the journal
         ahead and is taken over; None: the journal is read here. beat is called while it goes on with what takes long.
 
-        metrics are those that it feeds; of its own where None. policy_text is what policy was read from, if somebody
-        named it: else the newest on record rules, and policy where there is none.
+        leased_jobs are those of a federation. metrics are those that it feeds. policy_text is what policy was read
+        from, if somebody named it: else the newest on record rules, and policy where there is none.
 
         Raises BadInput if there is neither, and for a policy that does not suit it; JournalError if the journal cannot
         be read; Conflict if another process leads it.
@@ -140,11 +143,10 @@ class Controller:
         self.turn_runner = TurnRunner(
             journal, self.cluster, self.epoch, self._fold, folded, watch, self.policies.under
         )
-        self._wake_timer = WakeTimer(self.epoch)
+        self._wake_timer, self._command_ids = WakeTimer(self.epoch), count(1)
         self._reconciled_at = self.clock()
-        self.notify = notify
+        self.notify, self.leased_jobs = notify, leased_jobs
         self._submissions = self._make_submissions(waiting_limits, notify)
-        self._command_ids = 0
         self.jobs = JobCommands(self.read_view, self._append, self._new_id)
         self.nodes = NodeCommands(lambda: self.ledger, self._append, self._new_id, self.clock)
         self.faults = GpuFaults(lambda: self.ledger, self._append, self._new_id, self.clock)
@@ -180,6 +182,7 @@ class Controller:
         if self.policies.to_submit is not None and not self.policies.is_submitted:
             event_id = f"policy-submitted/{self.epoch}"
             self.inbox.append([self.policies.event(self.policies.to_submit, "", event_id)])
+        self._follow_lease()
         self.cluster.adopt(self.epoch)
         self._drain()
         site = self._site_with_room()
@@ -200,6 +203,7 @@ class Controller:
         ring = self._wake_timer.fire(self.turn_runner.scheduler.wake_at(), self.clock())
         if ring is not None:
             self.inbox.append([ring])
+        self._follow_lease()
         due = self._history.due(self.ledger, self.clock())
         if due is not None:
             self.inbox.append([due])
@@ -273,14 +277,21 @@ class Controller:
             self._drain()
         return adopted(self.ledger, submitted)
 
+    def _follow_lease(self) -> None:
+        """Stop the jobs of a federation as its lease runs out; release them once it is renewed."""
+        if self.leased_jobs is None:
+            return
+        events = self.leased_jobs.events(self.ledger, self.clock(), self.epoch)
+        if events:
+            self.inbox.append(events)
+
     def _append(self, event: Event) -> None:
         """Make one event durable."""
         self.inbox.append([event])
 
     def _new_id(self, noun: str, name: str) -> str:
         """An id that no event ever had."""
-        self._command_ids += 1
-        return f"{noun}/{name}/{self.epoch}.{self._command_ids}"
+        return f"{noun}/{name}/{self.epoch}.{next(self._command_ids)}"
 
     def read_view(self) -> ReadView:
         """What questions are answered from, as it is now; until the next step."""
@@ -324,6 +335,7 @@ class Controller:
             limits,
             notify,
             self.cluster.checks_links,
+            no_federation if self.leased_jobs is None else self.leased_jobs.check,
         )
 
     def _drain(self) -> bool:

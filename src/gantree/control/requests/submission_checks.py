@@ -15,6 +15,7 @@ from gantree.control.requests.job_ids import Submitted
 from gantree.core.ledger.ledger import Ledger
 from gantree.formats.job.form import MAX_PRIORITY
 from gantree.model.errors import BadFields, BadInput, Unsupported
+from gantree.model.federation import Assignment
 from gantree.model.jobs import Job, Role
 from gantree.model.verdicts import Refused
 from gantree.placement.choice.search import place, signature
@@ -132,6 +133,16 @@ def with_check(job: Job, policy: Policy, *, can_check: bool) -> Job:
     parts = any(role.shape.part for role in job.roles)
     check = None if parts or not can_check else policy.check_of(job.queue)
     return job if job.check is not None or check is None else replace(job, check=check)
+
+
+def assigned(job: Job, assignment: Assignment | None) -> Job:
+    """The job as one of a federation. Raises Unsupported for what is not bound to its lease as one job."""
+    if assignment is None:
+        return job
+    if job.array or job.after:
+        field = "array" if job.array else "after"
+        raise Unsupported(f"{field}: a job of a federation has none; submit it to a cluster")
+    return replace(job, assignment=str(assignment))
 
 
 def check_queue(job: Job, tree: QueueTree) -> None:

@@ -21,6 +21,7 @@ from gantree.control.requests.submission_checks import (
     Receipt,
     Warnings,
     about,
+    assigned,
     check_commands,
     check_queue,
     check_user,
@@ -42,6 +43,7 @@ from gantree.journal.contract import Journal
 from gantree.model.arrays import Spans, has_index, parse_element
 from gantree.model.errors import BadInput, Conflict, EventIdReused, GantreeError
 from gantree.model.events import BurnInRequested, Event, JobSubmitted, SubmissionTaken
+from gantree.model.federation import Assignment
 from gantree.model.jobs import Job
 from gantree.policy.rules import Policy
 
@@ -73,6 +75,7 @@ class JobSubmission:
 
     source is what they came in, for errors ("": not said); user is whose they are where they do not say. sees tells
     which jobs that one may name as jobs to come after; None: all. env and default_env are as in `with_variables`.
+    assignment is the one by which a federation hands them in.
     """
 
     jobs: Sequence[Job]
@@ -84,6 +87,12 @@ class JobSubmission:
     sees: Callable[[JobState], bool] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     default_env: Mapping[str, str] = field(default_factory=dict)
+    assignment: Assignment | None = None
+
+
+def no_federation(assignment: Assignment) -> None:
+    """Raise Conflict: this cluster holds no lease of any federation."""
+    raise Conflict(f"no lease of federation {assignment.federation} is held here")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +118,9 @@ class Submissions:
         limits: WaitingLimits = DEFAULT_WAITING_LIMITS,
         notify: NotifySettings = NO_NOTIFICATIONS,
         checks_links: bool = True,
+        check_assignment: Callable[[Assignment], None] = no_federation,
     ) -> None:
-        self._checks_links = checks_links
+        self._checks_links, self._check_assignment = checks_links, check_assignment
         self._journal = journal
         self._append = append
         self._clock = clock
@@ -201,6 +211,8 @@ class Submissions:
         return outcomes
 
     def _one(self, submission: JobSubmission, by_key: dict[str, tuple[str, Receipt]]) -> _Taken:
+        if submission.assignment is not None:
+            self._check_assignment(submission.assignment)
         known = None if submission.key is None else self._receipt_of(submission.key, by_key)
         if known is not None:
             return _Taken(known, ())
@@ -262,6 +274,7 @@ class Submissions:
             check_commands(asked)
             check_notify(asked.notify, self._notify)
             asked = with_check(asked, self._policy(), can_check=self._checks_links)
+            asked = assigned(asked, submission.assignment)
             self._policy().priority_of(asked.priority)
             check_queue(asked, ledger.accounts.tree)
         return asked

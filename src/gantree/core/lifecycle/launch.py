@@ -54,6 +54,7 @@ def start_order(state: JobState) -> StartGang:
         check_replaces=state.failed_checks < MOST_FAILED_CHECKS and not state.spec.on_cordoned,
         replaceable=state.spec.restarts.replace_s is not None,
         service=state.spec.service,
+        leased=state.spec.is_leased,
     )
 
 

@@ -21,6 +21,7 @@ from gantree.executors.local.recording.recorder import Recorder, rank_map_in
 from gantree.executors.local.run_directory import order_to_json, previous_world_size, write_plain
 from gantree.executors.local.run_limits import DEFAULT_LIMITS, RunLimits
 from gantree.executors.local.sharing.shared_gpus import SharedGpu
+from gantree.executors.local.shim.lease import FILE as LEASE_FILE
 from gantree.executors.local.unix_users import RunAs, UnixUser
 from gantree.model.cluster import Cluster
 from gantree.model.errors import BadInput
@@ -197,6 +198,8 @@ class GangLauncher:
                 self._open_files, self._preparation.mps_variables(member.launch, unix),
                 member.life,
             )  # fmt: skip
+            if order.leased:
+                record["lease"] = str(self._state_dir / LEASE_FILE)
             if not member.life:  # a check before the start is made by all members together
                 check = self._checks.record(gang.run, order, member.launch, base, taken_ports)
                 record |= {"check": check}

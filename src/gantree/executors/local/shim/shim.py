@@ -19,6 +19,7 @@ starts nothing if a newer epoch than that was obeyed in the state directory (see
     turn.json         written by the executor: whether the processes are suspended now; turn counts, a new one each time
 
 With `check` in launch.json its program runs first, as the daemon's user; the processes follow once it ends with 0.
+With `lease` all is killed at the end of that lease, and nothing is started after it (`lease`).
 
 No process is left over. The shim leads its own session, so the end of the daemon or of its terminal does not reach it.
 It is a child subreaper: orphans of its processes become its children, and it ends only when it has none left. If the
@@ -184,12 +185,11 @@ class Shim:
         self._unwritten: dict[str, Any] = {}
         sys.path.insert(0, os.path.dirname(__file__))
         self._failures: Any = __import__("start_failure")
-        logs = [process["log"] for process in launch["processes"]]
-        self._logs: Any = __import__("log_cap").LogCap(
-            logs, launch.get("logs"), read_json, write_json
-        )
+        logs, log_cap = [process["log"] for process in launch["processes"]], __import__("log_cap")
+        self._logs: Any = log_cap.LogCap(logs, launch.get("logs"), read_json, write_json)
         self._logs_grow_fast = False
         self._log_times: Any = __import__("log_times").LogTimes(logs)
+        self._lease: Any = __import__("lease").Lease(launch.get("lease"), read_json, boot_id())
 
     def run(self) -> None:
         """Start all processes, wait until none is left, and record that."""
@@ -372,9 +372,9 @@ class Shim:
         self._write(f"exit.{rank}.json", record)
 
     def _poll_stop(self) -> None:
-        stop = read_json(f"{self._folder}/stop.json")
-        if stop is not None:
-            self._stop_by(stop["kill_at_s"])
+        for stop in (read_json(f"{self._folder}/stop.json"), self._lease.stop()):
+            if stop is not None:
+                self._stop_by(stop["kill_at_s"])
 
     def _stop_by(self, kill_at_s: float) -> None:
         """Ask everything to end; a later stop can only bring the end nearer."""
