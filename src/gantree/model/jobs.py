@@ -115,10 +115,14 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """Anti-affinity: no domain of a tier in which these other jobs hold anything: names or patterns ("chat-*")."""
+    """Anti-affinity: no domain of a tier in which these other jobs hold anything: names or patterns ("chat-*").
+
+    preferred: the request is dropped where no placement satisfies it.
+    """
 
     tier: str
     jobs: tuple[str, ...]
+    preferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,12 @@ class IdleTerms:
 
 
 def terms_of(rule: IdleRule | None, job: Job) -> IdleTerms | None:
-    """What holds for a job in a queue of this rule; None for a job that is neither warned nor stopped."""
+    """What holds for a job in a queue of this rule; None for a job that is neither warned nor stopped.
+
+    A replica of a service never is: without requests it is idle, but how many there are its service decides.
+    """
+    if job.service is not None:
+        return None
     if rule is not None and rule.exempt.covers(job):
         rule = None
     own, base = job.idle, rule or DEFAULT_RULE

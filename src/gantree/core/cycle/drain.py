@@ -7,6 +7,7 @@ A gang on a drained node
     fits nowhere, a deadline     runs on until then; it moves earlier if room becomes free
     is never preempted           runs to its end
     is in a cell of its queue    saves, stops and returns to its cells as soon as they have room
+    is a replica of a service    is replaced, and drains once another one is ready (`core.services.reconcile`)
 
 A gang on an unhealthy node (`Cordon.unwell`) may run on without a failure. So it leaves only if it loses nothing: it
 can save a checkpoint, fits elsewhere, and has not been preempted, or moved for this cause, as often as its eviction
@@ -49,6 +50,8 @@ def _drain(
     builder: DecisionBuilder, state: JobState, deadline_at: float, preferences: PlacementPreferences
 ) -> None:
     ledger = builder.ledger
+    if state.spec.service is not None:
+        return
     placement = None if state.at_home else place_elsewhere(ledger, state, preferences)
     if placement is not None:
         resized = len(placement.members) != len(state.placement.members if state.placement else ())
@@ -72,7 +75,7 @@ def leaving_gangs(ledger: Ledger, now: float) -> Iterator[tuple[JobState, float]
 def _gangs_on(
     ledger: Ledger, is_meant: Callable[[Cordon], bool]
 ) -> Iterator[tuple[JobState, list[Cordon]]]:
-    """The running gangs that may be stopped, on nodes with such a cordon; each with these cordons."""
+    """The running gangs that may be stopped, and replicas of services, on nodes with such a cordon; each with these."""
     if ledger.occupancy is None or not ledger.site.cordoned:
         return
     rooms = ledger.occupancy
@@ -86,7 +89,8 @@ def _gangs_on(
     for state in ledger.holding.values():
         if state.job not in there:
             continue
-        if state.phase in UNDER_WAY and state.moving is None and state.spec.preemptible:
+        may_stop = state.spec.preemptible or state.spec.service is not None
+        if state.phase in UNDER_WAY and state.moving is None and may_stop:
             here = [meant[node] for node in _nodes(state) if node in meant]
             if here:
                 yield state, here
@@ -105,6 +109,8 @@ def why_staying(ledger: Ledger, state: JobState, now: float) -> str:
 
 def why_never_leaving(ledger: Ledger, state: JobState, now: float) -> str:
     """Why a gang leaves its place for no fault there that it can live with, to end a sentence; "" if it may."""
+    if state.spec.service is not None:
+        return "it is a replica of a service, which starts another one first"
     if not state.spec.preemptible:
         return "it is never stopped"
     if state.spec.checkpoint is None:

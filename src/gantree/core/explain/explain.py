@@ -21,6 +21,7 @@ from gantree.core.explain.preemption import (
     gangs_in_the_way,
     may_preempt_any,
 )
+from gantree.core.explain.services import replica_in_words, service_explanation
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.idleness import idle_in_words
@@ -61,14 +62,18 @@ def why(ledger: Ledger, job: str, now: float) -> Explanation:
     """Explain one job at a moment in seconds. Raises NotFound for a job that was never handed in."""
     if job in ledger.rejected:
         return Explanation(job, Phase.FAILED, f"Rejected: {ledger.rejected[job]}.")
-    state = ledger.find(job)
+    service, state = ledger.services.get(job), ledger.find(job)
+    if service is not None and state is None:
+        return service_explanation(ledger, service, lambda replica: why(ledger, replica, now))
+    if job in ledger.rejected_services and state is None and job not in ledger.arrays:
+        return Explanation(job, Phase.FAILED, f"Rejected: {ledger.rejected_services[job]}.")
     if state is None and job not in ledger.arrays:
         raise NotFound(f"there is no job {job}")
     if state is None or (state.phase is Phase.PENDING and job not in ledger.jobs):
         return why_array(ledger, job, now)
     if state.phase is not Phase.PENDING:
         sentence = _present(state) + staying_on(ledger, state, now) + borrows_unused(ledger, state)
-        sentence += idle_in_words(state, ledger.policy, now)
+        sentence += idle_in_words(state, ledger.policy, now) + replica_in_words(state)
         sentence += staying_degraded(ledger, state, now) + last_failure_in_words(state)
         return Explanation(job, state.phase, sentence)
     sentence, refused = _waits_for_other_than_room(ledger, state, now), None

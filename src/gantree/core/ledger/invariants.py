@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import CLAIM, RESERVATION, JobState
-from gantree.model.phases import ENDED, HOLDING, Phase
+from gantree.model.phases import ENDED, HOLDING, Phase, StopCause
 from gantree.model.placements import SharePart
 
 ROUNDING = 1e-6
@@ -26,6 +26,7 @@ def violations(ledger: Ledger) -> list[str]:
         _arrays_agree,
         _claims_agree,
         _nothing_new_on_cordoned,
+        _services_agree,
     )
     return [violation for check in checks for violation in check(ledger)]
 
@@ -152,6 +153,34 @@ def _arrays_agree(ledger: Ledger) -> Iterator[str]:
                 yield f"{job} is {ledger.jobs[job].phase}, and undecided"
     if {user: count for user, count in waiting.items() if count} != ledger.waiting_of_user.of_user:
         yield f"waiting by user is {ledger.waiting_of_user.of_user}, a count gives {waiting}"
+
+
+def _services_agree(ledger: Ledger) -> Iterator[str]:
+    """Replicas of a live service have numbers of their own; not too many are there; none outlives its service."""
+    of_service: dict[str, list[JobState]] = {}
+    for state in ledger.jobs.values():
+        replica = state.spec.service
+        if replica is not None and replica.service in ledger.services and state.phase not in ENDED:
+            of_service.setdefault(replica.service, []).append(state)
+    for name, service in ledger.services.items():
+        replicas = of_service.get(name, [])
+        if {state.job for state in replicas} != service.replicas.keys():
+            yield f"{name} counts replicas {list(service.replicas)}, there are {[s.job for s in replicas]}"
+        if service.ended_at is not None and replicas:
+            yield f"{name} has ended, and has replicas {[state.job for state in replicas]}"
+        numbers = [state.spec.service.number for state in replicas if state.spec.service]
+        if len(set(numbers)) < len(numbers) or max(numbers, default=0) >= service.next_number:
+            yield f"{name} has replicas {numbers}, and numbers the next one {service.next_number}"
+        staying = [state for state in replicas if not _is_ending(state)]
+        if service.ending_at is not None and staying:
+            yield f"{name} ends, and {[state.job for state in staying]} do not"
+        if len(staying) > service.wanted + service.spec.update.surge:
+            yield f"{name} wants {service.wanted} replicas, and {[s.job for s in staying]} stay"
+
+
+def _is_ending(state: JobState) -> bool:
+    stops = state.phase is Phase.STOPPING and state.stop_cause is StopCause.CANCELLED
+    return stops or state.replica.drain_ends_at is not None
 
 
 def _claims_agree(ledger: Ledger) -> Iterator[str]:

@@ -3,7 +3,8 @@
 `GangEnded` is the only thing that frees a place, because only then is nothing of the gang
 left. The cause of its stop (`StopCause`) decides what comes next: preempted gangs wait again, and so do failed ones
 until their restarts are used up; all others are over, such as one that cannot be started. A gang that ended by itself
-with 0 before its stop was decided has succeeded.
+with 0 before its stop was decided has succeeded. A replica of a service is started again however it ended, until it
+drains or is cancelled; one that ran for `STEADY_S` begins with the shortest back-off.
 """
 
 from collections.abc import Callable
@@ -37,6 +38,8 @@ GOES_ON = frozenset(
 
 MOST_DOUBLINGS = 30
 """Of a backoff; more than any limit in seconds leaves a meaning to."""
+STEADY_S = 600.0
+"""A replica that ran for so long counts as one that never failed, as for the kubelet."""
 MOST_IDLE_DOUBLINGS = 2
 """Of the backoff of a gang that was reclaimed as idle."""
 
@@ -47,6 +50,7 @@ def _gang_ended(builder: DecisionBuilder, event: GangEnded, policy: Policy) -> N
         return
     cause = _cause_of_end(state, event)
     lost_s = state.at_stake_s(builder.now) if cause in FAILURES | GOES_ON else 0.0
+    ran_s = state.ran_s(builder.now)
     builder.record(
         AttemptEnded(
             at=builder.now,
@@ -58,7 +62,10 @@ def _gang_ended(builder: DecisionBuilder, event: GangEnded, policy: Policy) -> N
             gpus_unchanged=event.gpus_unchanged,
         )
     )
-    _after_attempt(builder, state, cause, event.exit_code)
+    if state.spec.service is not None and state.stop_cause is not StopCause.CANCELLED:
+        _after_attempt_of_replica(builder, state, cause, event.exit_code, ran_s)
+    else:
+        _after_attempt(builder, state, cause, event.exit_code)
 
 
 def _cause_of_end(state: JobState, event: GangEnded) -> StopCause | None:
@@ -83,15 +90,11 @@ def _after_attempt(
     builder: DecisionBuilder, state: JobState, cause: StopCause | None, code: int
 ) -> None:
     """Decide what comes after an attempt that is over."""
-    if state.replica.draining:
-        end_job(builder, state, Phase.CANCELLED, code, state.replica.drain_reason)
-    elif state.spec.service is not None and cause in (None, StopCause.CANNOT_START):
-        _restart_or_fail(builder, state, cause or StopCause.RANK_FAILED, code)
-    elif cause is None:
+    if cause is None:
         end_job(builder, state, Phase.SUCCEEDED, 0, "all ranks ended with 0")
     elif cause is StopCause.CANCELLED:
-        reason = state.reason if state.spec.service is not None else ""
-        end_job(builder, state, Phase.CANCELLED, code, reason or "cancelled")
+        reason = "cancelled" if state.spec.service is None else state.reason
+        end_job(builder, state, Phase.CANCELLED, code, reason)
     elif cause is StopCause.TIME_LIMIT:
         limit = f"ran longer than its limit of {state.spec.time_limit_s:g} s"
         end_job(builder, state, Phase.TIMED_OUT, code, limit)
@@ -109,6 +112,21 @@ def _after_attempt(
         _restart_or_fail(builder, state, cause, code)
 
 
+def _after_attempt_of_replica(
+    builder: DecisionBuilder, state: JobState, cause: StopCause | None, code: int, ran_s: float
+) -> None:
+    """Start a replica again, after a back-off where it failed; one that drains has ended."""
+    if state.replica.draining:
+        end_job(builder, state, Phase.CANCELLED, code, state.replica.drain_reason)
+    elif cause in GOES_ON:
+        _requeue(builder, state, cause, builder.now, state.failures)
+    else:
+        failures = 1 if ran_s >= STEADY_S else state.failures + 1
+        not_before = builder.now + _backoff_s(state.spec.restarts, failures)
+        as_failure = cause if cause in FAILURES else StopCause.RANK_FAILED
+        _requeue(builder, state, as_failure, not_before, failures)
+
+
 def _restart_or_fail(
     builder: DecisionBuilder, state: JobState, cause: StopCause, code: int
 ) -> None:
@@ -119,23 +137,27 @@ def _restart_or_fail(
     on_lost_node = any(member.node in ledger.unusable for member in state.placement.members)
     blameless = on_lost_gpu or on_lost_node
     failures = state.failures if blameless else state.failures + 1
-    if _is_final(restarts, cause, code) and not blameless and state.spec.service is None:
+    if _is_final(restarts, cause, code) and not blameless:
         codes = ", ".join(map(str, restarts.exit_codes))
         why = (
             f"{state.reason or cause} (exit code {code}); it restarts only after exit codes {codes}"
         )
         end_job(builder, state, Phase.FAILED, code, why)
         return
-    if failures > restarts.limit and state.spec.service is None:
+    if failures > restarts.limit:
         why = state.reason or f"{cause} (exit code {code})"
         if restarts.limit:
             why += f", after {plural(restarts.limit, 'restart')}"
         end_job(builder, state, Phase.FAILED, code, why)
         return
-    doublings = min(max(0, failures - 1), MOST_DOUBLINGS)
-    backoff_s = min(restarts.backoff_max_s, restarts.backoff_s * 2**doublings)
-    backoff_s = 0.0 if on_lost_gpu else backoff_s
+    backoff_s = 0.0 if on_lost_gpu else _backoff_s(restarts, failures)
     _requeue(builder, state, cause, builder.now + backoff_s, failures)
+
+
+def _backoff_s(restarts: Restarts, failures: int) -> float:
+    """Seconds until a gang starts again after so many failures."""
+    doublings = min(max(0, failures - 1), MOST_DOUBLINGS)
+    return float(min(restarts.backoff_max_s, restarts.backoff_s * 2**doublings))
 
 
 def _requeue_idle(builder: DecisionBuilder, state: JobState) -> None:

@@ -58,7 +58,7 @@ def cheapest_moves(
 
 
 def movable_gangs(ledger: Ledger, now: float) -> list[Movable]:
-    """The running gangs that may move now, each with what it would lose."""
+    """The running gangs that may move now, each with what it would lose. Replicas stay: they answer requests."""
     return [
         Movable(
             other.job,
@@ -71,5 +71,6 @@ def movable_gangs(ledger: Ledger, now: float) -> list[Movable]:
         and other.moving is None
         and not other.at_home
         and other.spec.preemptible
+        and other.spec.service is None
         and stoppable_at(other, ledger.policy) <= now
     ]

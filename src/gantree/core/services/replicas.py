@@ -6,11 +6,12 @@ from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
-from gantree.core.lifecycle.lifecycle import accept, end_job, stop
-from gantree.model.jobs import Job
+from gantree.core.lifecycle.lifecycle import accept, end_job, stop, unfit
+from gantree.model.jobs import Apart, Job, TopologySpec
 from gantree.model.phases import Phase, StopCause
 from gantree.model.replicas import ReplicaOf
 from gantree.model.service_facts import ReplicaDraining
+from gantree.model.services import ServiceSpec
 from gantree.policy.rules import Policy
 
 
@@ -37,37 +38,71 @@ def is_ending(state: JobState) -> bool:
     )  # fmt: skip
 
 
-def add_replica(builder: DecisionBuilder, service: ServiceState, policy: Policy) -> None:
-    """Accept one more replica, under the next number whose job id was never used."""
+def takes_requests(state: JobState) -> bool:
+    """Whether requests may be sent to a replica."""
+    runs = state.phase is Phase.RUNNING and not state.suspended
+    return runs and state.replica.ready and not state.replica.draining
+
+
+def add_replica(builder: DecisionBuilder, service: ServiceState, policy: Policy) -> bool:
+    """Accept one more replica, under the next number whose job id was never used. False where its job does not suit
+    the fabric or the queues any more."""
     ledger, number = builder.ledger, service.next_number
     while _is_taken(ledger, replica_name(service.service, number)):
         number += 1
-    accept(builder, replica_name(service.service, number), _spec(ledger, service, number), policy)
+    preemptible = _on_floor(ledger, service) >= service.spec.replicas.floor
+    job = replica_job(service.spec, number, service.revision, preemptible=preemptible)
+    if unfit(builder, job):
+        return False
+    accept(builder, job.name, job, policy)
+    return True
 
 
 def _is_taken(ledger: Ledger, job: str) -> bool:
     return job in ledger.jobs or job in ledger.arrays or job in ledger.rejected
 
 
-def _spec(ledger: Ledger, service: ServiceState, number: int) -> Job:
-    """The job of a new replica; not preemptible as long as fewer of its revision are than the floor of the service."""
-    spec = service.spec
-    on_floor = sum(
-        not state.spec.preemptible
-        for state in live_replicas(ledger, service)
-        if not is_ending(state) and is_current(service, state)
-    )
+def _on_floor(ledger: Ledger, service: ServiceState) -> int:
+    """How many replicas that stay are not preemptible."""
+    staying = (state for state in live_replicas(ledger, service) if not is_ending(state))
+    return sum(is_current(ledger, service, each) and not each.spec.preemptible for each in staying)
+
+
+def replica_job(spec: ServiceSpec, number: int, revision: int, *, preemptible: bool = True) -> Job:
+    """The job of a replica."""
+    name, job = replica_name(spec.name, number), spec.replica
     return replace(
-        spec.replica,
-        name=replica_name(service.service, number),
-        preemptible=spec.replica.preemptible and on_floor >= spec.replicas.floor,
-        service=ReplicaOf(service.service, number, service.revision, spec.port, spec.ready),
+        job,
+        name=name,
+        preemptible=job.preemptible and preemptible,
+        topology=_spread_out(spec),
+        service=ReplicaOf(spec.name, number, revision, spec.port, spec.ready),
     )
 
 
-def is_current(service: ServiceState, state: JobState) -> bool:
-    """Whether a replica runs what the service describes today."""
-    return state.spec.service is not None and state.spec.service.revision == service.revision
+def _spread_out(spec: ServiceSpec) -> TopologySpec:
+    """The topology of a replica, away from the other ones."""
+    topology = spec.replica.topology
+    if spec.spread is None:
+        return topology
+    others = f"{spec.name}.[0-9]*"
+    rule = Apart(spec.spread, (others,), preferred=not spec.spread_required)
+    return replace(topology, apart=(*topology.apart, rule))
+
+
+def is_current(ledger: Ledger, service: ServiceState, state: JobState) -> bool:
+    """Whether a replica runs what the service describes today, on nodes that it need not leave."""
+    assert state.spec.service is not None
+    return state.spec.service.revision == service.revision and not _leaves(ledger, state)
+
+
+def _leaves(ledger: Ledger, state: JobState) -> bool:
+    """Whether a replica is on a node that is drained, or unhealthy where the policy has gangs leave those."""
+    cordoned = ledger.site.cordoned
+    if not cordoned or state.placement is None:
+        return False
+    here = [cordoned[node] for node in state.placement.nodes if node in cordoned]
+    return any(each.drain or (each.unwell and ledger.policy.leave_unwell) for each in here)
 
 
 def end_replica(
@@ -76,7 +111,9 @@ def end_replica(
     """Let a replica end: at once where no request is sent to it, else once it has drained."""
     if state.phase is Phase.PENDING:
         end_job(builder, state, Phase.CANCELLED, None, reason)
-    elif not is_ending(state) and (state.leaving or not state.replica.was_ready):
+    elif not is_ending(state) and (
+        state.leaving or not state.replica.was_ready or not service.spec.drain_s
+    ):
         stop(builder, state, StopCause.CANCELLED, policy, reason)
     elif not is_ending(state):
         ends_at = builder.now + service.spec.drain_s

@@ -6,7 +6,7 @@ from typing import Any
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.lifecycle.lifecycle import current_attempt, stop, unfit
-from gantree.core.services.replicas import end_replica, live_replicas
+from gantree.core.services.replicas import end_replica, live_replicas, replica_job
 from gantree.model.errors import BadInput
 from gantree.model.events import (
     Event,
@@ -72,7 +72,7 @@ def _unfit(builder: DecisionBuilder, event: ServiceSubmitted, policy: Policy) ->
         policy.priority_of(replica.priority)
     except BadInput as error:
         return str(error)
-    return unfit(builder, replica)
+    return unfit(builder, replica_job(event.spec, 0, 0))
 
 
 def _scale_requested(

@@ -129,4 +129,5 @@ def signature(job: Job) -> Signature:
 def _without_preferences(topology: TopologySpec) -> Hashable:
     """A topology without what is only preferred: that changes where a gang goes, not whether it fits."""
     binding = tuple(run for run in topology.slices if not run.preferred)
-    return topology.required, binding, topology.spread, topology.apart, topology.box
+    apart = tuple(rule for rule in topology.apart if not rule.preferred)
+    return topology.required, binding, topology.spread, apart, topology.box

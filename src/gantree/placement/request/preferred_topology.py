@@ -2,7 +2,8 @@
 
 Each preferred slice, and the preferred tier of a role of several, is a layer. A layer is required of all of its runs or
 of none. Layers of small runs are dropped last, because most traffic is within the innermost groups: of three layers the
-outermost is dropped first, then the middle one instead, then both, then the innermost instead, and so on. The preferred
+outermost is dropped first, then the middle one instead, then both, then the innermost instead, and so on. Preferred
+anti-affinity to other jobs is dropped last of all, all rules at once. The preferred
 tier of the gang is a layer if it is inside a node. A tier of the site is not, because every search goes from narrow to
 wide anyway.
 """
@@ -33,6 +34,13 @@ def requests_by_strictness(fabric: Fabric, job: Job) -> Sequence[TopologyRequest
 
     Raises as `topology_request_of`.
     """
+    if any(rule.preferred for rule in job.topology.apart):
+        apart = tuple(replace(rule, preferred=False) for rule in job.topology.apart)
+        kept = tuple(rule for rule in job.topology.apart if not rule.preferred)
+        away, near = (
+            replace(job, topology=replace(job.topology, apart=rules)) for rules in (apart, kept)
+        )
+        return (*requests_by_strictness(fabric, away), *requests_by_strictness(fabric, near))
     plain = topology_request_of(fabric, job)
     if not has_preferred_topology(fabric, job):
         return (plain,)
@@ -52,7 +60,12 @@ def _stricter(fabric: Fabric, job: Job) -> Iterator[TopologyRequest]:
 
 def has_preferred_topology(fabric: Fabric, job: Job) -> bool:
     """Return whether a job may have a preferred layer: a cheap test, because most jobs have none."""
-    if len(job.roles) > 1 or job.topology.slices or job.roles[0].topology.slices:
+    if (
+        len(job.roles) > 1
+        or job.topology.slices
+        or job.topology.apart
+        or job.roles[0].topology.slices
+    ):
         return True
     return _prefers_inside(fabric, job, job.topology) or _prefers_inside(
         fabric, job, job.roles[0].topology

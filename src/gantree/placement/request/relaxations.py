@@ -107,7 +107,7 @@ def looser_spread(job: Job) -> Iterator[Patch]:
 
 def nearer_others(job: Job) -> Iterator[Patch]:
     """Patches that keep away from fewer jobs: each rule left out alone, then all."""
-    apart = job.topology.apart
+    apart = tuple(rule for rule in job.topology.apart if not rule.preferred)
     if len(apart) > 1:
         for number in range(len(apart)):
             yield ((APART, apart[:number] + apart[number + 1 :]),)
@@ -125,7 +125,7 @@ def all_dropped(job: Job) -> Iterator[Patch]:
         dropped.append(_without_slices(job))
     if topology.spread is not None and topology.spread.at_most is not None:
         dropped.append(((SPREAD, None),))
-    if topology.apart:
+    if any(not rule.preferred for rule in topology.apart):
         dropped.append(((APART, None),))
     if len(dropped) > 1:
         yield tuple(entry for patch in dropped for entry in patch)

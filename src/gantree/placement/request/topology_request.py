@@ -164,7 +164,14 @@ def _read_gang(fabric: Fabric, job: Job) -> TopologyRequest:
         bounds.gang_whole_at,
         bounds.together,
         next(filter(None, problems), ""),
-        tuple(dict.fromkeys(apart for request in _topologies(job) for apart in request.apart)),
+        tuple(
+            dict.fromkeys(
+                apart
+                for request in _topologies(job)
+                for apart in request.apart
+                if not apart.preferred
+            )
+        ),
         job.communicates or 1 in limits,
         any(role.even_at for role in roles) or None in limits,
         job.communicates,
