@@ -1,4 +1,4 @@
-"""The rules in CEL of the definition of GangJobs, evaluated as an API server does: on an object, and on what it was."""
+"""The rules in CEL of gantree's definitions, evaluated as an API server does: on an object, and on what it was."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -13,19 +13,19 @@ from celpy.celtypes import IntType
 
 Json = dict[str, Any]
 
-CRD = Path(__file__).parents[2] / "deploy/kubernetes/crds/gangjobs.yaml"
+CRDS = Path(__file__).parents[2] / "deploy/kubernetes/crds"
 TEMPLATE = {"spec": {"containers": [{"name": "train"}]}}
 
 
-def schema() -> Json:
-    (version,) = yaml.safe_load(CRD.read_text())["spec"]["versions"]
+def schema(plural: str) -> Json:
+    (version,) = yaml.safe_load((CRDS / f"{plural}.yaml").read_text())["spec"]["versions"]
     told: Json = version["schema"]["openAPIV3Schema"]
     return told
 
 
-def broken(new: Json, old: Json | None = None) -> list[str]:
+def broken(new: Json, old: Json | None = None, plural: str = "gangjobs") -> list[str]:
     """The messages of all rules that an object breaks; those about changes count where there was one before."""
-    return list(_broken(schema(), new, old))
+    return list(_broken(schema(plural), new, old))
 
 
 def _broken(told: Json, new: Any, old: Any) -> Iterator[str]:
@@ -106,3 +106,59 @@ def test_the_rules_that_were_there_hold_too() -> None:
     assert broken(gangjob(0)) == ["a gang has at least one member"]
     slices = {"slices": {"members": 5, "required": "leaf"}}
     assert broken(gangjob(topology=slices)) == ["a slice has at most as many members as the gang"]
+
+
+def service(template: Json | None = None, **spec: Any) -> Json:
+    """A service as the server fills it in."""
+    gang = {"gang": [{"role": "worker", "template": TEMPLATE}], **(template or {})}
+    told = {"replicas": {"min": 1, "wanted": 1}, "port": 8000, "template": {"spec": gang}}
+    return {"metadata": {"name": "chat"}, "spec": {**told, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({}, []),
+        ({"replicas": {"min": 3}}, []),
+        ({"replicas": {"min": 0, "floor": 1}}, []),
+        ({"replicas": {"min": 0, "floor": 2}}, ["replicas.floor is at most replicas.max"]),
+        ({"replicas": {"min": 3, "max": 2}}, ["replicas.min is at most replicas.max"]),
+        ({"update": {"surge": 0, "unavailable": 1}}, []),
+        ({"update": {"surge": 0}}, ["update.surge and update.unavailable are not both 0"]),
+        ({"scale": {"targets": [{"metric": "queue", "target": 1}]}}, []),
+        (
+            {"scale": {"targets": [{"metric": "queue", "query": "up", "target": 1}]}},
+            ["a target has a metric or a query"],
+        ),
+        ({"scale": {"targets": [{"target": 1}]}}, ["a target has a metric or a query"]),
+    ],
+)
+def test_numbers_of_a_service_go_together(spec: Json, said: list[str]) -> None:
+    assert broken(service(**spec), plural="gangservices") == said
+
+
+def test_the_port_of_a_service_stays_and_its_template_may_change() -> None:
+    before, after = service(), service({"queue": "serving", "topology": {"required": "leaf"}})
+    assert broken(after, before, "gangservices") == []
+    assert broken(service(port=8001), before, "gangservices") == [
+        "the port does not change; make another GangService"
+    ]
+
+
+def test_the_template_of_a_service_is_a_gang() -> None:
+    """By the rules of GangJobs: of a role that names no number of members there is one."""
+    none = {"gang": [{"role": "worker", "members": 0, "template": TEMPLATE}]}
+    assert broken(service(none), plural="gangservices") == ["a gang has at least one member"]
+    slices = {"topology": {"slices": {"members": 2, "required": "leaf"}}}
+    assert broken(service(slices), plural="gangservices") == [
+        "a slice has at most as many members as the gang"
+    ]
+
+
+def test_nothing_is_filled_into_a_template() -> None:
+    """Or a new version of the definition would be another revision of each service."""
+    spec = schema("gangservices")["properties"]["spec"]
+    assert "default" not in str(spec["properties"]["template"])
+    assert spec["properties"]["replicas"]["properties"]["wanted"]["default"] == 1, (
+        "or HPA could not read it"
+    )

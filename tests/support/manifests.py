@@ -2,13 +2,15 @@
 
 deploy/kubernetes/gantree.yaml is the chart with its defaults, in a namespace of its own, shadow.yaml a dry run, and
 namespaces.yaml what switches namespaces; this writes them anew, and a test holds them equal. Helm is its own code, in a
-library (helm_python), which there is for Linux on x86-64 alone.
+library (helm_python), which there is for Linux on x86-64 alone. The definition of GangServices ends with what that of
+GangJobs has, since a GangService is made of them.
 """
 
 import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import yaml
@@ -18,6 +20,17 @@ Json = dict[str, Any]
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART, PLAIN = DEPLOY / "chart" / "gantree", DEPLOY / "kubernetes" / "gantree.yaml"
 SHADOW, NAMESPACES = PLAIN.with_name("shadow.yaml"), PLAIN.with_name("namespaces.yaml")
+CRDS = DEPLOY / "kubernetes" / "crds"
+SERVICES = CRDS / "gangservices.yaml"
+MARKER = "# Below: written by make manifests.\n"
+NOT_OF_A_REPLICA = (
+    "schedulerName",
+    "elastic",
+    "timeLimitSeconds",
+    "ttlSecondsAfterFinished",
+    "serving",
+)
+"""Fields of a GangJob that a GangService sets itself, or that a replica does not have."""
 RELEASE = "gantree"
 SHADOW_RELEASE = "gantree-shadow"
 SWITCHES = "namespaces.yaml"
@@ -91,7 +104,55 @@ def _joined(head: str, told: Mapping[str, str]) -> str:
     return "\n---\n".join([head.rstrip(), *texts]) + "\n"
 
 
-MANIFESTS = {PLAIN: plain, SHADOW: shadow, NAMESPACES: namespaces}
+def gang_services() -> str:
+    """The text of the definition of GangServices: what is written by hand, and the spec of a GangJob."""
+    head, _, _ = SERVICES.read_text(encoding="utf-8").partition(MARKER)
+    text = yaml.safe_dump(_of_a_replica(), sort_keys=False, width=100)
+    space = " " * (len(head) - len(head.rstrip(" ")))
+    return f"{head}{MARKER}{indent(text, space)}"
+
+
+def _of_a_replica() -> Json:
+    """The schema of a GangJob's spec for a template: nothing is filled in, and everything may change."""
+    told = yaml.safe_load((CRDS / "gangjobs.yaml").read_text(encoding="utf-8"))
+    (version,) = told["spec"]["versions"]
+    spec: Json = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    for name in NOT_OF_A_REPLICA:
+        del spec["properties"][name]
+    made: Json = _as_written(spec)
+    return made
+
+
+def _as_written(told: Any) -> Any:
+    """A schema without defaults, and without rules that need them, or forbid a change."""
+    match told:
+        case dict():
+            rules = "x-kubernetes-validations"
+            kept = {name: each for name, each in told.items() if not _is_default(name, each)}
+            made = {name: _as_written(each) for name, each in kept.items() if name != rules}
+            if found := list(filter(_is_kept, told.get(rules, ()))):
+                made[rules] = [{**each, "rule": _with_default(each["rule"])} for each in found]
+            return made
+        case list():
+            return [_as_written(each) for each in told]
+        case _:
+            return told
+
+
+def _is_default(name: str, value: Any) -> bool:
+    return name == "default" and not isinstance(value, dict)
+
+
+def _is_kept(rule: Json) -> bool:
+    return "oldSelf" not in rule["rule"] and "elastic" not in rule["rule"]
+
+
+def _with_default(rule: str) -> str:
+    """A role without a number of members has one."""
+    return rule.replace("each, each.members)", "each, has(each.members) ? each.members : 1)")
+
+
+MANIFESTS = {PLAIN: plain, SHADOW: shadow, NAMESPACES: namespaces, SERVICES: gang_services}
 
 if __name__ == "__main__":
     for path, text in MANIFESTS.items():

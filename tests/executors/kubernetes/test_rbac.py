@@ -7,12 +7,14 @@ import pytest
 from gantree.executors.kubernetes.apiserver.rbac import RBAC_RULES
 from gantree.executors.kubernetes.nodes.topologies import TOPOLOGY_KINDS
 from gantree.executors.kubernetes.workloads.gang_labels import GROUP_KINDS
+from gantree.executors.kubernetes.workloads.serving import GANGSERVICE
 from gantree.executors.kubernetes.writes import pod_status as telling
 from support.kubernetes.server.statuses import Json
 from support.pods import GANTREE, PodStage
 
 SERVED = ("scheduling.k8s.io", "batch")
 """Groups that the server has by itself."""
+WATCHED = (*GROUP_KINDS, *TOPOLOGY_KINDS, GANGSERVICE)
 UNUSED = {
     ("list", "scheduling.k8s.io", "compositepodgroups"): "from 1.37 on: test_composite_groups",
     ("watch", "scheduling.k8s.io", "compositepodgroups"): "from 1.37 on: test_composite_groups",
@@ -29,11 +31,19 @@ UNUSED = {
         "gantree.io",
         "gangjobs",
     ): "a GangJob that is to be deleted when it ends: test_gangjobs",
+    ("create", "gantree.io", "gangjobs"): "a replica of a GangService: test_gangservices",
+    ("patch", "gantree.io", "gangjobs"): "a replica that drains: test_gangservices",
     ("patch", "gantree.io", "gangjobs/status"): "how a GangJob is: test_gangjobs",
+    ("patch", "gantree.io", "gangservices/status"): "how a GangService is: test_gangservices",
     (
         "update",
         "gantree.io",
         "gangjobs/finalizers",
+    ): "asked for by an admission plugin that the server here has not",
+    (
+        "update",
+        "gantree.io",
+        "gangservices/finalizers",
     ): "asked for by an admission plugin that the server here has not",
     ("create", "", "pods/eviction"): "a gang leaves for another: test_leaving",
     ("list", "policy", "poddisruptionbudgets"): "a gang leaves for another: test_leaving",
@@ -76,7 +86,7 @@ UNUSED = {
 
 def define_groups(stage: PodStage) -> None:
     """What others define that gantree watches, as far as it is needed to be watched."""
-    for kind in (kind for kind in (*GROUP_KINDS, *TOPOLOGY_KINDS) if kind.group not in SERVED):
+    for kind in (kind for kind in WATCHED if kind.group not in SERVED):
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         version = {
             "name": kind.versions[0],

@@ -40,6 +40,7 @@ from gantree.executors.kubernetes.controllers.rank_reports import RankReports
 from gantree.executors.kubernetes.nodes.foreign_pods import ForeignPods
 from gantree.executors.kubernetes.pods.checkpoint_protocol import CheckpointProtocol
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
+from gantree.executors.kubernetes.services.controller import GangServices
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from gantree.executors.kubernetes.workloads.gang_labels import gang_spec_of_group
 from gantree.executors.kubernetes.workloads.gangjob import GANGJOB
@@ -47,6 +48,7 @@ from gantree.executors.kubernetes.workloads.keys import Key
 from gantree.executors.kubernetes.workloads.pending_pods import PendingPods, may_be_bound
 from gantree.executors.kubernetes.workloads.pod_groups import CORE
 from gantree.executors.kubernetes.workloads.provisioning_requests import PROVISIONING
+from gantree.executors.kubernetes.workloads.serving import GANGSERVICE
 from gantree.executors.kubernetes.writes.nominations import Nominations
 from gantree.executors.kubernetes.writes.patches import annotate, nominate
 from gantree.executors.progress import Progress, StepReports
@@ -153,6 +155,7 @@ class KubernetesCluster:
         self._node_events = NodeEvents(api, self._attempts.pods_of)
         self._idle_events = IdleEvents(api, self._attempts.pods_of)
         self._gangjobs = self._gangjobs_with(calls)
+        self._services = GangServices(api, scheduler, self._pending.job_of, self._label_of_tier)
 
     def _admission_with(self, calls: LinkCheckCalls) -> GangAdmission:
         return GangAdmission(
@@ -176,6 +179,11 @@ class KubernetesCluster:
             self._emit,
             GangJobChecks(calls.image, calls.check_of, self._link_checks.status),
         )
+
+    def _label_of_tier(self, word: str) -> str | None:
+        """The label of nodes that has the domains of a tier, which may be named by the label."""
+        site = self._nodes.site
+        return None if site is None else site.label_of_tier(word)
 
     def adopt(self, epoch: int) -> None:
         """Read all objects once, with the attempts on record, and emit what became of those."""
@@ -223,6 +231,7 @@ class KubernetesCluster:
         self._claims.step(self._attempts.pods, lambda pod: self._may_start(pod, decided))
         self._nominations.step(decided, self._pending.gang_of_job, self._attempts.pods)
         self._gangjobs.step(decided, now)
+        self._services.step(decided, now)
         self._group_conditions.step(decided, now)
         self._node_events.step(decided, now)
         if self._pending.changed:
@@ -354,14 +363,22 @@ class KubernetesCluster:
                 case "topology":
                     kind, (_, name) = key
                     self._nodes.update_topology(kind, name, after, self._clock())
-                case "bound":
-                    self._attempts.on_bound(key)
-                    for group in self._groups_of(key.job):
-                        self._group_conditions.look(group)
+                case "bound" | "refused":
+                    self._apply_result(noun, key)
                 case _:
                     raise key  # a bug on the other thread
         for pod in self._claims.pop_stale(self._clock()):
             self._update_pod(pod, pod)
+
+    def _apply_result(self, noun: str, told: Any) -> None:
+        """What came of a write."""
+        if noun == "refused":
+            (service, number), why = told
+            self._services.refused(service, number, why)
+            return
+        self._attempts.on_bound(told)
+        for group in self._groups_of(told.job):
+            self._group_conditions.look(group)
 
     def _explain_group(self, job: str, sentence: str) -> None:
         """A gang waits for pods of its last attempt."""
@@ -377,12 +394,16 @@ class KubernetesCluster:
         if kind is PROVISIONING:
             self._provisioning.update(where, group)
             return
+        if kind is GANGSERVICE:
+            self._services.update(where, group)
+            return
         key = (*where, kind.key_word)
         self._pending.update_group(key, None if group is None else gang_spec_of_group(kind, group))
         if kind is CORE:
             self._group_conditions.update(key, group)
         if kind is GANGJOB:
             self._gangjobs.update(where, group)
+            self._services.update_gangjob(where, group)
 
     def _update_pod(self, before: Pod | None, after: Pod | None) -> None:
         if after is not None:
@@ -391,6 +412,7 @@ class KubernetesCluster:
         assert pod is not None, "a pod comes, changes or goes"
         uid = pod.metadata.uid
         self._gangjobs.update_pod(pod, gone=after is None)
+        self._services.update_pod(pod, gone=after is None)
         if after is None:
             self._claims.forget(uid)
             self._attempts.pods.pop(uid, None)

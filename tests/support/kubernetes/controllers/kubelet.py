@@ -14,6 +14,7 @@ claims are not reserved for it does not start until they are. What an annotation
     kubelet.gantree/exit-code  with what it exits then (0)
     kubelet.gantree/stops-s    how long it takes to stop when told to (0); its grace ends it in any case
     kubelet.gantree/refused    any text: the kubelet refuses it (UnexpectedAdmissionError)
+    kubelet.gantree/unready    any text: its probes do not succeed until a test says so (answer)
 """
 
 import asyncio
@@ -50,6 +51,10 @@ class _Sandbox:
     is_taken: bool = False
     """Whether it was not refused, and has not ended."""
     restarts: int = 0
+    is_ready: bool = True
+    """Whether its readiness probes succeed."""
+    has_started: bool = True
+    """Whether its startup probe has succeeded once."""
     ip: str = ""
     task: "asyncio.Task[None] | None" = None
 
@@ -131,6 +136,12 @@ class Kubelet(Follower):
         for each in found:
             if not each.exited.done():
                 each.exited.set_result(code)
+
+    async def answer(self, namespace: str, name: str, *, is_ready: bool) -> None:
+        """The probes of a pod that runs succeed from now on, or do not."""
+        for each in self._sandboxes_of(namespace, name):
+            each.is_ready, each.has_started = is_ready, each.has_started or is_ready
+            await self._tell(each, _running(each))
 
     def _sandboxes_of(self, namespace: str, name: str) -> list[_Sandbox]:
         """Those of all pods that have had a name."""
@@ -248,6 +259,7 @@ class Kubelet(Follower):
     async def _run(self, sandbox: _Sandbox) -> None:
         """Until it ends for good or is told to go."""
         while True:
+            sandbox.is_ready = sandbox.has_started = not sandbox.says("unready")
             await self._tell(sandbox, {"phase": "Running", **_running(sandbox)})
             runs_s = sandbox.says("runs-s")
             lasts = asyncio.sleep(float(runs_s)) if runs_s else asyncio.Event().wait()
@@ -347,7 +359,7 @@ def _running(sandbox: _Sandbox) -> Json:
         "startTime": _now(),
         "podIP": sandbox.ip,
         "podIPs": [{"ip": sandbox.ip}],
-        "conditions": _conditions(True),
+        "conditions": _conditions(sandbox.is_ready),
         "containerStatuses": _containers(sandbox, {"running": {"startedAt": _now()}}, True),
     }
 
@@ -362,17 +374,17 @@ def _ended(sandbox: _Sandbox, code: int) -> Json:
     }
 
 
-def _containers(sandbox: _Sandbox, state: Json, is_ready: bool) -> list[Json]:
+def _containers(sandbox: _Sandbox, state: Json, runs: bool) -> list[Json]:
     return [
         {
             "name": each["name"],
             "image": each["image"],
             "imageID": "",
-            "ready": is_ready,
-            "started": is_ready,
+            "ready": runs and sandbox.is_ready,
+            "started": runs and sandbox.has_started,
             "restartCount": sandbox.restarts,
             "state": state,
-            **(_size(each) if is_ready else {}),
+            **(_size(each) if runs else {}),
         }
         for each in sandbox.pod["spec"]["containers"]
     ]

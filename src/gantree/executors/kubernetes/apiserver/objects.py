@@ -42,6 +42,7 @@ class Metadata(Object, frozen=True):
     deletion_timestamp: str | None = None
     creation_timestamp: str | None = None
     finalizers: tuple[str, ...] = ()
+    generation: int = 0
 
 
 class Condition(Object, frozen=True):
@@ -274,12 +275,16 @@ class ContainerState(Object, frozen=True):
 
 
 class ContainerStatus(Object, frozen=True):
-    """What became of a container: resources it runs with, allocated_resources its kubelet has admitted."""
+    """What became of a container: resources it runs with, allocated_resources its kubelet has admitted.
+
+    started: it runs, and its startup probe has succeeded where it has one.
+    """
 
     name: str = ""
     state: ContainerState = ContainerState()
     resources: Resources | None = None
     allocated_resources: dict[str, str | float] = {}
+    started: bool | None = None
 
 
 class MadeClaim(Object, frozen=True):

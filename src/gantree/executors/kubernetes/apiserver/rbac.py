@@ -75,16 +75,25 @@ RBAC_RULES = (
     RbacRule("kai.scheduler", "topologies", READ, "where nodes stand"),
     RbacRule("topology.volcano.sh", "hypernodes", READ, "where nodes stand"),
     RbacRule("topology.node.k8s.io", "noderesourcetopologies", READ, "which GPUs of a node are on one socket"),
-    RbacRule("gantree.io", "gangjobs", (*READ, "delete"), "gantree's own jobs, and to delete those that ask for it"),
+    RbacRule(
+        "gantree.io",
+        "gangjobs",
+        (*READ, "create", "patch", "delete"),
+        "gantree's own jobs; to make the replicas of GangServices, to say that one drains, and to delete those that are"
+        " done",
+    ),
     RbacRule("gantree.io", "gangjobs/status", ("patch",), "to say how a GangJob is"),
     RbacRule("gantree.io", "gangjobs/finalizers", ("update",), "to own pods, where the server asks for it"),
+    RbacRule("gantree.io", "gangservices", READ, "gantree's own services"),
+    RbacRule("gantree.io", "gangservices/status", ("patch",), "to say how a GangService is"),
+    RbacRule("gantree.io", "gangservices/finalizers", ("update",), "to own GangJobs, where the server asks for it"),
     RbacRule("resource.nvidia.com", "computedomains", ("create",), "NVLink across nodes for the pods of a GangJob"),
     RbacRule(
         "autoscaling.x-k8s.io", "provisioningrequests", (*READ, "create", "delete"),
         "to ask an autoscaler for the nodes of a whole gang",
     ),
     RbacRule("", "podtemplates", ("create", "delete"), "what the pods of such a gang are like"),
-    RbacRule("", "services", ("create",), "the names by which the pods of a GangJob find each other"),
+    RbacRule("", "services", ("create",), "the names of the pods of a GangJob, and that of a GangService"),
 )  # fmt: skip
 RBAC_TO_PARTITION = RbacRule("", "nodes", ("patch",), "to have nodes given another MIG config")
 """Needed with `--partition-nodes` alone."""

@@ -4,8 +4,8 @@ These change all the time, unlike what manifests ask of nodes. They go to the co
 (`gantree.model.node_restrictions`), again whenever they change, so that it places, preempts and explains with them.
 They are checked once more before pods are bound (`admit`): two gangs may have been placed in one turn, and constraints
 between pods of one gang can only be checked then. Gangs with constraints that match their own pods (spread, affinity
-and anti-affinity to pods like themselves) are submitted in batches (`pod_turns`), and pods that share a claim without
-devices one after the other (`claim_turns`).
+and anti-affinity to pods like themselves) are submitted in batches (`pod_turns`), as are replicas of several pods that
+keep away from each other, and pods that share a claim without devices one after the other (`claim_turns`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +26,7 @@ from gantree.executors.kubernetes.pods.templates import once_per_template
 from gantree.executors.kubernetes.workloads.gangs import Gang
 from gantree.executors.kubernetes.workloads.keys import Key
 from gantree.executors.kubernetes.workloads.pending_pods import PendingGang
+from gantree.executors.kubernetes.workloads.serving import spread_service_of
 from gantree.model.jobs import Job, Spread
 from gantree.model.node_rules import (
     NAME_KEY,
@@ -213,7 +214,10 @@ class InterPodFeasibility:
             if has_dynamic_constraints(pods[0]):
                 for name, limit in self._limits_of(pods[0]):
                     limits[name] = min(limit, limits.get(name, limit))
-        return dict.fromkeys(limits, 0) if len(gang.pods) > 1 else limits
+        if len(gang.pods) == 1:
+            return limits
+        spread = spread_service_of(gang.pods[0])
+        return dict.fromkeys((*limits, *([spread] if spread else [])), 0)
 
     def _limits_of(self, pod: Pod) -> Iterator[tuple[str, int]]:
         for term in pod.spec.anti_affinity_terms:

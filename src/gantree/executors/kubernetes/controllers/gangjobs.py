@@ -11,11 +11,15 @@ Pods that have ended stay for their logs until the GangJob, which owns them, is 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from gantree.core.view import JobView, LedgerView
 from gantree.executors.kubernetes.apiserver.client import JSON, MERGE
+from gantree.executors.kubernetes.apiserver.conditions import (
+    api_time,
+    seconds_of,
+    with_transition,
+)
 from gantree.executors.kubernetes.apiserver.objects import Group, Pod
 from gantree.executors.kubernetes.controllers.compute_domains import ComputeDomains
 from gantree.executors.kubernetes.controllers.gangjob_checks import GangJobChecks
@@ -155,7 +159,7 @@ class GangJobs:
         status = _status(known, state, decided, now, told)
         try:
             of_links = self._link_checks.condition(known.group.spec, state, told)
-            status["conditions"] += [_since(of_links, told, now)] if of_links else []
+            status["conditions"] += [with_transition(of_links, told, now)] if of_links else []
             if state is not None:
                 status["askedMembers"] = self._scale(known, state, told, now)
             if status["phase"] in FINISHED:
@@ -241,7 +245,7 @@ class GangJobs:
             kept_s = count(known.group.spec, "ttlSecondsAfterFinished")
         except InvalidObject:
             return
-        ended = _seconds(told.get("finishTime"))
+        ended = seconds_of(told.get("finishTime"))
         if kept_s is None or ended is None:
             return
         if now < ended + kept_s:
@@ -305,7 +309,7 @@ def _status(
         _why(known, decided, now, told) if job and phase == "Pending" else (None, None)
     )
     placement = None if state is None else state.placement
-    started = None if state is None or state.started_at is None else _time(state.started_at)
+    started = None if state is None or state.started_at is None else api_time(state.started_at)
     stopped = "" if state is None or state.stop_cause is None else str(state.stop_cause)
     return {
         "phase": phase,
@@ -319,7 +323,7 @@ def _status(
         "domain": f"{placement.domain.tier}:{placement.domain.name}" if placement else told.get("domain"),
         "nodes": list(placement.nodes) if placement else told.get("nodes") or [],
         "startTime": started or told.get("startTime"),
-        "finishTime": _time(now) if phase in FINISHED else None,
+        "finishTime": api_time(now) if phase in FINISHED else None,
         "conditions": _conditions(phase, placement is not None, told, now),
     }  # fmt: skip
 
@@ -347,32 +351,10 @@ def _conditions(phase: str, placed: bool, told: Mapping[str, Any], now: float) -
         {"type": kind, "status": str(holds), "reason": phase, "message": ""}
         for kind, holds in is_so.items()
     ]
-    return [_since(each, told, now) for each in conditions]
-
-
-def _since(condition: Json, told: Mapping[str, Any], now: float) -> Json:
-    """A condition with the time since when it is so."""
-    before = told.get("conditions")
-    since = {
-        (each.get("type"), each.get("status")): each.get("lastTransitionTime")
-        for each in (before if isinstance(before, list) else ())
-    }
-    known = since.get((condition["type"], condition["status"]))
-    return {**condition, "lastTransitionTime": known or _time(now)}
+    return [with_transition(each, told, now) for each in conditions]
 
 
 def _path(known: Known) -> str:
     meta = known.group.metadata
     home = f"apis/{GANGJOB.group}/{GANGJOB.versions[0]}/namespaces/{meta.namespace}"
     return f"{home}/{GANGJOB.plural}/{meta.name}"
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _seconds(told: object) -> float | None:
-    try:
-        return datetime.fromisoformat(told).timestamp() if isinstance(told, str) else None
-    except ValueError:
-        return None

@@ -65,6 +65,13 @@ class SiteReading:
         tiers = {*self.cluster.tiers, "socket", "pcie", "nvlink"}
         return word if word in tiers else self.tier_of_key.get(word)
 
+    def label_of_tier(self, word: str) -> str | None:
+        """The label of nodes that has the domains of a tier, named by itself or by a label; None where none has."""
+        if word in self.labels:
+            return word
+        keys = (key for key, tier in self.tier_of_key.items() if tier == word)
+        return next((key for key in keys if key in self.labels), None)
+
 
 def site_of(
     name: str,

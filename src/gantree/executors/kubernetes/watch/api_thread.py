@@ -65,7 +65,7 @@ log = logging.getLogger(__name__)
 MakeClient = Callable[[Connection, Callable[[], bool]], Client]
 Seen = tuple[str, Any, Any, Any]
 """What was seen: (noun, key, before, after) of a node, pod, namespace, volume, slice, class or claim; ("bound", what
-came of it, None, None); ("group" | "topology", (kind, key), before, after)."""
+came of it, None, None); ("refused", (key, why), None, None); ("group" | "topology", (kind, key), before, after)."""
 
 
 class ApiThread:
@@ -162,6 +162,10 @@ class ApiThread:
     def request(self, method: str, path: str, body: object, kind: str) -> None:
         """Write something that is asked for again while it is not there. Safe from any thread."""
         self._thread.spawn(self._writer().request(method, path, body, kind))
+
+    def create(self, path: str, body: object, key: Any) -> None:
+        """Make an object; where that is refused, ("refused", (key, why)) is seen. Safe from any thread."""
+        self._thread.spawn(self._writer().create(path, body, key))
 
     def _writer(self) -> ApiWrites:
         assert self._writes is not None, "not started"

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from gantree.executors.kubernetes.apiserver.client import ApiError, Client
+from gantree.executors.kubernetes.apiserver.client import JSON, ApiError, Client
 from gantree.executors.kubernetes.apiserver.device_objects import ResourceClaim
 from gantree.executors.kubernetes.apiserver.post_queue import PostQueue
 from gantree.executors.kubernetes.constraints.volume_writes import Provision, make
@@ -92,6 +92,14 @@ class ApiWrites:
         except (ApiError, Unreachable) as error:
             if not isinstance(error, ApiError) or error.status not in (404, 409):
                 log.warning("%s %s: %s", method, path, error)
+
+    async def create(self, path: str, body: object, key: Any) -> None:
+        """Make an object; one that was not made is reported as ("refused", (key, why)), "" where its name is taken."""
+        try:
+            await self._client.write("POST", path, body, JSON)
+        except (ApiError, Unreachable) as error:
+            is_taken = isinstance(error, ApiError) and error.status == 409
+            self._report("refused", (key, "" if is_taken else str(error)))
 
     async def delete(self, namespace: str, name: str, uid: str, grace_s: float | None) -> None:
         """Delete a pod."""

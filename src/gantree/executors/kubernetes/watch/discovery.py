@@ -27,6 +27,7 @@ from gantree.executors.kubernetes.nodes.topologies import TOPOLOGY_KINDS
 from gantree.executors.kubernetes.pods.gang_spec import GroupKind
 from gantree.executors.kubernetes.workloads.gang_labels import GROUP_KINDS
 from gantree.executors.kubernetes.workloads.provisioning_requests import PROVISIONING
+from gantree.executors.kubernetes.workloads.serving import GANGSERVICE
 
 MISSING_BEFORE_GONE = 2
 """Times in a row that a kind was not there, after which it is believed."""
@@ -100,7 +101,7 @@ async def served(client: Client, known: Collection[GroupKind] = ()) -> Versions:
 
     Of those that are known it is not asked again whether we may list them. Raises ApiError, Unreachable.
     """
-    kinds = (*GROUP_KINDS, *TOPOLOGY_KINDS, PROVISIONING)
+    kinds = (*GROUP_KINDS, *TOPOLOGY_KINDS, PROVISIONING, GANGSERVICE)
     groups = list(dict.fromkeys(kind.group for kind in kinds))
     told = await asyncio.gather(*(_versions_of(client, group) for group in groups))
     there = dict(zip(groups, told, strict=True))

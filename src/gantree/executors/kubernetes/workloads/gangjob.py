@@ -37,6 +37,7 @@ from gantree.executors.kubernetes.pods.link_check import (
     check_annotation,
     check_container,
 )
+from gantree.executors.kubernetes.workloads.serving import serve, serving_of
 from gantree.model.jobs import GPU_RESOURCES, Elastic, Restarts
 
 Json = dict[str, Any]
@@ -180,6 +181,9 @@ def pods_of(
     members = list(members_of(group.spec, size))
     world = sum(_processes(each.role) for each in members)
     pods = {_name(group, each): _pod(group, each, members, world, scheduler) for each in members}
+    serving = serving_of(group.spec)
+    if serving is not None and members:
+        serve(pods[_name(group, members[0])], serving)
     if checked is not None:
         for each in members:
             _add_check(pods[_name(group, each)], each, _addresses(group, members), checked)

@@ -1,0 +1,1 @@
+"""GangServices: replicas of one gang that answer requests, each a GangJob."""

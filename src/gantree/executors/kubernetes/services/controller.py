@@ -1,0 +1,377 @@
+"""The controller of GangServices: makes a GangJob for each replica, ends those that are too many, writes the status.
+
+How many replicas are wanted is in the spec of the object; which are added and which end, `gantree.services.rollout`
+says. Each replica is a GangJob that the service owns, so the core places, restarts and preempts it as any gang. One
+that ends drains first: its GangJob gets the annotation `gantree.io/drain-until`, its first pod loses the label by which
+requests reach it, and at that time, or as soon as no request is left, the GangJob is deleted. All of this is in
+objects: a new leader goes on where the last one stopped.
+
+A replica that is over (its processes have exited) is replaced by another after a back-off as a kubelet has it.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from gantree.core.view import LedgerView
+from gantree.executors.kubernetes.apiserver.client import JSON, MERGE
+from gantree.executors.kubernetes.apiserver.conditions import seconds_of
+from gantree.executors.kubernetes.apiserver.objects import Group, Pod
+from gantree.executors.kubernetes.pods.gang_spec import InvalidObject, amount, table
+from gantree.executors.kubernetes.services.gang_service import (
+    GangService,
+    gang_service,
+    scheduler_of_service,
+)
+from gantree.executors.kubernetes.services.replica_jobs import (
+    draining,
+    front_of,
+    number_of,
+    replica_body,
+    revision_of,
+)
+from gantree.executors.kubernetes.services.replicas import Replica
+from gantree.executors.kubernetes.services.status import last_replica, misconfigured, status_of
+from gantree.executors.kubernetes.watch.api_thread import ApiThread
+from gantree.executors.kubernetes.workloads.gangjob import GANGJOB, OF_GANGJOB
+from gantree.executors.kubernetes.workloads.keys import Key
+from gantree.executors.kubernetes.workloads.serving import GANGSERVICE, SERVES, SERVICE
+from gantree.executors.kubernetes.writes.patches import patch_pod
+from gantree.services.rollout import ReplicaStatus, plan
+
+log = logging.getLogger(__name__)
+
+Name = tuple[str, str]
+AGAIN_S = 5.0
+"""A write without effect is repeated after so long."""
+BACKOFF_S, BACKOFF_MAX_S = 5.0, 300.0
+NO_REQUESTS = {"metadata": {"labels": {SERVES: None}}}
+"""The change of a pod to which a Service sends nothing more."""
+RESET_S = 600.0
+"""A replica that has run for so long before it was over is replaced without a longer back-off."""
+
+
+@dataclass(slots=True)
+class Known:
+    """One GangService: the object, what is in it, and what was written when.
+
+    making are replicas, by number, whose GangJob was written and not seen yet; refused is why one was not made. exits
+    counts the replicas that were over one after the other, soon after their start.
+    """
+
+    group: Group
+    service: GangService | None = None
+    trouble: str = ""
+    written: dict[str, Any] = field(default_factory=dict)
+    asked: dict[str, float] = field(default_factory=dict)
+    look_at: float = 0.0
+    making: dict[int, float] = field(default_factory=dict)
+    last: int = 0
+    refused: str = ""
+    exits: int = 0
+
+
+class GangServices:
+    """All GangServices. job_of gives the job that the gang of a key is at the moment."""
+
+    def __init__(
+        self,
+        api: ApiThread,
+        scheduler: str,
+        job_of: Callable[[Key], str | None],
+        label_of_tier: Callable[[str], str | None],
+    ) -> None:
+        """label_of_tier gives the label of nodes that has the domains of a tier; None where there is none."""
+        self._api, self._scheduler = api, scheduler
+        self._job_of, self._label_of_tier = job_of, label_of_tier
+        self._known: dict[Name, Known] = {}
+        self._gangjobs: dict[Name, dict[str, Group]] = {}
+        self._service_of: dict[Name, Name] = {}
+        self._pods: dict[Name, dict[str, Pod]] = {}
+        self._drained: set[Name] = set()
+
+    def update(self, where: Name, group: Group | None) -> None:
+        """A GangService was added or has changed; None: it is gone, and so will its GangJobs be."""
+        if group is None or scheduler_of_service(group.spec) != self._scheduler:
+            self._known.pop(where, None)
+            return
+        known = self._known.get(where)
+        if known is None or known.group.metadata.uid != group.metadata.uid:
+            known = self._known[where] = Known(group, last=last_replica(group.status))
+        known.group, known.look_at = group, 0.0
+        try:
+            known.service, known.trouble = gang_service(group), ""
+        except InvalidObject as error:
+            known.service, known.trouble = None, str(error)
+
+    def update_gangjob(self, where: Name, group: Group | None) -> None:
+        """A GangJob was added or has changed; None: it is gone."""
+        service = self._service_of.get(where)
+        if group is not None and service is None and group.metadata.labels.get(SERVICE):
+            service = self._service_of[where] = (where[0], group.metadata.labels[SERVICE])
+        if service is None:
+            return
+        gangjobs = self._gangjobs.setdefault(service, {})
+        if group is None:
+            gangjobs.pop(where[1], None)
+            del self._service_of[where]
+            self._drained.discard(where)
+        else:
+            gangjobs[where[1]] = group
+        self._look(service)
+
+    def update_pod(self, pod: Pod, *, gone: bool) -> None:
+        """A pod was added, has changed, or is gone."""
+        labels = pod.metadata.labels
+        if SERVICE not in labels or OF_GANGJOB not in labels:
+            return
+        gangjob = (pod.metadata.namespace, labels[OF_GANGJOB])
+        pods = self._pods.setdefault(gangjob, {})
+        if gone:
+            pods.pop(pod.metadata.name, None)
+        else:
+            pods[pod.metadata.name] = pod
+        if not pods:
+            del self._pods[gangjob]
+        self._look((pod.metadata.namespace, labels[SERVICE]))
+
+    def refused(self, where: Name, number: int, why: str) -> None:
+        """A GangJob was not made: why, "" where its name is taken."""
+        known = self._known.get(where)
+        if known is not None:
+            known.refused = why
+            known.look_at = 0.0
+            if not why:
+                known.making.pop(number, None)
+
+    def drained(self, gangjob: Name) -> None:
+        """No request is left on a replica that drains."""
+        self._drained.add(gangjob)
+        service = self._service_of.get(gangjob)
+        if service is not None:
+            self._look(service)
+
+    def _look(self, service: Name) -> None:
+        if service in self._known:
+            self._known[service].look_at = 0.0
+
+    def step(self, decided: LedgerView, now: float) -> None:
+        """Reconcile those that may have changed."""
+        if not self._known or not self._api.leads():
+            return
+        for where, known in self._known.items():
+            if now >= known.look_at:
+                known.look_at = now + AGAIN_S
+                self._review(where, known, decided, now)
+
+    def replicas_of(self, where: Name, decided: LedgerView) -> list[Replica]:
+        """The replicas of a service, by number."""
+        known = self._known[where]
+        found = []
+        for name, gangjob in self._gangjobs.get(where, {}).items():
+            number = number_of(gangjob)
+            owners = {each.uid for each in gangjob.metadata.owner_references}
+            if number is not None and known.group.metadata.uid in owners:
+                job = self._job_of((where[0], name, GANGJOB.key_word))
+                state = None if job is None else decided.job(job)
+                pods = tuple(self._pods.get((where[0], name), {}).values())
+                found.append(Replica(number, gangjob, state, pods))
+        return sorted(found, key=lambda each: each.number)
+
+    def _review(self, where: Name, known: Known, decided: LedgerView, now: float) -> None:
+        if known.group.metadata.deletion_timestamp is not None:
+            return
+        if known.service is None:
+            self._write(known, misconfigured(known.group, known.trouble, now), now)
+            return
+        replicas = self.replicas_of(where, decided)
+        self._make_front(known, known.service, now)
+        self._replace_finished(known, known.service, replicas, now)
+        try:
+            self._roll(known, known.service, replicas, now)
+        except InvalidObject as error:
+            known.refused = str(error)
+        self._end_drained(known, replicas, now)
+        status = status_of(known.group, known.service, replicas, known.last, known.refused, now)
+        self._write(known, status, now)
+
+    # ----- which replicas there are
+
+    def _roll(
+        self, known: Known, service: GangService, replicas: Sequence[Replica], now: float
+    ) -> None:
+        """Add and end replicas as the number that is wanted and the update ask for."""
+        revision = revision_of(service)
+        known.last = max([known.last, *(each.number for each in replicas)])
+        for each in replicas:
+            known.making.pop(each.number, None)
+        there = [
+            ReplicaStatus(
+                number=each.number,
+                is_current_revision=each.revision == revision,
+                is_ready=each.is_ready,
+                is_draining=each.is_ending,
+                is_placed=each.is_placed,
+            )
+            for each in replicas
+        ]
+        there += [_being_made(number) for number in known.making]
+        told = plan(there, service.wanted, service.update)
+        by_number = {each.number: each for each in replicas}
+        for number in told.end:
+            known.making.pop(number, None)
+            if number in by_number:
+                self._end(known, service, by_number[number], now)
+        for _ in range(told.add):
+            known.last += 1
+            known.making[known.last] = 0.0
+        self._make(known, service, replicas, now)
+        known.refused = known.refused if known.making else ""
+
+    def _make(
+        self, known: Known, service: GangService, replicas: Sequence[Replica], now: float
+    ) -> None:
+        """Write the GangJobs that are not there yet, again where that had no effect."""
+        protected = sum(
+            each.gangjob.spec.get("preemptible") is False and not each.is_ending
+            for each in replicas
+        )
+        for number, asked in list(known.making.items()):
+            is_floor = protected < service.replicas.floor
+            protected += is_floor
+            if now < asked + AGAIN_S:
+                continue
+            key = self._topology_key(service)
+            body = replica_body(service, known.group, number, key, is_floor=is_floor)
+            known.making[number] = now
+            where = (service.namespace, service.name)
+            self._api.create(_gangjobs_at(service), body, (where, number))
+
+    def _topology_key(self, service: GangService) -> str | None:
+        """The label of nodes by which replicas are spread. Raises InvalidObject where no node has one."""
+        if service.spread is None:
+            return None
+        key = self._label_of_tier(service.spread)
+        if key is None:
+            raise InvalidObject(f"spread.tier: no label of the nodes has tier {service.spread!r}")
+        return key
+
+    def _end(self, known: Known, service: GangService, replica: Replica, now: float) -> None:
+        """Let a replica drain, or delete it at once where it never got a request."""
+        if service.drain_s > 0 and replica.has_started and not replica.is_finished:
+            if self._ask(known, f"drain {replica.name}", now):
+                path = f"{_gangjobs_at(service)}/{replica.name}"
+                meta = {"uid": replica.gangjob.metadata.uid}
+                body = draining(now + service.drain_s)
+                body["metadata"] |= meta
+                self._api.request("PATCH", path, body, MERGE)
+        else:
+            self._delete(known, service, replica, now)
+
+    def _end_drained(self, known: Known, replicas: Sequence[Replica], now: float) -> None:
+        """Take requests away from replicas that drain, and delete those that are done."""
+        service = known.service
+        assert service is not None, "a service that can be read"
+        for each in replicas:
+            until = each.drain_until
+            if until is None or each.gangjob.metadata.deletion_timestamp is not None:
+                continue
+            self._take_away(known, each, now)
+            if (
+                now >= until
+                or (service.namespace, each.name) in self._drained
+                or not each.has_started
+            ):
+                self._delete(known, service, each, now)
+            else:
+                known.look_at = min(known.look_at, until)
+
+    def _take_away(self, known: Known, replica: Replica, now: float) -> None:
+        """The Service sends nothing new to a replica that drains."""
+        for pod in replica.pods:
+            meta = pod.metadata
+            if SERVES in meta.labels and self._ask(known, f"label {meta.name}", now):
+                self._api.write(partial(patch_pod, pod=meta, part="", body=NO_REQUESTS))
+
+    def _replace_finished(
+        self, known: Known, service: GangService, replicas: Sequence[Replica], now: float
+    ) -> None:
+        """Delete replicas that are over, after a back-off, so that others are made."""
+        for each in replicas:
+            if not each.is_finished or each.is_ending:
+                continue
+            ended = seconds_of(each.gangjob.status.get("finishTime")) or now
+            due = ended + _backoff_s(service, 0 if each.ran_s >= RESET_S else known.exits)
+            if now < due:
+                known.look_at = min(known.look_at, due)
+            elif self._delete(known, service, each, now):
+                known.exits = 0 if each.ran_s >= RESET_S else known.exits + 1
+
+    # ----- writes
+
+    def _make_front(self, known: Known, service: GangService, now: float) -> None:
+        """The Kubernetes Service, once: whoever deletes it gets it back with the next start of gantree."""
+        if "front" not in known.asked:
+            known.asked["front"] = now
+            path = f"api/v1/namespaces/{service.namespace}/services"
+            self._api.request("POST", path, front_of(service, known.group), JSON)
+
+    def _delete(self, known: Known, service: GangService, replica: Replica, now: float) -> bool:
+        """Delete the GangJob of a replica, and its pods with it; whether that was written now."""
+        if not self._ask(known, f"delete {replica.name}", now):
+            return False
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Background",
+            "preconditions": {"uid": replica.gangjob.metadata.uid},
+        }
+        self._api.request("DELETE", f"{_gangjobs_at(service)}/{replica.name}", body, JSON)
+        return True
+
+    def _ask(self, known: Known, what: str, now: float) -> bool:
+        """Whether to write something now: not again while the last write may be on its way."""
+        if now < known.asked.get(what, 0.0) + AGAIN_S:
+            return False
+        known.asked[what] = now
+        return True
+
+    def _write(self, known: Known, status: dict[str, Any], now: float) -> None:
+        """Write a status that is another; again after a while if it is not there."""
+        there, is_new = known.group.status, status != known.written
+        is_lost = any(there.get(key) != value for key, value in status.items())
+        if is_new or (is_lost and self._ask(known, "status", now)):
+            known.asked["status"] = now
+            known.written = status
+            self._api.request("PATCH", f"{_path(known.group)}/status", {"status": status}, MERGE)
+
+
+def _being_made(number: int) -> ReplicaStatus:
+    return ReplicaStatus(
+        number=number,
+        is_current_revision=True,
+        is_ready=False,
+        is_draining=False,
+        is_placed=False,
+    )
+
+
+def _backoff_s(service: GangService, exits: int) -> float:
+    """How long a replica that is over stays before another is made."""
+    told = table(table(service.template, "spec"), "restarts")
+    first = amount(told, "backoffSeconds")
+    first = BACKOFF_S if first is None else first
+    most: float = amount(told, "backoffMaxSeconds") or BACKOFF_MAX_S
+    return min(most, first * 2.0 ** min(exits, 32))
+
+
+def _path(group: Group) -> str:
+    meta = group.metadata
+    home = f"apis/{GANGSERVICE.group}/{GANGSERVICE.versions[0]}/namespaces/{meta.namespace}"
+    return f"{home}/{GANGSERVICE.plural}/{meta.name}"
+
+
+def _gangjobs_at(service: GangService) -> str:
+    return f"apis/{GANGJOB.group}/{GANGJOB.versions[0]}/namespaces/{service.namespace}/{GANGJOB.plural}"
