@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gantree.core.explain.explain import why
+from gantree.core.explain.explain import when, why
 from gantree.core.ledger.ledger_copy import copy_of
 from gantree.core.ledger.state import JobState
 from gantree.core.snapshot.ledger_snapshot import snapshot_of
@@ -401,6 +401,15 @@ def test_a_replica_takes_the_room_of_training_and_gives_it_back() -> None:
     assert stage.phase("train") is Phase.STOPPING, "serving is above batch"
     stage.ended("train", 143)
     assert stage.row() == "1r1"
+
+
+def test_the_end_of_a_replica_is_known_once_it_drains() -> None:
+    stage = serving(chat(1, gpus=8), nodes=1, ready=1)
+    stage.submit(job("next", 1, 8))
+    assert when(stage.scheduler.ledger, "next", stage.now) is None
+    stage.cancel("chat")
+    start = when(stage.scheduler.ledger, "next", stage.now)
+    assert start is not None and start.starts_at == 30.0 + stage.policy.grace_s
 
 
 def test_a_service_whose_queue_is_gone_gets_no_more_replicas_and_does_not_try_for_ever() -> None:

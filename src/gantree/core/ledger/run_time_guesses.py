@@ -25,6 +25,8 @@ class RunTimeGuesses:
         What it has done already counts for nothing: an attempt may begin anew.
         """
         spec = state.spec
+        if spec.service is not None:
+            return inf, False
         if spec.time_limit_s is not None and not self.may_suspend(spec):
             return spec.time_limit_s + self._policy.grace_s, True
         guess_s = self.guess_s(state)
@@ -36,8 +38,13 @@ class RunTimeGuesses:
         return rules is not None and rules.may_suspend(spec)
 
     def guess_s(self, state: JobState, ran_s: float = 0.0) -> float | None:
-        """How long the whole run is, by its user, else by what ran before; None where nothing is known."""
+        """How long the whole run is, by its user, else by what ran before; None where nothing is known.
+
+        Of a replica of a service nothing is: it runs until its service ends it.
+        """
         spec, quantile = state.spec, self._policy.backfill.quantile
+        if spec.service is not None:
+            return None
         if spec.expected_s is not None and spec.expected_s >= ran_s:
             return spec.expected_s
         return self.runtimes.quantile(spec.queue, spec.user, spec.name, quantile, ran_s)

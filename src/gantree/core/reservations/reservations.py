@@ -64,7 +64,13 @@ def _ends_at(ledger: Ledger, state: JobState) -> float:
 
 
 def _probable_end(ledger: Ledger, state: JobState, now: float) -> float:
-    """The probable end of a placed gang, by its time limit and its expected or learned run time."""
+    """The probable end of a placed gang, by its time limit and its expected or learned run time.
+
+    A replica of a service has none before it drains.
+    """
+    if state.spec.service is not None:
+        drained_at = state.replica.drain_ends_at
+        return inf if drained_at is None else max(now, drained_at) + ledger.policy.grace_s
     since = state.placed_at if state.running_at is None else state.running_at
     assert since is not None, f"{state.job} holds no place"
     policy, spec = ledger.policy, state.spec
