@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from gantree.api.client import requests, site_requests
+from gantree.api.client import requests, service_requests, site_requests
 from gantree.api.client.async_client import AsyncClient
 from gantree.api.client.client import Client
 from gantree.api.client.request import Request, Stream
@@ -101,7 +101,9 @@ def descriptions() -> dict[str, Callable[..., Any]]:
     """The functions of `requests` that describe one."""
     return {
         name: function
-        for name, function in (vars(requests) | vars(site_requests)).items()
+        for name, function in (
+            vars(requests) | vars(site_requests) | vars(service_requests)
+        ).items()
         if inspect.isfunction(function)
         and not name.startswith("_")
         and re.match(r"(Request|Stream)\[", str(function.__annotations__.get("return"))

@@ -13,6 +13,7 @@ import pytest
 from gantree.formats import read_cluster, read_job, read_policy, read_prices
 from gantree.formats.cluster.form import ClusterForm
 from gantree.formats.job.form import JobForm
+from gantree.formats.job.service_form import ServiceForm
 from gantree.formats.node_groups import GroupsForm, read_node_groups
 from gantree.formats.policy.form import PolicyForm
 from gantree.formats.schemas import FORMS, schema_of, write_schemas
@@ -50,7 +51,7 @@ def test_the_reference_has_examples_of_every_kind_of_file() -> None:
     kinds = [kind for kind, _ in EXAMPLES]
     assert {kind: kinds.count(kind) for kind in kinds} == {
         "cluster": 3,
-        "job": 4,
+        "job": 5,
         "policy": 1,
         "node-groups": 1,
         "sweep": 1,
@@ -68,7 +69,9 @@ def _all_fields(kind: type[Form]) -> set[str]:
     return {field for form in forms for field in form["properties"]}
 
 
-@pytest.mark.parametrize("kind", [ClusterForm, JobForm, PolicyForm, GroupsForm, SweepForm])
+@pytest.mark.parametrize(
+    "kind", [ClusterForm, JobForm, ServiceForm, PolicyForm, GroupsForm, SweepForm]
+)
 def test_the_reference_names_every_field(kind: type[Form]) -> None:
     named = set(re.findall(r"[A-Za-z_]+", " ".join(re.findall(r"`([^`\n]+)`", DOCUMENT))))
     assert _all_fields(kind) - named == set()

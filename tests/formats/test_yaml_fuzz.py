@@ -13,7 +13,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gantree.formats import read_cluster, read_job, read_policy, read_script
+from gantree.formats import (
+    read_cluster,
+    read_job,
+    read_policy,
+    read_script,
+    read_submission,
+)
 from gantree.formats.access.reader import read_access
 from gantree.formats.job.reader import read_submission_objects
 from gantree.formats.traces import read_trace_text
@@ -48,10 +54,25 @@ job_id,submit_s,duration_s,members,gpus_per_member,queue,priority,elastic_min,el
 a,0,1.5e3,2,8,research/nlp,batch,1,4
 b,10,20,1,0,,-5,,
 """
+SERVICE = """\
+kind: service
+name: chat
+gang: [{role: r, members: 1, run: [./serve]}]
+replicas: {min: 1, max: 8, floor: 1}
+port: 8000
+ready: {http: /health, every: 2s, failures: 3}
+update: {surge: 1}
+spread: leaf
+scale:
+  "on": [{metric: concurrency, target: 8}, {query: sum(x), target: 10, per_replica: true}]
+  up: {at_most: 4, per: 60s}
+route: {models: [llama-8b], concurrency: 32, affinity: prefix}
+"""
 Reader = Callable[[str, str], Any]
 GOOD: list[tuple[Reader, str]] = [
     (read_cluster, CLUSTER),
     (read_job, JOB),
+    (read_submission, SERVICE),
     (read_policy, POLICY),
     (read_access, ACCESS),
 ]
@@ -89,6 +110,7 @@ WORDS = """
     name tiers links machines nodes allocations gpus gpu numa nics names machine at labels launch job node gang role
     members each run env topology slices required elastic min max checkpoint restarts after array queue priority
     preset evictions priorities queues parallelism (list) (count) mig instances profile start by share modes tenants
+    kind replicas port ready http update surge drain scale metric target query route models
     shares compute isolation alone devices data tier spares spread at_most apart jobs box preferred cube demand weight
 """
 words = st.sampled_from(WORDS.split())

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from gantree.api.gpu_metrics.gpu_counters import GpuCounters
+from gantree.api.views import service_view
 from gantree.api.views.progress_view import add_observed, add_progress
 from gantree.api.views.straggler_view import StragglerJudge
 from gantree.control.engine.controller import Controller
@@ -23,6 +24,7 @@ from gantree.control.engine.loop import Loop
 from gantree.control.readers.frames import QueryMode
 from gantree.control.readers.supervisor import ReaderSupervisor
 from gantree.control.requests.read_view import ReadView
+from gantree.control.services.observed import ObservedServices
 from gantree.executors.progress import Progress
 from gantree.formats.prices.reader import PricesFile
 from gantree.model.host_use import HostUse
@@ -86,6 +88,10 @@ class QueryBackend(Protocol):
         """Put into the answer to why what keeps an attempt that is stopped from ending."""
         ...
 
+    async def add_load(self, rows: Sequence[Json]) -> None:
+        """Put into rows of services what routers and probes report; only a leader knows it."""
+        ...
+
     async def add_observed(self, explained: Json) -> None:
         """Put into the answer to why how its check stands, and which ranks are slower than their peers."""
         ...
@@ -118,6 +124,7 @@ class Backend:
     gpu_counters: GpuCounters = field(default_factory=GpuCounters)
     straggler_judge: StragglerJudge = field(default_factory=StragglerJudge)
     prices: PricesFile | None = None
+    observed: ObservedServices = field(default_factory=ObservedServices)
 
     async def call_controller(self, function: Callable[[Controller], T]) -> T:
         """Run a function on the controller's thread."""
@@ -186,6 +193,17 @@ class Backend:
         remaining = await self.call_controller(lambda controller: controller.cluster.remains(job))
         if remaining:
             explained["sentence"] += f" Waiting: {remaining}."
+
+    async def add_load(self, rows: Sequence[Json]) -> None:
+        """Put into rows of services what routers and probes report."""
+        observed = self.observed
+
+        def seen(controller: Controller) -> tuple[Any, Any]:
+            now = controller.clock()
+            return observed.routers.loads(now), observed.routers.in_flight(now)
+
+        loads, in_flight = await self.call_controller(seen)
+        service_view.add_observed(rows, loads, observed.answers, in_flight)
 
     def take_report(self, token: str, body: bytes) -> dict[str, Any]:
         """Take what a rank reports by a request; from any thread. Raises GantreeError as the cluster does."""

@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from gantree.formats.cluster.machines import write_machines
     from gantree.formats.cluster.reader import read_cluster
     from gantree.formats.cluster.writer import write_cluster
-    from gantree.formats.job.reader import read_job, read_submission, read_submission_objects
+    from gantree.formats.job.reader import (
+        Submission,
+        read_job,
+        read_submission,
+        read_submission_objects,
+    )
     from gantree.formats.policy.reader import read_policy
     from gantree.formats.prices.reader import read_prices, read_tariff
     from gantree.formats.slurm.script import Script, read_script
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Script",
+    "Submission",
     "TraceJob",
     "open_trace",
     "read_calibration",
@@ -39,6 +45,7 @@ __all__ = [
 
 _MODULE_OF = {
     "Script": "slurm.script",
+    "Submission": "job.reader",
     "TraceJob": "traces",
     "read_calibration": "calibration.reader",
     "read_cluster": "cluster.reader",

@@ -12,6 +12,7 @@ from gantree.formats.access.form import AccessForm
 from gantree.formats.calibration.form import CalibrationForm
 from gantree.formats.cluster.form import ClusterForm
 from gantree.formats.job.form import JobForm
+from gantree.formats.job.service_form import ServiceForm
 from gantree.formats.node_groups import GroupsForm
 from gantree.formats.policy.form import PolicyForm
 from gantree.formats.prices.form import PricesForm
@@ -30,6 +31,7 @@ FORMS: dict[str, type[Form]] = {
     "node-groups": GroupsForm,
     "policy": PolicyForm,
     "prices": PricesForm,
+    "service": ServiceForm,
     "sweep": SweepForm,
     "workload": WorkloadForm,
 }

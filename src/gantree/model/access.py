@@ -25,17 +25,20 @@ class Power(Flag):
     """Submit jobs for other users."""
     OPERATE = auto()
     """Change the site: nodes, policy, moves; read metrics and the audit log."""
+    ROUTE = auto()
+    """Read where replicas of services listen, and report requests to them."""
 
 
 _VIEWER = Power.SEE_OWN | Power.SEE
 _USER = Power.SEE_OWN | Power.READ_OWN | Power.CHANGE_OWN | Power.SUBMIT
-_QUEUE_ADMIN = _VIEWER | _USER | Power.READ | Power.CHANGE | Power.SUBMIT_FOR
+_QUEUE_ADMIN = _VIEWER | _USER | Power.READ | Power.CHANGE | Power.SUBMIT_FOR | Power.ROUTE
 
 POWERS_OF_ROLE: dict[str, Power] = {
     "viewer": _VIEWER,
     "user": _USER,
     "queue_admin": _QUEUE_ADMIN,
     "operator": _QUEUE_ADMIN | Power.OPERATE,
+    "router": Power.ROUTE,
 }
 ROLES = tuple(POWERS_OF_ROLE)
 

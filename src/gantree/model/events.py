@@ -54,13 +54,15 @@ class BurnInRequested(Event):
 class SubmissionTaken(Event):
     """A user submitted jobs with an idempotency key: (job, name) of each, and a digest of the submission.
 
-    It records the key only: each job has its own `JobSubmitted`. arrays: (id, spans of indices) of the arrays.
+    It records the key only: each job has its own `JobSubmitted`. arrays: (id, spans of indices) of the arrays. services
+    are the names of services that were submitted with them.
     """
 
     digest: str
     jobs: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...] = ()
     arrays: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = ()
+    services: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

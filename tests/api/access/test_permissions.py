@@ -1,6 +1,7 @@
 """Who may do what: every route, asked by every role, about jobs that are one's own, of one's queue, and others'."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 from gantree.api.access.access import Caller
 from gantree.api.access.permissions import ANOTHER, KEY, Need, redacted_for
 from gantree.api.access.rate_limits import RateLimits
+from gantree.control.requests.submissions import JobSubmission
 from gantree.model.access import grant_of, narrowed
 from gantree.model.jobs import Job
+from gantree.model.services import ReplicaCount, ServiceSpec
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from support.front import DAEMON_TOKEN, Front, Told
@@ -26,25 +29,31 @@ users:
   wolf: {grants: {role: viewer}}
   quinn: {grants: {role: queue_admin, queue: research}}
   otto: {grants: {role: operator}}
+  rolf: {grants: {role: router}}
   nils: {}
 """
-ASKERS = ("", "nils", "eve", "bob", "vera", "alice", "wolf", "quinn", "otto", "daemon")
+ASKERS = ("", "nils", "eve", "bob", "vera", "alice", "wolf", "quinn", "otto", "rolf", "daemon")
 """Nobody, nobody with a role, a user of another queue, a user of the queue, and so on; alice has handed the job in."""
 FREE, WHO, MAY_NOT, NO_JOB = "ok", "401", "403", "404"
 TABLE: dict[Need, dict[str, str]] = {
     Need.OPEN: dict.fromkeys(ASKERS, FREE),
-    Need.KNOWN: {"": WHO, "nils": MAY_NOT},
-    Need.SUBMIT: {"": WHO, "nils": MAY_NOT, "vera": MAY_NOT, "wolf": MAY_NOT, "eve": MAY_NOT},
-    Need.SEE: {"": WHO, "nils": MAY_NOT, "eve": NO_JOB, "bob": NO_JOB},
+    Need.KNOWN: {"": WHO, "nils": MAY_NOT, "rolf": MAY_NOT},
+    Need.SUBMIT: {"": WHO, "nils": MAY_NOT, "rolf": MAY_NOT, "vera": MAY_NOT, "wolf": MAY_NOT, "eve": MAY_NOT},
+    Need.SEE: {"": WHO, "nils": MAY_NOT, "rolf": MAY_NOT, "eve": NO_JOB, "bob": NO_JOB},
     Need.READ: {
         "": WHO, "nils": MAY_NOT, "eve": NO_JOB, "bob": NO_JOB, "vera": MAY_NOT, "wolf": MAY_NOT,
+        "rolf": MAY_NOT,
     },
     Need.CHANGE: {
         "": WHO, "nils": MAY_NOT, "eve": NO_JOB, "bob": NO_JOB, "vera": MAY_NOT, "wolf": MAY_NOT,
+        "rolf": MAY_NOT,
     },
-    Need.SEE_ALL: {"": WHO} | dict.fromkeys(("nils", "eve", "bob", "vera", "alice", "quinn"), MAY_NOT),
+    Need.SEE_ALL: {"": WHO} | dict.fromkeys(
+        ("nils", "eve", "bob", "vera", "alice", "quinn", "rolf"), MAY_NOT
+    ),
     Need.OPERATE: {"": WHO}
-    | dict.fromkeys(("nils", "eve", "bob", "vera", "alice", "wolf", "quinn"), MAY_NOT),
+    | dict.fromkeys(("nils", "eve", "bob", "vera", "alice", "wolf", "quinn", "rolf"), MAY_NOT),
+    Need.ROUTE: {"": WHO} | dict.fromkeys(("nils", "eve", "bob", "vera", "alice", "wolf"), MAY_NOT),
 }  # fmt: skip
 """What each is answered for each need; who is not named may."""
 JOB = {
@@ -76,6 +85,8 @@ BODIES: dict[str, Any] = {
     "POST /v1/policy": {"text": "preset: fair\n"},
     "POST /v1/policy/what-if": {"text": "preset: fair\n"},
     "POST /v1/policy/rollback": {"version": 1},
+    "POST /v1/services/{service}/scale": {"replicas": 1},
+    "POST /v1/routes/reports": {"router": "r1", "window_s": 5.0},
     "POST /v1/session": {"token": DAEMON_TOKEN},
     "POST /v1/tokens": {"user": "nils"},
 }
@@ -100,6 +111,7 @@ LET_THROUGH = {
     "POST /v1/jobs/{word}/suspend": "on hold",
     "POST /v1/jobs/{word}/cancel": "cancel",
     "POST /v1/jobs/{word}/defragment": "gain",
+    "POST /v1/services/{service}/cancel": "service chat has ended",
 }
 """What else is said to those who are let through; of an answer below 400 it is plain."""
 NEVER_SERVED = {
@@ -110,7 +122,14 @@ NEVER_SERVED = {
 """Nothing there is what these routes are about; tests of their own have them answer."""
 WAITING = ("hold", "release", "scale", "defragment")
 """What is asked of a job that waits."""
-FILL = {"word": "hers", "node": "n0", "number": "1", "token": "none", "job": "hers"}
+FILL = {
+    "word": "hers",
+    "node": "n0",
+    "number": "1",
+    "token": "none",
+    "job": "hers",
+    "service": "chat",
+}
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +143,9 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
             lambda controller: controller.submit([replace(hers, roles=(role,))], "/", {})
         )
         front.on_thread(lambda controller: controller.submit([behind], "/", {}))
+        chat = replace(job("chat"), queue="research", user="alice", priority="batch")
+        services = JobSubmission((), "/", services=[ServiceSpec("chat", chat, ReplicaCount(1, 2))])
+        front.on_thread(lambda controller: controller.submit_batch([services]))
         front.ask(
             "alice",
             "POST",
@@ -208,7 +230,7 @@ def came(told: Told, route: str) -> str:
     """What somebody was answered. Only an answer that says so is one of whoever was let through."""
     if told.status < 400 or (route in LET_THROUGH and LET_THROUGH[route] in told.text):
         return FREE
-    if told.status == 404 and "there is no job " not in told.text:
+    if told.status == 404 and not re.search("there is no (job|service) ", told.text):
         return f"404 of something else: {told.text}"
     return str(told.status)
 
@@ -217,7 +239,11 @@ def test_every_role_is_answered_as_the_table_has_it_on_every_route(front: Front)
     found = operations(front)
     del found[ATTACH]  # tests/api/routes/test_exec_session_access.py asks the same of it
     wrong, served, refused = [], set(), set()
-    last = ("POST /v1/jobs/{word}/resume", "POST /v1/jobs/{word}/cancel")
+    last = (
+        "POST /v1/jobs/{word}/resume",
+        "POST /v1/jobs/{word}/cancel",
+        "POST /v1/services/{service}/cancel",
+    )
     first = sorted({*found} - {*last}, key=lambda each: (each.startswith("POST"), each))
     for route in (*first, *last):
         need = found[route]
@@ -260,6 +286,42 @@ def test_who_may_look_and_not_read_is_told_no_value_of_a_variable(front: Front) 
     assert seen["run"] == ["run", "--api-key=(redacted)"]
     facts = front.ask("vera", "GET", "/v1/facts").text
     assert '"hers"' in facts and "v1" not in facts.replace("/v1", "")
+
+
+def test_of_a_service_one_is_told_what_he_may_see(front: Front) -> None:
+    role = replace(job("x").roles[0], env=(("K", "v-of-talk"),), run=("serve",))
+    talk = replace(job("talk"), queue="research", user="alice", roles=(role,))
+    handed_in = JobSubmission((), "/", services=[ServiceSpec("talk", talk, ReplicaCount(1, 2))])
+    front.on_thread(lambda controller: controller.submit_batch([handed_in]))
+    shown = {
+        asker: [
+            "talk" in front.ask(asker, "GET", "/v1/services").text,
+            "v-of-talk" in front.ask(asker, "GET", "/v1/services/talk").text,
+            "ServiceAccepted" in front.ask(asker, "GET", "/v1/facts").text,
+            "v-of-talk" in front.ask(asker, "GET", "/v1/facts").text,
+        ]
+        for asker in ("eve", "bob", "vera", "alice", "otto")
+    }
+    assert shown["eve"] == shown["bob"] == [False] * 4
+    assert shown["vera"] == [True, False, True, False]
+    assert shown["alice"] == shown["otto"] == [True] * 4
+    update = {"jobs": [{**JOB, "kind": "service", "name": "talk", "hold": None}]}
+    refused = front.ask("bob", "POST", "/v1/jobs", update)
+    assert (refused.status, "service of somebody else" in refused.text) == (403, True)
+    assert front.ask("quinn", "POST", "/v1/jobs", update).status == 201
+    assert front.ask("otto", "GET", "/v1/services/talk").json["user"] == "alice"
+
+
+def test_a_router_is_told_of_services_and_of_nothing_else(front: Front) -> None:
+    routes = {
+        asker: {row["service"] for row in front.ask(asker, "GET", "/v1/routes").json["services"]}
+        for asker in ("rolf", "quinn", "otto")
+    }
+    assert routes["rolf"] == routes["quinn"] == routes["otto"] == {"talk"}
+    token = front.token("otto", "router", "vision")
+    assert front.ask("", "GET", "/v1/routes", token=token).json["services"] == []
+    assert front.ask("", "GET", "/v1/jobs", token=token).status == 403
+    assert front.ask("", "GET", "/v1/queues", token=token).status == 403
 
 
 def test_jobs_of_others_have_no_name_in_what_one_is_told(front: Front) -> None:

@@ -23,8 +23,10 @@ from gantree.journal.access_store import AccessStore, AuditRow
 from gantree.model.errors import GantreeError, JournalError, TooOften
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
-QUESTIONS = frozenset({"/v1/jobs/check", "/v1/jobs/{word}/what-if", "/v1/policy/what-if"})
-"""Routes that are asked by POST, for what is asked has a body, and change nothing."""
+QUESTIONS = frozenset(
+    {"/v1/jobs/check", "/v1/jobs/{word}/what-if", "/v1/policy/what-if", "/v1/routes/reports"}
+)
+"""Routes that are asked by POST, for what is asked has a body, and change nothing that is on record of themselves."""
 REFUSED = frozenset({401, 403, 429})
 MOST_ROWS = 1000
 """Rows of one commit."""

@@ -19,8 +19,10 @@ from starlette.requests import HTTPConnection
 
 from gantree.api.access.access import Caller, CurrentCaller
 from gantree.control.requests.job_ids import job_of
+from gantree.control.requests.service_commands import service_named
 from gantree.control.requests.submissions import submitted_event_id
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
 from gantree.journal.contract import Journal
 from gantree.model.access import Power, is_within
@@ -47,6 +49,8 @@ class Need(StrEnum):
     SUBMIT = "submit"
     SEE_ALL = "see-all"
     OPERATE = "operate"
+    ROUTE = "route"
+    """Whoever sends requests to replicas; which services, the route tells by their queues."""
 
 
 _OF_ALL = {Need.SEE_ALL: Power.SEE, Need.OPERATE: Power.OPERATE}
@@ -106,6 +110,13 @@ def check_need(caller: Caller, need: Need) -> None:
     """Raise Forbidden where no grant of a caller could ever do."""
     if not caller.grants:
         raise Forbidden(f"{caller.name} has no role here; an operator gives one in the access file")
+    routes = any(Power.ROUTE in each.powers for each in caller.grants)
+    if need is Need.ROUTE and not routes:
+        raise Forbidden(f"{caller.name} may not do this: it needs the role router")
+    if need is not Need.ROUTE and all(each.powers == Power.ROUTE for each in caller.grants):
+        raise Forbidden(
+            f"{caller.name} is a router: it may read routes, report requests, and nothing else"
+        )
     if need in _OF_ALL and not caller.may(_OF_ALL[need], ""):
         role = "an operator" if need is Need.OPERATE else "a viewer of all queues"
         raise Forbidden(f"{caller.name} may not do this: it needs {role}")
@@ -122,6 +133,32 @@ def has(caller: Caller, need: Need, user: str, queue: str) -> bool:
 def sees(caller: Caller, state: JobState) -> bool:
     """Whether a caller may see a job."""
     return has(caller, Need.SEE, state.spec.user, state.spec.queue)
+
+
+def sees_service(caller: Caller, service: ServiceState) -> bool:
+    """Whether a caller may see a service."""
+    replica = service.spec.replica
+    return has(caller, Need.SEE, replica.user, replica.queue)
+
+
+def changes_service(caller: Caller, service: ServiceState) -> bool:
+    """Whether a caller may scale, update and cancel a service."""
+    replica = service.spec.replica
+    return has(caller, Need.CHANGE, replica.user, replica.queue)
+
+
+def service_for(ledger: Ledger, caller: Caller, name: str, need: Need) -> ServiceState:
+    """The service of a name, for a caller. Raises NotFound for one that it may not see, and Forbidden."""
+    service = ledger.services.get(name)
+    if service is None and not caller.sees_all:
+        raise NotFound(f"there is no service {name}")
+    service = service_named(ledger, name)
+    if not sees_service(caller, service):
+        raise HiddenJob(f"there is no service {name}")
+    replica = service.spec.replica
+    if not has(caller, need, replica.user, replica.queue):
+        raise Forbidden(f"{caller.name} may view service {name} but not {need.value} it")
+    return service
 
 
 def job_visibility(caller: Caller) -> Callable[[JobState], bool] | None:
@@ -206,6 +243,11 @@ def check_submission(
 def queue_of(job: Job, overrides: Mapping[str, Any]) -> str:
     """The queue that a job is handed in to."""
     return str(overrides.get("queue", job.queue))
+
+
+def routes_queue(caller: Caller, queue: str) -> bool:
+    """Whether a caller may send requests to the services of a queue."""
+    return caller.may(Power.ROUTE, queue)
 
 
 def sees_queue(caller: Caller, queue: str) -> bool:

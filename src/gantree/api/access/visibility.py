@@ -11,6 +11,7 @@ from gantree.api.access.permissions import ANOTHER, Need, has, redacted_for, see
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.reservations.reservations import job_of
 from gantree.executors.local.recording.redaction import REDACTED, redacted_command
+from gantree.model.jobs import Job
 
 Json = dict[str, Any]
 
@@ -55,26 +56,46 @@ def facts_visible_to(caller: Caller, ledger: Ledger, facts: list[Json]) -> list[
 
 
 def _fact(caller: Caller, ledger: Ledger, fact: Json) -> Json | None:
-    """Facts that concern no job are visible to callers who may see all jobs."""
+    """Facts that concern no job and no service are visible to callers who may see all jobs."""
     data = fact["data"]
-    of_whom = ledger.spec_of(data.get("job") or data.get("array", ""))
+    of_whom = _concerned(ledger, data)
     spec = data.get("spec")
     if of_whom is None and not caller.sees_all:
         return None
     if of_whom is not None and not has(caller, Need.SEE, of_whom.user, of_whom.queue):
         return None
-    if spec is not None and not has(caller, Need.READ, spec["user"], spec["queue"]):
-        data = {**data, "spec": without_environment(spec)}
+    if spec is not None and "replica" in spec:
+        data = {**data, "spec": service_spec_visible_to(caller, spec)}
+    elif spec is not None:
+        data = {**data, "spec": spec_visible_to(caller, spec)}
     return {**fact, "data": redacted_for(caller, ledger, data)}
+
+
+def _concerned(ledger: Ledger, data: Json) -> Job | None:
+    """The job, or a replica of the service, that a fact is about."""
+    service = ledger.services.get(data.get("service", ""))
+    if service is not None:
+        return service.spec.replica
+    return ledger.spec_of(data.get("job") or data.get("array", ""))
 
 
 def detail_visible_to(caller: Caller, ledger: Ledger, detail: Json) -> Json:
     """Return a job's detail; without command and environment if the caller may see but not read the job."""
-    spec = detail["spec"]
-    if spec is not None and not has(caller, Need.READ, spec["user"], spec["queue"]):
-        detail = {**detail, "spec": without_environment(spec)}
+    if detail["spec"] is not None:
+        detail = {**detail, "spec": spec_visible_to(caller, detail["spec"])}
     value: Json = redacted_for(caller, ledger, detail)
     return value
+
+
+def spec_visible_to(caller: Caller, spec: Json) -> Json:
+    """Return a job's specification; without command and environment if the caller may see but not read the job."""
+    may_read = has(caller, Need.READ, spec["user"], spec["queue"])
+    return spec if may_read else without_environment(spec)
+
+
+def service_spec_visible_to(caller: Caller, spec: Json) -> Json:
+    """Return a service's specification; without command and environment if the caller may not read its replicas."""
+    return {**spec, "replica": spec_visible_to(caller, spec["replica"])}
 
 
 def without_environment(spec: Mapping[str, Any]) -> Json:

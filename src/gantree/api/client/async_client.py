@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx
 
-from gantree.api.client import requests, site_requests
+from gantree.api.client import requests, service_requests, site_requests
 from gantree.api.client.client import ANSWER_WITHIN_S
 from gantree.api.client.decoding import decoded_object
 from gantree.api.client.failover import ALIVE, CONNECT_WITHIN_S, Failover
@@ -110,6 +110,12 @@ class AsyncClient:
     renew_lease = _method(site_requests.renew_lease)
     degrade = _method(site_requests.degrade)
     restore = _method(site_requests.restore)
+    services = _method(service_requests.services)
+    service = _method(service_requests.service)
+    scale_service = _method(service_requests.scale_service)
+    cancel_service = _method(service_requests.cancel_service)
+    routes = _method(service_requests.routes)
+    report_routes = _method(service_requests.report_routes)
     policy = _method(requests.policy)
     policy_versions = _method(requests.policy_versions)
     policy_version = _method(requests.policy_version)

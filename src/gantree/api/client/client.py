@@ -15,7 +15,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gantree.api.client import requests, site_requests
+from gantree.api.client import requests, service_requests, site_requests
 from gantree.api.client.decoding import decoded_object
 from gantree.api.client.failover import ALIVE, CONNECT_WITHIN_S, Failover
 from gantree.api.client.login import login_name
@@ -141,6 +141,12 @@ class Client:
     renew_lease = _method(site_requests.renew_lease)
     degrade = _method(site_requests.degrade)
     restore = _method(site_requests.restore)
+    services = _method(service_requests.services)
+    service = _method(service_requests.service)
+    scale_service = _method(service_requests.scale_service)
+    cancel_service = _method(service_requests.cancel_service)
+    routes = _method(service_requests.routes)
+    report_routes = _method(service_requests.report_routes)
     policy = _method(requests.policy)
     policy_versions = _method(requests.policy_versions)
     policy_version = _method(requests.policy_version)

@@ -17,6 +17,7 @@ from gantree.api.access.access import Access, Caller, CurrentCaller
 from gantree.api.access.audit import note_what
 from gantree.api.access.permissions import (
     Need,
+    changes_service,
     check_submission,
     job_for,
     job_visibility,
@@ -58,12 +59,11 @@ from gantree.control.engine.loop import wait_until_set
 from gantree.control.requests.job_commands import JobCommands
 from gantree.control.requests.submission_checks import Receipt
 from gantree.control.requests.submissions import JobSubmission, Key
-from gantree.formats import read_submission, read_submission_objects
+from gantree.formats import Submission, read_submission, read_submission_objects
 from gantree.formats.job.form import EnvName
 from gantree.model.arrays import in_words
 from gantree.model.errors import BadFields, Problem
 from gantree.model.federation import Assignment
-from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, HOLDING, Phase
 from gantree.text.words import NAME_PATTERN
 
@@ -183,10 +183,11 @@ def _add_submission(routes: APIRouter, backend: Backend) -> None:
         request: Request,
         idempotency_key: IdempotencyKey = None,
     ) -> Response:
-        """Hand in jobs: all of them are taken, or none."""
+        """Hand in jobs and services: all of them are taken, or none. A service that is live is updated."""
         key = _key(idempotency_key, caller, body)
         receipt = await group_commit.submit(await _submission_of(body, caller, request, key))
-        note_what(request.scope, "jobs " + ", ".join(each.job for each in receipt.jobs))
+        taken = (*(each.job for each in receipt.jobs), *receipt.services)
+        note_what(request.scope, "jobs " + ", ".join(taken))
         return json_response(_receipt_json(receipt), 201)
 
 
@@ -194,15 +195,16 @@ async def _submission_of(
     body: SubmissionRequest, caller: Caller, request: Request, key: Key | None = None
 ) -> JobSubmission:
     """What a caller hands in, as far as it may. Raises BadFields for what is no job, and Forbidden."""
-    jobs = await _read(body, is_short=_bytes_of(request) <= SHORT_BYTES)
+    read = await _read(body, is_short=_bytes_of(request) <= SHORT_BYTES)
+    jobs = (*read.jobs, *(each.replica for each in read.services))
     user = check_submission(caller, jobs, body.overrides, body.user, body.login)
     access: Access = request.app.state.access
     for owner, queue in {(job.user or user, queue_of(job, body.overrides)) for job in jobs}:
         access.check_hands_in_for(caller, owner, queue)
-    admits = job_visibility(caller)
     assignment = None if body.assignment is None else Assignment(**body.assignment.model_dump())
     return JobSubmission(
-        jobs, body.base_dir, body.overrides, user, body.source, key, admits, body.env, body.default_env, assignment
+        read.jobs, body.base_dir, body.overrides, user, body.source, key, job_visibility(caller), body.env,
+        body.default_env, assignment, read.services, partial(changes_service, caller),
     )  # fmt: skip
 
 
@@ -212,12 +214,12 @@ def _bytes_of(request: Request) -> float:
     return int(stated) if stated.isascii() and stated.isdigit() else math.inf
 
 
-async def _read(body: SubmissionRequest, *, is_short: bool) -> tuple[Job, ...]:
-    read = partial(_jobs_in, body)
+async def _read(body: SubmissionRequest, *, is_short: bool) -> Submission:
+    read = partial(_asked_in, body)
     return read() if is_short else await asyncio.to_thread(read)
 
 
-def _jobs_in(body: SubmissionRequest) -> tuple[Job, ...]:
+def _asked_in(body: SubmissionRequest) -> Submission:
     if body.jobs is not None:
         return read_submission_objects(body.jobs, "request")
     assert body.text is not None  # `SubmissionRequest` saw to it
@@ -258,7 +260,8 @@ def _receipt_json(receipt: Receipt) -> Json:
         {"job": each.job, "name": each.name, "array": in_words(each.array) if each.array else None}
         for each in receipt.jobs
     ]
-    return {"jobs": jobs, "warnings": list(receipt.warnings)}
+    services = [{"service": each} for each in receipt.services]
+    return {"jobs": jobs, "services": services, "warnings": list(receipt.warnings)}
 
 
 def _key(text: str | None, caller: Caller, body: SubmissionRequest) -> Key | None:

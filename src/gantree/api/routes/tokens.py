@@ -21,7 +21,7 @@ from gantree.model.errors import Conflict, Forbidden, NotFound
 
 LONGEST_S = 10 * 365 * 86_400.0
 QUEUE = r"^$|^[A-Za-z0-9][A-Za-z0-9._-]{0,62}(/[A-Za-z0-9][A-Za-z0-9._-]{0,62}){0,15}$"
-RoleWord = Literal["", "viewer", "user", "queue_admin", "operator"]
+RoleWord = Literal["", "viewer", "user", "queue_admin", "operator", "router"]
 
 
 class TokenRequest(Body):

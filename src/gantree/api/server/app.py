@@ -33,6 +33,7 @@ from gantree.api.routes import (
     tokens,
 )
 from gantree.api.routes.accounting import book, history, usage, waste
+from gantree.api.routes.services import routing, services
 from gantree.api.server.error_handlers import add_error_handlers
 from gantree.api.server.pod_paths import CHECKS, REPORTS, PodPaths
 from gantree.api.server.standby.reads import StandbyBackend
@@ -61,6 +62,8 @@ ROUTERS = (
     sessions.router,
     tokens.router,
     audit_routes.router,
+    services.router,
+    routing.router,
 )
 
 

@@ -34,6 +34,11 @@ from gantree.api.http.response_models.jobs import (
     ReceiptResponse,
 )
 from gantree.api.http.response_models.records import RecordResponse
+from gantree.api.http.response_models.services import (
+    ServiceCommandResponse,
+    ServiceResponse,
+    ServicesResponse,
+)
 from gantree.api.http.response_models.site import (
     ClusterResponse,
     DomainsResponse,
@@ -42,6 +47,7 @@ from gantree.api.http.response_models.site import (
 )
 from gantree.api.routes import audit, federation, links, nodes, policies, sessions, tokens
 from gantree.api.routes.accounting import book, usage, waste
+from gantree.api.routes.services import routing
 
 _A_JOB = "/v1/jobs/{job}"
 _A_NODE = "/v1/nodes/{node}"
@@ -92,6 +98,12 @@ RESPONSE_MODELS: Mapping[str, type[BaseModel]] = {
     "GET /v1/links": links.LinksResponse,
     "POST /v1/links/degrade": links.LinkCommandResponse,
     "POST /v1/links/restore": links.LinkCommandResponse,
+    "GET /v1/services": ServicesResponse,
+    "GET /v1/services/{service}": ServiceResponse,
+    "POST /v1/services/{service}/scale": ServiceCommandResponse,
+    "POST /v1/services/{service}/cancel": ServiceCommandResponse,
+    "GET /v1/routes": routing.RoutesResponse,
+    "POST /v1/routes/reports": routing.ReportTakenResponse,
     "GET /v1/policy": policies.PolicyVersionResponse,
     "GET /v1/policy/versions": policies.PolicyVersionsResponse,
     "GET /v1/policy/versions/{number}": policies.PolicyVersionResponse,

@@ -26,7 +26,7 @@ def create(
         str,
         typer.Option(
             metavar="ROLE",
-            help="Limit the token to a role: viewer, user, queue_admin or operator."
+            help="Limit the token to a role: viewer, user, queue_admin, operator or router."
             " [default: all roles of the user]",
         ),
     ] = "",

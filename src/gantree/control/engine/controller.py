@@ -45,6 +45,7 @@ from gantree.control.requests.policy_versions import (
 )
 from gantree.control.requests.read_view import ReadPoint, ReadView
 from gantree.control.requests.repair_commands import RepairCommands
+from gantree.control.requests.service_commands import ServiceCommands
 from gantree.control.requests.submission_checks import Receipt
 from gantree.control.requests.submissions import JobSubmission, Submissions, no_federation
 from gantree.control.requests.waiting_limits import DEFAULT_WAITING_LIMITS, WaitingLimits
@@ -162,6 +163,11 @@ class Controller:
     def ledger(self) -> Ledger:
         """The ledger, equal to the fold of the journal's facts."""
         return self.turn_runner.scheduler.ledger
+
+    @property
+    def services(self) -> ServiceCommands:
+        """Takes commands for services."""
+        return ServiceCommands(self.read_view, self._append, self._new_id)
 
     @property
     def burn_ins(self) -> BurnIns:
@@ -336,6 +342,7 @@ class Controller:
             notify,
             self.cluster.checks_links,
             no_federation if self.leased_jobs is None else self.leased_jobs.check,
+            self._new_id,
         )
 
     def _drain(self) -> bool:

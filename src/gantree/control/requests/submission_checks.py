@@ -45,10 +45,11 @@ NO_QUEUE = Job("any", ()).queue
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Acknowledgement of a submission: the jobs are durable. warnings are sentences for the user."""
+    """Acknowledgement of a submission: jobs and services, by name, are durable. warnings are sentences for the user."""
 
     jobs: tuple[Submitted, ...]
     warnings: tuple[str, ...]
+    services: tuple[str, ...] = ()
 
 
 @contextmanager

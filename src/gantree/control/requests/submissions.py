@@ -1,4 +1,4 @@
-"""Accepts submissions in batches: all that arrive together are checked one by one and made durable by one append.
+"""Accepts submissions of jobs and services in batches: all that arrive together are made durable by one append.
 
 What one of them has wrong is its own refusal; the others are taken. A submission with an idempotency key leaves a
 `SubmissionTaken` in the same append, under an id made of the key: whoever tries again with the key, after a broken
@@ -7,7 +7,7 @@ connection or a kill -9, gets the receipt that stands there. What is checked of 
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gantree.control.notifications.settings import (
@@ -17,6 +17,7 @@ from gantree.control.notifications.settings import (
 )
 from gantree.control.requests.job_ids import JobIds, Submitted
 from gantree.control.requests.predecessors import with_predecessors
+from gantree.control.requests.service_checks import is_of_service, live_owner, with_replica
 from gantree.control.requests.submission_checks import (
     Receipt,
     Warnings,
@@ -38,13 +39,21 @@ from gantree.control.requests.waiting_limits import (
     WaitingLimits,
 )
 from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
 from gantree.journal.contract import Journal
 from gantree.model.arrays import Spans, has_index, parse_element
 from gantree.model.errors import BadInput, Conflict, EventIdReused, GantreeError
-from gantree.model.events import BurnInRequested, Event, JobSubmitted, SubmissionTaken
+from gantree.model.events import (
+    BurnInRequested,
+    Event,
+    JobSubmitted,
+    ServiceSubmitted,
+    SubmissionTaken,
+)
 from gantree.model.federation import Assignment
 from gantree.model.jobs import Job
+from gantree.model.services import ServiceSpec
 from gantree.policy.rules import Policy
 
 IDS_KEPT = 100_000
@@ -71,11 +80,11 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class JobSubmission:
-    """Jobs as one caller hands them in together: all of them are taken, or none.
+    """Jobs and services as one caller hands them in together: all of them are taken, or none.
 
     source is what they came in, for errors ("": not said); user is whose they are where they do not say. sees tells
-    which jobs that one may name as jobs to come after; None: all. env and default_env are as in `with_variables`.
-    assignment is the one by which a federation hands them in.
+    which jobs that one may name as jobs to come after, may_update which services that one may give another description;
+    None: all. env and default_env are as in `with_variables`. assignment is that by which a federation hands them in.
     """
 
     jobs: Sequence[Job]
@@ -88,6 +97,8 @@ class JobSubmission:
     env: Mapping[str, str] = field(default_factory=dict)
     default_env: Mapping[str, str] = field(default_factory=dict)
     assignment: Assignment | None = None
+    services: Sequence[ServiceSpec] = ()
+    may_update: Callable[[ServiceState], bool] | None = None
 
 
 def no_federation(assignment: Assignment) -> None:
@@ -119,8 +130,10 @@ class Submissions:
         notify: NotifySettings = NO_NOTIFICATIONS,
         checks_links: bool = True,
         check_assignment: Callable[[Assignment], None] = no_federation,
+        new_id: Callable[[str, str], str] = lambda noun, name: f"{noun}/{name}",
     ) -> None:
         self._checks_links, self._check_assignment = checks_links, check_assignment
+        self._new_id = new_id
         self._journal = journal
         self._append = append
         self._clock = clock
@@ -176,8 +189,13 @@ class Submissions:
         return self._tried(submission).receipt
 
     def first_event(self, submission: JobSubmission) -> JobSubmitted:
-        """The event of its first job as it would be recorded now; nothing is taken. Raises what is wrong with it."""
-        first = self._tried(submission).events[0]
+        """The event of its first job, or else of a replica of its first service, as it would be recorded now.
+
+        Nothing is taken. Raises what is wrong with it.
+        """
+        replicas = [replace(each.replica, name=f"{each.name}.1") for each in submission.services]
+        jobs = (*submission.jobs, *replicas)
+        first = self._tried(replace(submission, jobs=jobs, services=())).events[0]
         assert isinstance(first, JobSubmitted), "a submission has jobs"
         return first
 
@@ -230,7 +248,7 @@ class Submissions:
             if isinstance(event, SubmissionTaken):
                 spans = dict(event.arrays)
                 jobs = tuple(Submitted(job, name, spans.get(job, ())) for job, name in event.jobs)
-                found = (event.digest, Receipt(jobs, event.warnings))
+                found = (event.digest, Receipt(jobs, event.warnings, event.services))
             elif self._journal.seen([key.event_id]):
                 raise Conflict(f"the idempotency key {key.text} was used long ago; take another")
         if found is None:
@@ -242,13 +260,15 @@ class Submissions:
 
     def _new(self, submission: JobSubmission) -> _Taken:
         jobs, overrides = submission.jobs, submission.overrides
-        if "name" in overrides and len(jobs) > 1:
-            raise BadInput(f"{len(jobs)} jobs cannot all be named {overrides['name']}")
+        documents = len(jobs) + len(submission.services)
+        if "name" in overrides and documents > 1:
+            raise BadInput(f"{documents} jobs cannot all be named {overrides['name']}")
         ledger = self._ledger()
         asked = [self._checked(job, submission, ledger) for job in jobs]
+        services = [self._checked_service(each, submission, ledger) for each in submission.services]
         self._counts.add(asked)
         warnings = (
-            *self._warnings.of(asked, ledger),
+            *self._warnings.of([*asked, *(each.replica for each in services)], ledger),
             *of_full_queues(asked, ledger),
             *(() if self._checks_links else of_unchecked(asked, self._policy())),
         )
@@ -260,13 +280,30 @@ class Submissions:
             JobSubmitted(id=submitted_event_id(each.job), observed_at=now, job=each.job, spec=spec)
             for each, spec in zip(chosen, specs, strict=True)
         ]
+        events += [self._submitted(each, now) for each in services]
+        receipt = Receipt(chosen, warnings, tuple(each.name for each in services))
         if submission.key is not None:
-            events.append(_note(submission.key, now, chosen, warnings))
-        return _Taken(Receipt(chosen, warnings), tuple(events))
+            events.append(_note(submission.key, now, receipt))
+        return _Taken(receipt, tuple(events))
+
+    def _submitted(self, service: ServiceSpec, now: float) -> ServiceSubmitted:
+        event_id = self._new_id(service.name, "service-submitted")
+        return ServiceSubmitted(id=event_id, observed_at=now, service=service.name, spec=service)
+
+    def _checked_service(
+        self, service: ServiceSpec, submission: JobSubmission, ledger: Ledger
+    ) -> ServiceSpec:
+        """A service with overrides and defaults applied to its replicas. Raises GantreeError for what is wrong."""
+        with about(f"service {submission.overrides.get('name', service.name)}"):
+            name = str(submission.overrides.get("name", service.name))
+            before = live_owner(ledger, name, submission.may_update)
+            owner = submission if before is None else replace(submission, user=before)
+            replica = self._checked(service.replica, owner, ledger)
+            return with_replica(service, replica, ledger)
 
     def _checked(self, job: Job, submission: JobSubmission, ledger: Ledger) -> Job:
         """A job with its overrides and defaults applied. Raises BadInput for what is wrong with it alone."""
-        asked = overridden(job, submission.overrides)
+        asked = overridden(replace(job, service=None) if job.service else job, submission.overrides)
         check_user(submission.user)
         with about(f"job {asked.name}"):
             asked = with_variables(asked, submission.env, submission.default_env)
@@ -293,6 +330,8 @@ class Submissions:
     def _id_is_taken(self, job: str) -> bool:
         """Ids on record or about to be, and those under which something ran that this journal knows nothing of."""
         if job in self._taken or job in self._given or self._is_element(job):
+            return True
+        if is_of_service(self._ledger(), job):
             return True
         if job not in self._free and self._journal.seen([submitted_event_id(job)]):
             return True
@@ -331,14 +370,13 @@ def submitted_event_id(job: str) -> str:
     return f"{job}/submitted"
 
 
-def _note(
-    key: Key, now: float, chosen: Sequence[Submitted], warnings: tuple[str, ...]
-) -> SubmissionTaken:
+def _note(key: Key, now: float, receipt: Receipt) -> SubmissionTaken:
     return SubmissionTaken(
         id=key.event_id,
         observed_at=now,
         digest=key.digest,
-        jobs=tuple((each.job, each.name) for each in chosen),
-        warnings=warnings,
-        arrays=tuple((each.job, each.array) for each in chosen if each.array),
+        jobs=tuple((each.job, each.name) for each in receipt.jobs),
+        warnings=receipt.warnings,
+        arrays=tuple((each.job, each.array) for each in receipt.jobs if each.array),
+        services=receipt.services,
     )

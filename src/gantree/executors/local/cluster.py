@@ -201,8 +201,7 @@ class LocalCluster:
             self._watch(gang)
 
     def _taken_ports(self) -> set[int]:
-        ports = (gang.master_port for gang in self._active.values())
-        return {port for port in ports if port is not None}
+        return {port for gang in self._active.values() for port in gang.ports}
 
     def _gang(self, job: str, attempt: int) -> Gang:
         """The gang, from memory or from its directory."""

@@ -7,6 +7,7 @@ order to replace it, or to stop all, comes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from gantree.executors.inventory import Status
@@ -35,6 +36,7 @@ from gantree.model.orders import (
     SuspendGang,
     WriteToLog,
 )
+from gantree.model.replicas import Endpoint
 
 REPLACED_GRACE_S = 2.0
 """Seconds between SIGTERM and SIGKILL for what is left of a member that is replaced."""
@@ -57,6 +59,7 @@ class Gang:
         self._former: list[Member] = []
         self.order: StartGang | None = None
         self.master_port: int | None = None
+        self.endpoints: tuple[Endpoint, ...] = ()
         self._checkpoints: CheckpointWatch | None = None
         self._boot_id = boot_id
         self._failure_grace_s = failure_grace_s
@@ -75,6 +78,7 @@ class Gang:
             return
         self.order = order = order_from_json(record["order"])
         self.master_port = record["master_port"]
+        self.endpoints = tuple(Endpoint(**each) for each in record.get("endpoints", ()))
         self._same_boot = record["boot_id"] == self._boot_id
         lives = lives_in(record)
         self.members = tuple(
@@ -99,10 +103,16 @@ class Gang:
         master_port: int,
         order_json: dict[str, Any],
         unix: UnixUser | None = None,
+        endpoints: Sequence[Endpoint] = (),
     ) -> None:
         """Write the order, durably; from then on the attempt exists. An order that is there stays. Raises OSError."""
         self.run.make(range(len(order.members)), unix)
-        record = {"master_port": master_port, "boot_id": self._boot_id, "order": order_json}
+        record = {
+            "master_port": master_port,
+            "boot_id": self._boot_id,
+            "order": order_json,
+            "endpoints": list(map(asdict, endpoints)),
+        }
         write_first(self.run.gang, record)
         self._load()
 
@@ -147,6 +157,7 @@ class Gang:
                 "master_port": self.master_port,
                 "boot_id": self._boot_id,
                 "order": order_json,
+                "endpoints": list(map(asdict, self.endpoints)),
                 "lives": lives | {order.member: order.life},
             },
         )
@@ -157,6 +168,12 @@ class Gang:
         new = self._member(launch, order.life)
         self.members = tuple(new if each is old else each for each in self.members)
         self.order, self._has_news = order.gang, True
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports that it was given."""
+        meeting = () if self.master_port is None else (self.master_port,)
+        return (*meeting, *(each.port for each in self.endpoints))
 
     @property
     def startable(self) -> tuple[Member, ...]:
@@ -285,8 +302,8 @@ class Gang:
         if not self._has_news and not self.over:
             return
         events = gang_events(
-            self.run, self.outcome, self._saved, now, stopped=self.stopped, over=self.over
-        )
+            self.run, self.outcome, self._saved, now, self.endpoints, stopped=self.stopped, over=self.over
+        )  # fmt: skip
         for event in (*self._marks(), *events):  # first: the next place avoids who is at fault
             if event.id not in self._emitted:
                 emit(event)

@@ -18,6 +18,7 @@ from gantree.model.events import (
     MemberStarted,
     RankExited,
 )
+from gantree.model.replicas import Endpoint
 
 
 def gang_events(
@@ -25,6 +26,7 @@ def gang_events(
     outcome: GangOutcome,
     saved: Iterable[Saved],
     now: float,
+    endpoints: tuple[Endpoint, ...],
     *,
     stopped: bool,
     over: bool,
@@ -43,7 +45,13 @@ def gang_events(
             check_failed=failure.check_failed,
         )
     elif started:
-        yield GangStarted(id=f"{job}/{attempt}/started", observed_at=now, job=job, attempt=attempt)
+        yield GangStarted(
+            id=f"{job}/{attempt}/started",
+            observed_at=now,
+            job=job,
+            attempt=attempt,
+            endpoints=endpoints,
+        )
     if started or stopped or outcome.is_broken:
         yield from _checkpoint_events(run, saved, now)
         yield from _replacement_events(run, outcome, now)

@@ -14,6 +14,7 @@ from gantree.executors.local.launch.launch_record import launch_record
 from gantree.executors.local.launch.lent_package import lent_package
 from gantree.executors.local.launch.master_port import free_port
 from gantree.executors.local.launch.rank_map import rank_map
+from gantree.executors.local.launch.service_ports import endpoints_for, port_variables
 from gantree.executors.local.launch.visible_gpus import GpuIds, MigIds, missing_partition
 from gantree.executors.local.partitions.created_instances import NodePart
 from gantree.executors.local.partitions.worker import GpuPreparation, PreparationFailed
@@ -76,7 +77,8 @@ class GangLauncher:
                 gang.fail(permanent, final=True)
                 return
             port = free_port(order.job, order.attempt, taken_ports)
-            gang.begin(order, port, order_to_json(order), self._user(order))
+            endpoints = endpoints_for(order, self._node_of_name, {*taken_ports, port})
+            gang.begin(order, port, order_to_json(order), self._user(order), endpoints)
             self._prepare(gang, order, mig_ids)
         except OSError as error:
             gang.fail(f"the gang could not be started: {error}")
@@ -181,7 +183,7 @@ class GangLauncher:
         """Start the shim of every member that has none and may start; return where each rank is. Raises OSError."""
         order, port = gang.order, gang.master_port
         assert order is not None and port is not None
-        base, taken_ports = inherited(os.environ), {port}
+        base, taken_ports = inherited(os.environ), set(gang.ports)
         map_of_ranks = rank_map(order, self._site, self._node_of_name)
         unix = self._user(order)
         write_plain(gang.run.ranks, map_of_ranks)
@@ -196,7 +198,7 @@ class GangLauncher:
                 order, member.launch, self._node_of_name, gang.run, port, base,
                 self._gpu_ids, self._failure_grace_s, mig_ids, before, unix, lent, log_limits,
                 self._open_files, self._preparation.mps_variables(member.launch, unix),
-                member.life,
+                member.life, port_variables(order, gang.endpoints, member.launch.node_rank),
             )  # fmt: skip
             if order.leased:
                 record["lease"] = str(self._state_dir / LEASE_FILE)

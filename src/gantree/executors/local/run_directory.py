@@ -33,6 +33,7 @@ from gantree.model.errors import BadInput
 from gantree.model.jobs import Check
 from gantree.model.orders import MemberLaunch, StartGang
 from gantree.model.placements import Domain, GpuChange, MigPart, SharePart
+from gantree.model.replicas import Readiness, ReplicaOf
 
 _LOOKED_BACK = 100
 """Attempts before one that are looked at for the last that began."""
@@ -153,9 +154,10 @@ def order_from_json(data: dict[str, Any]) -> StartGang:
     members = tuple(_member_from_json(member) for member in data["members"])
     changes = tuple(_change_from_json(change) for change in data.get("changes", ()))
     domain = data.get("domain")
-    check = data.get("check")
+    check, service = data.get("check"), data.get("service")
     parts = {"members": members, "changes": changes, "domain": domain and Domain(**domain)}
     parts["check"] = check and Check(**check)
+    parts["service"] = service and ReplicaOf(**(service | {"ready": Readiness(**service["ready"])}))
     for name in ("secrets", "parallelism"):
         parts[name] = tuple(map(tuple, data.get(name, ())))
     return StartGang(**(data | parts))

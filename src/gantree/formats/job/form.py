@@ -61,6 +61,8 @@ MAX_PROCESSES = 4096
 """Processes of one member."""
 MAX_PRIORITY = 1_000_000_000
 AS_WRITTEN = "as-written"
+JOB, SERVICE = "job", "service"
+KINDS = (JOB, SERVICE)
 RANK_ORDERS = ("usual", AS_WRITTEN)
 """In which order the axes of the parallelism count ranks: that of AXES, or that of the file."""
 
@@ -208,6 +210,7 @@ Sharded = Annotated[str, PlainValidator(one_of(SHARDED)), WithJsonSchema({"enum"
 CollectiveName = Annotated[
     str, PlainValidator(one_of(COLLECTIVES)), WithJsonSchema({"enum": list(COLLECTIVES)})
 ]
+Kind = Annotated[str, PlainValidator(one_of(KINDS)), WithJsonSchema({"enum": list(KINDS)})]
 Choice = Annotated[str, PlainValidator(one_of(CHOICES)), WithJsonSchema({"enum": list(CHOICES)})]
 Launcher = Annotated[
     str, PlainValidator(one_of(LAUNCHERS)), WithJsonSchema({"enum": list(LAUNCHERS)})
@@ -440,7 +443,12 @@ class JobForm(Form):
     """One document of job.yaml. It has one field for each field of the file."""
 
     STAND_INS: ClassVar[Mapping[str, Any]] = {"name": "unnamed"}
+    HINTS: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("replicas", "port", "ready", "update", "drain", "spread", "scale", "route"),
+        "It is a field of a service: write `kind: service`.",
+    )
 
+    kind: Kind = JOB
     name: Name
     queue: QueuePath = "default"
     priority: Priority = "batch"

@@ -1,11 +1,12 @@
-"""job.yaml to `Job`s: one for each document; of an `array` one for each index, or one for all."""
+"""job.yaml to what its documents describe: a job, an array of jobs, or a service each."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gantree.formats.job.form import (
     AS_WRITTEN,
     MAX_JOBS,
+    SERVICE,
     AxisTrafficForm,
     CheckpointForm,
     DataForm,
@@ -24,6 +25,9 @@ from gantree.formats.job.rules import (
     name_problems,
     speeds_of,
 )
+from gantree.formats.job.service_form import ServiceForm
+from gantree.formats.job.service_reader import service_of
+from gantree.formats.job.service_rules import after_service_problems
 from gantree.formats.job.topology_form import GangTopologyForm, SlicesForm, TopologyForm
 from gantree.formats.validation.forms import MAX_PROBLEMS, empty_file, read_form, refuse
 from gantree.model.arrays import element_of, indices_of
@@ -48,36 +52,59 @@ from gantree.model.jobs import (
     Transformer,
     Warn,
 )
-from gantree.text.document import Document, read_documents
+from gantree.model.services import ServiceSpec
+from gantree.text.document import Document, Table, read_documents
 from gantree.text.objects import documents_of
 
 MAX_JOB_FILE_BYTES = 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What a job file asks for: jobs, an array as one (`Job.array`), and services, each in the order written."""
+
+    jobs: tuple[Job, ...] = ()
+    services: tuple[ServiceSpec, ...] = ()
+
+
 def read_job(text: str, source: str) -> tuple[Job, ...]:
-    """Read the text of a job file: its jobs in the order written, the elements of arrays as jobs. Raises BadFields."""
+    """Read the jobs that a job file comes to, in the order written. Raises BadFields.
+
+    The elements of an array are jobs, and so are the replicas with which a service begins, but at least one.
+    """
     forms = _forms_of_text(text, source)
     refuse(list(after_problems(forms)), source)
     jobs_of_array = jobs_of_arrays(forms)
     return tuple(
         element
         for form in forms
-        for element in _elements(_job(form, _after_elements(form.after, jobs_of_array)))
+        for element in _elements(form, _job(form, _after_elements(form.after, jobs_of_array)))
     )
 
 
-def read_submission(text: str, source: str) -> tuple[Job, ...]:
-    """Read the text of a job file as `read_job`, but each array as one job (`Job.array`). Raises BadFields."""
-    return tuple(_job(form, form.after) for form in _forms_of_text(text, source))
+def read_submission(text: str, source: str) -> Submission:
+    """Read the text of a job file. Raises BadFields."""
+    return _submission(_forms_of_text(text, source))
 
 
-def read_submission_objects(objects: Sequence[object], source: str) -> tuple[Job, ...]:
-    """The jobs of JSON objects with the fields of a job file, as `read_submission` gives them. Raises BadFields."""
+def read_submission_objects(objects: Sequence[object], source: str) -> Submission:
+    """What JSON objects with the fields of a job file ask for. Raises BadFields."""
     try:
         forms = _forms(documents_of(objects, "jobs", source), source, [])
     except BadFields as error:
         raise BadFields([replace(each, line=None) for each in error.problems]) from None
-    return tuple(_job(form, form.after) for form in forms)
+    return _submission(forms)
+
+
+def _submission(forms: Sequence[JobForm]) -> Submission:
+    jobs, services = [], []
+    for form in forms:
+        job = _job(form, form.after)
+        if isinstance(form, ServiceForm):
+            services.append(service_of(form, job))
+        else:
+            jobs.append(job)
+    return Submission(tuple(jobs), tuple(services))
 
 
 def _forms_of_text(text: str, source: str) -> list[JobForm]:
@@ -91,14 +118,20 @@ def _forms_of_text(text: str, source: str) -> list[JobForm]:
 def _forms(documents: list[Document], source: str, problems: list[Problem]) -> list[JobForm]:
     forms = []
     for document in documents:
-        form = read_form(JobForm, document, problems)
+        form = read_form(_kind_of(document), document, problems)
         forms += [] if form is None else [form]
         if len(problems) >= MAX_PROBLEMS:
             break
     problems += [problem for form in forms for problem in job_problems(form)]
     problems += name_problems(forms, MAX_JOBS)
+    problems += after_service_problems(forms)
     refuse(problems, source)
     return forms
+
+
+def _kind_of(document: Document) -> type[JobForm]:
+    value = document.value
+    return ServiceForm if isinstance(value, Table) and value.get("kind") == SERVICE else JobForm
 
 
 def _after_elements(
@@ -109,8 +142,12 @@ def _after_elements(
         yield from jobs_of_array.get(name, (name,))
 
 
-def _elements(job: Job) -> Iterator[Job]:
-    """The elements of an array; a job that is none alone."""
+def _elements(form: JobForm, job: Job) -> Iterator[Job]:
+    """The elements of an array, the replicas of a service; a job that is neither alone."""
+    if isinstance(form, ServiceForm):
+        for number in range(1, max(form.replicas.min, 1) + 1):
+            yield replace(job, name=f"{job.name}.{number}")
+        return
     if not job.array:
         yield job
     for index in indices_of(job.array):

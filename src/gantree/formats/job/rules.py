@@ -16,6 +16,8 @@ from gantree.formats.job.form import (
     RestartsForm,
     TrafficForm,
 )
+from gantree.formats.job.service_form import ServiceForm
+from gantree.formats.job.service_rules import service_problems
 from gantree.formats.job.serving_rules import serving_problems
 from gantree.formats.job.topology_rules import topology_problems
 from gantree.model.errors import Problem
@@ -55,6 +57,7 @@ def job_problems(form: JobForm) -> list[Problem]:
         *_expert_ways_problems(form),
         *(_traffic_problems(form.traffic, form) if form.traffic else ()),
         *serving_problems(form),
+        *(service_problems(form) if isinstance(form, ServiceForm) else ()),
     ]
 
 
@@ -131,7 +134,8 @@ def _stopping_problems(form: JobForm) -> Iterator[Problem]:
     yield from _warn_problems(form)
     if not form.spot:
         return
-    if form.checkpoint is None and "checkpoint" not in form.lost:
+    may_lose_work = form.checkpoint is None and not isinstance(form, ServiceForm)
+    if may_lose_work and "checkpoint" not in form.lost:
         allowed = "it beside checkpoint: spot capacity is taken back at any time"
         yield form.problem("spot", "`true` without checkpoint", allowed)
     if not form.preemptible:

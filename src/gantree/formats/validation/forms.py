@@ -58,6 +58,8 @@ class Form(BaseModel):
 
     STAND_INS: ClassVar[Mapping[str, Any]] = {}
     """Substitutes for required fields that are wrong, while the rest of a bad file is checked."""
+    HINTS: ClassVar[Mapping[str, str]] = {}
+    """What to do about unknown fields of a document that is this form."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -338,6 +340,8 @@ def _unknown(kind: type[Form], data: Table, location: tuple[Any, ...]) -> Proble
 def _meant(kind: type[Form], location: tuple[Any, ...], fields: list[str]) -> str:
     """Return which field was meant: one that is spelt or called alike, or one of a mapping below."""
     found = str(location[-1])
+    if len(location) == 1 and found in kind.HINTS:
+        return kind.HINTS[found]
     word = OTHER_WORDS.get(found, found)
     if word in fields:
         return f"Did you mean `{word}`?"

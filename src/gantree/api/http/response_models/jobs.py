@@ -23,10 +23,17 @@ class SubmittedJob(BaseModel):
     )
 
 
+class SubmittedService(BaseModel):
+    """A service that was taken, new or as another description of a live one."""
+
+    service: str = Field(examples=["chat"])
+
+
 class ReceiptResponse(BaseModel):
-    """The jobs are durable."""
+    """The jobs and services are durable."""
 
     jobs: list[SubmittedJob]
+    services: list[SubmittedService] = []
     warnings: list[str] = Field(
         description="Sentences on jobs that can never start as things are, or will be rejected."
     )

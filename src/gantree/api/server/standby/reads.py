@@ -30,6 +30,7 @@ from gantree.api.routes import (
     site,
 )
 from gantree.api.routes.accounting import history, usage, waste
+from gantree.api.routes.services import services
 from gantree.api.views.progress_view import add_observed, add_progress
 from gantree.api.views.straggler_view import StragglerJudge
 from gantree.control.readers.frames import NEWEST, QueryMode, Reply
@@ -114,6 +115,9 @@ class StandbyBackend:
     async def add_remaining(self, explained: Json) -> None:
         """Nothing: only the leader's executor knows."""
 
+    async def add_load(self, rows: Sequence[Json]) -> None:
+        """Nothing: routers report to the leader."""
+
     def log_path(self, job: str, attempt: int, rank: int) -> Path:
         """Where the output of a rank is, once there is some."""
         return self._run(job, attempt).log(rank)
@@ -163,7 +167,7 @@ class StandbyBackend:
         return value
 
 
-LOOKING = (jobs, explanations, records, curves, nodes, links, policies, site)
+LOOKING = (jobs, explanations, records, curves, nodes, links, policies, site, services)
 """Routes of which some change something."""
 
 

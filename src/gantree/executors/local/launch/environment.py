@@ -4,7 +4,8 @@
    daemon's environment may hold secrets.
 2. Variables of gantree: devices, NICs, job, paths of the checkpoint protocol.
 3. The job's own `env`, which overrides 1 and 2.
-4. The rank variables, and the mark by which leftover processes are found. Nothing overrides these.
+4. The rank variables, the ports of a service, the mark by which leftover processes are found. Nothing overrides
+   these.
 """
 
 from collections.abc import Mapping
@@ -56,16 +57,19 @@ def member_environment(
     previous_world_size: int | None,
     mps: Mapping[str, str],
     life: int = 0,
+    ports: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """What all processes of a member have in common. base is the inherited part, or that of the job's user.
 
-    mps is how they find the MPS control daemon that was started for them. life counts the member's replacements.
+    mps is how they find the MPS control daemon that was started for them. life counts the member's replacements. ports
+    are the variables of `service_ports`.
     """
     fixed = {
         **_rendezvous(order, member, nodes, master_port),
         **_previous(previous_world_size),
         "GANTREE_LIFE": str(life),
         "GANTREE_RUN": str(run.member(member.node_rank, life)),
+        **(ports or {}),
     }
     place = {
         **(gang_variables(order, member) if order.variables == SLURM else {}),

@@ -34,13 +34,15 @@ def launch_record(
     open_files: int | None = None,
     mps: Mapping[str, str] = NO_VARIABLES,
     life: int = 0,
+    ports: Mapping[str, str] = NO_VARIABLES,
 ) -> dict[str, Any]:
     """The record of a member. nodes has every node that is named, and every MIG instance must exist.
 
     unix is the user of the processes; None: that of the daemon. previous_world_size is that of the last attempt before
     this one that began. lent is the directory that `lent_package` made. log_limits are those of the
     shim's `log_cap`. open_files is the soft limit on them; None: the daemon's. mps is how the processes find the MPS
-    control daemon that gantree started for them. life counts the replacements of the member.
+    control daemon that gantree started for them. life counts the replacements of the member. ports are the variables
+    of `service_ports`.
     """
     base = base if unix is None else {**base, **unix.environment}
     env = member_environment(
@@ -55,6 +57,7 @@ def launch_record(
         previous_world_size,
         mps,
         life,
+        ports,
     )
     if lent is not None:
         env["PYTHONPATH"] = with_lent_package(env.get("PYTHONPATH"), lent)

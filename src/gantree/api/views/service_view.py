@@ -1,0 +1,161 @@
+"""Services as plain JSON values: what is on record, and what is seen of them (`add_observed`)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from gantree.api.access.access import Caller
+from gantree.api.access.permissions import Need, redacted_for, sees_service, service_for
+from gantree.api.access.visibility import service_spec_visible_to
+from gantree.api.views.job_view import plain
+from gantree.control.requests.read_view import ReadView
+from gantree.control.services.router_reports import ServiceLoad
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.service_state import ServiceState
+from gantree.core.ledger.state import JobState
+from gantree.model.phases import HOLDING, Phase
+from gantree.model.service_facts import ServiceScaled
+
+Json = dict[str, Any]
+Attempt = tuple[str, int]
+FACTS_BACK = 100_000
+"""Scalings are looked for among so many of the last facts."""
+SCALINGS_SHOWN = 20
+
+
+def services(view: ReadView, caller: Caller) -> list[Json]:
+    """A row for each live service that a caller may see, in order of arrival."""
+    ledger = view.ledger
+    live = (each for each in ledger.services.values() if each.is_live)
+    return [service_row(ledger, each) for each in live if sees_service(caller, each)]
+
+
+def service(view: ReadView, caller: Caller, name: str) -> Json:
+    """A service with its description, its replicas and how it was scaled. Raises NotFound."""
+    state = service_for(view.ledger, caller, name, Need.SEE)
+    detail = {
+        **service_row(view.ledger, state),
+        "spec": service_spec_visible_to(caller, plain(state.spec)),
+        "replicas": [replica_row(each) for each in _replicas(view.ledger, state)],
+        "scalings": list(_scalings(view, name))[-SCALINGS_SHOWN:],
+    }
+    value: Json = redacted_for(caller, view.ledger, detail)
+    return value
+
+
+def service_row(ledger: Ledger, service: ServiceState) -> Json:
+    """One service in a list. Times in seconds since 1970."""
+    spec, count = service.spec, service.spec.replicas
+    replicas = list(_replicas(ledger, service))
+    serving = [each for each in replicas if not each.replica.draining]
+    return {
+        "service": service.service,
+        "queue": spec.replica.queue,
+        "user": spec.replica.user,
+        "priority": spec.replica.priority,
+        "revision": service.revision,
+        "state": _state(service, serving),
+        "wanted": service.wanted,
+        "ready": sum(map(is_ready, serving)),
+        "current": sum(_is_current(service, each) for each in serving),
+        "placed": sum(each.phase in HOLDING for each in replicas),
+        "draining": len(replicas) - len(serving),
+        "min": count.min,
+        "max": count.max,
+        "floor": count.floor,
+        "spare": count.spare,
+        "gpus": spec.replica.gpus,
+        "models": list(spec.routing.models or (service.service,)),
+        "accepted_at": service.accepted_at,
+        "updated_at": service.updated_at,
+        "ended_at": service.ended_at,
+        "reason": service.reason,
+        "scaled_at": service.scaled_at,
+        "scaled_for": service.scaled_for,
+        "scaled_automatically": service.scaled_automatically,
+        "load": None,
+    }
+
+
+def replica_row(state: JobState) -> Json:
+    """One replica of a service that has not ended."""
+    replica, of = state.replica, state.spec.service
+    assert of is not None, f"{state.job} is no replica"
+    first = replica.endpoints[0] if replica.endpoints else None
+    members = () if state.placement is None else state.placement.members
+    return {
+        "replica": state.job,
+        "number": of.number,
+        "revision": of.revision,
+        "attempt": state.attempt,
+        "phase": state.phase.value,
+        "ready": is_ready(state),
+        "draining": replica.draining,
+        "drain_ends_at": replica.drain_ends_at,
+        "since": replica.since,
+        "reason": replica.drain_reason or replica.reason or state.reason,
+        "preemptible": state.spec.preemptible,
+        "failures": state.failures,
+        "last_failure": state.last_failure,
+        "nodes": list(dict.fromkeys(each.node for each in members)),
+        "host": None if first is None else first.host,
+        "port": None if first is None else first.port,
+        "in_flight": None,
+    }
+
+
+def is_ready(state: JobState) -> bool:
+    """Whether requests may be sent to a replica."""
+    return state.replica.ready and state.phase is Phase.RUNNING and not state.replica.draining
+
+
+def add_observed(
+    rows: Sequence[Json],
+    loads: Mapping[str, ServiceLoad],
+    answers: Mapping[Attempt, str],
+    in_flight: Mapping[Attempt, int],
+) -> None:
+    """Put into rows of services the load, and into those of replicas what is in flight and why a probe fails."""
+    for row in rows:
+        load = loads.get(row["service"])
+        row["load"] = None if load is None else asdict(load)
+        for each in row.get("replicas", ()):
+            key = (each["replica"], each["attempt"])
+            each["in_flight"] = in_flight.get(key, 0) if load is not None else None
+            if not each["ready"] and not each["draining"]:
+                each["reason"] = answers.get(key) or each["reason"]
+
+
+def _replicas(ledger: Ledger, service: ServiceState) -> Iterator[JobState]:
+    return (ledger.jobs[job] for job in service.replicas)
+
+
+def _is_current(service: ServiceState, state: JobState) -> bool:
+    return state.spec.service is not None and state.spec.service.revision == service.revision
+
+
+def _state(service: ServiceState, serving: Sequence[JobState]) -> str:
+    """One word for a service: what happens to it."""
+    if not service.is_live:
+        return "ended"
+    if service.is_ending:
+        return "ending"
+    if any(not _is_current(service, each) for each in serving):
+        return "updating"
+    if sum(map(is_ready, serving)) < service.wanted:
+        return "starting"
+    return "ready" if service.wanted else "at zero"
+
+
+def _scalings(view: ReadView, name: str) -> Iterator[Json]:
+    """When another number of replicas was wanted, and why, oldest first."""
+    for recorded in view.journal.facts_of(ServiceScaled, max(0, view.at.seq - FACTS_BACK)):
+        fact = recorded.fact
+        if isinstance(fact, ServiceScaled) and fact.service == name and recorded.seq <= view.at.seq:
+            yield {
+                "at": fact.at,
+                "before": fact.before,
+                "replicas": fact.replicas,
+                "reason": fact.reason,
+                "automatic": fact.automatic,
+            }

@@ -1,0 +1,1 @@
+"""Services while a daemon leads: whether replicas answer, what routers need to know and report, autoscaling."""

@@ -1,0 +1,42 @@
+"""What is seen of services while a daemon leads and is not on record: answers to probes, reports of routers.
+
+Built for one leadership; the next one begins with nothing, and knows the same after a few seconds.
+"""
+
+from dataclasses import dataclass, field
+
+from gantree.control.engine.controller import Controller
+from gantree.control.services.route_table import RouteTable
+from gantree.control.services.router_reports import RouterReport, RouterReports
+from gantree.model.events import ReplicaDrained
+
+
+@dataclass(slots=True)
+class ObservedServices:
+    """answers: why an attempt of a replica did not answer its last probe as it should ("": it did).
+
+    answers may be read from any thread, the rest is for the thread of the controller alone.
+    """
+
+    answers: dict[tuple[str, int], str] = field(default_factory=dict)
+    routers: RouterReports = field(default_factory=RouterReports)
+    table: RouteTable = field(default_factory=RouteTable)
+    _drained: set[tuple[str, int]] = field(default_factory=set)
+
+    def take(self, report: RouterReport, controller: Controller) -> None:
+        """Take the report of a router, and record the drains that it completes."""
+        now = controller.clock()
+        self.routers.take(report)
+        self.table.look(controller.ledger, now)
+        self._drained &= self.table.drains.keys()
+        left = [each for key, each in self.table.drains.items() if key not in self._drained]
+        for drain in self.routers.drained(left, now):
+            self._drained.add((drain.job, drain.attempt))
+            controller.inbox.enqueue(
+                ReplicaDrained(
+                    id=f"{drain.job}/{drain.attempt}/drained",
+                    observed_at=now,
+                    job=drain.job,
+                    attempt=drain.attempt,
+                )
+            )
