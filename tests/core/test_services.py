@@ -195,6 +195,8 @@ def test_a_number_whose_id_is_a_jobs_is_skipped() -> None:
     stage.submit(job("other"))
     stage.tell(ServiceSubmitted, service="other", spec=replace(chat(), name="other"))
     assert stage.of_kind(ServiceRejected)[0].reason == "other is the id of a job"
+    stage.submit(job("chat"))
+    assert stage.scheduler.ledger.rejected["chat"] == "chat is the name of a service"
 
 
 def test_a_drain_ends_with_the_last_request_or_at_its_deadline() -> None:
@@ -242,8 +244,9 @@ def test_an_update_that_never_becomes_ready_leaves_the_old_ones_alone() -> None:
         stage.ended("chat.3", 1)
         stage.wait(1000.0)
     assert stage.row() == "1r1* 2r1* 3r2"
-    stage.serve(chat(2, image="v1"))  # and back: another revision, as for a Deployment
-    assert stage.row() == "1r1* 2r1* 3r2! 4r3"
+    stage.serve(chat(2, image="v1"))
+    assert stage.row() == "1r1* 2r1* 3r2!", "taken back: what still runs it stays"
+    assert stage.scheduler.ledger.services["chat"].revision == 3 and "Update" not in stage.why()
 
 
 def test_numbers_that_do_not_concern_what_runs_replace_nothing() -> None:

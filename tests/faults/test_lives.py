@@ -15,7 +15,7 @@ from support.faults.clocks import MachineClocks, Timeline
 from support.faults.devices_in_use import DevicesInUse
 from support.faults.disk import LOG, Disk
 from support.faults.life import LEAST_EVENTS, LEAST_FAULTS
-from support.faults.plan import DAILY, FAULTY, Action, plan_of
+from support.faults.plan import DAILY, FAULTY, SERVING, Action, plan_of
 from support.faults.points import Died, Points
 from support.faults.shrink import shrunk
 from support.faults.soak import lived
@@ -53,7 +53,7 @@ def test_every_kind_of_fault_comes_in_some_life() -> None:
         for seed in range(5)
         for action, _ in zip(plan_of(seed), range(400), strict=False)
     }
-    assert kinds == DAILY.keys() | FAULTY.keys()
+    assert kinds == DAILY.keys() | FAULTY.keys() | SERVING.keys()
     lines = table(Tally(dict.fromkeys(FAULTS, 1)), 1).splitlines()
     assert [line[:22].strip() for line in lines[1:-1]] == list(FAULTS)
 

@@ -11,6 +11,7 @@ from gantree.model.gpu_activity import MeasuredUse
 from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, HOLDING, Phase
 from support.faults.poison import LABEL
+from support.faults.serving import drained, end_service, scale_service, serve
 from support.random_lives import a_job
 
 if TYPE_CHECKING:
@@ -259,6 +260,10 @@ ACTIONS: dict[str, Act] = {
     "uncordon": uncordon,
     "health": health,
     "measure": measure,
+    "serve": serve,
+    "scale a service": scale_service,
+    "end a service": end_service,
+    "requests drained": drained,
     "kill": kill,
     "power cut after a submission": power_cut_after_a_submission,
     "kill at a write": at_a_write("kill"),

@@ -44,6 +44,7 @@ from support.faults.attempt import KILLED, TERMINATED, SimulatedAttempt, Simulat
 from support.faults.clocks import Timeline
 from support.faults.devices_in_use import DevicesInUse
 from support.faults.network import Network
+from support.faults.serving import readiness
 from support.faults.tally import Tally
 
 RUN_S = (1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
@@ -191,6 +192,16 @@ class SimulatedCluster:
         if self.faulty and lots.random() < 0.12:
             self._timeline.after(run_s * lots.random(), lambda: self._fail_a_rank(attempt))
         self._timeline.after(run_s, lambda: self._finish(attempt))
+        if attempt.order is not None and attempt.order.service is not None:
+            self._timeline.after(lots.uniform(0, 5), lambda: self._changes_readiness(attempt, 1))
+
+    def _changes_readiness(self, attempt: SimulatedAttempt, number: int) -> None:
+        """A replica is ready, or no longer, and will often change again."""
+        if attempt.works:
+            self._tell(attempt, readiness(attempt, number, self._timeline.now))
+            if attempt.lots.random() < 0.5:
+                after_s = attempt.lots.uniform(1, 30)
+                self._timeline.after(after_s, lambda: self._changes_readiness(attempt, number + 1))
 
     def _stop(self, order: StopGang, attempt: SimulatedAttempt | None) -> None:
         if attempt is None:

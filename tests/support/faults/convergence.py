@@ -15,6 +15,7 @@ from gantree.model.events import ClusterObserved, HealthObserved, JobSubmitted
 from gantree.model.jobs import Job
 from gantree.model.orders import StartGang
 from gantree.model.phases import ENDED, Phase
+from support.faults.serving import end_all_services
 
 if TYPE_CHECKING:
     from support.faults.life import Life
@@ -82,6 +83,7 @@ def _mend(life: "Life") -> None:
     for node, sources in list(site.unwell.items()):
         for source in sources:
             life.emit(partial(_is_well, node, source))
+    end_all_services(life)
     for state in life.jobs():
         if state.held and state.phase not in ENDED:
             life.command("release", state.job)
@@ -151,6 +153,8 @@ def _check_end(life: "Life") -> None:
         for job in life.audit.accepted
         if job not in life.audit.ended
     ]
+    live = [name for name, service in ledger.services.items() if service.is_live]
+    broken += [f"cancelled, and never ended: service {name}" for name in live]
     known = life.audit.accepted.keys() | life.audit.rejected
     broken += [
         f"acknowledged and unknown: {job}" for job in life.acknowledged_jobs if job not in known

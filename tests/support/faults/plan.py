@@ -32,6 +32,15 @@ DAILY: dict[str, int] = {
     "measure": 12,
 }
 """What happens in every life, and how often."""
+SERVING: dict[str, int] = {
+    "serve": 8,
+    "scale a service": 5,
+    "end a service": 1,
+    "requests drained": 8,
+}
+"""What happens in lives with services, and how often."""
+SERVED = 0.3
+"""The share of lives with services. They are drawn apart, so lives without are as they were before there were any."""
 FAULTY: dict[str, int] = {
     "kill": 1,
     "power cut after a submission": 1,
@@ -63,7 +72,8 @@ def plan_of(seed: int) -> Iterator[Action]:
     """All actions of a life, without an end."""
     lots = Random(f"{seed}/plan")
     chosen = {kind: weight for kind, weight in FAULTY.items() if lots.random() >= LEFT_OUT}
-    weights = DAILY | chosen
+    is_served = Random(f"{seed}/services").random() < SERVED
+    weights = DAILY | chosen | (SERVING if is_served else {})
     kinds, shares = list(weights), list(weights.values())
     while True:
         yield Action(lots.choices(kinds, shares)[0], lots.getrandbits(32))

@@ -207,6 +207,9 @@ def _job_submitted(builder: DecisionBuilder, event: JobSubmitted, policy: Policy
     if event.job in ledger.jobs or event.job in ledger.arrays or event.job in ledger.rejected:
         return
     reason = ledger.accounts.is_full(event.spec)
+    service = ledger.services.get(event.job)
+    if service is not None and service.is_live:
+        reason = f"{event.job} is the name of a service"
     for name in event.spec.after:
         reason = _comes_in_vain_after(ledger, name) or reason
     accept(builder, event.job, event.spec, policy, reason)

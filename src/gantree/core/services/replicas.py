@@ -33,9 +33,8 @@ def live_replicas(ledger: Ledger, service: ServiceState) -> list[JobState]:
 
 def is_ending(state: JobState) -> bool:
     """Whether a replica drains, or stops for good: it does not count any more."""
-    return state.replica.draining or (
-        state.leaving and state.stop_cause is StopCause.CANCELLED
-    )  # fmt: skip
+    stops = state.leaving and state.stop_cause is StopCause.CANCELLED
+    return stops or state.replica.draining
 
 
 def takes_requests(state: JobState) -> bool:
@@ -93,7 +92,17 @@ def _spread_out(spec: ServiceSpec) -> TopologySpec:
 def is_current(ledger: Ledger, service: ServiceState, state: JobState) -> bool:
     """Whether a replica runs what the service describes today, on nodes that it need not leave."""
     assert state.spec.service is not None
-    return state.spec.service.revision == service.revision and not _leaves(ledger, state)
+    is_newest = state.spec.service.revision == service.revision
+    return (is_newest or _runs_the_same(service, state)) and not _leaves(ledger, state)
+
+
+def _runs_the_same(service: ServiceState, state: JobState) -> bool:
+    """Whether a replica of another revision is as one of this: an update was taken back, and it is still there."""
+    replica = state.spec.service
+    assert replica is not None
+    number, revision = replica.number, replica.revision
+    as_described = replica_job(service.spec, number, revision, preemptible=state.spec.preemptible)
+    return state.spec == as_described
 
 
 def _leaves(ledger: Ledger, state: JobState) -> bool:
