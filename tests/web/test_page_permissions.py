@@ -24,6 +24,7 @@ PAGES = (
     "/",
     "/queue",
     "/queues",
+    "/services",
     "/cluster",
     "/gantt",
     "/history",

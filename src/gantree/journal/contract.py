@@ -264,7 +264,7 @@ class Journal(Election, Protocol):
         ...
 
     def facts_about(self, job: str, after: int, to: int) -> Iterator[RecordedFact]:
-        """The facts about one job after a seq, up to another, that were not compacted, oldest first."""
+        """The facts about one job, array or service after a seq, up to another, that are there, oldest first."""
         ...
 
     def compacted_to(self) -> int:

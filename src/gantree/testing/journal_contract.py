@@ -27,6 +27,7 @@ from gantree.model.events import (
 from gantree.model.facts import FabricDefined, GangPreempted, JobAccepted, JobEnded
 from gantree.model.orders import MemberLaunch, StartGang, StopGang
 from gantree.model.phases import Phase
+from gantree.model.service_facts import ReplicaReadinessNoted, ServiceScaled
 from gantree.model.site_facts import NodeMarked
 from gantree.testing.builders import cluster, job
 
@@ -304,6 +305,15 @@ class JournalContract(OpensJournals):
         assert list(journal.facts_about("j_1", 0, 3)) == []
         assert list(journal.facts_about("j7", 2, 3)) == []
         assert list(journal.facts_about("j7", 0, 1)) == []
+
+    def test_the_facts_about_a_service_are_not_those_about_its_replicas(
+        self, journal: Journal
+    ) -> None:
+        scaled = ServiceScaled(at=5, service="chat", replicas=2, before=1)
+        ready = ReplicaReadinessNoted(at=6, job="chat.1", attempt=1, ready=True, reason="chat")
+        journal.commit_turn(0, [ready, scaled], [], led(journal))
+        assert [each.fact for each in journal.facts_about("chat", 0, 2)] == [scaled]
+        assert [each.fact for each in journal.facts_about("chat.1", 0, 2)] == [ready]
 
     def test_an_id_that_no_database_could_keep_is_refused_and_was_never_seen(
         self, journal: Journal

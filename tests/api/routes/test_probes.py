@@ -31,8 +31,22 @@ nodes:
 JOB = "name: {name}\ngang:\n  - {{role: w, members: {members}, each: {{gpus: {gpus}}}, run: [sleep, '{s}']}}\n"
 LABELS = {
     "version", "queue", "use", "tier", "kind", "gate", "cause", "purpose", "transaction", "route", "status", "le",
-    "listener", "sign", "state",
+    "listener", "sign", "state", "service",
 }  # fmt: skip
+SERVICE_LABELS = {
+    f"gantree_service_{name}": frozenset({"service", *labels})
+    for name, *labels in (
+        ("replicas", "state"),
+        ("open_requests", "state"),
+        ("held_gpus",),
+        ("request_rate",),
+        ("error_rate",),
+        ("token_rate",),
+        ("latency_p50_seconds",),
+        ("latency_p99_seconds",),
+        ("first_token_p99_seconds",),
+    )
+}
 FUNCTIONS = frozenset(
     [
         "absent",
@@ -248,6 +262,8 @@ def known(http: httpx.Client) -> dict[str, set[str]]:
     found[streams].add("route")  # none may have been opened yet
     for name in ("used_ratio", "forecast_ratio", "closed"):  # its policy has no budgets
         found[f"gantree_budget_{name}"] |= {"queue", "period"}
+    for name in found.keys() & SERVICE_LABELS.keys():  # none runs
+        found[name] |= SERVICE_LABELS[name]
     return found
 
 

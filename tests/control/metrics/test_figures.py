@@ -261,7 +261,7 @@ def test_budgets_have_their_used_part_and_their_forecast() -> None:
     stage.wait(3 * 3600.0)
     collector = LedgerCollector()
     figures = figures_of(stage.scheduler.ledger, stage.now)
-    collector.sample = LedgerSample(figures, stage.now, 0.0, 1, 0, 0, 0, {}, {})
+    collector.sample = LedgerSample(figures, stage.now, 0.0, 1, 0, 0, 0, {}, {}, {}, {})
     told = {
         sample.name: (sample.labels, sample.value)
         for metric in collector.collect()

@@ -305,6 +305,7 @@ class _Lifecycle:
             backend = Backend(
                 loop, controller, time.time(), self._readers, self._counters, judge, prices
             )
+            controller.sampler.loads = backend.observed.routers.load_figures
             stepping = asyncio.create_task(loop.run(controller))  # while the application is built
             app = await asyncio.to_thread(
                 build_app,

@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 
 from gantree.control.metrics.figures import Figures
 from gantree.control.metrics.gates import WAITS
+from gantree.control.metrics.service_metrics import LoadFigures, ServiceFigures, of_services
 from gantree.model.verdicts import Gate
 
 
@@ -16,7 +17,8 @@ class LedgerSample:
     """The figures of the ledger at one time, and of the inbox.
 
     at: seconds since 1970. took_s: how long sampling held the controller's thread. backlog: events in the inbox that no
-    turn has read; unflushed: events that are not yet in the inbox. waits and refusals are by gate (`gates`).
+    turn has read; unflushed: events that are not yet in the inbox. waits and refusals are by gate (`gates`), services
+    and their loads by name.
     """
 
     figures: Figures
@@ -28,6 +30,8 @@ class LedgerSample:
     set_aside: int
     waits: Mapping[str, int]
     refusals: Mapping[str, int]
+    services: Mapping[str, ServiceFigures]
+    loads: Mapping[str, LoadFigures]
 
 
 class LedgerCollector(Collector):
@@ -47,6 +51,7 @@ class LedgerCollector(Collector):
         yield from _of_budgets(sample.figures)
         yield from _of_gpus(sample.figures)
         yield from _of_waits(sample)
+        yield from of_services(sample.services, sample.loads)
         yield _one("epoch", "The epoch that this daemon writes in.", sample.epoch)
         yield _one("inbox_backlog_events", "Events in the inbox, not decided yet.", sample.backlog)
         yield _one(

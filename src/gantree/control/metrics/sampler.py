@@ -1,12 +1,13 @@
 """Samples the figures of a controller's ledger for the metrics: on its thread, at most every FRESH_S, and briefly."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gantree.control.metrics.figures import figures_of
 from gantree.control.metrics.gates import GateCounts
 from gantree.control.metrics.ledger_metrics import LedgerSample
 from gantree.control.metrics.metrics import Metrics
+from gantree.control.metrics.service_metrics import LoadFigures, service_figures
 from gantree.core.ledger.ledger import Ledger
 from gantree.journal.contract import Journal
 
@@ -17,7 +18,10 @@ ASKING_S = 0.02
 
 
 class LedgerSampler:
-    """Samples one controller's ledger on request. Used by the controller's thread."""
+    """Samples one controller's ledger on request. Used by the controller's thread.
+
+    loads: of services at a moment, as routers reported; none until somebody takes reports.
+    """
 
     def __init__(
         self, metrics: Metrics, epoch: int, steady: Callable[[], float] = time.perf_counter
@@ -27,6 +31,7 @@ class LedgerSampler:
         self._epoch, self._steady = epoch, steady
         self._gates = GateCounts(steady)
         self._sampled_at: float | None = None
+        self.loads: Callable[[float], Mapping[str, LoadFigures]] = _no_loads
 
     def is_fresh(self) -> bool:
         """Whether the newest sample is still fresh; safe from any thread."""
@@ -52,5 +57,11 @@ class LedgerSampler:
                 set_aside=set_aside,
                 waits=dict(self._gates.now),
                 refusals=dict(self._gates.total),
+                services=service_figures(ledger),
+                loads=self.loads(now),
             )
         )
+
+
+def _no_loads(_: float) -> Mapping[str, LoadFigures]:
+    return {}

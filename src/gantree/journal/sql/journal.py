@@ -334,7 +334,7 @@ class SqlJournal:
             yield RecordedFact(seq, FACT_CODEC.decode(Encoded(*code)))
 
     def facts_about(self, job: str, after: int, to: int) -> Iterator[RecordedFact]:
-        """The facts about one job or array after a seq, up to another, that are there."""
+        """The facts about one job, array or service after a seq, up to another, that are there."""
         wanted = select(facts.c.seq, facts.c.kind, facts.c.version, facts.c.data)
         wanted = wanted.where(facts.c.seq > after, facts.c.seq <= to).order_by(facts.c.seq)
         named = facts.c.data.contains(json.dumps(job), autoescape=True)
@@ -342,8 +342,7 @@ class SqlJournal:
             found = connection.execute(wanted.where(named)).all()
         for seq, *code in found:  # some name it only beside another
             fact = FACT_CODEC.decode(Encoded(*code))
-            about = getattr(fact, "job", None) or getattr(fact, "array", None)
-            if about == job:
+            if job in (getattr(fact, kind, None) for kind in ("job", "array", "service")):
                 yield RecordedFact(seq, fact)
 
     def compacted_to(self) -> int:

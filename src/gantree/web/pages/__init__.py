@@ -39,6 +39,7 @@ from gantree.web.pages.jobs import job
 from gantree.web.pages.jobs import list as job_list
 from gantree.web.pages.over_time import page as over_time
 from gantree.web.pages.queues import page as queues
+from gantree.web.pages.services import page as services
 
 
 def routers() -> Pages:
@@ -49,6 +50,7 @@ def routers() -> Pages:
         overview.router,
         job_list.router,
         job.router,
+        services.router,
         submit.router,
         heat_map.router,
         gantt.router,

@@ -36,6 +36,7 @@ class Entry:
 NAVIGATION: Final = (
     Entry("/", "Overview"),
     Entry("/queue", "Jobs"),
+    Entry("/services", "Services"),
     Entry("/cluster", "Cluster"),
     Entry("/gantt", "Gantt"),
     Entry("/queues", "Queues"),

@@ -194,7 +194,7 @@ function onKey(event) {
   if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.key === "/") document.getElementById("search")?.focus();
   else if (event.key === "?") document.getElementById("help").showModal();
-  else if (/^[1-9]$/.test(event.key)) document.querySelectorAll("nav[aria-label=Pages] a")[event.key - 1]?.click();
+  else if (/^[0-9]$/.test(event.key)) document.querySelectorAll("nav[aria-label=Pages] a")[(Number(event.key) + 9) % 10]?.click();
   else return;
   event.preventDefault();
 }

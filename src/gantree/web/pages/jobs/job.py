@@ -35,7 +35,7 @@ from gantree.web.pages.timeline.rows import JobTimelines, facts_of_job
 Json = dict[str, Any]
 HOUR_S = 3600.0
 ATTEMPTS_DRAWN = 20
-SHOWN_OF_SPEC = ("priority", "topology", "time_limit_s")
+SHOWN_OF_SPEC = ("priority", "topology", "time_limit_s", "service")
 BUTTONS = ("cancel", "hold", "release", "suspend", "priority", "scale", "extend")
 
 
