@@ -84,11 +84,13 @@ def _reconcile(builder: DecisionBuilder, service: ServiceState, policy: Policy) 
                 ServiceEnded(at=builder.now, service=service.service, reason=service.reason)
             )
         return
-    step = next_plan(builder.ledger, service)
-    there = {_number(state): state for state in live_replicas(builder.ledger, service)}
-    for number in step.end:
-        reason = _why_ending(builder.ledger, service, there[number])
-        end_replica(builder, service, there[number], reason, policy)
+    step, ending = next_plan(builder.ledger, service), []
+    if step.end:
+        there = {_number(state): state for state in live_replicas(builder.ledger, service)}
+        ending = [there[number] for number in step.end]
+    for state in ending:
+        reason = _why_ending(builder.ledger, service, state)
+        end_replica(builder, service, state, reason, policy)
     for _ in range(step.add):
         if not add_replica(builder, service, policy):
             break

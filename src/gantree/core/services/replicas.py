@@ -49,7 +49,8 @@ def add_replica(builder: DecisionBuilder, service: ServiceState, policy: Policy)
     ledger, number = builder.ledger, service.next_number
     while _is_taken(ledger, replica_name(service.service, number)):
         number += 1
-    preemptible = _on_floor(ledger, service) >= service.spec.replicas.floor
+    floor = service.spec.replicas.floor
+    preemptible = not floor or _on_floor(ledger, service) >= floor
     job = replica_job(service.spec, number, service.revision, preemptible=preemptible)
     if unfit(builder, job):
         return False
@@ -63,8 +64,8 @@ def _is_taken(ledger: Ledger, job: str) -> bool:
 
 def _on_floor(ledger: Ledger, service: ServiceState) -> int:
     """How many replicas that stay are not preemptible."""
-    staying = (state for state in live_replicas(ledger, service) if not is_ending(state))
-    return sum(is_current(ledger, service, each) and not each.spec.preemptible for each in staying)
+    firm = (state for state in live_replicas(ledger, service) if not state.spec.preemptible)
+    return sum(is_current(ledger, service, state) and not is_ending(state) for state in firm)
 
 
 def replica_job(spec: ServiceSpec, number: int, revision: int, *, preemptible: bool = True) -> Job:
