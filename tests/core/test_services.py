@@ -224,8 +224,9 @@ def test_a_rolling_update_replaces_one_after_the_other() -> None:
     stage = serving(chat(2), nodes=2, ready=2)
     stage.serve(chat(2, image="v2"))
     assert stage.row() == "1r1* 2r1* 3r2"
-    assert "Update to revision 2: 1 of 2 run it." in stage.why()
+    assert "Update to revision 2: 0 of 2 run it." in stage.why()
     stage.ready(3)
+    assert "Update to revision 2: 1 of 2 run it." in stage.why()
     assert stage.row() == "1r1* 2r1d 3r2* 4r2"
     assert stage.of_kind(ReplicaDraining)[0].reason == "replaced by revision 2"
     stage.ready(4)

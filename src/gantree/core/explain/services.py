@@ -85,10 +85,11 @@ def _counted(conditions: list[str]) -> str:
 def _update(ledger: Ledger, service: ServiceState, replicas: list[JobState]) -> str:
     """How far an update is; "" where none is under way."""
     staying = [state for state in replicas if not is_ending(state)]
-    new = sum(is_current(ledger, service, state) for state in staying)
-    if new == len(staying) or service.is_ending:
+    new = [state for state in staying if is_current(ledger, service, state)]
+    if len(new) == len(staying) or service.is_ending:
         return ""
-    return f" Update to revision {service.revision}: {new} of {service.wanted} run it."
+    running = sum(state.phase is Phase.RUNNING for state in new)
+    return f" Update to revision {service.revision}: {running} of {service.wanted} run it."
 
 
 def _first_not_ready(replicas: list[JobState]) -> str:
