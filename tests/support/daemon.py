@@ -295,6 +295,10 @@ class Daemon:
             self.stop()
 
     def _cancel_all(self) -> None:
+        for (
+            service
+        ) in self.client.services():  # else each replica that is cancelled has a successor
+            self.client.cancel_service(service["service"])
         left = unended(self.client)
         for job in left:
             try:

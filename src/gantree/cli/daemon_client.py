@@ -144,6 +144,16 @@ def known_jobs(ctx: typer.Context, incomplete: str) -> list[str]:
     return [row["job"] for row in rows if row["job"].startswith(incomplete)]
 
 
+def known_services(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The names of services that a shell may complete a word to; none without a daemon."""
+    chosen = ctx.params.get("state")
+    try:
+        rows = client(None if chosen is None else Path(chosen)).services()
+    except GantreeError:
+        return []
+    return [row["service"] for row in rows if row["service"].startswith(incomplete)]
+
+
 JobArgument = Annotated[str, typer.Argument(help="Job id or name.", autocompletion=known_jobs)]
 JobsArgument = Annotated[
     list[str],

@@ -14,6 +14,7 @@ EXAMPLES: Mapping[str, str] = {
     "submit": "gantree submit train.yaml --queue research/nlp",
     "run": "gantree run -n 2 --gpus 8 -- python train.py",
     "jobs": "gantree jobs --queue research --phase running --watch",
+    "services": "gantree services chat",
     "top": "gantree top",
     "why": "gantree why llama",
     "when": "gantree when llama",

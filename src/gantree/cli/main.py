@@ -27,6 +27,9 @@ class Commands(LazyGroup):
         ),
         "run": Listed("gantree.cli.jobs.run:app", "Run a command as a job and follow its output."),
         "jobs": Listed("gantree.cli.jobs.list:app", "List pending and running jobs."),
+        "services": Listed(
+            "gantree.cli.services.list:services", "List services, or show one with its replicas."
+        ),
         "top": Listed(
             "gantree.cli.top.command:top", "Show the cluster, queues and jobs in a live view."
         ),
@@ -73,7 +76,9 @@ class Commands(LazyGroup):
         "rerun": Listed(
             "gantree.cli.jobs.record:rerun", "Run a job again on an equivalent placement."
         ),
-        "cancel": Listed("gantree.cli.jobs.control:cancel", "Cancel pending or running jobs."),
+        "cancel": Listed(
+            "gantree.cli.jobs.control:cancel", "Cancel pending or running jobs, or services."
+        ),
         "hold": Listed(
             "gantree.cli.jobs.control:hold", "Hold pending jobs, so that they do not start."
         ),
@@ -87,7 +92,8 @@ class Commands(LazyGroup):
             "gantree.cli.jobs.control:resume", "Resume suspended jobs; the same as gantree release."
         ),
         "scale": Listed(
-            "gantree.cli.jobs.control:scale", "Change the number of members of elastic jobs."
+            "gantree.cli.jobs.control:scale",
+            "Change the number of members of elastic jobs, or of replicas of services.",
         ),
         "reprioritise": Listed(
             "gantree.cli.jobs.control:reprioritise",

@@ -6,17 +6,19 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from gantree.executors.local.launch.service_ports import endpoints_for
-from gantree.executors.local.run_directory import order_from_json, order_to_json
+from gantree.executors.local.run_directory import RunDirectory, order_from_json, order_to_json
 from gantree.model.events import GangStarted, GangStartFailed
 from gantree.model.replicas import Endpoint, Readiness, ReplicaOf
 from support.gangs import GangStage, four_nodes, start_order
 
 CHAT = ReplicaOf("chat", 3, 1, ready=Readiness("/health"))
 TELLS = 'echo "$PORT $GANTREE_SERVICE $GANTREE_REPLICA $GANTREE_ENDPOINTS"; exec sleep 300'
+RUN = RunDirectory(Path("/a/runs"), "chat.3", 1)
 NODES = {node.name: node for node in four_nodes().nodes}
 
 
@@ -90,7 +92,14 @@ def test_a_connection_that_was_closed_a_moment_ago_does_not_hold_the_port() -> N
     with socket.socket() as plain, pytest.raises(OSError, match="in use"):
         plain.bind(("", port))
     order = start_order("true", service=ReplicaOf("chat", 1, 1, port))
-    assert endpoints_for(order, NODES, ()) == (Endpoint("worker", 0, "127.0.0.1", port),)
+    assert endpoints_for(order, NODES, (), RUN) == (Endpoint("worker", 0, "127.0.0.1", port),)
+
+
+def test_two_daemons_with_replicas_of_one_name_begin_at_different_ports() -> None:
+    order = start_order("true", service=CHAT, job="chat.3")
+    other = RunDirectory(Path("/b/runs"), "chat.3", 1)
+    (one,), (two,) = endpoints_for(order, NODES, (), RUN), endpoints_for(order, NODES, (), other)
+    assert one.port != two.port
 
 
 def test_a_job_has_no_port(stage: GangStage) -> None:
@@ -108,5 +117,5 @@ def test_an_order_for_a_replica_is_read_as_it_was_written() -> None:
 def test_a_taken_port_raises() -> None:
     order = start_order("true", service=ReplicaOf("chat", 1, 1, port := free()))
     with pytest.raises(OSError, match="in use") as caught:
-        endpoints_for(order, NODES, {port})
+        endpoints_for(order, NODES, {port}, RUN)
     assert caught.value.errno == errno.EADDRINUSE

@@ -190,9 +190,9 @@ def links(view: ReadView, caller: Caller) -> list[Json]:
 
 
 def explained(view: ReadView, caller: Caller, word: str) -> Json:
-    """Why a job is where it is. Raises NotFound."""
+    """Why a job, or a service, is where it is. Raises NotFound."""
     try:
-        job = job_for(view, caller, word, Need.SEE)
+        job = _job_or_service(view, caller, word)
     except NotFound as error:
         return history_view.explanation_of(history_view.instead_of(error, view, caller, word))
     explained = job_view.explanation(why(view.ledger, job, now=view.now))
@@ -200,6 +200,14 @@ def explained(view: ReadView, caller: Caller, word: str) -> Json:
     explained |= {"attempt": state.attempt if state else None, "check": None, "stragglers": []}
     redacted: Json = redacted_for(caller, view.ledger, explained)
     return redacted
+
+
+def _job_or_service(view: ReadView, caller: Caller, word: str) -> str:
+    """The service of this name, else the job that a word means. Raises NotFound."""
+    service = view.ledger.services.get(word)
+    if service is not None and permissions.sees_service(caller, service):
+        return word
+    return job_for(view, caller, word, Need.SEE)
 
 
 def start(view: ReadView, caller: Caller, word: str) -> Json:

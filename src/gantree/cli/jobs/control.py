@@ -1,24 +1,44 @@
-"""Commands that change jobs of the daemon: cancel, hold, release, suspend, resume, scale and reprioritise."""
+"""Commands that change jobs and services: cancel, hold, release, suspend, resume, scale and reprioritise."""
 
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
-from gantree.cli.daemon_client import JobsArgument, change_jobs, client
+from gantree.api.client.client import Client
+from gantree.cli.daemon_client import JobsArgument, change_each, change_jobs, client, job_named
 from gantree.cli.options import JsonOption, StateOption, class_or_number
+from gantree.model.errors import BadInput, Conflict, GantreeError, NotFound
 
 
 def cancel(jobs: JobsArgument, state: StateOption = None, as_json: JsonOption = False) -> None:
-    """Cancel pending or running jobs."""
-    daemon = client(state)
-    change_jobs(
-        daemon,
+    """Cancel pending or running jobs, or services.
+
+    The replicas of a service finish their requests first, for the time that its drain allows.
+    """
+    change_each(
+        "job",
         jobs,
-        daemon.cancel,
+        partial(_cancelled, client(state)),
         "cancelled",
         as_json=as_json,
         sentence="{} is being cancelled",
     )
+
+
+def _cancelled(daemon: Client, word: str) -> dict[str, Any]:
+    """Cancel the live service of this name, else the job that the word means."""
+    no_service: GantreeError
+    try:
+        return {"job": daemon.cancel_service(word)["service"]}
+    except (NotFound, Conflict) as error:
+        no_service = error
+    try:
+        return daemon.cancel(job_named(daemon, word))
+    except NotFound:
+        if isinstance(no_service, Conflict):
+            raise no_service from None
+        raise
 
 
 def hold(jobs: JobsArgument, state: StateOption = None, as_json: JsonOption = False) -> None:
@@ -54,17 +74,34 @@ def resume(jobs: JobsArgument, state: StateOption = None, as_json: JsonOption = 
 
 def scale(
     jobs: JobsArgument,
-    members: Annotated[int, typer.Option("--members", "-n", min=1, help="New number of members.")],
+    members: Annotated[
+        int | None, typer.Option("--members", "-n", min=1, help="New number of members of jobs.")
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option("--replicas", min=0, help="New number of replicas of services.")
+    ] = None,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change the number of members of elastic jobs.
+    """Change the number of members of elastic jobs, or of replicas of services.
 
     A running job saves a checkpoint if it can and restarts with the new number. It does not grow beyond that number
-    on its own.
+    on its own. Replicas of a service start, or end once they have finished their requests; if the service scales by
+    its load, the autoscaler goes on from there.
     """
+    if (members is None) == (replicas is None):
+        raise BadInput("scale: give --members N for jobs, or --replicas N for services")
     daemon = client(state)
-    change_jobs(daemon, jobs, lambda job: daemon.scale(job, members), "scaled", as_json=as_json)
+    if members is not None:
+        change_jobs(daemon, jobs, lambda job: daemon.scale(job, members), "scaled", as_json=as_json)
+    if replicas is not None:
+        change_each(
+            "service",
+            jobs,
+            lambda name: daemon.scale_service(name, replicas),
+            "scaled",
+            as_json=as_json,
+        )
 
 
 def reprioritise(

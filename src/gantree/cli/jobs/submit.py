@@ -1,4 +1,4 @@
-"""`gantree submit`: submit job files.
+"""`gantree submit`: submit job files, with jobs and services.
 
 Files are read before the first is handed in. A file that the daemon refuses ends the command: what was handed in
 before it stays handed in, and has been printed.
@@ -47,13 +47,16 @@ def submit(
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit job files and print the ids of the jobs."""
+    """Submit job files and print the ids of the jobs.
+
+    Of services the names are printed. A service that is live already is updated.
+    """
     given = {"name": name, "queue": queue, "priority": class_or_number(priority)}
     overrides = {field: value for field, value in given.items() if value is not None}
     variables = exported_variables(export, env or [], env_file)
     texts = [_job_file(file, read_text(file), partitions, export) for file in files]
     daemon = client(state)
-    taken: dict[str, list[Any]] = {"jobs": [], "warnings": []}
+    taken: dict[str, list[Any]] = {"jobs": [], "services": [], "warnings": []}
     try:
         for text, source, base_dir, is_script in texts:
             answer = daemon.submit(
@@ -66,6 +69,7 @@ def submit(
                 idempotency_key=secrets.token_hex(16),  # sent again, it is still taken once
             )
             taken["jobs"] += answer["jobs"]
+            taken["services"] += answer.get("services", [])
             taken["warnings"] += answer["warnings"]
     finally:
         _print(taken, as_json)
@@ -95,5 +99,7 @@ def _print(taken: dict[str, list[Any]], as_json: bool) -> None:
         return
     for job in taken["jobs"]:
         typer.echo(job["job"])
+    for service in taken["services"]:
+        typer.echo(service["service"])
     for warning in taken["warnings"]:
         warn(warning)

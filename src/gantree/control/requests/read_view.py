@@ -67,6 +67,10 @@ class ReadView:
             )
         if self.journal.seen([submitted_event_id(word)]):
             raise Unreachable(f"{word} was taken, and is not decided about yet: ask again")
+        if word in self.ledger.services:
+            raise NotFound(
+                f"there is no job {word}: it is a service, whose replicas are jobs; see `gantree services {word}`"
+            )
         raise NotFound(f"there is no job {word}")
 
     def is_history(self, job: str) -> bool:

@@ -65,7 +65,7 @@ class ServiceCommands:
                 observed_at=view.now,
                 service=name,
                 replicas=replicas,
-                reason=f"set by {by}" if by else "set by hand",
+                reason=by,
             )
         )
         return name

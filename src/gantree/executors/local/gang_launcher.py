@@ -77,7 +77,7 @@ class GangLauncher:
                 gang.fail(permanent, final=True)
                 return
             port = free_port(order.job, order.attempt, taken_ports)
-            endpoints = endpoints_for(order, self._node_of_name, {*taken_ports, port})
+            endpoints = endpoints_for(order, self._node_of_name, {*taken_ports, port}, gang.run)
             gang.begin(order, port, order_to_json(order), self._user(order), endpoints)
             self._prepare(gang, order, mig_ids)
         except OSError as error:

@@ -9,16 +9,19 @@ import socket
 from collections.abc import Collection, Mapping, Sequence
 
 from gantree.executors.local.launch.master_port import free_port
+from gantree.executors.local.run_directory import RunDirectory
 from gantree.model.cluster import Node
 from gantree.model.orders import StartGang
 from gantree.model.replicas import Endpoint
 
 
 def endpoints_for(
-    order: StartGang, nodes: Mapping[str, Node], taken: Collection[int]
+    order: StartGang, nodes: Mapping[str, Node], taken: Collection[int], run: RunDirectory
 ) -> tuple[Endpoint, ...]:
     """Where each member is to listen, by its number in the gang; () for a job that is no replica.
 
+    The search begins at a number that differs between directories of runs, so that two daemons on one machine whose
+    replicas have the same names and start together hardly ever choose one port for both.
     Raises OSError where the port of the service is in use, or none is free.
     """
     if order.service is None:
@@ -30,7 +33,7 @@ def endpoints_for(
             _check_unused(port, taken)
         else:
             in_use = {*taken, *(each.port for each in endpoints)}
-            port = free_port(f"{order.job}/m{member.node_rank}", order.attempt, in_use)
+            port = free_port(str(run.member(member.node_rank)), order.attempt, in_use)
         address = nodes[member.node].address
         endpoints.append(Endpoint(member.role, member.rank, address, port))
     return tuple(endpoints)

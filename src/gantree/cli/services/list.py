@@ -1,0 +1,123 @@
+"""`gantree services`: the live services as a table, or one with its replicas, its load and how it was scaled."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from gantree.cli.daemon_client import client, known_services
+from gantree.cli.options import JsonOption, StateOption
+from gantree.cli.output.printing import columns, moment, print_json, printable
+
+HEAD = ("SERVICE", "STATE", "READY", "BOUNDS", "REVISION", "QUEUE", "USER", "REQUESTS/S", "P99")
+REPLICA_HEAD = (
+    "REPLICA", "PHASE", "READY", "REVISION", "ATTEMPT", "NODES", "ADDRESS", "IN FLIGHT", "REASON",
+)  # fmt: skip
+SCALINGS_SHOWN = 5
+NOTHING = "-"
+Json = dict[str, Any]
+
+
+def services(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="Show this service in full.", autocompletion=known_services
+        ),
+    ] = None,
+    state: StateOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List services, or show one with its replicas."""
+    daemon = client(state)
+    if name is None:
+        rows = daemon.services()
+        if as_json:
+            print_json({"services": rows})
+        else:
+            typer.echo(columns(HEAD, map(_cells, rows)) if rows else "No services.")
+        return
+    row = daemon.service(name)
+    if as_json:
+        print_json(row)
+    else:
+        typer.echo("\n".join(_lines(row)))
+
+
+def _cells(row: Json) -> tuple[str, ...]:
+    load = row["load"]
+    return (
+        row["service"],
+        row["state"],
+        f"{row['ready']}/{row['wanted']}",
+        f"{row['min']}-{row['max']}",
+        str(row["revision"]),
+        printable(row["queue"]),
+        printable(row["user"]),
+        NOTHING if load is None else f"{load['rate']:.1f}",
+        NOTHING if load is None else _seconds(load["latency_p99_s"]),
+    )
+
+
+def _lines(row: Json) -> list[str]:
+    """What there is to say of one service."""
+    drains = f", {row['draining']} of others drain" if row["draining"] else ""
+    lines = [
+        f"{row['service']}: {row['state']}; {row['ready']} of {row['wanted']} replicas are ready{drains};"
+        f" {row['min']} to {row['max']} replicas, revision {row['revision']}, queue {printable(row['queue'])}"
+    ]
+    if row["ended_at"] is not None:
+        lines.append(f"  ended {moment(row['ended_at'])}: {printable(row['reason'])}")
+    lines.append(f"  load: {_load(row['load'])}")
+    lines += [_scaling(each) for each in row["scalings"][-SCALINGS_SHOWN:]]
+    if row["replicas"]:
+        lines.append(columns(REPLICA_HEAD, map(_replica_cells, row["replicas"])))
+    return lines
+
+
+def _load(load: Json | None) -> str:
+    if load is None:
+        return "no router reports it"
+    latencies = (
+        ("p50", "latency_p50_s"),
+        ("p99", "latency_p99_s"),
+        ("first token p99", "ttft_p99_s"),
+        ("between tokens p99", "itl_p99_s"),
+    )
+    parts = [
+        f"{load['rate']:.1f} requests/s",
+        f"{load['in_flight']} in flight",
+        f"{load['queued']} queued",
+        *(f"{name} {_seconds(load[field])}" for name, field in latencies if load[field]),
+    ]
+    if load["tokens_per_s"] is not None:
+        parts.append(f"{load['tokens_per_s']:.0f} tokens/s")
+    return ", ".join(parts)
+
+
+def _scaling(each: Json) -> str:
+    reason = printable(each["reason"])
+    why = f"autoscaler: {reason}" if each["automatic"] else f"set by {reason or 'a user'}"
+    return f"  {moment(each['at'])} from {each['before']} to {each['replicas']}, {why}"
+
+
+def _replica_cells(row: Json) -> Sequence[str]:
+    state = "draining" if row["draining"] else ("yes" if row["ready"] else "no")
+    return (
+        row["replica"],
+        row["phase"],
+        state,
+        str(row["revision"]),
+        str(row["attempt"]),
+        ",".join(row["nodes"]) or NOTHING,
+        NOTHING if row["port"] is None else f"{row['host']}:{row['port']}",
+        NOTHING if row["in_flight"] is None else str(row["in_flight"]),
+        printable(row["reason"]),
+    )
+
+
+def _seconds(value: float | None) -> str:
+    """A latency: "85 ms", "2.3 s"."""
+    if value is None:
+        return NOTHING
+    return f"{value * 1000:.0f} ms" if value < 1.0 else f"{value:.1f} s"
