@@ -35,6 +35,7 @@ UNUSED = {
     ("patch", "gantree.io", "gangjobs"): "a replica that drains: test_gangservices",
     ("patch", "gantree.io", "gangjobs/status"): "how a GangJob is: test_gangjobs",
     ("patch", "gantree.io", "gangservices/status"): "how a GangService is: test_gangservices",
+    ("patch", "gantree.io", "gangservices/scale"): "one that has targets: test_routed_gangservices",
     (
         "update",
         "gantree.io",

@@ -56,6 +56,7 @@ from gantree.control.turn_telemetry import TurnTelemetry
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.scheduler import Scheduler
 from gantree.core.view import LedgerView
+from gantree.executors.served_services import ClusterServices, services_of
 from gantree.formats.policy.locations import NOWHERE, PolicyPlaces
 from gantree.journal.contract import Journal
 from gantree.model.cluster import Cluster
@@ -82,6 +83,9 @@ class Controller:
     One class, since it alone decides in which order inbox, turns, cluster, snapshots and retention run in a step;
     what users request is in `jobs` and `nodes`.
     """
+
+    _service_changes = 0
+    """Of the services that the cluster keeps, at the last step."""
 
     def __init__(
         self,
@@ -219,7 +223,20 @@ class Controller:
         self._history.compact(self.clock())
         if self.clock() - self._reconciled_at >= RECONCILE_EVERY_S:
             self.reconcile()
-        return progressed
+        return self._services_changed() or progressed
+
+    @property
+    def cluster_services(self) -> ClusterServices | None:
+        """The services that the cluster keeps itself; None where they are in the ledger."""
+        return services_of(self.cluster)
+
+    def _services_changed(self) -> bool:
+        """Whether services that the cluster keeps are other ones than at the last step."""
+        own = self.cluster_services
+        if own is None or own.changes == self._service_changes:
+            return False
+        self._service_changes = own.changes
+        return True
 
     def seconds_to_wake(self) -> float | None:
         """Seconds until time alone could change an answer."""

@@ -6,6 +6,7 @@ Built for one leadership; the next one begins with nothing, and knows the same a
 from dataclasses import dataclass, field
 
 from gantree.control.engine.controller import Controller
+from gantree.control.services.of_cluster import services_ledger
 from gantree.control.services.route_table import RouteTable
 from gantree.control.services.router_reports import RouterReport, RouterReports
 from gantree.model.events import ReplicaDrained
@@ -25,13 +26,16 @@ class ObservedServices:
 
     def take(self, report: RouterReport, controller: Controller) -> None:
         """Take the report of a router, and record the drains that it completes."""
-        now = controller.clock()
+        now, own = controller.clock(), controller.cluster_services
         self.routers.take(report)
-        self.table.look(controller.ledger, now)
+        self.table.look(services_ledger(controller), now)
         self._drained &= self.table.drains.keys()
         left = [each for key, each in self.table.drains.items() if key not in self._drained]
         for drain in self.routers.drained(left, now):
             self._drained.add((drain.job, drain.attempt))
+            if own is not None:
+                own.drained(drain.job)
+                continue
             controller.inbox.enqueue(
                 ReplicaDrained(
                     id=f"{drain.job}/{drain.attempt}/drained",

@@ -155,7 +155,9 @@ class KubernetesCluster:
         self._node_events = NodeEvents(api, self._attempts.pods_of)
         self._idle_events = IdleEvents(api, self._attempts.pods_of)
         self._gangjobs = self._gangjobs_with(calls)
-        self._services = GangServices(api, scheduler, self._pending.job_of, self._label_of_tier)
+        self.services = GangServices(
+            api, scheduler, self._pending.job_of, self._label_of_tier, int(clock() * 1000)
+        )
 
     def _admission_with(self, calls: LinkCheckCalls) -> GangAdmission:
         return GangAdmission(
@@ -231,7 +233,7 @@ class KubernetesCluster:
         self._claims.step(self._attempts.pods, lambda pod: self._may_start(pod, decided))
         self._nominations.step(decided, self._pending.gang_of_job, self._attempts.pods)
         self._gangjobs.step(decided, now)
-        self._services.step(decided, now)
+        self.services.step(decided, now)
         self._group_conditions.step(decided, now)
         self._node_events.step(decided, now)
         if self._pending.changed:
@@ -374,7 +376,7 @@ class KubernetesCluster:
         """What came of a write."""
         if noun == "refused":
             (service, number), why = told
-            self._services.refused(service, number, why)
+            self.services.refused(service, number, why)
             return
         self._attempts.on_bound(told)
         for group in self._groups_of(told.job):
@@ -395,7 +397,7 @@ class KubernetesCluster:
             self._provisioning.update(where, group)
             return
         if kind is GANGSERVICE:
-            self._services.update(where, group)
+            self.services.update(where, group)
             return
         key = (*where, kind.key_word)
         self._pending.update_group(key, None if group is None else gang_spec_of_group(kind, group))
@@ -403,7 +405,7 @@ class KubernetesCluster:
             self._group_conditions.update(key, group)
         if kind is GANGJOB:
             self._gangjobs.update(where, group)
-            self._services.update_gangjob(where, group)
+            self.services.update_gangjob(where, group)
 
     def _update_pod(self, before: Pod | None, after: Pod | None) -> None:
         if after is not None:
@@ -412,7 +414,7 @@ class KubernetesCluster:
         assert pod is not None, "a pod comes, changes or goes"
         uid = pod.metadata.uid
         self._gangjobs.update_pod(pod, gone=after is None)
-        self._services.update_pod(pod, gone=after is None)
+        self.services.update_pod(pod, gone=after is None)
         if after is None:
             self._claims.forget(uid)
             self._attempts.pods.pop(uid, None)

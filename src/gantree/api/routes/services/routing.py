@@ -19,13 +19,16 @@ from gantree.api.http.response_models.base import OpenModel
 from gantree.api.http.responses import documented, json_response
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import wait_until_set
+from gantree.control.services.of_cluster import services_ledger
 from gantree.control.services.route_table import QueueRow
 from gantree.control.services.router_reports import ReplicaReport, RouterReport, ServiceReport
 
 MOST_SERVICES = 1_000
 MOST_REPLICAS = 10_000
 LONGEST_WINDOW_S = 300.0
-Name = Annotated[str, Field(min_length=1, max_length=63)]
+LONGEST_NAME = 127
+"""Of a namespace of Kubernetes, a dot and a name."""
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 Count = Annotated[int, Field(ge=0, le=10**12)]
 Rate = Annotated[float, Field(ge=0.0, le=1e12)]
 Seconds = Annotated[float | None, Field(ge=0.0, le=1e9)]
@@ -163,12 +166,12 @@ def router(backend: Backend) -> APIRouter:
 
 def _look(backend: Backend, controller: Controller) -> tuple[int, list[QueueRow]]:
     table = backend.observed.table
-    return table.look(controller.ledger, controller.clock()), table.rows
+    return table.look(services_ledger(controller), controller.clock()), table.rows
 
 
 def _report(body: RouterReportBody, caller: Caller, controller: Controller) -> RouterReport:
     """The report, without services that the caller may not send requests to."""
-    known = controller.ledger.services
+    known = services_ledger(controller).services
     services = tuple(
         _service_report(each)
         for each in body.services

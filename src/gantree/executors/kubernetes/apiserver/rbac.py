@@ -86,6 +86,7 @@ RBAC_RULES = (
     RbacRule("gantree.io", "gangjobs/finalizers", ("update",), "to own pods, where the server asks for it"),
     RbacRule("gantree.io", "gangservices", READ, "gantree's own services"),
     RbacRule("gantree.io", "gangservices/status", ("patch",), "to say how a GangService is"),
+    RbacRule("gantree.io", "gangservices/scale", ("patch",), "to scale those that have targets"),
     RbacRule("gantree.io", "gangservices/finalizers", ("update",), "to own GangJobs, where the server asks for it"),
     RbacRule("resource.nvidia.com", "computedomains", ("create",), "NVLink across nodes for the pods of a GangJob"),
     RbacRule(

@@ -33,12 +33,14 @@ from gantree.executors.kubernetes.services.replica_jobs import (
     revision_of,
 )
 from gantree.executors.kubernetes.services.replicas import Replica
+from gantree.executors.kubernetes.services.serving_table import served_service
 from gantree.executors.kubernetes.services.status import last_replica, misconfigured, status_of
 from gantree.executors.kubernetes.watch.api_thread import ApiThread
 from gantree.executors.kubernetes.workloads.gangjob import GANGJOB, OF_GANGJOB
 from gantree.executors.kubernetes.workloads.keys import Key
 from gantree.executors.kubernetes.workloads.serving import GANGSERVICE, SERVES, SERVICE
 from gantree.executors.kubernetes.writes.patches import patch_pod
+from gantree.executors.served_services import ServedService
 from gantree.services.rollout import ReplicaStatus, plan
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ log = logging.getLogger(__name__)
 Name = tuple[str, str]
 AGAIN_S = 5.0
 """A write without effect is repeated after so long."""
+DRAIN, DELETE = "drain", "delete"
 BACKOFF_S, BACKOFF_MAX_S = 5.0, 300.0
 NO_REQUESTS = {"metadata": {"labels": {SERVES: None}}}
 """The change of a pod to which a Service sends nothing more."""
@@ -71,6 +74,12 @@ class Known:
     last: int = 0
     refused: str = ""
     exits: int = 0
+    served: ServedService | None = None
+
+    def forget(self, gangjob: str) -> None:
+        """A replica is gone."""
+        for word in (DRAIN, DELETE):
+            self.asked.pop(f"{word} {gangjob}", None)
 
 
 class GangServices:
@@ -82,8 +91,12 @@ class GangServices:
         scheduler: str,
         job_of: Callable[[Key], str | None],
         label_of_tier: Callable[[str], str | None],
+        first_change: int,
     ) -> None:
-        """label_of_tier gives the label of nodes that has the domains of a tier; None where there is none."""
+        """label_of_tier gives the label of nodes that has the domains of a tier; None where there is none.
+
+        first_change is what `changes` begins with: above all that it was before.
+        """
         self._api, self._scheduler = api, scheduler
         self._job_of, self._label_of_tier = job_of, label_of_tier
         self._known: dict[Name, Known] = {}
@@ -91,6 +104,8 @@ class GangServices:
         self._service_of: dict[Name, Name] = {}
         self._pods: dict[Name, dict[str, Pod]] = {}
         self._drained: set[Name] = set()
+        self.served: tuple[ServedService, ...] = ()
+        self.changes = first_change
 
     def update(self, where: Name, group: Group | None) -> None:
         """A GangService was added or has changed; None: it is gone, and so will its GangJobs be."""
@@ -118,6 +133,8 @@ class GangServices:
             gangjobs.pop(where[1], None)
             del self._service_of[where]
             self._drained.discard(where)
+            if service in self._known:
+                self._known[service].forget(where[1])
         else:
             gangjobs[where[1]] = group
         self._look(service)
@@ -129,13 +146,16 @@ class GangServices:
             return
         gangjob = (pod.metadata.namespace, labels[OF_GANGJOB])
         pods = self._pods.setdefault(gangjob, {})
+        service = (pod.metadata.namespace, labels[SERVICE])
         if gone:
             pods.pop(pod.metadata.name, None)
+            if service in self._known:
+                self._known[service].forget(pod.metadata.name)
         else:
             pods[pod.metadata.name] = pod
         if not pods:
             del self._pods[gangjob]
-        self._look((pod.metadata.namespace, labels[SERVICE]))
+        self._look(service)
 
     def refused(self, where: Name, number: int, why: str) -> None:
         """A GangJob was not made: why, "" where its name is taken."""
@@ -146,12 +166,22 @@ class GangServices:
             if not why:
                 known.making.pop(number, None)
 
-    def drained(self, gangjob: Name) -> None:
+    def drained(self, replica: str) -> None:
         """No request is left on a replica that drains."""
-        self._drained.add(gangjob)
-        service = self._service_of.get(gangjob)
+        namespace, _, name = replica.partition(".")
+        service = self._service_of.get((namespace, name))
         if service is not None:
+            self._drained.add((namespace, name))
             self._look(service)
+
+    def scale(self, service: str, replicas: int, reason: str) -> None:
+        """Write another number of replicas, as any autoscaler does."""
+        namespace, _, name = service.partition(".")
+        known = self._known.get((namespace, name))
+        if known is not None:
+            log.info("%s is scaled to %d replicas: %s", service, replicas, reason)
+            body = {"spec": {"replicas": replicas}}
+            self._api.request("PATCH", f"{_path(known.group)}/scale", body, MERGE)
 
     def _look(self, service: Name) -> None:
         if service in self._known:
@@ -159,12 +189,15 @@ class GangServices:
 
     def step(self, decided: LedgerView, now: float) -> None:
         """Reconcile those that may have changed."""
-        if not self._known or not self._api.leads():
+        if not self._api.leads():
             return
         for where, known in self._known.items():
             if now >= known.look_at:
                 known.look_at = now + AGAIN_S
                 self._review(where, known, decided, now)
+        served = tuple(each.served for each in self._known.values() if each.served is not None)
+        if served != self.served:
+            self.served, self.changes = served, self.changes + 1
 
     def replicas_of(self, where: Name, decided: LedgerView) -> list[Replica]:
         """The replicas of a service, by number."""
@@ -182,6 +215,7 @@ class GangServices:
 
     def _review(self, where: Name, known: Known, decided: LedgerView, now: float) -> None:
         if known.group.metadata.deletion_timestamp is not None:
+            known.served = None
             return
         if known.service is None:
             self._write(known, misconfigured(known.group, known.trouble, now), now)
@@ -194,6 +228,7 @@ class GangServices:
         except InvalidObject as error:
             known.refused = str(error)
         self._end_drained(known, replicas, now)
+        known.served = served_service(known.service, replicas)
         status = status_of(known.group, known.service, replicas, known.last, known.refused, now)
         self._write(known, status, now)
 
@@ -261,7 +296,7 @@ class GangServices:
     def _end(self, known: Known, service: GangService, replica: Replica, now: float) -> None:
         """Let a replica drain, or delete it at once where it never got a request."""
         if service.drain_s > 0 and replica.has_started and not replica.is_finished:
-            if self._ask(known, f"drain {replica.name}", now):
+            if self._ask(known, f"{DRAIN} {replica.name}", now):
                 path = f"{_gangjobs_at(service)}/{replica.name}"
                 meta = {"uid": replica.gangjob.metadata.uid}
                 body = draining(now + service.drain_s)
@@ -292,7 +327,7 @@ class GangServices:
         """The Service sends nothing new to a replica that drains."""
         for pod in replica.pods:
             meta = pod.metadata
-            if SERVES in meta.labels and self._ask(known, f"label {meta.name}", now):
+            if SERVES in meta.labels and self._ask(known, f"{DRAIN} {meta.name}", now):
                 self._api.write(partial(patch_pod, pod=meta, part="", body=NO_REQUESTS))
 
     def _replace_finished(
@@ -320,7 +355,7 @@ class GangServices:
 
     def _delete(self, known: Known, service: GangService, replica: Replica, now: float) -> bool:
         """Delete the GangJob of a replica, and its pods with it; whether that was written now."""
-        if not self._ask(known, f"delete {replica.name}", now):
+        if not self._ask(known, f"{DELETE} {replica.name}", now):
             return False
         body = {
             "apiVersion": "v1",

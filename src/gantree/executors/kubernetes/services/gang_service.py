@@ -59,8 +59,8 @@ class GangService:
 
     @property
     def full_name(self) -> str:
-        """The name of the service in gantree: of all namespaces, each service has another."""
-        return f"{self.namespace}/{self.name}"
+        """The name of the service in gantree, for there is one in each namespace: namespaces have no dots."""
+        return f"{self.namespace}.{self.name}"
 
 
 def scheduler_of_service(spec: Spec) -> str:

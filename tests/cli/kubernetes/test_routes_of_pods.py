@@ -1,0 +1,65 @@
+"""`gantree kubernetes` tells routers where the pods of GangServices listen, as soon as that changes."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import yaml
+
+from gantree.api.client.client import Client
+from gantree.api.client.service_requests import report_routes, routes
+from support.daemon import Program
+from support.kubernetes.server.statuses import Json
+from support.pods import PodStage
+
+CRDS = Path(__file__).parents[3] / "deploy/kubernetes/crds"
+URL = "/apis/gantree.io/v1alpha1/namespaces/default/gangservices"
+MANIFEST = """
+apiVersion: gantree.io/v1alpha1
+kind: GangService
+metadata: {name: chat}
+spec:
+  port: 8000
+  template:
+    spec: {gang: [{role: worker, each: {gpus: 8}, template: {spec: {containers: [{name: serve, image: "serve:1"}]}}}]}
+"""
+WITHIN_S = 300.0
+
+
+def until(client: Client, is_so: Callable[[Json], bool]) -> Json:
+    """The first table of which something is so; each is waited for at the daemon."""
+    deadline, table = time.monotonic() + WITHIN_S, client.send(routes())
+    while not is_so(table):
+        assert time.monotonic() < deadline, table
+        table = client.send(routes(table["version"], wait_s=20.0))
+    return table
+
+
+def ready(table: Json) -> list[bool]:
+    return [each["ready"] for row in table["services"] for each in row["replicas"]]
+
+
+def test_routers_wait_for_changes_of_pods_and_report(tmp_path: Path) -> None:
+    with PodStage(tmp_path / "unused") as stage:
+        for name in ("gangjobs", "gangservices"):
+            stage.api.define(yaml.safe_load((CRDS / f"{name}.yaml").read_text()))
+        stage.nodes("n0")
+        state = tmp_path / "state"
+        where = ("--api-server", stage.running.url, "--state", str(state), "--name", "a")
+        with Program("kubernetes", *where) as running, ThreadPoolExecutor() as threads:
+            client = Client(state)
+            running.says("ready: cluster kubernetes, ")
+            assert stage.api.post(URL, yaml.safe_load(MANIFEST)).status_code == 201
+            table = until(client, lambda table: ready(table) == [True])
+            (row,) = table["services"]
+            (replica,) = row["replicas"]
+            (pod,) = stage.pods().values()
+            assert (row["service"], replica["replica"]) == ("default.chat", "default.chat-1")
+            assert (replica["host"], replica["node"]) == (pod["status"]["podIP"], "n0")
+            waits = threads.submit(until, client, lambda table: ready(table) == [False])
+            stage.running.run(stage.kubelet.answer("default", "chat-1-worker-0", is_ready=False))
+            assert waits.result()["version"] > table["version"]
+            report = report_routes("r1", 5.0, [{"service": "default.chat", "rate": 3.0}])
+            assert client.send(report) == {"version": client.send(routes())["version"]}
+            assert running.stop() == 0
