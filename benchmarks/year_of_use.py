@@ -61,6 +61,7 @@ def amounts_of(width: int, gpus: float, chance: Random) -> UsageAmounts:
     return UsageAmounts(
         allocated_gpu_s=held, used_gpu_s=held * 0.97, starting_gpu_s=held * 0.02, restart_gpu_s=held * 0.01,
         useful_gpu_s=useful, idle_gpu_s=(held - useful) * 0.5, lost_gpu_s=held * 0.005, waited_s=width * 0.3,
+        powered_gpu_s=held * 0.9, energy_kWh=held * 0.9 * 520 / 3.6e6, nvlink_GB=held * 3.1, nic_GB=held * 0.7,
         cpu_s=held * 12, memory_GiB_s=held * 128, submitted=1, started=1, succeeded=1,
     )  # fmt: skip
 

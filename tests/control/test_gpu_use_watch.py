@@ -72,6 +72,33 @@ def test_reports_come_every_five_minutes_and_count_each_second_once() -> None:
     assert rounds.amounts() == (8 * REPORT_S, 0.0)
 
 
+def test_what_gpus_draw_and_send_is_counted_where_counters_tell_it() -> None:
+    """Two of eight GPUs tell no watts, or garbage; of one it is not known whether it computes."""
+    power, nvlink = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_PROF_NVLINK_TX_BYTES"
+    told = {gpu: {**BUSY, power: 600.0, nvlink: 2e9} for gpu in range(5)}
+    told |= {5: {**HUNG, nvlink: -1.0}, 6: {**HUNG, power: 1e9, nvlink: 2e9}, 7: {power: 700.0}}
+    rounds = Rounds(there())
+    rounds.look({"n0": told}, rounds=1 + int(REPORT_S / 15))
+    (report,) = rounds.reports
+    (used,) = report.gangs
+    assert (used.useful_gpu_s, used.idle_gpu_s) == (5 * REPORT_S, 2 * REPORT_S)
+    energy_kWh = 5 * 600.0 * REPORT_S / 3.6e6
+    assert used.drawn == (5 * REPORT_S, energy_kWh, 6 * 2.0 * REPORT_S, 0.0)
+
+
+def test_a_part_of_a_gpu_draws_that_part_of_its_watts() -> None:
+    stage = Stage(cluster(spines=1, leaves=1, nodes=1))
+    (role,) = job("j").roles
+    stage.submit(replace(job("j"), roles=(replace(role, shape=Shape(mig="1g.10gb")),)))
+    stage.started("j")
+    rounds = Rounds(stage)
+    ((node, of_gpu),) = cut({7: 0.9}).items()
+    whole = {"DCGM_FI_DEV_POWER_USAGE": 700.0}
+    rounds.look({node: {0: {**of_gpu[0], **whole}}}, rounds=1 + int(REPORT_S / 15))
+    (used,) = rounds.reports[0].gangs
+    assert used.drawn.energy_kWh == pytest.approx(700.0 / 7 * REPORT_S / 3.6e6, abs=1e-6)
+
+
 def test_a_hung_gang_is_idle_whatever_its_utilisation_says() -> None:
     rounds = Rounds(there())
     rounds.look(all_of("n0", HUNG), rounds=21)
@@ -122,7 +149,7 @@ def test_a_gang_that_is_suspended_is_not_counted() -> None:
     rounds.look(all_of("n0", BUSY), rounds=2)
     ledger, now = rounds.stage.scheduler.ledger, rounds.stage.now
     ledger.apply(GangSuspended(at=now, job="j", attempt=1))
-    judged = computing(all_of("n0", BUSY))
+    judged = computing(all_of("n0", BUSY)), dict[str, dict[int, tuple[float, float]]]()
     reports = [rounds.watch.events(judged, ledger, now + 15.0 * each, 1) for each in range(1, 21)]
     assert [report.gangs for found in reports for report in found] == [
         (MeasuredUse("j", 1, 8 * 15.0, 0.0),)
@@ -187,4 +214,4 @@ def test_instances_of_mig_count_as_their_part_of_a_gpu(
     stage.started("j")
     rounds = Rounds(stage)
     rounds.look(cut(tensor), rounds=1 + int(REPORT_S / 15))
-    assert rounds.amounts() == pytest.approx((useful * REPORT_S, idle * REPORT_S))
+    assert rounds.amounts() == pytest.approx((useful * REPORT_S, idle * REPORT_S), abs=1e-3)

@@ -59,8 +59,8 @@ class Site:
         ledger, now = self.stage.scheduler.ledger, self.stage.now
         assert ledger.fabric is not None
         found: list[Event] = []
-        for watch in (self.use, self.watch):
-            found += watch.events(watch.judge(told, ledger.fabric, now), ledger, now, 1)
+        found += self.use.events(self.use.judge(told, ledger.fabric, now), ledger, now, 1)
+        found += self.watch.events(self.watch.judge(told, ledger.fabric, now), ledger, now, 1)
         for event in found:
             self.stage.handle([event])
 

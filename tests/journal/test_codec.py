@@ -15,7 +15,8 @@ from gantree.model.cluster import Allocation, Cluster, Link, Machine, Node
 from gantree.model.errors import JournalError
 from gantree.model.events import EVENTS, Event
 from gantree.model.fact_kinds import FACTS
-from gantree.model.facts import Fact
+from gantree.model.facts import Fact, GpuUseNoted
+from gantree.model.gpu_activity import NOTHING_DRAWN, MeasuredUse
 from gantree.model.orders import ORDERS, Order
 from support.examples import examples
 
@@ -98,6 +99,17 @@ MOVED: Codec[Moved] = Codec({"Moved": Moved}, {("Moved", 1): renamed, ("Moved", 
 )
 def test_old_versions_climb_one_step_at_a_time(version: int, data: dict[str, Any]) -> None:
     assert MOVED.decode(Encoded("Moved", version, json.dumps(data))) == Moved(2.5, "m")
+
+
+def test_use_that_was_told_with_the_names_of_its_fields_is_read() -> None:
+    """As a gantree wrote it that knew of no energy."""
+    used = {"job": "j", "attempt": 2, "useful_gpu_s": 3.5, "idle_gpu_s": 0.5, "ran": [[1.0, 2.0]]}
+    data = {"at": 9.0, "since": 1.0, "until": 9.0, "gangs": [used]}
+    fact = FACT_CODEC.decode(Encoded("GpuUseNoted", 1, json.dumps(data)))
+    assert isinstance(fact, GpuUseNoted)
+    assert fact.gangs == (MeasuredUse("j", 2, 3.5, 0.5, ((1.0, 2.0),), NOTHING_DRAWN),)
+    named = json.loads(FACT_CODEC.encode(fact).data)["gangs"]
+    assert named == [["j", 2, 3.5, 0.5, [[1.0, 2.0]], [0.0, 0.0, 0.0, 0.0]]]
 
 
 def test_what_is_damaged_is_named_by_its_field() -> None:

@@ -32,7 +32,7 @@ from support.history_lives import HistoryLives
 from support.purposes import Entry, Purposes
 from support.random_lives import Lives
 
-FIGURES = tuple(each.name for each in fields(UsageAmounts) if each.name.endswith("_s"))
+FIGURES = tuple(each.name for each in fields(UsageAmounts) if each.type is float)
 SITE = ("down_gpu_s", "held_gpu_s", "reserved_gpu_s", "stranded_gpu_s")
 Sums = dict[tuple[int, UsageKey, str], float]
 

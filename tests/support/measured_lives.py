@@ -5,8 +5,10 @@ from math import inf, nan
 from typing import Any
 
 from gantree.model.events import GpuUseObserved
-from gantree.model.gpu_activity import MeasuredUse
+from gantree.model.gpu_activity import Drawn, MeasuredUse
 from support.random_lives import WAYS, Lives
+
+AMOUNTS = (0.0, 0.5, 1.0, 2.0, 30.0, 900.0, nan, inf, -3.0)
 
 
 class MeasuredLives(Lives):
@@ -27,6 +29,7 @@ class MeasuredLives(Lives):
                 state.attempt - lots.choice([0, 0, 0, 0, 1]),
                 lots.choice([0.0, 1.0, 15.0, 500.0, 2000.0, nan, -3.0]),
                 lots.choice([0.0, 0.0, 2.0, 40.0, inf]),
+                drawn=Drawn(*(lots.choice(AMOUNTS) for _ in range(4))),
             )
             for state in lots.sample(states, min(len(states), 4))
         )

@@ -216,6 +216,8 @@ class Purposes:
         spans = tuple((fact.since + a, fact.since + a + s) for a, s in used.ran)
         spans = spans or ((fact.since, fact.until),)
         seconds = sum(b - a for a, b in spans)
+        if used.drawn.powered_gpu_s > used.gpu_s + 1e-9 or min(used.drawn) < 0:
+            self.wrong.append(f"{used} drew in more than was measured, or is negative")
         before = [span for each, _ in attempt.told for span in each]
         if used.gpu_s > seconds * attempt.gpus + 1e-5:
             self.wrong.append(f"{used} is more than it ran: {spans}")
@@ -226,8 +228,9 @@ class Purposes:
         attempt.told.append((spans, used))
         for key, gpus in self._keys(subject, attempt):
             for a, b in spans:
-                for name in ("useful_gpu_s", "idle_gpu_s"):
-                    rate = getattr(used, name) * gpus / attempt.gpus / seconds
+                told = {"useful_gpu_s": used.useful_gpu_s, "idle_gpu_s": used.idle_gpu_s}
+                for name, amount in {**told, **used.drawn._asdict()}.items():
+                    rate = amount * gpus / attempt.gpus / seconds
                     self.entries.append(Entry(subject.name, key, name, a, b, rate))
 
     def _lost(self, subject: Subject, attempt: Attempt, fact: AttemptEnded) -> None:

@@ -33,6 +33,13 @@ def test_a_port_has_its_negotiated_rate_and_is_up_or_not() -> None:
     }
 
 
+def test_a_port_has_the_bytes_that_it_sent() -> None:
+    sent = 'node_infiniband_port_data_transmitted_bytes_total{device="mlx5_0",port="1"} 9e9\n'
+    assert ports_in(metrics("mlx5_0", 5e10) + sent) == {
+        "": {"mlx5_0": PortReading(50.0, True, sent_bytes=9e9)}
+    }
+
+
 def test_a_device_of_two_ports_counts_as_its_best() -> None:
     text = "".join(
         f'{name}{{device="m",port="{port}"}} {value}\n'
@@ -78,7 +85,7 @@ def test_the_exporters_own_sample_is_read() -> None:
         "node_infiniband_port_errors_received_total": 0,
     }
     assert ports_in(SAMPLE.read_text()) == {
-        "": {"i40iw0": PortReading(1.25, True), "mlx4_0": PortReading(5.0, True, errors)}
+        "": {"i40iw0": PortReading(1.25, True), "mlx4_0": PortReading(5.0, True, errors, 14933760.0)}
     }
 
 

@@ -53,9 +53,10 @@ class UsageAmounts:
     same of later attempts, and from the order to stop until nothing is left; checkpoint while a gang saves before it
     stops; useful and idle as counters told of gangs that ran; lost, work that is done again. Of the others: down on
     nodes that are not usable, held by claims, reserved for promised starts, stranded where nothing that machines of the
-    cluster offer can use them. waited_s are seconds of jobs. slower are the part of
-    allocated that gangs would not have needed at their best places; cpu and memory_GiB the cores and the memory that
-    they held, and there are, by the GPU model of the nodes. started counts attempts, preempted stops for others.
+    cluster offer can use them. waited_s are seconds of jobs. slower are the part of allocated that gangs would not have
+    needed at their best places; cpu and memory_GiB the cores and the memory that they held, and there are, by the GPU
+    model of the nodes. energy_kWh is what GPUs drew in powered of the GPU-seconds of which counters told; nvlink_GB and
+    nic_GB what was sent meanwhile. started counts attempts, preempted stops for others.
 
     Useful and idle are counted where a gang ran, and lost when that is known: it is taken out of useful and idle then,
     so these, and what is left unmeasured, may be less than nothing in a bucket, and never in all.
@@ -78,6 +79,10 @@ class UsageAmounts:
     slower_gpu_s: float = 0.0
     cpu_s: float = 0.0
     memory_GiB_s: float = 0.0
+    powered_gpu_s: float = 0.0
+    energy_kWh: float = 0.0
+    nvlink_GB: float = 0.0
+    nic_GB: float = 0.0
     capacity_cpu_s: float = 0.0
     capacity_memory_GiB_s: float = 0.0
     submitted: int = 0

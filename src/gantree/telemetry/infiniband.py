@@ -1,4 +1,5 @@
-"""Parses Prometheus' node_exporter: the rate of InfiniBand and RoCE devices, whether they are up, their error counters.
+"""Parses Prometheus' node_exporter: the rate of InfiniBand and RoCE devices, whether they are up, what
+they sent, their error counters.
 
 The collector `infiniband` reads /sys/class/infiniband: the rate that a port has negotiated (a lane or a generation that
 was lost halves it), its state (4 is active) and its physical state (5 is link up). A device of several ports counts as
@@ -17,17 +18,22 @@ RATE = "node_infiniband_rate_bytes_per_second"
 STATE = "node_infiniband_state_id"
 PHYSICAL_STATE = "node_infiniband_physical_state_id"
 ACTIVE, LINK_UP = 4, 5
-_FIND = names_matcher({RATE, STATE, PHYSICAL_STATE, *NIC_COUNTERS})
+SENT = "node_infiniband_port_data_transmitted_bytes_total"
+_FIND = names_matcher({RATE, STATE, PHYSICAL_STATE, SENT, *NIC_COUNTERS})
 GIGA = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class PortReading:
-    """The negotiated rate of a NIC in one direction, in GB/s, whether its port is up, and error counters by name."""
+    """The negotiated rate of a NIC in one direction, in GB/s, whether its port is up, and error counters by name.
+
+    sent_bytes are those that it has sent ever, None if that is not told.
+    """
 
     rate_GBps: float
     up: bool
     counters: Mapping[str, float] = field(default_factory=dict)
+    sent_bytes: float | None = None
 
 
 def ports_in(text: str) -> dict[str, dict[str, PortReading]]:
@@ -52,4 +58,4 @@ def ports_in(text: str) -> dict[str, dict[str, PortReading]]:
 def _reading(of_port: dict[str, float]) -> PortReading:
     up = of_port.get(STATE, ACTIVE) == ACTIVE and of_port.get(PHYSICAL_STATE, LINK_UP) == LINK_UP
     counters = {name: value for name, value in of_port.items() if name in NIC_COUNTERS}
-    return PortReading(of_port[RATE] / GIGA, up, counters)
+    return PortReading(of_port[RATE] / GIGA, up, counters, of_port.get(SENT))

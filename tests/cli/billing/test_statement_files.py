@@ -251,8 +251,33 @@ def test_energy_follows_from_the_stated_assumptions() -> None:
     assert row.held_kWh == pytest.approx(155.04 * 700 * 0.5 * 1.25 / 1000)
     assert row.idle_kWh == pytest.approx((192 - 155.04) * 700 * 0.1 * 1.25 / 1000)
     assert row.kgCO2 == pytest.approx(row.kWh * 0.4)
+    assert (row.measured_kWh, row.assumed_hours) == (0.0, pytest.approx(155.04))
     (plain,) = energy_of(rows_of(NOVEMBER), PowerTerms())
     assert (plain.USD, plain.kgCO2) == (None, None)
+
+
+def test_energy_is_measured_where_counters_told_it_and_all_of_it_adds_up() -> None:
+    terms = PowerTerms(USD_per_kWh=0.1, pue=1.25, load=0.5, idle_load=0.1)
+    rows = rows_of(NOVEMBER)
+    rows[1].amounts.powered_gpu_s, rows[1].amounts.energy_kWh = 40 * 3600.0, 24.0
+    rows[2].amounts.powered_gpu_s, rows[2].amounts.energy_kWh = 10 * 3600.0, 1.0
+    unknown = UsageAmounts(allocated_gpu_s=7200.0, powered_gpu_s=3600.0, energy_kWh=0.3)
+    rows.append(BookRow(rows[1].bucket, UsageKey("prod", "cat", "prototype"), unknown))
+    row, prototype = energy_of(rows, terms)
+    assert (row.measured_hours, row.assumed_hours) == (50.0, pytest.approx(155.04 - 50))
+    assert row.measured_kWh == pytest.approx(25.0 * 1.25)
+    assert row.assumed_kWh == pytest.approx((155.04 - 50) * 700 * 0.5 * 1.25 / 1000)
+    assert row.kWh == pytest.approx(row.measured_kWh + row.assumed_kWh + row.idle_kWh)
+    assert row.held_kWh + row.idle_kWh == pytest.approx(row.kWh)
+    assert pytest.approx(0.1 * row.kWh) == row.USD
+    assert (prototype.kWh, prototype.assumed_hours) == (0.3 * 1.25, 0.0), "no limit is known"
+    made = statement(rows, billed(NOVEMBER), TARIFF, "queue")
+    (told, _) = statement_json(made, "2026-11", "")["energy"]
+    assert told["kWh"] == pytest.approx(
+        told["measured_kWh"] + told["assumed_kWh"] + told["idle_kWh"]
+    )
+    report = report_of(made, "hall", "November 2026", NOW, Jobs([], more=False))
+    assert "Measured in 33% of the GPU-hours held" in dict(report.notes)["Energy"]
 
 
 def test_months() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gantree.core.ledger.state import JobState
 from gantree.model.events import GpuUseObserved, HealthObserved, LabelRequested
-from gantree.model.gpu_activity import MeasuredUse
+from gantree.model.gpu_activity import Drawn, MeasuredUse
 from gantree.model.jobs import Job
 from gantree.model.phases import ENDED, HOLDING, Phase
 from support.faults.poison import LABEL
@@ -103,6 +103,7 @@ def measure(life: "Life", lots: Random) -> None:
             state.attempt,
             lots.choice((0.0, 3.0, 60.0, 2000.0, nan, -5.0)),
             lots.choice((0.0, 0.0, 3.0, 60.0, inf)),
+            drawn=Drawn(*(lots.choice((0.0, 2.0, 50.0, nan, -5.0)) for _ in range(4))),
         )
         for state in lots.sample(states, min(len(states), 5))
     )

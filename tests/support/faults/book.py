@@ -16,7 +16,7 @@ from gantree.journal.sql.journal import SqlJournal
 from gantree.model.facts import FabricDefined, Fact
 from support.purposes import Purposes
 
-COLUMNS = tuple(each.name for each in fields(UsageAmounts) if each.name.endswith("_s"))
+COLUMNS = tuple(each.name for each in fields(UsageAmounts) if each.type is float)
 OF_THE_SITE = (
     "down_gpu_s", "held_gpu_s", "reserved_gpu_s", "stranded_gpu_s", "capacity_cpu_s", "capacity_memory_GiB_s",
 )  # fmt: skip

@@ -20,6 +20,7 @@ from gantree.control.nodes.links.gpu_link_watch import NVML, GpuLinks
 from gantree.control.nodes.links.load_watch import LoadWatch
 from gantree.control.nodes.links.nic_watch import NicWatch
 from gantree.control.nodes.links.uplink_watch import UplinkWatch
+from gantree.control.nodes.nic_traffic import NicTraffic
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import Machine
 from gantree.model.events import Event
@@ -72,10 +73,12 @@ class Poll:
         self.silence = SilenceLog(self.what)
 
 
-def gpu_poll(*, is_exact: bool = True, clocks: ClockWatch | None = None) -> Poll:
+def gpu_poll(
+    *, is_exact: bool = True, clocks: ClockWatch | None = None, nics: NicTraffic | None = None
+) -> Poll:
     """The health and the use of GPUs and of their links, from DCGM exporters; is_exact as `HealthWatch` has it.
 
-    clocks follows the clocks of gangs' GPUs; None: one of its own.
+    clocks follows the clocks of gangs' GPUs, nics has what gangs sent; None: one of its own.
     """
     clocks = clocks or ClockWatch()
     clocks.is_exact = is_exact
@@ -86,16 +89,17 @@ def gpu_poll(*, is_exact: bool = True, clocks: ClockWatch | None = None) -> Poll
         (
             HealthWatch(is_exact=is_exact),
             GpuLinks(),
-            GpuUseWatch(is_exact=is_exact),
+            GpuUseWatch(is_exact=is_exact, nics=nics or NicTraffic()),
             IdleWatch(is_exact=is_exact),
             clocks,
         ),
     )
 
 
-def nic_poll() -> Poll:
-    """The rates of NICs, from node_exporters."""
-    return Poll("the rate of NICs", ports_in, lambda machine: bool(machine.nics), (NicWatch(),))
+def nic_poll(traffic: NicTraffic | None = None) -> Poll:
+    """The rates of NICs and what they send, from node_exporters; traffic counts that, None: one of its own."""
+    judges = (NicWatch(), traffic or NicTraffic())
+    return Poll("the rate of NICs", ports_in, lambda machine: bool(machine.nics), judges)
 
 
 def fabric_poll() -> Poll:
@@ -130,25 +134,26 @@ class Sources(Protocol):
 
 async def poll_all(sources: Sources, loop: Loop, controller: Controller, *, is_exact: bool) -> None:
     """Poll all kinds of sources until cancelled; is_exact as of `gpu_poll`. Raises AssertionError for bugs."""
+    nics = NicTraffic()
     kinds = (
-        (gpu_poll(is_exact=is_exact, clocks=controller.gpu_clocks), sources.gpu_metrics),
-        (nic_poll(), sources.node_metrics),
+        (gpu_poll(is_exact=is_exact, clocks=controller.gpu_clocks, nics=nics), sources.gpu_metrics),
+        (nic_poll(nics), sources.node_metrics),
         (fabric_poll(), sources.fabric_ports),
         (load_poll(), sources.link_load),
     )
     polls = [poll_forever(*kind, loop, controller) for kind in kinds]
     if not sources.gpu_metrics:
-        polls.append(poll_here(loop, controller))
+        polls.append(poll_here(loop, controller, nics))
     await asyncio.gather(*polls)
 
 
-async def poll_here(loop: Loop, controller: Controller) -> None:
+async def poll_here(loop: Loop, controller: Controller, nics: NicTraffic | None = None) -> None:
     """Ask the driver of this machine what its GPUs do, and how their links are, if it is a node and has a driver.
 
-    Until cancelled.
+    Until cancelled. nics as of `gpu_poll`.
     """
     host = gethostname()
-    judges = (GpuUseWatch(), IdleWatch(), GpuLinks(source=NVML))
+    judges = (GpuUseWatch(nics=nics or NicTraffic()), IdleWatch(), GpuLinks(source=NVML))
     poll = Poll("the use of GPUs", signs_in, lambda machine: bool(machine.gpus), judges)
     asked = {f"the driver of {host}": lambda: {host: _figures_here()}}
     if not await asyncio.to_thread(has_driver):

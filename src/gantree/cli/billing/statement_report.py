@@ -317,16 +317,20 @@ def _energy_table(statement: Statement) -> Iterator[Table]:
     has_CO2 = statement.tariff.power.gCO2_per_kWh is not None
     columns = [
         Column("GPU model", is_figure=False),
-        Column("kWh held"),
-        *([] if statement.queue else [Column("kWh not held")]),
+        Column("kWh measured"),
+        Column("kWh assumed"),
+        *([] if statement.queue else [Column("kWh not held (assumed)")]),
+        Column("kWh"),
         *([Column("$\u00a0of energy")] if has_USD else []),
         *([Column("kg CO2")] if has_CO2 else []),
     ]
     rows, sums = [], [0.0] * (len(columns) - 1)
     for each in statement.energy:
         figures = [
-            each.held_kWh,
+            each.measured_kWh,
+            each.assumed_kWh,
             *([] if statement.queue else [each.idle_kWh]),
+            each.kWh,
             *([each.USD or 0.0] if has_USD else []),
             *([each.kgCO2 or 0.0] if has_CO2 else []),
         ]
@@ -398,7 +402,11 @@ def _energy_note(statement: Statement) -> str:
     if power.gCO2_per_kWh is not None:
         terms.append(f"{power.gCO2_per_kWh:g} g of CO2 for a kWh")
     source = f" ({power.source})" if power.source else ""
+    measured = sum(each.measured_hours for each in statement.energy)
+    held_hours = measured + sum(each.assumed_hours for each in statement.energy)
+    share = f"{measured / held_hours:.0%}" if held_hours else "none"
     return (
-        f"An assumption, not a measurement: a GPU that is held takes {held}, another {power.idle_load:.1%};"
-        f" {', '.join(terms)}{source}. CPUs, memory and network are not in it."
+        f"Measured in {share} of the GPU-hours held, by counters while gangs ran. The rest is an assumption: a GPU that"
+        f" is held takes {held}, another {power.idle_load:.1%}; {', '.join(terms)}{source}. CPUs, memory and network"
+        " are not in it."
     )

@@ -70,7 +70,9 @@ def statement_json(statement: Statement, period: str, site: str) -> dict[str, An
             for each in statement.prices
         ],
         "energy": [
-            {"gpu": each.model, "held_kWh": each.held_kWh, "idle_kWh": each.idle_kWh, "USD": each.USD,
+            {"gpu": each.model, "held_kWh": each.held_kWh, "measured_kWh": each.measured_kWh,
+             "assumed_kWh": each.assumed_kWh, "measured_gpu_hours": each.measured_hours,
+             "assumed_gpu_hours": each.assumed_hours, "idle_kWh": each.idle_kWh, "kWh": each.kWh, "USD": each.USD,
              "kgCO2": each.kgCO2}
             for each in statement.energy
         ],

@@ -189,6 +189,8 @@ class GangUse:
                     row = self._meter.row(bucket, key)
                     row.useful_gpu_s += used.useful_gpu_s * part
                     row.idle_gpu_s += used.idle_gpu_s * part
+                    for column, amount in used.drawn._asdict().items():
+                        setattr(row, column, getattr(row, column) + amount * part)
 
     def _hold(self, gang: Gang, sign: int) -> None:
         """A gang has a place, or no more."""

@@ -11,7 +11,7 @@ from typing import Any
 from gantree.core.ledger.decision_builder import DecisionBuilder
 from gantree.model.events import Event, GpuUseObserved
 from gantree.model.facts import GpuUseNoted
-from gantree.model.gpu_activity import MeasuredUse
+from gantree.model.gpu_activity import Drawn, MeasuredUse
 from gantree.policy.rules import Policy
 
 LEAST_GPU_S = 1e-6
@@ -43,7 +43,16 @@ def _as_far_as_it_ran(
         return None
     part = min(1.0, most / (useful + idle))
     ran = () if spans == ((since, until),) else tuple((a - since, b - a) for a, b in spans)
-    return MeasuredUse(used.job, used.attempt, useful * part, idle * part, ran)
+    drawn = _part_of(used.drawn, useful + idle, part)
+    return MeasuredUse(used.job, used.attempt, useful * part, idle * part, ran, drawn)
+
+
+def _part_of(drawn: Drawn, measured_gpu_s: float, part: float) -> Drawn:
+    """That part of what is sound of it; energy is of no more seconds than were measured."""
+    powered = min(_sound(drawn.powered_gpu_s), measured_gpu_s)
+    energy = _sound(drawn.energy_kWh) if powered else 0.0
+    sent = _sound(drawn.nvlink_GB), _sound(drawn.nic_GB)
+    return Drawn(*(each * part for each in (powered, energy, *sent)))
 
 
 def _sound(amount: float) -> float:

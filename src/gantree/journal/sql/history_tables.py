@@ -18,6 +18,8 @@ GPU_SECONDS = (
 """Columns of `usage_history` that are amounts of GPU-seconds."""
 OF_BILLS = ("slower_gpu_s", "cpu_s", "memory_GiB_s", "capacity_cpu_s", "capacity_memory_GiB_s")
 """Columns that bills alone need."""
+OF_COUNTERS = ("powered_gpu_s", "energy_kWh", "nvlink_GB", "nic_GB")
+"""Columns of what counters tell beside useful and idle."""
 KEY = ("queue", "user_name", "gpu_model", "project", "device")
 """The columns of a `UsageKey`, in its order."""
 COUNTS = ("submitted", "started", "succeeded", "failed", "cancelled", "timed_out", "preempted")
@@ -77,7 +79,7 @@ usage_history = Table(
     _amount("waited_s"),
     *(number(name) for name in COUNTS),
     _amount("counted_to"),
-    *(_amount(name, "0") for name in OF_BILLS),
+    *(_amount(name, "0") for name in (*OF_BILLS, *OF_COUNTERS)),
     PrimaryKeyConstraint("width", "start", *KEY, name="usage_history_pkey"),
 )
 usage_sums = Table(
@@ -90,6 +92,7 @@ usage_sums = Table(
     _text("name"),
     *(_amount(name) for name in (*GPU_SECONDS, "waited_s", *OF_BILLS)),
     *(number(name) for name in COUNTS),
+    *(_amount(name, "0") for name in OF_COUNTERS),
     PrimaryKeyConstraint("width", "start", "step", "dimension", "name", name="usage_sums_pkey"),
 )
 wait_history = Table(

@@ -1,7 +1,7 @@
 """Parses health metrics of NVIDIA's DCGM exporter: faults of each GPU, and their meaning.
 
-What its links say, and whether it computes, is read in the same pass; what that means is in `links` and
-`telemetry.activity`.
+What its links say, whether it computes and what it draws is read in the same pass; what that means is in `links`,
+`telemetry.activity` and `telemetry.gpu_draw`.
 
 A *sign* is a figure by its name, with the label that tells apart what is counted: `DCGM_EXP_XID_ERRORS_COUNT/79`. What
 the exporter's defaults have is XIDs, failed remaps and remapped rows; the others are lines of its counters file that
@@ -35,6 +35,7 @@ from gantree.telemetry.activity import ACTIVITY_FIGURES, UTILISATION, instance_o
 from gantree.telemetry.dcgm.links import LINK_FIGURES, LINK_LABEL
 from gantree.telemetry.dcgm.use import samples_of_gpus
 from gantree.telemetry.exposition import names_matcher
+from gantree.telemetry.gpu_draw import DRAW_FIGURES
 from gantree.telemetry.slow_clocks import CLOCK_FIGURES
 from gantree.topology.hardware.xids import XIDS, xid_in_words
 
@@ -70,6 +71,7 @@ _SIGNS = frozenset(
     | LINK_FIGURES
     | ACTIVITY_FIGURES
     | CLOCK_FIGURES
+    | DRAW_FIGURES
 )
 _ALWAYS_TOLD = "DCGM_FI_DEV_GPU_TEMP"
 """By it a GPU is there that has no signs. A GPU that never had an XID may have no figure of that."""

@@ -16,10 +16,11 @@ import pynvml
 
 from gantree.model.errors import Unreachable
 from gantree.telemetry.activity import FP16, FP32, FP64, MEMORY, TENSOR, UTILISATION
+from gantree.telemetry.gpu_draw import NVLINK_SENT, POWER
 from gantree.telemetry.nvml.driver import NO_ANSWER, driver, gpu_handles
 
 WINDOW_S = 1.0
-PERCENT = 100.0
+PERCENT, MILLIWATTS, MIB = 100.0, 1000.0, float(1 << 20)
 METRIC_OF_FIGURE: Mapping[str, int] = MappingProxyType(
     {
         TENSOR: pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
@@ -27,9 +28,10 @@ METRIC_OF_FIGURE: Mapping[str, int] = MappingProxyType(
         FP32: pynvml.NVML_GPM_METRIC_FP32_UTIL,
         FP16: pynvml.NVML_GPM_METRIC_FP16_UTIL,
         MEMORY: pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL,
+        NVLINK_SENT: pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
     }
 )
-"""nvmlGpmMetricId_t of each figure; GPM tells percent."""
+"""nvmlGpmMetricId_t of each figure; GPM tells percent, and MiB a second."""
 _NOT_TOLD = (*NO_ANSWER, pynvml.NVMLError_NoPermission)
 
 
@@ -49,7 +51,7 @@ def activity_here() -> dict[int, dict[str, float]]:
         begun = {index: _sample(gpu, samples) for index, gpu in gpus.items() if _has_gpm(gpu)}
         if begun:
             time.sleep(WINDOW_S)
-        found = {index: dict(_utilisation(gpu)) for index, gpu in gpus.items()}
+        found = {index: dict(_at_once(gpu)) for index, gpu in gpus.items()}
         for index, before in begun.items():
             found[index] |= _averages(before, _sample(gpus[index], samples))
     return found
@@ -80,13 +82,15 @@ def _averages(before: Any, after: Any) -> dict[str, float]:
     pynvml.nvmlGpmMetricsGet(asked)
     told = zip(METRIC_OF_FIGURE, asked.metrics, strict=False)
     return {
-        name: float(metric.value) / PERCENT
+        name: float(metric.value) * (MIB if name == NVLINK_SENT else 1 / PERCENT)
         for name, metric in told
         if metric.nvmlReturn == pynvml.NVML_SUCCESS
     }
 
 
-def _utilisation(gpu: Any) -> Iterator[tuple[str, float]]:
-    """In MIG mode a GPU does not tell it."""
+def _at_once(gpu: Any) -> Iterator[tuple[str, float]]:
+    """What needs no second sample. In MIG mode a GPU does not tell its utilisation."""
     with suppress(*_NOT_TOLD):
         yield UTILISATION, float(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu)
+    with suppress(*_NOT_TOLD):
+        yield POWER, float(pynvml.nvmlDeviceGetPowerUsage(gpu)) / MILLIWATTS

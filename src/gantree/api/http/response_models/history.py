@@ -88,6 +88,12 @@ class UsageHistoryRow(OpenModel):
     )
     cpu_s: Amounts = Field(default=[], description="Core-seconds held.")
     memory_GiB_s: Amounts = Field(default=[], description="GiB-seconds of memory held.")
+    powered_gpu_s: Amounts = Field(
+        default=[], description="Of those held, in which counters told what GPUs drew."
+    )
+    energy_kWh: Amounts = Field(default=[], description="What GPUs drew in these.")
+    nvlink_GB: Amounts = Field(default=[], description="Sent over NVLink, where counters told it.")
+    nic_GB: Amounts = Field(default=[], description="Sent by NICs, where counters told it.")
     capacity_cpu_s: Amounts = Field(default=[], description="Core-seconds that there were.")
     capacity_memory_GiB_s: Amounts = Field(default=[], description="The same of memory.")
     submitted: list[int]

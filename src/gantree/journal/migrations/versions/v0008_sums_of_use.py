@@ -1,7 +1,5 @@
 """Sums of use by queue, model, project and device, made of the roll-ups that there are."""
 
-from collections.abc import Iterator
-
 import sqlalchemy as sa
 from alembic import op
 
@@ -37,19 +35,13 @@ def upgrade() -> None:
         *(sa.Column(name, NUMBER, nullable=False) for name in COUNTS),
         sa.PrimaryKeyConstraint(*KEY, name="usage_sums_pkey"),
     )
-    for statement in filling():
-        op.execute(statement)
-
-
-def filling() -> Iterator[str]:
-    """Statements that fill the table."""
     for step in (60, 3600, 86_400):
         for dimension, column in COLUMN_OF.items():
-            yield _filled(step, dimension, column)
+            op.execute(_filled(step, dimension, column))
     for dimension, column in {**COLUMN_OF, "user": "user_name"}.items():
         if dimension != "capacity":
             name = f"{column} || '{APART}' || gpu_model || '{APART}' || device"
-            yield _filled(86_400, f"{dimension} by model and device", name)
+            op.execute(_filled(86_400, f"{dimension} by model and device", name))
 
 
 def _filled(step: int, dimension: str, column: str) -> str:
