@@ -19,6 +19,7 @@ class RecordingCluster:
     """Carries nothing out. `told` is what it was told; the test says through `emit` what has come of it."""
 
     checks_links = True
+    runs_services = True
 
     def __init__(
         self, cluster: Cluster, emit: Callable[[Event], None], clock: Callable[[], float]

@@ -59,6 +59,11 @@ class ClusterPort(Protocol):
         """Whether it carries out the check before the start of a job."""
         ...
 
+    @property
+    def runs_services(self) -> bool:
+        """Whether it tells where replicas of services listen."""
+        ...
+
     def check(self, job: str, attempt: int) -> CheckStatus | None:
         """How the check of an attempt stands, None without one; safe from any thread. Raises OSError."""
         ...

@@ -360,6 +360,7 @@ class Controller:
             self.cluster.checks_links,
             no_federation if self.leased_jobs is None else self.leased_jobs.check,
             self._new_id,
+            runs_services=self.cluster.runs_services,
         )
 
     def _drain(self) -> bool:

@@ -43,7 +43,7 @@ from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
 from gantree.journal.contract import Journal
 from gantree.model.arrays import Spans, has_index, parse_element
-from gantree.model.errors import BadInput, Conflict, EventIdReused, GantreeError
+from gantree.model.errors import BadInput, Conflict, EventIdReused, GantreeError, Unsupported
 from gantree.model.events import (
     BurnInRequested,
     Event,
@@ -115,7 +115,7 @@ class _Taken:
 class Submissions:
     """The way in for jobs. ledger and policy give those of the moment; ran tells whether a job of this id ever ran.
 
-    checks_links: the executor carries out checks before the start.
+    checks_links: the executor carries out checks before the start; runs_services: it runs replicas of services.
     """
 
     def __init__(
@@ -131,9 +131,11 @@ class Submissions:
         checks_links: bool = True,
         check_assignment: Callable[[Assignment], None] = no_federation,
         new_id: Callable[[str, str], str] = lambda noun, name: f"{noun}/{name}",
+        *,
+        runs_services: bool = True,
     ) -> None:
         self._checks_links, self._check_assignment = checks_links, check_assignment
-        self._new_id = new_id
+        self._new_id, self._runs_services = new_id, runs_services
         self._journal = journal
         self._append = append
         self._clock = clock
@@ -295,6 +297,10 @@ class Submissions:
     ) -> ServiceSpec:
         """A service with overrides and defaults applied to its replicas. Raises GantreeError for what is wrong."""
         with about(f"service {submission.overrides.get('name', service.name)}"):
+            if not self._runs_services:
+                raise Unsupported(
+                    "kind: service is for the local executor; on Kubernetes apply a GangService"
+                )
             name = str(submission.overrides.get("name", service.name))
             before = live_owner(ledger, name, submission.may_update)
             owner = submission if before is None else replace(submission, user=before)

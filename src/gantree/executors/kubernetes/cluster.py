@@ -89,6 +89,7 @@ class KubernetesCluster:
     """
 
     checks_links = False
+    runs_services = False
     """Of jobs that are submitted: they have no pods. GangJobs check theirs."""
 
     def __init__(

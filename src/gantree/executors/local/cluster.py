@@ -116,6 +116,7 @@ class LocalCluster:
     """
 
     checks_links = True
+    runs_services = True
 
     def __init__(
         self,
