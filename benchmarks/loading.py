@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,13 +96,29 @@ class _Line:
 def drive(
     state: Path, requests: Iterable[bytes], connections: int, rate_per_s: float | None = None
 ) -> list[Told]:
-    """Send all requests and give the answers; ends early, with those that came, where the daemon is gone."""
+    """Send all requests to a daemon, as `drive_at`."""
+    return drive_at(
+        lambda: unix_socket.connect(state, PATIENCE_S), requests, connections, rate_per_s
+    )
+
+
+def drive_at(
+    connect: Callable[[], socket.socket],
+    requests: Iterable[bytes],
+    connections: int,
+    rate_per_s: float | None = None,
+    selector_of: Callable[[], selectors.BaseSelector] = selectors.DefaultSelector,
+) -> list[Told]:
+    """Send all requests and give the answers; ends early, with those that came, where the server is gone.
+
+    The default selector waits for whole milliseconds, SelectSelector for as long as it is told.
+    """
     told: list[Told] = []
     waiting: Iterator[bytes] = iter(requests)
-    with selectors.DefaultSelector() as selector:
-        lines = [_connected(state, selector) for _ in range(connections)]
+    with selector_of() as selector:
+        lines = [_connected(connect, selector) for _ in range(connections)]
         try:
-            _drive(state, selector, lines, waiting, rate_per_s, told)
+            _drive(connect, selector, lines, waiting, rate_per_s, told)
         except OSError:
             pass  # killed: what was told stands
         finally:
@@ -111,14 +127,14 @@ def drive(
     return told
 
 
-def _connected(state: Path, selector: selectors.BaseSelector) -> _Line:
-    line = _Line(unix_socket.connect(state, PATIENCE_S))
+def _connected(connect: Callable[[], socket.socket], selector: selectors.BaseSelector) -> _Line:
+    line = _Line(connect())
     selector.register(line.socket, selectors.EVENT_READ, line)
     return line
 
 
 def _drive(
-    state: Path,
+    connect: Callable[[], socket.socket],
     selector: selectors.BaseSelector,
     lines: Sequence[_Line],
     waiting: Iterator[bytes],
@@ -143,7 +159,7 @@ def _drive(
                 idle.remove(line)
                 selector.unregister(line.socket)
                 line.socket.close()
-                idle.append(_connected(state, selector))
+                idle.append(_connected(connect, selector))
                 continue
             answer = line.read()
             if answer is not None:

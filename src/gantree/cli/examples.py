@@ -18,6 +18,7 @@ EXAMPLES: Mapping[str, str] = {
     "top": "gantree top",
     "why": "gantree why llama",
     "when": "gantree when llama",
+    "route": "gantree route --listen 0.0.0.0:8400 --at s0/l0",
     "queues": "gantree queues",
     "usage": "gantree usage --by queue",
     "waste": "gantree waste --by user",

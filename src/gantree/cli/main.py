@@ -35,6 +35,10 @@ class Commands(LazyGroup):
         ),
         "why": Listed("gantree.cli.explain.why:why", "Explain why a job is in its state."),
         "when": Listed("gantree.cli.explain.when:when", "Show when a pending job starts."),
+        "route": Listed(
+            "gantree.cli.route:route",
+            "Send requests of services to the closest replica that has room.",
+        ),
         "queues": Listed(
             "gantree.cli.queues.queues:queues",
             "List queues with their guarantees, usage and loans.",

@@ -1,0 +1,216 @@
+"""`gantree route`: the HTTP front of services, on HAProxy."""
+
+import asyncio
+import ipaddress
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from prometheus_client import start_http_server
+
+from gantree.api.client.async_client import AsyncClient
+from gantree.api.client.target import SERVER_VARIABLE, token_from_environment
+from gantree.api.observability.log_format import Format, Level, set_up
+from gantree.cli.daemon.options import LogFormatOption, LogLevelOption
+from gantree.cli.input.durations import seconds_of
+from gantree.cli.input.files import read_text, source_of
+from gantree.cli.options import StateOption, state_dir
+from gantree.model.errors import BadInput, Unreachable
+from gantree.routing.addresses import listening_socket, split_address
+from gantree.routing.haproxy_config import Settings, quoted
+from gantree.routing.proxies import Proxies
+from gantree.routing.router import Router, Source
+from gantree.routing.table import RouteTable
+from gantree.routing.table_file import Tenants, read_table, read_tenants
+
+WAIT_S = 20.0
+"""How long the daemon holds a question for another table."""
+TLS_PROTOCOLS = "alpn h2,http/1.1"
+
+
+ListenOption = Annotated[
+    str, typer.Option(metavar="HOST:PORT", help="Address to listen on; HTTP/1.1 and HTTP/2.")
+]
+AtOption = Annotated[
+    str,
+    typer.Option(
+        metavar="PLACE", help="Place of callers that name none: a node, or a domain such as s0/l0."
+    ),
+]
+PlacesOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Places of callers by network: lines of CIDR and place."),
+]
+TenantsOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Tenants with their keys and limits.")
+]
+TableOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Services and replicas, instead of the daemon's.")
+]
+MetricsOption = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Serve /metrics for Prometheus here.")
+]
+CertificateOption = Annotated[
+    Path | None, typer.Option("--tls-cert", metavar="FILE", help="TLS certificate chain, PEM.")
+]
+KeyOption = Annotated[
+    Path | None,
+    typer.Option("--tls-key", metavar="FILE", help="TLS private key. [default: in --tls-cert]"),
+]
+NameOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Name in reports to the daemon. [default: HOST-PROCESS]"),
+]
+ExplainOption = Annotated[
+    bool,
+    typer.Option("--explain", help="Say in X-Gantree-Chosen and in the log which replica and why."),
+]
+DrainOption = Annotated[
+    str, typer.Option(metavar="TIME", help="At the end, time for requests that have begun.")
+]
+
+
+def route(
+    listen: ListenOption = "127.0.0.1:8400",
+    at: AtOption = "",
+    places: PlacesOption = None,
+    tenants: TenantsOption = None,
+    table: TableOption = None,
+    metrics: MetricsOption = None,
+    tls_cert: CertificateOption = None,
+    tls_key: KeyOption = None,
+    name: NameOption = None,
+    explain: ExplainOption = False,
+    drain: DrainOption = "30s",
+    state: StateOption = None,
+    log_format: LogFormatOption = Format.AUTO,
+    log_level: LogLevelOption = Level.INFO,
+) -> None:
+    """Send requests of services to the closest replica that has room.
+
+    Runs HAProxy, with the table of replicas that the daemon keeps, until SIGTERM or Ctrl-C; then what has begun is
+    finished. The service is the model of an OpenAI request, the path /services/NAME, the header X-Gantree-Service, or
+    the host. HAProxy comes from the package haproxy of the distribution.
+    """
+    program = haproxy_program()
+    set_up(log_level, log_format)
+    known = RouteTable() if table is None else read_table(read_text(table), source_of(table))
+    drain_s = seconds_of("--drain", drain)
+    with ExitStack() as opened:
+        listening = opened.enter_context(listening_socket(listen, "--listen"))
+        directory = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="gantree-route-")))
+        tls = _tls_words(directory, tls_cert, tls_key)
+        settings = Settings(
+            backends=(),
+            listeners={listening.fileno(): tls},
+            at=at,
+            tenants=_tenants(tenants),
+            places=_places(places),
+            explain=explain,
+        )
+        router = Router(
+            name or f"{socket.gethostname()}-{os.getpid()}",
+            Proxies(program, directory, settings),
+            directory,
+            None if table is not None else _source(opened, state),
+            known,
+            explain=explain,
+        )
+        opened.enter_context(_served(router, metrics))
+        address = "{}:{}".format(*listening.getsockname()[:2])
+        asyncio.run(_run(router, drain_s, f"{'https' if tls else 'http'}://{address}"))
+
+
+def haproxy_program() -> str:
+    """Return the path of HAProxy. Raises Unreachable."""
+    found = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if found is None:
+        raise Unreachable(
+            "gantree route needs HAProxy 2.6 or newer with Lua, and finds no haproxy: install the package haproxy"
+            " (apt-get install haproxy, dnf install haproxy)"
+        )
+    return found
+
+
+async def _run(router: Router, drain_s: float, url: str) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await router.run(stop, drain_s, lambda: typer.echo(f"gantree route listens at {url}"))
+
+
+def _source(opened: ExitStack, chosen: Path | None) -> Source:
+    """The daemon of the state directory if one is chosen, else that of --server, if there is one."""
+    server = os.environ.get(SERVER_VARIABLE)
+    is_remote = chosen is None and bool(server)
+    where: Path | str = server if is_remote and server else state_dir(chosen)
+    daemon = AsyncClient(where, token_from_environment() if is_remote else None)
+
+    async def fetch(after: str) -> Any:
+        return await daemon.routes(after, wait_s=WAIT_S if after else 0.0)
+
+    async def post(report: Mapping[str, Any]) -> object:
+        return await daemon.report_routes(**report)
+
+    return Source(fetch, post)
+
+
+@contextmanager
+def _served(router: Router, metrics: str | None) -> Iterator[None]:
+    """/metrics while the router runs."""
+    if metrics is None:
+        yield
+        return
+    host, port = split_address(metrics, "--metrics")
+    try:
+        server, thread = start_http_server(port, host, router.metrics.registry)
+    except OSError as error:
+        raise BadInput(f"--metrics: {metrics}: {error}") from error
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _tls_words(directory: Path, certificate: Path | None, key: Path | None) -> str:
+    """How `bind` is told of TLS. HAProxy wants certificate and key in one file."""
+    if certificate is None:
+        if key is not None:
+            raise BadInput("--tls-key needs --tls-cert")
+        return ""
+    parts = [read_text(str(certificate)), *([read_text(str(key))] if key else [])]
+    joined = directory / "tls.pem"
+    joined.touch(mode=0o600)
+    joined.write_text("\n".join(parts), encoding="utf-8")
+    return f"ssl crt {quoted(joined)} {TLS_PROTOCOLS}"
+
+
+def _tenants(file: str | None) -> Tenants | None:
+    return None if file is None else read_tenants(read_text(file), source_of(file))
+
+
+def _places(file: str | None) -> tuple[tuple[str, str], ...]:
+    """Lines of network and place; # begins a comment. Raises BadInput."""
+    rows = []
+    for number, line in enumerate(read_text(file).splitlines() if file else (), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        try:
+            network, place = words
+            rows.append((str(ipaddress.ip_network(network)), place))
+        except ValueError as error:
+            allowed = "a network and a place, such as 10.1.0.0/16 s0/l0"
+            raise BadInput(
+                f"{file}:{number}: found {line!r} ({error}); allowed: {allowed}"
+            ) from None
+    return tuple(rows)

@@ -1,0 +1,145 @@
+"""What HAProxy is told at its runtime socket: the lines of the table for `router.lua`, and the servers of backends.
+
+`changes` compares two tables. A server stands for one attempt of a replica. It is added in maintenance, known to the
+rule, and then enabled; one that is to go is first unknown to the rule, then in maintenance, then deleted once its last
+connection has ended.
+"""
+
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote
+from zlib import crc32
+
+from gantree.routing.table import RoutedReplica, RoutedService, RouteTable
+
+CHECK = (
+    "check inter 1s fastinter 200ms fall 2 rise 1 observe layer4 error-limit 3 on-error mark-down"
+)
+"""A server that cannot be connected to is out of use until it can be; readiness is what the table says."""
+POOL = "pool-max-conn 10000 pool-purge-delay 5s"
+"""Idle connections are kept for so long. HAProxy 2.6 keeps none of a server that is added at run time without both."""
+SAFE = "/:"
+
+
+def table_lines(table: RouteTable) -> list[str]:
+    """Return all lines of a table for `router.lua`, without replicas."""
+    return [*map(_service_line, table.services), *_node_lines(table)]
+
+
+def changes(before: RouteTable, after: RouteTable) -> list[str]:
+    """Return the commands that turn one table into the other, of services that both have."""
+    commands = [f"gantree {line}" for line in table_lines(after) if line not in table_lines(before)]
+    old = {each.service: each for each in before.services}
+    for service in after.services:
+        commands += _service_changes(
+            old.get(service.service, RoutedService(service.service)), service
+        )
+    return commands
+
+
+def gone(before: RouteTable, after: RouteTable) -> list[str]:
+    """Return paths of servers of the one table that the other has not, of services that both have."""
+    left = {_path(service, each) for service in after.services for each in service.replicas}
+    names = {service.service for service in after.services}
+    return [
+        path
+        for service in before.services
+        if service.service in names
+        for each in service.replicas
+        if (path := _path(service, each)) not in left
+    ]
+
+
+def deletion(path: str) -> str:
+    """Return the command that deletes a server; HAProxy refuses it while there is a connection."""
+    return f"del server {path}"
+
+
+def _service_changes(before: RoutedService, after: RoutedService) -> Iterator[str]:
+    old = {each.server: each for each in before.replicas}
+    new = {each.server: each for each in after.replicas}
+    for server in old.keys() - new.keys():
+        path = f"{after.backend}/{server}"
+        yield f"gantree forget {after.backend} {server}"
+        yield f"disable health {path}"
+        yield f"set server {path} state maint"
+    limit_changed = before.routing.concurrency != after.routing.concurrency
+    for server, replica in new.items():
+        if server not in old:
+            yield from _addition(after, replica)
+        else:
+            yield from _alteration(after, old[server], replica, limit_changed=limit_changed)
+
+
+def _addition(service: RoutedService, replica: RoutedReplica) -> Iterator[str]:
+    path = _path(service, replica)
+    limit = f" maxconn {service.routing.concurrency}" if service.routing.concurrency else ""
+    yield f"add server {path} {address(replica)}{limit} {CHECK} {POOL}"
+    yield _replica_line(service, replica)
+    yield _state(path, replica)
+    yield f"enable health {path}"
+
+
+def _alteration(
+    service: RoutedService, old: RoutedReplica, new: RoutedReplica, *, limit_changed: bool
+) -> Iterator[str]:
+    path = _path(service, new)
+    if old != new:
+        yield _replica_line(service, new)
+    if (old.host, old.port) != (new.host, new.port):
+        yield f"set server {path} addr {new.host} port {new.port}"
+    if _is_open(old) != _is_open(new):
+        yield _state(path, new)
+    if limit_changed:
+        yield f"set maxconn server {path} {service.routing.concurrency}"
+
+
+def address(replica: RoutedReplica) -> str:
+    """Return an address as HAProxy writes it."""
+    kind = "ipv6@" if ":" in replica.host else ""
+    return f"{kind}{replica.host}:{replica.port}"
+
+
+def _path(service: RoutedService, replica: RoutedReplica) -> str:
+    return f"{service.backend}/{replica.server}"
+
+
+def _is_open(replica: RoutedReplica) -> bool:
+    return replica.ready and not replica.draining
+
+
+def _state(path: str, replica: RoutedReplica) -> str:
+    """Draining in HAProxy: no new requests, also no retries; what runs goes on."""
+    return f"set server {path} state {'ready' if _is_open(replica) else 'drain'}"
+
+
+def _service_line(service: RoutedService) -> str:
+    routing = service.routing
+    words = (
+        service.backend, service.service, routing.queue, round(routing.wait_s * 1000), routing.affinity,
+        routing.concurrency, *service.models,
+    )  # fmt: skip
+    return _line("service", words)
+
+
+def _replica_line(service: RoutedService, replica: RoutedReplica) -> str:
+    words = (
+        service.backend, replica.server, crc32(replica.server.encode()), replica.speed, int(replica.ready),
+        int(replica.draining), *replica.place,
+    )  # fmt: skip
+    return f"gantree {_line('replica', words)}"
+
+
+def _node_lines(table: RouteTable) -> list[str]:
+    places = {
+        each.place[-1]: each.place
+        for service in table.services
+        for each in service.replicas
+        if each.place
+    }
+    return [
+        _line("node", (name, *place)) for name, place in sorted({**places, **table.nodes}.items())
+    ]
+
+
+def _line(kind: str, words: Iterable[object]) -> str:
+    return " ".join([kind, *(quote(str(word), safe=SAFE) for word in words)])

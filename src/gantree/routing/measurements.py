@@ -1,0 +1,189 @@
+"""What requests took, from HAProxy's log and statistics: reports to the daemon, and counters for Prometheus.
+
+A request is a line of the log (`haproxy_config`), written when its response has ended. How many are in work or wait now
+is asked of HAProxy. Tokens are not counted: no engine says in one way how many it has written.
+"""
+
+import csv
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from gantree.routing.table import RoutedReplica, RoutedService, RouteTable
+
+LONGEST_WINDOW_S = 300.0
+MOST_SAMPLES = 20_000
+"""Of one service in one report; of more a random sample."""
+SHED = frozenset({"overloaded", "not_ready"})
+QUEUE_TIMEOUT = "sQ"
+NO_SERVER = "<NOSRV>"
+FIELDS = 12
+
+
+class Record(NamedTuple):
+    """A request that has ended. first_byte_s: from the whole request to the response's head; None: no replica's."""
+
+    backend: str
+    server: str | None
+    status: int
+    first_byte_s: float | None
+    total_s: float
+    retries: int
+    reason: str
+    is_shed: bool
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the service, and not its client, is at fault."""
+        return self.status >= 500 and not self.is_shed
+
+
+def record_of(line: str) -> Record | None:
+    """Read a line of the log; None for a request of no service. Raises ValueError for what is no request."""
+    words = line.split()
+    if len(words) != FIELDS:
+        raise ValueError(line)
+    if words[0].startswith(("-", "_")):
+        return None
+    backend, server, status, _, wait, connect, response, total, ending, retries, reason, _ = words
+    answered = int(response) >= 0
+    first_ms = sum(max(0, int(each)) for each in (wait, connect, response))
+    return Record(
+        backend,
+        None if server == NO_SERVER else server,
+        int(status),
+        first_ms / 1000 if answered else None,
+        max(0, int(total)) / 1000,
+        int(retries.lstrip("+")),
+        reason,
+        is_shed=reason in SHED or ending == QUEUE_TIMEOUT,
+    )
+
+
+class Now(NamedTuple):
+    """What HAProxy works on now: by backend the requests that wait, by (backend, server) those in work."""
+
+    queued: Mapping[str, int]
+    in_flight: Mapping[tuple[str, str], int]
+
+
+def now_of(statistics: Iterable[str]) -> Now:
+    """Read what `show stat` prints, of each process."""
+    queued: Counter[str] = Counter()
+    in_flight: Counter[tuple[str, str]] = Counter()
+    for text in statistics:
+        for row in csv.DictReader(text.removeprefix("# ").splitlines()):
+            backend, server = row["pxname"], row["svname"]
+            if server == "BACKEND":
+                queued[backend] += int(row["qcur"] or 0)
+            elif server != "FRONTEND":
+                in_flight[backend, server] += int(row["scur"] or 0) + int(row["qcur"] or 0)
+    return Now(queued, in_flight)
+
+
+@dataclass(slots=True)
+class _Window:
+    requests: int = 0
+    errors: int = 0
+    shed: int = 0
+    samples: int = 0
+    totals_s: list[float] = field(default_factory=list)
+    first_bytes_s: list[float] = field(default_factory=list)
+    requests_of: Counter[str] = field(default_factory=Counter)
+    errors_of: Counter[str] = field(default_factory=Counter)
+    concurrency: float = 0.0
+
+    def add(self, record: Record, draw: random.Random) -> None:
+        self.requests += 1
+        self.errors += record.is_error
+        self.shed += record.is_shed
+        if record.server is not None:
+            self.requests_of[record.server] += 1
+            self.errors_of[record.server] += record.is_error
+        if record.first_byte_s is None or record.is_error:
+            return
+        self.samples += 1
+        for values, value in (
+            (self.totals_s, record.total_s),
+            (self.first_bytes_s, record.first_byte_s),
+        ):
+            if len(values) < MOST_SAMPLES:
+                values.append(value)
+            elif (place := draw.randrange(self.samples)) < MOST_SAMPLES:
+                values[place] = value
+
+
+class Measurements:
+    """What has ended since the last report, and how many requests there were at the moments in between."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self._draw = draw
+        self._windows: dict[str, _Window] = {}
+        self._looks = 0
+
+    def record(self, record: Record) -> None:
+        """Count a request that has ended."""
+        self._windows.setdefault(record.backend, _Window()).add(record, self._draw)
+
+    def look(self, now: Now) -> None:
+        """Count what is in work now, for the mean of it."""
+        self._looks += 1
+        for backend, queued in now.queued.items():
+            self._windows.setdefault(backend, _Window()).concurrency += queued
+        for (backend, _), in_flight in now.in_flight.items():
+            self._windows.setdefault(backend, _Window()).concurrency += in_flight
+
+    def report(self, router: str, table: RouteTable, now: Now, window_s: float) -> dict[str, Any]:
+        """Return the report of the last window_s, and begin the next one. table: what requests go by."""
+        windows, self._windows = self._windows, {}
+        looks, self._looks = max(1, self._looks), 0
+        rows = [
+            _service_row(each, windows.get(each.backend, _Window()), now, window_s, looks)
+            for each in table.services
+        ]
+        window_s = min(max(round(window_s, 3), 0.001), LONGEST_WINDOW_S)
+        return {"router": router, "window_s": window_s, "version": table.version, "services": rows}
+
+
+def _service_row(
+    service: RoutedService, window: _Window, now: Now, window_s: float, looks: int
+) -> dict[str, Any]:
+    replicas = [_replica_row(service, each, window, now) for each in service.replicas]
+    return {
+        "service": service.service,
+        "requests": window.requests,
+        "errors": window.errors,
+        "shed": window.shed,
+        "in_flight": sum(each["in_flight"] for each in replicas),
+        "queued": now.queued.get(service.backend, 0),
+        "concurrency": round(window.concurrency / looks, 3),
+        "rate": round(window.requests / window_s, 3),
+        "latency_p50_s": quantile(window.totals_s, 0.5),
+        "latency_p99_s": quantile(window.totals_s, 0.99),
+        "ttft_p99_s": quantile(window.first_bytes_s, 0.99),
+        "itl_p99_s": None,
+        "tokens_per_s": None,
+        "replicas": replicas,
+    }
+
+
+def _replica_row(
+    service: RoutedService, replica: RoutedReplica, window: _Window, now: Now
+) -> dict[str, Any]:
+    return {
+        "replica": replica.replica,
+        "attempt": replica.attempt,
+        "in_flight": now.in_flight.get((service.backend, replica.server), 0),
+        "requests": window.requests_of[replica.server],
+        "errors": window.errors_of[replica.server],
+    }
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """Return the value below which this share of the others is; None of none."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

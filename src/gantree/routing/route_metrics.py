@@ -1,0 +1,92 @@
+"""What a router tells Prometheus (`gantree route --metrics`)."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from gantree.routing.measurements import Now, Record
+from gantree.routing.table import RouteTable
+
+BUCKETS_S = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
+)  # fmt: skip
+
+
+class RouteMetrics:
+    """The metrics of one router, with a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "gantree_route_requests",
+            "Requests that have ended, by service, status and reason of the choice.",
+            ("service", "status", "reason"),
+            registry=self.registry,
+        )
+        self._retries = Counter(
+            "gantree_route_retries", "Requests sent again.", ("service",), registry=self.registry
+        )
+        self._total = Histogram(
+            "gantree_route_request_seconds",
+            "Time from a request to the end of its response.",
+            ("service",),
+            buckets=BUCKETS_S,
+            registry=self.registry,
+        )
+        self._first = Histogram(
+            "gantree_route_first_byte_seconds",
+            "Time from a request to the head of its response.",
+            ("service",),
+            buckets=BUCKETS_S,
+            registry=self.registry,
+        )
+        self._in_flight = Gauge(
+            "gantree_route_in_flight", "Requests in work.", ("service",), registry=self.registry
+        )
+        self._queued = Gauge(
+            "gantree_route_queued", "Requests that wait.", ("service",), registry=self.registry
+        )
+        self._replicas = Gauge(
+            "gantree_route_replicas",
+            "Replicas in the table, by state.",
+            ("service", "state"),
+            registry=self.registry,
+        )
+        self._table_age = Gauge(
+            "gantree_route_table_age_seconds",
+            "Time since the daemon last answered; with a file, since it was read.",
+            registry=self.registry,
+        )
+        self._restarts = Counter(
+            "gantree_route_proxy_restarts",
+            "Times that HAProxy ended by itself.",
+            registry=self.registry,
+        )
+
+    def record(self, service: str, record: Record) -> None:
+        """Count a request that has ended."""
+        self._requests.labels(service, str(record.status), record.reason).inc()
+        if record.retries:
+            self._retries.labels(service).inc(record.retries)
+        self._total.labels(service).observe(record.total_s)
+        if record.first_byte_s is not None:
+            self._first.labels(service).observe(record.first_byte_s)
+
+    def restarted(self) -> None:
+        """Count an end of HAProxy that nobody wanted."""
+        self._restarts.inc()
+
+    def look(self, table: RouteTable, now: Now, table_age_s: float) -> None:
+        """Set what is true now."""
+        self._table_age.set(table_age_s)
+        for gauge in (self._in_flight, self._queued, self._replicas):
+            gauge.clear()
+        for service in table.services:
+            of_service = [
+                now.in_flight.get((service.backend, each.server), 0) for each in service.replicas
+            ]
+            self._in_flight.labels(service.service).set(sum(of_service))
+            self._queued.labels(service.service).set(now.queued.get(service.backend, 0))
+            for replica in service.replicas:
+                state = (
+                    "draining" if replica.draining else "ready" if replica.ready else "not-ready"
+                )
+                self._replicas.labels(service.service, state).inc()

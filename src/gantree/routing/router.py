@@ -1,0 +1,186 @@
+"""One router while it runs: follows the table, keeps HAProxy by it, measures and reports.
+
+A table that cannot be had stays the last one. A report goes out every REPORT_S, and at once when the last request has
+left a replica that drains.
+"""
+
+import asyncio
+import logging
+import random
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gantree.model.errors import GantreeError
+from gantree.routing.addresses import resolved
+from gantree.routing.log_socket import open_log
+from gantree.routing.measurements import Measurements, Now, record_of
+from gantree.routing.proxies import Proxies
+from gantree.routing.route_metrics import RouteMetrics
+from gantree.routing.table import RouteTable, table_of
+
+log = logging.getLogger(__name__)
+choices = logging.getLogger(f"{__name__}.choices")
+REPORT_S = 5.0
+LOOK_S = 1.0
+_TROUBLE = re.compile(r"error|DOWN|no server")
+LOOK_CLOSELY_S = 0.1
+AGAIN_S = 1.0
+
+Fetch = Callable[[str], Awaitable[Any]]
+"""Asks for a table after a version: the same one after a while, or another one as soon as there is one."""
+Post = Callable[[Mapping[str, Any]], Awaitable[object]]
+"""Hands in a report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A daemon: where tables come from and reports go to."""
+
+    fetch: Fetch
+    post: Post
+
+
+class Router:
+    """Runs until it is stopped."""
+
+    def __init__(
+        self,
+        name: str,
+        proxies: Proxies,
+        directory: Path,
+        source: Source | None,
+        table: RouteTable,
+        *,
+        explain: bool = False,
+    ) -> None:
+        """table: that of a file, or what holds until the source answers. directory: that of the proxies."""
+        self.metrics = RouteMetrics()
+        self._name = name
+        self._proxies = proxies
+        self._directory = directory
+        self._source = source
+        self._table = table
+        self._explain = explain
+        self._measurements = Measurements(random.Random(0))  # noqa: S311 - a sample of figures
+        self._table_s = time.monotonic()
+        self._service_of: dict[str, str] = {}
+        self._drained: frozenset[tuple[str, int]] = frozenset()
+
+    async def run(self, stop: asyncio.Event, drain_s: float, ready: Callable[[], None]) -> None:
+        """Route until stop is set, then finish what has begun. Raises Unreachable if HAProxy does not start."""
+        lines = await open_log(self._directory, self._record)
+        tasks: list[asyncio.Task[Any]] = []
+        try:
+            await self._apply(self._table)
+            tasks = [asyncio.create_task(each) for each in (self._proxies.watch(), self._look())]
+            if self._source is not None:
+                tasks.append(asyncio.create_task(self._follow(self._source)))
+            ready()
+            stopped = asyncio.create_task(stop.wait())
+            done, _ = await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for each in done - {stopped}:
+                each.result()
+        finally:
+            for each in tasks:
+                each.cancel()
+            await self._proxies.end(drain_s)
+            lines.close()
+            await self._last_report()
+
+    def _record(self, line: str) -> None:
+        try:
+            record = record_of(line)
+        except ValueError:
+            level = logging.WARNING if _TROUBLE.search(line) else logging.INFO
+            log.log(level, "HAProxy says: %s", line.strip())
+            return
+        if record is None:
+            return
+        self._measurements.record(record)
+        service = self._service_of.get(record.backend, record.backend)
+        self.metrics.record(service, record)
+        if self._explain:
+            choices.info(
+                "choice",
+                extra={
+                    "service": service, "server": record.server, "reason": record.reason, "status": record.status,
+                    "retries": record.retries, "seconds": record.total_s,
+                },
+            )  # fmt: skip
+
+    async def _apply(self, table: RouteTable) -> None:
+        resolved_table = await resolved(table, lambda text: log.warning("no address: %s", text))
+        self._service_of |= {each.backend: each.service for each in table.services}
+        await self._proxies.apply(resolved_table)
+        self._table = (
+            resolved_table  # reports are about it: who drains gets nothing from here any more
+        )
+
+    async def _follow(self, source: Source) -> None:
+        """Ask for tables for ever."""
+        is_lost = False
+        version = ""
+        while True:
+            try:
+                table = table_of(await source.fetch(version))
+                self._table_s = time.monotonic()
+                if is_lost:
+                    log.info("the daemon answers again")
+                is_lost = False
+                if table.version != version or not version:
+                    await self._apply(table)
+                    version = table.version
+            except GantreeError as error:
+                if not is_lost:
+                    log.warning("the last table stays in force: %s", error)
+                is_lost = True
+                await asyncio.sleep(AGAIN_S)
+
+    async def _look(self) -> None:
+        """Measure for ever, and report."""
+        reported_s, restarts = time.monotonic(), 0
+        while True:
+            await asyncio.sleep(LOOK_CLOSELY_S if self._is_ending() else LOOK_S)
+            now = await self._proxies.now()
+            self._measurements.look(now)
+            self.metrics.look(self._table, now, time.monotonic() - self._table_s)
+            for _ in range(self._proxies.restarts - restarts):
+                self.metrics.restarted()
+            restarts = self._proxies.restarts
+            drained = self._drained_now(now)
+            if drained != self._drained or time.monotonic() - reported_s >= REPORT_S:
+                self._drained = drained
+                await self._report(now, time.monotonic() - reported_s)
+                reported_s = time.monotonic()
+
+    def _is_ending(self) -> bool:
+        """Whether something is to be seen soon: a replica drains, or a process of HAProxy ends."""
+        draining = any(
+            each.draining for service in self._table.services for each in service.replicas
+        )
+        return draining or self._proxies.is_changing
+
+    def _drained_now(self, now: Now) -> frozenset[tuple[str, int]]:
+        return frozenset(
+            (each.replica, each.attempt)
+            for service in self._table.services
+            for each in service.replicas
+            if each.draining and not now.in_flight.get((service.backend, each.server))
+        )
+
+    async def _report(self, now: Now, window_s: float) -> None:
+        report = self._measurements.report(self._name, self._table, now, window_s)
+        if self._source is None:
+            return
+        try:
+            await self._source.post(report)
+        except GantreeError as error:
+            log.debug("a report is lost: %s", error)
+
+    async def _last_report(self) -> None:
+        """Nothing is in work here any more: whoever drains need not wait for this router."""
+        await self._report(Now({}, {}), REPORT_S)

@@ -1,0 +1,188 @@
+"""Tenants and their limits, affinity, retries, protocols, and what is measured."""
+
+import asyncio
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gantree.routing.haproxy_config import quoted
+from gantree.routing.table_file import read_tenants
+from support.certificates import certificate
+from support.replica import ReplicaProcess
+from support.routed import Answer, Routed, routed, row, service, until
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+TENANTS = f"""
+tenants:
+  - {{name: web, key_sha256: [{_digest("key-of-web")}, {_digest("older key")}], requests_per_s: 3}}
+  - {{name: batch, key_sha256: {_digest("key-of-batch")}, concurrent: 1, priority: low}}
+"""
+
+
+def test_a_tenant_has_its_requests_a_second_and_those_at_a_time(
+    tmp_path: Path, replicas: list[ReplicaProcess]
+) -> None:
+    tenants = read_tenants(TENANTS + "refuse_others: true\n", "tenants.yaml")
+
+    async def scenario() -> None:
+        async with routed(tmp_path, tenants=tenants) as router:
+            await router.set(service("chat", list(map(row, replicas))))
+            refused = await router.get("/services/chat/")
+            assert (refused.status, refused.json["error"]["code"]) == (401, "unauthorized")
+            assert (await router.get("/services/chat/", X_API_Key="nobody's")).status == 401
+            web = {"Authorization": "Bearer key-of-web"}
+            asked = [router.get("/services/chat/", **web) for _ in range(40)]
+            told = await asyncio.gather(*asked)
+            assert sum(each.status == 200 for each in told) >= 3
+            limited = next(each for each in told if each.status == 429)
+            assert limited.json["error"]["code"] == "too_many_requests"
+            assert limited.headers["Retry-After"] == "1"
+            older = {"X_API_Key": "older key"}
+            await until(lambda: _is_served(router, older), "the second is over")
+            batch = {"X_API_Key": "key-of-batch"}
+            held = asyncio.create_task(router.get("/services/chat/?held", **batch))
+            await until(lambda: _is_busy(router), "it runs")
+            assert (await router.get("/services/chat/", **batch)).status == 429
+            for each in replicas:
+                await router.get_direct(each.port, "/release")
+            assert (await held).status == 200
+            assert (await router.get("/services/chat/", **batch)).status == 200
+
+    asyncio.run(scenario())
+
+
+async def _is_served(router: Routed, headers: dict[str, str]) -> bool:
+    return (await router.get("/services/chat/", **headers)).status == 200
+
+
+async def _is_busy(router: Routed) -> bool:
+    return any((await router.proxies.now()).in_flight.values())
+
+
+def test_a_session_and_a_beginning_of_a_prompt_stay_with_their_replica(
+    tmp_path: Path, replicas: list[ReplicaProcess]
+) -> None:
+    async def scenario() -> None:
+        async with routed(tmp_path) as router:
+            rows = list(map(row, replicas))
+            await router.set(
+                service("chat", rows, affinity="session"),
+                service("prompts", rows, affinity="prefix"),
+            )
+            homes = {}
+            for user in ("ada", "bob", "eve", "joe", "kim", "liv"):
+                by_header = await router.get("/services/chat/", X_Gantree_Session=user)
+                by_cookie = await router.get("/services/chat/", Cookie=f"gantree-session={user}")
+                by_field = await router.chat("chat", "hi", user=user)
+                homes[user] = by_header.chosen
+                assert by_header.chosen == by_cookie.chosen == by_field.chosen
+                assert by_header.chosen[1] == "affinity"
+            assert len(set(homes.values())) > 1
+            seen: dict[str, str] = {}
+            for number in range(24):
+                topic = f"topic {number % 4} " * 60
+                told: Answer = await router.chat("prompts", topic + f"and question {number}" * 20)
+                home, reason = told.chosen
+                assert reason == ("affinity" if topic in seen else "closest")
+                assert seen.setdefault(topic, home) == home
+
+    asyncio.run(scenario())
+
+
+def test_a_request_that_got_no_answer_is_sent_again_but_not_when_all_fail(
+    tmp_path: Path, replicas: list[ReplicaProcess]
+) -> None:
+    async def scenario() -> None:
+        async with routed(tmp_path) as router:
+            await router.set(service("chat", list(map(row, replicas))))
+
+            def retries() -> float:
+                found = router.router.metrics.registry.get_sample_value(
+                    "gantree_route_retries_total", {"service": "chat"}
+                )
+                return found or 0.0
+
+            first = await router.get("/services/chat/?fail")
+            assert (first.status, first.json["error"]["code"]) == (502, "bad_gateway")
+            await until(lambda: retries() == 3, "it was sent again")
+            for _ in range(20):
+                await router.get("/services/chat/?fail")
+            await asyncio.sleep(1.2)  # the budget is counted each second
+            await until(lambda: retries() >= 63, "the log is read")
+            before = retries()
+            for _ in range(10):
+                await router.get("/services/chat/?fail")
+            assert (await router.get("/services/chat/")).status == 200
+            await asyncio.sleep(0.3)
+            assert retries() == before
+
+    asyncio.run(scenario())
+
+
+def test_http_2_with_and_without_tls(tmp_path: Path, replicas: list[ReplicaProcess]) -> None:
+    curl = shutil.which("curl")
+    if (
+        curl is None
+        or "HTTP2"
+        not in subprocess.run([curl, "-V"], check=False, capture_output=True, text=True).stdout
+    ):
+        pytest.skip("no curl with HTTP/2 here")
+    pem = tmp_path / "pair.pem"
+    pem.write_text("".join(path.read_text() for path in certificate(tmp_path)))
+
+    async def scenario() -> None:
+        tls = f"ssl crt {quoted(pem)} alpn h2,http/1.1"
+        for name, bind, how in (("a", "", "--http2-prior-knowledge"), ("b", tls, "--http2")):
+            home = tmp_path / name
+            home.mkdir()
+            async with routed(home, bind=bind) as router:
+                await router.set(service("chat", list(map(row, replicas))))
+                command = [
+                    curl,
+                    "-sk",
+                    how,
+                    "-w",
+                    " %{http_version}",
+                    f"{router.url}/services/chat/h2",
+                ]
+                asked = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+                told, _ = await asked.communicate()
+                assert told.endswith(b" 2"), told
+                assert b'"path": "/h2"' in told
+
+    asyncio.run(scenario())
+
+
+def test_a_report_says_what_requests_took(tmp_path: Path, replicas: list[ReplicaProcess]) -> None:
+    async def scenario() -> None:
+        async with routed(tmp_path) as router:
+            rows = list(map(row, replicas))
+            await router.set(service("chat", rows))
+            for _ in range(9):
+                assert (await router.get("/services/chat/?wait_ms=50")).status == 200
+            assert (await router.get("/services/chat/?fail")).status == 502
+            await router.set(service("chat", [{**rows[0], "draining": True}, *rows[1:]]))
+            await until(lambda: bool(router.reports), "a replica is empty, so it reports")
+            report = router.reports[0]
+            assert report["router"] == "r1"
+            (told,) = report["services"]
+            assert (told["service"], told["requests"], told["errors"], told["shed"]) == (
+                "chat",
+                10,
+                1,
+                0,
+            )
+            assert 0.05 <= told["latency_p50_s"] <= told["latency_p99_s"]
+            assert told["ttft_p99_s"] >= 0.05
+            assert told["rate"] == pytest.approx(10 / report["window_s"], rel=0.01)
+            assert [each["replica"] for each in told["replicas"]] == ["chat.1", "chat.2", "chat.3"]
+            assert sum(each["requests"] for each in told["replicas"]) == 10
+
+    asyncio.run(scenario())
