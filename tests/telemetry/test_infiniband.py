@@ -85,7 +85,10 @@ def test_the_exporters_own_sample_is_read() -> None:
         "node_infiniband_port_errors_received_total": 0,
     }
     assert ports_in(SAMPLE.read_text()) == {
-        "": {"i40iw0": PortReading(1.25, True), "mlx4_0": PortReading(5.0, True, errors, 14933760.0)}
+        "": {
+            "i40iw0": PortReading(1.25, True),
+            "mlx4_0": PortReading(5.0, True, errors, 14933760.0),
+        }
     }
 
 

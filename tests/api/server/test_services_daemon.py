@@ -44,7 +44,7 @@ def text(
         [sys.executable, "-I", "-S", str(SERVER), "--seconds", seconds, "--model", model]
     )
     given = {
-        "ready": "{http: /health, every: 100ms}",
+        "ready": "{http: /health, every: 100ms, timeout: 1m}",
         "restarts": "{backoff: 100ms}",
         "drain": "1s",
         "priority": "batch",
@@ -245,6 +245,27 @@ def test_a_replica_that_answers_badly_is_not_ready_and_says_why(site: Site) -> N
     site.until(lambda: "answers 404" in site.client.service("ill")["replicas"][0]["reason"])
     assert [(each["ready"], each["draining"]) for each in site.routes("ill")] == [(False, False)]
     site.client.cancel_service("ill")
+
+
+def test_readiness_on_record_is_looked_at_anew_by_the_next_daemon(site: Site) -> None:
+    site.submit("hangs", "1", ready="{http: /health, every: 50ms, timeout: 200ms, failures: 2}")
+    site.until_ready("hangs", 1)
+    site.daemon.kill()
+    process = process_of("hangs.1")
+    os.kill(process, signal.SIGSTOP)
+    site.daemon.start()
+    row = site.until(lambda: not (found := site.client.service("hangs"))["ready"] and found)
+    assert "no answer from /health" in row["replicas"][0]["reason"]
+    os.kill(process, signal.SIGCONT)
+    (replica,) = site.until_ready("hangs", 1)["replicas"]
+    assert (replica["attempt"], replica["failures"]) == (1, 0)
+    told = [
+        fact["data"]["ready"]
+        for fact in site.facts("hangs")
+        if fact["fact"] == "ReplicaReadinessNoted"
+    ]
+    assert len(told) >= 3 and told == [number % 2 == 0 for number in range(len(told))]
+    site.client.cancel_service("hangs")
 
 
 def test_an_update_goes_on_after_the_daemon_was_killed_in_the_middle(site: Site) -> None:

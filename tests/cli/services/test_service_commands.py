@@ -21,7 +21,7 @@ name: NAME
 priority: batch
 gang: [{{role: server, members: 1, each: {{gpus: 1}}, run: {RUN}}}]
 replicas: {{min: 1, max: 3}}
-ready: {{http: /health, every: 100ms}}
+ready: {{http: /health, every: 100ms, timeout: 1m}}
 drain: 100ms
 """
 
