@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from gantree.executors.kubernetes.pods.gang_spec import GangSpec, RoleSpec
+from gantree.executors.kubernetes.workloads.pod_groups import grove
 from support.kubernetes.server.statuses import Json
 from support.pods import PodStage
 
@@ -19,6 +21,7 @@ KINDS = (
     ("ray.io", "v1", "RayCluster", "rayclusters"),
     ("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs"),
     ("kubeflow.org", "v2beta1", "MPIJob", "mpijobs"),
+    ("scheduler.grove.io", "v1alpha1", "PodGang", "podgangs"),
 )
 PLURAL = {kind: (f"apis/{group}/{version}", plural) for group, version, kind, plural in KINDS}
 PLURAL["Job"] = ("apis/batch/v1", "jobs")
@@ -190,6 +193,32 @@ def leaderworkerset(stage: PodStage) -> list[str]:
     return ["train-0", "train-0-1", "train-0-2", "train-0-3"]
 
 
+def podgang(stage: PodStage) -> list[str]:
+    """A PodGang as the operator of ai-dynamo/grove makes it of
+    operator/samples/user-guide/01_core-concepts/multi-node-disaggregated.yaml, with one group of fewer workers.
+    """
+    required = {"topologyConstraint": {"packConstraint": {"required": LEAF}}}
+    cliques = {"train-0-prefill-0-pleader": 1, "train-0-prefill-0-pworker": 3}
+    groups = [
+        {"name": name, "minReplicas": least, "podReferences": [], "topologyConstraint": {}}
+        for name, least in cliques.items()
+    ]
+    make(stage, "PodGang", {"podgroups": groups, **required})
+    names = []
+    for clique, members in cliques.items():
+        for index in range(members):
+            labels = {
+                "grove.io/podgang": "train",
+                "grove.io/podclique": clique,
+                "grove.io/podclique-pod-index": str(index),
+                "grove.io/podcliqueset-replica-index": "0",
+                "app.kubernetes.io/part-of": "train",
+            }
+            names.append(f"{clique}-x{9 - index}")
+            stage.pod(names[-1], gpus=8, labels=labels)
+    return names
+
+
 def raycluster(stage: PodStage) -> list[str]:
     """ray-operator/config/samples/ray-cluster.autoscaler.yaml: a head, and two workers at least."""
     workers = {"groupName": "small", "replicas": 3, "minReplicas": 2, "maxReplicas": 4, "numOfHosts": 2}  # fmt: skip
@@ -252,7 +281,7 @@ def asks_hived() -> Json:
 
 @pytest.mark.parametrize(
     "apply",
-    [jobset, trainer, pytorchjob, mpijob, leaderworkerset, raycluster, plain_job, hived],
+    [jobset, trainer, pytorchjob, mpijob, leaderworkerset, podgang, raycluster, plain_job, hived],
     ids=lambda each: str(each.__name__),
 )
 def test_a_gang_of_its_owner_is_bound_whole_in_the_leaf_that_holds_it(
@@ -264,6 +293,20 @@ def test_a_gang_of_its_owner_is_bound_whole_in_the_leaf_that_holds_it(
     pods = stage.pods()
     ranks = [int(pods[name]["metadata"]["annotations"]["gantree.io/rank"]) for name in names]
     assert ranks == list(range(ranks[0], ranks[0] + 4))
+
+
+def test_a_podgang_asks_for_topologies_as_a_whole_and_for_each_podclique() -> None:
+    packed = {"packConstraint": {"required": LEAF, "preferred": "kubernetes.io/hostname"}}
+    groups = [
+        {"name": "decode", "minReplicas": 2, "topologyConstraint": packed},
+        {"name": "router", "minReplicas": 1},
+    ]
+    assert grove({"podgroups": groups, "topologyConstraint": packed}) == GangSpec(
+        members=3,
+        required=LEAF,
+        preferred="kubernetes.io/hostname",
+        roles=(RoleSpec("decode", 2, LEAF, "kubernetes.io/hostname"), RoleSpec("router", 1)),
+    )
 
 
 def test_a_group_that_lacks_a_pod_waits_while_another_of_its_set_runs(stage: PodStage) -> None:

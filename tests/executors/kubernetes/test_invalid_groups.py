@@ -25,6 +25,7 @@ from gantree.executors.kubernetes.workloads.keys import key_of
 from gantree.executors.kubernetes.workloads.pod_groups import (
     COMPOSITE,
     CORE,
+    GROVE,
     KAI,
     PLUGINS,
     VOLCANO,
@@ -63,6 +64,10 @@ SPECS: dict[GroupKind, Json] = {
         "preemptibility": "preemptible",
         "topologyConstraint": CONSTRAINT,
         "subGroups": [{"name": "a", "minMember": 2, "topologyConstraint": CONSTRAINT}],
+    },
+    GROVE: {
+        "podgroups": [{"name": "a", "minReplicas": 2, "topologyConstraint": {"packConstraint": {"required": "rack"}}}],
+        "topologyConstraint": {"packConstraint": {"required": "rack", "preferred": "rack"}},
     },
     GANGJOB: {
         "queue": "q",
@@ -176,6 +181,7 @@ def test_an_object_is_read_or_left_out_whatever_stands_in_it(
         (CORE, {"disruptionMode": 5}),
         (VOLCANO, {"minMember": 2, "networkTopology": {"highestTierName": ["rack"]}}),
         (KAI, {"queue": 5}),
+        (GROVE, {"podgroups": [{"minReplicas": "2"}]}),
         (owners.RAY, {"workerGroupSpecs": {"a": 1}}),
         (GANGJOB, {"gang": [{"role": 5}]}),
     ],

@@ -23,6 +23,7 @@ KINDS = {
     "scheduling.x-k8s.io/v1alpha1": ("PodGroup", "podgroups"),
     "scheduling.volcano.sh/v1beta1": ("PodGroup", "podgroups"),
     "scheduling.run.ai/v2alpha2": ("PodGroup", "podgroups"),
+    "scheduler.grove.io/v1alpha1": ("PodGang", "podgangs"),
     "kubeflow.org/v1": ("PyTorchJob", "pytorchjobs"),
 }
 
@@ -58,6 +59,7 @@ def hived(**told: object) -> dict[str, str]:
 
 _KUEUE, _SLICES = "kueue.x-k8s.io/", "podset-slice-required-topology-constraints"
 _LWS = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
+_GROVE = "topologyConstraintGroupConfigs"
 _SLICE = {"subGroupSize": 1, "networkTopology": HARD}
 _CHILD = {"subGroups": [{"name": "a", "minMember": 1, "parent": "b"}]}
 CORE, PLUGINS, TRAINING = "Kubernetes' gang API", "scheduler-plugins", "PyTorchJob"
@@ -76,6 +78,8 @@ CASES = [
     Case("KAI", "delays", "preemptionDelay", {"preemptionDelay": "1s"}),
     Case("KAI", "`gpu-fraction`", "gpu-fraction", {}, {"gpu-fraction": "0.5"}),
     Case("KAI", "`gpu-memory`", "gpu-memory", {}, {"gpu-memory": "1024"}),
+    Case("Grove", "`topologyConstraintGroupConfigs`", _GROVE, {_GROVE: [{"name": "a"}]}),
+    Case("Grove", "`reuseReservationRef`", "reuseReservationRef", {"reuseReservationRef": {"name": "a"}}),
     Case("Kueue", "slice constraints", _SLICES, {}, {f"{_KUEUE}{_SLICES}": "a"}),
     Case("Kueue", "groups of pod sets", "podset-group-name", {}, {f"{_KUEUE}podset-group-name": "a"}),
     Case("Kueue", "elastic jobs", "elastic-job", {}, {f"{_KUEUE}elastic-job": "true"}),
@@ -93,6 +97,7 @@ API_OF = {
     "scheduler-plugins": "scheduling.x-k8s.io/v1alpha1",
     "Volcano": "scheduling.volcano.sh/v1beta1",
     "KAI": "scheduling.run.ai/v2alpha2",
+    "Grove": "scheduler.grove.io/v1alpha1",
     "PyTorchJob": "kubeflow.org/v1",
 }
 
@@ -150,7 +155,11 @@ def make(stage: PodStage, name: str, case: Case) -> None:
         }
     elif case.row in API_OF:
         create(stage, API_OF[case.row], name, {"minMember": 1, **case.of_object})
-        labels = {"scheduling.x-k8s.io/pod-group": name} if case.row == "scheduler-plugins" else {}
+        by_label = {
+            "scheduler-plugins": "scheduling.x-k8s.io/pod-group",
+            "Grove": "grove.io/podgang",
+        }
+        labels = {by_label[case.row]: name} if case.row in by_label else {}
         told = {"Volcano": "scheduling.k8s.io/group-name", "KAI": "pod-group-name"}
         if case.row in told:
             annotations[told[case.row]] = name

@@ -70,6 +70,7 @@ RBAC_RULES = (
     RbacRule("scheduling.x-k8s.io", "podgroups", READ, "gangs of scheduler-plugins"),
     RbacRule("scheduling.volcano.sh", "podgroups", READ, "gangs of Volcano"),
     RbacRule("scheduling.run.ai", "podgroups", READ, "gangs of KAI"),
+    RbacRule("scheduler.grove.io", "podgangs", READ, "gangs of Grove"),
     *(RbacRule(group, resource, READ, "how many pods make a gang") for group, resource in OWNERS),
     RbacRule("kueue.x-k8s.io", "topologies", READ, "where nodes stand"),
     RbacRule("kai.scheduler", "topologies", READ, "where nodes stand"),

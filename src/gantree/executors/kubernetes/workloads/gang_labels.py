@@ -29,6 +29,7 @@ from gantree.executors.kubernetes.workloads import pod_groups as groups
 from gantree.executors.kubernetes.workloads.pod_groups import (
     COMPOSITE,
     CORE,
+    GROVE,
     IS_PREEMPTIBLE,
     KAI,
     PLUGINS,
@@ -48,6 +49,7 @@ _READERS: dict[GroupKind, Callable[[Group], GangSpec]] = {
     PLUGINS: _of_spec(groups.plugins),
     VOLCANO: _of_spec(groups.volcano),
     KAI: _of_spec(groups.kai),
+    GROVE: _of_spec(groups.grove),
     gangjob.GANGJOB: _of_spec(gangjob.gang_spec),
     owners.JOBSET: owners.jobset,
     owners.LWS: owners.lws,
@@ -76,9 +78,11 @@ _OF_PLUGINS, _OF_KAI, _OF_KUEUE = (
     "pod-group-name",
     "kueue.x-k8s.io/pod-group-name",
 )
+_OF_GROVE = "grove.io/podgang"
 _OF_VOLCANO = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 _SAYS_SO = frozenset(
-    (GANG, gangjob.OF_GANGJOB, _OF_PLUGINS, _OF_KAI, _OF_KUEUE, *_OF_VOLCANO, *_PODSET, hived.SPEC, *owners.OWNED)
+    (GANG, gangjob.OF_GANGJOB, _OF_PLUGINS, _OF_KAI, _OF_KUEUE, _OF_GROVE,
+     *_OF_VOLCANO, *_PODSET, hived.SPEC, *owners.OWNED)
 )  # fmt: skip
 """Labels and annotations of which a pod in a group has one: most pods of a cluster have none."""
 
@@ -103,6 +107,7 @@ def _refs(pod: Pod) -> Iterator[GroupRef]:
     for key in _OF_VOLCANO:
         yield GroupRef(VOLCANO, home, annotations.get(key, ""))
     yield GroupRef(KAI, home, annotations.get(_OF_KAI, ""))
+    yield GroupRef(GROVE, home, labels.get(_OF_GROVE, ""))
     yield GroupRef(None, home, labels.get(_OF_KUEUE, ""))
     of_hived = hived.hived_of(pod)
     if of_hived is not None and of_hived.group:

@@ -66,6 +66,8 @@ REPLACED_WITHIN_S = 300.0
 """Workers under torchrun's elastic agents meet again without the one that was lost, and with the one in its place."""
 FOLLOWERS, GROUP, LEADER, WORKER = "followers", "group", "leader", "worker"
 TASK, SUBGROUP = "volcano.sh/task-spec", "kai.scheduler/subgroup-name"
+PODCLIQUE = "grove.io/podclique"
+"""The pod group of Grove, which has the name of its PodClique."""
 FIRST_ROLES = ("chief", "master", "launcher", "head", LEADER, "driver", "ps", "evaluator")
 """Roles that count before all others, in the order in which their frameworks number them."""
 
@@ -79,6 +81,7 @@ _ROLES = (
     f"{_RAY}group",
     TASK,
     SUBGROUP,
+    PODCLIQUE,
 )
 _HAS_ROLE = frozenset((*_ROLES, f"{_LWS}worker-index", f"{_RAY}node-type"))
 

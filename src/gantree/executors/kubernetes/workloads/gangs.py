@@ -35,6 +35,7 @@ INDEX_KEYS = (
     COMPLETION_INDEX,
     "training.kubeflow.org/replica-index",
     "leaderworkerset.sigs.k8s.io/worker-index",
+    "grove.io/podclique-pod-index",
     INDEX,
     "apps.kubernetes.io/pod-index",
 )

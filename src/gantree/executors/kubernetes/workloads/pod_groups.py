@@ -1,9 +1,10 @@
-"""Objects that only declare a gang: the gang API of Kubernetes, scheduler-plugins, Volcano, KAI.
+"""Objects that only declare a gang: the gang API of Kubernetes, scheduler-plugins, Volcano, KAI, Grove.
 
 Each reader takes the spec of an object and returns a `GangSpec`, with the fields that gantree does not act on. Names
 are those of the API types upstream: kubernetes `scheduling.k8s.io`, kubernetes-sigs/scheduler-plugins
 `scheduling/v1alpha1/types.go`, volcano.sh/apis `scheduling/v1beta1/types.go`, KAI-Scheduler
-`scheduling/v2alpha2/podgroup_types.go`. Readers raise InvalidObject.
+`scheduling/v2alpha2/podgroup_types.go`, ai-dynamo/grove `scheduler/api/core/v1alpha1/podgang.go`. Readers raise
+InvalidObject.
 """
 
 from gantree.executors.kubernetes.pods.gang_spec import (
@@ -31,6 +32,7 @@ COMPOSITE = GroupKind(
 PLUGINS = GroupKind("scheduling.x-k8s.io", "podgroups", ("v1alpha1",))
 VOLCANO = GroupKind("scheduling.volcano.sh", "podgroups", ("v1beta1",))
 KAI = GroupKind("scheduling.run.ai", "podgroups", ("v2alpha2",))
+GROVE = GroupKind("scheduler.grove.io", "podgangs", ("v1alpha1",))
 
 
 def scheduled_condition(path: str) -> str:
@@ -167,3 +169,26 @@ def _kai_role(subgroup: Spec) -> RoleSpec:
         text(topology, "requiredTopologyLevel"),
         text(topology, "preferredTopologyLevel"),
     )
+
+
+def grove(spec: Spec) -> GangSpec:
+    """A PodGang of Grove, which Dynamo's graphs become: its pod groups are roles, with members and a topology each."""
+    required, preferred = _grove_topology(spec)
+    return GangSpec(
+        members=sum(count(each, "minReplicas") or 0 for each in tables(spec, "podgroups")) or 1,
+        required=required,
+        preferred=preferred,
+        roles=tuple(
+            RoleSpec(
+                text(each, "name") or "", count(each, "minReplicas") or 0, *_grove_topology(each)
+            )
+            for each in tables(spec, "podgroups")
+        ),
+        unknown=there(spec, "topologyConstraintGroupConfigs", "reuseReservationRef"),
+    )
+
+
+def _grove_topology(spec: Spec) -> tuple[str | None, str | None]:
+    """The label of nodes whose domain is required, and the one that is preferred."""
+    packed = table(table(spec, "topologyConstraint"), "packConstraint")
+    return text(packed, "required"), text(packed, "preferred")
