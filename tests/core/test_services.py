@@ -26,7 +26,7 @@ from gantree.model.events import (
     ServiceSubmitted,
     UncordonRequested,
 )
-from gantree.model.facts import Fact, JobEnded, JobRejected, JobRequeued
+from gantree.model.facts import AttemptEnded, Fact, JobEnded, JobRejected, JobRequeued
 from gantree.model.idle_facts import GangIdleWarned
 from gantree.model.jobs import Job
 from gantree.model.orders import StartGang, StopGang
@@ -305,6 +305,7 @@ def test_a_replica_that_exits_starts_again_for_ever_ever_later(code: int) -> Non
     stage.wait(600.0)
     stage.ended("chat.1", code)
     assert stage.of_kind(JobRequeued)[-1].not_before - stage.now == 5.0, "it ran for long enough"
+    assert not any(fact.gpu_s_lost for fact in stage.of_kind(AttemptEnded)), "it has answered"
 
 
 def test_one_that_can_never_start_is_tried_again_and_its_service_says_why() -> None:

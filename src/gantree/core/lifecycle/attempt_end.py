@@ -49,7 +49,8 @@ def _gang_ended(builder: DecisionBuilder, event: GangEnded, policy: Policy) -> N
     if state is None:
         return
     cause = _cause_of_end(state, event)
-    lost_s = state.at_stake_s(builder.now) if cause in FAILURES | GOES_ON else 0.0
+    is_redone = cause in FAILURES | GOES_ON and state.spec.service is None  # answers are not lost
+    lost_s = state.at_stake_s(builder.now) if is_redone else 0.0
     ran_s = state.ran_s(builder.now)
     builder.record(
         AttemptEnded(
