@@ -15,6 +15,7 @@ from gantree.journal.encoding.snapshots import SnapshotCodec
 from gantree.model.events import (
     CordonRequested,
     EndedJobsDue,
+    GangEnded,
     GangIdlenessObserved,
     GangStarted,
     GangStartFailed,
@@ -218,6 +219,18 @@ def test_a_draining_replica_that_exits_has_ended() -> None:
     stage.serve(chat(1))
     stage.ended("chat.2", 1)
     assert (stage.row(), stage.state("chat.2").reason) == ("1r1*", "scaled down to 1")
+
+
+def test_one_that_was_told_to_stop_and_exited_by_itself_was_cancelled() -> None:
+    stage = serving(ready=1)
+    stage.serve(chat(1))
+    told = {"exit_code": 0, "unprompted": True}
+    stage.tell(GangEnded, job="chat.2", attempt=1, **told)
+    assert (stage.phase("chat.2"), stage.state("chat.2").reason) == (
+        Phase.CANCELLED,
+        "scaled down to 1",
+    )
+    assert not stage.of_kind(JobRequeued)
 
 
 def test_a_rolling_update_replaces_one_after_the_other() -> None:

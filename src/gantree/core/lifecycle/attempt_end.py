@@ -63,7 +63,7 @@ def _gang_ended(builder: DecisionBuilder, event: GangEnded, policy: Policy) -> N
             gpus_unchanged=event.gpus_unchanged,
         )
     )
-    if state.spec.service is not None and state.stop_cause is not StopCause.CANCELLED:
+    if state.spec.service is not None:
         _after_attempt_of_replica(builder, state, cause, event.exit_code, ran_s)
     else:
         _after_attempt(builder, state, cause, event.exit_code)
@@ -94,8 +94,7 @@ def _after_attempt(
     if cause is None:
         end_job(builder, state, Phase.SUCCEEDED, 0, "all ranks ended with 0")
     elif cause is StopCause.CANCELLED:
-        reason = "cancelled" if state.spec.service is None else state.reason
-        end_job(builder, state, Phase.CANCELLED, code, reason)
+        end_job(builder, state, Phase.CANCELLED, code, "cancelled")
     elif cause is StopCause.TIME_LIMIT:
         limit = f"ran longer than its limit of {state.spec.time_limit_s:g} s"
         end_job(builder, state, Phase.TIMED_OUT, code, limit)
@@ -116,9 +115,9 @@ def _after_attempt(
 def _after_attempt_of_replica(
     builder: DecisionBuilder, state: JobState, cause: StopCause | None, code: int, ran_s: float
 ) -> None:
-    """Start a replica again, after a back-off where it failed; one that drains has ended."""
-    if state.replica.draining:
-        end_job(builder, state, Phase.CANCELLED, code, state.replica.drain_reason)
+    """Start a replica again, after a back-off where it failed; one that was to end has ended, however it did."""
+    if state.replica.draining or state.stop_cause is StopCause.CANCELLED:
+        end_job(builder, state, Phase.CANCELLED, code, state.replica.drain_reason or state.reason)
     elif cause in GOES_ON:
         _requeue(builder, state, cause, builder.now, state.failures)
     else:
