@@ -1,5 +1,8 @@
 """What is submitted in a run: the rows of the trace and the replicas of services, and which of them are still open.
 
+Replicas of services that follow a curve are known in advance; those of autoscaled ones are submitted, and ended, at
+their samples.
+
 A trace that is at hand is put on the event heap as a whole. One that is larger than memory comes in the order of
 submission, and only its next row is on the heap.
 """
@@ -10,13 +13,14 @@ from math import inf, isfinite
 
 from gantree.formats.traces import TraceJob
 from gantree.model.errors import BadInput
-from gantree.model.events import CancelRequested, JobSubmitted
+from gantree.model.events import CancelRequested, GangEnded, GangStarted, JobSubmitted
 from gantree.model.jobs import Job
 from gantree.sim.cluster import SimCluster
 from gantree.sim.heap import EventHeap
+from gantree.sim.running.autoscaled import AutoscaledService, Change, SampleDue
 from gantree.sim.running.jobs import prepared
 from gantree.sim.running.model import DAY_S, RunningModel
-from gantree.sim.running.services import Replica, replicas
+from gantree.sim.running.services import Replica, replica_of, replicas
 from gantree.sim.workload import check_row, job_id, job_of
 
 SUBMISSIONS = 1
@@ -24,6 +28,9 @@ SUBMISSIONS = 1
 
 REQUESTS = 2
 """Priority of requests, after submissions."""
+
+SAMPLES = 3
+"""Priority of samples of services: what they begin and end happens at the same moment."""
 
 
 class Load:
@@ -35,7 +42,9 @@ class Load:
         heap: EventHeap,
         jobs: Callable[[TraceJob], Job],
         running: RunningModel,
+        seed: int = 0,
     ) -> None:
+        self._seed = seed
         self._cluster = cluster
         self._heap = heap
         self._jobs = jobs
@@ -43,6 +52,8 @@ class Load:
         self._coming: Iterator[tuple[int, TraceJob]] = iter(())
         self._last_s = 0.0
         self._replicas: Iterator[Replica] = iter(())
+        self.autoscaled: dict[str, AutoscaledService] = {}
+        self._number_of_replica: dict[str, tuple[AutoscaledService, int]] = {}
         self._services_are_over = False
         self._next_replica: tuple[str, int] | None = None
         self._withdrawal_of: dict[str, int] = {}
@@ -80,11 +91,8 @@ class Load:
                 del self._withdrawal_of[event.job]
             return
         if event.job in self.open_replicas:
-            until_s = self.open_replicas[event.job].until_s
-            if isfinite(until_s):
-                self._withdraw(event.job, until_s)
-            self._next_replica = None
-            self._submit_replica(event.observed_at)
+            if event.job not in self._number_of_replica:
+                self._begin_replica(event.job, event.observed_at)
             return
         self._active_at = event.observed_at
         for position, row in self._coming:
@@ -100,12 +108,37 @@ class Load:
             self._submit(position, row)
             return
 
+    def _begin_replica(self, job: str, now: float) -> None:
+        """A replica of a service without autoscaler has been submitted; the next one follows."""
+        until_s = self.open_replicas[job].until_s
+        if isfinite(until_s):
+            self._withdraw(job, until_s)
+        self._next_replica = None
+        self._submit_replica(now)
+
+    def sampled(self, due: SampleDue) -> None:
+        """An autoscaled service is sampled: its replicas begin and end, and the next sample is foretold."""
+        service, now = self.autoscaled[due.service], due.observed_at
+        if not self._services_are_over:
+            self._change(service, service.sample(now), now)
+            self._foretell_sample(service, now)
+
+    def emitted(self, event: GangStarted | GangEnded) -> None:
+        """A gang has started or ended; of an autoscaled service it is a replica that serves, or does not any more."""
+        if event.job in self._number_of_replica:
+            service, number = self._number_of_replica[event.job]
+            if isinstance(event, GangStarted):
+                service.started(number, event.observed_at)
+            else:
+                service.stopped(number)
+
     def ended(self, job: str, now: float) -> tuple[int, TraceJob] | None:
         """A job is over: its row and position, of a job of the trace. With the last of these services end, too."""
         replica = self.open_replicas.pop(job, None)
         if replica is not None:
             if job in self._withdrawal_of:
                 self._heap.retract(self._withdrawal_of.pop(job))
+            self._number_of_replica.pop(job, None)
             self.over_replicas.append((job, self._cut(replica, now)))
             return None
         self._active_at = now
@@ -137,17 +170,48 @@ class Load:
         self._active_at = now
         self._replicas = replicas(self._running.services, now)
         self._submit_replica(now)
+        for each in self._running.services:
+            if each.scaling is not None:
+                service = AutoscaledService(each, self._seed, now)
+                self.autoscaled[each.name] = service
+                self._change(service, service.begin(now), now)
+                self._foretell_sample(service, now)
+
+    def _foretell_sample(self, service: AutoscaledService, now: float) -> None:
+        name = service.service.name
+        at = now + service.scaling.every_s
+        self._heap.push(SampleDue(id=f"sample/{name}/{at}", observed_at=at, service=name), SAMPLES)
+
+    def _change(self, service: AutoscaledService, change: Change, now: float) -> None:
+        """Submit the replicas of an autoscaled service that begin, and end those that are not wanted any more."""
+        for number in change.begin:
+            replica = replica_of(service.service, f"{number}.1", now, inf)
+            job = job_id(replica.row)
+            self._number_of_replica[job] = service, number
+            self._expect_replica(job, replica, now)
+        for number in change.end:
+            job = job_id(replica_of(service.service, f"{number}.1", now, inf).row)
+            if job in self.open_replicas:
+                replica = self.open_replicas[job]
+                row = replace(replica.row, duration_s=now - replica.row.submit_s)
+                self.open_replicas[job] = replace(replica, row=row, until_s=now)
+                self._cluster.end_by(job, now)
+                self._withdraw(job, now)
 
     def _submit_replica(self, now: float) -> None:
         """Put the next replica on the heap, while anything of the trace is open."""
         replica = None if self._services_are_over else next(self._replicas, None)
         if replica is None:
             return
-        row = replica.row
-        job, spec = job_id(row), replace(job_of(row), communicates=False)
+        job = job_id(replica.row)
+        self._next_replica = job, self._expect_replica(job, replica, now)
+
+    def _expect_replica(self, job: str, replica: Replica, now: float) -> int:
+        """Put a replica on the heap; the number is what `retract` takes."""
+        spec = replace(job_of(replica.row), communicates=False)
         self._cluster.expect(job, inf, None, spec.members, spec, ends_at=replica.until_s)
         self.open_replicas[job] = replica
-        self._next_replica = job, self._push(job, max(now, row.submit_s), spec)
+        return self._push(job, max(now, replica.row.submit_s), spec)
 
     def end_services(self, now: float) -> None:
         """Let no replica begin any more, and end all that are there."""

@@ -20,6 +20,7 @@ from gantree.model.placements import FABRIC_TIER, Placement
 from gantree.policy.rules import Policy
 from gantree.sim.record import Record, Sample, Span, Stop
 from gantree.sim.row_figures import RowFigures
+from gantree.sim.running.autoscaled import ServiceFigures
 from gantree.sim.running.model import RunningModel
 from gantree.sim.running.site import FaultCounts
 from gantree.sim.work import Work, kept_for_s, stretch_of
@@ -105,6 +106,7 @@ class Result:
     running: RunningModel = field(default_factory=RunningModel)
     seed: int = 0
     faults: FaultCounts = field(default_factory=FaultCounts)
+    served: Mapping[str, ServiceFigures] = field(default_factory=dict)
 
     @property
     def makespan_s(self) -> float:
@@ -155,7 +157,7 @@ class Result:
         }
 
     def _services(self) -> dict[str, Any]:
-        """Of each service the GPU-hours that were wanted, and those that were served."""
+        """Of each service the GPU-hours that were wanted and served; of an autoscaled one what its requests got."""
         hours = {
             service.name: {"wanted_gpu_hours": 0.0, "served_gpu_hours": 0.0}
             for service in self.running.services
@@ -164,6 +166,13 @@ class Result:
             of_service = hours[row.job_id.rsplit(".", 2)[0]]
             of_service["wanted_gpu_hours"] += row.work_s * row.gpus / 3600
             of_service["served_gpu_hours"] += row.useful_gpu_s / 3600
+        for name, figures in self.served.items():
+            hours[name] |= {
+                "requests": figures.requests,
+                "late_requests": figures.late,
+                "shed_requests": figures.shed,
+                "steps": figures.steps,
+            }
         return {
             name: {key: round(value, DIGITS) for key, value in each.items()}
             for name, each in hours.items()
@@ -254,6 +263,7 @@ class Gathering:
         running: RunningModel,
         seed: int,
         faults: FaultCounts,
+        served: Mapping[str, ServiceFigures],
     ) -> Result:
         """The whole run."""
         return Result(
@@ -267,6 +277,7 @@ class Gathering:
             running=running,
             seed=seed,
             faults=faults,
+            served=served,
             spans=self._settled_spans(rows),
             fabric=self._fabric,
             policy=self._reasons.ledger.policy,

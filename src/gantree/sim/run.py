@@ -37,6 +37,7 @@ from gantree.sim.load import REQUESTS, Load
 from gantree.sim.record import Record
 from gantree.sim.results import Gathering, JobRow, Result
 from gantree.sim.rows import SpilledRows
+from gantree.sim.running.autoscaled import SampleDue
 from gantree.sim.running.faults import Faults
 from gantree.sim.running.model import RunningModel
 from gantree.sim.running.pace import Pace
@@ -159,7 +160,7 @@ class Simulation:
         self._idle_until: float | None = None
         CellDomains.of(policy.queues, fabric)
         self._handle([ClusterObserved(id="cluster", observed_at=self.now, cluster=cluster)])
-        self.load = Load(self.cluster, self._heap, jobs, running)
+        self.load = Load(self.cluster, self._heap, jobs, running, seed)
         if coming is None:
             self.load.begin(self._trace, self.now)
         else:
@@ -223,6 +224,8 @@ class Simulation:
                     self._name_slow_nodes(event)
             elif isinstance(event, UseReportDue):
                 self._batch += self._use_reports.due(moment)
+            elif isinstance(event, SampleDue):
+                self.load.sampled(event)
             else:
                 self._batch.append(event)
                 if isinstance(event, JobSubmitted | CancelRequested):
@@ -233,6 +236,8 @@ class Simulation:
     def _emitted(self, event: Event) -> None:
         """Take an event of the cluster, and how a gang used its GPUs until its end if its row says how busy it is."""
         self._batch.append(event)
+        if isinstance(event, GangStarted | GangEnded):
+            self.load.emitted(event)
         if isinstance(event, GangEnded):
             self._batch += self._use_reports.end(event.job, self.now)
         elif isinstance(event, GangStarted) and event.job in self.load.open_rows:
@@ -344,6 +349,7 @@ class Simulation:
             self._running,
             self._seed,
             self.site.counts,
+            {name: service.figures for name, service in self.load.autoscaled.items()},
         )
 
 

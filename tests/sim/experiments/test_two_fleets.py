@@ -5,18 +5,19 @@ from dataclasses import replace
 import pytest
 
 from gantree.sim.experiments.sharing import two_fleets
-from gantree.sim.experiments.sharing.replica import PARTS, WHOLE
+from gantree.sim.experiments.sharing.replica import PARTS, demand
 from gantree.sim.experiments.sharing.two_fleets import (
     Case,
     busy_at_peak,
     fleets,
     half_of_run_s,
     load_before,
-    peak_p99,
     run_case,
+    service_of,
     training_rows,
     training_share,
 )
+from gantree.sim.running.services import level
 
 
 def test_training_is_a_seventh() -> None:
@@ -45,9 +46,13 @@ def test_training_keeps_its_fleet_as_busy_as_the_claim_says_and_comes_twice(seed
     assert first == second
 
 
-def test_a_fleet_with_too_few_slots_serves_at_a_higher_load() -> None:
-    fits, lacks = (peak_p99(Case(nodes, 1, WHOLE, 0.65), (1,)) for nodes in (24, 20))
-    assert lacks > 1.3 * fits
+def test_the_service_has_the_load_of_the_fleet_of_inference() -> None:
+    case = Case(16, 1, PARTS[2], 0.44)
+    service = service_of(case)
+    for at_s in (4, 10, 16, 23.5):
+        busy = level(service, at_s * 3600.0) * case.load
+        assert busy == pytest.approx(busy_at_peak() * demand(at_s * 3600.0, fleets("trough")), rel=0.01)  # fmt: skip
+    assert (service.gpus, service.gpu_share) == (0, 0.33)
 
 
 def test_useful_work_of_a_fleet_without_anything_in_its_way(
@@ -65,11 +70,11 @@ def test_useful_work_of_a_fleet_without_anything_in_its_way(
 
 def test_serving_stops_training_where_it_needs_its_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     since_s = half_of_run_s() + 36_000.0
-    row = replace(training_rows(1)[0], duration_s=14_400.0, members=1, gpus_per_member=8)
+    row = replace(training_rows(1)[0], duration_s=5_400.0, members=1, gpus_per_member=8)
     jobs = tuple(
         replace(row, job_id=f"j{number}", submit_s=since_s + number) for number in range(30)
     )
     monkeypatch.setattr(two_fleets, "training_rows", lambda seed: jobs)
     found = run_case(Case(14, 1, PARTS[2], 0.44))
     assert found.preemptions > 0
-    assert found.latest_s < 60
+    assert found.late < 0.01

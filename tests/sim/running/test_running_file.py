@@ -9,6 +9,7 @@ from gantree.sim.running.model import (
     Failures,
     RunningModel,
     Service,
+    ServiceScaling,
     Spot,
     Stragglers,
 )
@@ -49,6 +50,25 @@ def test_every_field_is_read() -> None:
         spot=Spot(30, 600),
         services=(Service("chat", 2, 1, 4, ((14_400.0, 0.0), (59_400.0, 1.0)), "web"),),
     )
+
+
+def test_the_autoscaler_of_a_service_is_read() -> None:
+    text = """
+services:
+  - name: chat
+    gpus: 1
+    trough: 1
+    peak: 4
+    curve: {"04:00": 0}
+    scale:
+      {target: 0.7, spare: 2, every: 30s, start: 3m, stabilise: 10m, slots: 16, request: 8s, wait: 20s, predict: true}
+  - {name: code, gpus: 1, trough: 1, peak: 4, curve: {"04:00": 0}, scale: {}}
+"""
+    chat, code = read_running(text, "r.yaml").services
+    assert chat.scaling == ServiceScaling(0.7, 2, 30, 180, 600, 16, 8, 20, True)
+    assert code.scaling == ServiceScaling()
+    with pytest.raises(BadFields, match=r"r.yaml:\d+.*scale.target"):
+        read_running(text.replace("target: 0.7", "target: 1.2"), "r.yaml")
 
 
 def test_what_is_not_given_is_off() -> None:

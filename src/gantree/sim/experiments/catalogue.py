@@ -33,6 +33,7 @@ HOME_OF: Mapping[str, str] = MappingProxyType(
         "sharing": "sharing",
         "reclaim-idle": "sharing",
         "lending": "sharing",
+        "autoscaling": "sharing",
         "asynchronous": "network",
         "consolidation": "sharing",
         "defragment": "sharing",

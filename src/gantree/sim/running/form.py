@@ -53,6 +53,11 @@ Speed = Annotated[
     PlainValidator(number(1e-3, 1e3, "a number above 0")),
     WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
 ]
+ShareAboveZero = Annotated[
+    float,
+    PlainValidator(number(1e-3, 1.0, "a number above 0, 1 at most")),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
+]
 Preset = Annotated[
     str, PlainValidator(one_of(PRESET_NAMES)), WithJsonSchema({"enum": list(PRESET_NAMES)})
 ]
@@ -117,6 +122,20 @@ class SpotForm(Form):
     away: Duration = 3600.0
 
 
+class ServiceScalingForm(Form):
+    """The autoscaler of a service, and how its replicas serve."""
+
+    target: ShareAboveZero = 0.8
+    spare: Count = 0
+    every: DurationAboveZero = 15.0
+    start: Duration = 60.0
+    stabilise: Duration = 300.0
+    slots: CountFromOne = 8
+    request: DurationAboveZero = 5.0
+    wait: Duration = 60.0
+    predict: YesNo = False
+
+
 class ServiceForm(Form):
     """A service and its load by time of day."""
 
@@ -128,6 +147,7 @@ class ServiceForm(Form):
     queue: QueuePath = "default"
     priority: Name = "serving"
     gpu: Text | None = None
+    scale: ServiceScalingForm | None = None
 
 
 class RunningForm(Form):

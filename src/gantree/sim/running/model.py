@@ -86,11 +86,34 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceScaling:
+    """The autoscaler of a service, and how its replicas serve.
+
+    A full replica works on `slots` requests at a time, and each takes request_s. The number of replicas is what the
+    autoscaler makes of a target of concurrency, which is the share `target` of the slots, with spare replicas; it is
+    asked each every_s, and stabilise_s is its window downwards. A replica is ready start_s after its start. Requests
+    arrive at random; what waits longer than wait_s is shed. predict: the load of the same hour of earlier weeks counts.
+    """
+
+    target: float = 0.8
+    spare: int = 0
+    every_s: float = 15.0
+    start_s: float = 60.0
+    stabilise_s: float = 300.0
+    slots: int = 8
+    request_s: float = 5.0
+    wait_s: float = 60.0
+    predict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Service:
-    """A service whose wanted replicas follow the time of day between trough and peak.
+    """A service whose load follows the time of day between trough and peak, in replicas that it keeps full.
 
     curve are (second of the day, share of the way from trough to peak), rising in time; between two points and round
-    midnight it is linear. Each replica has `gpus` GPUs on one node and runs while it is wanted.
+    midnight it is linear. Each replica has `gpus` GPUs on one node, or a share or a MIG instance of one, and runs
+    while it is wanted. Without scaling as many are wanted as the load is, rounded; with it, as many as an autoscaler
+    recommends.
     """
 
     name: str
@@ -101,6 +124,9 @@ class Service:
     queue: str = "default"
     priority: str | int = "serving"
     gpu: str | None = None
+    gpu_share: float | None = None
+    mig: str | None = None
+    scaling: ServiceScaling | None = None
 
 
 @dataclass(frozen=True, slots=True)

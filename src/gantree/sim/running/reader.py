@@ -21,6 +21,7 @@ from gantree.sim.running.form import (
     RateForm,
     RunningForm,
     ServiceForm,
+    ServiceScalingForm,
     second_of_day,
 )
 from gantree.sim.running.model import (
@@ -29,6 +30,7 @@ from gantree.sim.running.model import (
     Failures,
     RunningModel,
     Service,
+    ServiceScaling,
     Spot,
     Stragglers,
 )
@@ -131,5 +133,12 @@ def _service(form: ServiceForm) -> Service:
     curve = sorted((second_of_day(time), share) for time, share in form.curve.items())
     return Service(
         form.name, form.gpus, form.trough, form.peak, tuple(curve), form.queue, form.priority,
-        form.gpu,
+        form.gpu, scaling=None if form.scale is None else _scaling(form.scale),
+    )  # fmt: skip
+
+
+def _scaling(form: ServiceScalingForm) -> ServiceScaling:
+    return ServiceScaling(
+        form.target, form.spare, form.every, form.start, form.stabilise, form.slots, form.request,
+        form.wait, form.predict,
     )  # fmt: skip

@@ -1,10 +1,11 @@
 """Services whose wanted replicas follow the time of day, as jobs: one a replica and the time for which it is wanted.
 
-    wanted(t) = trough + (peak - trough) x share(t)
+    level(t) = trough + (peak - trough) x share(t)
 
-share is linear between the points of the curve and round midnight. Replica k is wanted while wanted(t) is at least
-k - 1/2, which rounds the curve to whole replicas. Second 0 of the trace is midnight. A replica works while it is
-wanted, whenever it starts; who still waits when it is not wanted any more is withdrawn.
+share is linear between the points of the curve and round midnight. Without an autoscaler (`autoscaled` has those with
+one) replica k is wanted while level(t) is at least k - 1/2, which rounds the curve to whole replicas. Second 0 of the
+trace is midnight. A replica works while it is wanted, whenever it starts; who still waits when it is not wanted any
+more is withdrawn.
 """
 
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ def replicas(services: tuple[Service, ...], from_s: float) -> Iterator[Replica]:
     each = (
         _of_replica(service, number, from_s)
         for service in services
+        if service.scaling is None
         for number in range(1, service.peak + 1)
     )
     return merge(*each, key=lambda replica: replica.row.submit_s)
@@ -38,8 +40,13 @@ def replicas(services: tuple[Service, ...], from_s: float) -> Iterator[Replica]:
 
 def wanted(service: Service, at_s: float) -> int:
     """How many replicas are wanted at a moment."""
-    level = service.trough + (service.peak - service.trough) * _share(service.curve, at_s % DAY_S)
-    return int(level + 0.5)
+    return int(level(service, at_s) + 0.5)
+
+
+def level(service: Service, at_s: float) -> float:
+    """How many replicas the load of a moment keeps full."""
+    share = _share(service.curve, at_s % DAY_S)
+    return service.trough + (service.peak - service.trough) * share
 
 
 def _share(curve: tuple[tuple[float, float], ...], second: float) -> float:
@@ -55,18 +62,24 @@ def _share(curve: tuple[tuple[float, float], ...], second: float) -> float:
 
 def _of_replica(service: Service, number: int, from_s: float) -> Iterator[Replica]:
     for times, (begin_s, end_s) in enumerate(_spans(service, number, from_s), start=1):
-        name = f"{service.name}.{number}.{times}"
-        row = TraceJob(
-            job_id=name,
-            submit_s=begin_s,
-            duration_s=end_s - begin_s,
-            members=1,
-            gpus_per_member=service.gpus,
-            gpu=service.gpu,
-            queue=service.queue,
-            priority=service.priority,
-        )
-        yield Replica(service.name, row, end_s)
+        yield replica_of(service, f"{number}.{times}", begin_s, end_s)
+
+
+def replica_of(service: Service, name: str, begin_s: float, end_s: float) -> Replica:
+    """A replica that is wanted between two moments; its name begins with that of the service."""
+    row = TraceJob(
+        job_id=f"{service.name}.{name}",
+        submit_s=begin_s,
+        duration_s=end_s - begin_s,
+        members=1,
+        gpus_per_member=service.gpus,
+        gpu=service.gpu,
+        queue=service.queue,
+        priority=service.priority,
+        gpu_share=service.gpu_share,
+        mig=service.mig,
+    )
+    return Replica(service.name, row, end_s)
 
 
 def _spans(service: Service, number: int, from_s: float) -> Iterator[tuple[float, float]]:
@@ -93,12 +106,12 @@ def _spans(service: Service, number: int, from_s: float) -> Iterator[tuple[float
 
 def _changes(service: Service, number: int) -> list[tuple[float, bool]]:
     """Seconds of a day at which the curve crosses the level of a replica, and whether upwards."""
-    level = (number - 0.5 - service.trough) / max(1, service.peak - service.trough)
+    needed = (number - 0.5 - service.trough) / max(1, service.peak - service.trough)
     points = sorted({0.0, DAY_S, *(second for second, _ in service.curve)})
     changes = []
     for before_s, after_s in pairwise(points):
         before, after = _share(service.curve, before_s), _share(service.curve, after_s)
-        if (before >= level) != (after >= level):
-            part = (level - before) / (after - before)
-            changes.append((before_s + (after_s - before_s) * part, after >= level))
+        if (before >= needed) != (after >= needed):
+            part = (needed - before) / (after - before)
+            changes.append((before_s + (after_s - before_s) * part, after >= needed))
     return changes

@@ -1,6 +1,8 @@
-"""A fleet for training, and fleets that training and inference share: jobs, replicas, and how they fare.
+"""A fleet for training, and fleets that training and inference share: jobs, a service, and how they fare.
 
-Training is jobs of Philly, stopped where serving needs their GPUs, and resumed from checkpoints every 15 minutes.
+Training is jobs of Philly, stopped where serving needs their GPUs, and resumed from checkpoints every 15 minutes. The
+number of replicas of the service is what the autoscaler recommends (`sim.running.autoscaled`). A replica is full at the
+highest load at which the p99 of a full GPU is what it was before.
 """
 
 from collections.abc import Sequence
@@ -15,20 +17,21 @@ from gantree.sim.experiments.inputs import figures, trace
 from gantree.sim.experiments.sharing.replica import (
     DAY_S,
     STEP_S,
+    WHOLE,
     Part,
     demand,
-    mean_p99,
-    replica_rows,
     sharing_figure,
 )
 from gantree.sim.experiments.sharing.sharing import nodes_of
 from gantree.sim.record import Span
 from gantree.sim.results import JobRow
 from gantree.sim.run import Simulation
-from gantree.sim.running.model import Checkpoints, RunningModel
+from gantree.sim.running.model import Checkpoints, RunningModel, Service, ServiceScaling
 
 GPUS_OF_NODE = 8
 WEEK_DAYS = 7
+START_S = 120.0
+"""From the start of a replica until it is ready, with the load of its model: an assumption."""
 
 
 def fleets(name: str) -> float:
@@ -84,12 +87,18 @@ def _training(row: TraceJob, submit_s: float, duration_s: float) -> TraceJob:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A fleet of so many nodes with the training jobs of a seed; with replicas on a part, at a load each, or none."""
+    """A fleet of so many nodes with the training jobs of a seed; with replicas on a part, at a load each, or none.
+
+    target and spare are the service's: the part of a full replica that the autoscaler keeps in use, and how many
+    replicas it keeps beyond that.
+    """
 
     nodes: int
     seed: int
     part: Part | None = None
     load: float = 0.0
+    target: float = 0.8
+    spare: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +106,8 @@ class Fared:
     """How a fleet fared.
 
     busy is the share of its GPUs that did useful work; jct_s is the mean time from submission to end of training jobs,
-    lost_gpu_h what they lost by being stopped, late_s how long replicas waited for room (mean and longest).
+    lost_gpu_h what they lost by being stopped. late is the part of the requests that found all replicas full,
+    replicas_gpu_h what replicas held.
     """
 
     busy: float
@@ -105,33 +115,46 @@ class Fared:
     unfinished: int
     preemptions: int
     lost_gpu_h: float
-    late_s: float
-    latest_s: float
+    late: float
+    replicas_gpu_h: float
+
+
+def service_of(case: Case) -> Service:
+    """Return the service whose load is that of the fleet of inference before."""
+    assert case.part is not None, "there are replicas"
+    full = busy_at_peak() / case.load
+    trough = fleets("trough")
+    curve = tuple((float(at_s), _share(at_s, trough)) for at_s in range(0, DAY_S, STEP_S))
+    scaling = ServiceScaling(case.target, case.spare, start_s=START_S)
+    return Service(
+        "inference", int(case.part is WHOLE), round(trough * full), round(full), curve, "serving",
+        gpu_share=case.part.share, mig=case.part.mig, scaling=scaling,
+    )  # fmt: skip
+
+
+def _share(at_s: float, trough: float) -> float:
+    """The share of the way from trough to peak, of requests."""
+    return (demand(at_s, trough) - trough) / (1 - trough)
 
 
 def run_case(case: Case) -> Fared:
-    """Run a fleet. Replicas come for a day more than jobs, so that the last jobs have to share, too."""
-    days, trough = int(fleets("days")), fleets("trough")
+    """Run a fleet until the last job of training is over."""
     jobs = training_rows(case.seed)
-    replicas: list[TraceJob] = []
-    if case.part is not None:
-        replicas = list(replica_rows(case.part, busy_at_peak(), case.load, days + 1, trough))
-    rows = sorted((*jobs, *replicas), key=lambda row: row.submit_s)
     costs = Checkpoints(save_s=fleets("save_s"), restore_s=fleets("restore_s"))
-    simulation = Simulation(
-        nodes_of(case.nodes), rows, PRESETS["gantree"], Overheads(), running=RunningModel(checkpoints=costs)
-    )  # fmt: skip
+    services = () if case.part is None else (service_of(case),)
+    running = RunningModel(checkpoints=costs, services=services)
+    policy, overheads = PRESETS["gantree"], Overheads()
+    simulation = Simulation(nodes_of(case.nodes), jobs, policy, overheads, running=running, seed=case.seed)  # fmt: skip
     while simulation.step():
         pass
-    found = {row.job_id: row for row in simulation.result().jobs}
-    trained = [found[row.job_id] for row in jobs]
-    served = [found[row.job_id] for row in replicas]
-    useful_gpu_s = _useful_gpu_s(simulation.record.spans, trained)
-    if replicas:
+    result = simulation.result()
+    useful_gpu_s = _useful_gpu_s(simulation.record.spans, result.jobs)
+    if services:
         useful_gpu_s += fleets("inference_busy") * inference_gpus() * half_of_run_s()
-    second = [row for row in trained if row.submit_s >= half_of_run_s()]
+    second = [row for row in result.jobs if row.submit_s >= half_of_run_s()]
     busy = useful_gpu_s / (case.nodes * GPUS_OF_NODE * half_of_run_s())
-    return _fared(second, served, busy)
+    late = result.served["inference"].late_share if services else 0.0
+    return _fared(second, result.replicas, busy, late)
 
 
 def _useful_gpu_s(spans: Sequence[Span], jobs: Sequence[JobRow]) -> float:
@@ -146,12 +169,13 @@ def _useful_gpu_s(spans: Sequence[Span], jobs: Sequence[JobRow]) -> float:
     return held_then * sum(job.useful_gpu_s for job in jobs) / held
 
 
-def _fared(trained: Sequence[JobRow], served: Sequence[JobRow], busy: float) -> Fared:
+def _fared(
+    trained: Sequence[JobRow], replicas: Sequence[JobRow], busy: float, late: float
+) -> Fared:
     ended_s = [job.jct_s for job in trained if job.finished and job.jct_s is not None]
-    late_s = [float("inf") if row.wait_s is None else row.wait_s for row in served] or [0.0]
     return Fared(
         busy, mean(ended_s), len(trained) - len(ended_s), sum(job.preemptions for job in trained),
-        sum(job.gpu_s_lost for job in trained) / 3600, mean(late_s), max(late_s),
+        sum(job.gpu_s_lost for job in trained) / 3600, late, sum(row.gpu_s_held for row in replicas) / 3600,
     )  # fmt: skip
 
 
@@ -165,14 +189,6 @@ def busy_at_peak() -> float:
 def inference_gpus() -> int:
     """Return the GPUs of the fleet of inference."""
     return int(fleets("inference_nodes")) * GPUS_OF_NODE
-
-
-def peak_p99(case: Case, seeds: tuple[int, ...]) -> float:
-    """Return the p99 at the peak, where replicas that find no room leave their load to the others."""
-    assert case.part is not None, "there are replicas"
-    slots = case.nodes * GPUS_OF_NODE * case.part.per_gpu
-    load = max(case.load, busy_at_peak() / slots)
-    return mean_p99(case.part, load, seeds)
 
 
 def load_before() -> float:
