@@ -46,6 +46,14 @@ def computes(figures: Mapping[str, float]) -> bool | None:
     return None if utilisation is None else utilisation >= IDLE_PERCENT
 
 
+def share_computing(figures: Mapping[str, float]) -> float | None:
+    """Share of the time in which a GPU computes, from 0 to 1: its utilisation, else its busiest unit; None: untold."""
+    utilisation = figures.get(UTILISATION)
+    if utilisation is not None:
+        return min(1.0, utilisation / 100)
+    return max((min(1.0, figures[name]) for name in UNITS if name in figures), default=None)
+
+
 def instance_of(labels: Mapping[str, str]) -> str | None:
     """What stands behind the name of a figure of an instance of MIG: its profile and id; None for one of a GPU."""
     number = labels.get(INSTANCE_LABEL)

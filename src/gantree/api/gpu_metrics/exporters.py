@@ -60,12 +60,13 @@ def _is_url(address: str) -> bool:
 
 
 class Exporters(TypedDict):
-    """Addresses of DCGM exporters, of node_exporters, of a fabric's ports, and of the load of links."""
+    """Addresses of DCGM exporters, of node_exporters, of a fabric's ports, and of the load of links; a Prometheus."""
 
     gpu_metrics: tuple[str, ...]
     node_metrics: tuple[str, ...]
     fabric_ports: tuple[str, ...]
     link_load: tuple[str, ...]
+    prometheus: str | None
 
 
 def exporters_of(
@@ -73,6 +74,7 @@ def exporters_of(
     nodes: Sequence[str] | None,
     ports: Sequence[str] | None,
     load: Sequence[str] | None,
+    prometheus: str | None = None,
 ) -> Exporters:
     """The addresses that were given on the command line. Raises BadInput as `checked`."""
     return {
@@ -80,6 +82,7 @@ def exporters_of(
         "node_metrics": tuple(checked(address, "--node-metrics") for address in nodes or ()),
         "fabric_ports": tuple(map(checked_ports, ports or ())),
         "link_load": tuple(checked(address, "--link-load") for address in load or ()),
+        "prometheus": None if prometheus is None else checked(prometheus, "--prometheus"),
     }
 
 

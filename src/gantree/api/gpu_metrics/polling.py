@@ -21,6 +21,7 @@ from gantree.control.nodes.links.load_watch import LoadWatch
 from gantree.control.nodes.links.nic_watch import NicWatch
 from gantree.control.nodes.links.uplink_watch import UplinkWatch
 from gantree.control.nodes.nic_traffic import NicTraffic
+from gantree.control.services.gpu_use import ReplicaGpuUse
 from gantree.core.ledger.ledger import Ledger
 from gantree.model.cluster import Machine
 from gantree.model.events import Event
@@ -74,11 +75,16 @@ class Poll:
 
 
 def gpu_poll(
-    *, is_exact: bool = True, clocks: ClockWatch | None = None, nics: NicTraffic | None = None
+    *,
+    is_exact: bool = True,
+    clocks: ClockWatch | None = None,
+    nics: NicTraffic | None = None,
+    replicas: ReplicaGpuUse | None = None,
 ) -> Poll:
     """The health and the use of GPUs and of their links, from DCGM exporters; is_exact as `HealthWatch` has it.
 
-    clocks follows the clocks of gangs' GPUs, nics has what gangs sent; None: one of its own.
+    clocks follows the clocks of gangs' GPUs, nics has what gangs sent, replicas the use of GPUs of services; None: one
+    of its own.
     """
     clocks = clocks or ClockWatch()
     clocks.is_exact = is_exact
@@ -92,6 +98,7 @@ def gpu_poll(
             GpuUseWatch(is_exact=is_exact, nics=nics or NicTraffic()),
             IdleWatch(is_exact=is_exact),
             clocks,
+            replicas or ReplicaGpuUse(),
         ),
     )
 
@@ -132,28 +139,46 @@ class Sources(Protocol):
         """What has the load of links."""
 
 
-async def poll_all(sources: Sources, loop: Loop, controller: Controller, *, is_exact: bool) -> None:
-    """Poll all kinds of sources until cancelled; is_exact as of `gpu_poll`. Raises AssertionError for bugs."""
+async def poll_all(
+    sources: Sources,
+    loop: Loop,
+    controller: Controller,
+    replicas: ReplicaGpuUse,
+    *,
+    is_exact: bool,
+) -> None:
+    """Poll all kinds of sources until cancelled; the rest as of `gpu_poll`. Raises AssertionError for bugs."""
     nics = NicTraffic()
+    gpus = gpu_poll(is_exact=is_exact, clocks=controller.gpu_clocks, nics=nics, replicas=replicas)
     kinds = (
-        (gpu_poll(is_exact=is_exact, clocks=controller.gpu_clocks, nics=nics), sources.gpu_metrics),
+        (gpus, sources.gpu_metrics),
         (nic_poll(nics), sources.node_metrics),
         (fabric_poll(), sources.fabric_ports),
         (load_poll(), sources.link_load),
     )
     polls = [poll_forever(*kind, loop, controller) for kind in kinds]
     if not sources.gpu_metrics:
-        polls.append(poll_here(loop, controller, nics))
+        polls.append(poll_here(loop, controller, nics, replicas))
     await asyncio.gather(*polls)
 
 
-async def poll_here(loop: Loop, controller: Controller, nics: NicTraffic | None = None) -> None:
+async def poll_here(
+    loop: Loop,
+    controller: Controller,
+    nics: NicTraffic | None = None,
+    replicas: ReplicaGpuUse | None = None,
+) -> None:
     """Ask the driver of this machine what its GPUs do, and how their links are, if it is a node and has a driver.
 
-    Until cancelled. nics as of `gpu_poll`.
+    Until cancelled. nics and replicas as of `gpu_poll`.
     """
     host = gethostname()
-    judges = (GpuUseWatch(nics=nics or NicTraffic()), IdleWatch(), GpuLinks(source=NVML))
+    judges = (
+        GpuUseWatch(nics=nics or NicTraffic()),
+        IdleWatch(),
+        GpuLinks(source=NVML),
+        replicas or ReplicaGpuUse(),
+    )
     poll = Poll("the use of GPUs", signs_in, lambda machine: bool(machine.gpus), judges)
     asked = {f"the driver of {host}": lambda: {host: _figures_here()}}
     if not await asyncio.to_thread(has_driver):

@@ -63,6 +63,7 @@ from gantree.control.readers.host import fork_host
 from gantree.control.readers.server import serve
 from gantree.control.readers.standby_fold import StandbyFold
 from gantree.control.readers.supervisor import ReaderSupervisor
+from gantree.control.services.autoscaling import autoscale
 from gantree.control.services.readiness import watch_readiness
 from gantree.executors.kubernetes.apiserver.settings import KubernetesSettings
 from gantree.executors.local.launch.open_files import raise_limit
@@ -333,11 +334,15 @@ class _Lifecycle:
         watching = asyncio.create_task(self._until_over(term))
         settings, loop, controller = self._daemon.settings, backend.loop, backend.controller
         is_exact = settings.kubernetes is None
-        asking = asyncio.create_task(poll_all(settings, loop, controller, is_exact=is_exact))
+        scaling = backend.observed.scaling
+        asking = asyncio.create_task(
+            poll_all(settings, loop, controller, scaling.gpu_use, is_exact=is_exact)
+        )
         faults = [asyncio.create_task(each) for each in _fault_watches(settings, backend)]
         notifying = asyncio.create_task(notify_users(self._daemon, loop, controller))
         comparing = asyncio.create_task(watch_stragglers(loop, controller))
         probing = asyncio.create_task(watch_readiness(loop, controller, backend.observed.answers))
+        scaled = asyncio.create_task(autoscale(loop, controller, scaling, settings.prometheus))
         serving = [(over_socket, over_socket.serving()), *self._over_tcp()]
         tasks = [task for _, task in serving]
         while not all(server.started for server, _ in serving) and not any(
@@ -359,7 +364,7 @@ class _Lifecycle:
         else:
             log.error("epoch %d is over: this daemon stands by", term.epoch)
             self._dispatcher.stand_by()  # now: what is left to end here may wait for the database
-        beside = (asking, notifying, comparing, probing, *faults)
+        beside = (asking, notifying, comparing, probing, scaled, *faults)
         for task in beside:
             task.cancel()
         loop.stop()

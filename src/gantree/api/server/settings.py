@@ -59,7 +59,7 @@ class Settings:
     mps_control is the program that starts MPS control daemons, or "none"; None: NVIDIA's, for this machine alone.
     gpu_metrics are addresses of exporters that tell how busy GPUs are; none: the driver of this machine is asked.
     node_metrics are addresses of node_exporters that tell the rates of NICs, fabric_ports those of a fabric's ports,
-    link_load those of the load of links.
+    link_load those of the load of links. prometheus is the server that is asked for queries that services scale on.
     repair_hooks are the steps that repair nodes with a fault. cordon_lemons: nodes with signs on many days are taken
     out.
     prices is the file of the site's prices; None: list prices.
@@ -81,6 +81,7 @@ class Settings:
     node_metrics: tuple[str, ...] = ()
     fabric_ports: tuple[str, ...] = ()
     link_load: tuple[str, ...] = ()
+    prometheus: str | None = None
     database: str | None = field(default=None, repr=False)
     name: str = field(default_factory=own_name)
     advertise: str | None = None

@@ -195,6 +195,12 @@ LinkLoadOption = Annotated[
         " federation of a Prometheus; may be repeated.",
     ),
 ]
+PrometheusOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="Prometheus server that is asked for queries that services scale on."
+    ),
+]
 LogFormatOption = Annotated[
     Format, typer.Option(help="Log format; auto: text on a terminal, else JSON.")
 ]

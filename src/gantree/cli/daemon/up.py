@@ -47,6 +47,7 @@ from gantree.cli.daemon.options import (
     NodeMetricsOption,
     PartitionGpusOption,
     PricesOption,
+    PrometheusOption,
     QueueWaitingOption,
     RateOption,
     RepairHooksOption,
@@ -122,6 +123,7 @@ def up(
     fabric_ports: FabricPortsOption = None,
     kernel_log: KernelLogOption = None,
     link_load: LinkLoadOption = None,
+    prometheus: PrometheusOption = None,
     repair_hooks: RepairHooksOption = None,
     cordon_lemons: CordonLemonsOption = False,
     prices: PricesOption = None,
@@ -151,9 +153,8 @@ def up(
         *_site(cluster, virtual, directory, has_database=url is not None),
         *policy_named(policy),  # type: ignore[arg-type]  # mypy follows one unpacked tuple, not two
         listen=at and at.limited(max_connections, header_timeout),
-        **_access(access, requests_per_second, run_as_submitter=run_as_submitter),
-        root_path=root_path_of(root_path),
-        **exporters_of(gpu_metrics, node_metrics, fabric_ports, link_load),
+        **_access(access, requests_per_second, root_path, run_as_submitter=run_as_submitter),
+        **exporters_of(gpu_metrics, node_metrics, fabric_ports, link_load, prometheus),
         **_faults(kernel_log, repair_hooks, cordon_lemons=cordon_lemons),
         prices=prices_of(prices),
         **_leadership(url, name, advertise, lease, stall, accept_clock=accept_clock),
@@ -199,12 +200,20 @@ class _Access(TypedDict):
     access_file: Path | None
     requests_per_s: float | None
     run_as_submitter: bool
+    root_path: str
 
 
-def _access(file: Path | None, rate: float | None, *, run_as_submitter: bool) -> _Access:
-    """The settings of who may do what and how often, and as whom jobs run. Raises BadInput."""
+def _access(
+    file: Path | None, rate: float | None, root_path: str, *, run_as_submitter: bool
+) -> _Access:
+    """The settings of who may do what, how often and below which path, and as whom jobs run. Raises BadInput."""
     check_run_as(file, run_as_submitter=run_as_submitter)
-    return {"access_file": file, "requests_per_s": rate, "run_as_submitter": run_as_submitter}
+    return {
+        "access_file": file,
+        "requests_per_s": rate,
+        "run_as_submitter": run_as_submitter,
+        "root_path": root_path_of(root_path),
+    }
 
 
 def _kernel_log(told: str | None) -> Path | KernelLog | None:

@@ -6,6 +6,7 @@ Built for one leadership; the next one begins with nothing, and knows the same a
 from dataclasses import dataclass, field
 
 from gantree.control.engine.controller import Controller
+from gantree.control.services.autoscaling import ServiceScaling
 from gantree.control.services.of_cluster import services_ledger
 from gantree.control.services.route_table import RouteTable
 from gantree.control.services.router_reports import RouterReport, RouterReports
@@ -22,7 +23,11 @@ class ObservedServices:
     answers: dict[tuple[str, int], str] = field(default_factory=dict)
     routers: RouterReports = field(default_factory=RouterReports)
     table: RouteTable = field(default_factory=RouteTable)
+    scaling: ServiceScaling = field(init=False)
     _drained: set[tuple[str, int]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.scaling = ServiceScaling(self.routers)
 
     def take(self, report: RouterReport, controller: Controller) -> None:
         """Take the report of a router, and record the drains that it completes."""

@@ -1,0 +1,364 @@
+"""Autoscales services while a daemon leads: measures their loads, asks `services.autoscaler`, requests what it says.
+
+Each service with targets is sampled every `every`; what is known of it comes from routers first, then from its
+replicas' /metrics, from the counters of its GPUs, and from a Prometheus server for queries. A service without replicas
+is looked at as soon as routers tell of a request. Only a number that differs goes on record, as
+`ServiceScaleRequested`; a cluster that keeps services itself (GangServices) is told. What an autoscaler remembers is
+in memory, as the HPA's: a daemon that takes over begins with the number that it finds.
+
+Arrivals are counted, not what ended: while replicas are full or start, less ends than arrives, and what a scale-up
+makes of that must not look like more load. A router tells what ended, and how many requests are there now; the
+difference of the latter is what arrived besides.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.loop import Loop
+from gantree.control.services.engine_loads import Attempt, EngineLoad, EngineLoads, scraped
+from gantree.control.services.gpu_use import ReplicaGpuUse
+from gantree.control.services.of_cluster import services_ledger
+from gantree.control.services.prometheus import ask
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.service_state import ServiceState
+from gantree.core.ledger.state import JobState
+from gantree.model.errors import GantreeError
+from gantree.model.events import ServiceScaleRequested
+from gantree.model.replicas import Endpoint
+from gantree.model.services import Autoscaling, ScaleTarget
+from gantree.services.autoscaler import Recommendation, recommend, shared_need
+from gantree.services.load import STALE_AFTER, Load, Measured, Replicas
+from gantree.services.load_of_week import LoadOfWeek
+from gantree.services.scaling_history import History
+from gantree.telemetry.engine_metrics import EngineFigures
+
+LOOK_EVERY_S = 0.5
+"""How soon a request that waits for a service without replicas is seen, after a router told of it."""
+USUAL_START_S = 60.0
+"""How long before its need a predicted replica starts, until one has been seen to start."""
+
+
+class RoutedLoad(Protocol):
+    """What routers tell together of a service, as `router_reports.ServiceLoad` has it."""
+
+    @property
+    def at(self) -> float: ...
+    @property
+    def requests(self) -> int: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def queued(self) -> int: ...
+    @property
+    def concurrency(self) -> float: ...
+    @property
+    def rate(self) -> float: ...
+    @property
+    def latency_p99_s(self) -> float | None: ...
+    @property
+    def ttft_p99_s(self) -> float | None: ...
+    @property
+    def itl_p99_s(self) -> float | None: ...
+    @property
+    def tokens_per_s(self) -> float | None: ...
+
+
+class Routers(Protocol):
+    """What routers reported lately."""
+
+    def load(self, service: str, now: float) -> RoutedLoad | None:
+        """The load of one service; None while no router reports it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked outside of one sample: replicas at /metrics (none if routers tell all), and queries."""
+
+    service: str
+    scaling: Autoscaling
+    endpoints: Mapping[Attempt, Endpoint]
+    queries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back: texts of replicas, and values of queries; what did not is left out. problems says why."""
+
+    figures: Mapping[Attempt, EngineFigures] = field(default_factory=dict)
+    queries: Mapping[str, float] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def answered(question: Question, server: str | None) -> Answer:
+    """Ask replicas, and a Prometheus server for queries. It waits for them, and belongs on a thread of its own."""
+    queries, problems = dict[str, float](), list[str]()
+    for query in question.queries:
+        try:
+            if server is None:
+                raise GantreeError("queries need a daemon with --prometheus URL")
+            queries[query] = ask(server, query, STALE_AFTER * question.scaling.every_s)
+        except GantreeError as error:
+            problems.append(f"{query}: {error}")
+    return Answer(scraped(question.endpoints), queries, tuple(problems))
+
+
+@dataclass(slots=True)
+class Scaled:
+    """What is remembered of one service. latest: what was last recommended, and problems with its values then.
+
+    present: requests that were there at the last sample. asked: a number that was requested and is not on record yet.
+    """
+
+    next_at: float
+    history: History | None = None
+    week: LoadOfWeek = field(default_factory=LoadOfWeek)
+    present: Measured | None = None
+    rate: Measured | None = None
+    asked: int | None = None
+    start_s: float = USUAL_START_S
+    is_asking: bool = False
+    latest: Recommendation | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class ServiceScaling:
+    """The autoscalers of all services; for the thread of the controller alone."""
+
+    routers: Routers
+    gpu_use: ReplicaGpuUse = field(default_factory=ReplicaGpuUse)
+    engines: EngineLoads = field(default_factory=EngineLoads)
+    of_service: dict[str, Scaled] = field(default_factory=dict)
+
+    def due(self, ledger: Ledger, now: float) -> list[Question]:
+        """The services whose sample has come, and what is to be asked for it."""
+        live = {state.service: state for state in _autoscaled(ledger)}
+        for gone in self.of_service.keys() - live.keys():
+            del self.of_service[gone]
+        attempts = (job for state in live.values() for job in _attempts(ledger, state))
+        self.engines.keep(attempts)
+        return [
+            self._question(ledger, state, now)
+            for state in live.values()
+            if self._is_due(state, now)
+        ]
+
+    def _is_due(self, state: ServiceState, now: float) -> bool:
+        scaled = self.of_service.setdefault(state.service, Scaled(now))
+        if scaled.asked == state.wanted:
+            scaled.asked = None
+        if scaled.is_asking:
+            return False
+        if now >= scaled.next_at:
+            scaled.asked = None
+            return True
+        load = self.routers.load(state.service, now) if state.wanted == 0 else None
+        return load is not None and load.queued + load.in_flight > 0
+
+    def _question(self, ledger: Ledger, state: ServiceState, now: float) -> Question:
+        scaling, scaled = state.spec.scaling, self.of_service[state.service]
+        scaled.is_asking = True
+        scaled.next_at = now + scaling.every_s
+        routed = self.routers.load(state.service, now)
+        metrics = [target.metric for target in scaling.targets if not target.query]
+        told = routed is not None and all(_of_router(each, routed) is not None for each in metrics)
+        ready = {(each.job, each.attempt): each for each in _ready(ledger, state)}
+        endpoints = {
+            attempt: job.replica.endpoints[0]
+            for attempt, job in ready.items()
+            if job.replica.endpoints
+        }
+        queries = dict.fromkeys(target.query for target in scaling.targets if target.query)
+        return Question(state.service, scaling, {} if told else endpoints, tuple(queries))
+
+    def decide(
+        self, question: Question, answer: Answer, ledger: Ledger, now: float
+    ) -> Recommendation | None:
+        """What one sample recommends, if it is another number than the wanted one; remembers it in any case."""
+        state, scaled = ledger.services.get(question.service), self.of_service.get(question.service)
+        if scaled is None:
+            return None
+        scaled.is_asking = False
+        if state is None or state.spec.scaling != question.scaling or state.is_ending:
+            return None
+        scaled.problems = answer.problems
+        ready = list(_ready(ledger, state))
+        load = self._load(question, answer, ready, now)
+        self._note_starts(scaled, ready, now)
+        predicted = _predicted(scaled, question.scaling, load, now)
+        found, scaled.history = recommend(
+            question.scaling, state.spec.replicas, Replicas(state.wanted, len(ready)), load, scaled.history, now,
+            predicted,
+        )  # fmt: skip
+        scaled.latest = found
+        if found.replicas in {state.wanted, scaled.asked}:
+            return None
+        scaled.asked = found.replicas
+        return found
+
+    def _load(self, question: Question, answer: Answer, ready: list[JobState], now: float) -> Load:
+        """Values of all targets, the rate of arrivals, and requests that are there."""
+        routed = self.routers.load(question.service, now)
+        engine = self.engines.take(question.endpoints, answer.figures, now)
+        scaled = self.of_service[question.service]
+        if routed is not None:
+            present = Measured(routed.in_flight + routed.queued, routed.at)
+            scaled.rate = _arriving(routed.rate, present, scaled)
+            scaled.present = present
+        else:
+            known = engine.concurrency
+            scaled.present = None if known is None else Measured(known, now)
+            scaled.rate = None if engine.rate is None else Measured(engine.rate, now)
+
+        def value(target: ScaleTarget) -> Measured | None:
+            if target.query:
+                found = answer.queries.get(target.query)
+                return None if found is None else Measured(found, now)
+            if target.metric == "gpu_use":
+                return self.gpu_use.of(ready)
+            if target.metric == "rate":
+                return scaled.rate
+            if routed is not None:
+                told = _of_router(target.metric, routed)
+                if told is not None:
+                    return Measured(told, routed.at)
+            told = _of_engine(target.metric, engine)
+            return None if told is None else Measured(told, engine.at_s)
+
+        return Load(tuple(map(value, question.scaling.targets)), scaled.rate, scaled.present)
+
+    def _note_starts(self, scaled: Scaled, ready: list[JobState], now: float) -> None:
+        """Remember how long the newest replica took to be ready."""
+        newest = max(ready, key=lambda each: each.running_at or 0.0, default=None)
+        if newest is not None and newest.replica.since is not None and newest.running_at:
+            scaled.start_s = max(0.0, newest.replica.since - newest.running_at)
+
+
+def _autoscaled(ledger: Ledger) -> Iterator[ServiceState]:
+    for state in ledger.services.values():
+        if state.spec.scaling.targets and state.is_live and not state.is_ending:
+            yield state
+
+
+def _attempts(ledger: Ledger, state: ServiceState) -> Iterator[Attempt]:
+    return ((job, ledger.jobs[job].attempt) for job in state.replicas)
+
+
+def _ready(ledger: Ledger, state: ServiceState) -> Iterator[JobState]:
+    for job in state.replicas:
+        found = ledger.jobs[job]
+        if found.replica.ready and found.replica.drain_ends_at is None:
+            yield found
+
+
+def _arriving(ended: float, present: Measured, scaled: Scaled) -> Measured | None:
+    """Requests a second that arrived: those that ended, and by how many more are there than at the last sample."""
+    before = scaled.present
+    if before is None or present.at_s <= before.at_s:
+        same = before is not None and present.at_s == before.at_s
+        return scaled.rate if same else Measured(ended, present.at_s)
+    more = (present.value - before.value) / (present.at_s - before.at_s)
+    return Measured(max(0.0, ended + more), present.at_s)
+
+
+def _of_router(metric: str, load: RoutedLoad) -> float | None:
+    """What routers tell of a metric. Where no request ended, and none is there, there is no time to answer: 0."""
+    if metric in _TIMES:
+        told: float | None = getattr(load, _TIMES[metric])
+        is_idle = not (load.requests or load.in_flight or load.queued)
+        return 0.0 if told is None and is_idle else told
+    return {
+        "concurrency": load.concurrency,
+        "queue": load.queued,
+        "rate": load.rate,
+        "tokens_per_s": load.tokens_per_s,
+    }.get(metric)
+
+
+_TIMES = {
+    "latency_p99": "latency_p99_s",
+    "ttft_p99": "ttft_p99_s",
+    "itl_p99": "itl_p99_s",
+}
+
+
+def _of_engine(metric: str, load: EngineLoad) -> float | None:
+    if metric in _TIMES:
+        told: float | None = getattr(load, _TIMES[metric])
+        return told
+    return {
+        "concurrency": load.concurrency,
+        "queue": load.waiting,
+        "rate": load.rate,
+        "tokens_per_s": load.tokens_per_s,
+    }.get(metric)
+
+
+def _predicted(scaled: Scaled, scaling: Autoscaling, load: Load, now: float) -> float:
+    """How many replicas the load needs by the time at which one that starts now is ready."""
+    if not scaling.predict:
+        return 0.0
+    need = shared_need(scaling.targets, load.without_stale(scaling.every_s, now))
+    if need is not None:
+        scaled.week = scaled.week.noted(now, need)
+    return scaled.week.predicted(now, now + scaled.start_s + scaling.every_s)
+
+
+# ----- while a daemon leads
+
+
+async def autoscale(
+    loop: Loop, controller: Controller, scaling: ServiceScaling, server: str | None
+) -> None:
+    """Sample services until cancelled. server is that of Prometheus, for queries. Raises AssertionError for bugs."""
+    asking: list[asyncio.Task[None]] = []
+    try:
+        while True:
+            for question in await loop.call(
+                lambda: scaling.due(services_ledger(controller), controller.clock())
+            ):
+                sample = _sample(loop, controller, scaling, question, server)
+                asking.append(asyncio.create_task(sample))
+            await asyncio.sleep(LOOK_EVERY_S)
+            for task in [each for each in asking if each.done()]:
+                asking.remove(task)
+                task.result()
+    finally:
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def _sample(
+    loop: Loop,
+    controller: Controller,
+    scaling: ServiceScaling,
+    question: Question,
+    server: str | None,
+) -> None:
+    answer = Answer()
+    if question.endpoints or question.queries:
+        answer = await asyncio.to_thread(answered, question, server)
+
+    def decide() -> None:
+        now, own = controller.clock(), controller.cluster_services
+        found = scaling.decide(question, answer, services_ledger(controller), now)
+        if found is not None and own is not None:
+            own.scale(question.service, found.replicas, found.reason)
+        elif found is not None:
+            controller.inbox.enqueue(
+                ServiceScaleRequested(
+                    id=f"{question.service}/autoscaled/{controller.epoch}/{now!r}",
+                    observed_at=now,
+                    service=question.service,
+                    replicas=found.replicas,
+                    reason=found.reason,
+                    automatic=True,
+                )
+            )
+
+    await loop.call(decide)

@@ -1,0 +1,338 @@
+"""Services are sampled and scaled: from what routers tell, from replicas' /metrics, GPUs, and a Prometheus server."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+
+from gantree.control.services.autoscaling import Answer, ServiceScaling, answered
+from gantree.control.services.gpu_use import ReplicaGpuUse
+from gantree.control.services.prometheus import ask
+from gantree.core.ledger.job_parts import ReplicaState
+from gantree.core.ledger.ledger import Ledger
+from gantree.core.ledger.service_state import ServiceState
+from gantree.core.ledger.state import JobState
+from gantree.model.errors import GantreeError
+from gantree.model.jobs import Job, Role, Shape
+from gantree.model.placements import Domain, MemberPlacement, Placement, Predicted
+from gantree.model.replicas import Endpoint
+from gantree.model.services import (
+    Autoscaling,
+    ReplicaCount,
+    ScaleSteps,
+    ScaleTarget,
+    ServiceSpec,
+)
+from gantree.services.autoscaler import Recommendation
+from gantree.services.load import Measured
+from support.serving import serving
+
+TEMPLATE = Job("chat", (Role("worker", 1, Shape(gpus=2)),))
+AT_ONCE = ScaleSteps()
+TO_TEN = ReplicaCount(1, 10)
+
+
+@dataclass
+class Told:
+    """What routers tell together."""
+
+    at: float = 0.0
+    requests: int = 10
+    in_flight: int = 0
+    queued: int = 0
+    concurrency: float = 0.0
+    rate: float = 1.0
+    latency_p99_s: float | None = None
+    ttft_p99_s: float | None = None
+    itl_p99_s: float | None = None
+    tokens_per_s: float | None = None
+
+
+@dataclass
+class Routers:
+    """Routers that tell the same until they tell something else; None: there is no router."""
+
+    told: Told | None = None
+
+    def load(self, service: str, now: float) -> Told | None:
+        assert service == "chat"
+        return self.told
+
+
+@dataclass
+class Site:
+    """A service with ready replicas, its autoscaler, and the ledger that follows what it says."""
+
+    targets: tuple[ScaleTarget, ...]
+    wanted: int = 1
+    bounds: ReplicaCount = TO_TEN
+    ports: tuple[int, ...] = ()
+    routers: Routers = field(default_factory=Routers)
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        scaling = Autoscaling(self.targets, 15.0, down=AT_ONCE)
+        spec = ServiceSpec("chat", TEMPLATE, self.bounds, scaling=scaling)
+        self.ledger = Ledger()
+        self.service = ServiceState("chat", spec, 1, self.wanted, 0.0, 0.0)
+        self.ledger.services["chat"] = self.service
+        self.scaling = ServiceScaling(self.routers)
+        for number in range(self.wanted):
+            self.add(number)
+
+    def add(self, number: int) -> None:
+        port = self.ports[number] if number < len(self.ports) else 1
+        name = f"chat.{number + 1}"
+        replica = ReplicaState((Endpoint("worker", 0, "127.0.0.1", port),), ready=True, since=5.0)
+        member = MemberPlacement("worker", 0, f"n{number}", (0, 1), ())
+        self.ledger.jobs[name] = JobState(
+            name, TEMPLATE, 0, number, 0, 0.0, attempt=1, running_at=1.0, replica=replica,
+            placement=Placement((member,), Domain("node", f"n{number}"), Predicted(0.0, ())),
+        )  # fmt: skip
+        self.service.replicas[name] = None
+
+    def sample(self, told: Told | None = None, server: str | None = None) -> Recommendation | None:
+        """Let a sample's time pass, and ask."""
+        self.now += 15.0
+        return self.look(told, server)
+
+    def look(self, told: Told | None = None, server: str | None = None) -> Recommendation | None:
+        self.routers.told = None if told is None else replace(told, at=self.now)
+        due = self.scaling.due(self.ledger, self.now)
+        if not due:
+            return None
+        (question,) = due
+        return self.scaling.decide(question, answered(question, server), self.ledger, self.now)
+
+
+CONCURRENCY = ScaleTarget("concurrency", 8)
+
+
+def test_a_number_that_differs_is_said_once_within_one_sample_and_with_its_reason() -> None:
+    site = Site((CONCURRENCY,))
+    assert site.sample(Told(concurrency=7.0, in_flight=7)) is None
+    found = site.sample(Told(concurrency=31.0, in_flight=31))
+    assert found == Recommendation(4, "concurrency 31 on 1 replica, target 8")
+    site.now += 1.0
+    assert site.look(Told(concurrency=31.0, in_flight=31)) is None, "its sample has not come"
+    site.service.wanted = 4
+    assert site.sample(Told(concurrency=31.0, in_flight=31)) is None
+    assert site.scaling.of_service["chat"].latest == Recommendation(
+        4, "concurrency 31 over 4 replicas, target 8"
+    )
+
+
+def test_a_number_that_did_not_take_effect_is_said_again_at_the_next_sample() -> None:
+    site = Site((CONCURRENCY,))
+    told = Told(concurrency=31.0, in_flight=31)
+    assert [site.sample(told), site.sample(told)].count(None) == 0
+
+
+def test_without_a_replica_the_first_request_is_seen_at_once_and_asked_for_once() -> None:
+    site = Site((CONCURRENCY,), wanted=0, bounds=ReplicaCount(0, 4))
+    assert site.sample(Told(requests=0, rate=0.0)) is None
+    site.now += 0.5
+    assert site.look(Told(requests=0, rate=0.0)) is None
+    site.now += 0.5
+    found = site.look(Told(requests=0, rate=0.0, queued=1, concurrency=0.1))
+    assert found is not None
+    assert found.replicas == 1
+    site.now += 0.5
+    assert site.look(Told(requests=0, rate=0.0, queued=1, concurrency=0.1)) is None
+
+
+def test_the_rate_is_that_of_arrivals_not_of_what_ended() -> None:
+    """A replica ends two a second while ten arrive: eight a second wait, until none does any more."""
+    site = Site((ScaleTarget("rate", 2),), bounds=ReplicaCount(1, 100))
+    found = [
+        site.sample(Told(rate=2.0, in_flight=1, queued=120 * sample, concurrency=1))
+        for sample in range(3)
+    ]
+    assert [each.replicas if each else None for each in found] == [None, 5, 5]
+    assert site.scaling.of_service["chat"].rate is not None
+
+
+def test_idle_services_have_no_time_to_answer_that_is_too_long() -> None:
+    site = Site((ScaleTarget("ttft_p99", 0.5),), wanted=3)
+    found = site.sample(Told(requests=0, rate=0.0))
+    assert found is not None
+    assert found.replicas == 2
+    assert Site((ScaleTarget("ttft_p99", 0.5),), wanted=3).sample(Told(in_flight=2)) is None
+
+
+def test_replicas_that_drain_are_not_asked_and_not_counted() -> None:
+    site = Site((ScaleTarget("latency_p99", 0.5),), wanted=2)
+    state = site.ledger.jobs["chat.2"]
+    state.replica = replace(state.replica, drain_ends_at=99.0)
+    assert site.sample(Told(latency_p99_s=5.0)) is None, "one of two is ready"
+
+
+def test_a_service_that_ends_or_has_no_targets_is_not_sampled() -> None:
+    assert Site(()).sample(Told()) is None
+    site = Site((CONCURRENCY,))
+    site.service.ending_at = 3.0
+    assert not site.scaling.due(site.ledger, 100.0)
+
+
+# ----- replicas' own /metrics
+
+
+@dataclass
+class Engine:
+    """A model server of which only /metrics matters, written by Prometheus' client library under vLLM's names."""
+
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+
+    def __post_init__(self) -> None:
+        self.running = Gauge("vllm:num_requests_running", "", registry=self.registry)
+        self.waiting = Gauge("vllm:num_requests_waiting", "", registry=self.registry)
+        self.done = Counter("vllm:request_success", "", registry=self.registry)
+        self.tokens = Counter("vllm:generation_tokens", "", registry=self.registry)
+
+
+@contextmanager
+def answering(answer: bytes | Engine, asked: list[str]) -> Iterator[int]:
+    """A server of the standard library that answers all with one text; the port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            body = generate_latest(answer.registry) if isinstance(answer, Engine) else answer
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
+        yield server.server_address[1]
+
+
+def test_what_routers_do_not_tell_is_read_from_the_replicas() -> None:
+    first, second, asked = Engine(), Engine(), list[str]()
+    with answering(first, asked) as one, answering(second, asked) as other:
+        site = Site((ScaleTarget("tokens_per_s", 100),), wanted=2, ports=(one, other))
+        assert site.sample(Told()) is None, "one text tells no rate"
+        first.tokens.inc(6000)
+        second.tokens.inc(3000)
+        found = site.sample(Told())
+        assert found == Recommendation(6, "tokens_per_s 600 over 2 replicas, target 100")
+        told = len(asked)
+        site.sample(Told(tokens_per_s=150.0))
+        assert len(asked) == told, "routers tell it, so nobody is asked"
+    assert set(asked) == {"/metrics"}
+
+
+def test_a_replica_that_does_not_answer_leaves_sums_unknown() -> None:
+    engine = Engine()
+    engine.running.set(100)
+    with answering(engine, []) as port, answering(b"<html>\n", []) as wrong:
+        alone = Site((CONCURRENCY,), wanted=1, ports=(port,))
+        assert alone.sample() is not None
+        for other in (1, wrong):
+            assert Site((CONCURRENCY,), wanted=2, ports=(port, other)).sample() is None
+
+
+def test_without_routers_the_rate_is_what_ended_and_came_at_the_replicas() -> None:
+    engine = Engine()
+    with answering(engine, []) as port:
+        site = Site((ScaleTarget("rate", 2),), ports=(port,))
+        site.sample()
+        engine.done.inc(30)
+        engine.waiting.set(45)
+        found = site.sample()
+        assert found is not None
+        assert found.replicas == 3
+
+
+# ----- GPUs
+
+
+def test_the_use_of_gpus_is_the_mean_over_the_replicas() -> None:
+    site = Site((ScaleTarget("gpu_use", 0.5),), wanted=2)
+    use = site.scaling.gpu_use
+    busy = {gpu: {"DCGM_FI_DEV_GPU_UTIL": 90.0} for gpu in (0, 1)}
+    assert site.sample(Told()) is None, "nothing is known"
+    site.now += 15.0
+    use.events(use.judge({"n0": busy, "n1": busy}, None, site.now), site.ledger, site.now, 1)
+    found = site.look(Told())
+    assert found is not None
+    assert found.replicas == 4
+    use.events(use.judge({"n0": busy}, None, site.now), site.ledger, site.now, 1)
+    assert use.of(site.ledger.jobs.values()) is None, "n1 did not answer"
+    assert use.of([site.ledger.jobs["chat.1"]]) == Measured(0.9, site.now)
+    assert ReplicaGpuUse().of([]) is None
+
+
+# ----- Prometheus
+
+
+@contextmanager
+def prometheus(result: object, asked: list[dict[str, list[str]]]) -> Iterator[str]:
+    paths: list[str] = []
+    body = json.dumps(result).encode()
+    with answering(body, paths) as port:
+        yield f"http://127.0.0.1:{port}/"
+    asked += [parse_qs(urlsplit(path).query) for path in paths]
+
+
+def vector(*values: str) -> dict[str, object]:
+    series = [{"metric": {}, "value": [1.5, value]} for value in values]
+    return {"status": "success", "data": {"resultType": "vector", "result": series}}
+
+
+QUERY = ScaleTarget("", 10, "sum by (pod) (x)")
+
+
+def test_a_query_is_asked_of_prometheus_and_summed() -> None:
+    asked: list[dict[str, list[str]]] = []
+    with prometheus(vector("20.5", "14"), asked) as server:
+        found = Site((QUERY,)).sample(Told(), server)
+    assert found == Recommendation(4, "sum by (pod) (x) 34.5 on 1 replica, target 10")
+    assert asked == [{"query": ["sum by (pod) (x)"], "lookback_delta": ["30"]}]
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (vector(), "has no value now"),
+        (vector("NaN"), "has no value now"),
+        ({"status": "success", "data": {"resultType": "matrix", "result": []}}, "is a matrix"),
+        ({"data": 3}, "answers as no Prometheus does"),
+        ([], "answers as no Prometheus does"),
+    ],
+)
+def test_a_query_without_a_value_is_not_known_and_says_why(result: object, says: str) -> None:
+    with prometheus(result, []) as server:
+        site = Site((QUERY,), wanted=3)
+        assert site.sample(Told(), server) is None
+    (problem,) = site.scaling.of_service["chat"].problems
+    assert says in problem
+    assert "sum by (pod) (x) is not known" in str(site.scaling.of_service["chat"].latest)
+
+
+def test_a_scalar_is_a_value_and_no_server_is_a_problem() -> None:
+    scalar = {"status": "success", "data": {"resultType": "scalar", "result": [1.0, "7"]}}
+    with prometheus(scalar, []) as server:
+        assert ask(server, "7", 30.0) == 7.0
+    with pytest.raises(GantreeError, match="does not answer"):
+        ask("http://127.0.0.1:1", "7", 30.0)
+    site = Site((QUERY,))
+    assert site.sample(Told()) is None
+    assert "--prometheus" in site.scaling.of_service["chat"].problems[0]
+
+
+def test_an_answer_for_a_description_that_has_changed_is_passed_over() -> None:
+    site = Site((CONCURRENCY,))
+    site.now, site.routers.told = 15.0, Told(15.0, concurrency=80.0)
+    (question,) = site.scaling.due(site.ledger, 15.0)
+    spec = site.service.spec
+    site.service.spec = replace(spec, scaling=replace(spec.scaling, targets=(QUERY,)))
+    assert site.scaling.decide(question, Answer(), site.ledger, 15.0) is None
