@@ -68,6 +68,35 @@ def test_a_gang_starts_smaller_where_its_queue_admits_no_more() -> None:
     assert (size(stage, "e"), stage.phase("e")) == (2, Phase.STARTING)
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        QueueRule("default", limit={"gpus/H100-80GB": 16}),
+        QueueRule("default", limit={"cpus": 20}),
+        QueueRule("default", user_limit={"gpus": 16}),
+        QueueRule("default", user_limit={"gpus/H100-80GB": 23}),
+        QueueRule("default", guarantee={"gpus": 8}, borrow={"gpus": 8}),
+    ],
+    ids=[
+        "GPUs of the model",
+        "cores",
+        "GPUs of a user",
+        "GPUs of the model of a user",
+        "what it borrows",
+    ],
+)
+@pytest.mark.parametrize("models", [(), ("H100-80GB",)], ids=["any model", "its model"])
+def test_whatever_limit_refuses_the_full_size_a_smaller_one_that_fits_starts(
+    rule: QueueRule, models: tuple[str, ...]
+) -> None:
+    stage = Stage(cluster(leaves=2, nodes=2, gpus=8), Policy(queues=(rule,)))
+    spec = elastic("e", 4, 1, 4)
+    (role,) = spec.roles
+    shape = replace(role.shape, cpus=10.0, models=models)
+    stage.submit(replace(spec, roles=(replace(role, shape=shape),)))
+    assert (size(stage, "e"), stage.phase("e")) == (2, Phase.STARTING)
+
+
 def test_a_gang_that_its_queue_admits_at_no_size_waits_and_says_so() -> None:
     rules = (QueueRule("default", limit={"gpus": 16}),)
     stage = Stage(cluster(leaves=2, nodes=2, gpus=8), Policy(queues=rules))
