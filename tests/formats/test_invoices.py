@@ -60,6 +60,7 @@ def test_an_invoice_of_focus() -> None:
     [
         (SIMPLE.replace("2026-11-03", "3.11.2026"), 4, "date", "a date such as"),
         (SIMPLE.replace(",24,", ",x,"), 2, "hours", "a number"),
+        ("date,sku,hours,cost\n2026-11-02,egress,abc,2\n", 2, "hours", "a number"),
         (SIMPLE.replace("14.2", "inf"), 3, "cost", "a number"),
         (SIMPLE.replace("cost\n", "price\n"), 1, "cost", "those of FOCUS"),
         ("", 1, "date, sku, hours, cost", "those of FOCUS"),

@@ -21,8 +21,18 @@ MOST_LEVELS = 256
 """Of a folder that may have to be made."""
 NUMBER = re.compile(r"-?[0-9]{1,18}")
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
+
+def _one_format(context: typer.Context, value: bool) -> bool:
+    """--csv and --json are two formats of one output. Called for each of them; the other may be read already."""
+    if value and (context.params.get("as_json") or context.params.get("as_csv")):
+        raise BadInput("--csv and --json: choose one")
+    return value
+
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print JSON for programs.", callback=_one_format)
+]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV.", callback=_one_format)]
 ListPricesOption = Annotated[
     str | None,
     typer.Option(

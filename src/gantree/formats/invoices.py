@@ -78,8 +78,9 @@ def _simple_line(row: _Row, skus: Mapping[str, Sku]) -> InvoiceLine:
     since = _date(_cell(row, "date"))
     sku = _cell(row, "model") or _cell(row, "sku") or UNNAMED
     model, gpus = _what(sku, skus) or ("", 0.0)
-    hours = _number(row, "hours") * gpus if model else None
-    return InvoiceLine(since, since + DAY_S, model, sku, hours, _number(row, "cost"))
+    hours = _number(row, "hours") if model or _cell(row, "hours") else 0.0
+    cost = _number(row, "cost")
+    return InvoiceLine(since, since + DAY_S, model, sku, hours * gpus if model else None, cost)
 
 
 def _focus_line(row: _Row, skus: Mapping[str, Sku]) -> InvoiceLine:

@@ -142,5 +142,6 @@ def test_a_hung_gang_is_warned_in_its_log_and_reclaimed_across_a_kill_while_a_le
     assert 'data-extend="7200"' in daemon.page("/jobs/kept")
     assert "data-extend" not in daemon.page("/jobs/next")
     refused = gantree("extend", "kept", "3d")
+    assert "for_s: found 3 d" in refused.err
     assert "at most 1 d" in refused.err
     assert "kept is kept no longer" in gantree("extend", "kept", "0s").out

@@ -120,6 +120,24 @@ def test_the_command_prints_a_table_csv_and_other_prices(
     assert "2026-11-01" in wrong.err
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--csv", "--json"), "--csv and --json: choose one"),
+        (("--json", "--bill", "--csv"), "--csv and --json: choose one"),
+        (("--gpus", "--by", "user"), "--by: --gpus shows the running jobs as they are now"),
+        (("--gpus", "--month", "2026-11"), "--month: --gpus shows"),
+        (("--gpus", "--csv", "--json"), "--csv and --json: choose one"),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused(
+    gantree: CommandLine, daemon: Daemon, words: tuple[str, ...], says: str
+) -> None:
+    refused = gantree("usage", *words, "--state", daemon.state_dir)
+    assert (refused.code, refused.out) == (2, "")
+    assert says in refused.err
+
+
 def test_what_is_no_moment_is_refused(daemon: Daemon) -> None:
     with pytest.raises(BadFields, match="by"):
         daemon.client.usage("colour")

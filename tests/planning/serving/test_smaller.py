@@ -66,6 +66,26 @@ def test_the_command_of_a_server_names_model_context_and_requests(
         assert (model.name, demand.context, demand.requests) == (name, context, requests)
 
 
+@pytest.mark.parametrize(
+    ("words", "weights", "cache"),
+    [
+        ("", 2.0, 2.0),
+        ("--quantization fp8", 1.0, 2.0),
+        ("--quantization=awq_marlin --kv-cache-dtype fp8_e5m2", 0.52, 1.0),
+        ("-q gptq --dtype half", 0.52, 2.0),
+        ("--dtype float32", 4.0, 4.0),
+        ("--dtype=bfloat16 --quantization unknown-kind", 2.0, 2.0),
+        ("--quantization", 2.0, 2.0),
+    ],
+)
+def test_the_command_says_in_how_many_bytes_weights_and_cache_are_kept(
+    words: str, weights: float, cache: float
+) -> None:
+    found = served_by(runs(f"vllm serve Qwen/Qwen2.5-7B {words}"))
+    assert found is not None
+    assert (found[1].weight_bytes, found[1].cache_bytes) == (weights, cache)
+
+
 def test_a_description_of_a_service_goes_before_its_command() -> None:
     text = """
 name: chat

@@ -93,6 +93,8 @@ def run_daemon(settings: Settings, pages: Pages = ()) -> None:
     """
     set_up_log = partial(log_format.set_up, settings.log_level, settings.log_format)
     set_up_log()
+    for warning in settings.warnings():
+        log.warning("%s", warning)
     host = fork_host(serve, set_up_log)  # before there are threads, files and secrets
     open_files = raise_limit()
     sys.setswitchinterval(SWITCH_S)

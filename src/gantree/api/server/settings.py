@@ -1,6 +1,7 @@
 """Settings of a daemon. `gantree up` makes them from its options, tests make them directly."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -24,6 +25,7 @@ from gantree.formats.prices.reader import PricesFile
 from gantree.model.cluster import Cluster
 from gantree.model.repairs import RepairChain
 from gantree.policy.rules import Policy
+from gantree.text.words import did_you_mean
 
 
 def own_name() -> str:
@@ -105,3 +107,14 @@ class Settings:
     def site(self) -> Cluster | None:
         """The cluster as described now. Raises BadInput for a text that is no cluster file."""
         return None if self.cluster_text is None else read_cluster(self.cluster_text, self.source)
+
+    def warnings(self) -> Iterator[str]:
+        """What is likely a mistake in one file beside another: storage of queues that the policy does not have."""
+        names = [rule.path for rule in self.policy.queues]
+        storage = None if self.prices is None else self.prices.tariff.storage
+        if self.prices is None or storage is None or not names:
+            return
+        for queue in storage.GiB_of_queue:
+            if queue not in names:
+                where, hint = f"{self.prices.source}: storage.GiB", did_you_mean(queue, names)
+                yield f"{where}: the policy has no queue `{queue}`, which is billed all the same. {hint}".rstrip()

@@ -17,6 +17,7 @@ from gantree.model.jobs import COMPUTE_PARTITIONS, Job, Transformer
 from gantree.model.served_models import ServedModel, ServingDemand
 from gantree.planning.rightsizing.serving.known_models import known_model
 from gantree.planning.rightsizing.serving.memory import USED_SHARE
+from gantree.planning.rightsizing.serving.served_by_command import QUANTIZED_BYTES
 from gantree.planning.rightsizing.serving.sizing import (
     ServingOption,
     best_of_kind,
@@ -27,8 +28,8 @@ from gantree.topology.fabric.fabric import Fabric
 from gantree.topology.hardware.prices import PriceList
 
 REFUSED = 3
-WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.52}
-"""Bytes of a parameter; int4 with a scale of 16 bits and a zero of 4 for each 128 (AWQ, GPTQ)."""
+WEIGHT_BYTES = {"bf16": 2.0, **QUANTIZED_BYTES}
+"""Bytes of a parameter."""
 CACHE_BYTES = {"bf16": 2.0, "fp8": 1.0}
 CONTEXT = 4096
 HEAD = ("", "DEVICE", "COPIES", "REQUESTS", "MEMORY", "FIRST TOKEN", "TOKEN", "LIMIT", "PRICE")

@@ -61,7 +61,9 @@ class By(StrEnum):
 
 
 def usage(
-    by: Annotated[By, typer.Option("--by", help="Group rows by this.")] = By.USER,
+    by: Annotated[
+        By | None, typer.Option("--by", help="Group rows by this. [default: user]")
+    ] = None,
     since: FirstDayOption = None,
     until: Annotated[
         str | None, typer.Option(metavar="WHEN", help="Last day, in UTC. [default: today]")
@@ -91,17 +93,28 @@ def usage(
     """
     daemon, now = client(state), datetime.now(UTC).timestamp()
     options = StatementOptions(
-        by.value, month, queue, prices, html, pdf, parquet, focus, reconcile, compare_cloud, bill
+        (by or By.USER).value,
+        month,
+        queue,
+        prices,
+        html,
+        pdf,
+        parquet,
+        focus,
+        reconcile,
+        compare_cloud,
+        bill,
     )
     if options.is_money:
         _refuse_beside_money(since=since, until=until, gpus=gpus)
         billing.run(daemon, options, now, as_csv=as_csv, as_json=as_json)
         return
     if gpus:
+        _refuse_beside_gpus(by=by, since=since, until=until, month=month, prices=prices)
         _print_gpus(daemon.gpu_use(), as_csv=as_csv, as_json=as_json)
         return
     begin, end = _period(since, until, month, now)
-    report = daemon.usage(by.value, since=begin, until=end)
+    report = daemon.usage(options.by, since=begin, until=end)
     site = prices_of(prices)
     if site is not None:
         at_prices(report, site.tariff.prices)
@@ -133,6 +146,14 @@ def _refuse_beside_money(**others: object) -> None:
     for name, given in others.items():
         if given:
             raise BadInput(f"--{name}: a statement is of a month; leave it out")
+
+
+def _refuse_beside_gpus(**others: object) -> None:
+    for name, given in others.items():
+        if given:
+            raise BadInput(
+                f"--{name}: --gpus shows the running jobs as they are now; leave one of them out"
+            )
 
 
 def _print_gpus(report: Row, *, as_csv: bool, as_json: bool) -> None:

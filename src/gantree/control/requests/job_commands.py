@@ -155,7 +155,7 @@ class JobCommands:
         longest_s = (view.policy.idle_of(state.spec.queue) or DEFAULT_RULE).longest_lease_s
         if not 0.0 <= for_s <= longest_s:
             raise BadInput(
-                f"for: found {span(for_s)}; allowed in queue {state.spec.queue}: at most {span(longest_s)}"
+                f"for_s: found {span(for_s)}; allowed in queue {state.spec.queue}: at most {span(longest_s)}"
             )
         return self._extension(view, state, view.now + for_s)
 

@@ -1,6 +1,7 @@
 """The model that a job serves, and how, from its command or its description."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gantree.model.jobs import Job
 from gantree.model.served_models import ServedModel, ServingDemand
@@ -16,6 +17,16 @@ SERVERS = (
 """Words of commands that serve a model."""
 CONTEXT, REQUESTS = 4096, 256
 """Assumed where the command does not set them: a usual context, and the requests that vLLM admits by default."""
+QUANTIZED_BYTES = {"fp8": 1.0, "int8": 1.0, "int4": 0.52}
+"""Bytes of a parameter; int4 with a scale of 16 bits and a zero of 4 for each 128 (AWQ, GPTQ)."""
+BITS_OF_QUANTIZATION = {
+    "fp8": "fp8", "w8a8_fp8": "fp8", "fbgemm_fp8": "fp8", "modelopt": "fp8", "int8": "int8", "w8a8_int8": "int8",
+    "experts_int8": "int8", "awq": "int4", "awq_marlin": "int4", "gptq": "int4", "gptq_marlin": "int4",
+    "bitsandbytes": "int4", "modelopt_fp4": "int4", "mxfp4": "int4",
+}  # fmt: skip
+"""Names that vLLM and SGLang give to quantization; GPTQ and bitsandbytes have 4 bits as a rule."""
+OF_DTYPE = {"float32": 4.0, "float": 4.0}
+"""Bytes of a value that the command widens; all others have two."""
 FIRST_TOKEN_S, TOKEN_S = 2.0, 0.1
 """Targets: those of `gantree fit --serve`."""
 
@@ -24,7 +35,8 @@ def served_by(job: Job) -> tuple[ServedModel, ServingDemand] | None:
     """The model that a job serves and the demand on it; None where it serves none that is known.
 
     A description (`parallelism: {prefill, decode}` with a `model`) goes before the command, in which a server's words
-    name a known model and, as vLLM calls them, the longest context and the most requests at once.
+    name a known model and, as vLLM calls them, the longest context, the most requests at once, and how weights and
+    cache are kept.
     """
     serving = job.serving
     if serving is not None and serving.model is not None:
@@ -36,7 +48,8 @@ def served_by(job: Job) -> tuple[ServedModel, ServingDemand] | None:
         found = _named_in(role.run)
         if found is not None:
             context = _number(role.run, "--max-model-len", CONTEXT)
-            return found, _demand(context, _number(role.run, "--max-num-seqs", REQUESTS))
+            demand = _demand(context, _number(role.run, "--max-num-seqs", REQUESTS))
+            return found, replace(demand, **_bytes(role.run))
     return None
 
 
@@ -52,11 +65,27 @@ def _named_in(words: Sequence[str]) -> ServedModel | None:
     return next((model for word in words if (model := named_model(word.rpartition("=")[2]))), None)
 
 
+def _bytes(words: Sequence[str]) -> dict[str, float]:
+    """Bytes of a parameter and of a value in the cache, where the command sets them."""
+    value = OF_DTYPE.get(_text(words, "--dtype"), 2.0)
+    bits = BITS_OF_QUANTIZATION.get(_text(words, "--quantization") or _text(words, "-q"), "")
+    has_small_cache = _text(words, "--kv-cache-dtype").startswith("fp8")
+    return {
+        "weight_bytes": QUANTIZED_BYTES.get(bits, value),
+        "cache_bytes": 1.0 if has_small_cache else value,
+    }
+
+
 def _number(words: Sequence[str], option: str, default: int) -> int:
-    """The whole number behind an option, in one word with it or in the next."""
+    """The whole number behind an option."""
+    text = _text(words, option)
+    return max(2, int(text)) if text.isdecimal() else default
+
+
+def _text(words: Sequence[str], option: str) -> str:
+    """The word behind an option, in one word with it or the next; "" without it."""
     for at, word in enumerate(words):
         name, _, value = word.partition("=")
         if name == option:
-            text = value or (words[at + 1] if at + 1 < len(words) else "")
-            return max(2, int(text)) if text.isdecimal() else default
-    return default
+            return value or (words[at + 1] if at + 1 < len(words) else "")
+    return ""
