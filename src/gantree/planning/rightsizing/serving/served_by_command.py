@@ -49,7 +49,8 @@ def served_by(job: Job) -> tuple[ServedModel, ServingDemand] | None:
         if found is not None:
             context = _number(role.run, "--max-model-len", CONTEXT)
             demand = _demand(context, _number(role.run, "--max-num-seqs", REQUESTS))
-            return found, replace(demand, **_bytes(role.run))
+            weights, cache = _bytes(role.run)
+            return found, replace(demand, weight_bytes=weights, cache_bytes=cache)
     return None
 
 
@@ -65,15 +66,12 @@ def _named_in(words: Sequence[str]) -> ServedModel | None:
     return next((model for word in words if (model := named_model(word.rpartition("=")[2]))), None)
 
 
-def _bytes(words: Sequence[str]) -> dict[str, float]:
-    """Bytes of a parameter and of a value in the cache, where the command sets them."""
+def _bytes(words: Sequence[str]) -> tuple[float, float]:
+    """Bytes of a parameter and of a value in the cache, as the command sets them."""
     value = OF_DTYPE.get(_text(words, "--dtype"), 2.0)
     bits = BITS_OF_QUANTIZATION.get(_text(words, "--quantization") or _text(words, "-q"), "")
     has_small_cache = _text(words, "--kv-cache-dtype").startswith("fp8")
-    return {
-        "weight_bytes": QUANTIZED_BYTES.get(bits, value),
-        "cache_bytes": 1.0 if has_small_cache else value,
-    }
+    return QUANTIZED_BYTES.get(bits, value), 1.0 if has_small_cache else value
 
 
 def _number(words: Sequence[str], option: str, default: int) -> int:
