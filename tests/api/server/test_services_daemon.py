@@ -101,6 +101,20 @@ class Site:
         self.client.report_routes("r1", 1.0, [service], version=version)
         return version
 
+    def process_of(self, job: str) -> int:
+        """The process of a replica of this daemon that listens."""
+        run = os.fsencode(self.daemon.state_dir.resolve() / "runs" / job)
+        marks = (b"GANTREE_RUN=" + run + b"/", b"\0PORT=")
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and all(
+                    each in (entry / "environ").read_bytes() for each in marks
+                ):
+                    return int(entry.name)
+            except OSError:
+                continue
+        raise AssertionError(f"no process of {job}")
+
     def facts(self, name: str) -> Iterator[Json]:
         """What is on record of a service and its replicas."""
         for fact in self.client.facts():
@@ -143,18 +157,6 @@ def figure(replica: Json, name: str) -> str:
     with urlopen(url, timeout=WITHIN_S) as answer:
         lines: list[str] = answer.read().decode().splitlines(keepends=True)
     return next(line for line in lines if line.startswith(f"{name}{{"))
-
-
-def process_of(job: str) -> int:
-    """The process of a replica that listens."""
-    marks = (f"GANTREE_JOB={job}\0".encode(), b"\0PORT=")
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and all(m in (entry / "environ").read_bytes() for m in marks):
-                return int(entry.name)
-        except OSError:
-            continue
-    raise AssertionError(f"no process of {job}")
 
 
 def test_a_service_is_submitted_and_its_replicas_answer_where_the_table_says(site: Site) -> None:
@@ -232,7 +234,7 @@ def test_an_update_never_leaves_fewer_replicas_than_are_wanted(site: Site) -> No
 def test_a_replica_that_is_killed_starts_again_elsewhere_in_the_table(site: Site) -> None:
     site.submit("dies", "1")
     (before,) = site.until_ready("dies", 1)["replicas"]
-    os.kill(process_of("dies.1"), signal.SIGKILL)
+    os.kill(site.process_of("dies.1"), signal.SIGKILL)
     site.until(lambda: (rows := site.routes("dies")) == [] or rows[0]["attempt"] == 2)
     (after,) = site.until_ready("dies", 1)["replicas"]
     assert (before["attempt"], after["attempt"], after["failures"]) == (1, 2, 1)
@@ -251,7 +253,7 @@ def test_readiness_on_record_is_looked_at_anew_by_the_next_daemon(site: Site) ->
     site.submit("hangs", "1", ready="{http: /health, every: 50ms, timeout: 200ms, failures: 2}")
     site.until_ready("hangs", 1)
     site.daemon.kill()
-    process = process_of("hangs.1")
+    process = site.process_of("hangs.1")
     os.kill(process, signal.SIGSTOP)
     site.daemon.start()
     row = site.until(lambda: not (found := site.client.service("hangs"))["ready"] and found)

@@ -43,7 +43,7 @@ class ObservedServices:
                 continue
             controller.inbox.enqueue(
                 ReplicaDrained(
-                    id=f"{drain.job}/{drain.attempt}/drained",
+                    id=f"{drain.job}/{drain.attempt}/drained/{drain.version}",
                     observed_at=now,
                     job=drain.job,
                     attempt=drain.attempt,

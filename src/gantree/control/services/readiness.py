@@ -150,7 +150,10 @@ async def watch_readiness(loop: Loop, controller: Controller, answers: dict[Atte
     try:
         while True:
             ticket = loop.changes.ticket()
-            prober.follow(await loop.call(lambda: targets(controller.ledger)))
+            try:
+                prober.follow(await loop.call(lambda: targets(controller.ledger)))
+            except Exception:  # an observation ends no daemon
+                log.exception("which replicas are to be probed is not known")
             await asyncio.sleep(LOOK_EVERY_S)
             await wait_until_set(ticket, LONGEST_WAIT_S)
     finally:
