@@ -117,12 +117,13 @@ class Spread:
 class Apart:
     """Anti-affinity: no domain of a tier in which these other jobs hold anything: names or patterns ("chat-*").
 
-    preferred: the request is dropped where no placement satisfies it.
+    preferred: a domain with as few of them as possible instead. at_most: no domain with more of them than this.
     """
 
     tier: str
     jobs: tuple[str, ...]
     preferred: bool = False
+    at_most: int = 0
 
 
 @dataclass(frozen=True, slots=True)

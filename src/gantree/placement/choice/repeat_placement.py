@@ -74,6 +74,7 @@ def _is_simple(problem: Problem, job: Job) -> bool:
         problem.members != (1,)
         or problem.among_of(0) is not None
         or request.apart
+        or job.topology.apart
         or request.even
         or len(job.roles[0].shape.models) > 1
     ):

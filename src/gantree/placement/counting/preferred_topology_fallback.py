@@ -1,7 +1,8 @@
 """Falls back from preferred topology: searches the requests of a job from the strictest to the plain one.
 
     preferred       the strictest of `preferred_topology.requests_by_strictness` that has a place
-    apart           searched on an occupancy without the excluded domains (`placement.request.anti_affinity`)
+    apart           searched on an occupancy without the excluded domains (`placement.request.anti_affinity`);
+                    preferred rules exclude domains with more of the other jobs than the emptiest, then than the next
     spread evenly   the smallest limit on members of one domain under which the gang fits; where members share GPUs,
                     one member on each GPU if all fit so
 
@@ -15,7 +16,7 @@ from typing import TypeVar
 
 from gantree.model.jobs import Job
 from gantree.placement.counting.solve import solvable
-from gantree.placement.request.anti_affinity import without_excluded_domains
+from gantree.placement.request.anti_affinity import as_binding, without_excluded_domains
 from gantree.placement.request.preferred_topology import requests_by_strictness
 from gantree.placement.request.topology_request import TopologyRequest
 from gantree.topology.occupancy.occupancy import Occupancy
@@ -26,10 +27,11 @@ Find = Callable[[Occupancy, TopologyRequest], Place | None]
 
 def place_with_fallback(occupancy: Occupancy, job: Job, find: Find[Place]) -> Place | None:
     """Return what `find` finds for the strictest request that has a place, or None. Raises as `topology_request_of`."""
-    for request in requests_by_strictness(occupancy.fabric, job):
-        found = place_as_requested(occupancy, request, find)
-        if found is not None:
-            return found
+    for variant in as_binding(occupancy, job):
+        for request in requests_by_strictness(occupancy.fabric, variant):
+            found = place_as_requested(occupancy, request, find)
+            if found is not None:
+                return found
     return None
 
 

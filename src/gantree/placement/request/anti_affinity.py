@@ -1,21 +1,24 @@
 """Anti-affinity to other jobs (`topology.apart`): the nodes that it excludes.
 
-A domain is excluded as soon as a job with a matching name holds anything in it. For a tier inside the node the whole
-node is excluded, which is stricter than requested. The rule binds only the job that has it: matching jobs may be placed
-in its domains later.
+A domain is excluded as soon as a job with a matching name (of a rule with `at_most`: more than that) holds anything in
+it. A preferred rule is tried as one that binds, with the fewest jobs first (`as_binding`). For a tier inside the node
+the whole node is excluded, which is stricter than requested. The rule binds only the job that has it: matching jobs may
+be placed in its domains later.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import translate
 
 import numpy as np
 
-from gantree.model.jobs import Apart
-from gantree.topology.fabric.fabric import BoolArray
+from gantree.model.jobs import Apart, Job
+from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray
 from gantree.topology.occupancy.occupancy import Occupancy
 
+MOST_LEVELS = 4
+"""So many numbers of jobs in a domain are tried for a preferred rule, the lowest ones; then it is dropped."""
 _CACHED = "the last copy without excluded nodes"
 
 
@@ -39,11 +42,39 @@ def excluded_nodes(occupancy: Occupancy, apart: Sequence[Apart]) -> BoolArray:
     """Return the mask of excluded nodes, [node]."""
     fabric, out = occupancy.fabric, np.zeros(len(occupancy.fabric.nodes), dtype=np.bool_)
     for rule in apart:
-        tier = fabric.tiers.index(rule.tier) if rule.tier in fabric.tiers else fabric.node_tier
-        held = np.zeros(fabric.domains(tier), dtype=np.bool_)
-        held[fabric.domain_of_node[tier][_nodes_of(occupancy, rule.jobs)]] = True
-        out |= held[fabric.domain_of_node[tier]]
+        tier = _tier(fabric, rule)
+        out |= (_jobs_in_domain(occupancy, rule, tier) > rule.at_most)[fabric.domain_of_node[tier]]
     return out
+
+
+def as_binding(occupancy: Occupancy, job: Job) -> Iterator[Job]:
+    """The job with its preferred rules as ones that bind, the strictest that may be kept first; last without them."""
+    topology = job.topology
+    rules = [rule for rule in topology.apart if rule.preferred]
+    binding = tuple(rule for rule in topology.apart if not rule.preferred)
+    if not rules:
+        yield job
+        return
+    levels = [_levels(occupancy, rule) for rule in rules]
+    for step in range(max(map(len, levels))):
+        kept = tuple(
+            replace(rule, preferred=False, at_most=of_rule[min(step, len(of_rule) - 1)])
+            for rule, of_rule in zip(rules, levels, strict=True)
+        )
+        yield replace(job, topology=replace(topology, apart=(*binding, *kept)))
+    yield replace(job, topology=replace(topology, apart=binding))
+
+
+def _levels(occupancy: Occupancy, rule: Apart) -> list[int]:
+    """The numbers of these jobs in a domain that occur on usable nodes, the lowest few, rising; 0 without any."""
+    fabric = occupancy.fabric
+    tier = _tier(fabric, rule)
+    domains = fabric.domain_of_node[tier][occupancy.usable_node]
+    return np.unique(_jobs_in_domain(occupancy, rule, tier)[domains])[:MOST_LEVELS].tolist() or [0]
+
+
+def _tier(fabric: Fabric, rule: Apart) -> int:
+    return fabric.tiers.index(rule.tier) if rule.tier in fabric.tiers else fabric.node_tier
 
 
 def job_of(owner: str) -> str:
@@ -52,15 +83,20 @@ def job_of(owner: str) -> str:
     return name if colon and (prefix in ("site", "claim") or prefix.isdigit()) else owner
 
 
-def _nodes_of(occupancy: Occupancy, patterns: Sequence[str]) -> list[int]:
-    """Return the nodes on which jobs of these names hold something, with duplicates."""
-    matches = re.compile("|".join(map(translate, patterns))).match
-    return [
-        occupancy.fabric.index_of_node[member.node]
-        for owner, members in occupancy.owners.items()
-        if matches(job_of(owner))
-        for member in members
-    ]
+def _jobs_in_domain(occupancy: Occupancy, rule: Apart, tier: int) -> IntArray:
+    """How many jobs of these names hold something in each domain of a tier, [domain]."""
+    fabric, matches = occupancy.fabric, re.compile("|".join(map(translate, rule.jobs))).match
+    number_of_job: dict[str, int] = {}
+    nodes, jobs = list[int](), list[int]()
+    for owner, members in occupancy.owners.items():
+        if matches(job := job_of(owner)):
+            number = number_of_job.setdefault(job, len(number_of_job))
+            nodes += [fabric.index_of_node[member.node] for member in members]
+            jobs += [number] * len(members)
+    if not nodes:
+        return np.zeros(fabric.domains(tier), dtype=np.int64)
+    pairs = fabric.domain_of_node[tier][nodes] * len(number_of_job) + np.array(jobs)
+    return np.bincount(np.unique(pairs) // len(number_of_job), minlength=fabric.domains(tier))
 
 
 @dataclass(frozen=True, slots=True)

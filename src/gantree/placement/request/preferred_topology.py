@@ -2,8 +2,7 @@
 
 Each preferred slice, and the preferred tier of a role of several, is a layer. A layer is required of all of its runs or
 of none. Layers of small runs are dropped last, because most traffic is within the innermost groups: of three layers the
-outermost is dropped first, then the middle one instead, then both, then the innermost instead, and so on. Preferred
-anti-affinity to other jobs is dropped last of all, all rules at once. The preferred
+outermost is dropped first, then the middle one instead, then both, then the innermost instead, and so on. The preferred
 tier of the gang is a layer if it is inside a node. A tier of the site is not, because every search goes from narrow to
 wide anyway.
 """
@@ -34,13 +33,6 @@ def requests_by_strictness(fabric: Fabric, job: Job) -> Sequence[TopologyRequest
 
     Raises as `topology_request_of`.
     """
-    if any(rule.preferred for rule in job.topology.apart):
-        apart = tuple(replace(rule, preferred=False) for rule in job.topology.apart)
-        kept = tuple(rule for rule in job.topology.apart if not rule.preferred)
-        away, near = (
-            replace(job, topology=replace(job.topology, apart=rules)) for rules in (apart, kept)
-        )
-        return (*requests_by_strictness(fabric, away), *requests_by_strictness(fabric, near))
     plain = topology_request_of(fabric, job)
     if not has_preferred_topology(fabric, job):
         return (plain,)
