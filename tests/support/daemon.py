@@ -42,6 +42,8 @@ def start_nursery() -> Nursery:
         "uvicorn.lifespan.off",
         "gantree.cli.daemon.up",
         "gantree.cli.kubernetes.schedule",
+        "gantree.federation.daemon",
+        "gantree.formats.federation",
         "gantree.executors.kubernetes.opening",
         "anyio._backends._asyncio",
         "support.built_application",
@@ -51,7 +53,7 @@ def start_nursery() -> Nursery:
 
 
 def live(arguments: list[str]) -> None:
-    """The life of a process of its own: `gantree up`, `gantree kubernetes`, or a daemon as `Daemon` asks for it.
+    """The life of a process: `gantree up`, `kubernetes` or `federation`, or a daemon as `Daemon` asks for it.
 
     "-c", a program and its arguments: as Python has it. What may stand before that: `_prepared`.
     """
@@ -59,7 +61,7 @@ def live(arguments: list[str]) -> None:
     if arguments[0] == "-c":
         sys.argv = ["-c", *arguments[2:]]
         exec(arguments[1], {"__name__": "__main__"})
-    elif arguments[0] in ("up", "kubernetes"):
+    elif arguments[0] in ("up", "kubernetes", "federation"):
         from gantree.cli.main import main
 
         main(arguments)

@@ -202,6 +202,9 @@ class Commands(LazyGroup):
             "gantree.cli.daemon.journal:app",
             "Verify, export, back up, compact or correct a journal.",
         ),
+        "federation": Listed(
+            "gantree.cli.federation:app", "Run several clusters behind one front, and show them."
+        ),
         "doctor": Listed(
             "gantree.cli.doctor.command:doctor",
             "Check the machine, the state directory and the daemon, and say what to do.",

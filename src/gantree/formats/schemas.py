@@ -11,6 +11,7 @@ from typing import Any
 from gantree.formats.access.form import AccessForm
 from gantree.formats.calibration.form import CalibrationForm
 from gantree.formats.cluster.form import ClusterForm
+from gantree.formats.federation import FederationForm
 from gantree.formats.job.form import JobForm
 from gantree.formats.job.service_form import ServiceForm
 from gantree.formats.node_groups import GroupsForm
@@ -25,6 +26,7 @@ FORMS: dict[str, type[Form]] = {
     "access": AccessForm,
     "calibration": CalibrationForm,
     "cluster": ClusterForm,
+    "federation": FederationForm,
     "job": JobForm,
     "mixes": MixesForm,
     "models": ModelsForm,

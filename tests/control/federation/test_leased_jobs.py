@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gantree.control.engine.controller import Controller
-from gantree.control.federation.leased_jobs import WITHOUT_LEASE_S, LeasedJobs, leased_rows
+from gantree.control.federation.leased_jobs import WITHOUT_LEASE_S, LeasedJobs, rows_of_federation
 from gantree.control.requests.submissions import JobSubmission, Key
 from gantree.executors.local.shim.lease import FILE
 from gantree.journal.sqlite import SqliteJournal
@@ -171,9 +171,9 @@ def test_jobs_are_taken_under_the_lease_that_holds_alone_and_once(member: Member
     member.renew(2)
     with pytest.raises(Conflict, match="lease 1 of federation f is not held here"):
         member.submit(job("a"))  # a request that was under way for long, of what was taken, too
-    rows = leased_rows(member.controller.ledger, "f")
+    rows = rows_of_federation(member.controller.ledger, "f")
     assert [(row["job"], row["assignment"]) for row in rows] == [("a", "f/a/1")]
-    assert leased_rows(member.controller.ledger, "g") == []
+    assert rows_of_federation(member.controller.ledger, "g") == []
 
 
 def test_arrays_and_successors_are_no_jobs_of_a_federation(member: Member) -> None:

@@ -12,7 +12,7 @@ from gantree.api.http.request_body import Body
 from gantree.api.http.response_models.base import OpenModel
 from gantree.api.http.responses import documented, json_response
 from gantree.control.engine.controller import Controller
-from gantree.control.federation.leased_jobs import leased_rows
+from gantree.control.federation.leased_jobs import rows_of_federation
 from gantree.model.errors import Unsupported
 from gantree.model.federation import Renewal, Stamp
 from gantree.text.words import NAME_PATTERN
@@ -42,13 +42,14 @@ class StampResponse(BaseModel):
 
 
 class LeasedJobRow(OpenModel):
-    """A job of the federation that has not ended."""
+    """A job or a service of the federation that has not ended."""
 
     job: str
     assignment: str = Field(examples=["europe/llama-7b/2"])
     phase: str
     attempt: int
     held: bool
+    service: bool
 
 
 class LeaseResponse(OpenModel):
@@ -81,7 +82,7 @@ def router(backend: Backend) -> APIRouter:
             if controller.leased_jobs is None:
                 raise Unsupported("this daemon can be in no federation")
             answer = controller.leased_jobs.renew(asked)
-            return {**answer, "jobs": leased_rows(controller.ledger, body.federation)}
+            return {**answer, "jobs": rows_of_federation(controller.ledger, body.federation)}
 
         return json_response(await backend.call_controller(renewed))
 

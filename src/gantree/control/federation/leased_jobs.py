@@ -128,16 +128,34 @@ def _lease_in(record: Any) -> Lease | None:
     return Lease(**(record | parts))
 
 
-def leased_rows(ledger: Ledger, federation: str) -> list[dict[str, Any]]:
-    """The jobs of a federation that have not ended."""
-    return [
+def rows_of_federation(ledger: Ledger, federation: str) -> list[dict[str, Any]]:
+    """The jobs and services of a federation that have not ended; replicas belong to their service."""
+    rows = [
         {
             "job": state.job,
             "assignment": state.spec.assignment,
             "phase": state.phase.value,
             "attempt": state.attempt,
             "held": state.held,
+            "service": False,
         }
         for state in ledger.jobs.values()
-        if state.ended_at is None and state.spec.assignment.partition("/")[0] == federation
+        if state.ended_at is None
+        and state.spec.is_leased
+        and assignment_of(state.spec.assignment).federation == federation
     ]
+    for service in ledger.services.values():
+        assignment = service.spec.replica.assignment
+        if service.is_live and assignment and assignment_of(assignment).federation == federation:
+            phase = "stopping" if service.is_ending else "running"
+            rows.append(
+                {
+                    "job": service.service,
+                    "assignment": assignment,
+                    "phase": phase,
+                    "attempt": service.revision,
+                    "held": False,
+                    "service": True,
+                }
+            )
+    return rows

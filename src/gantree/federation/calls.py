@@ -1,0 +1,41 @@
+"""The calls that a front makes to clusters. `front` asks for them, `driver` makes them."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from gantree.model.federation import Assignment, Renewal
+
+Json = dict[str, Any]
+
+
+class CallKind(Enum):
+    """What a call is for."""
+
+    LEASE = "renew the lease"
+    FORECAST = "ask for a forecast"
+    SUBMIT = "hand in a job"
+    CANCEL = "cancel a job"
+    LOOK = "look at a job"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call. job is the federation's id, remote the cluster's; which of the rest is there depends on the kind.
+
+    is_service: it is about a service, by its name.
+    """
+
+    kind: CallKind
+    cluster: str
+    job: str = ""
+    remote: str = ""
+    assignment: Assignment | None = None
+    renewal: Renewal | None = None
+    body: Json = field(default_factory=dict)
+    is_service: bool = False
+
+    @property
+    def key(self) -> tuple[CallKind, str, str]:
+        """Calls with the same key are made one after the other."""
+        return self.kind, self.cluster, self.remote or self.job

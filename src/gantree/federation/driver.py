@@ -1,0 +1,143 @@
+"""Makes the calls that the front asks for, and tells it what came of them. All on one event loop."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from gantree.api.client.async_client import AsyncClient
+from gantree.api.client.request import Request
+from gantree.api.client.requests import cancel, job
+from gantree.api.client.service_requests import cancel_service, service
+from gantree.api.client.site_requests import renew_lease
+from gantree.federation.calls import Call, CallKind
+from gantree.federation.choice import Offer, offer_of
+from gantree.federation.front import NOT_TAKEN, Front
+from gantree.model.errors import (
+    Conflict,
+    Forbidden,
+    GantreeError,
+    NotFound,
+    Stale,
+    TooLarge,
+    TooOften,
+    Unauthenticated,
+)
+
+Json = dict[str, Any]
+ANSWER_WITHIN_S = 10.0
+LOOK_EVERY_S = 0.25
+REFUSALS = (
+    *NOT_TAKEN, Conflict, Forbidden, NotFound, Stale, TooLarge, TooOften, Unauthenticated,
+)  # fmt: skip
+"""Errors that a daemon gives before it has done anything. After another one nothing is known."""
+
+log = logging.getLogger(__name__)
+
+
+def now_s() -> float:
+    """Seconds on a clock that cannot be set, and that goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Driver:
+    """Drives a front. clients are those of its clusters."""
+
+    def __init__(self, front: Front, clients: Mapping[str, AsyncClient]) -> None:
+        self.front, self.clients = front, clients
+        self._woken = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def wake(self) -> None:
+        """Look at once what there is to do."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Make calls until cancelled. Raises JournalError where nothing can be made durable any more."""
+        try:
+            while True:
+                self._woken.clear()
+                for done in [task for task in self._tasks if task.done()]:
+                    self._tasks.discard(done)
+                    done.result()  # a bug, or a disk that takes nothing, ends the front
+                for call in self.front.calls(now_s()):
+                    self._tasks.add(asyncio.create_task(self._make(call)))
+                try:
+                    async with asyncio.timeout(LOOK_EVERY_S):
+                        await self._woken.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            for task in self._tasks:
+                task.cancel()
+
+    async def _make(self, call: Call) -> None:
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                answer = await self.clients[call.cluster].send(request_of(call))
+        except REFUSALS as error:
+            self.front.refused(call, error, now_s())
+        except (GantreeError, TimeoutError) as error:
+            trouble = str(error) or f"no answer within {ANSWER_WITHIN_S:g} s"
+            log.warning("%s: %s: %s", call.cluster, call.kind.value, trouble)
+            self.front.failed(call, trouble, now_s())
+        else:
+            self.front.answered(call, _plain(call, answer), now_s())
+        self.wake()
+
+    async def offers(self, body: Json, data: tuple[tuple[str, float], ...]) -> list[Offer]:
+        """What the clusters that may get jobs say of a submission that nobody has yet."""
+        usable = [name for name in self.clients if self.front.is_usable(name, now_s())]
+        asked = [self._offer(name, body, data) for name in usable]
+        return [offer for offer in await asyncio.gather(*asked) if offer is not None]
+
+    async def _offer(
+        self, cluster: str, body: Json, data: tuple[tuple[str, float], ...]
+    ) -> Offer | None:
+        call = Call(CallKind.FORECAST, cluster, body=body)
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                answer = await self.clients[cluster].send(request_of(call))
+        except (*NOT_TAKEN, Conflict) as error:
+            return Offer(cluster, None, refusal=str(error))
+        except (GantreeError, TimeoutError):
+            return None
+        return offer_of(self.front.federation, cluster, data, answer)
+
+
+def request_of(call: Call) -> Request[Json]:
+    """The request that a call is."""
+    if call.kind is CallKind.LEASE:
+        assert call.renewal is not None
+        asked, stamp = call.renewal, call.renewal.stamp
+        shown = None if stamp is None else {"boot": stamp.boot, "at_s": stamp.at_s}
+        return renew_lease(asked.federation, asked.number, asked.lease_s, shown)
+    if call.kind is CallKind.FORECAST:
+        return Request("POST", "/v1/jobs/forecast", body=call.body)
+    if call.kind is CallKind.SUBMIT:
+        assert call.assignment is not None
+        told = call.assignment
+        shown = {
+            "federation": told.federation,
+            "job": told.job,
+            "number": told.number,
+            "lease": told.lease,
+        }
+        key = sha256(f"{told} {told.lease}".encode()).hexdigest()
+        headers = {"Idempotency-Key": key}
+        body = {**call.body, "assignment": shown}
+        return Request("POST", "/v1/jobs", body=body, headers=headers)
+    if call.is_service:
+        return (cancel_service if call.kind is CallKind.CANCEL else service)(call.remote)
+    return cancel(call.remote) if call.kind is CallKind.CANCEL else job(call.remote)
+
+
+def _plain(call: Call, answer: Json) -> Json:
+    """The answer as the front reads it: a service that has ended was cancelled."""
+    if call.kind is CallKind.LOOK and call.is_service:
+        return {"phase": "running" if answer["ended_at"] is None else "cancelled"}
+    if call.kind is CallKind.SUBMIT and call.is_service:
+        return {"jobs": [{"job": each["service"]} for each in answer["services"]]}
+    return answer

@@ -1,0 +1,238 @@
+"""What the front decides, call by call, where the network is at its worst."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from gantree.federation.calls import Call, CallKind
+from gantree.federation.choice import Offer
+from gantree.federation.federated_job import FederatedJob, Stage
+from gantree.federation.front import Front
+from gantree.federation.store import Store
+from gantree.model.errors import BadInput, Conflict, NotFound, Unauthenticated
+from support.federation.lives import LEASE_S, federation
+
+OVER_S = LEASE_S + 5.0
+KINDS = {kind.name.lower(): kind for kind in CallKind}
+
+
+@dataclass
+class Desk:
+    """A front whose calls the test answers by hand."""
+
+    store: Store = field(default_factory=lambda: Store(":memory:"))
+    now: float = 0.0
+    sent: list[Call] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        self.sent.clear()
+        self.front = Front(federation("a", "b"), self.store, self.now, lambda: self.now)
+
+    def pass_s(self, seconds: float) -> None:
+        self.now += seconds
+        self.sent += self.front.calls(self.now)
+
+    def take(self, kind: str, cluster: str) -> Call:
+        """The oldest call of a kind to a cluster that was not answered."""
+        self.pass_s(0.0)
+        call = next(
+            each for each in self.sent if each.kind is KINDS[kind] and each.cluster == cluster
+        )
+        self.sent.remove(call)
+        return call
+
+    def has(self, kind: str, cluster: str) -> bool:
+        self.pass_s(0.0)
+        return any(each.kind is KINDS[kind] and each.cluster == cluster for each in self.sent)
+
+    def lease(
+        self, cluster: str, *rows: tuple[str, str], call: Call | None = None, by: str = "members"
+    ) -> None:
+        """The cluster answers a renewal; rows are (its job, assignment)."""
+        call = call or self.take("lease", cluster)
+        assert call.renewal is not None
+        answer = {
+            "granted": call.renewal.stamp is not None,
+            "stamp": {"boot": cluster, "at_s": self.now},
+            "enforced_by": by,
+            "jobs": [
+                {"job": job, "assignment": told, "phase": "running", "service": False}
+                for job, told in rows
+            ],
+        }
+        self.front.answered(call, answer, self.now)
+
+    def join(self, *clusters: str) -> None:
+        for cluster in clusters:
+            self.lease(cluster)
+            self.pass_s(0.1)
+            self.lease(cluster)
+
+    def submit(self, name: str = "j", to: str = "a", **fields: Any) -> FederatedJob:
+        job = FederatedJob(name, name, {}, **fields)
+        (taken,) = self.front.submit([(job, [Offer(to, 0.0)])])
+        return taken
+
+    def place(self, name: str = "j", to: str = "a", **fields: Any) -> FederatedJob:
+        job = self.submit(name, to, **fields)
+        self.front.answered(self.take("submit", to), {"jobs": [{"job": f"{name}@{to}"}]}, self.now)
+        assert job.stage is Stage.PLACED
+        return job
+
+    def keep(self, cluster: str, seconds: float, *rows: tuple[str, str]) -> None:
+        """Let time pass in which one cluster answers."""
+        for _ in range(int(seconds)):
+            self.pass_s(1.0)
+            if self.has("lease", cluster):
+                self.lease(cluster, *rows)
+
+    def offer(self, cluster: str) -> None:
+        call = self.take("forecast", cluster)
+        forecast = {"refused": None, "start": None, "cost_USD": None, "now": True}
+        self.front.answered(call, {"asked_at": 0.0, "forecast": forecast}, self.now)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    desk = Desk()
+    desk.join("a", "b")
+    return desk
+
+
+def test_a_silent_cluster_keeps_its_job_until_its_lease_must_be_over(desk: Desk) -> None:
+    job = desk.place()
+    desk.keep("b", OVER_S - 1.0)
+    assert (job.stage, job.cluster) == (Stage.PLACED, "a")
+    desk.keep("b", 1.0)
+    assert job.stage is Stage.CHOOSING
+    assert desk.store.clusters()["a"]["number"] == 2
+    desk.offer("b")
+    assert (job.stage, job.cluster, job.number, job.lease) == (Stage.SENDING, "b", 2, 1)
+
+
+def test_renewals_that_nobody_answers_do_not_make_the_lease_longer(desk: Desk) -> None:
+    job = desk.place()
+    for _ in range(int(OVER_S) + 1):
+        desk.pass_s(1.0)
+        if desk.has("lease", "a"):
+            desk.front.failed(desk.take("lease", "a"), "no route", desk.now)
+    assert job.stage is Stage.CHOOSING
+
+
+def test_a_request_that_broke_off_is_made_again_and_a_later_refusal_settles_nothing(
+    desk: Desk,
+) -> None:
+    job = desk.submit()
+    first = desk.take("submit", "a")
+    desk.front.failed(first, "no answer", desk.now)
+    desk.pass_s(3.0)
+    second = desk.take("submit", "a")
+    assert second.assignment == first.assignment
+    desk.front.refused(second, BadInput("no such queue"), desk.now)  # the first may still arrive
+    assert (job.stage, job.cluster) == (Stage.SENDING, "a")
+
+
+def test_a_first_refusal_sends_a_job_elsewhere_but_not_after_a_restart(desk: Desk) -> None:
+    job = desk.submit()
+    desk.front.refused(desk.take("submit", "a"), BadInput("no such queue"), desk.now)
+    assert job.stage is Stage.CHOOSING
+    desk.submit("k")
+    desk.take("submit", "a")
+    desk.start()
+    desk.join("a", "b")
+    desk.front.refused(desk.take("submit", "a"), BadInput("no such queue"), desk.now)
+    assert desk.front.jobs["k"].stage is Stage.SENDING
+
+
+def test_what_was_refused_for_lack_of_a_lease_or_a_token_stays_where_it_is(desk: Desk) -> None:
+    job = desk.submit()
+    for error in (Conflict("lease 1 runs out"), Unauthenticated("unknown token")):
+        desk.front.refused(desk.take("submit", "a"), error, desk.now)
+        desk.pass_s(3.0)
+        assert job.stage is Stage.SENDING
+
+
+def test_a_list_from_before_the_end_of_a_lease_clears_nothing(desk: Desk) -> None:
+    desk.place()
+    desk.pass_s(5.0)
+    old = desk.take("lease", "a")
+    desk.keep("b", OVER_S)
+    desk.lease("a", call=old)  # it has no stray: the cluster made it long ago
+    assert not desk.front.leases["a"].is_cleared
+
+
+def test_a_cluster_that_returns_is_cleared_of_what_was_moved_before_it_gets_a_lease(
+    desk: Desk,
+) -> None:
+    desk.place()
+    desk.keep("b", OVER_S)
+    desk.front.failed(desk.take("lease", "a"), "no answer", desk.now)
+    while not desk.has("cancel", "a"):
+        desk.pass_s(1.0)
+        if desk.has("lease", "a"):
+            call = desk.take("lease", "a")
+            assert call.renewal is not None
+            assert (call.renewal.number, call.renewal.stamp) == (2, None)
+            desk.lease("a", ("j@a", "f/j/1"), call=call)
+    assert not desk.front.leases["a"].is_cleared
+    assert desk.take("cancel", "a").remote == "j@a"
+    desk.pass_s(5.0)
+    desk.lease("a")
+    call = desk.take("lease", "a")
+    assert call.renewal is not None
+    assert call.renewal.stamp is not None
+
+
+def test_a_cluster_whose_daemon_alone_ends_jobs_keeps_them_until_an_operator_says_that_it_is_lost(
+    desk: Desk,
+) -> None:
+    job = desk.place()
+    desk.pass_s(5.0)
+    desk.lease("a", ("j@a", "f/j/1"), by="daemon")
+    desk.keep("b", 10 * LEASE_S)
+    assert (job.stage, job.cluster) == (Stage.PLACED, "a")
+    with pytest.raises(Conflict, match="b answers"):
+        desk.front.confirm_lost("b", desk.now)
+    with pytest.raises(NotFound, match="no cluster 'c'"):
+        desk.front.confirm_lost("c", desk.now)
+    desk.front.confirm_lost("a", desk.now)
+    desk.pass_s(0.0)
+    assert job.stage is Stage.CHOOSING
+
+
+def test_a_service_is_moved_as_soon_as_its_cluster_is_lost_and_updated_where_it_is(
+    desk: Desk,
+) -> None:
+    desk.submit("chat", kind="service")
+    desk.front.answered(desk.take("submit", "a"), {"jobs": [{"job": "chat"}]}, desk.now)
+    desk.submit("chat", to="b", kind="service")
+    job = desk.front.jobs["chat"]
+    assert (job.stage, job.cluster, job.number) == (Stage.SENDING, "a", 2)
+    desk.pass_s(5.0)
+    desk.lease("a", ("chat", "f/chat/1"))  # the update is still under way
+    assert not desk.has("cancel", "a")
+    assert job.stage is Stage.SENDING
+    desk.keep("b", 19.0)
+    assert job.cluster == "a"
+    desk.keep("b", 2.0)
+    assert desk.front.jobs["chat"].stage is Stage.CHOOSING
+    assert desk.front.leases["a"].number == 1
+
+
+def test_a_cancelled_job_of_a_lost_cluster_has_ended_with_its_lease(desk: Desk) -> None:
+    job = desk.place()
+    desk.front.cancel("j")
+    desk.keep("b", OVER_S)
+    assert (job.stage, job.outcome) == (Stage.ENDED, "cancelled")
+
+
+def test_all_that_was_decided_survives_a_kill(desk: Desk) -> None:
+    desk.place()
+    desk.submit("k", to="b")
+    before = {name: job.to_json() for name, job in desk.front.jobs.items()}
+    desk.start()
+    assert {name: job.to_json() for name, job in desk.front.jobs.items()} == before

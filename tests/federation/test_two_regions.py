@@ -1,0 +1,241 @@
+"""Two daemons as two regions behind a front, all of them processes, with links between them that are cut."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from gantree.api.client.client import Client
+from gantree.api.client.request import Request
+from gantree.api.http.response_models.jobs import JobRow
+from gantree.model.errors import BadInput, GantreeError, Unsupported
+from support.daemon import Daemon, Program
+from support.federation.cut_link import CutLink
+
+CLUSTER = """
+name: {name}
+tiers: [node]
+machines: {{m: {{gpus: 4, gpu: H100-80GB, cpus: 8, memory_GiB: 64}}}}
+nodes: [{{names: "n[0-1]", machine: m}}]
+"""
+FEDERATION = """
+name: world
+lease: 3s
+margin: 500ms
+heartbeat: 200ms
+lost_after: 1s
+clusters:
+  - {{name: east, url: "{east}", token_file: "{east_token}", region: eu, data: [imagenet], storage: [/]}}
+  - {{name: west, url: "{west}", token_file: "{west_token}", region: us, storage: [/]}}
+links: [{{between: [eu, us], USD_per_GiB: 0.02, bandwidth_GBps: 1}}]
+"""
+SOLE = """
+import fcntl, os, sys, time
+held = open(sys.argv[1] + ".lock", "a")
+log = open(sys.argv[1], "a", buffering=1)
+try:
+    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    log.write("alone\\n")
+except BlockingIOError:
+    log.write("TWICE\\n")
+time.sleep(3600)
+"""
+"""What runs holds a lock: two attempts that overlap are seen."""
+SERVICE = """
+kind: service
+name: chat
+gang: [{role: server, members: 1, each: {gpus: 1}, run: [python3, -I, -S, -c,
+  "import os, socket, time; a = socket.create_server(('127.0.0.1', int(os.environ['PORT']))); time.sleep(3600)"]}]
+replicas: 1
+ready: {every: 100ms}
+drain: 0s
+"""
+
+
+@dataclass
+class World:
+    """Two clusters, the links to them, and the front."""
+
+    folder: Path
+    daemons: dict[str, Daemon]
+    links: dict[str, CutLink]
+    client: Client
+
+    def __post_init__(self) -> None:
+        self.start_front()
+
+    def start_front(self) -> None:
+        self.front = Program(
+            "federation", "up", "--config", str(self.folder / "federation.yaml"), "--state",
+            str(self.folder / "front"), "--log-level", "error",
+        )  # fmt: skip
+        self.front.says(" ready: ")
+
+    def kill_front(self) -> None:
+        self.front.process.kill()
+        self.front.process.wait()
+        self.front.said.close()
+
+    def submit(self, name: str, *, extra: str = "") -> Path:
+        """A job that holds a lock while it runs; the file that it writes."""
+        said, program = self.folder / f"{name}.out", self.folder / "sole.py"
+        program.write_text(SOLE)
+        said.touch()
+        self.client.submit(
+            f"name: {name}\ngang: [{{role: w, members: 1, each: {{gpus: 1}},"
+            f" run: [python3, -I, -S, {program}, {said}]}}]\n{extra}",
+            base_dir=str(self.folder),
+        )
+        return said
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        asked: Request[dict[str, Any]] = Request("GET", "/v1/federation")
+        return {row["cluster"]: row for row in self.client.send(asked)["clusters"]}
+
+    def job(self, name: str) -> dict[str, Any]:
+        return self.client.job(name)
+
+    def has_ended(self, name: str) -> bool:
+        return bool(self.job(name)["phase"] == "cancelled")
+
+    def is_at(self, name: str, cluster: str) -> bool:
+        row = self.job(name)
+        return (row["cluster"], row["stage"], row["phase"]) == (cluster, "placed", "running")
+
+    def replicas(self) -> dict[str, list[str]]:
+        """The ready replicas with the widest domains of their places."""
+        table = self.client.routes()
+        rows = [row for service in table["services"] for row in service["replicas"]]
+        return {row["replica"]: row["place"][:2] for row in rows if row["ready"]}
+
+
+def until(holds: Callable[[], object], within_s: float = 200.0) -> None:
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            if holds():
+                return
+        except GantreeError:
+            if time.monotonic() > deadline:
+                raise
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("world")
+    with ExitStack() as opened:
+        daemons, links = {}, {}
+        for name in ("east", "west"):
+            daemon = Daemon(folder / name, CLUSTER.format(name=name), listen="127.0.0.1:0")
+            daemons[name] = opened.enter_context(daemon)
+            daemon.keep_address()
+            port = urlsplit(daemon.url).port
+            assert port is not None
+            links[name] = opened.enter_context(CutLink(port))
+        urls = {name: link.url for name, link in links.items()}
+        tokens = {f"{name}_token": folder / name / "token" for name in daemons}
+        (folder / "federation.yaml").write_text(FEDERATION.format(**urls, **tokens))
+        client = Client(folder / "front")
+        made = World(folder, daemons, links, client)
+        until(lambda: all(row["state"] == "ready" for row in made.status().values()))
+        yield made
+        for link in links.values():
+            link.mend()
+        made.kill_front()
+
+
+def test_a_job_goes_to_its_data_and_why_has_the_figures_of_both_clusters(world: World) -> None:
+    said = world.submit("near", extra="data: [{name: imagenet, GiB: 1000}]")
+    until(lambda: world.is_at("near", "east"))
+    sentence = world.client.why("near")["sentence"]
+    assert (
+        "near is in east as near: east has the earliest start: east starts it at once" in sentence
+    )
+    assert (
+        "west starts it at once, moves imagenet (1000 GiB) from eu: 18 min, 20.00 USD" in sentence
+    )
+    assert "Holds 1 GPU on 1 node" in sentence  # what east says itself
+    (row,) = [row for row in world.client.jobs() if row["job"] == "near"]
+    assert set(JobRow.model_fields) <= row.keys()
+    until(said.read_text)
+    world.client.cancel("near")
+    until(lambda: world.job("near")["phase"] == "cancelled")
+    until(lambda: world.daemons["east"].client.job("near")["phase"] == "cancelled")
+
+
+def test_what_no_cluster_can_ever_start_is_refused_with_each_reason(world: World) -> None:
+    with pytest.raises(BadInput, match=r"east cannot start it.*west cannot start it"):
+        world.client.submit("name: big\ngang: [{role: w, members: 1, each: {gpus: 64}, run: [a]}]")
+    with pytest.raises(BadInput, match=r"job.yaml:1"):
+        world.client.submit("nme: x")
+    with pytest.raises(Unsupported, match="does not answer GET /v1/nodes; ask the cluster"):
+        world.client.nodes()
+
+
+def test_a_front_that_is_killed_goes_on_and_takes_nothing_twice(world: World) -> None:
+    text = "name: kept\ngang: [{role: w, members: 1, each: {gpus: 1}, run: [sleep, '3600']}]"
+    taken = world.client.submit(text, idempotency_key="k", base_dir="/tmp")
+    until(lambda: world.job("kept")["phase"] == "running")
+    world.kill_front()
+    world.start_front()
+    again = world.client.submit(text, idempotency_key="k", base_dir="/tmp")
+    assert again["jobs"] == taken["jobs"] == [{"job": "kept", "name": "kept", "array": None}]
+    until(lambda: all(row["state"] == "ready" for row in world.status().values()))
+    until(lambda: world.job("kept")["phase"] == "running")
+    world.client.cancel("kept")
+    until(lambda: world.job("kept")["phase"] == "cancelled")
+    rows = [row for each in world.daemons.values() for row in each.client.jobs()]
+    assert len([row for row in rows if row["name"] == "kept"]) == 1
+
+
+def test_a_cut_link_moves_a_service_at_once_and_training_after_the_lease_and_nothing_runs_twice(
+    world: World,
+) -> None:
+    east, west = world.daemons["east"].client, world.daemons["west"].client
+    near = "data: [{name: imagenet, GiB: 1000}]"
+    said = world.submit("train", extra=f"{near}\ncheckpoint: {{path: ckpt}}")
+    world.client.submit(SERVICE + near)
+    until(lambda: world.is_at("train", "east") and "alone" in said.read_text())
+    until(lambda: world.replicas() == {"east/chat.1": ["eu", "eu/east"]})
+    world.links["east"].cut()
+    until(lambda: world.replicas() == {"west/chat.1": ["us", "us/west"]})
+    until(lambda: world.is_at("train", "west"))
+    until(lambda: said.read_text().count("alone") > 1)
+    sentence = world.client.why("train")["sentence"]
+    assert "It goes on from its last checkpoint in" in sentence, sentence
+    assert east.job("train")["held"]
+    world.links["east"].mend()
+    until(lambda: world.status()["east"]["state"] == "ready")
+    until(lambda: east.job("train")["phase"] == "cancelled")
+    until(lambda: east.services() == [])
+    until(lambda: world.is_at("train", "west"))
+    assert [row["service"] for row in west.services()] == ["chat"]
+    for job in ("train", "chat"):
+        world.client.cancel(job)
+        until(partial(world.has_ended, job))
+    assert "TWICE" not in said.read_text()
+
+
+def test_a_daemon_that_is_killed_leaves_nothing_running_beyond_the_lease(world: World) -> None:
+    near = "data: [{name: imagenet, GiB: 1000}]"
+    said = world.submit("orphan", extra=near)
+    until(lambda: world.is_at("orphan", "east") and "alone" in said.read_text())
+    world.daemons["east"].kill()
+    until(lambda: world.is_at("orphan", "west"))
+    until(lambda: said.read_text().count("alone") > 1)
+    world.daemons["east"].start()
+    until(lambda: world.status()["east"]["state"] == "ready")
+    there = world.daemons["east"].client.job("orphan")
+    assert (there["phase"], there["failures"]) == ("cancelled", 0)
+    until(lambda: world.is_at("orphan", "west"))
+    world.client.cancel("orphan")
+    until(lambda: world.job("orphan")["phase"] == "cancelled")
+    assert "TWICE" not in said.read_text()

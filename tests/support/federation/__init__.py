@@ -1,0 +1,1 @@
+"""Lives of a federation under faults, for tests."""
