@@ -195,15 +195,15 @@ class Backend:
             explained["sentence"] += f" Waiting: {remaining}."
 
     async def add_load(self, rows: Sequence[Json]) -> None:
-        """Put into rows of services what routers and probes report."""
+        """Put into rows of services what routers and probes report, and what the autoscaler makes of it."""
         observed = self.observed
 
-        def seen(controller: Controller) -> tuple[Any, Any]:
-            now = controller.clock()
-            return observed.routers.loads(now), observed.routers.in_flight(now)
+        def seen(controller: Controller) -> tuple[Any, Any, Any]:
+            now, routers = controller.clock(), observed.routers
+            return routers.loads(now), routers.in_flight(now), observed.scaling.told()
 
-        loads, in_flight = await self.call_controller(seen)
-        service_view.add_observed(rows, loads, observed.answers, in_flight)
+        loads, in_flight, scaling = await self.call_controller(seen)
+        service_view.add_observed(rows, loads, observed.answers, in_flight, scaling)
 
     def take_report(self, token: str, body: bytes) -> dict[str, Any]:
         """Take what a rank reports by a request; from any thread. Raises GantreeError as the cluster does."""

@@ -110,6 +110,13 @@ def test_without_a_router_the_metrics_of_the_replica_count(daemon: Daemon) -> No
         connection.request("POST", "/v1/completions", body)
     until(lambda row: row["wanted"] == 3)
     assert steps(daemon, "alone")[-1]["reason"] == "concurrency 5 on 1 replica, target 2"
+    row = until(lambda row: "over 3 replicas" in row["autoscaler"]["reason"])
+    assert row["autoscaler"] == {
+        "replicas": 3,
+        "reason": "concurrency 5 over 3 replicas, target 2",
+        "kept_by": "",
+        "problems": [],
+    }
     for connection in asked:
         connection.close()
     client.cancel_service("alone")

@@ -89,6 +89,21 @@ def test_a_service_is_submitted_listed_scaled_explained_and_cancelled(
     assert "  ended 20" in gantree("services", "chat").out
 
 
+def test_what_an_autoscaler_does_not_know_is_said(
+    gantree: Gantree, on: Daemon, tmp_path: Path
+) -> None:
+    path = service_file(tmp_path, "blind")
+    path.write_text(path.read_text() + "scale: {on: [{query: sum(x), target: 1}], every: 500ms}\n")
+    gantree("submit", path)
+    until(lambda: on.client.service("blind")["autoscaler"])
+    shown = gantree("services", "blind").out.splitlines()
+    assert shown[2:4] == [
+        "  autoscaler: 1 for sum(x) is not known",
+        "  not known: sum(x): queries need a daemon with --prometheus URL",
+    ]
+    gantree("cancel", "blind")
+
+
 def test_what_cannot_be_is_said(gantree: Gantree, on: Daemon, tmp_path: Path) -> None:
     both = gantree("scale", "x", "--replicas", 1, "--members", 2)
     neither = gantree("scale", "x")

@@ -74,6 +74,7 @@ def service_row(ledger: Ledger, service: ServiceState) -> Json:
         "scaled_for": service.scaled_for,
         "scaled_automatically": service.scaled_automatically,
         "load": None,
+        "autoscaler": None,
     }
 
 
@@ -114,11 +115,15 @@ def add_observed(
     loads: Mapping[str, ServiceLoad],
     answers: Mapping[Attempt, str],
     in_flight: Mapping[Attempt, int],
+    scaling: Mapping[str, Json],
 ) -> None:
-    """Put into rows of services the load, and into those of replicas what is in flight and why a probe fails."""
+    """Put into rows of services the load and what the autoscaler recommends, and into those of replicas what is in
+    flight and why a probe fails.
+    """
     for row in rows:
         load = loads.get(row["service"])
         row["load"] = None if load is None else asdict(load)
+        row["autoscaler"] = scaling.get(row["service"])
         for each in row.get("replicas", ()):
             key = (each["replica"], each["attempt"])
             each["in_flight"] = in_flight.get(key, 0) if load is not None else None

@@ -69,6 +69,7 @@ def _lines(row: Json) -> list[str]:
     if row["ended_at"] is not None:
         lines.append(f"  ended {moment(row['ended_at'])}: {printable(row['reason'])}")
     lines.append(f"  load: {_load(row['load'])}")
+    lines += _autoscaler(row["autoscaler"])
     lines += [_scaling(each) for each in row["scalings"][-SCALINGS_SHOWN:]]
     if row["replicas"]:
         lines.append(columns(REPLICA_HEAD, map(_replica_cells, row["replicas"])))
@@ -93,6 +94,15 @@ def _load(load: Json | None) -> str:
     if load["tokens_per_s"] is not None:
         parts.append(f"{load['tokens_per_s']:.0f} tokens/s")
     return ", ".join(parts)
+
+
+def _autoscaler(told: Json | None) -> list[str]:
+    """What the autoscaler said last, and values that it does not know."""
+    if told is None:
+        return []
+    kept = f", kept by {told['kept_by']}" if told["kept_by"] else ""
+    problems = [f"  not known: {printable(each)}" for each in told["problems"]]
+    return [f"  autoscaler: {told['replicas']} for {printable(told['reason'])}{kept}", *problems]
 
 
 def _scaling(each: Json) -> str:

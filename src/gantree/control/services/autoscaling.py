@@ -13,8 +13,8 @@ difference of the latter is what arrived besides.
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
 
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
@@ -146,6 +146,14 @@ class ServiceScaling:
             for state in live.values()
             if self._is_due(state, now)
         ]
+
+    def told(self) -> dict[str, dict[str, Any]]:
+        """What was last recommended for each service, why, what keeps it from that, and values that are not known."""
+        return {
+            service: asdict(scaled.latest) | {"problems": list(scaled.problems)}
+            for service, scaled in self.of_service.items()
+            if scaled.latest is not None
+        }
 
     def _is_due(self, state: ServiceState, now: float) -> bool:
         scaled = self.of_service.setdefault(state.service, Scaled(now))

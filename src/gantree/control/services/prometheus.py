@@ -19,8 +19,9 @@ MOST_BYTES = 4 << 20
 def ask(server: str, query: str, lookback_s: float) -> float:
     """Return the value of a query: of a vector the sum over its series, as the HPA does with external metrics.
 
-    Series whose last sample is older than lookback_s do not count, where the server knows `lookback_delta` (2.38 or
-    newer). Raises GantreeError where there is no value: with the server's own words for a query that it refuses.
+    Series whose last sample is older than lookback_s do not count, where the server knows `lookback_delta` (newer than
+    2.42; older ones count what is five minutes old). Raises GantreeError where there is no value: with the server's own
+    words for a query that it refuses.
     """
     asked = urllib.parse.urlencode({"query": query, "lookback_delta": f"{lookback_s:g}"})
     url = f"{server.rstrip('/')}/api/v1/query?{asked}"

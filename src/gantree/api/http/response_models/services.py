@@ -26,6 +26,17 @@ class ServiceLoadResponse(OpenModel):
     tokens_per_s: float | None
 
 
+class AutoscalerResponse(OpenModel):
+    """What the autoscaler of a service said at its last sample."""
+
+    replicas: int = Field(description="How many it recommends.")
+    reason: str = Field(examples=["concurrency 31 over 4 replicas, target 8"])
+    kept_by: str = Field(
+        description='What keeps it from the number that the load asks for; "" nothing.'
+    )
+    problems: list[str] = Field(description="Values that are not known, and why.")
+
+
 class ServiceRow(OpenModel):
     """A service as a list shows it. Times in seconds since 1970."""
 
@@ -56,6 +67,7 @@ class ServiceRow(OpenModel):
     scaled_for: str
     scaled_automatically: bool
     load: ServiceLoadResponse | None = Field(description="Null while no router reports it.")
+    autoscaler: AutoscalerResponse | None = Field(description="Null without targets to scale on.")
 
 
 class ServicesResponse(BaseModel):
