@@ -1,23 +1,31 @@
 """Services are sampled and scaled: from what routers tell, from replicas' /metrics, GPUs, and a Prometheus server."""
 
+import asyncio
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from gantree.control.services.autoscaling import Answer, ServiceScaling, answered
+from gantree.control.engine.controller import Controller
+from gantree.control.engine.loop import Loop
+from gantree.control.services.autoscaling import Answer, ServiceScaling, answered, autoscale
 from gantree.control.services.gpu_use import ReplicaGpuUse
 from gantree.control.services.prometheus import ask
+from gantree.control.services.router_reports import RouterReport, RouterReports, ServiceReport
 from gantree.core.ledger.job_parts import ReplicaState
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
+from gantree.executors.served_services import ServedService
 from gantree.model.errors import GantreeError
+from gantree.model.events import Event, ServiceScaleRequested
 from gantree.model.jobs import Job, Role, Shape
 from gantree.model.placements import Domain, MemberPlacement, Placement, Predicted
 from gantree.model.replicas import Endpoint
@@ -37,31 +45,9 @@ AT_ONCE = ScaleSteps()
 TO_TEN = ReplicaCount(1, 10)
 
 
-@dataclass
-class Told:
-    """What routers tell together."""
-
-    at: float = 0.0
-    requests: int = 10
-    in_flight: int = 0
-    queued: int = 0
-    concurrency: float = 0.0
-    rate: float = 1.0
-    latency_p99_s: float | None = None
-    ttft_p99_s: float | None = None
-    itl_p99_s: float | None = None
-    tokens_per_s: float | None = None
-
-
-@dataclass
-class Routers:
-    """Routers that tell the same until they tell something else; None: there is no router."""
-
-    told: Told | None = None
-
-    def load(self, service: str, now: float) -> Told | None:
-        assert service == "chat"
-        return self.told
+def told(**values: Any) -> ServiceReport:
+    """What a router tells of the service: ten requests that ended, one a second, unless said otherwise."""
+    return ServiceReport("chat", **{"requests": 10, "rate": 1.0, **values})
 
 
 @dataclass
@@ -72,7 +58,7 @@ class Site:
     wanted: int = 1
     bounds: ReplicaCount = TO_TEN
     ports: tuple[int, ...] = ()
-    routers: Routers = field(default_factory=Routers)
+    routers: RouterReports = field(default_factory=RouterReports)
     now: float = 0.0
 
     def __post_init__(self) -> None:
@@ -96,13 +82,18 @@ class Site:
         )  # fmt: skip
         self.service.replicas[name] = None
 
-    def sample(self, told: Told | None = None, server: str | None = None) -> Recommendation | None:
+    def sample(
+        self, report: ServiceReport | None = None, server: str | None = None
+    ) -> Recommendation | None:
         """Let a sample's time pass, and ask."""
         self.now += 15.0
-        return self.look(told, server)
+        return self.look(report, server)
 
-    def look(self, told: Told | None = None, server: str | None = None) -> Recommendation | None:
-        self.routers.told = None if told is None else replace(told, at=self.now)
+    def look(
+        self, report: ServiceReport | None = None, server: str | None = None
+    ) -> Recommendation | None:
+        if report is not None:
+            self.routers.take(RouterReport("r1", 5.0, self.now, (report,)))
         due = self.scaling.due(self.ledger, self.now)
         if not due:
             return None
@@ -115,13 +106,13 @@ CONCURRENCY = ScaleTarget("concurrency", 8)
 
 def test_a_number_that_differs_is_said_once_within_one_sample_and_with_its_reason() -> None:
     site = Site((CONCURRENCY,))
-    assert site.sample(Told(concurrency=7.0, in_flight=7)) is None
-    found = site.sample(Told(concurrency=31.0, in_flight=31))
+    assert site.sample(told(concurrency=7.0, in_flight=7)) is None
+    found = site.sample(told(concurrency=31.0, in_flight=31))
     assert found == Recommendation(4, "concurrency 31 on 1 replica, target 8")
     site.now += 1.0
-    assert site.look(Told(concurrency=31.0, in_flight=31)) is None, "its sample has not come"
+    assert site.look(told(concurrency=31.0, in_flight=31)) is None, "its sample has not come"
     site.service.wanted = 4
-    assert site.sample(Told(concurrency=31.0, in_flight=31)) is None
+    assert site.sample(told(concurrency=31.0, in_flight=31)) is None
     assert site.scaling.of_service["chat"].latest == Recommendation(
         4, "concurrency 31 over 4 replicas, target 8"
     )
@@ -129,28 +120,28 @@ def test_a_number_that_differs_is_said_once_within_one_sample_and_with_its_reaso
 
 def test_a_number_that_did_not_take_effect_is_said_again_at_the_next_sample() -> None:
     site = Site((CONCURRENCY,))
-    told = Told(concurrency=31.0, in_flight=31)
-    assert [site.sample(told), site.sample(told)].count(None) == 0
+    full = told(concurrency=31.0, in_flight=31)
+    assert [site.sample(full), site.sample(full)].count(None) == 0
 
 
 def test_without_a_replica_the_first_request_is_seen_at_once_and_asked_for_once() -> None:
     site = Site((CONCURRENCY,), wanted=0, bounds=ReplicaCount(0, 4))
-    assert site.sample(Told(requests=0, rate=0.0)) is None
+    assert site.sample(told(requests=0, rate=0.0)) is None
     site.now += 0.5
-    assert site.look(Told(requests=0, rate=0.0)) is None
+    assert site.look(told(requests=0, rate=0.0)) is None
     site.now += 0.5
-    found = site.look(Told(requests=0, rate=0.0, queued=1, concurrency=0.1))
+    found = site.look(told(requests=0, rate=0.0, queued=1, concurrency=0.1))
     assert found is not None
     assert found.replicas == 1
     site.now += 0.5
-    assert site.look(Told(requests=0, rate=0.0, queued=1, concurrency=0.1)) is None
+    assert site.look(told(requests=0, rate=0.0, queued=1, concurrency=0.1)) is None
 
 
 def test_the_rate_is_that_of_arrivals_not_of_what_ended() -> None:
     """A replica ends two a second while ten arrive: eight a second wait, until none does any more."""
     site = Site((ScaleTarget("rate", 2),), bounds=ReplicaCount(1, 100))
     found = [
-        site.sample(Told(rate=2.0, in_flight=1, queued=120 * sample, concurrency=1))
+        site.sample(told(rate=2.0, in_flight=1, queued=120 * sample, concurrency=1))
         for sample in range(3)
     ]
     assert [each.replicas if each else None for each in found] == [None, 5, 5]
@@ -159,21 +150,21 @@ def test_the_rate_is_that_of_arrivals_not_of_what_ended() -> None:
 
 def test_idle_services_have_no_time_to_answer_that_is_too_long() -> None:
     site = Site((ScaleTarget("ttft_p99", 0.5),), wanted=3)
-    found = site.sample(Told(requests=0, rate=0.0))
+    found = site.sample(told(requests=0, rate=0.0))
     assert found is not None
     assert found.replicas == 2
-    assert Site((ScaleTarget("ttft_p99", 0.5),), wanted=3).sample(Told(in_flight=2)) is None
+    assert Site((ScaleTarget("ttft_p99", 0.5),), wanted=3).sample(told(in_flight=2)) is None
 
 
 def test_replicas_that_drain_are_not_asked_and_not_counted() -> None:
     site = Site((ScaleTarget("latency_p99", 0.5),), wanted=2)
     state = site.ledger.jobs["chat.2"]
     state.replica = replace(state.replica, drain_ends_at=99.0)
-    assert site.sample(Told(latency_p99_s=5.0)) is None, "one of two is ready"
+    assert site.sample(told(latency_p99_s=5.0)) is None, "one of two is ready"
 
 
 def test_a_service_that_ends_or_has_no_targets_is_not_sampled() -> None:
-    assert Site(()).sample(Told()) is None
+    assert Site(()).sample(told()) is None
     site = Site((CONCURRENCY,))
     site.service.ending_at = 3.0
     assert not site.scaling.due(site.ledger, 100.0)
@@ -219,14 +210,14 @@ def test_what_routers_do_not_tell_is_read_from_the_replicas() -> None:
     first, second, asked = Engine(), Engine(), list[str]()
     with answering(first, asked) as one, answering(second, asked) as other:
         site = Site((ScaleTarget("tokens_per_s", 100),), wanted=2, ports=(one, other))
-        assert site.sample(Told()) is None, "one text tells no rate"
+        assert site.sample(told()) is None, "one text tells no rate"
         first.tokens.inc(6000)
         second.tokens.inc(3000)
-        found = site.sample(Told())
+        found = site.sample(told())
         assert found == Recommendation(6, "tokens_per_s 600 over 2 replicas, target 100")
-        told = len(asked)
-        site.sample(Told(tokens_per_s=150.0))
-        assert len(asked) == told, "routers tell it, so nobody is asked"
+        before = len(asked)
+        site.sample(told(tokens_per_s=150.0))
+        assert len(asked) == before, "routers tell it, so nobody is asked"
     assert set(asked) == {"/metrics"}
 
 
@@ -259,10 +250,10 @@ def test_the_use_of_gpus_is_the_mean_over_the_replicas() -> None:
     site = Site((ScaleTarget("gpu_use", 0.5),), wanted=2)
     use = site.scaling.gpu_use
     busy = {gpu: {"DCGM_FI_DEV_GPU_UTIL": 90.0} for gpu in (0, 1)}
-    assert site.sample(Told()) is None, "nothing is known"
+    assert site.sample(told()) is None, "nothing is known"
     site.now += 15.0
     use.events(use.judge({"n0": busy, "n1": busy}, None, site.now), site.ledger, site.now, 1)
-    found = site.look(Told())
+    found = site.look(told())
     assert found is not None
     assert found.replicas == 4
     use.events(use.judge({"n0": busy}, None, site.now), site.ledger, site.now, 1)
@@ -294,7 +285,7 @@ QUERY = ScaleTarget("", 10, "sum by (pod) (x)")
 def test_a_query_is_asked_of_prometheus_and_summed() -> None:
     asked: list[dict[str, list[str]]] = []
     with prometheus(vector("20.5", "14"), asked) as server:
-        found = Site((QUERY,)).sample(Told(), server)
+        found = Site((QUERY,)).sample(told(), server)
     assert found == Recommendation(4, "sum by (pod) (x) 34.5 on 1 replica, target 10")
     assert asked == [{"query": ["sum by (pod) (x)"], "lookback_delta": ["30"]}]
 
@@ -312,7 +303,7 @@ def test_a_query_is_asked_of_prometheus_and_summed() -> None:
 def test_a_query_without_a_value_is_not_known_and_says_why(result: object, says: str) -> None:
     with prometheus(result, []) as server:
         site = Site((QUERY,), wanted=3)
-        assert site.sample(Told(), server) is None
+        assert site.sample(told(), server) is None
     (problem,) = site.scaling.of_service["chat"].problems
     assert says in problem
     assert "sum by (pod) (x) is not known" in str(site.scaling.of_service["chat"].latest)
@@ -325,14 +316,57 @@ def test_a_scalar_is_a_value_and_no_server_is_a_problem() -> None:
     with pytest.raises(GantreeError, match="does not answer"):
         ask("http://127.0.0.1:1", "7", 30.0)
     site = Site((QUERY,))
-    assert site.sample(Told()) is None
+    assert site.sample(told()) is None
     assert "--prometheus" in site.scaling.of_service["chat"].problems[0]
 
 
 def test_an_answer_for_a_description_that_has_changed_is_passed_over() -> None:
     site = Site((CONCURRENCY,))
-    site.now, site.routers.told = 15.0, Told(15.0, concurrency=80.0)
+    site.routers.take(RouterReport("r1", 5.0, 15.0, (told(concurrency=80.0),)))
     (question,) = site.scaling.due(site.ledger, 15.0)
     spec = site.service.spec
     site.service.spec = replace(spec, scaling=replace(spec.scaling, targets=(QUERY,)))
     assert site.scaling.decide(question, Answer(), site.ledger, 15.0) is None
+
+
+class AtOnce:
+    """The thread of a controller, which is this one."""
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        return function()
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_cluster_that_keeps_services_itself_is_told_and_others_get_an_event(keeps: bool) -> None:
+    site, asked, events = Site((CONCURRENCY,), wanted=1), list[object](), list[Event]()
+    site.routers.take(RouterReport("r1", 5.0, 0.0, (told(concurrency=31.0),)))
+    own = SimpleNamespace(
+        served=(ServedService(site.service.spec, 1, ()),),
+        changes=1,
+        scale=lambda *words: asked.append(words),
+    )
+    controller = SimpleNamespace(
+        ledger=site.ledger,
+        clock=lambda: 0.0,
+        epoch=7,
+        cluster_services=own if keeps else None,
+        inbox=SimpleNamespace(enqueue=events.append),
+    )
+
+    async def until_told() -> None:
+        loop, leading = cast("Loop", AtOnce()), cast("Controller", controller)
+        task = asyncio.create_task(autoscale(loop, leading, site.scaling, None))
+        while not (asked or events):
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(until_told())
+    reason = "concurrency 31 on 1 replica, target 8"
+    if keeps:
+        assert (asked, events) == ([("chat", 4, reason)], [])
+    else:
+        (event,) = events
+        assert isinstance(event, ServiceScaleRequested)
+        assert (event.service, event.replicas, event.reason, event.automatic) == ("chat", 4, reason, True)  # fmt: skip

@@ -14,7 +14,7 @@ difference of the latter is what arrived besides.
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from gantree.control.engine.controller import Controller
 from gantree.control.engine.loop import Loop
@@ -22,6 +22,7 @@ from gantree.control.services.engine_loads import Attempt, EngineLoad, EngineLoa
 from gantree.control.services.gpu_use import ReplicaGpuUse
 from gantree.control.services.of_cluster import services_ledger
 from gantree.control.services.prometheus import ask
+from gantree.control.services.router_reports import RouterReports, ServiceLoad
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
@@ -39,39 +40,6 @@ LOOK_EVERY_S = 0.5
 """How soon a request that waits for a service without replicas is seen, after a router told of it."""
 USUAL_START_S = 60.0
 """How long before its need a predicted replica starts, until one has been seen to start."""
-
-
-class RoutedLoad(Protocol):
-    """What routers tell together of a service, as `router_reports.ServiceLoad` has it."""
-
-    @property
-    def at(self) -> float: ...
-    @property
-    def requests(self) -> int: ...
-    @property
-    def in_flight(self) -> int: ...
-    @property
-    def queued(self) -> int: ...
-    @property
-    def concurrency(self) -> float: ...
-    @property
-    def rate(self) -> float: ...
-    @property
-    def latency_p99_s(self) -> float | None: ...
-    @property
-    def ttft_p99_s(self) -> float | None: ...
-    @property
-    def itl_p99_s(self) -> float | None: ...
-    @property
-    def tokens_per_s(self) -> float | None: ...
-
-
-class Routers(Protocol):
-    """What routers reported lately."""
-
-    def load(self, service: str, now: float) -> RoutedLoad | None:
-        """The load of one service; None while no router reports it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +97,7 @@ class Scaled:
 class ServiceScaling:
     """The autoscalers of all services; for the thread of the controller alone."""
 
-    routers: Routers
+    routers: RouterReports
     gpu_use: ReplicaGpuUse = field(default_factory=ReplicaGpuUse)
     engines: EngineLoads = field(default_factory=EngineLoads)
     of_service: dict[str, Scaled] = field(default_factory=dict)
@@ -273,7 +241,7 @@ def _arriving(ended: float, present: Measured, scaled: Scaled) -> Measured | Non
     return Measured(max(0.0, ended + more), present.at_s)
 
 
-def _of_router(metric: str, load: RoutedLoad) -> float | None:
+def _of_router(metric: str, load: ServiceLoad) -> float | None:
     """What routers tell of a metric. Where no request ended, and none is there, there is no time to answer: 0."""
     if metric in _TIMES:
         told: float | None = getattr(load, _TIMES[metric])
