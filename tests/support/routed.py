@@ -20,9 +20,10 @@ import pytest
 
 from gantree.model.errors import Unreachable
 from gantree.routing.addresses import listening_socket
+from gantree.routing.following import Source
 from gantree.routing.haproxy_config import Settings
 from gantree.routing.proxies import Proxies
-from gantree.routing.router import Router, Source
+from gantree.routing.router import Router
 from gantree.routing.table import RouteTable
 from gantree.routing.table_file import Tenants
 from support.replica import ReplicaProcess

@@ -19,6 +19,7 @@ EXAMPLES: Mapping[str, str] = {
     "why": "gantree why llama",
     "when": "gantree when llama",
     "route": "gantree route --listen 0.0.0.0:8400 --at s0/l0",
+    "endpoint-picker": "gantree endpoint-picker --listen 0.0.0.0:9002 --service default.chat",
     "queues": "gantree queues",
     "usage": "gantree usage --by queue",
     "waste": "gantree waste --by user",

@@ -39,6 +39,10 @@ class Commands(LazyGroup):
             "gantree.cli.route:route",
             "Send requests of services to the closest replica that has room.",
         ),
+        "endpoint-picker": Listed(
+            "gantree.cli.endpoint_picker:endpoint_picker",
+            "Tell a gateway which replica each request goes to.",
+        ),
         "queues": Listed(
             "gantree.cli.queues.queues:queues",
             "List queues with their guarantees, usage and loans.",

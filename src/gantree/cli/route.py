@@ -7,31 +7,28 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from prometheus_client import start_http_server
 
-from gantree.api.client.async_client import AsyncClient
-from gantree.api.client.target import SERVER_VARIABLE, token_from_environment
 from gantree.api.observability.log_format import Format, Level, set_up
 from gantree.cli.daemon.options import LogFormatOption, LogLevelOption
 from gantree.cli.input.durations import seconds_of
 from gantree.cli.input.files import read_text, source_of
-from gantree.cli.options import StateOption, state_dir
+from gantree.cli.options import StateOption
+from gantree.cli.route_source import source_chosen
 from gantree.model.errors import BadInput, Unreachable
 from gantree.routing.addresses import listening_socket, split_address
 from gantree.routing.haproxy_config import Settings, quoted
 from gantree.routing.proxies import Proxies
-from gantree.routing.router import Router, Source
+from gantree.routing.router import Router
 from gantree.routing.table import RouteTable
 from gantree.routing.table_file import Tenants, read_table, read_tenants
 
-WAIT_S = 20.0
-"""How long the daemon holds a question for another table."""
 TLS_PROTOCOLS = "alpn h2,http/1.1"
 
 
@@ -119,7 +116,7 @@ def route(
             name or f"{socket.gethostname()}-{os.getpid()}",
             Proxies(program, directory, settings),
             directory,
-            None if table is not None else _source(opened, state),
+            None if table is not None else source_chosen(state),
             known,
             explain=explain,
         )
@@ -144,22 +141,6 @@ async def _run(router: Router, drain_s: float, url: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await router.run(stop, drain_s, lambda: typer.echo(f"gantree route listens at {url}"))
-
-
-def _source(opened: ExitStack, chosen: Path | None) -> Source:
-    """The daemon of the state directory if one is chosen, else that of --server, if there is one."""
-    server = os.environ.get(SERVER_VARIABLE)
-    is_remote = chosen is None and bool(server)
-    where: Path | str = server if is_remote and server else state_dir(chosen)
-    daemon = AsyncClient(where, token_from_environment() if is_remote else None)
-
-    async def fetch(after: str) -> Any:
-        return await daemon.routes(after, wait_s=WAIT_S if after else 0.0)
-
-    async def post(report: Mapping[str, Any]) -> object:
-        return await daemon.report_routes(**report)
-
-    return Source(fetch, post)
 
 
 @contextmanager

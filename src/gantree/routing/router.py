@@ -9,18 +9,17 @@ import logging
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gantree.model.errors import GantreeError
 from gantree.routing.addresses import resolved
+from gantree.routing.following import Source, follow
 from gantree.routing.log_socket import open_log
 from gantree.routing.measurements import Measurements, Now, record_of
 from gantree.routing.proxies import Proxies
 from gantree.routing.route_metrics import RouteMetrics
-from gantree.routing.table import RouteTable, table_of
+from gantree.routing.table import RouteTable
 
 log = logging.getLogger(__name__)
 choices = logging.getLogger(f"{__name__}.choices")
@@ -28,20 +27,6 @@ REPORT_S = 5.0
 LOOK_S = 1.0
 _TROUBLE = re.compile(r"error|DOWN|no server")
 LOOK_CLOSELY_S = 0.1
-AGAIN_S = 1.0
-
-Fetch = Callable[[str], Awaitable[Any]]
-"""Asks for a table after a version: the same one after a while, or another one as soon as there is one."""
-Post = Callable[[Mapping[str, Any]], Awaitable[object]]
-"""Hands in a report."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A daemon: where tables come from and reports go to."""
-
-    fetch: Fetch
-    post: Post
 
 
 class Router:
@@ -78,7 +63,7 @@ class Router:
             await self._apply(self._table)
             tasks = [asyncio.create_task(each) for each in (self._proxies.watch(), self._look())]
             if self._source is not None:
-                tasks.append(asyncio.create_task(self._follow(self._source)))
+                tasks.append(asyncio.create_task(follow(self._source, self._heard, self._apply)))
             ready()
             stopped = asyncio.create_task(stop.wait())
             done, _ = await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -120,25 +105,8 @@ class Router:
             resolved_table  # reports are about it: who drains gets nothing from here any more
         )
 
-    async def _follow(self, source: Source) -> None:
-        """Ask for tables for ever."""
-        is_lost = False
-        version = ""
-        while True:
-            try:
-                table = table_of(await source.fetch(version))
-                self._table_s = time.monotonic()
-                if is_lost:
-                    log.info("the daemon answers again")
-                is_lost = False
-                if table.version != version or not version:
-                    await self._apply(table)
-                    version = table.version
-            except GantreeError as error:
-                if not is_lost:
-                    log.warning("the last table stays in force: %s", error)
-                is_lost = True
-                await asyncio.sleep(AGAIN_S)
+    def _heard(self) -> None:
+        self._table_s = time.monotonic()
 
     async def _look(self) -> None:
         """Measure for ever, and report."""
@@ -174,12 +142,8 @@ class Router:
 
     async def _report(self, now: Now, window_s: float) -> None:
         report = self._measurements.report(self._name, self._table, now, window_s)
-        if self._source is None:
-            return
-        try:
-            await self._source.post(report)
-        except GantreeError as error:
-            log.debug("a report is lost: %s", error)
+        if self._source is not None:
+            await self._source.report(report)
 
     async def _last_report(self) -> None:
         """Nothing is in work here any more: whoever drains need not wait for this router."""

@@ -1,0 +1,30 @@
+"""The daemon whose table a router follows."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gantree.api.client.async_client import AsyncClient
+from gantree.api.client.target import SERVER_VARIABLE, token_from_environment
+from gantree.cli.options import state_dir
+from gantree.routing.following import Source
+
+WAIT_S = 20.0
+"""How long the daemon holds a question for another table."""
+
+
+def source_chosen(chosen: Path | None) -> Source:
+    """The daemon of the state directory if one is chosen, else that of --server, if there is one."""
+    server = os.environ.get(SERVER_VARIABLE)
+    is_remote = chosen is None and bool(server)
+    where: Path | str = server if is_remote and server else state_dir(chosen)
+    daemon = AsyncClient(where, token_from_environment() if is_remote else None)
+
+    async def fetch(after: str) -> Any:
+        return await daemon.routes(after, wait_s=WAIT_S if after else 0.0)
+
+    async def post(report: Mapping[str, Any]) -> object:
+        return await daemon.report_routes(**report)
+
+    return Source(fetch, post)
