@@ -78,7 +78,8 @@ def answered(question: Question, server: str | None) -> Answer:
 class Scaled:
     """What is remembered of one service. latest: what was last recommended, and problems with its values then.
 
-    present: requests that were there at the last sample. asked: a number that was requested and is not on record yet.
+    present: requests that were there at the last sample. asked: a number that was requested, at asked_at, and is not on
+    record yet; it counts as the wanted one for two samples.
     """
 
     next_at: float
@@ -87,6 +88,7 @@ class Scaled:
     present: Measured | None = None
     rate: Measured | None = None
     asked: int | None = None
+    asked_at: float = 0.0
     start_s: float = USUAL_START_S
     is_asking: bool = False
     latest: Recommendation | None = None
@@ -125,12 +127,12 @@ class ServiceScaling:
 
     def _is_due(self, state: ServiceState, now: float) -> bool:
         scaled = self.of_service.setdefault(state.service, Scaled(now))
-        if scaled.asked == state.wanted:
+        late = now - scaled.asked_at > STALE_AFTER * state.spec.scaling.every_s
+        if scaled.asked == state.wanted or late:
             scaled.asked = None
         if scaled.is_asking:
             return False
         if now >= scaled.next_at:
-            scaled.asked = None
             return True
         load = self.routers.load(state.service, now) if state.wanted == 0 else None
         return load is not None and load.queued + load.in_flight > 0
@@ -166,14 +168,14 @@ class ServiceScaling:
         load = self._load(question, answer, ready, now)
         self._note_starts(scaled, ready, now)
         predicted = _predicted(scaled, question.scaling, load, now)
+        wanted = state.wanted if scaled.asked is None else scaled.asked
         found, scaled.history = recommend(
-            question.scaling, state.spec.replicas, Replicas(state.wanted, len(ready)), load, scaled.history, now,
-            predicted,
+            question.scaling, state.spec.replicas, Replicas(wanted, len(ready)), load, scaled.history, now, predicted,
         )  # fmt: skip
         scaled.latest = found
-        if found.replicas in {state.wanted, scaled.asked}:
+        if found.replicas == wanted:
             return None
-        scaled.asked = found.replicas
+        scaled.asked, scaled.asked_at = found.replicas, now
         return found
 
     def _load(self, question: Question, answer: Answer, ready: list[JobState], now: float) -> Load:
