@@ -78,6 +78,10 @@ soak: $(VENV)/.ready  ## Nightly: soak-faults, and new seeds, TIMES=50 times the
 soak-faults: $(VENV)/.ready  ## SEEDS=2000 lives of the control plane under faults, from seed FIRST=0, on all cores (10 minutes on two)
 	PYTHONPATH=tests $(PY) -m support.faults.soak --seeds $(or $(SEEDS),2000) --first $(or $(FIRST),0) --workers $$(nproc)
 
+.PHONY: soak-accounting
+soak-accounting: $(VENV)/.ready  ## LIVES=300 random lives whose book of GPU time equals a recount, from seed FIRST=0, on all cores (10 minutes on two)
+	PYTHONPATH=tests $(PY) -m support.history_soak --lives $(or $(LIVES),300) --first $(or $(FIRST),0)
+
 .PHONY: soak-seed
 soak-seed: $(VENV)/.ready  ## One life under faults again, SEED=N; prints the shortest run that fails as it does
 	PYTHONPATH=tests $(PY) -m support.faults.soak --seed $(or $(SEED),0)

@@ -14,8 +14,15 @@ from gantree.accounting.steps import WEEK_S
 from gantree.accounting.usage import UsageAmounts, UsageKey
 from gantree.accounting.waits import bin_of
 from gantree.control.history.levels import levels_of
+from gantree.control.history.rebuild import HistoryRebuild
 from gantree.core.ledger.usage import NO_MODEL
-from gantree.journal.sql.history_tables import usage_history, usage_sums, wait_history
+from gantree.journal.sql.history_tables import (
+    ended_jobs,
+    history_mark,
+    usage_history,
+    usage_sums,
+    wait_history,
+)
 from gantree.journal.sql.journal import SqlJournal
 from gantree.journal.sql.usage_sums import USAGE
 from gantree.model.facts import (
@@ -172,6 +179,17 @@ def check_equal(lives: HistoryLives) -> None:
     no_rest_is_negative(found)
     if lives.knows_site:
         all_adds_up(lives, found)
+
+
+def check_rebuilt(lives: HistoryLives) -> None:
+    """The same of what is made from the facts again."""
+    journal = lives.journal
+    with journal.database.writing() as connection:
+        for table in (ended_jobs, usage_history, usage_sums, wait_history):
+            connection.execute(table.delete())
+        connection.execute(history_mark.update().values(rebuild_after=0, counted_to=0.0))
+    HistoryRebuild(journal, lives.epoch, lives.policy, lambda: None).run()
+    check_equal(lives)
 
 
 def all_adds_up(lives: HistoryLives, found: Sums) -> None:

@@ -19,11 +19,7 @@ from gantree.core.ledger.usage import NO_MODEL
 from gantree.journal.clock_correction import clock_jump, correct_clock
 from gantree.journal.postgres import PostgresJournal
 from gantree.journal.sql.history_tables import (
-    ended_jobs,
-    history_mark,
     usage_history,
-    usage_sums,
-    wait_history,
 )
 from gantree.journal.sql.journal import SqlJournal
 from gantree.journal.sqlite import SqliteJournal
@@ -31,7 +27,7 @@ from gantree.testing.journal_contract import led
 from gantree.topology.hardware.prices import PriceList, Quote
 from support.examples import seeds
 from support.history_lives import BEGAN, HistoryLives
-from support.history_recount import Walk, check_equal, check_sums, recorded
+from support.history_recount import Walk, check_equal, check_rebuilt, check_sums, recorded
 
 
 @pytest.mark.parametrize("policy", ["shares", "turns", "moves"])
@@ -43,7 +39,7 @@ def test_roll_ups_are_what_a_plain_walk_over_the_facts_says(
     lives = HistoryLives(journal, policy, seed)
     lives.live(80)
     check_equal(lives)
-    rebuilt_is_equal(lives)
+    check_rebuilt(lives)
     journal.close()
 
 
@@ -88,7 +84,7 @@ def test_postgresql_says_the_same_after_another_daemon_has_taken_over(database_u
         lives.restart()
     lives.live(15)
     check_equal(lives)
-    rebuilt_is_equal(lives)
+    check_rebuilt(lives)
     began, scopes = int(BEGAN // DAY_S) * DAY_S, (Scope("a", "ann"),)
     query = UsageQuery(began, int(lives.now), HOUR_S, "queue", scopes=scopes)
     assert {name for _, name, _ in journal.history.usage(query)} <= {"a/c", "a/d"}
@@ -100,17 +96,6 @@ def test_postgresql_says_the_same_after_another_daemon_has_taken_over(database_u
         assert used == pytest.approx(sum(row[2].used_gpu_s for row in journal.history.usage(whole)))
         assert {bucket.width for bucket, _, _ in rows} <= {step, DAY_S}
     journal.close()
-
-
-def rebuilt_is_equal(lives: HistoryLives) -> None:
-    """The same of what is made again from the facts."""
-    journal = lives.journal
-    with journal.database.writing() as connection:
-        for table in (ended_jobs, usage_history, usage_sums, wait_history):
-            connection.execute(table.delete())
-        connection.execute(history_mark.update().values(rebuild_after=0, counted_to=0.0))
-    HistoryRebuild(journal, lives.epoch, lives.policy, lambda: None).run()
-    check_equal(lives)
 
 
 def test_older_rows_are_coarser_and_none_is_finer_than_it_may_be(tmp_path: Path) -> None:
