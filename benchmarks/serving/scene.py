@@ -1,6 +1,7 @@
 """A daemon on virtual nodes and a router in front of its services, as processes of their own, for benchmarks."""
 
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -39,7 +40,11 @@ def scene(
     run_by: Sequence[str] = (),
     options: Sequence[str] = (),
 ) -> Iterator[Scene]:
-    """A daemon and a router. run_by are words before both commands; options are those of `gantree up`."""
+    """A daemon and a router. run_by are words before both commands; options are those of `gantree up`.
+
+    SIGTERM ends the program as Ctrl-C does, so that no process outlives it.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     (home / "policy.yaml").write_text(policy)
     daemon = Daemon(home, cluster, ("--policy", str(home / "policy.yaml"), *options), run_by=run_by)
     daemon.start()

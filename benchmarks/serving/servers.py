@@ -17,7 +17,7 @@ class Server:
 
 DISCOVERY = "--discovery-backend file --request-plane tcp --event-plane zmq"
 DYNAMO = (
-    "export DYN_FILE_KV=@RUN@/kv-$GANTREE_JOB HF_HUB_OFFLINE=1; exec @HOME@/dynamo/bin/python -m"
+    "export DYN_FILE_KV=@RUN@/kv-$GANTREE_JOB-$GANTREE_ATTEMPT HF_HUB_OFFLINE=1; exec @HOME@/dynamo/bin/python -m"
 )
 SERVERS = (
     Server(
@@ -40,7 +40,7 @@ SERVERS = (
                 "server",
                 1,
                 "exec @HOME@/llama/bin/python -m llama_cpp.server --host 127.0.0.1 --port $PORT"
-                " --model @HOME@/tiny.gguf --model_alias llama --n_threads 1 --n_ctx 2048",
+                " --model @HOME@/tiny.gguf --model_alias llama --n_threads 1 --n_ctx 512 --interrupt_requests false",
             ),
         ),
         "/v1/models",

@@ -24,6 +24,7 @@ from support.fault_screenshots import POLICY as FAULT_POLICY
 from support.fault_screenshots import shoot_faults
 from support.recorded_week import CLUSTER as WEEK
 from support.recorded_week import RecordedWeek
+from support.service_screenshots import shoot_service
 from support.serving import serving
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
@@ -195,6 +196,7 @@ def main() -> None:
             shoot(browser, daemon)
             shoot_report(browser, Path(scratch) / "simulation")
             shoot_fleet(browser, Path(scratch) / "week")
+            shoot_service(browser, daemon, IMAGES)
         sick = Daemon(
             Path(scratch) / "sick", CLUSTER, FAULT_POLICY, listen="127.0.0.1:0", pages=True
         )

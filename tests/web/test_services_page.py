@@ -87,8 +87,9 @@ def test_wanted_and_ready_replicas_are_what_the_facts_say() -> None:
 
 def test_a_replica_is_not_ready_after_its_attempt_and_those_of_others_do_not_count() -> None:
     ledger = served().scheduler.ledger
+    other = ReplicaReadinessNoted(at=55, job="chatty.1", attempt=1, ready=True)
     facts = [
-        ready(10, 7), ended(20, "chat.7"), ended(30, "chat.7"), ended(40, "chat.x"), ended(50, "chatty.1"),
+        ready(10, 7), ended(20, "chat.7"), ended(30, "chat.7"), ended(40, "chat.x"), other,
         ready(60, 8), ready(70, 8, False), ready(80, 8),
     ]  # fmt: skip
     told = history(ledger, facts, 100.0)
