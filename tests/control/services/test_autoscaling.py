@@ -118,6 +118,20 @@ def test_a_number_that_differs_is_said_once_within_one_sample_and_with_its_reaso
     )
 
 
+def test_samples_that_are_taken_more_often_than_routers_report_scale_down_too() -> None:
+    site = Site((CONCURRENCY,), wanted=4)
+    scaling = Autoscaling((CONCURRENCY,), 1.0, down=ScaleSteps(stabilise_s=6.0))
+    site.service.spec = replace(site.service.spec, scaling=scaling)
+    quiet, found = told(requests=0, rate=0.0), []
+    for second in range(12):
+        site.now += 1.0
+        found.append(site.look(quiet if second % 5 == 0 else None))
+    assert [each.replicas for each in found if each] == [1]
+    site.service.wanted = 4
+    site.now += 60.0
+    assert site.look() is None, "no router has reported lately: nothing is known"
+
+
 def test_a_number_that_is_not_on_record_yet_counts_and_is_said_again_after_two_samples() -> None:
     site = Site((CONCURRENCY,))
     full = told(concurrency=31.0, in_flight=31)

@@ -179,7 +179,11 @@ class ServiceScaling:
         return found
 
     def _load(self, question: Question, answer: Answer, ready: list[JobState], now: float) -> Load:
-        """Values of all targets, the rate of arrivals, and requests that are there."""
+        """Values of all targets, the rate of arrivals, and requests that are there.
+
+        What routers told is as of now for as long as a report counts: one comes every few seconds, and samples may be
+        taken more often.
+        """
         routed = self.routers.load(question.service, now)
         engine = self.engines.take(question.endpoints, answer.figures, now)
         scaled = self.of_service[question.service]
@@ -192,6 +196,9 @@ class ServiceScaling:
             scaled.present = None if known is None else Measured(known, now)
             scaled.rate = None if engine.rate is None else Measured(engine.rate, now)
 
+        def lately(measured: Measured | None) -> Measured | None:
+            return measured if measured is None or routed is None else Measured(measured.value, now)
+
         def value(target: ScaleTarget) -> Measured | None:
             if target.query:
                 found = answer.queries.get(target.query)
@@ -199,15 +206,16 @@ class ServiceScaling:
             if target.metric == "gpu_use":
                 return self.gpu_use.of(ready)
             if target.metric == "rate":
-                return scaled.rate
+                return lately(scaled.rate)
             if routed is not None:
                 told = _of_router(target.metric, routed)
                 if told is not None:
-                    return Measured(told, routed.at)
+                    return Measured(told, now)
             told = _of_engine(target.metric, engine)
             return None if told is None else Measured(told, engine.at_s)
 
-        return Load(tuple(map(value, question.scaling.targets)), scaled.rate, scaled.present)
+        values = tuple(map(value, question.scaling.targets))
+        return Load(values, lately(scaled.rate), lately(scaled.present))
 
     def _note_starts(self, scaled: Scaled, ready: list[JobState], now: float) -> None:
         """Remember how long the newest replica took to be ready."""
