@@ -21,17 +21,20 @@ from gantree.core.services.replicas import live_replicas, takes_requests
 from gantree.model.events import (
     CancelRequested,
     Event,
+    GangEnded,
     GangStartFailed,
     ReplicaDrained,
     ReplicaReadinessChanged,
     ServiceScaleRequested,
     ServiceSubmitted,
 )
+from gantree.model.facts import JobRequeued
 from gantree.model.jobs import Role, Shape
 from gantree.model.phases import HOLDING, Phase
 from gantree.model.replicas import Readiness
 from gantree.model.service_facts import ReplicaDraining
 from gantree.model.services import ReplicaCount, ServiceSpec, Update
+from gantree.policy.rules import Policy
 from gantree.services.rollout import RolloutPlan
 from support.examples import sampled, seeds
 from support.random_lives import EVERY_KIND, QUEUES, WAYS, Lives
@@ -47,9 +50,14 @@ class ServiceLives(Lives):
     drains = 0
     updates = 0
 
+    def __init__(self, seed: int, policy: Policy) -> None:
+        super().__init__(seed, policy)
+        for _ in NAMES:
+            self.submit_service()
+
     def ways(self) -> Sequence[Callable[[Any], None]]:
         jobs = [way for name, way in WAYS.items() if name not in ("submit more", "return again")]
-        often = [ServiceLives.readiness] * 10 + [ServiceLives.drained] * 4
+        often = [ServiceLives.readiness, ServiceLives.stopped] * 15 + [ServiceLives.drained] * 4
         return [*jobs, *often, *SERVICE_WAYS * 2]
 
     def live(self) -> list[ServiceState]:
@@ -88,12 +96,13 @@ class ServiceLives(Lives):
 
     def a_service(self) -> ServiceSpec:
         lots = self.lots
-        least = lots.randint(0, 2)
-        shape = Shape(gpus=lots.choice([1, 1, 2, 4]))
+        least = lots.choice([0, 1, 2, 2])
+        shape = Shape(gpus=lots.choice([1, 1, 1, 2]))
         template = replace(
             self.a_job("service", []),
             roles=(Role("worker", lots.choice([1, 1, 2]), shape, run=("serve", str(lots.randint(1, 2)))),),
             queue=lots.choice(QUEUES),
+            priority=lots.choice(["serving", "serving", "batch"]),
             elastic=None,
             time_limit_s=None,
             after=(),
@@ -145,6 +154,12 @@ class ServiceLives(Lives):
         if one is not None:
             self.tell(ReplicaDrained, job=one.job, attempt=one.attempt)
 
+    def stopped(self) -> None:
+        """A replica that was told to stop has stopped."""
+        one = self.replica(Phase.STOPPING)
+        if one is not None:
+            self.tell(GangEnded, job=one.job, attempt=one.attempt, exit_code=143)
+
     def cannot_start(self) -> None:
         one = self.replica(Phase.STARTING)
         if one is not None:
@@ -152,7 +167,7 @@ class ServiceLives(Lives):
             self.tell(GangStartFailed, job=one.job, attempt=one.attempt, **told)
 
     def end_service(self) -> None:
-        if self.lots.random() < 0.4:
+        if self.lots.random() < 0.1:
             self.tell(CancelRequested, job=self.lots.choice(NAMES))
 
 
@@ -182,7 +197,6 @@ def test_twins_that_were_folded_or_restored_decide_the_same(policy: str, seed: i
             quiet = [settled(each, [], lives.now) for each in (fold, restored)]
             assert all(each.facts == () for each in quiet), "it had decided all there was"
         lives.step()
-    assert lives.drains or lives.updates or len(lives.scheduler.ledger.services) < 2
 
 
 @pytest.mark.parametrize("policy", ["as it comes", "quotas", "cells", "turns"])
@@ -193,3 +207,11 @@ def test_one_that_is_folded_before_each_event_decides_the_same(policy: str) -> N
         lives.twins = [("folded just now", fold)]
         lives.step()
     assert lives.scheduler.ledger.services
+
+
+def test_such_lives_have_updates_drains_and_crashes() -> None:
+    lives = ServiceLives(77_000, EVERY_KIND["as it comes"])
+    for _ in range(3 * STEPS):
+        lives.step()
+    assert lives.drains and lives.updates
+    assert any(isinstance(fact, JobRequeued) for fact in lives.facts)
