@@ -194,7 +194,7 @@ def test_twins_that_were_folded_or_restored_decide_the_same(policy: str, seed: i
             assert differences(fold.ledger, lives.scheduler.ledger, any_order=True) == []
             assert differences(restored.ledger, lives.scheduler.ledger) == []
             lives.twins = [("fold", fold), ("restored", restored)]
-            quiet = [settled(each, [], lives.now) for each in (fold, restored)]
+            quiet = [settled(each, [], lives.scheduler.now) for each in (fold, restored)]
             assert all(each.facts == () for each in quiet), "it had decided all there was"
         lives.step()
 
