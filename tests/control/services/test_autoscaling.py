@@ -38,6 +38,7 @@ from gantree.model.services import (
 )
 from gantree.services.autoscaler import Recommendation
 from gantree.services.load import Measured
+from gantree.services.load_of_week import LoadOfWeek
 from support.serving import serving
 
 TEMPLATE = Job("chat", (Role("worker", 1, Shape(gpus=2)),))
@@ -183,6 +184,25 @@ def test_a_service_that_ends_or_has_no_targets_is_not_sampled() -> None:
     site = Site((CONCURRENCY,))
     site.service.ending_at = 3.0
     assert not site.scaling.due(site.ledger, 100.0)
+
+
+def test_a_prediction_starts_replicas_as_long_before_as_the_last_one_took_to_be_ready() -> None:
+    """Each hour needs its number of the day; the replica took four seconds, a sample is fifteen."""
+    site = Site((CONCURRENCY,))
+    spec = site.service.spec
+    site.service.spec = replace(spec, scaling=replace(spec.scaling, predict=True))
+    site.sample(told(concurrency=1.0))
+    scaled = site.scaling.of_service["chat"]
+    assert scaled.start_s == 4.0
+    scaled.week = LoadOfWeek(tuple(float(hour % 24) for hour in range(168)))
+    site.now = 4.4 * 3600.0
+    found = site.sample(told(concurrency=1.0))
+    assert found == Recommendation(4, "the load of this hour in earlier weeks")
+    site.now = 4.5 * 3600.0 - 20.0
+    site.service.wanted = 4
+    found = site.sample(told(concurrency=1.0))
+    assert found is not None
+    assert found.replicas == 5, "at half past, and then it needs more than four"
 
 
 # ----- replicas' own /metrics
