@@ -102,6 +102,36 @@ def test_no_request_fails_while_replicas_are_killed_drained_and_added(
     asyncio.run(scenario())
 
 
+def test_replicas_come_and_go_while_requests_wait_for_room(
+    tmp_path: Path, directory: ExitStack
+) -> None:
+    """HAProxy must not end: with `balance leastconn` it crashed in this within a few rounds."""
+    replicas = [
+        directory.enter_context(ReplicaProcess(f"chat.{number}", tmp_path)) for number in range(4)
+    ]
+
+    def table(attempt: int, state: str = "") -> dict[str, Any]:
+        rows = [row(replicas[0])]
+        if state:
+            flags = {"ready": state != "new", "draining": state == "draining"}
+            rows += [row(each, attempt=attempt, **flags) for each in replicas[1:]]
+        return service("chat", rows, concurrency=2)
+
+    async def scenario() -> None:
+        async with routed(tmp_path) as router:
+            await router.set(table(0))
+            load = Load(router)
+            for attempt in range(1, 7):
+                for state in ("new", "ready", "draining", ""):
+                    await router.set(table(attempt, state))
+                    await load.more(60)
+            await load.stop()
+            assert set(load.outcomes) == {"200"}, load.outcomes
+            assert router.proxies.restarts == 0
+
+    asyncio.run(scenario())
+
+
 async def _is_empty(router: Routed, server: str) -> bool:
     return not (await router.proxies.now()).in_flight.get(("chat", server))
 

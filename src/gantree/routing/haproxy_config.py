@@ -164,10 +164,14 @@ def _next(directory: Path) -> str:
 
 
 def _backend(name: str, wait_s: float, silent_s: float) -> str:
+    """The backend of a service. What `router.lua` does not choose (a retry) goes to the emptier of two.
+
+    Not leastconn: HAProxy 2.6 crashes in it (fwlc_get_next_server) once servers that had requests were deleted.
+    """
     return _section(
         [
             f"backend {name}",
-            "balance leastconn",
+            "balance random(2)",
             f"timeout queue {_ms(wait_s)}",
             f"timeout server {_ms(silent_s)}",
             "use-server %[var(txn.server)] if { var(txn.server) -m found }",
