@@ -23,8 +23,8 @@ from gantree.routing.table import RouteTable
 
 log = logging.getLogger(__name__)
 choices = logging.getLogger(f"{__name__}.choices")
-REPORT_S = 5.0
-LOOK_S = 1.0
+REPORT_S = 2.0
+LOOK_S = 0.5
 _TROUBLE = re.compile(r"error|DOWN|no server")
 LOOK_CLOSELY_S = 0.1
 

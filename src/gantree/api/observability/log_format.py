@@ -16,6 +16,8 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 REDACTED = "***"
+CLIENT_LIBRARIES = ("httpx", "httpcore")
+"""They log a line for each request, with the whole address."""
 
 
 class Format(StrEnum):
@@ -63,6 +65,8 @@ def set_up(level: Level, form: Format, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    for library in CLIENT_LIBRARIES:
+        logging.getLogger(library).setLevel(max(logging.WARNING, root.level))
 
 
 def formatter(*, as_json: bool, colours: bool = False) -> logging.Formatter:

@@ -6,7 +6,6 @@ more of an address than its host.
 
 import asyncio
 import json
-import logging
 import smtplib
 import socket
 from dataclasses import dataclass
@@ -63,8 +62,6 @@ class Sender:
         self._settings = settings
         once = httpx.Limits(max_keepalive_connections=0)
         self._client = httpx.AsyncClient(timeout=SEND_WITHIN_S, follow_redirects=False, limits=once)
-        for library in ("httpx", "httpcore"):  # they would log whole URLs
-            logging.getLogger(library).setLevel(logging.WARNING)
 
     async def send(self, row: Notification) -> Sent:
         """Try once. Never raises for what the other side does."""
