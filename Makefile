@@ -138,6 +138,10 @@ sameness: $(VENV)/.ready  ## A digest of all decisions, compared with the newest
 demo: $(VENV)/.installed  ## A gang trains, yields to an urgent job, resumes; checks itself
 	$(PY) examples/demo/demo.py
 
+.PHONY: demo-serve
+demo-serve: $(VENV)/.installed  ## A service grows and shrinks with its load beside training; checks itself (needs the package haproxy)
+	$(PY) examples/demo/serve.py
+
 .PHONY: crash-demo
 crash-demo: $(VENV)/.ready  ## The demo with the daemon killed at 20 random moments
 	$(PY) examples/demo/crash.py
