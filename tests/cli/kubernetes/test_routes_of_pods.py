@@ -1,4 +1,4 @@
-"""`gantree kubernetes` tells routers where the pods of GangServices listen, as soon as that changes."""
+"""`gantree kubernetes` tells routers where pods of GangServices listen, and scales these by what routers report."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +20,9 @@ apiVersion: gantree.io/v1alpha1
 kind: GangService
 metadata: {name: chat}
 spec:
+  replicas: {min: 1, max: 3}
   port: 8000
+  scale: {targets: [{metric: concurrency, target: 2}], everySeconds: 1}
   template:
     spec: {gang: [{role: worker, each: {gpus: 8}, template: {spec: {containers: [{name: serve, image: "serve:1"}]}}}]}
 """
@@ -32,7 +34,7 @@ def until(client: Client, is_so: Callable[[Json], bool]) -> Json:
     deadline, table = time.monotonic() + WITHIN_S, client.send(routes())
     while not is_so(table):
         assert time.monotonic() < deadline, table
-        table = client.send(routes(table["version"], wait_s=20.0))
+        table = client.send(routes(table["version"], wait_s=1.0))
     return table
 
 
@@ -40,11 +42,18 @@ def ready(table: Json) -> list[bool]:
     return [each["ready"] for row in table["services"] for each in row["replicas"]]
 
 
-def test_routers_wait_for_changes_of_pods_and_report(tmp_path: Path) -> None:
+def scaled(taken: Json) -> bool:
+    """That a report was taken: it says again what the load is, which else is forgotten."""
+    return bool(taken["version"])
+
+
+def test_routers_wait_for_changes_of_pods_and_what_they_report_scales_the_service(
+    tmp_path: Path,
+) -> None:
     with PodStage(tmp_path / "unused") as stage:
         for name in ("gangjobs", "gangservices"):
             stage.api.define(yaml.safe_load((CRDS / f"{name}.yaml").read_text()))
-        stage.nodes("n0")
+        stage.nodes("n[0-2]")
         state = tmp_path / "state"
         where = ("--api-server", stage.running.url, "--state", str(state), "--name", "a")
         with Program("kubernetes", *where) as running, ThreadPoolExecutor() as threads:
@@ -56,10 +65,19 @@ def test_routers_wait_for_changes_of_pods_and_report(tmp_path: Path) -> None:
             (replica,) = row["replicas"]
             (pod,) = stage.pods().values()
             assert (row["service"], replica["replica"]) == ("default.chat", "default.chat-1")
-            assert (replica["host"], replica["node"]) == (pod["status"]["podIP"], "n0")
+            assert (replica["host"], replica["node"]) == (
+                pod["status"]["podIP"],
+                pod["spec"]["nodeName"],
+            )
             waits = threads.submit(until, client, lambda table: ready(table) == [False])
             stage.running.run(stage.kubelet.answer("default", "chat-1-worker-0", is_ready=False))
             assert waits.result()["version"] > table["version"]
-            report = report_routes("r1", 5.0, [{"service": "default.chat", "rate": 3.0}])
-            assert client.send(report) == {"version": client.send(routes())["version"]}
+            stage.running.run(stage.kubelet.answer("default", "chat-1-worker-0", is_ready=True))
+            busy = {"service": "default.chat", "rate": 3.0, "concurrency": 5.0, "in_flight": 5}
+            report = report_routes("r1", 5.0, [busy])
+            until(client, lambda table: scaled(client.send(report)) and ready(table) == [True] * 3)
+            scale = stage.api.get(f"{URL}/chat/scale").json()
+            assert scale["spec"]["replicas"] == 3, "the autoscaler writes what any other would"
+            told = stage.api.get(f"{URL}/chat").json()["status"]["scaledFor"]
+            assert told.startswith("3 replicas: concurrency 5 "), told
             assert running.stop() == 0

@@ -61,7 +61,8 @@ class Known:
     """One GangService: the object, what is in it, and what was written when.
 
     making are replicas, by number, whose GangJob was written and not seen yet; refused is why one was not made. exits
-    counts the replicas that were over one after the other, soon after their start.
+    counts the replicas that were over one after the other, soon after their start. scaled_for is what the autoscaler
+    here said last.
     """
 
     group: Group
@@ -74,6 +75,7 @@ class Known:
     last: int = 0
     refused: str = ""
     exits: int = 0
+    scaled_for: str = ""
     served: ServedService | None = None
 
     def forget(self, gangjob: str) -> None:
@@ -180,6 +182,7 @@ class GangServices:
         known = self._known.get((namespace, name))
         if known is not None:
             log.info("%s is scaled to %d replicas: %s", service, replicas, reason)
+            known.scaled_for = f"{replicas} replicas: {reason}"
             body = {"spec": {"replicas": replicas}}
             self._api.request("PATCH", f"{_path(known.group)}/scale", body, MERGE)
 
@@ -230,6 +233,8 @@ class GangServices:
         self._end_drained(known, replicas, now)
         known.served = served_service(known.service, replicas)
         status = status_of(known.group, known.service, replicas, known.last, known.refused, now)
+        if known.scaled_for:
+            status["scaledFor"] = known.scaled_for
         self._write(known, status, now)
 
     # ----- which replicas there are
