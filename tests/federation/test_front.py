@@ -50,7 +50,12 @@ class Desk:
         return any(each.kind is KINDS[kind] and each.cluster == cluster for each in self.sent)
 
     def lease(
-        self, cluster: str, *rows: tuple[str, str], call: Call | None = None, by: str = "members"
+        self,
+        cluster: str,
+        *rows: tuple[str, str],
+        call: Call | None = None,
+        by: str = "members",
+        service: bool = False,
     ) -> None:
         """The cluster answers a renewal; rows are (its job, assignment)."""
         call = call or self.take("lease", cluster)
@@ -60,7 +65,7 @@ class Desk:
             "stamp": {"boot": cluster, "at_s": self.now},
             "enforced_by": by,
             "jobs": [
-                {"job": job, "assignment": told, "phase": "running", "service": False}
+                {"job": job, "assignment": told, "phase": "running", "service": service}
                 for job, told in rows
             ],
         }
@@ -221,6 +226,51 @@ def test_a_service_is_moved_as_soon_as_its_cluster_is_lost_and_updated_where_it_
     desk.keep("b", 2.0)
     assert desk.front.jobs["chat"].stage is Stage.CHOOSING
     assert desk.front.leases["a"].number == 1
+
+
+def test_a_service_that_no_other_cluster_has_yet_stays_where_it_is(desk: Desk) -> None:
+    job = desk.place("chat", kind="service")
+    for _ in range(21):
+        desk.pass_s(1.0)
+    assert desk.front.jobs["chat"].stage is Stage.CHOOSING
+    desk.lease("a", ("chat", "f/chat/1"), service=True)
+    assert (job.stage, job.cluster, job.remote) == (Stage.PLACED, "a", "chat")
+    assert not desk.has("cancel", "a")
+
+
+def test_a_service_that_another_cluster_has_is_cancelled_as_what_it_came_by(desk: Desk) -> None:
+    desk.place("chat", kind="service")
+    desk.keep("b", 21.0)
+    desk.offer("b")
+    desk.front.failed(desk.take("lease", "a"), "no answer", desk.now)
+    desk.pass_s(5.0)
+    desk.lease("a", ("chat", "f/chat/1"), service=True)
+    cancel = desk.take("cancel", "a")
+    assert (cancel.remote, cancel.is_service, cancel.came_by) == ("chat", True, "f/chat/1")
+    assert desk.front.leases["a"].is_cleared  # a service keeps no cluster from its lease
+
+
+def test_a_service_that_its_cluster_has_ended_is_started_anew(desk: Desk) -> None:
+    desk.place("chat", kind="service")
+    desk.pass_s(5.0)
+    desk.lease("a")
+    desk.front.answered(desk.take("look", "a"), {"phase": "cancelled"}, desk.now)
+    assert desk.front.jobs["chat"].stage is Stage.CHOOSING
+    desk.offer("a")
+    desk.offer("b")
+    assert desk.front.jobs["chat"].number == 2
+
+
+def test_what_is_being_sent_under_a_lease_that_is_over_is_sent_anew(desk: Desk) -> None:
+    desk.place()
+    desk.submit("chat", kind="service")
+    for _ in range(int(OVER_S) + 1):
+        desk.pass_s(1.0)
+        if desk.has("lease", "a"):  # it answers, and does not get its lease
+            call = desk.take("lease", "a")
+            desk.front.leases["a"].answered_at_s = desk.now
+            desk.front.failed(call, "no", desk.now)
+    assert {job.stage for job in desk.front.jobs.values()} == {Stage.CHOOSING}
 
 
 def test_a_cancelled_job_of_a_lost_cluster_has_ended_with_its_lease(desk: Desk) -> None:

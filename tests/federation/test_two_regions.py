@@ -205,6 +205,8 @@ def test_a_cut_link_moves_a_service_at_once_and_training_after_the_lease_and_not
     world.client.submit(SERVICE + near)
     until(lambda: world.is_at("train", "east") and "alone" in said.read_text())
     until(lambda: world.replicas() == {"east/chat.1": ["eu", "eu/east"]})
+    assert [row["cluster"] for row in world.client.services()] == ["east"]
+    assert world.client.service("chat")["replicas"][0]["replica"] == "chat.1"
     world.links["east"].cut()
     until(lambda: world.replicas() == {"west/chat.1": ["us", "us/west"]})
     until(lambda: world.is_at("train", "west"))

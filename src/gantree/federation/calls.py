@@ -23,7 +23,7 @@ class CallKind(Enum):
 class Call:
     """One call. job is the federation's id, remote the cluster's; which of the rest is there depends on the kind.
 
-    is_service: it is about a service, by its name.
+    is_service: it is about a service, by its name; one that was handed in anew since it came by came_by is not meant.
     """
 
     kind: CallKind
@@ -34,6 +34,7 @@ class Call:
     renewal: Renewal | None = None
     body: Json = field(default_factory=dict)
     is_service: bool = False
+    came_by: str = ""
 
     @property
     def key(self) -> tuple[CallKind, str, str]:

@@ -129,8 +129,10 @@ def request_of(call: Call) -> Request[Json]:
         headers = {"Idempotency-Key": key}
         body = {**call.body, "assignment": shown}
         return Request("POST", "/v1/jobs", body=body, headers=headers)
+    if call.is_service and call.kind is CallKind.CANCEL:
+        return cancel_service(call.remote, assignment=call.came_by)
     if call.is_service:
-        return (cancel_service if call.kind is CallKind.CANCEL else service)(call.remote)
+        return service(call.remote)
     return cancel(call.remote) if call.kind is CallKind.CANCEL else job(call.remote)
 
 

@@ -90,6 +90,11 @@ class FederatedJob:
         """The cluster has taken it under this id."""
         self.stage, self.remote = Stage.PLACED, remote
 
+    def take_back(self, cluster: str, remote: str, reason: str, at: float) -> None:
+        """The cluster that had it before has it still, and none other was chosen."""
+        self.stage, self.cluster, self.remote = Stage.PLACED, cluster, remote
+        self.note(reason, at)
+
     def withdraw(self, reason: str, at: float) -> None:
         """No cluster has it any more; one that was to end has ended."""
         self.before, self.cluster, self.remote = self.cluster, "", ""

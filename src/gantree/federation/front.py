@@ -57,7 +57,7 @@ class Front:
         self._not_before: dict[tuple[CallKind, str, str], float] = {}
         self._tried = {job.job for job in self._live.values() if job.stage is Stage.SENDING}
         self._listed: dict[str, set[str]] = {name: set() for name in self.leases}
-        self._strays: dict[str, dict[str, bool]] = {name: {} for name in self.leases}
+        self._strays: dict[str, list[Call]] = {name: [] for name in self.leases}
         self._offers: dict[str, dict[str, Offer | None]] = {}
 
     def _lease(self, cluster: str, kept: Mapping[str, Any], now_s: float) -> GrantedLease:
@@ -162,8 +162,7 @@ class Front:
             key = (CallKind.LEASE, cluster, "")
             if key not in self._under_way and lease.is_due(now_s, self.federation.heartbeat_s):
                 yield Call(CallKind.LEASE, cluster, renewal=lease.renewal(now_s))
-            for remote, is_service in self._strays[cluster].items():
-                yield Call(CallKind.CANCEL, cluster, remote=remote, is_service=is_service)
+            yield from self._strays[cluster]
         for job in list(self._live.values()):
             yield from self._wanted_of(job, now_s)
 
@@ -180,7 +179,14 @@ class Front:
             yield self._about(CallKind.CANCEL, job)
 
     def _about(self, kind: CallKind, job: FederatedJob) -> Call:
-        return Call(kind, job.cluster, job.job, job.remote, is_service=job.is_service)
+        return Call(
+            kind,
+            job.cluster,
+            job.job,
+            job.remote,
+            is_service=job.is_service,
+            came_by=str(job.assignment(self.federation.name)),
+        )
 
     def _submission(self, job: FederatedJob) -> Call:
         return Call(
@@ -238,7 +244,8 @@ class Front:
             if (current := self._current(call)) is not None:
                 self._end(current, LOST_SIGHT, f"{call.cluster} does not know it any more")
         elif call.kind is CallKind.CANCEL and isinstance(error, NotFound | Conflict):
-            self._strays[call.cluster].pop(call.remote, None)
+            strays = self._strays[call.cluster]
+            self._strays[call.cluster] = [each for each in strays if each.remote != call.remote]
             self._listed[call.cluster].discard(call.remote)  # it has ended: look how
             self._not_before[call.key] = now_s + AGAIN_S
         else:
@@ -364,13 +371,18 @@ class Front:
 
     def _learn(self, cluster: str, rows: Iterable[Mapping[str, Any]]) -> bool:
         """Take in the jobs that a cluster has of the federation; say whether leased ones are not assigned to it."""
-        self._listed[cluster], self._strays[cluster] = set(), {}
-        leased_strays = False
+        self._listed[cluster], self._strays[cluster] = set(), []
         for row in rows:
-            job = self._owner(cluster, row["assignment"])
+            job = self._owner(cluster, row["job"], row["assignment"])
             if job is None:
-                self._strays[cluster][row["job"]] = is_service = row["service"]
-                leased_strays = leased_strays or not is_service
+                stray = Call(
+                    CallKind.CANCEL,
+                    cluster,
+                    remote=row["job"],
+                    is_service=row["service"],
+                    came_by=row["assignment"],
+                )
+                self._strays[cluster].append(stray)
                 continue
             self._listed[cluster].add(row["job"])
             job.phase = row["phase"]
@@ -378,12 +390,15 @@ class Front:
                 job.take(row["job"])
                 self._tried.discard(job.job)
                 self._store.save([job])
-        return leased_strays
+        return any(not stray.is_service for stray in self._strays[cluster])
 
-    def _owner(self, cluster: str, assignment: str) -> FederatedJob | None:
+    def _owner(self, cluster: str, remote: str, assignment: str) -> FederatedJob | None:
         """The job of which this is the current assignment; of a service an update may be under way."""
         told = assignment_of(assignment)
         job = self._live.get(told.job)
+        if job is not None and job.is_service and job.stage is Stage.CHOOSING:
+            job.take_back(cluster, remote, f"{cluster} still has it", self._wall())
+            self._changed([job])
         if job is None or not job.is_assigned or job.cluster != cluster:
             return None
         return job if job.is_service or job.number == told.number else None
@@ -396,10 +411,14 @@ class Front:
         if not lease.is_connected(now_s, self.federation.lost_after_s):
             services = [job for job in of_cluster if not job.is_leased]
             self._withdraw(services, reason)
-        leased = [job for job in of_cluster if job.is_leased and job.is_assigned]
-        if leased and lease.is_over(now_s):
+        bound = [
+            job
+            for job in of_cluster
+            if job.stage is Stage.SENDING or (job.is_leased and job.is_assigned)
+        ]
+        if bound and lease.is_over(now_s):
             lease.begin_next()
-            self._withdraw(leased, f"{reason}; its lease {lease.number - 1} is over", lease)
+            self._withdraw(bound, f"{reason}; its lease {lease.number - 1} is over", lease)
 
     def _withdraw(
         self, jobs: list[FederatedJob], reason: str, lease: GrantedLease | None = None
@@ -415,7 +434,11 @@ class Front:
         self._store.save((), {lease.cluster: kept})
 
     def _end(self, job: FederatedJob, outcome: str, reason: str) -> None:
-        job.end(outcome, reason, self._wall())
+        """A job has ended. A service ends through the front alone: one that its cluster has ended is started anew."""
+        if job.is_service and not job.cancelled:
+            job.withdraw(f"{job.cluster} has ended it: {reason or outcome}", self._wall())
+        else:
+            job.end(outcome, reason, self._wall())
         self._changed([job])
 
     def _changed(self, jobs: list[FederatedJob], lease: GrantedLease | None = None) -> None:

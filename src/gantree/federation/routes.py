@@ -19,7 +19,7 @@ from gantree.api.client.async_client import AsyncClient
 from gantree.api.client.request import LONGEST_WAIT_S
 from gantree.api.client.request import Request as Asked
 from gantree.api.client.requests import why as ask_why
-from gantree.api.client.service_requests import report_routes, scale_service, services
+from gantree.api.client.service_requests import report_routes, scale_service, service, services
 from gantree.api.http.problems import MEDIA_TYPE
 from gantree.api.http.responses import json_response
 from gantree.api.routes.jobs import IdempotencyKey, SubmissionRequest
@@ -216,6 +216,15 @@ def _add_services(routes: APIRouter, backend: FrontBackend) -> None:
             if (job := front.jobs.get(row["service"])) is not None and job.cluster == name
         ]
         return json_response({"services": found})
+
+    @routes.get("/services/{name}", **needs(Need.SEE_ALL))
+    async def one(name: str) -> Response:
+        """A service as the cluster that has it tells."""
+        found = _service(backend, name)
+        if found.stage is not Stage.PLACED:
+            raise Conflict(f"no cluster has {name} now: {rows.why(found)['sentence']}")
+        answer: Json = await backend.clients[found.cluster].send(service(found.remote))
+        return json_response({**answer, "cluster": found.cluster})
 
     @routes.post("/services/{name}/scale", status_code=202, **needs(Need.OPERATE))
     async def scale(name: str, body: ServiceScaleRequest) -> Response:

@@ -43,6 +43,7 @@ class SimulatedJob:
     attempt: Attempt | None = None
     stops_at: float | None = None
     cancelled: bool = False
+    is_service: bool = False
 
 
 @dataclass
@@ -89,7 +90,7 @@ class SimulatedCluster:
                 "job": each.remote,
                 "assignment": each.assignment,
                 "phase": each.phase,
-                "service": False,
+                "service": each.is_service,
             }
             for each in self.jobs.values()
             if each.phase not in {"succeeded", "cancelled"}
@@ -118,15 +119,30 @@ class SimulatedCluster:
             if self.refuses:
                 raise BadInput("no such queue")
             remote = f"{told.job}-{self.name}-{len(self.jobs)}"
-            self.remote_of_key[key] = remote
-            needs_s = call.body["needs_s"]
-            self.jobs[remote] = SimulatedJob(remote, key, told.number, told.job, needs_s)
+            job = SimulatedJob(remote, key, told.number, told.job, call.body["needs_s"])
+            job.is_service = call.is_service
+            self._add(job)
         return {"jobs": [{"job": self.remote_of_key[key]}]}
+
+    def _add(self, job: SimulatedJob) -> None:
+        """Take a job; a live service of its name is updated."""
+        live = [
+            each
+            for each in self.jobs.values()
+            if job.is_service and each.job == job.job and each.phase != "cancelled"
+        ]
+        if live and not live[0].cancelled:
+            live[0].assignment, live[0].number = job.assignment, job.number
+            job = live[0]
+        self.jobs[job.remote] = job
+        self.remote_of_key[job.assignment] = job.remote
 
     def _cancel(self, call: Call, now: float) -> Json:
         job = self._job(call.remote)
         if job.phase in ("succeeded", "cancelled"):
             raise Conflict("it has ended")
+        if job.is_service and call.came_by != job.assignment:
+            raise Conflict("it was handed in anew")
         job.cancelled = True
         self._stop(job, now)
         return {"job": job.remote}
@@ -140,7 +156,8 @@ class SimulatedCluster:
         return self.jobs[remote]
 
     def _running(self) -> int:
-        return sum(each.attempt is not None for each in self.jobs.values())
+        """How many gangs take a slot: services have room of their own."""
+        return sum(each.attempt is not None and not each.is_service for each in self.jobs.values())
 
     def _stop(self, job: SimulatedJob, now: float) -> None:
         """Its processes save and end within a few seconds."""
@@ -160,19 +177,21 @@ class SimulatedCluster:
         lease, stamp = self.lease, self.stamp(now)
         is_running_out = lease is None or lease.is_running_out(stamp)
         for job in self.jobs.values():
-            if is_running_out and not job.held and job.phase in ("pending", "running"):
+            may_hold = not job.is_service and not job.held and job.phase in ("pending", "running")
+            if is_running_out and may_hold:
                 job.held = True
                 self._stop(job, now)
             elif not is_running_out and job.held:
                 job.held = False
             if job.attempt is None and job.phase == "running":  # ended, and nobody had seen it
                 job.phase = "cancelled" if job.cancelled else "pending"
-            if job.phase == "pending" and not job.held and self._running() < self.slots:
+            has_room = job.is_service or self._running() < self.slots
+            if job.phase == "pending" and not job.held and has_room:
                 self._start(job, now)
 
     def _start(self, job: SimulatedJob, now: float) -> None:
-        """A shim starts nothing without a lease that holds."""
-        if self.lease is not None and self.lease.is_valid(self.stamp(now)):
+        """A shim starts nothing leased without a lease that holds."""
+        if job.is_service or not self._lease_is_over(now):
             job.attempt = Attempt(job.job, job.number, self.name, now)
             job.phase, job.stops_at = "running", None
             self.history.append(job.attempt)
@@ -189,7 +208,7 @@ class SimulatedCluster:
                 job.phase = "succeeded"
             elif job.stops_at is not None and now >= job.stops_at:
                 job.phase = "cancelled" if job.cancelled else "pending"
-            elif self._lease_is_over(now):
+            elif not job.is_service and self._lease_is_over(now):
                 job.phase = "running"
             else:
                 continue

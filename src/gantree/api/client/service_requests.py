@@ -22,9 +22,10 @@ def scale_service(service: str, replicas: int) -> Request[Json]:
     return Request("POST", "/v1/services/{service}/scale", service_path(service), body=body)
 
 
-def cancel_service(service: str) -> Request[Json]:
-    """End a service; its replicas finish their requests first."""
-    return Request("POST", "/v1/services/{service}/cancel", service_path(service))
+def cancel_service(service: str, *, assignment: str | None = None) -> Request[Json]:
+    """End a service; its replicas finish their requests first. assignment: of a federation, only if it came by that."""
+    query = {"assignment": assignment}
+    return Request("POST", "/v1/services/{service}/cancel", service_path(service), query)
 
 
 def routes(after: str = "", *, wait_s: float = 0.0) -> Request[Json]:

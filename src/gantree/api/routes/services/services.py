@@ -1,8 +1,8 @@
 """Routes of services: list, get, scale, cancel. They are submitted with jobs (`routes.jobs`)."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
@@ -20,6 +20,7 @@ from gantree.api.http.responses import documented, json_response
 from gantree.api.views import service_view
 from gantree.control.engine.controller import Controller
 from gantree.formats.job.service_form import MAX_REPLICAS
+from gantree.model.errors import Conflict
 
 Json = dict[str, Any]
 
@@ -82,11 +83,20 @@ def _add_commands(routes: APIRouter, backend: Backend) -> None:
     @routes.post(
         "/{service}/cancel", **asked_for, **needs(Need.CHANGE), dependencies=WITHOUT_FIELDS
     )
-    async def cancel(service: str, caller: CurrentCaller) -> Response:
+    async def cancel(
+        service: str,
+        caller: CurrentCaller,
+        assignment: Annotated[
+            str | None, Query(description="Of a federation: only if it still came by this one.")
+        ] = None,
+    ) -> Response:
         """End a service: its replicas finish their requests, then it is gone. 409 if it has ended."""
 
         def given(controller: Controller) -> str:
-            service_for(controller.ledger, caller, service, Need.CHANGE)
+            state = service_for(controller.ledger, caller, service, Need.CHANGE)
+            came_by = state.spec.replica.assignment
+            if assignment is not None and came_by != assignment:
+                raise Conflict(f"{service} came by assignment {came_by or 'none'}")
             return controller.services.cancel(service)
 
         return await _asked(backend, await backend.call_controller(given))
