@@ -1,0 +1,108 @@
+"""`gantree route` before a real daemon: no request fails while replicas are replaced, added, drained and killed."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from support.daemon import Daemon, Program
+from support.services import CLUSTER, WITHIN_S, Site
+
+pytestmark = pytest.mark.skipif(not shutil.which("haproxy"), reason="HAProxy is not here")
+ROUTE = """
+import sys
+from gantree.cli.main import main
+main(["route", "--listen", "127.0.0.1:0", "--state", sys.argv[1]])
+"""
+CLIENTS = 6
+BODY = json.dumps({"model": "chat", "prompt": "hello", "max_tokens": 4})
+
+
+def ask(url: str) -> tuple[int, str]:
+    """Status and body of the answer to a completion; 0 and why where none came."""
+    connection = HTTPConnection(urlsplit(url).netloc, timeout=WITHIN_S)
+    try:
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", "/v1/completions", BODY, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    except OSError as error:
+        return 0, repr(error)
+    finally:
+        connection.close()
+
+
+class Clients:
+    """Ask for completions without a pause, each in a thread of its own, until told to stop."""
+
+    def __init__(self, url: str) -> None:
+        self.answers: list[tuple[int, str]] = []
+        self._url, self._enough = url, threading.Event()
+        self._threads = [threading.Thread(target=self._ask) for _ in range(CLIENTS)]
+        for thread in self._threads:
+            thread.start()
+
+    def _ask(self) -> None:
+        while not self._enough.is_set():
+            self.answers.append(ask(self._url))
+
+    def stop(self) -> None:
+        self._enough.set()
+        for thread in self._threads:
+            thread.join(WITHIN_S)
+
+    def by(self) -> set[str]:
+        """The replicas that have answered."""
+        good = [told for status, told in self.answers if status == 200]
+        return {json.loads(told)["system_fingerprint"] for told in good}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Daemon(tmp_path / "state", CLUSTER) as daemon:
+        yield Site(daemon)
+
+
+def until_serving(site: Site, replicas: int) -> None:
+    """Wait until so many replicas of the newest revision are ready; others may drain."""
+
+    def is_so() -> bool:
+        row = site.client.service("chat")
+        return bool(row["ready"] == row["current"] == row["wanted"] == replicas)
+
+    site.until(is_so)
+
+
+def test_no_request_fails_while_replicas_are_replaced_added_drained_and_killed(site: Site) -> None:
+    site.submit("chat", "2", drain="20s")
+    until_serving(site, 2)
+    with Program("-c", ROUTE, str(site.daemon.state_dir)) as route:
+        url = re.findall(r"http://\S+", route.says("listens at"))[0]
+        site.until(lambda: ask(url)[0] == 200)
+        clients = Clients(url)
+        try:
+            site.until(lambda: clients.by() == {"chat.1", "chat.2"})
+            site.submit("chat", "{min: 1, max: 3}", "other", drain="20s")
+            until_serving(site, 2)
+            site.client.scale_service("chat", 3)
+            until_serving(site, 3)
+            site.until(lambda: "chat.5" in clients.by())
+            os.kill(site.process_of("chat.3"), signal.SIGKILL)
+            site.until(lambda: site.client.job("chat.3")["failures"] == 1)
+            until_serving(site, 3)
+            site.client.scale_service("chat", 1)
+            site.until_ready("chat", 1)
+        finally:
+            clients.stop()
+        assert [each for each in clients.answers if each[0] != 200] == []
+        site.client.cancel_service("chat")
+        site.until(lambda: site.client.service("chat")["state"] == "ended")
+        assert route.stop() == 0
