@@ -153,3 +153,76 @@ def test_a_replica_goes_as_soon_as_routers_have_nothing_left_on_it(routed: Route
 def test_a_service_that_is_gone_is_in_no_table(routed: Routed) -> None:
     assert routed.stage.api.delete(f"{URL}/chat").status_code == 200
     routed.stage.until(lambda: routed.table()[1] == [])
+
+
+def answering(port: str = "9000", service: str = "embed", **annotations: str) -> dict[str, Any]:
+    """Labels and annotations of a pod that others make."""
+    told = {"gantree.io/port": port, **annotations}
+    return {"labels": {"gantree.io/service": service}, "annotations": told}
+
+
+def other(routed: Routed, name: str) -> Json | None:
+    """The row of a service."""
+    return next((row for row in routed.table()[1] if row["service"] == name), None)
+
+
+def test_pods_of_a_deployment_are_replicas_until_they_are_to_go(routed: Routed) -> None:
+    stage = routed.stage
+    told = answering(**{"gantree.io/models": "e5, bge", "gantree.io/concurrency": "64"})
+    slow = {**told["annotations"], "kubelet.gantree/stops-s": "300"}
+    for name in ("embed-7d-a", "embed-7d-b"):
+        spec = {"terminationGracePeriodSeconds": 600}
+        stage.pod(name, labels=told["labels"], annotations=slow, spec=spec)
+
+    def ready() -> list[str]:
+        row = other(routed, "default.embed")
+        replicas = row["replicas"] if row else []
+        return [each["replica"] for each in replicas if each["ready"] and not each["draining"]]
+
+    stage.until(lambda: ready() == ["default.embed-7d-a", "default.embed-7d-b"])
+    row = other(routed, "default.embed")
+    assert row is not None
+    assert (row["models"], row["concurrency"], row["wanted"]) == (["e5", "bge"], 64, 2)
+    first = row["replicas"][0]
+    pod = stage.pods()["embed-7d-a"]
+    assert (first["host"], first["port"]) == (pod["status"]["podIP"], 9000)
+    assert first["node"] == pod["spec"]["nodeName"]
+    stage.api.delete("/api/v1/namespaces/default/pods/embed-7d-a")
+    stage.until(lambda: ready() == ["default.embed-7d-b"])
+    row = other(routed, "default.embed")
+    assert row is not None
+    assert [each["draining"] for each in row["replicas"]] == [True, False]
+    stage.running.run(stage.kubelet.answer("default", "embed-7d-b", is_ready=False))
+    stage.until(lambda: ready() == [])
+    unlabelled = {"metadata": {"labels": {"gantree.io/service": None}}}
+    for name in ("embed-7d-a", "embed-7d-b"):
+        stage.api.patch(f"/api/v1/namespaces/default/pods/{name}", unlabelled)
+    stage.until(lambda: other(routed, "default.embed") is None)
+
+
+def test_the_leader_of_each_group_of_a_leaderworkerset_is_a_replica(routed: Routed) -> None:
+    """Its leader template has the port; pods of one gang stand together."""
+    stage, name = routed.stage, "leaderworkerset.sigs.k8s.io/name"
+    for group in range(2):
+        for index in range(2):
+            told = answering("8000", "vllm") if index == 0 else {"annotations": {}}
+            gang = {"gantree.io/gang": f"vllm-{group}", name: "vllm"}
+            annotations = {**told["annotations"], "gantree.io/gang-size": "2"}
+            labels = {**told.get("labels", {}), **gang}
+            stage.pod(f"vllm-{group}-{index}", labels=labels, annotations=annotations)
+    stage.until(lambda: len((other(routed, "default.vllm") or {"replicas": []})["replicas"]) == 2)
+    row = other(routed, "default.vllm")
+    assert row is not None
+    assert [each["replica"] for each in row["replicas"]] == ["default.vllm-0-0", "default.vllm-1-0"]
+
+
+def test_a_gangservice_has_its_name_for_itself_and_an_odd_port_is_none(routed: Routed) -> None:
+    stage = routed.stage
+    for name, port, service in (("a", "8000", "chat"), ("b", "70000", "odd"), ("c", "x", "odd")):
+        told = answering(port, service)
+        stage.pod(name, labels=told["labels"], annotations=told["annotations"])
+    stage.until(lambda: stage.bound("a", "b", "c"))
+    stage.work_for(0.2)
+    _, rows = routed.table()
+    assert [row["service"] for row in rows] == ["default.chat"]
+    assert len(rows[0]["replicas"]) == 2

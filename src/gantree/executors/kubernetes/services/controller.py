@@ -25,6 +25,7 @@ from gantree.executors.kubernetes.services.gang_service import (
     gang_service,
     scheduler_of_service,
 )
+from gantree.executors.kubernetes.services.pod_services import PodServices
 from gantree.executors.kubernetes.services.replica_jobs import (
     draining,
     front_of,
@@ -106,6 +107,7 @@ class GangServices:
         self._service_of: dict[Name, Name] = {}
         self._pods: dict[Name, dict[str, Pod]] = {}
         self._drained: set[Name] = set()
+        self._of_pods = PodServices()
         self.served: tuple[ServedService, ...] = ()
         self.changes = first_change
 
@@ -144,6 +146,8 @@ class GangServices:
     def update_pod(self, pod: Pod, *, gone: bool) -> None:
         """A pod was added, has changed, or is gone."""
         labels = pod.metadata.labels
+        if OF_GANGJOB not in labels:
+            self._of_pods.update(pod, gone=gone)
         if SERVICE not in labels or OF_GANGJOB not in labels:
             return
         gangjob = (pod.metadata.namespace, labels[OF_GANGJOB])
@@ -198,7 +202,9 @@ class GangServices:
             if now >= known.look_at:
                 known.look_at = now + AGAIN_S
                 self._review(where, known, decided, now)
-        served = tuple(each.served for each in self._known.values() if each.served is not None)
+        others = [each for name, each in self._of_pods.served() if name not in self._known]
+        own = [each.served for each in self._known.values() if each.served is not None]
+        served = (*own, *others)
         if served != self.served:
             self.served, self.changes = served, self.changes + 1
 

@@ -53,7 +53,7 @@ class Replica:
         """Whether requests may be sent to it: all its pods run and are ready, and none is to go."""
         runs = self.state is not None and self.state.phase is Phase.RUNNING
         there = [pod for pod in self.pods if not pod.has_ended]
-        return runs and self.first is not None and all(map(_is_ready, there))
+        return runs and self.first is not None and all(map(is_ready, there))
 
     @property
     def has_started(self) -> bool:
@@ -80,7 +80,7 @@ class Replica:
         return 0.0 if began is None or ended is None else ended - began
 
 
-def _is_ready(pod: Pod) -> bool:
+def is_ready(pod: Pod) -> bool:
     """Whether the kubelet says that a pod is ready, and it is not to go."""
     is_told = any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
     return is_told and pod.metadata.deletion_timestamp is None
