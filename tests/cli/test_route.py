@@ -125,6 +125,21 @@ def test_without_haproxy_it_says_which_package_to_install(
     assert "install the package haproxy" in refused.err
 
 
+@pytest.mark.parametrize(
+    "told", ["HAProxy version 2.4.22-1 2023/02/14\n +LUA", "HAProxy version 2.8.1 -LUA", ""]
+)
+def test_an_haproxy_that_is_too_old_or_has_no_lua_is_refused(
+    gantree: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str
+) -> None:
+    program = tmp_path / "haproxy"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{told}\nEND\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    refused = gantree("route")
+    assert refused.code == 1
+    assert f"needs HAProxy 2.6 or newer with Lua; {program} is" in refused.err
+
+
 def test_bad_input_is_named_with_its_place(gantree: CommandLine, tmp_path: Path) -> None:
     haproxy()
     table = tmp_path / "table.yaml"

@@ -85,7 +85,9 @@ def test_no_request_fails_while_replicas_are_killed_drained_and_added(
             await load.more()  # the daemon has not noticed yet
             await router.set(table(1, 2))
             await load.more()
-            await router.set(table(1, 2, 3))
+            await router.set(table(2))
+            await router.set(table(1, 2, 3))  # one that has just gone comes back
+            await until(lambda: _serves(router, "n1", "chat.1"), "it serves again")
             await load.more()
             await router.set(table(1, 2, 3, draining=1))
             await until(lambda: _is_empty(router, "chat.1_1"), "it drains")
@@ -130,6 +132,10 @@ def test_replicas_come_and_go_while_requests_wait_for_room(
             assert router.proxies.restarts == 0
 
     asyncio.run(scenario())
+
+
+async def _serves(router: Routed, place: str, replica: str) -> bool:
+    return (await router.get("/services/chat/", X_Gantree_From=place)).chosen[0] == replica
 
 
 async def _is_empty(router: Routed, server: str) -> bool:

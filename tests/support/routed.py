@@ -8,7 +8,6 @@ async with routed(tmp_path) as router:
 import asyncio
 import json
 import shutil
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ import aiohttp
 import pytest
 
 from gantree.model.errors import Unreachable
-from gantree.routing.addresses import listening_socket
+from gantree.routing.addresses import listening_socket, written_address
 from gantree.routing.following import Source
 from gantree.routing.haproxy_config import Settings
 from gantree.routing.proxies import Proxies
@@ -176,7 +175,7 @@ async def routed(
     connector = aiohttp.TCPConnector(limit=0, ssl=False)
     async with aiohttp.ClientSession(connector=connector) as client:
         scheme = "https" if bind else "http"
-        url = f"{scheme}://127.0.0.1:{_port(listening)}"
+        url = f"{scheme}://{written_address(listening)}"
         told.append(Routed(url, router, proxies, client))
         running = asyncio.create_task(router.run(stop, 5.0, ready.set))
         starting = asyncio.create_task(ready.wait())
@@ -191,8 +190,3 @@ async def routed(
             await client.close()
             await running
             listening.close()
-
-
-def _port(listening: socket.socket) -> int:
-    port: int = listening.getsockname()[1]
-    return port

@@ -3,9 +3,11 @@
 import asyncio
 import ipaddress
 import os
+import re
 import shutil
 import signal
 import socket
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,13 +24,14 @@ from gantree.cli.input.files import read_text, source_of
 from gantree.cli.options import StateOption
 from gantree.cli.route_source import source_chosen
 from gantree.model.errors import BadInput, Unreachable
-from gantree.routing.addresses import listening_socket, split_address
+from gantree.routing.addresses import listening_socket, split_address, written_address
 from gantree.routing.haproxy_config import Settings, quoted
 from gantree.routing.proxies import Proxies
 from gantree.routing.router import Router
 from gantree.routing.table import RouteTable
 from gantree.routing.table_file import Tenants, read_table, read_tenants
 
+OLDEST = (2, 6)
 TLS_PROTOCOLS = "alpn h2,http/1.1"
 
 
@@ -69,6 +72,16 @@ ExplainOption = Annotated[
     bool,
     typer.Option("--explain", help="Say in X-Gantree-Chosen and in the log which replica and why."),
 ]
+BodyOption = Annotated[
+    int,
+    typer.Option(
+        "--body",
+        metavar="KIB",
+        min=16,
+        max=8192,
+        help="How much of a request is read for its model and prefix; more costs each request.",
+    ),
+]
 DrainOption = Annotated[
     str, typer.Option(metavar="TIME", help="At the end, time for requests that have begun.")
 ]
@@ -85,6 +98,7 @@ def route(
     tls_key: KeyOption = None,
     name: NameOption = None,
     explain: ExplainOption = False,
+    body: BodyOption = 128,
     drain: DrainOption = "30s",
     state: StateOption = None,
     log_format: LogFormatOption = Format.AUTO,
@@ -111,6 +125,7 @@ def route(
             tenants=_tenants(tenants),
             places=_places(places),
             explain=explain,
+            body_bytes=body * 1024,
         )
         router = Router(
             name or f"{socket.gethostname()}-{os.getpid()}",
@@ -121,8 +136,8 @@ def route(
             explain=explain,
         )
         opened.enter_context(_served(router, metrics))
-        address = "{}:{}".format(*listening.getsockname()[:2])
-        asyncio.run(_run(router, drain_s, f"{'https' if tls else 'http'}://{address}"))
+        url = f"{'https' if tls else 'http'}://{written_address(listening)}"
+        asyncio.run(_run(router, drain_s, url))
 
 
 def haproxy_program() -> str:
@@ -132,6 +147,13 @@ def haproxy_program() -> str:
         raise Unreachable(
             "gantree route needs HAProxy 2.6 or newer with Lua, and finds no haproxy: install the package haproxy"
             " (apt-get install haproxy, dnf install haproxy)"
+        )
+    told = subprocess.run([found, "-vv"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"version (\d+)\.(\d+)", told)
+    if version is None or (int(version[1]), int(version[2])) < OLDEST or "+LUA" not in told:
+        raise Unreachable(
+            f"gantree route needs HAProxy 2.6 or newer with Lua; {found} is"
+            f" {told.partition(chr(10))[0] or 'something else'}"
         )
     return found
 

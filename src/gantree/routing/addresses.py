@@ -50,6 +50,12 @@ def listening_socket(text: str, option: str) -> socket.socket:
         return listening
 
 
+def written_address(listening: socket.socket) -> str:
+    """Return HOST:PORT of a socket, as URLs have it."""
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 async def resolved(table: RouteTable, complain: Callable[[str], None]) -> RouteTable:
     """Return a table with numbers for names of hosts. A replica whose host has no address is not ready."""
     services = []

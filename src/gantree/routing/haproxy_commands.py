@@ -5,7 +5,8 @@ rule, and then enabled; one that is to go is first unknown to the rule, then in 
 connection has ended.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from urllib.parse import quote
 from zlib import crc32
 
@@ -25,28 +26,31 @@ def table_lines(table: RouteTable) -> list[str]:
     return [*map(_service_line, table.services), *_node_lines(table)]
 
 
-def changes(before: RouteTable, after: RouteTable) -> list[str]:
-    """Return the commands that turn one table into the other, of services that both have."""
+def changes(before: RouteTable, after: RouteTable, lingering: Collection[str] = ()) -> list[str]:
+    """Return the commands that turn one table into the other, of services that both have.
+
+    lingering: paths of servers that are not deleted yet; one that is wanted again is altered, not added.
+    """
     commands = [f"gantree {line}" for line in table_lines(after) if line not in table_lines(before)]
     old = {each.service: each for each in before.services}
     for service in after.services:
         commands += _service_changes(
-            old.get(service.service, RoutedService(service.service)), service
+            old.get(service.service, RoutedService(service.service)), service, lingering
         )
     return commands
 
 
 def gone(before: RouteTable, after: RouteTable) -> list[str]:
     """Return paths of servers of the one table that the other has not, of services that both have."""
-    left = {_path(service, each) for service in after.services for each in service.replicas}
     names = {service.service for service in after.services}
-    return [
-        path
-        for service in before.services
-        if service.service in names
-        for each in service.replicas
-        if (path := _path(service, each)) not in left
-    ]
+    both = tuple(each for each in before.services if each.service in names)
+    left = paths(after)
+    return [path for path in paths(replace(before, services=both)) if path not in left]
+
+
+def paths(table: RouteTable) -> dict[str, None]:
+    """Return the paths of all servers of a table, in its order."""
+    return {_path(service, each): None for service in table.services for each in service.replicas}
 
 
 def deletion(path: str) -> str:
@@ -54,7 +58,9 @@ def deletion(path: str) -> str:
     return f"del server {path}"
 
 
-def _service_changes(before: RoutedService, after: RoutedService) -> Iterator[str]:
+def _service_changes(
+    before: RoutedService, after: RoutedService, lingering: Collection[str]
+) -> Iterator[str]:
     old = {each.server: each for each in before.replicas}
     new = {each.server: each for each in after.replicas}
     for server in old.keys() - new.keys():
@@ -65,15 +71,20 @@ def _service_changes(before: RoutedService, after: RoutedService) -> Iterator[st
     limit_changed = before.routing.concurrency != after.routing.concurrency
     for server, replica in new.items():
         if server not in old:
-            yield from _addition(after, replica)
+            yield from _addition(after, replica, is_there=_path(after, replica) in lingering)
         else:
             yield from _alteration(after, old[server], replica, limit_changed=limit_changed)
 
 
-def _addition(service: RoutedService, replica: RoutedReplica) -> Iterator[str]:
+def _addition(service: RoutedService, replica: RoutedReplica, *, is_there: bool) -> Iterator[str]:
     path = _path(service, replica)
-    limit = f" maxconn {service.routing.concurrency}" if service.routing.concurrency else ""
-    yield f"add server {path} {address(replica)}{limit} {CHECK} {POOL}"
+    limit = service.routing.concurrency
+    if is_there:
+        yield f"set server {path} addr {replica.host} port {replica.port}"
+        yield f"set maxconn server {path} {limit}"
+    else:
+        limited = f" maxconn {limit}" if limit else ""
+        yield f"add server {path} {address(replica)}{limited} {CHECK} {POOL}"
     yield _replica_line(service, replica)
     yield _state(path, replica)
     yield f"enable health {path}"

@@ -43,6 +43,7 @@ class Settings:
     tenants: Tenants | None = None
     places: tuple[tuple[str, str], ...] = ()
     explain: bool = False
+    body_bytes: int = BODY_BYTES
 
 
 def backends_of(table: RouteTable) -> tuple[tuple[str, float, float], ...]:
@@ -77,7 +78,7 @@ def _global(settings: Settings, directory: Path) -> str:
     return f"""\
 global
   nbthread 1
-  tune.bufsize {BODY_BYTES}
+  tune.bufsize {settings.body_bytes}
   stats socket {quoted(directory / "admin.sock")} mode 600 level admin
   stats timeout 1h
   log ring@{RING} len 2048 format raw local0

@@ -7,6 +7,7 @@ before, goes on until then. If the router is killed, the kernel tells its proces
 
 import asyncio
 import ctypes
+import shutil
 import signal
 import subprocess
 import time
@@ -140,6 +141,7 @@ class HaproxyProcess:
     async def _end(self) -> int:
         code = await self._process.wait()
         self.release()
+        shutil.rmtree(self.directory, ignore_errors=True)
         return code
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gantree.model.errors import Unreachable
-from gantree.routing.haproxy_commands import changes, deletion, gone, table_lines
+from gantree.routing.haproxy_commands import changes, deletion, gone, paths, table_lines
 from gantree.routing.haproxy_config import Settings, backends_of, files_of
 from gantree.routing.haproxy_process import HaproxyProcess
 from gantree.routing.measurements import Now, now_of
@@ -25,6 +25,8 @@ from gantree.routing.table import RouteTable
 log = logging.getLogger(__name__)
 SHOW = "show stat -1 6 -1"
 """Backends and servers."""
+EXPECTED = ("New server registered", "no need to change", "IP changed", "port changed")
+"""What HAProxy says to a command that it has carried out, where it says something."""
 STOPPING = "gantree stopping"
 SHORTEST_LIFE_S = 5.0
 PAUSE_S = 1.0
@@ -41,9 +43,12 @@ class _Running:
         """Tell it of the replicas of services that it knows."""
         names = {name for name, _, _ in self.backends}
         known = replace(table, services=tuple(s for s in table.services if s.backend in names))
-        for command in changes(self.table, known):
+        for command in changes(self.table, known, self.to_delete):
             await self._told(command)
-        self.to_delete += gone(self.table, known)
+        wanted = paths(known)
+        self.to_delete = [
+            path for path in (*self.to_delete, *gone(self.table, known)) if path not in wanted
+        ]
         self.table = known
         await self.delete()
 
@@ -57,7 +62,7 @@ class _Running:
 
     async def _told(self, command: str) -> None:
         answer = await self.process.run(command)
-        if answer and not answer.startswith("New server registered"):
+        if answer and not answer.startswith(EXPECTED):
             log.warning("HAProxy says to %r: %s", command, answer)
 
 

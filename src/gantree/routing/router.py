@@ -13,19 +13,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gantree.model.errors import GantreeError
 from gantree.routing.addresses import resolved
 from gantree.routing.following import Source, follow
 from gantree.routing.log_socket import open_log
 from gantree.routing.measurements import Measurements, Now, record_of
 from gantree.routing.proxies import Proxies
 from gantree.routing.route_metrics import RouteMetrics
-from gantree.routing.table import RouteTable
+from gantree.routing.table import RouteTable, table_of
 
 log = logging.getLogger(__name__)
 choices = logging.getLogger(f"{__name__}.choices")
 REPORT_S = 2.0
 LOOK_S = 0.5
-_TROUBLE = re.compile(r"error|DOWN|no server")
+_TROUBLE = re.compile(r"error|is DOWN|no server available")
 LOOK_CLOSELY_S = 0.1
 
 
@@ -60,7 +61,9 @@ class Router:
         lines = await open_log(self._directory, self._record)
         tasks: list[asyncio.Task[Any]] = []
         try:
-            await self._apply(self._table)
+            await self._apply(
+                self._table if self._source is None else await self._first(self._source)
+            )
             tasks = [asyncio.create_task(each) for each in (self._proxies.watch(), self._look())]
             if self._source is not None:
                 tasks.append(asyncio.create_task(follow(self._source, self._heard, self._apply)))
@@ -107,6 +110,14 @@ class Router:
 
     def _heard(self) -> None:
         self._table_s = time.monotonic()
+
+    async def _first(self, source: Source) -> RouteTable:
+        """The daemon's table, or one without services while there is no daemon."""
+        try:
+            return table_of(await source.fetch(""))
+        except GantreeError as error:
+            log.warning("no table yet: %s", error)
+            return self._table
 
     async def _look(self) -> None:
         """Measure for ever, and report."""
