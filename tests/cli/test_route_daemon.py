@@ -41,6 +41,7 @@ gang: [{{role: server, members: 1, each: {{gpus: 1}}, run: {run}}}]
 replicas: {{min: {replicas}, max: 3}}
 ready: {{http: /health, every: 100ms}}
 restarts: {{backoff: 100ms}}
+drain: 2s
 route: {{models: [llama], concurrency: 4, wait: 60s}}
 """
 

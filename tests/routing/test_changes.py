@@ -115,7 +115,7 @@ def test_replicas_come_and_go_while_requests_wait_for_room(
     def table(attempt: int, state: str = "") -> dict[str, Any]:
         rows = [row(replicas[0])]
         if state:
-            flags = {"ready": state != "new", "draining": state == "draining"}
+            flags: dict[str, Any] = {"ready": state != "new", "draining": state == "draining"}
             rows += [row(each, attempt=attempt, **flags) for each in replicas[1:]]
         return service("chat", rows, concurrency=2)
 
