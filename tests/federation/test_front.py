@@ -238,6 +238,22 @@ def test_a_service_that_no_other_cluster_has_yet_stays_where_it_is(desk: Desk) -
     assert not desk.has("cancel", "a")
 
 
+def test_a_service_that_was_taken_back_is_cancelled_as_what_its_cluster_has(desk: Desk) -> None:
+    job = desk.place("chat", kind="service")
+    desk.keep("b", 21.0)
+    desk.offer("b")
+    assert (job.cluster, job.number) == ("b", 2)
+    desk.front.failed(desk.take("submit", "b"), "no answer", desk.now)
+    for _ in range(21):
+        desk.pass_s(1.0)
+    desk.front.failed(desk.take("lease", "a"), "no answer", desk.now)
+    desk.pass_s(5.0)
+    desk.lease("a", ("chat", "f/chat/1"), service=True)
+    assert (job.stage, job.cluster) == (Stage.PLACED, "a")
+    desk.front.cancel("chat")
+    assert desk.take("cancel", "a").came_by == "f/chat/1"
+
+
 def test_a_service_that_another_cluster_has_is_cancelled_as_what_it_came_by(desk: Desk) -> None:
     desk.place("chat", kind="service")
     desk.keep("b", 21.0)

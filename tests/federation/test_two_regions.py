@@ -14,7 +14,7 @@ import pytest
 from gantree.api.client.client import Client
 from gantree.api.client.request import Request
 from gantree.api.http.response_models.jobs import JobRow
-from gantree.model.errors import BadInput, GantreeError, Unsupported
+from gantree.model.errors import BadInput, Conflict, GantreeError, Unsupported
 from support.daemon import Daemon, Program
 from support.federation.cut_link import CutLink
 
@@ -207,6 +207,8 @@ def test_a_cut_link_moves_a_service_at_once_and_training_after_the_lease_and_not
     until(lambda: world.replicas() == {"east/chat.1": ["eu", "eu/east"]})
     assert [row["cluster"] for row in world.client.services()] == ["east"]
     assert world.client.service("chat")["replicas"][0]["replica"] == "chat.1"
+    with pytest.raises(Conflict, match="chat came by assignment world/chat/1"):
+        east.cancel_service("chat", assignment="world/chat/9")
     world.links["east"].cut()
     until(lambda: world.replicas() == {"west/chat.1": ["us", "us/west"]})
     until(lambda: world.is_at("train", "west"))

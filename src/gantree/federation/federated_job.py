@@ -26,10 +26,11 @@ class Stage(StrEnum):
 @dataclass(slots=True)
 class FederatedJob:
     """One job. submission is the body that clusters get, as POST /v1/jobs takes it; user is whose it is. number counts
-    its assignments; cluster and lease are of the current one, remote is its id there. before is the cluster
-    that had it before. cancelled: its user wants it to end. outcome is the phase in which it ended, reason why.
-    key is the caller and the idempotency key of its submission. reasons are why it is where it is, the newest
-    last, each with its moment in seconds since 1970.
+    its assignments; cluster and lease are of the current one, remote is its id there, came_by the assignment by
+    which its cluster says that it came: of a service perhaps an older one. before is the cluster that had it
+    before. cancelled: its user wants it to end. outcome is the phase in which it ended, reason why. key is the
+    caller and the idempotency key of its submission. reasons are why it is where it is, the newest last, each
+    with its moment in seconds since 1970.
     """
 
     job: str
@@ -47,6 +48,7 @@ class FederatedJob:
     cluster: str = ""
     lease: int = 0
     remote: str = ""
+    came_by: str = ""
     before: str = ""
     phase: str = "pending"
     cancelled: bool = False
@@ -82,7 +84,8 @@ class FederatedJob:
     def assign(self, cluster: str, lease: int, reason: str, at: float) -> None:
         """A cluster is chosen."""
         self.number += 1
-        self.stage, self.cluster, self.lease, self.remote = Stage.SENDING, cluster, lease, ""
+        self.stage, self.cluster, self.lease = Stage.SENDING, cluster, lease
+        self.remote = self.came_by = ""
         self.phase = "pending"
         self.note(reason, at)
 

@@ -20,9 +20,10 @@ from dataclasses import replace
 from typing import Any
 
 from gantree.federation.calls import Call, CallKind
-from gantree.federation.choice import Offer, chosen, offer_of, reason_of
+from gantree.federation.choice import Offer, offer_of
 from gantree.federation.federated_job import FederatedJob, Stage
 from gantree.federation.granted_lease import GrantedLease
+from gantree.federation.rounds import Rounds, best_offer
 from gantree.federation.store import Store
 from gantree.model.errors import BadInput, Conflict, GantreeError, NotFound, Unsupported
 from gantree.model.federation import EnforcedBy, Federation, Stamp, assignment_of
@@ -58,7 +59,7 @@ class Front:
         self._tried = {job.job for job in self._live.values() if job.stage is Stage.SENDING}
         self._listed: dict[str, set[str]] = {name: set() for name in self.leases}
         self._strays: dict[str, list[Call]] = {name: [] for name in self.leases}
-        self._offers: dict[str, dict[str, Offer | None]] = {}
+        self._rounds = Rounds()
 
     def _lease(self, cluster: str, kept: Mapping[str, Any], now_s: float) -> GrantedLease:
         """That of a cluster after a start: it may have been renewed right before."""
@@ -185,7 +186,7 @@ class Front:
             job.job,
             job.remote,
             is_service=job.is_service,
-            came_by=str(job.assignment(self.federation.name)),
+            came_by=job.came_by or str(job.assignment(self.federation.name)),
         )
 
     def _submission(self, job: FederatedJob) -> Call:
@@ -200,12 +201,12 @@ class Front:
 
     def _asked(self, job: FederatedJob, now_s: float) -> Iterator[Call]:
         """Ask each usable cluster when it would start a job; decide once all have answered or failed."""
-        if job.job not in self._offers:
+        if not self._rounds.is_open(job.job):
             usable = [name for name in self.leases if self.is_usable(name, now_s)]
             key = (CallKind.FORECAST, "", job.job)
             if not usable or now_s < self._not_before.get(key, now_s):
                 return
-            self._offers[job.job] = dict.fromkeys(usable)
+            self._rounds.open(job.job, usable)
             self._not_before[key] = now_s + ROUND_S
             for name in usable:
                 yield Call(CallKind.FORECAST, name, job.job, body=job.submission)
@@ -304,20 +305,12 @@ class Front:
         self._changed([job])
 
     def _offered(self, call: Call, offer: Offer | None) -> None:
-        round_ = self._offers.get(call.job)
+        offers = self._rounds.take(call.job, call.cluster, offer)
         job = self._live.get(call.job)
-        if round_ is None or job is None or job.stage is not Stage.CHOOSING:
-            self._offers.pop(call.job, None)
+        if offers is None or job is None or job.stage is not Stage.CHOOSING:
             return
-        if offer is None:
-            round_.pop(call.cluster, None)
-        else:
-            round_[call.cluster] = offer
-        if None in round_.values():
-            return
-        del self._offers[call.job]
         before = list(job.reasons)
-        self._choose(job, [each for each in round_.values() if each is not None])
+        self._choose(job, offers)
         if job.reasons != before:
             self._changed([job])
 
@@ -325,31 +318,12 @@ class Front:
         """Assign a job to the best of the clusters that made an offer, if there is one."""
         if not offers:
             return
-        by, reason = self.federation.choose, ""
-        if job.before:
-            offers, reason = self._with_checkpoint(job, offers)
-        best = chosen(offers, by)
+        best, reason = best_offer(self.federation, job, offers)
         if best is None:
-            job.note("; ".join(offer.sentence for offer in offers), self._wall())
-            return
-        lease = self.leases[best.cluster].number
-        job.assign(best.cluster, lease, reason_of(offers, best, by) + reason, self._wall())
-
-    def _with_checkpoint(self, job: FederatedJob, offers: list[Offer]) -> tuple[list[Offer], str]:
-        """The offers of clusters that have the checkpoints of a job that was moved, else all; and a sentence."""
-        if not job.is_leased:
-            return offers, ""
-        before = next((each for each in self.federation.clusters if each.name == job.before), None)
-        having = [
-            offer
-            for offer in offers
-            if not offer.refusal
-            and before is not None
-            and job.shares_checkpoint(before, self.federation.cluster(offer.cluster))
-        ]
-        if having:
-            return having, f". It goes on from its last checkpoint in {job.checkpoint}"
-        return offers, f". It starts from the beginning: no checkpoint of {job.before} is elsewhere"
+            job.note(reason, self._wall())
+        else:
+            lease = self.leases[best.cluster].number
+            job.assign(best.cluster, lease, reason, self._wall())
 
     # Leases.
 
@@ -385,7 +359,7 @@ class Front:
                 self._strays[cluster].append(stray)
                 continue
             self._listed[cluster].add(row["job"])
-            job.phase = row["phase"]
+            job.phase, job.came_by = row["phase"], row["assignment"]
             if job.stage is Stage.SENDING and job.number == assignment_of(row["assignment"]).number:
                 job.take(row["job"])
                 self._tried.discard(job.job)
@@ -450,4 +424,4 @@ class Front:
         for job in jobs:
             if job.stage is Stage.ENDED:
                 self._live.pop(job.job, None)
-                self._offers.pop(job.job, None)
+                self._rounds.drop(job.job)
