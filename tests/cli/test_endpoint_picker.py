@@ -57,7 +57,7 @@ def test_without_grpc_it_says_how_to_get_it(
     monkeypatch.delitem(sys.modules, "gantree.routing.endpoint_picker.server", raising=False)
     told = gantree("endpoint-picker")
     assert told.code == 2
-    assert "pip install grpcio grpcio-health-checking" in told.err
+    assert "pip install 'gantree[endpoint-picker]'" in told.err
 
 
 def test_a_certificate_needs_its_key(gantree: CommandLine, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from gantree.routing.endpoint_picker.picker import Picker
 from gantree.routing.table import RouteTable
 from gantree.routing.table_file import read_table
 
-NEEDS = "gantree endpoint-picker needs gRPC: pip install grpcio grpcio-health-checking"
+NEEDS = "gantree endpoint-picker needs gRPC: pip install 'gantree[endpoint-picker]'"
 
 
 def endpoint_picker(
