@@ -40,6 +40,16 @@ def ask(url: str) -> tuple[int, str]:
         connection.close()
 
 
+def model_names(url: str) -> list[str]:
+    """The models that the router knows of."""
+    connection = HTTPConnection(urlsplit(url).netloc, timeout=WITHIN_S)
+    try:
+        connection.request("GET", "/v1/models")
+        return [row["id"] for row in json.loads(connection.getresponse().read())["data"]]
+    finally:
+        connection.close()
+
+
 class Clients:
     """Ask for completions without a pause, each in a thread of its own, until told to stop."""
 
@@ -103,6 +113,24 @@ def test_no_request_fails_while_replicas_are_replaced_added_drained_and_killed(s
         finally:
             clients.stop()
         assert [each for each in clients.answers if each[0] != 200] == []
+        site.client.cancel_service("chat")
+        site.until(lambda: site.client.service("chat")["state"] == "ended")
+        assert route.stop() == 0
+
+
+def test_the_first_request_of_a_service_without_replicas_starts_one_and_is_answered(
+    site: Site,
+) -> None:
+    scale = "{on: [{metric: concurrency, target: 4}], every: 1s}"
+    site.submit("chat", "{min: 0, max: 2}", scale=scale)
+    site.until(lambda: site.client.service("chat")["state"] == "at zero")
+    with Program("-c", ROUTE, str(site.daemon.state_dir)) as route:
+        url = re.findall(r"http://\S+", route.says("listens at"))[0]
+        site.until(lambda: "chat" in model_names(url))
+        status, told = ask(url)
+        assert (status, json.loads(told)["system_fingerprint"]) == (200, "chat.1")
+        (scaling,) = site.client.service("chat")["scalings"]
+        assert scaling["reason"] == "a request waits and there is no replica"
         site.client.cancel_service("chat")
         site.until(lambda: site.client.service("chat")["state"] == "ended")
         assert route.stop() == 0

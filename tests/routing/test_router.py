@@ -126,11 +126,15 @@ def test_requests_wait_for_the_first_replica_of_a_service_that_has_none(
             waiting = [asyncio.create_task(router.get("/services/chat/")) for _ in range(5)]
             await asyncio.sleep(0.2)
             assert not any(each.done() for each in waiting)
+            async with asyncio.timeout(60):
+                while not await _in_flight(router, 0, 5):
+                    await asyncio.sleep(0.05)
             await router.set(service("chat", [{**rows(replicas)[0], "ready": False}]))
             await asyncio.sleep(0.2)
             assert not any(each.done() for each in waiting)
             await router.set(service("chat", rows(replicas)[:1]))
             assert {(await each).status for each in waiting} == {200}
+            assert await _in_flight(router, 0, 0)
             await router.set(service("chat", [], wait_s=0.2))
             refused = await router.get("/services/chat/")
             assert (refused.status, refused.json["error"]["code"]) == (503, "not_ready")

@@ -68,9 +68,17 @@ class Now(NamedTuple):
     queued: Mapping[str, int]
     in_flight: Mapping[tuple[str, str], int]
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is no request."""
+        return not (any(self.queued.values()) or any(self.in_flight.values()))
 
-def now_of(statistics: Iterable[str]) -> Now:
-    """Read what `show stat` prints, of each process."""
+
+def now_of(statistics: Iterable[str], waiting: Iterable[str] = ()) -> Now:
+    """Read what `show stat` and `gantree-waiting` print, of each process.
+
+    The latter are requests for which no replica is ready yet; HAProxy itself knows of no queue then.
+    """
     queued: Counter[str] = Counter()
     in_flight: Counter[tuple[str, str]] = Counter()
     for text in statistics:
@@ -80,6 +88,9 @@ def now_of(statistics: Iterable[str]) -> Now:
                 queued[backend] += int(row["qcur"] or 0)
             elif server != "FRONTEND":
                 in_flight[backend, server] += int(row["scur"] or 0) + int(row["qcur"] or 0)
+    for line in (line for text in waiting for line in text.splitlines()):
+        backend, _, count = line.rpartition(" ")
+        queued[backend] += int(count)
     return Now(queued, in_flight)
 
 

@@ -24,6 +24,7 @@ from gantree.routing.table import RouteTable
 
 log = logging.getLogger(__name__)
 SHOW = "show stat -1 6 -1"
+SHOW_WAITING = "gantree-waiting"
 """Backends and servers."""
 EXPECTED = ("New server registered", "no need to change", "IP changed", "port changed")
 """What HAProxy says to a command that it has carried out, where it says something."""
@@ -131,19 +132,20 @@ class Proxies:
     async def now(self) -> Now:
         """What is in work, in all processes. Old servers and processes that are done with are let go."""
         async with self._lock:
-            texts = []
+            statistics, waiting = [], []
             for each in [self._current, *self._older]:
                 if each is None or not each.process.is_running:
                     continue
                 try:
-                    texts.append(await each.process.run(SHOW))
+                    statistics.append(await each.process.run(SHOW))
+                    waiting.append(await each.process.run(SHOW_WAITING))
                     await each.delete()
                 except Unreachable:
                     continue  # it has just ended; `watch` sees to it
-                if each is not self._current and not any(now_of(texts[-1:]).in_flight.values()):
+                if each is not self._current and now_of(statistics[-1:], waiting[-1:]).is_idle:
                     each.process.release()
             self._older = [each for each in self._older if each.process.is_running]
-            return now_of(texts)
+            return now_of(statistics, waiting)
 
     async def end(self, within_s: float) -> None:
         """Let all processes finish what they have begun, for so long."""

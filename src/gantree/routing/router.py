@@ -1,7 +1,7 @@
 """One router while it runs: follows the table, keeps HAProxy by it, measures and reports.
 
 A table that cannot be had stays the last one. A report goes out every REPORT_S, and at once when the last request has
-left a replica that drains.
+left a replica that drains, or the first one waits for a service without a ready replica.
 """
 
 import asyncio
@@ -55,6 +55,7 @@ class Router:
         self._table_s = time.monotonic()
         self._service_of: dict[str, str] = {}
         self._drained: frozenset[tuple[str, int]] = frozenset()
+        self._lacking: frozenset[str] = frozenset()
 
     async def run(self, stop: asyncio.Event, drain_s: float, ready: Callable[[], None]) -> None:
         """Route until stop is set, then finish what has begun. Raises Unreachable if HAProxy does not start."""
@@ -130,9 +131,10 @@ class Router:
             for _ in range(self._proxies.restarts - restarts):
                 self.metrics.restarted()
             restarts = self._proxies.restarts
-            drained = self._drained_now(now)
-            if drained != self._drained or time.monotonic() - reported_s >= REPORT_S:
-                self._drained = drained
+            drained, lacking = self._drained_now(now), self._lacking_now(now)
+            is_due = time.monotonic() - reported_s >= REPORT_S
+            if drained != self._drained or lacking - self._lacking or is_due:
+                self._drained, self._lacking = drained, lacking
                 await self._report(now, time.monotonic() - reported_s)
                 reported_s = time.monotonic()
 
@@ -149,6 +151,15 @@ class Router:
             for service in self._table.services
             for each in service.replicas
             if each.draining and not now.in_flight.get((service.backend, each.server))
+        )
+
+    def _lacking_now(self, now: Now) -> frozenset[str]:
+        """The services for which requests wait although they have no replica that gets any."""
+        return frozenset(
+            service.service
+            for service in self._table.services
+            if now.queued.get(service.backend)
+            and not any(each.ready and not each.draining for each in service.replicas)
         )
 
     async def _report(self, now: Now, window_s: float) -> None:

@@ -322,6 +322,10 @@ end
 read_table(TABLE_FILE)
 core.register_action("choose", {"http-req"}, choose)
 core.register_task(count_all_retries)
+core.register_cli({"gantree-waiting"}, "gantree-waiting: requests that wait for a ready replica", function(applet)
+    for backend, service in pairs(services) do applet:send(backend .. " " .. service.waiting .. "\n") end
+    applet:send("\n")
+end)
 core.register_cli({"gantree"}, "gantree LINE: change the table of replicas", function(applet, _, ...)
     local done, problem = pcall(update, {...})
     applet:send(done and "\n" or ("error: " .. tostring(problem) .. "\n"))
