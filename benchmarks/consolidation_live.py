@@ -2,11 +2,11 @@
 
     PYTHONPATH=tests python benchmarks/consolidation_live.py [--days 10] [--day 120] [--json FILE]
 
-One daemon has a virtual node of 8 GPUs. A service of 2 to 7 replicas, which take a fixed time for each request by
-sleeping, follows requests whose rate is a cosine, at night 40 % of that at noon, through `gantree route` and the
-autoscaler. On days with training eight jobs of one GPU take what is free, and give it back by checkpoint. Each day is
-lived twice, with and without them, in turn and with the same requests at the same moments; which of the two comes first
-alternates. Daemon, router, replicas and load share the first core, training has the second.
+One daemon has a virtual node of 8 GPUs. A service of 2 to 7 replicas, one of them to spare, takes a fixed time for each
+request by sleeping. Requests come through `gantree route` at a rate that is a cosine, at night 40 % of that at noon, and
+the autoscaler follows it. On days with training eight jobs of one GPU take what is free, and give it back by checkpoint.
+Each day is lived twice, with and without them, in turn and with the same requests at the same moments; which of the two
+comes first alternates. Daemon, router, replicas and load share the first core, training has the second.
 
 Printed are, with 95 % intervals by Student's t over the pairs: by how much serving's p99 differs, how many requests
 miss their target (twice the time of a request), and which share of what serving left idle training ran in.
@@ -58,7 +58,7 @@ evictions: {per_job_per_day: 1000000, min_run: 0s, grace: 10s}
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """One day as it was. Latencies of all requests, in seconds; failed: without an answer of status 200."""
+    """One day as it was. Latencies of all requests, in seconds; failed: without an answer of status 200, and failures the first."""
 
     number: int
     training: bool
@@ -72,6 +72,7 @@ class Day:
     idle_gpu_s: float
     preempted: int
     most_replicas: int
+    failures: tuple[str, ...]
 
     @property
     def soaked(self) -> float:
@@ -88,7 +89,7 @@ kind: service
 name: {SERVICE}
 queue: serving
 gang: [{{role: server, members: 1, each: {{gpus: 1}}, run: {json.dumps(run)}}}]
-replicas: {{min: {LEAST_REPLICAS}, max: {MOST_REPLICAS}}}
+replicas: {{min: {LEAST_REPLICAS}, max: {MOST_REPLICAS}, spare: 1}}
 ready: {{http: /health, every: 250ms, timeout: 1s}}
 drain: 20s
 scale:
@@ -175,6 +176,7 @@ def measured(
             fact["fact"] == "GangPreempted" and began <= fact["at"] <= ended for fact in facts
         ),
         most_replicas=max(wanted, default=0),
+        failures=tuple(f"{each.due_s:.1f} s: {each.why}" for each in answers if each.why)[:20],
     )
 
 

@@ -19,11 +19,15 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a request: when it was due in seconds of the day, the time from then to its end; status 0: none."""
+    """What came of a request: when it was due in seconds of the day, and the time from then to its end.
+
+    status 0: none came. why: what went wrong, "" for status 200.
+    """
 
     due_s: float
     took_s: float
     status: int
+    why: str = ""
 
 
 def rate_at(due_s: float, day_s: float, peak_per_s: float) -> float:
@@ -60,14 +64,14 @@ async def send_all(url: str, body: object, moments: Sequence[float]) -> list[Ans
 async def _send(
     session: aiohttp.ClientSession, url: str, body: object, began: float, due: float
 ) -> Answer:
-    status = 0
+    status, why = 0, ""
     try:
         async with session.post(url, json=body) as response:
-            await response.read()
-            status = response.status
-    except (aiohttp.ClientError, TimeoutError):
-        pass
-    return Answer(due, time.perf_counter() - began - due, status)
+            text = await response.text()
+            status, why = response.status, "" if response.status == 200 else text[:200]
+    except (aiohttp.ClientError, TimeoutError) as error:
+        why = repr(error)
+    return Answer(due, time.perf_counter() - began - due, status, why)
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -16,9 +16,7 @@ class Server:
 
 
 DISCOVERY = "--discovery-backend file --request-plane tcp --event-plane zmq"
-DYNAMO = (
-    "export DYN_FILE_KV=@RUN@/kv-$GANTREE_JOB-$GANTREE_ATTEMPT HF_HUB_OFFLINE=1; exec @HOME@/dynamo/bin/python -m"
-)
+DYNAMO = "export DYN_FILE_KV=@RUN@/kv-$GANTREE_JOB-$GANTREE_ATTEMPT HF_HUB_OFFLINE=1; exec @HOME@/dynamo/bin/python -m"
 SERVERS = (
     Server(
         "guidellm",
