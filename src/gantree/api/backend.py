@@ -11,7 +11,7 @@ the reader, which answers beside the turns from a state at least as new as any a
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
@@ -200,7 +200,10 @@ class Backend:
 
         def seen(controller: Controller) -> tuple[Any, Any, Any]:
             now, routers = controller.clock(), observed.routers
-            return routers.loads(now), routers.in_flight(now), observed.scaling.told()
+            loads, tokens = routers.loads(now), observed.scaling.tokens_per_s()
+            for service in loads.keys() & tokens.keys():
+                loads[service] = replace(loads[service], tokens_per_s=tokens[service])
+            return loads, routers.in_flight(now), observed.scaling.told()
 
         loads, in_flight, scaling = await self.call_controller(seen)
         service_view.add_observed(rows, loads, observed.answers, in_flight, scaling)

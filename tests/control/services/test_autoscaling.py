@@ -250,9 +250,11 @@ def test_what_routers_do_not_tell_is_read_from_the_replicas() -> None:
         second.tokens.inc(3000)
         found = site.sample(told())
         assert found == Recommendation(6, "tokens_per_s 600 over 2 replicas, target 100")
+        assert site.scaling.tokens_per_s() == {"chat": 600.0}
         before = len(asked)
         site.sample(told(tokens_per_s=150.0))
         assert len(asked) == before, "routers tell it, so nobody is asked"
+        assert site.scaling.tokens_per_s() == {}
     assert set(asked) == {"/metrics"}
 
 

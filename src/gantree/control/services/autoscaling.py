@@ -79,7 +79,8 @@ class Scaled:
     """What is remembered of one service. latest: what was last recommended, and problems with its values then.
 
     present: requests that were there at the last sample. asked: a number that was requested, at asked_at, and is not on
-    record yet; it counts as the wanted one for two samples.
+    record yet; it counts as the wanted one for two samples. tokens_per_s: as its replicas told at the last sample, if
+    they were asked.
     """
 
     next_at: float
@@ -93,6 +94,7 @@ class Scaled:
     is_asking: bool = False
     latest: Recommendation | None = None
     problems: tuple[str, ...] = ()
+    tokens_per_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -124,6 +126,11 @@ class ServiceScaling:
             for service, scaled in self.of_service.items()
             if scaled.latest is not None
         }
+
+    def tokens_per_s(self) -> dict[str, float]:
+        """Tokens a second of the services whose replicas tell it: those that are scaled by what routers do not know."""
+        tokens = {service: scaled.tokens_per_s for service, scaled in self.of_service.items()}
+        return {service: told for service, told in tokens.items() if told is not None}
 
     def _is_due(self, state: ServiceState, now: float) -> bool:
         scaled = self.of_service.setdefault(state.service, Scaled(now))
@@ -187,6 +194,7 @@ class ServiceScaling:
         routed = self.routers.load(question.service, now)
         engine = self.engines.take(question.endpoints, answer.figures, now)
         scaled = self.of_service[question.service]
+        scaled.tokens_per_s = engine.tokens_per_s
         if routed is not None:
             present = Measured(routed.in_flight + routed.queued, routed.at)
             scaled.rate = _arriving(routed.rate, present, scaled)
