@@ -6,8 +6,15 @@ from dataclasses import replace
 import pytest
 
 from gantree.api.access.permissions import KEY
-from gantree.model.events import EndedJobsDue, HealthObserved, JobSubmitted, RepairObserved
+from gantree.model.events import (
+    EndedJobsDue,
+    HealthObserved,
+    JobSubmitted,
+    RepairObserved,
+    ServiceSubmitted,
+)
 from gantree.model.repairs import RepairState
+from gantree.model.services import ReplicaCount, ServiceSpec
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from gantree.web.pages import assets, login, routers
@@ -59,6 +66,25 @@ def test_who_may_hand_in_nothing_is_not_asked_to(front: Front) -> None:
     for page in ("/", "/queue?list=ended"):
         assert "/submit" in front.ask("uma", "GET", page).text
         assert "/submit" not in front.ask("vera", "GET", page).text
+
+
+def test_a_service_has_a_page_for_those_who_may_see_its_jobs(front: Front) -> None:
+    spec = ServiceSpec("chat", replace(job("chat"), user="uwe"), ReplicaCount(1, 2))
+    submitted = ServiceSubmitted(id="submitted/chat", observed_at=0.0, service="chat", spec=spec)
+    front.on_thread(lambda controller: controller.inbox.append([submitted]))
+    page = front.ask("vera", "GET", "/services/chat")
+    assert page.status == 200
+    for text in ("chat.1", "0 of 1 wanted replica is ready", "user uwe", "No router has reported"):
+        assert text in page.text
+    assert 'id="scale"' not in page.text
+    assert 'id="scale"' in front.ask("oda", "GET", "/services/chat").text
+    assert "chat" in front.ask("vera", "GET", "/services").text
+    assert "chat" not in front.ask("uma", "GET", "/services").text
+    for name in ("chat", "no"):
+        assert front.ask("uma", "GET", f"/services/{name}").status == 404
+    front.on_thread(lambda controller: controller.services.cancel("chat"))
+    gone = front.ask("oda", "GET", "/services/chat")
+    assert (gone.status, ">ending<" in gone.text, 'id="scale"' in gone.text) == (200, True, False)
 
 
 def test_a_job_that_was_rejected_has_a_page_that_says_why(front: Front) -> None:
