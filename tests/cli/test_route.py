@@ -10,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,16 @@ def test_what_has_begun_is_finished_when_the_router_ends_or_is_killed(
         until_ended(proxy)
         with pytest.raises(OSError):
             get(f"{url}/services/chat/")
+
+
+def test_a_connection_that_a_client_keeps_does_not_delay_the_end(table: Path) -> None:
+    with routing(table, "--drain", "1h") as (process, url):
+        connection = HTTPConnection(url.removeprefix("http://"), timeout=WITHIN_S)
+        connection.request("GET", "/services/chat/")
+        assert connection.getresponse().read()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WITHIN_S) == 0
+        connection.close()
 
 
 def test_without_haproxy_it_says_which_package_to_install(

@@ -25,6 +25,7 @@ BODY_BYTES = 128 * 1024
 TENANTS = "_tenants"
 RING = "_log"
 NEXT = "_next"
+FRONT = "_front"
 FRONT_SOCKET = "front.sock"
 """Where the newest process listens for those before it."""
 RING_BYTES = 4 << 20
@@ -130,7 +131,7 @@ defaults
 
 
 def _front(settings: Settings, directory: Path) -> str:
-    lines = ["frontend _front"]
+    lines = [f"frontend {FRONT}"]
     lines += [f"bind fd@{fd} {words}".rstrip() for fd, words in settings.listeners.items()]
     lines.append(f"bind {quoted(f'unix@{directory.parent / FRONT_SOCKET}')} accept-proxy mode 600")
     if settings.places:

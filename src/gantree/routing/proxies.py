@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gantree.model.errors import Unreachable
 from gantree.routing.haproxy_commands import changes, deletion, gone, paths, table_lines
-from gantree.routing.haproxy_config import Settings, backends_of, files_of
+from gantree.routing.haproxy_config import FRONT, Settings, backends_of, files_of
 from gantree.routing.haproxy_process import HaproxyProcess
 from gantree.routing.measurements import Now, now_of
 from gantree.routing.table import RouteTable
@@ -31,6 +31,9 @@ EXPECTED = ("New server registered", "no need to change", "IP changed", "port ch
 STOPPING = "gantree stopping"
 SHORTEST_LIFE_S = 5.0
 PAUSE_S = 1.0
+IDLE_PAUSE_S = 0.05
+REQUEST = f"fe={FRONT} "
+"""In what `show sess` prints of a request, from its first byte to the last one of the response."""
 
 
 @dataclass(slots=True, eq=False)
@@ -153,9 +156,10 @@ class Proxies:
         self._current, self._older = None, []
         for each in running:
             each.process.end_softly()
-            each.process.release()
-        if running:
-            await asyncio.wait([each.process.ended for each in running], timeout=within_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                for each in running:
+                    await _until_idle(each.process)
         for each in running:
             each.process.kill()
             await each.process.ended
@@ -194,3 +198,10 @@ class Proxies:
         except Unreachable as error:
             log.warning("%s", error)
             running.process.kill()  # `watch` starts another one, with the whole table
+
+
+async def _until_idle(process: HaproxyProcess) -> None:
+    """Wait until a process works on no request; connections on which clients keep silent do not count."""
+    with suppress(Unreachable):  # it has ended
+        while process.is_running and REQUEST in await process.run("show sess"):
+            await asyncio.sleep(IDLE_PAUSE_S)
