@@ -45,11 +45,11 @@ class _Server:
         if path == "/release":
             self._released.set()
             self._released = asyncio.Event()
-        self._in_flight += 1
+        self._in_flight += path != "/release"
         try:
             return await self._answer(asked, path, headers, body, writer)
         finally:
-            self._in_flight -= 1
+            self._in_flight -= path != "/release"
 
     async def _answer(
         self,

@@ -84,6 +84,10 @@ def now_of(statistics: Iterable[str], waiting: Iterable[str] = ()) -> Now:
     for text in statistics:
         for row in csv.DictReader(text.removeprefix("# ").splitlines()):
             backend, server = row["pxname"], row["svname"]
+            if backend.startswith(
+                "_"
+            ):  # requests that an older process hands on are counted by the newer one
+                continue
             if server == "BACKEND":
                 queued[backend] += int(row["qcur"] or 0)
             elif server != "FRONTEND":
