@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from support.replica import ReplicaProcess
 from support.routed import Routed, routed, row, service, until
 
@@ -56,6 +58,43 @@ def test_what_names_no_service_is_told_how_to(
             ):
                 assert answer.status == 404
                 assert words in answer.json["error"]["message"]
+
+    asyncio.run(scenario())
+
+
+def test_of_services_with_one_model_the_first_has_its_requests_and_then_the_next(
+    tmp_path: Path, replicas: list[ReplicaProcess]
+) -> None:
+    first, second, other = (row(each) for each in replicas)
+
+    async def scenario() -> None:
+        async with routed(tmp_path) as router:
+            old = service("old", [first], models=["llama"])
+            new = service("new", [second], models=["llama", "qwen"])
+            address = service("127", [other])  # as the first part of the router's own address
+            await router.set(old, new, address)
+            assert (await router.chat("llama", "hi")).json["name"] == "chat.1"
+            assert (await router.chat("qwen", "hi")).json["name"] == "chat.2"
+            await router.set(service("old", [first], models=["opt"]), new, address)
+            assert (await router.chat("llama", "hi")).json["name"] == "chat.2"
+            await router.set(old, new, address)
+            assert (await router.chat("llama", "hi")).json["name"] == "chat.1"
+
+    asyncio.run(scenario())
+
+
+def test_a_router_that_has_not_reached_its_daemon_asks_for_patience(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with routed(tmp_path, is_lost=True) as router:
+            for path in ("/services/chat/", "/v1/models", "/x"):
+                told = await router.get(path)
+                assert (told.status, told.json["error"]["code"]) == (503, "no_table")
+                assert told.headers["Retry-After"] == "1"
+            router.is_lost = False
+            await until(lambda: _is_empty_of_services(router), "it has a table")
+
+    async def _is_empty_of_services(router: Routed) -> bool:
+        return (await router.get("/services/chat/")).status == 404
 
     asyncio.run(scenario())
 
@@ -121,7 +160,9 @@ def test_requests_wait_for_the_first_replica_of_a_service_that_has_none(
         async with routed(tmp_path) as router:
             await router.set(service("chat", []))
             waiting = [asyncio.create_task(router.get("/services/chat/")) for _ in range(5)]
-            await asyncio.sleep(0.2)
+            await until(lambda: _reports_queued(router, 5), "they are reported at once")
+            await router.set(service("chat", []), service("other", []))
+            await asyncio.sleep(0.2)  # the next process has them
             assert not any(each.done() for each in waiting)
             async with asyncio.timeout(60):
                 while not await _in_flight(router, 0, 5):
@@ -135,6 +176,30 @@ def test_requests_wait_for_the_first_replica_of_a_service_that_has_none(
             await router.set(service("chat", [], wait_s=0.2))
             refused = await router.get("/services/chat/")
             assert (refused.status, refused.json["error"]["code"]) == (503, "not_ready")
+
+    asyncio.run(scenario())
+
+
+def _reports_queued(router: Routed, queued: int) -> bool:
+    return any(each["queued"] == queued for one in router.reports for each in one["services"])
+
+
+def test_requests_whose_clients_have_gone_do_not_wait_any_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with routed(tmp_path) as router:
+            await router.set(service("chat", [], queue=4))
+            for _ in range(3):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.3):
+                        await router.get("/services/chat/")
+            await until(lambda: _waits(router), "there is room in the queue again")
+
+    async def _waits(router: Routed) -> bool:
+        asked = asyncio.create_task(router.get("/services/chat/"))
+        await asyncio.sleep(0.3)
+        waits = not asked.done()
+        asked.cancel()
+        return waits
 
     asyncio.run(scenario())
 

@@ -153,6 +153,7 @@ async def routed(
     tenants: Tenants | None = None,
     places: tuple[tuple[str, str], ...] = (),
     bind: str = "",
+    is_lost: bool = False,
 ) -> AsyncIterator[Routed]:
     """A router that runs."""
     program = haproxy()
@@ -176,7 +177,7 @@ async def routed(
     async with aiohttp.ClientSession(connector=connector) as client:
         scheme = "https" if bind else "http"
         url = f"{scheme}://{written_address(listening)}"
-        told.append(Routed(url, router, proxies, client))
+        told.append(Routed(url, router, proxies, client, is_lost=is_lost))
         running = asyncio.create_task(router.run(stop, 5.0, ready.set))
         starting = asyncio.create_task(ready.wait())
         await asyncio.wait([running, starting], return_when="FIRST_COMPLETED")

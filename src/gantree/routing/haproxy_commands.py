@@ -5,7 +5,7 @@ rule, and then enabled; one that is to go is first unknown to the rule, then in 
 connection has ended.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from urllib.parse import quote
 from zlib import crc32
@@ -23,7 +23,9 @@ SAFE = "/:"
 
 def table_lines(table: RouteTable) -> list[str]:
     """Return all lines of a table for `router.lua`, without replicas."""
-    return [*map(_service_line, table.services), *_node_lines(table)]
+    owners = table.owner_of_model
+    services = (_service_line(each, owners) for each in table.services)
+    return [*(["known"] if table.is_known else []), *services, *_node_lines(table)]
 
 
 def changes(before: RouteTable, after: RouteTable, lingering: Collection[str] = ()) -> list[str]:
@@ -123,11 +125,12 @@ def _state(path: str, replica: RoutedReplica) -> str:
     return f"set server {path} state {'ready' if _is_open(replica) else 'drain'}"
 
 
-def _service_line(service: RoutedService) -> str:
+def _service_line(service: RoutedService, owners: Mapping[str, str]) -> str:
     routing = service.routing
+    models = (each for each in service.models if owners[each] == service.service)
     words = (
         service.backend, service.service, routing.queue, round(routing.wait_s * 1000), routing.affinity,
-        routing.concurrency, *service.models,
+        routing.concurrency, *models,
     )  # fmt: skip
     return _line("service", words)
 

@@ -24,8 +24,8 @@ from gantree.routing.table import RouteTable
 
 log = logging.getLogger(__name__)
 SHOW = "show stat -1 6 -1"
-SHOW_WAITING = "gantree-waiting"
 """Backends and servers."""
+SHOW_WAITING = "gantree-waiting"
 EXPECTED = ("New server registered", "no need to change", "IP changed", "port changed")
 """What HAProxy says to a command that it has carried out, where it says something."""
 STOPPING = "gantree stopping"
@@ -42,6 +42,7 @@ class _Running:
     backends: tuple[tuple[str, float, float], ...]
     table: RouteTable = field(default_factory=RouteTable)
     to_delete: list[str] = field(default_factory=list)
+    is_released: bool = False
 
     async def update(self, table: RouteTable) -> None:
         """Tell it of the replicas of services that it knows."""
@@ -55,6 +56,11 @@ class _Running:
         ]
         self.table = known
         await self.delete()
+
+    def release(self) -> None:
+        """Let it end: it works on no request. Clients may keep connections open, whose requests it hands on."""
+        self.is_released = True
+        self.process.release()
 
     async def delete(self) -> None:
         """Delete servers that have no connection any more."""
@@ -109,7 +115,7 @@ class Proxies:
             if self._current is None or self._current.backends != backends_of(table):
                 await self._replace()
             for each in (self._current, *self._older):
-                if each is not None and each.table != table:
+                if each is not None and each.table != table and not each.is_released:
                     await self._update(each, table)
 
     async def watch(self) -> None:
@@ -146,7 +152,7 @@ class Proxies:
                 except Unreachable:
                     continue  # it has just ended; `watch` sees to it
                 if each is not self._current and now_of(statistics[-1:], waiting[-1:]).is_idle:
-                    each.process.release()
+                    each.release()
             self._older = [each for each in self._older if each.process.is_running]
             return now_of(statistics, waiting)
 

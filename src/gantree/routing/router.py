@@ -103,6 +103,8 @@ class Router:
 
     async def _apply(self, table: RouteTable) -> None:
         resolved_table = await resolved(table, lambda text: log.warning("no address: %s", text))
+        for shared in sorted({*table.shared_models} - {*self._table.shared_models}):
+            log.warning("%s: requests for it go to the first", shared)
         self._service_of |= {each.backend: each.service for each in table.services}
         await self._proxies.apply(resolved_table)
         self._table = (

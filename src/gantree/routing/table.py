@@ -67,6 +67,31 @@ class RouteTable:
     nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     version: str = ""
 
+    @property
+    def is_known(self) -> bool:
+        """Whether somebody gave it: a router that has not reached its daemon yet has none."""
+        return bool(self.version or self.services)
+
+    @property
+    def owner_of_model(self) -> dict[str, str]:
+        """The service that gets the requests for a model: the first that has it."""
+        owners: dict[str, str] = {}
+        for service in self.services:
+            for model in service.models:
+                owners.setdefault(model, service.service)
+        return owners
+
+    @property
+    def shared_models(self) -> tuple[str, ...]:
+        """What to say of models that several services have."""
+        owners = self.owner_of_model
+        return tuple(
+            f"services {owners[model]} and {service.service} both have the model {model}"
+            for service in self.services
+            for model in service.models
+            if owners[model] != service.service
+        )
+
 
 def haproxy_name(name: str) -> str:
     """Return a name that HAProxy accepts, other for each name."""

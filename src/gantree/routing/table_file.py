@@ -123,14 +123,8 @@ def read_table(text: str, source: str) -> RouteTable:
     """Read the text of a table. source names it in errors. Raises BadInput."""
     form = _read(TableForm, text, source)
     table = table_of(form.model_dump(exclude_none=True))
-    owner_of: dict[str, str] = {}
-    for service in table.services:
-        for model in service.models:
-            other = owner_of.setdefault(model, service.service)
-            if other != service.service:
-                raise BadInput(
-                    f"{source}: services {other} and {service.service} both have the model {model}"
-                )
+    for shared in table.shared_models:
+        raise BadInput(f"{source}: {shared}")
     return table
 
 

@@ -7,6 +7,7 @@
 --     replica BACKEND SERVER HASH SPEED READY DRAINING [DOMAIN...]       READY, DRAINING: 1 or 0
 --     forget BACKEND SERVER
 --     node NAME [DOMAIN...]
+--     known                                                               this is a table, also if it has no service
 --     stopping                                                            another process knows better: send it all
 -- How many requests a replica works on is asked of HAProxy itself, which runs on one thread: between a choice and its
 -- effect nothing else happens.
@@ -19,15 +20,17 @@ local TABLE_FILE, DEFAULT_PLACE = os.getenv("GANTREE_ROUTE_TABLE"), os.getenv("G
 local SHARE_OF_QUEUE = {high = 1.0, normal = 0.75, low = 0.5}
 local RANK = {low = 1, normal = 2, high = 3}
 local CLASS = {high = -1, normal = 0, low = 1} -- HAProxy's queue serves the lowest first
+local NO_TABLE = "the router does not know the services yet, as it does not reach the daemon; try again later"
 local NEXT = "_next" -- the backend that stands for the process that has taken over
 local POLL_MS = 25
+local GONE_S = 1.0 -- a request that waits and has not polled for so long is not there any more
 local RETRY_SHARE, RETRY_FREE = 0.2, 10 -- retries over requests of the last seconds; so many are always allowed
 local KEPT = 0.9 -- of the counts of retries and requests, a second later
 
 local services = {} -- by backend
 local backend_of_name, backend_of_model = {}, {}
 local nodes = {}
-local is_stopping = false
+local is_known, is_stopping = false, false
 
 ---------- the table
 
@@ -60,7 +63,7 @@ local UPDATE = {}
 function UPDATE.service(words)
     local backend = words[2]
     local service = services[backend]
-        or {candidates = {}, known = prefixes.new(), waiting = 0, turn = 0, requests = 0, retries = 0, seen = {retries = 0, requests = 0}}
+        or {candidates = {}, known = prefixes.new(), polled = {}, waiting = 0, turn = 0, requests = 0, retries = 0, seen = {retries = 0, requests = 0}}
     service.queue, service.wait_ms = tonumber(words[4]), tonumber(words[5])
     service.affinity, service.concurrency = words[6], tonumber(words[7])
     services[backend] = service
@@ -88,6 +91,10 @@ end
 
 function UPDATE.node(words)
     nodes[words[2]] = rest_of(words, 3)
+end
+
+function UPDATE.known()
+    is_known = true
 end
 
 function UPDATE.stopping()
@@ -202,7 +209,8 @@ local function backend_for(txn, path, body)
         return nil, "there is no service " .. named
     end
     local host = txn.sf:req_hdr("host"):lower():gsub(":%d+$", "")
-    local backend = backend_of_name[host] or backend_of_name[host:match("^[^.]*")]
+    local first = not host:match("^[%d.]+$") and host:match("^[^.]*") -- an address is no name with a domain
+    local backend = backend_of_name[host] or backend_of_name[first]
     if backend then return backend end
     if path:sub(1, 4) == "/v1/" and body ~= "" then return by_model(txn, body) end
     return nil, "name the service: the model of an OpenAI request, the path /services/NAME, the header"
@@ -261,17 +269,44 @@ local function is_too_much(txn, service, backend, priority)
     return queued >= service.queue * SHARE_OF_QUEUE[priority]
 end
 
--- Wait until some replica is ready. Returns as `chosen`.
+local function seconds()
+    local now = core.now()
+    return now.sec + now.usec / 1e6
+end
+
+-- service.polled has when each request that waits here polled last: HAProxy ends one whose client has gone without a
+-- word to Lua, so those that have not polled for a while are let go (forget_gone).
+local function note_poll(service, request)
+    if not service.polled[request] then service.waiting = service.waiting + 1 end
+    service.polled[request] = seconds()
+end
+
+local function forget_poll(service, request)
+    if service.polled[request] then service.waiting = service.waiting - 1 end
+    service.polled[request] = nil
+end
+
+local function forget_gone(service)
+    local latest = seconds() - GONE_S
+    for request, at in pairs(service.polled) do
+        if at < latest then forget_poll(service, request) end
+    end
+end
+
+-- Wait until some replica is ready, or another process knows better. Returns as `chosen`.
 local function waited(txn, service, backend, caller, body)
-    service.waiting = service.waiting + 1
-    local server, reason
-    local polls = math.ceil(service.wait_ms / POLL_MS)
-    for _ = 1, polls do
+    local request, server, reason = {}, nil, nil
+    for _ = 1, math.ceil(service.wait_ms / POLL_MS) do
+        note_poll(service, request)
         core.msleep(POLL_MS)
+        if is_stopping then
+            reason = "moved"
+            break
+        end
         server, reason = chosen(txn, service, backend, caller, body)
         if reason ~= "not-ready" then break end
     end
-    service.waiting = service.waiting - 1
+    forget_poll(service, request)
     return server, reason
 end
 
@@ -280,6 +315,7 @@ local function choose(txn)
         txn:set_var("txn.backend", NEXT)
         return
     end
+    if not is_known then return refuse(txn, 503, "no_table", NO_TABLE) end
     local path = txn.sf:path()
     if path == "/v1/models" and txn.sf:method() == "GET" then return answer_models(txn) end
     local body = txn.sf:req_body()
@@ -292,6 +328,11 @@ local function choose(txn)
         return refuse(txn, 503, "overloaded", "too many requests wait for this service; try again later")
     end
     if reason == "not-ready" then server, reason = waited(txn, service, backend, caller, body) end
+    if reason == "moved" then
+        txn.http:req_set_path(path) -- as it came: it names the service
+        txn:set_var("txn.backend", NEXT)
+        return
+    end
     if reason == "not-ready" then
         return refuse(txn, 503, "not_ready", "no replica of this service is ready")
     end
@@ -312,16 +353,19 @@ local function count_retries(backend, service)
     service.no_retry = service.retries > RETRY_SHARE * service.requests + RETRY_FREE
 end
 
-local function count_all_retries()
+local function count_every_second()
     while true do
         core.msleep(1000)
-        for backend, service in pairs(services) do count_retries(backend, service) end
+        for backend, service in pairs(services) do
+            count_retries(backend, service)
+            forget_gone(service)
+        end
     end
 end
 
 read_table(TABLE_FILE)
 core.register_action("choose", {"http-req"}, choose)
-core.register_task(count_all_retries)
+core.register_task(count_every_second)
 core.register_cli({"gantree-waiting"}, "gantree-waiting: requests that wait for a ready replica", function(applet)
     for backend, service in pairs(services) do applet:send(backend .. " " .. service.waiting .. "\n") end
     applet:send("\n")
