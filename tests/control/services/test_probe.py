@@ -3,12 +3,23 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from gantree.control.services.probe import probe
-from gantree.control.services.readiness import Verdict
+from gantree.control.services.readiness import (
+    AT_ONCE,
+    OF_ONE_SERVICE,
+    ReadinessProber,
+    Target,
+    Verdict,
+)
 from gantree.model.replicas import Endpoint, Readiness
+
+if TYPE_CHECKING:
+    from gantree.control.engine.controller import Controller
+    from gantree.control.engine.loop import Loop
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -101,3 +112,28 @@ def test_one_good_answer_makes_ready_and_so_many_bad_ones_in_a_row_unready() -> 
 def test_what_is_on_record_is_where_a_verdict_begins() -> None:
     verdict = Verdict(Readiness(failures=2), ready=True)
     assert [verdict.add("x") for _ in range(3)] == [False, True, False]
+
+
+def test_replicas_that_hang_delay_no_other_service() -> None:
+    async def scenario() -> None:
+        async with (
+            await asyncio.start_server(silent, "127.0.0.1", 0) as hangs,
+            await asyncio.start_server(says(b"HTTP/1.1 200 OK\r\n\r\n"), "127.0.0.1", 0) as works,
+        ):
+            prober = ReadinessProber(cast("Loop", None), cast("Controller", None))
+
+            def target(service: str, number: int, server: asyncio.Server) -> Target:
+                port = server.sockets[0].getsockname()[1]
+                endpoint = Endpoint("r", 0, "127.0.0.1", port)
+                ready = Readiness("/health", every_s=0.05, timeout_s=30.0)
+                return Target(service, f"{service}.{number}", 1, endpoint, ready, was_ready=True)
+
+            hung = [target("hangs", number, hangs) for number in range(AT_ONCE + OF_ONE_SERVICE)]
+            prober.follow({(each.job, 1): each for each in (*hung, target("chat", 1, works))})
+            async with asyncio.timeout(20):
+                while ("chat.1", 1) not in prober.answers:
+                    await asyncio.sleep(0.01)
+            assert prober.answers == {("chat.1", 1): ""}
+            await prober.close()
+
+    asyncio.run(scenario())

@@ -1,6 +1,7 @@
 """Probes the replicas of services again and again, and makes events of those that become ready or cease to be.
 
-One task for each attempt of a replica that runs and does not drain; at most AT_ONCE probes at a time. One good answer
+One task for each attempt of a replica that runs and does not drain; at most AT_ONCE probes at a time, and
+OF_ONE_SERVICE of one service: one whose replicas do not answer delays no other service's. One good answer
 makes a replica ready, `failures` bad ones in a row make it not ready; nothing is said of answers in between. What is on
 record when a daemon begins to lead is where its task begins, and the first probe comes at once.
 
@@ -22,6 +23,7 @@ from gantree.model.phases import Phase
 from gantree.model.replicas import Endpoint, Readiness
 
 AT_ONCE = 128
+OF_ONE_SERVICE = 16
 LOOK_EVERY_S = 0.1
 """How soon a replica that starts is seen, and how long at least lies between two looks at the ledger."""
 LONGEST_WAIT_S = 2.0
@@ -36,6 +38,7 @@ Attempt = tuple[str, int]
 class Target:
     """An attempt of a replica that is probed. was_ready: as it is on record."""
 
+    service: str
     job: str
     attempt: int
     endpoint: Endpoint
@@ -79,7 +82,9 @@ def _target(state: JobState) -> Target | None:
     replica, of = state.replica, state.spec.service
     if of is None or not replica.endpoints or replica.draining or state.phase is not Phase.RUNNING:
         return None
-    return Target(state.job, state.attempt, replica.endpoints[0], of.ready, replica.ready)
+    return Target(
+        of.service, state.job, state.attempt, replica.endpoints[0], of.ready, replica.ready
+    )
 
 
 @dataclass(slots=True)
@@ -94,6 +99,7 @@ class ReadinessProber:
     answers: dict[Attempt, str] = field(default_factory=dict)
     _tasks: dict[Attempt, asyncio.Task[None]] = field(default_factory=dict)
     _at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    _of_service: dict[str, asyncio.Semaphore] = field(default_factory=dict)
     _count: int = 0
 
     def follow(self, wanted: dict[Attempt, Target]) -> None:
@@ -101,6 +107,10 @@ class ReadinessProber:
         for gone in self._tasks.keys() - wanted.keys():
             self._tasks.pop(gone).cancel()
             self.answers.pop(gone, None)
+        self._of_service = {
+            each.service: self._of_service.get(each.service) or asyncio.Semaphore(OF_ONE_SERVICE)
+            for each in wanted.values()
+        }
         for key, target in wanted.items():
             task = self._tasks.get(key)
             if task is None or task.done():
@@ -114,8 +124,9 @@ class ReadinessProber:
 
     async def _watch(self, target: Target) -> None:
         verdict = Verdict(target.readiness, target.was_ready)
+        of_service = self._of_service[target.service]
         while True:
-            async with self._at_once:
+            async with of_service, self._at_once:
                 reason = await probe(
                     target.endpoint, target.readiness.http_path, target.readiness.timeout_s
                 )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from pydantic import PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from gantree.formats.job.form import SERVICE, JobForm, Kind, Priority
 from gantree.formats.validation.fields import (
@@ -16,6 +17,7 @@ from gantree.formats.validation.fields import (
     Share,
     Text,
     YesNo,
+    duration,
     duration_above_zero,
     matching,
     number,
@@ -32,6 +34,8 @@ MAX_REPLICAS = 10_000
 LONGEST_NAME = 55
 """Characters of the name of a service; `NAME.NUMBER` of a replica has at most 63."""
 MAX_QUERY = 4096
+LEAST_EVERY_S, MOST_TIMEOUT_S = 0.05, 60.0
+"""Of probes, all of which one daemon sends."""
 HTTP_PATH = r"/[!-\"$-~]{0,1023}"
 """A path, perhaps with a query, as a request line has it: no space, no fragment."""
 
@@ -58,11 +62,33 @@ def _tier_alone(value: Any) -> Any:
     return table
 
 
-_number_above_zero = number(1e-12, 1e15, "a number above 0, or a duration such as 500ms")
+_TARGETS = "a number above 0, or for a latency a duration such as 500ms"
+_number_above_zero = number(1e-12, 1e15, _TARGETS)
 
 
 def _target(value: Any) -> float:
-    return duration_above_zero(value) if isinstance(value, str) else _number_above_zero(value)
+    if not isinstance(value, str):
+        return _number_above_zero(value)
+    try:
+        return duration_above_zero(value)
+    except PydanticCustomError as error:
+        raise wrong(_TARGETS) from error
+
+
+def _probed_every(value: Any) -> float:
+    seconds = duration(value)
+    if seconds < LEAST_EVERY_S:
+        raise wrong("a duration of at least 50ms")
+    return seconds
+
+
+def _probe_timeout(value: Any) -> float:
+    seconds = duration_above_zero(value)
+    if seconds > MOST_TIMEOUT_S:
+        raise wrong(
+            "a duration of at most 1m; `failures` says how many may fail, `within` how long a start takes"
+        )
+    return seconds
 
 
 def _query(value: Any) -> str:
@@ -91,6 +117,8 @@ HttpPath = Annotated[
     PlainValidator(matching(HTTP_PATH, "a path such as /health")),
     WithJsonSchema({"type": "string", "pattern": f"^{HTTP_PATH}$"}),
 ]
+ProbedEvery = Annotated[float, PlainValidator(_probed_every), WithJsonSchema(DURATION_SCHEMA)]
+ProbeTimeout = Annotated[float, PlainValidator(_probe_timeout), WithJsonSchema(DURATION_SCHEMA)]
 Metric = Annotated[str, PlainValidator(one_of(METRICS)), WithJsonSchema({"enum": list(METRICS)})]
 Query = Annotated[
     str, PlainValidator(_query), WithJsonSchema({"type": "string", "maxLength": MAX_QUERY})
@@ -125,8 +153,8 @@ class ReadyForm(Form):
     """When a replica is ready."""
 
     http: HttpPath | None = None
-    every: DurationAboveZero = 2.0
-    timeout: DurationAboveZero = 1.0
+    every: ProbedEvery = 2.0
+    timeout: ProbeTimeout = 1.0
     failures: CountFromOne = 3
     within: DurationAboveZero = 600.0
 
