@@ -2,11 +2,11 @@
 
     PYTHONPATH=tests python benchmarks/consolidation_live.py [--days 10] [--day 120] [--json FILE]
 
-One daemon has a virtual node of 8 GPUs. A service of 2 to 7 replicas, one of them to spare, takes a fixed time for each
-request by sleeping. Requests come through `gantree route` at a rate that is a cosine, at night 40 % of that at noon, and
-the autoscaler follows it. On days with training eight jobs of one GPU take what is free, and give it back by checkpoint.
-Each day is lived twice, with and without them, in turn and with the same requests at the same moments; which of the two
-comes first alternates. Daemon, router, replicas and load share the first core, training has the second.
+One daemon has a virtual node of 8 GPUs. A service of 2 to 7 replicas, one of them to spare, takes a fixed time for
+each request by sleeping. Requests come through `gantree route` at a rate that is a cosine, at night 40 % of that at
+noon, and the autoscaler follows it. On days with training eight jobs of one GPU take what is free, and give it back by
+checkpoint. Each day is lived twice, with and without them, in turn and with the same requests at the same moments;
+which of the two comes first alternates. Daemon, router, replicas and load share the first core, training has the second.
 
 Printed are, with 95 % intervals by Student's t over the pairs: by how much serving's p99 differs, how many requests
 miss their target (twice the time of a request), and which share of what serving left idle training ran in.
@@ -58,7 +58,7 @@ evictions: {per_job_per_day: 1000000, min_run: 0s, grace: 10s}
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """One day as it was. Latencies of all requests, in seconds; failed: without an answer of status 200, and failures the first."""
+    """One day as it was. Latencies of all requests, in seconds; failed: without status 200, failures: the first."""
 
     number: int
     training: bool
