@@ -104,19 +104,62 @@ def test_tables_are_merged_with_the_region_as_widest_domain() -> None:
     ]
 
 
-def test_a_report_is_divided_by_the_requests_on_the_replicas_of_each_cluster() -> None:
-    def row(name: str, requests: int) -> dict[str, Any]:
-        return {"replica": name, "attempt": 1, "requests": requests}
+def of_replica(name: str, requests: int = 0, in_flight: int = 0) -> dict[str, Any]:
+    return {
+        "replica": name,
+        "attempt": 1,
+        "requests": requests,
+        "in_flight": in_flight,
+        "errors": 0,
+    }
 
-    service = {
-        "service": "chat", "requests": 40, "concurrency": 8.0, "latency_p99_s": 0.9, "tokens_per_s": None,
-        "replicas": [row("east/chat.1", 30), row("west/chat.4", 10)],
+
+def report(*replicas: dict[str, Any], **counts: float) -> dict[str, Any]:
+    row = {
+        "service": "chat", "requests": 0, "errors": 0, "shed": 0, "in_flight": 0, "queued": 0, "concurrency": 0.0,
+        "rate": 0.0, "latency_p50_s": 0.2, "latency_p99_s": 0.9, "ttft_p99_s": 0.1, "itl_p99_s": None,
+        "tokens_per_s": None, "replicas": list(replicas),
     }  # fmt: skip
-    report = {"router": "r", "window_s": 5.0, "version": "9", "services": [service]}
-    parts = divided(report, ["east", "west", "south"], {"east": "7"})
-    (east,) = parts["east"]["services"]
-    assert (east["requests"], east["concurrency"], east["latency_p99_s"]) == (30, 6.0, 0.9)
-    assert east["replicas"] == [row("chat.1", 30)]
-    assert parts["west"]["services"][0]["concurrency"] == 2.0
-    assert (parts["east"]["version"], parts["west"]["version"]) == ("7", "")
-    assert parts["south"]["services"] == []
+    return {"router": "r", "window_s": 5.0, "version": "9", "services": [{**row, **counts}]}
+
+
+def parts(told: dict[str, Any], *unreachable: str) -> dict[str, dict[str, Any]]:
+    """The parts of east and west, which have the service; south has another one."""
+    service = {"service": "chat", "replicas": []}
+    tables = [
+        ClusterTable(name, version, rows, is_reachable=name not in unreachable)
+        for name, version, rows in (
+            ("east", "7", (service,)),
+            ("west", "3", (service,)),
+            ("south", "5", ({"service": "other", "replicas": []},)),
+        )
+    ]
+    found = divided(told, tables)
+    assert {name: each["version"] for name, each in found.items()} == {
+        each.cluster: each.version for each in tables if each.is_reachable
+    }
+    assert found["south"]["services"] == []
+    return {name: each["services"][0] for name, each in found.items() if name != "south"}
+
+
+def test_a_report_is_divided_by_the_requests_on_the_replicas_of_each_cluster() -> None:
+    east, west = of_replica("east/chat.1", 30, 1), of_replica("west/chat.4", 10, 3)
+    found = parts(report(east, west, requests=40, in_flight=4, queued=1, concurrency=8.0, rate=8.0))
+    keys = ("requests", "rate", "in_flight", "queued", "concurrency")
+    assert [found["east"][key] for key in keys] == [30, 6.0, 1, 1, 2.0]
+    assert [found["west"][key] for key in keys] == [10, 2.0, 3, 1, 6.0]
+    assert found["west"]["replicas"] == [of_replica("chat.4", 10, 3)]
+    assert found["west"]["latency_p99_s"] == 0.9
+
+
+def test_what_takes_longer_than_a_window_loads_the_cluster_that_works_on_it() -> None:
+    found = parts(report(of_replica("east/chat.1", 0, 8), of_replica("west/chat.4"), concurrency=8))
+    assert (found["east"]["concurrency"], found["west"]["concurrency"]) == (8.0, 0.0)
+    assert (found["east"]["latency_p99_s"], found["west"]["latency_p99_s"]) == (0.9, None)
+
+
+def test_a_request_that_waits_for_a_first_replica_is_reported_to_the_first_cluster() -> None:
+    waits = report(queued=1, concurrency=1.0)
+    found = parts(waits)
+    assert [found[name]["queued"] for name in ("east", "west")] == [1, 0]
+    assert parts(waits, "east")["west"]["queued"] == 1

@@ -1,13 +1,17 @@
 """Two daemons as two regions behind a front, all of them processes, with links between them that are cut."""
 
+import json
+import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 
@@ -17,6 +21,8 @@ from gantree.api.http.response_models.jobs import JobRow
 from gantree.model.errors import BadInput, Conflict, GantreeError, Unsupported
 from support.daemon import Daemon, Program
 from support.federation.cut_link import CutLink
+from support.routed import haproxy
+from support.services import text
 
 CLUSTER = """
 name: {name}
@@ -55,6 +61,11 @@ gang: [{role: server, members: 1, each: {gpus: 1}, run: [python3, -I, -S, -c,
 replicas: 1
 ready: {every: 100ms}
 drain: 0s
+"""
+ROUTE = """
+import sys
+from gantree.cli.main import main
+main(["route", "--listen", "127.0.0.1:0", "--state", sys.argv[1], "--at", sys.argv[2], "--explain"])
 """
 
 
@@ -243,3 +254,44 @@ def test_a_daemon_that_is_killed_leaves_nothing_running_beyond_the_lease(world: 
     world.client.cancel("orphan")
     until(lambda: world.job("orphan")["phase"] == "cancelled")
     assert "TWICE" not in said.read_text()
+
+
+def test_requests_go_to_the_nearest_region_with_room_and_each_cluster_gets_its_part(
+    world: World,
+) -> None:
+    haproxy()
+    scale = "scale: {on: {metric: concurrency, target: 1}, every: 500ms, down: {stabilise: 1h}}"
+    route = "route: {concurrency: 2, models: [tiny]}"
+    for daemon in world.daemons.values():
+        daemon.client.submit(text("web", "{min: 1, max: 2}", more=f"{scale}\n{route}"))
+    until(lambda: {"east/web.1", "west/web.1"} <= world.replicas().keys())
+
+    def regions(count: int) -> list[str]:
+        """The clusters that have answered so many requests at once."""
+        with ThreadPoolExecutor(count) as pool:
+            return sorted(pool.map(lambda _: answered_by(url), range(count)))
+
+    with Program("-c", ROUTE, str(world.folder / "front"), "us") as router:
+        url = re.findall(r"http://\S+", router.says("listens at"))[0]
+        until(lambda: regions(1) == ["west"])
+        until(lambda: regions(4) == ["east", "east", "west", "west"])  # two at once fill it
+        until(lambda: regions(2) and world.daemons["west"].client.service("web")["wanted"] == 2)
+        assert regions(1) == ["west"]
+        world.links["west"].cut()
+        until(lambda: regions(1) == ["east"])
+        world.links["west"].mend()
+        until(lambda: regions(1) == ["west"])
+        until(lambda: world.daemons["east"].client.service("web")["load"])
+        assert router.stop() == 0
+    for daemon in world.daemons.values():
+        daemon.client.cancel_service("web")
+
+
+def answered_by(url: str) -> str:
+    """The cluster whose replica answers a completion; what came instead where none does."""
+    body = json.dumps({"model": "tiny", "prompt": "x", "max_tokens": 1}).encode()
+    try:
+        with urlopen(f"{url}/v1/completions", body, timeout=60) as answer:
+            return str(answer.headers["X-Gantree-Chosen"]).partition("/")[0]
+    except OSError as error:
+        return repr(error)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from hashlib import sha256
 from typing import Any
 
@@ -14,6 +15,7 @@ from gantree.api.client.service_requests import cancel_service, service
 from gantree.api.client.site_requests import renew_lease
 from gantree.federation.calls import Call, CallKind
 from gantree.federation.choice import Offer, offer_of
+from gantree.federation.federated_job import FederatedJob
 from gantree.federation.front import NOT_TAKEN, Front
 from gantree.model.errors import (
     Conflict,
@@ -87,16 +89,14 @@ class Driver:
             self.front.answered(call, _plain(call, answer), now_s())
         self.wake()
 
-    async def offers(self, body: Json, data: tuple[tuple[str, float], ...]) -> list[Offer]:
-        """What the clusters that may get jobs say of a submission that nobody has yet."""
+    async def offers(self, job: FederatedJob) -> list[Offer]:
+        """What the clusters that may get jobs say of one that nobody has yet."""
         usable = [name for name in self.clients if self.front.is_usable(name, now_s())]
-        asked = [self._offer(name, body, data) for name in usable]
+        asked = [self._offer(name, job) for name in usable]
         return [offer for offer in await asyncio.gather(*asked) if offer is not None]
 
-    async def _offer(
-        self, cluster: str, body: Json, data: tuple[tuple[str, float], ...]
-    ) -> Offer | None:
-        call = Call(CallKind.FORECAST, cluster, body=body)
+    async def _offer(self, cluster: str, job: FederatedJob) -> Offer | None:
+        call = self.front.question(cluster, job)
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 answer = await self.clients[cluster].send(request_of(call))
@@ -104,7 +104,7 @@ class Driver:
             return Offer(cluster, None, refusal=str(error))
         except (GantreeError, TimeoutError):
             return None
-        return offer_of(self.front.federation, cluster, data, answer)
+        return offer_of(self.front.federation, cluster, job.data, answer)
 
 
 def request_of(call: Call) -> Request[Json]:
@@ -115,25 +115,23 @@ def request_of(call: Call) -> Request[Json]:
         shown = None if stamp is None else {"boot": stamp.boot, "at_s": stamp.at_s}
         return renew_lease(asked.federation, asked.number, asked.lease_s, shown)
     if call.kind is CallKind.FORECAST:
-        return Request("POST", "/v1/jobs/forecast", body=call.body)
+        return Request("POST", "/v1/jobs/forecast", body=_submission(call))
     if call.kind is CallKind.SUBMIT:
         assert call.assignment is not None
-        told = call.assignment
-        shown = {
-            "federation": told.federation,
-            "job": told.job,
-            "number": told.number,
-            "lease": told.lease,
-        }
-        key = sha256(f"{told} {told.lease}".encode()).hexdigest()
+        key = sha256(f"{call.assignment} {call.assignment.lease}".encode()).hexdigest()
         headers = {"Idempotency-Key": key}
-        body = {**call.body, "assignment": shown}
-        return Request("POST", "/v1/jobs", body=body, headers=headers)
+        return Request("POST", "/v1/jobs", body=_submission(call), headers=headers)
     if call.is_service and call.kind is CallKind.CANCEL:
         return cancel_service(call.remote, assignment=call.came_by)
     if call.is_service:
         return service(call.remote)
     return cancel(call.remote) if call.kind is CallKind.CANCEL else job(call.remote)
+
+
+def _submission(call: Call) -> Json:
+    """The body of a submission, with the assignment by which it comes."""
+    assert call.assignment is not None
+    return {**call.body, "assignment": asdict(call.assignment)}
 
 
 def _plain(call: Call, answer: Json) -> Json:

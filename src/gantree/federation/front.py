@@ -26,7 +26,7 @@ from gantree.federation.granted_lease import GrantedLease
 from gantree.federation.rounds import Rounds, best_offer
 from gantree.federation.store import Store
 from gantree.model.errors import BadInput, Conflict, GantreeError, NotFound, Unsupported
-from gantree.model.federation import EnforcedBy, Federation, Stamp, assignment_of
+from gantree.model.federation import Assignment, EnforcedBy, Federation, Stamp, assignment_of
 from gantree.model.phases import ENDED
 
 Json = dict[str, Any]
@@ -209,7 +209,13 @@ class Front:
             self._rounds.open(job.job, usable)
             self._not_before[key] = now_s + ROUND_S
             for name in usable:
-                yield Call(CallKind.FORECAST, name, job.job, body=job.submission)
+                yield self.question(name, job)
+
+    def question(self, cluster: str, job: FederatedJob) -> Call:
+        """When a cluster would start a job that it may be assigned."""
+        number, lease = job.number + 1, self.leases[cluster].number
+        next_one = Assignment(self.federation.name, job.job, number, lease)
+        return Call(CallKind.FORECAST, cluster, job.job, assignment=next_one, body=job.submission)
 
     # What came of it.
 

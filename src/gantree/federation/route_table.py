@@ -4,16 +4,16 @@ A replica is called CLUSTER/REPLICA here, as two clusters may have replicas of o
 region and its cluster, so for a router the region is the widest domain: what is near is in its own.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from gantree.model.federation import Federation
 
 Json = dict[str, Any]
 SEPARATOR = "/"
-ADDITIVE = ("requests", "errors", "shed", "in_flight", "queued", "concurrency", "rate", "tokens_per_s")  # fmt: skip
-COUNTS = frozenset({"requests", "errors", "shed", "in_flight", "queued"})
+LATENCIES = ("latency_p50_s", "latency_p99_s", "ttft_p99_s", "itl_p99_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +48,57 @@ def _replica(table: ClusterTable, region: str, replica: Json) -> Json:
     }
 
 
-def divided(report: Json, clusters: Iterable[str], versions: Mapping[str, str]) -> dict[str, Json]:
-    """The report of a router for each cluster: what can be added up, by the share of requests on its replicas."""
-    told: dict[str, Json] = {}
-    for cluster in clusters:
-        services = [_share(service, cluster) for service in report["services"]]
-        told[cluster] = {
+def divided(report: Json, tables: Sequence[ClusterTable]) -> dict[str, Json]:
+    """The report of a router for each cluster that can be reached: the part that concerns its own replicas."""
+    reachable = [table for table in tables if table.is_reachable]
+    having: dict[str, list[str]] = {}
+    for table in reachable:
+        for service in table.services:
+            having.setdefault(service["service"], []).append(table.cluster)
+    return {
+        table.cluster: {
             **report,
-            "version": versions.get(cluster, ""),
-            "services": [each for each in services if each is not None],
+            "version": table.version,
+            "services": [
+                _part(service, table.cluster, having[service["service"]][0])
+                for service in report["services"]
+                if table.cluster in having.get(service["service"], ())
+            ],
         }
-    return told
+        for table in reachable
+    }
 
 
-def _share(service: Json, cluster: str) -> Json | None:
-    """The part of a service's row that concerns a cluster; None where it has no replica of it."""
+def _part(service: Json, cluster: str, first: str) -> Json:
+    """The part of a service's row that concerns a cluster that has the service.
+
+    What is in work or waits is divided as the requests in flight are, the rest as those that have ended. Where no
+    cluster has a replica, the first one gets all: a request that waits has it start one. A cluster that has answered
+    nothing has no latency.
+    """
     prefix = f"{cluster}{SEPARATOR}"
     own = [each for each in service["replicas"] if each["replica"].startswith(prefix)]
-    if not own:
-        return None
-    total = sum(each["requests"] for each in service["replicas"])
-    part = sum(each["requests"] for each in own)
-    share = part / total if total else len(own) / len(service["replicas"])
-    scaled = {
-        key: round(service[key] * share) if key in COUNTS else service[key] * share
-        for key in ADDITIVE
-        if service.get(key) is not None
+    every = service["replicas"]
+    of_all = len(own) / len(every) if every else float(cluster == first)
+    tokens = service["tokens_per_s"]
+    busy, ended = _share(own, every, "in_flight"), _share(own, every, "requests")
+    busy, ended = (
+        next(share for share in (busy, ended, of_all) if share is not None),
+        next(share for share in (ended, busy, of_all) if share is not None),
+    )
+    return {
+        **service,
+        **{key: ceil(service[key] * busy) for key in ("in_flight", "queued")},
+        **{key: round(service[key] * ended) for key in ("requests", "errors", "shed")},
+        "concurrency": service["concurrency"] * busy,
+        "rate": service["rate"] * ended,
+        "tokens_per_s": tokens if tokens is None else tokens * ended,
+        **({} if ended else dict.fromkeys(LATENCIES)),
+        "replicas": [{**each, "replica": each["replica"].removeprefix(prefix)} for each in own],
     }
-    replicas = [{**each, "replica": each["replica"].removeprefix(prefix)} for each in own]
-    return {**service, **scaled, "replicas": replicas}
+
+
+def _share(own: Sequence[Json], every: Sequence[Json], count: str) -> float | None:
+    """The share of a count that some replicas have; None where nobody has any."""
+    total = sum(each[count] for each in every)
+    return sum(each[count] for each in own) / total if total else None

@@ -37,6 +37,8 @@ from gantree.model.phases import ENDED, HOLDING, Phase
 Json = dict[str, Any]
 T = TypeVar("T")
 ASK_WITHIN_S = 5.0
+REPORT_WITHIN_S = 1.0
+"""A router reports every two seconds, to all clusters at once: one that hangs must not hold up the others."""
 AGAIN_S = 0.25
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -82,7 +84,7 @@ def _add_submission(routes: APIRouter, backend: FrontBackend) -> None:
             return json_response(_receipt(known), 201)
         user = check_submission(caller, (), body.overrides, body.user, body.login)
         jobs = await asyncio.to_thread(federated_jobs, body, user, key)
-        offered = [await backend.driver.offers(job.submission, job.data) for job in jobs]
+        offered = [await backend.driver.offers(job) for job in jobs]
         for offers in offered:
             if len(offers) == len(backend.clients) and all(each.refusal for each in offers):
                 raise BadInput("; ".join(each.sentence for each in offers))
@@ -192,10 +194,16 @@ def _filter(
     return wanted
 
 
-async def _ask(backend: FrontBackend, cluster: str, request: Asked[T], otherwise: T) -> T:
+async def _ask(
+    backend: FrontBackend,
+    cluster: str,
+    request: Asked[T],
+    otherwise: T,
+    within_s: float = ASK_WITHIN_S,
+) -> T:
     """The answer of a cluster to a question; otherwise, where it gives none in time."""
     try:
-        async with asyncio.timeout(ASK_WITHIN_S):
+        async with asyncio.timeout(within_s):
             return await backend.clients[cluster].send(request)
     except (GantreeError, TimeoutError):
         return otherwise
@@ -266,7 +274,7 @@ def _add_routing(routes: APIRouter, backend: FrontBackend) -> None:
     @routes.post("/routes/reports", **needs(Need.ROUTE))
     async def report(body: RouterReportBody) -> Response:
         """Report requests: each cluster gets the part of its own replicas."""
-        told = divided(body.model_dump(), backend.clients, tables.versions)
+        told = divided(body.model_dump(), tables.known_by(body.version))
         parts = [
             (
                 cluster,
@@ -276,7 +284,9 @@ def _add_routing(routes: APIRouter, backend: FrontBackend) -> None:
             )
             for cluster, each in told.items()
         ]
-        await asyncio.gather(*(_ask(backend, cluster, asked, {}) for cluster, asked in parts))
+        await asyncio.gather(
+            *(_ask(backend, cluster, asked, {}, REPORT_WITHIN_S) for cluster, asked in parts)
+        )
         return json_response({"version": str(tables.version)})
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from gantree.api.client.async_client import AsyncClient
@@ -16,6 +17,7 @@ WAIT_S = 20.0
 ANSWER_WITHIN_S = 30.0
 PAUSE_S = 1.0
 LOOK_EVERY_S = 0.5
+VERSIONS_KEPT = 1000
 
 
 class Tables:
@@ -25,12 +27,13 @@ class Tables:
         self._front, self._clients = front, clients
         self._told: dict[str, tuple[str, tuple[Json, ...]]] = {}
         self.version, self.services = version, list[Json]()
+        self._versions: dict[str, dict[str, str]] = {}
         self._changed = asyncio.Event()
 
-    @property
-    def versions(self) -> dict[str, str]:
-        """The version of each cluster's table."""
-        return {cluster: version for cluster, (version, _) in self._told.items()}
+    def known_by(self, version: str) -> list[ClusterTable]:
+        """The tables by which a router sends requests that has this version; 0 where that is not known any more."""
+        versions = self._versions.get(version, {})
+        return [replace(table, version=versions.get(table.cluster, "0")) for table in self._now()]
 
     async def run(self) -> None:
         """Follow the tables until cancelled."""
@@ -50,24 +53,39 @@ class Tables:
             except (GantreeError, TimeoutError):
                 await asyncio.sleep(PAUSE_S)
                 continue
-            self._told[cluster] = answer["version"], tuple(answer["services"])
-            self.look()
+            self.take(cluster, answer)
+
+    def take(self, cluster: str, answer: Json) -> None:
+        """A cluster has answered with its table."""
+        self._told[cluster] = answer["version"], tuple(answer["services"])
+        self.look()
+
+    def _now(self) -> list[ClusterTable]:
+        """The tables as they came last, in the order of the file."""
+        front, now = self._front, now_s()
+        lost_after_s = front.federation.lost_after_s
+        return [
+            ClusterTable(
+                name,
+                *self._told[name],
+                front.leases[name].is_connected(now, lost_after_s),
+            )
+            for name in self._clients
+            if name in self._told
+        ]
 
     def look(self) -> None:
         """Merge the tables as they are now: a cluster may have been lost, too."""
-        front, now = self._front, now_s()
-        lost_after_s = front.federation.lost_after_s
-        tables = [
-            ClusterTable(
-                name, version, services, front.leases[name].is_connected(now, lost_after_s)
-            )
-            for name, (version, services) in sorted(self._told.items())
-        ]
-        services = merged(front.federation, tables)
+        tables = self._now()
+        services = merged(self._front.federation, tables)
         if services != self.services:
             self.services, self.version = services, self.version + 1
             self._changed.set()
             self._changed = asyncio.Event()
+        self._versions.pop(str(self.version), None)
+        self._versions[str(self.version)] = {each.cluster: each.version for each in tables}
+        if len(self._versions) > VERSIONS_KEPT:
+            del self._versions[next(iter(self._versions))]
 
     async def wait(self, after: str, wait_s: float) -> None:
         """Wait until the version is not `after`, at most for wait_s."""

@@ -148,7 +148,8 @@ def _front(settings: Settings, directory: Path) -> str:
         lines += [
             "http-after-response set-var(txn.reason) str(retried) if { var(txn.server) -m found }"
             " { srv_name -m found } !{ srv_name,strcmp(txn.server) eq 0 }",
-            "http-after-response set-header X-Gantree-Chosen '%[srv_name,regsub(_[0-9]+$,)]; %[var(txn.reason)]'"
+            "http-after-response set-header X-Gantree-Chosen"
+            " '%[srv_name,regsub(_[0-9]+$,),regsub(:2F:,/)]; %[var(txn.reason)]'"
             f" unless {{ var(txn.backend) -m str {NEXT} }}",
         ]
     lines.append("use_backend %[var(txn.backend)] if { var(txn.backend) -m found }")

@@ -12,11 +12,12 @@ from gantree.control.federation.leased_jobs import WITHOUT_LEASE_S, LeasedJobs, 
 from gantree.control.requests.submissions import JobSubmission, Key
 from gantree.executors.local.shim.lease import FILE
 from gantree.journal.sqlite import SqliteJournal
-from gantree.model.errors import Conflict, GantreeError, Unsupported
+from gantree.model.errors import BadInput, Conflict, GantreeError, Unsupported
 from gantree.model.events import GangEnded, GangStarted
 from gantree.model.federation import Assignment, Renewal, Stamp
 from gantree.model.jobs import Job
 from gantree.model.orders import StartGang, StopGang
+from gantree.model.services import ReplicaCount, ServiceSpec
 from gantree.policy.rules import Policy
 from gantree.testing.builders import cluster, job
 from support.recording import RecordingCluster
@@ -209,3 +210,32 @@ def test_a_cluster_that_is_in_no_federation_takes_nothing_of_one(tmp_path: Path)
     assert isinstance(outcome, Conflict)
     assert "no lease of federation f is held here" in str(outcome)
     controller.close()
+
+
+def test_services_of_a_federation_and_of_the_cluster_stay_apart(member: Member) -> None:
+    member.renew()
+
+    def submit(name: str, number: int = 0, most: int = 3) -> None:
+        spec = ServiceSpec(name, replace(job(name), priority="batch"), ReplicaCount(1, most))
+        assignment = Assignment("f", name, number, 1) if number else None
+        asked = JobSubmission((), "/", assignment=assignment, services=[spec])
+        (outcome,) = member.controller.submit_batch([asked])
+        if isinstance(outcome, GantreeError):
+            raise outcome
+        member.controller.step()
+
+    submit("own")
+    asked = JobSubmission(
+        (), "/", assignment=Assignment("f", "own", 1, 1), services=[ServiceSpec("own", job("own"))]
+    )
+    with pytest.raises(BadInput, match="a service own is here"):
+        member.controller.first_event(asked)  # the front asks for a forecast first
+    with pytest.raises(BadInput, match="a service own is here that did not come from federation f"):
+        submit("own", number=1)
+    submit("chat", number=1)
+    with pytest.raises(BadInput, match="chat came from federation f; submit it to the front"):
+        submit("chat")
+    submit("chat", number=2, most=4)
+    service = member.controller.ledger.services["chat"]
+    assert (service.spec.replica.assignment, service.spec.replicas.max) == ("f/chat/2", 4)
+    assert service.revision == 1  # its replicas are as they were

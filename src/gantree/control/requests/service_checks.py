@@ -7,6 +7,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.formats.job.service_form import LONGEST_NAME
 from gantree.model.errors import BadInput, Conflict, Forbidden
+from gantree.model.federation import Assignment, assignment_of
 from gantree.model.jobs import Job
 from gantree.model.services import ServiceSpec
 
@@ -21,11 +22,15 @@ def is_of_service(ledger: Ledger, job: str) -> bool:
 
 
 def live_owner(
-    ledger: Ledger, name: str, may_update: Callable[[ServiceState], bool] | None
+    ledger: Ledger,
+    name: str,
+    may_update: Callable[[ServiceState], bool] | None,
+    assignment: Assignment | None = None,
 ) -> str | None:
     """The user of the live service of a name, who stays its owner when it is updated; None where it would be new.
 
-    Raises Conflict for a name that no service can have now, and Forbidden where this one is not the caller's to change.
+    Raises Conflict for a name that no service can have now, and Forbidden where this one is not the caller's to change,
+    and BadInput for one that came from elsewhere.
     """
     if name in ledger.jobs or name in ledger.arrays:
         raise Conflict(f"{name} is the id of a job; give the service another name")
@@ -38,7 +43,24 @@ def live_owner(
         raise Conflict(
             f"service {name} ends, and its replicas drain; submit it again when it has ended"
         )
+    check_origin(service.spec, assignment)
     return service.spec.replica.user
+
+
+def check_origin(before: ServiceSpec, assignment: Assignment | None) -> None:
+    """Raise BadInput where an update of a live service does not come from where the service came from."""
+    known = before.replica.assignment
+    origin = assignment_of(known).federation if known else ""
+    asks = "" if assignment is None else assignment.federation
+    if origin == asks:
+        return
+    if origin:
+        raise BadInput(
+            f"service {before.name} came from federation {origin}; submit it to the front, or take another name"
+        )
+    raise BadInput(
+        f"a service {before.name} is here that did not come from federation {asks}; take another name"
+    )
 
 
 def with_replica(service: ServiceSpec, replica: Job, ledger: Ledger) -> ServiceSpec:

@@ -195,6 +195,10 @@ class Submissions:
 
         Nothing is taken. Raises what is wrong with it.
         """
+        if submission.assignment is not None:
+            self._tried(
+                submission
+            )  # a federation sends what was refused elsewhere, so all must be told
         replicas = [replace(each.replica, name=f"{each.name}.1") for each in submission.services]
         jobs = (*submission.jobs, *replicas)
         first = self._tried(replace(submission, jobs=jobs, services=())).events[0]
@@ -302,7 +306,7 @@ class Submissions:
                     "kind: service is for the local executor; on Kubernetes apply a GangService"
                 )
             name = str(submission.overrides.get("name", service.name))
-            before = live_owner(ledger, name, submission.may_update)
+            before = live_owner(ledger, name, submission.may_update, submission.assignment)
             owner = submission if before is None else replace(submission, user=before)
             replica = self._checked(service.replica, owner, ledger)
             return with_replica(service, replica, ledger)

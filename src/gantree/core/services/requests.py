@@ -1,6 +1,7 @@
 """Handles requests about services, and what is reported of their replicas."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from gantree.core.ledger.decision_builder import DecisionBuilder
@@ -36,8 +37,9 @@ def first_number(spec: ServiceSpec) -> int:
 
 
 def is_same_replica(one: ServiceSpec, other: ServiceSpec) -> bool:
-    """Whether replicas of both are alike, so that none has to be replaced."""
-    return (one.replica, one.port, one.ready) == (other.replica, other.port, other.ready)
+    """Whether replicas of both are alike, so that none has to be replaced: by whose choice it is here changes none."""
+    replica = replace(one.replica, assignment=other.replica.assignment)
+    return (replica, one.port, one.ready) == (other.replica, other.port, other.ready)
 
 
 def _submitted(builder: DecisionBuilder, event: ServiceSubmitted, policy: Policy) -> None:
