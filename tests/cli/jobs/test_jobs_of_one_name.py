@@ -126,6 +126,18 @@ def test_a_path_of_the_api_means_an_id_first_so_that_programs_never_get_another_
     assert daemon.client.job_id("whole") == {"job": "whole-2", "instead_of": "whole"}
 
 
+def test_a_live_service_is_meant_before_jobs_of_its_name(
+    daemon: Daemon, gantree: CommandLine
+) -> None:
+    service = "kind: service\nname: chat\nreplicas: {min: 0, max: 1}\nscale: {on: {metric: rate, target: 1}}\n"
+    daemon.client.submit(service + "gang: [{role: r, members: 1, run: [sleep, '60']}]\n")
+    assert submit(daemon, "chat", "hold: true") == "chat-2"
+    assert gantree("why", "chat").out.startswith("chat wants 0 replicas")
+    assert answer_of(gantree, "why id:chat-2")["job"] == "chat-2"
+    assert "chat is being cancelled" in gantree("cancel", "chat").out
+    assert answer_of(gantree, "why chat")["job"] == "chat-2"
+
+
 def test_an_array_that_goes_on_is_meant_before_jobs_that_have_ended(
     daemon: Daemon, gantree: CommandLine
 ) -> None:

@@ -14,6 +14,7 @@ from gantree.journal.sqlite import SqliteJournal
 from gantree.model.errors import BadInput
 from gantree.model.events import CancelRequested, Event
 from gantree.model.jobs import Checkpoint, Job, Restarts
+from gantree.model.replicas import ReplicaOf
 from gantree.sim.cluster import Overheads
 from gantree.sim.replay.comparison import Comparison
 from gantree.sim.replay.fit import check_suits
@@ -102,6 +103,17 @@ def test_a_job_that_failed_fails_after_the_time_of_all_its_attempts(tmp_path: Pa
     assert (record.outcome.attempts, record.work_s, record.exit_code) == (3, 60, 3)
     (again,) = replay(recording, FIFO).jobs
     assert (again.outcome, again.attempts, again.ended_at) == ("failed", 1, 60)
+
+
+def test_a_replica_of_a_service_runs_as_long_as_it_did(tmp_path: Path) -> None:
+    cancelled = CancelRequested(id="c", observed_at=50.0, job="ta")
+    recording = whole(tmp_path, jobs_of(TraceJob("a", 0, 100, 1, 4)), cancelled)
+    (record,) = recording.jobs
+    spec = replace(record.spec, service=ReplicaOf("chat", 1, 1))
+    of_service = replace(recording, jobs=(replace(record, spec=spec),), requests=())
+    assert works(of_service) == {"ta": WorkOf(50.0, Source.RECORD)}
+    (again,) = replay(of_service, FIFO).jobs
+    assert (again.outcome, again.attempts, again.ended_at) == ("succeeded", 1, 50)
 
 
 def test_jobs_that_did_not_run_to_their_end_are_estimated(tmp_path: Path) -> None:

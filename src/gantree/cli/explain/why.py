@@ -1,6 +1,7 @@
 """`gantree why`: why a job is in its state."""
 
 import time
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -12,7 +13,7 @@ from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.ended_job import end_line
 from gantree.cli.output.printing import print_json
 from gantree.cli.output.refusals import refusal_lines
-from gantree.model.errors import Conflict, NotFound
+from gantree.model.errors import Conflict, GantreeError, NotFound
 from gantree.model.phases import ENDED
 from gantree.text.preemption_blockers import PREEMPTION_BLOCKERS
 
@@ -24,7 +25,7 @@ def why(
 ) -> None:
     """Explain why a job is in its state."""
     daemon = client(state)
-    answer = daemon.why(job_named(daemon, job))
+    answer = daemon.why(_meant(daemon, job))
     if as_json:
         print_json(answer)
         return
@@ -33,6 +34,14 @@ def why(
         typer.echo(f"  {line}")
     if answer["phase"] in ENDED:
         _print_use(daemon, answer["job"])
+
+
+def _meant(daemon: Client, word: str) -> str:
+    """The live service of this name, else the job that the word means."""
+    with suppress(GantreeError):  # there is none, or nobody there knows of services
+        if daemon.service(word)["ended_at"] is None:
+            return word
+    return job_named(daemon, word)
 
 
 def _print_use(daemon: Client, job: str) -> None:

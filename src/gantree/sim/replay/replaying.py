@@ -99,13 +99,17 @@ def _row(record: JobRecord, work_s: float, began_at: float) -> TraceJob:
 
 
 def _spec(record: JobRecord, ids: frozenset[str], elements: Mapping[str, tuple[str, ...]]) -> Job:
-    """The job as the simulation is handed it: it comes after jobs by their ids there, and fails for good if it did."""
+    """The job as the simulation is handed it: it comes after jobs by their ids there, and fails for good if it did.
+
+    A replica of a service is a job that runs as long as it did: nothing decides here how many there are, and it would
+    start again for ever.
+    """
     spec = record.spec
     after = [each for job in spec.after for each in elements.get(job, (job,)) if each in ids]
     restarts = spec.restarts
     if record.ending is Ending.BY_ITSELF and record.outcome.outcome == "failed":
         restarts = replace(restarts, exit_codes=(NO_EXIT_CODE,))
-    return replace(spec, after=tuple(f"t{job}" for job in after), restarts=restarts)
+    return replace(spec, after=tuple(f"t{job}" for job in after), restarts=restarts, service=None)
 
 
 def replay(

@@ -1,6 +1,7 @@
 """How much work a job is: as recorded where it ran to its end, else an estimate, and of what kind.
 
-A job that reached its time limit has work for that long again, so that it reaches it again. One that did not run to its
+A job that reached its time limit has work for that long again, so that it reaches it again. A replica of a service ran
+as long as its service wanted it, which is recorded. One that did not run to its
 end has as much as its user expected, else as its time limit allows, else the median of those in its queue that did,
 else of all that did, else an hour; and at least what it has done.
 """
@@ -53,6 +54,8 @@ class WorkEstimates:
         """The work of a job."""
         if job.ending is Ending.BY_ITSELF:
             return WorkOf(job.work_s, Source.RECORD)
+        if job.spec.service is not None and job.ending is Ending.REQUEST:
+            return WorkOf(max(job.work_s, LEAST_LEFT_S), Source.RECORD)
         if job.ending is Ending.TIME_LIMIT and job.spec.time_limit_s is not None:
             return WorkOf(job.work_s + job.spec.time_limit_s, Source.TIME_LIMIT)
         guess = self._guess(job)
