@@ -65,6 +65,15 @@ def test_who_can_save_and_has_a_place_saves_and_goes_there() -> None:
     assert stage.state("a").preemptions == 0
 
 
+def test_a_gang_whose_node_becomes_unwell_while_it_starts_leaves_once_it_runs() -> None:
+    stage = stage_of()
+    stage.submit(job("a", 1, 8, checkpoint=SAVES))
+    sick(stage, stage.nodes("a")[0])
+    assert stage.phase("a") is Phase.STARTING
+    stage.started("a")
+    assert stage.phase("a") is Phase.SAVING
+
+
 def test_who_has_no_place_runs_on_until_one_comes_free() -> None:
     stage = stage_of(job("a", 1, 8, checkpoint=SAVES), job("b", 1, 8), nodes=2)
     sick(stage, stage.nodes("a")[0])

@@ -25,6 +25,7 @@ from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.lifecycle import save_then_stop
 from gantree.core.preemption.free_capacity import move
 from gantree.core.queue.scaling import place_elsewhere
+from gantree.model.facts import GangRunning
 from gantree.model.phases import Phase, StopCause
 from gantree.placement.request.placement_preferences import PlacementPreferences
 from gantree.policy.order import DAY_S
@@ -70,6 +71,13 @@ def leaving_gangs(ledger: Ledger, now: float) -> Iterator[tuple[JobState, float]
         deadlines = [_deadline(one) for one in here if one.drain]
         if deadlines or not why_staying(ledger, state, now):
             yield state, min(deadlines, default=inf)
+
+
+def leaves_once_running(ledger: Ledger, fact: GangRunning) -> bool:
+    """Whether a gang that has just begun to run is to leave its nodes: on unhealthy ones it stays until then."""
+    if not ledger.site.cordoned:
+        return False
+    return any(state.job == fact.job for state, _ in leaving_gangs(ledger, fact.at))
 
 
 def _gangs_on(

@@ -9,7 +9,7 @@ decision about an arrival may affect other jobs (`ArrivalsBuilder`).
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gantree.core.cycle.drain import next_leaving
+from gantree.core.cycle.drain import leaves_once_running, next_leaving
 from gantree.core.cycle.growth import next_growth
 from gantree.core.cycle.leaving_degraded import may_leave_now, next_leaving_degraded
 from gantree.core.ledger.decision_builder import DecisionBuilder
@@ -136,11 +136,12 @@ def are_neutral(ledger: Ledger, facts: Sequence[Fact]) -> bool:
 
     If gangs may grow or move, a checkpoint changes the cost of that, and so does the start of a gang; in some orders
     the gang is demoted in time. That a gang runs makes no reservation possible, unless it began late: its end is
-    estimated from its placement on. One that may leave a degraded link now is considered at once.
+    estimated from its placement on. One that may now leave a degraded link or an unhealthy node is considered at once.
     """
     if any(isinstance(each, MAY_LEAVE_AFTER) and may_leave_now(ledger, each) for each in facts):
         return False
-    if any(isinstance(each, GangRunning) and _began_late(ledger, each) for each in facts):
+    running = [each for each in facts if isinstance(each, GangRunning)]
+    if any(_began_late(ledger, each) or leaves_once_running(ledger, each) for each in running):
         return False
     policy, neutral = ledger.policy, [*NEUTRAL_FACTS]
     if policy.defragment != "apply" and not ledger.accounts.elastic:
