@@ -28,6 +28,7 @@ from gantree.policy.rules import Policy
 from gantree.policy.waiting_jobs import QueueEntry
 from support.examples import sampled, seeds
 from support.random_lives import EVERY_KIND, A, B, Lives
+from support.shape_lives import with_alternatives
 
 STEPS = 50
 FIRST = "goes first"
@@ -104,6 +105,14 @@ class WithChoice(WithPlainTwin):
         return replace(job, speeds=((A, 1.0), (B, 0.6)), choose=choose)
 
 
+class WithShapes(WithPlainTwin):
+    """Half of the jobs have alternative shapes."""
+
+    def a_job(self, name: str, jobs: list[str]) -> Job:
+        made = super().a_job(name, jobs)
+        return with_alternatives(self.lots, made) if self.lots.random() < 0.5 else made
+
+
 class InLongQueues(WithPlainTwin):
     """More jobs come than end."""
 
@@ -134,6 +143,12 @@ def test_who_is_ruled_out_would_have_been_refused(policy: str) -> None:
 def test_who_is_ruled_out_with_a_choice_of_models_would_have_been_refused(policy: str) -> None:
     for seed in seeds(10, fewest=1):
         live(WithChoice(seed, EVERY_KIND[policy]))
+
+
+@pytest.mark.parametrize("policy", sampled(list(EVERY_KIND), 2))
+def test_who_is_ruled_out_with_alternative_shapes_would_have_been_refused(policy: str) -> None:
+    for seed in seeds(10, fewest=1):
+        live(WithShapes(seed, EVERY_KIND[policy]))
 
 
 @pytest.mark.parametrize("policy", sampled(list(EVERY_KIND), 4))

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from gantree.core.scheduler import Scheduler, settled
+from gantree.core.explain.explain import when, why
+from gantree.core.ledger.invariants import check
+from gantree.core.scheduler import Decision, Scheduler, settled
 from gantree.model.events import (
     Event,
     GangStarted,
@@ -27,6 +29,7 @@ from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
 from support.examples import seeds
 from support.random_lives import EVERY_KIND, WAYS, Lives
+from support.shape_lives import with_alternatives
 
 PRIORITIES = ("research", "batch", "production", "serving", 150, 350)
 LEAVING = (Phase.SAVING, Phase.STOPPING)
@@ -99,6 +102,22 @@ class Crowded(RecoveredEachTime):
                 return made
 
 
+class WithShapes(RecoveredEachTime):
+    """Half of the jobs have alternative shapes."""
+
+    def a_job(self, name: str, jobs: list[str]) -> Job:
+        made = super().a_job(name, jobs)
+        return with_alternatives(self.lots, made) if self.lots.random() < 0.5 else made
+
+    def decided(self, events: list[Event], decision: Decision) -> None:
+        ledger = self.scheduler.ledger
+        check(ledger)
+        waiting = [job for job, state in ledger.jobs.items() if state.phase is Phase.PENDING]
+        for name in waiting if self.told % 8 == 0 else ():
+            why(ledger, name, self.now)
+            when(ledger, name, self.now)
+
+
 def live(policy: str, seed: int, steps: int) -> None:
     lives = RecoveredEachTime(seed, EVERY_KIND[policy])
     for _ in range(steps):
@@ -117,6 +136,16 @@ def test_nobody_sleeps_through_what_a_recovered_scheduler_would_see(
 def test_recovered_before_each_event_a_scheduler_decides_the_same(policy: str) -> None:
     for seed in seeds(10, fewest=1):
         live(policy, seed, STEPS)
+
+
+@pytest.mark.parametrize("policy", EVERY_KIND)
+def test_recovered_before_each_event_it_decides_the_same_on_jobs_with_alternatives(
+    policy: str,
+) -> None:
+    for seed in seeds(10, fewest=1):
+        lives = WithShapes(seed, EVERY_KIND[policy])
+        for _ in range(STEPS):
+            lives.step()
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_the_reference_has_examples_of_every_kind_of_file() -> None:
     kinds = [kind for kind, _ in EXAMPLES]
     assert {kind: kinds.count(kind) for kind in kinds} == {
         "cluster": 3,
-        "job": 5,
+        "job": 6,
         "policy": 1,
         "node-groups": 1,
         "sweep": 1,

@@ -166,7 +166,7 @@ def test_a_share_of_a_gpu_costs_its_part() -> None:
     job = asking(roles=(Role("w", 2, Shape(gpu_share=0.25, models=(A,))),))
     assert [way.run_USD for way in options(job, BOTH, PRICES)] == [1.0]
     mig = asking(roles=(Role("w", 1, Shape(mig="1g.10gb", models=(A,))),))
-    assert [way.run_USD for way in options(mig, BOTH, PRICES)] == [None]
+    assert [way.run_USD for way in options(mig, BOTH, PRICES)] == [pytest.approx(2 / 7)]
 
 
 # ----- what is closed

@@ -197,6 +197,15 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
+class AlternativeShape:
+    """Another shape for the members of a role, which serves as well; speed is relative to the role's own shape."""
+
+    role: str
+    shape: Shape
+    speed: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """How the job saves its state: through `gantree.training`, or on a signal; seconds, and a directory."""
 
@@ -367,7 +376,8 @@ class Job:
     traffic and parallelism. on_cordoned are the nodes
     of a burn-in: cordoned, and held as long as it runs. project is a label under which its use is counted ("": none).
     idle: when it is stopped as idle. service: the replica of a service that it is. assignment is that of a federation
-    by which it came here ("": none), as `model.federation.Assignment` writes it.
+    by which it came here ("": none), as `model.federation.Assignment` writes it. alternatives are further shapes of one
+    role, best first; the gang gets the role's own shape or one of these (`model.gang_shapes`).
     """
 
     name: str
@@ -408,6 +418,7 @@ class Job:
     idle: IdleLimits | None = None
     service: ReplicaOf | None = None
     assignment: str = ""
+    alternatives: tuple[AlternativeShape, ...] = ()
 
     def equals_but_for_name(self, other: "Job") -> bool:
         """Return whether two jobs are equal but for their names."""

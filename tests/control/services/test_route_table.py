@@ -6,6 +6,7 @@ import pytest
 
 from gantree.control.services.route_table import RouteTable, route_rows
 from gantree.model.events import GangStarted, ReplicaReadinessChanged, ServiceSubmitted
+from gantree.model.jobs import AlternativeShape, Shape
 from gantree.model.replicas import Endpoint
 from gantree.model.services import ReplicaCount, Routing, ServiceSpec
 from gantree.testing.builders import cluster, job
@@ -113,3 +114,17 @@ def test_a_drain_is_known_from_the_version_that_says_so(stage: Stage) -> None:
     stage.ended("chat.1")
     table.look(ledger, 4.0)
     assert table.drains == {}
+
+
+def test_the_speed_of_a_replica_is_that_of_its_shape_on_its_model(stage: Stage) -> None:
+    (role,) = CHAT.replica.roles
+    halves = AlternativeShape(role.name, Shape(gpu_share=0.5), 0.4)
+    whole_node = replace(role, shape=Shape(gpus=8))
+    spec = replace(CHAT.replica, roles=(whole_node,), alternatives=(halves,))
+    stage.submit(job("all of one node", gpus=8))
+    embed = replace(CHAT, name="embed", replica=spec, replicas=ReplicaCount(2, 2))
+    stage.tell(ServiceSubmitted, service="embed", spec=embed)
+    for number in (1, 2):
+        listen(stage, f"embed.{number}", 4000 + number)
+    _, (_, row) = route_rows(stage.scheduler.ledger)
+    assert [each["speed"] for each in row["replicas"]] == [0.2, 0.2]

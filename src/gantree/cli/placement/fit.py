@@ -21,6 +21,7 @@ from gantree.cli.output.prices import unknown_gpu_warnings
 from gantree.cli.output.printing import columns, print_json, span
 from gantree.cli.placement.fit_serving import ServingWords, fit_serving
 from gantree.control.requests.unknown_gpu_models import gpu_models_of, models_not_here, no_node_has
+from gantree.core.explain.shapes import shape_in_words
 from gantree.formats import read_cluster, read_job, read_prices
 from gantree.model.errors import BadInput
 from gantree.model.jobs import Job
@@ -187,7 +188,7 @@ def _row(number: int, job: Job, way: Option) -> tuple[str, ...]:
     lost = way.expected_loss_gpu_s
     return (
         str(number) if way.open else "-",
-        way.model or "any",
+        f"{way.model or 'any'}{_as_shape(job, way)}",
         way.market.replace("_", "-"),
         _memory(job, way.model),
         "?" if way.speed is None else digits(way.speed),
@@ -198,6 +199,12 @@ def _row(number: int, job: Job, way: Option) -> tuple[str, ...]:
         if way.expected_USD is None or math.isinf(way.expected_USD)
         else dollars(way.expected_USD),
     )
+
+
+def _as_shape(job: Job, way: Option) -> str:
+    """ ", with 1 GPU": the shape of a way of a job that has alternatives; "" for others."""
+    shape = shape_in_words(job, way.job)
+    return f", with {shape}" if shape else ""
 
 
 def _memory(job: Job, model: str | None) -> str:
@@ -223,7 +230,7 @@ def _json(answer: Answer) -> dict[str, Any]:
             "usual": _footprint_json(footprint_of(job, TYPICAL)),
             "least": _footprint_json(footprint_of(job, LEANEST)),
         },
-        "ways": [_way_json(way) for way in ways],
+        "ways": [_way_json(job, way) for way in ways],
         "why": None
         if verdict is None
         else {"gate": verdict.gate.value, "sentence": verdict.sentence},
@@ -237,9 +244,10 @@ def _footprint_json(need: Footprint | None) -> dict[str, float] | None:
     return {**{name: size / GIB for name, size in need.parts}, "total": need.GiB}
 
 
-def _way_json(way: Option) -> dict[str, Any]:
+def _way_json(job: Job, way: Option) -> dict[str, Any]:
     return {
         "gpu": way.model,
+        "shape": shape_in_words(job, way.job) or None,
         "market": way.market,
         "open": way.open,
         "memory_GiB": memory_of(way.model),

@@ -3,7 +3,10 @@
 Queues are not asked: files say nothing of who else waits.
 """
 
+from dataclasses import replace
+
 from gantree.cli.input.policies import policy_of
+from gantree.core.explain.shapes import other_shapes
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.model.verdicts import Refused
@@ -27,7 +30,7 @@ class Placer:
     def place(self, occupancy: Occupancy, job: Job) -> tuple[Job, Placement | Refused]:
         """Return the job in the way and of the size that it got, and its place; else as it is written, and why not.
 
-        A refusal is that of the best way, or says why no way is open. Raises as `search.place`.
+        A refusal is that of the best way that may ever fit, or says why no way is open. Raises as `search.place`.
         """
         if not chooses(job):
             return placed_elastically(occupancy, job, self.preferences)
@@ -40,7 +43,9 @@ class Placer:
             placed, verdict = placed_elastically(occupancy, way, self.preferences)
             if isinstance(verdict, Placement):
                 return placed, verdict
-            best = best or verdict
+            if best is None or (best.never and not verdict.never):
+                others = other_shapes(job, way)
+                best = replace(verdict, sentence=f"{verdict.sentence}{others}")
         assert best is not None, f"no way of {job.name} is open, and none is refused"
         return job, best
 

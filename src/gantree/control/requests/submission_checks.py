@@ -16,6 +16,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.formats.job.form import MAX_PRIORITY
 from gantree.model.errors import BadFields, BadInput, Unsupported
 from gantree.model.federation import Assignment
+from gantree.model.gang_shapes import every_shape
 from gantree.model.jobs import Job, Role
 from gantree.model.verdicts import Refused
 from gantree.placement.choice.search import place, signature
@@ -131,7 +132,8 @@ def with_check(job: Job, policy: Policy, *, can_check: bool) -> Job:
             "check: this executor does not check links before the start; leave `check` out, or on Kubernetes "
             "submit a GangJob with `check`"
         )
-    parts = any(role.shape.part for role in job.roles)
+    shapes = (role.shape for _, shape in every_shape(job) for role in shape.roles)
+    parts = any(shape.part for shape in shapes)
     check = None if parts or not can_check else policy.check_of(job.queue)
     return job if job.check is not None or check is None else replace(job, check=check)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from gantree.model.gang_shapes import every_shape
 from gantree.model.jobs import Job
 from gantree.text.words import did_you_mean
 from gantree.topology.fabric.fabric import Fabric
@@ -21,6 +22,7 @@ def no_node_has(what: str, model: str, here: Sequence[str]) -> str:
 
 def models_not_here(job: Job, fabric: Fabric) -> list[str]:
     """The models that roles of a job list and no node has, each once."""
-    listed = [model for role in job.roles for model in role.shape.models]
+    shapes = (role.shape for _, shape in every_shape(job) for role in shape.roles)
+    listed = [model for shape in shapes for model in shape.models]
     here = gpu_models_of(fabric) if listed else []
     return [model for model in dict.fromkeys(listed) if model not in here]

@@ -12,6 +12,7 @@ from gantree.control.services.router_reports import Drain
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
+from gantree.model.gang_shapes import in_shape_of
 from gantree.model.phases import Phase
 
 Json = dict[str, Any]
@@ -63,12 +64,13 @@ def _place(ledger: Ledger, state: JobState) -> Json:
     assert state.placement is not None, f"{state.job} listens and has no place"
     node = state.placement.members[0].node
     index = None if ledger.fabric is None else ledger.fabric.index_of_node.get(node)
+    of_shape, _ = in_shape_of(state.spec, state.placement)
     if ledger.fabric is None or index is None:
-        return {"node": node, "place": [node], "gpu": None, "speed": 1.0}
+        return {"node": node, "place": [node], "gpu": None, "speed": of_shape}
     at = ledger.fabric.nodes[index].at
     paths = ["/".join(at[: tier + 1]) for tier in range(len(at))]
     gpu = ledger.fabric.machine_of_node(index).gpu or None
-    speed = dict(state.spec.speeds).get(gpu or "", 1.0)
+    speed = of_shape * dict(state.spec.speeds).get(gpu or "", 1.0)
     return {"node": node, "place": [*paths, node], "gpu": gpu, "speed": speed}
 
 

@@ -117,6 +117,8 @@ def _lacks_gpus(ledger: Ledger, state: JobState) -> bool:
 
     It saves the search for thousands of claims whose victims have not left.
     """
+    if state.spec.alternatives:
+        return False
     rooms, least = ledger.rooms(), min(role.shape.gpus for role in state.spec.roles)
     held = rooms.owners.get(CLAIM + state.job, ())
     if not least or any(member.gpus for member in held):

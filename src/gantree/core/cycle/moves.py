@@ -22,6 +22,7 @@ from gantree.core.queue.eligibility import eligible
 from gantree.core.queue.job_variants import variant_admissions
 from gantree.model.errors import NotFound
 from gantree.model.events import DefragmentRequested
+from gantree.model.gang_shapes import is_in_shape
 from gantree.model.jobs import Job
 from gantree.model.phases import Phase
 from gantree.model.placements import Placement, PlannedMove
@@ -177,6 +178,8 @@ def _requested_plan(
     cost_gpu_s = sum(movable[each.job].cost_gpu_s for each in event.moves)
     for variant, admission in variant_admissions(ledger, state, projected=True):
         if admission.refused or not _is_of(ledger, variant, placement):
+            continue
+        if state.spec.alternatives and not is_in_shape(variant, placement):
             continue
         request = PreemptionRequest(state, variant, admission)
         gain_gpu_s = gain_of_start(ledger, request, now)

@@ -22,6 +22,7 @@ from gantree.core.explain.preemption import (
     may_preempt_any,
 )
 from gantree.core.explain.services import replica_in_words, service_explanation
+from gantree.core.explain.shapes import other_shapes
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.idleness import idle_in_words
@@ -343,9 +344,11 @@ def _first_refusal(ledger: Ledger, state: JobState, now: float) -> _FirstRefusal
         verdicts = [_verdict(ledger, state, rooms, variant) for variant, _ in admitted]
     if None in verdicts:
         return None
-    (_, admission), verdict = admitted[0], verdicts[0]
+    at = next((at for at, verdict in enumerate(verdicts) if verdict and not verdict.never), 0)
+    (variant, admission), verdict = admitted[at], verdicts[at]
     assert verdict is not None
-    return _FirstRefusal(verdict, admission)
+    others = other_shapes(state.spec, variant)
+    return _FirstRefusal(replace(verdict, sentence=f"{verdict.sentence}{others}"), admission)
 
 
 def _refusal(

@@ -87,7 +87,7 @@ def _missing_members(state: JobState) -> Iterator[str]:
     wanted = sorted((role.name, rank) for role in roles for rank in range(role.members))
     if placed != wanted:
         yield f"{state.job} has members {placed}, its gang is {wanted}"
-    shapes = {role.name: role.shape for role in state.spec.roles}
+    shapes = {role.name: role.shape for role in roles}
     for member in state.placement.members:
         if len(member.gpus) != shapes[member.role].gpus:
             yield f"{state.job} {member.role} {member.rank} holds GPUs {member.gpus}"

@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterator
 
 from gantree.core.ledger.state import JobState
+from gantree.model.gang_shapes import every_shape
 from gantree.model.jobs import Job
 from gantree.model.placements import Placement
 from gantree.placement.request.sizes import resized, sizes_of
@@ -42,7 +43,9 @@ class JobAmounts:
         return self.requested(state) if variant is state.spec else self._requested(variant)
 
     def least_requested(self, state: JobState) -> Amounts:
-        """By resource, the least that any variant of a job requests: at its smallest size, on any model."""
+        """By resource, the least that any variant of a job requests: at its smallest size, on any model, in any
+        shape.
+        """
         least = self._least_of_signature.get(state.signature)
         if least is None:
             least = self._least_of_signature[state.signature] = self._least_requested(state)
@@ -89,8 +92,11 @@ class JobAmounts:
         smallest = (
             spec if spec.elastic is None else resized(spec, min((spec.members, *sizes_of(spec))))
         )
-        variants = [smallest, *(held_to(smallest, model) for model in self._models)]
-        of_variants = list(map(self._requested, variants))
+        of_variants = [
+            self._requested(variant)
+            for _, shape in every_shape(smallest)
+            for variant in (shape, *(held_to(shape, model) for model in self._models))
+        ]
         return {
             resource: min(amounts.get(resource, 0.0) for amounts in of_variants)
             for resource in of_variants[0]

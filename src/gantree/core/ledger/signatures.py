@@ -48,7 +48,7 @@ def _of_choice(spec: Job) -> Hashable:
 
     How long it runs matters only to what it may cost, and to the saves that a spot node leaves it.
     """
-    terms = (spec.speeds, spec.choose, spec.budget_USD, spec.spot)
+    terms = (spec.speeds, spec.choose, spec.budget_USD, spec.spot, spec.alternatives)
     work = (spec.trains, spec.traffic, spec.parallelism, spec.overlap)
     is_run_counted = spec.spot or spec.budget_USD is not None
     run = (spec.expected_s, spec.time_limit_s, spec.checkpoint) if is_run_counted else ()

@@ -17,6 +17,7 @@ from gantree.core.ledger.job_parts import (
     SlowRank,
     TimeSlices,
 )
+from gantree.model.gang_shapes import in_shape_of
 from gantree.model.jobs import Job
 from gantree.model.phases import HOLDING, Phase, StopCause
 from gantree.model.placements import Placement
@@ -148,9 +149,11 @@ class JobState:
 
     @property
     def present(self) -> Job:
-        """The job at its current size; as submitted while it is not placed."""
+        """The job at its current size and in the shape that it got; as submitted while it is not placed."""
         if self.placement is None or self.phase not in HOLDING:
             return self.spec
+        if self.spec.alternatives:
+            return in_shape_of(self.spec, self.placement)[1]
         return self.at_size(len(self.placement.members))
 
     def at_size(self, members: int) -> Job:

@@ -230,11 +230,11 @@ class ProjectedOccupancies:
         return gpus
 
     def may_fit(self, ledger: Ledger, state: JobState) -> bool:
-        """Whether a gang may fit without a preemption. Variants, but for smaller ones and those on spot nodes,
-        fit where the job does.
+        """Whether a gang may fit without a preemption. Variants, but for smaller ones, those on spot nodes and those
+        of another shape, fit where the job does.
         """
         spec = state.spec
-        if spec.elastic is not None or spec.spot:
+        if spec.elastic is not None or spec.spot or spec.alternatives:
             return True
         occupancy = self.of(ledger, state)
         key = id(occupancy), state.signature

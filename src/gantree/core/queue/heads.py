@@ -14,6 +14,7 @@ from gantree.core.queue.waiting_rows import (
     first_of_signature,
     ineligible_rows,
 )
+from gantree.model.gang_shapes import every_shape
 from gantree.placement.choice.search import fits
 from gantree.topology.fabric.fabric import BoolArray
 
@@ -28,7 +29,7 @@ class FeasibilityCache:
     def is_feasible(self, ledger: Ledger, state: JobState) -> bool:
         """Return whether a gang fits.
 
-        Variants, but for smaller ones and those on spot nodes, fit where the job does.
+        Variants, but for smaller ones and those on spot nodes, fit where the job does in one of its shapes.
         """
         if self._fabric is not ledger.rooms().fabric:
             self._fabric = ledger.rooms().fabric
@@ -37,7 +38,9 @@ class FeasibilityCache:
         if known is None:
             spec = state.spec
             may_fit_otherwise = spec.elastic is not None or spec.spot
-            known = may_fit_otherwise or fits(ledger.rooms().emptied(), spec)
+            known = may_fit_otherwise or any(
+                fits(ledger.rooms().emptied(), shape) for _, shape in every_shape(spec)
+            )
             self._known[state.signature] = known
         return known
 

@@ -1,8 +1,9 @@
-"""The variants of a job: copies of it that are restricted to one GPU model and market, or to a smaller size.
+"""The variants of a job: copies of it that are restricted to one shape, one GPU model and market, or a smaller size.
 
 A job has one variant, the job as written, unless it
 
     chooses its model or market   one variant for each that is open to it (`planning.rightsizing.ranking`)
+    has alternative shapes        these for each of its shapes
     accepts several models        where quotas differ by model: one variant for each model, then the job as written
     is elastic                    beside a variant that the queue refuses: the largest size that the queue admits, else
                                   the smallest that it may admit later
@@ -91,7 +92,7 @@ def _variant_of(spec: Job, cached: Job) -> Job:
         spec, roles=tuple(
             replace(mine, shape=theirs.shape)
             for mine, theirs in zip(spec.roles, cached.roles, strict=True)
-        ), elastic=cached.elastic,
+        ), elastic=cached.elastic, alternatives=cached.alternatives,
     )  # fmt: skip
 
 
@@ -161,7 +162,9 @@ def _smaller(ledger: Ledger, state: JobState, variant: Job, admit: Admit) -> lis
 
 
 def running_variant(ledger: Ledger, state: JobState) -> Job:
-    """The variant that a placed gang runs: at its present size and, if it chose, on its present model and market."""
+    """The variant that a placed gang runs: at its present size, in its shape and, if it chose, on its present model
+    and market.
+    """
     present, placement = state.present, state.placement
     if placement is None or not chooses(state.spec):
         return present

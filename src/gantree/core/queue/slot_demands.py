@@ -10,6 +10,7 @@ import numpy as np
 
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.queue.waiting_rows import first_of_signature
+from gantree.model.gang_shapes import every_shape
 from gantree.model.jobs import Job, Shape
 from gantree.placement.request.sizes import sizes_of
 from gantree.topology.fabric.fabric import BoolArray, Fabric, IntArray, Labels
@@ -34,7 +35,10 @@ class SlotDemand:
 
     @classmethod
     def of(cls, occupancy: Occupancy, job: Job, shape_tier: int = 0) -> "SlotDemand":
-        """The demand of a job at its smallest size."""
+        """The demand of a job at its smallest size; of one with alternatives, the fewest whole GPUs of any shape."""
+        if job.alternatives:
+            least = min(shape.gpus for _, shape in every_shape(job))
+            return cls(None, 0, least, least, shape_tier)
         members = min((job.members, *sizes_of(job))) if job.elastic else job.members
         gpus = job.gpus // job.members * members if len(job.roles) == 1 else job.gpus
         if len(job.roles) > 1 or job.topology.box is not None or job.spot:

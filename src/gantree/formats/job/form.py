@@ -266,6 +266,18 @@ class GpuForm(Form):
 _OrModel = AlsoWritten(_model_alone, {"type": ["string", "integer", "number"]})
 
 
+class AlternativeForm(Form):
+    """Another shape of a member that serves as well. What `each` and `gpu` leave out beside GPUs is as in the role."""
+
+    each: EachForm
+    gpu: Listed[Annotated[GpuForm, _OrModel]] = empty(list)
+    speed: AmountAboveZero = 1.0
+
+    def models(self) -> list[str]:
+        """Return the GPU models that it lists, best first."""
+        return [gpu.model for gpu in self.gpu]
+
+
 class RoleForm(Form):
     """Members of one kind."""
 
@@ -274,6 +286,7 @@ class RoleForm(Form):
     processes: Processes = 1
     each: EachForm = EachForm()
     gpu: Listed[Annotated[GpuForm, _OrModel]] = empty(list)
+    alternatives: Listed[AlternativeForm] = empty(list)
     node_labels: dict[Text, TextValue] = empty(dict)
     topology: TopologyForm = TopologyForm()
     image: Text | None = None

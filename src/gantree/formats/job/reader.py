@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gantree.formats.job.alternative_rules import alternatives_of
 from gantree.formats.job.form import (
     AS_WRITTEN,
     MAX_JOBS,
@@ -33,6 +34,7 @@ from gantree.formats.validation.forms import MAX_PROBLEMS, empty_file, read_form
 from gantree.model.arrays import element_of, indices_of
 from gantree.model.errors import BadFields, Problem
 from gantree.model.jobs import (
+    AlternativeShape,
     Apart,
     AxisTraffic,
     Checkpoint,
@@ -193,6 +195,11 @@ def _job(form: JobForm, after: Iterable[str]) -> Job:
         check=form.check.check() if form.check else None,
         project=form.project or "",
         idle=form.idle.limits() if form.idle else None,
+        alternatives=tuple(
+            AlternativeShape(role.role, shape_of(each, models, role.node_labels), alternative.speed)
+            for role in form.gang
+            for alternative, each, models in alternatives_of(role)
+        ),
     )
 
 

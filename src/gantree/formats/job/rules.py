@@ -7,6 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
+from gantree.formats.job.alternative_rules import (
+    alternative_problems,
+    alternatives_in_roles,
+    gpus_listed,
+)
 from gantree.formats.job.form import (
     AS_WRITTEN,
     EachForm,
@@ -14,6 +19,7 @@ from gantree.formats.job.form import (
     ModelForm,
     ParallelismForm,
     RestartsForm,
+    RoleForm,
     TrafficForm,
 )
 from gantree.formats.job.service_form import ServiceForm
@@ -47,6 +53,8 @@ def job_problems(form: JobForm) -> list[Problem]:
         *_check_problems(form),
         *_stopping_problems(form),
         *(problem for role in form.gang for problem in part_problems(role)),
+        *(problem for each in alternatives_in_roles(form) for problem in part_problems(each)),
+        *alternative_problems(form),
         *topology_problems(form),
         *_elastic_problems(form),
         *_restart_problems(form.restarts),
@@ -71,7 +79,7 @@ def _role_name_problems(form: JobForm) -> Iterator[Problem]:
 
 def speeds_of(form: JobForm) -> tuple[tuple[str, float], ...]:
     """Return (GPU model, speed) over all roles, each model once."""
-    gpus = (gpu for role in form.gang for gpu in role.gpu)
+    gpus = gpus_listed(form)
     return tuple({gpu.model: gpu.speed for gpu in gpus if gpu.speed is not None}.items())
 
 
@@ -104,10 +112,15 @@ def _notify_problems(form: JobForm) -> Iterator[Problem]:
 
 def _check_problems(form: JobForm) -> Iterator[Problem]:
     """NCCL does not join parts of GPUs."""
-    parts = [role.role for role in form.gang if _takes_part(role.each)]
+    parts = [role.role for role in form.gang if any(map(_takes_part, _every_each(role)))]
     if form.check is not None and parts:
         found = f"`check` beside parts of GPUs (role {parts[0]})"
         yield form.problem("check", found, "it where members have whole GPUs, or none")
+
+
+def _every_each(role: RoleForm) -> Iterator[EachForm]:
+    yield role.each
+    yield from (alternative.each for alternative in role.alternatives)
 
 
 def _takes_part(each: EachForm) -> bool:
@@ -117,13 +130,10 @@ def _takes_part(each: EachForm) -> bool:
 def _speed_problems(form: JobForm) -> Iterator[Problem]:
     """A job has one speed on a model."""
     known: dict[str, float] = {}
-    for role in form.gang:
-        for gpu in role.gpu:
-            if gpu.speed is not None and known.setdefault(gpu.model, gpu.speed) != gpu.speed:
-                allowed = (
-                    f"one speed of the job on {gpu.model}, which is {known[gpu.model]:g} above"
-                )
-                yield gpu.problem("speed", f"`{gpu.speed:g}`", allowed)
+    for gpu in gpus_listed(form):
+        if gpu.speed is not None and known.setdefault(gpu.model, gpu.speed) != gpu.speed:
+            allowed = f"one speed of the job on {gpu.model}, which is {known[gpu.model]:g} above"
+            yield gpu.problem("speed", f"`{gpu.speed:g}`", allowed)
 
 
 def _stopping_problems(form: JobForm) -> Iterator[Problem]:

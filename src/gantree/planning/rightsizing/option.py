@@ -7,6 +7,7 @@ from gantree.model.cluster import ANY_MARKET, MARKET_LABEL, SPOT
 from gantree.model.jobs import Elastic, Job, Role
 from gantree.model.verdicts import Gate
 from gantree.planning.rightsizing.offers import Offers, markets_of, stretch
+from gantree.policy.amounts import requested_by_member
 from gantree.topology.hardware.prices import Market, PriceList
 from gantree.topology.traffic import footprint
 
@@ -70,15 +71,13 @@ class Way:
         self.only_model = model is not None and len(terms.offers) == 1
         self.USD_per_hour = self._USD_per_hour(terms.prices)
 
-    def _billed_gpus(self) -> float | None:
-        """GPUs that are paid for, shares in part; None where a part is no share of computing."""
+    def _billed_gpus(self) -> float:
+        """GPUs that are paid for; parts of a GPU count as quotas count them."""
         gpus = 0.0
         for role in gpu_roles(self.job):
-            each = role.shape.gpus or role.shape.gpu_share
-            if each is None:
-                self.notes.append("the price of a part of a GPU is not known")
-                return None
-            gpus += role.members * each
+            models = role.shape.models if self.model is None else (self.model,)
+            of_model = replace(role, shape=replace(role.shape, models=models))
+            gpus += role.members * requested_by_member(of_model).get("gpus", 0.0)
         return gpus
 
     def _run_s(self) -> float | None:
@@ -117,7 +116,7 @@ class Way:
         if quote is None:
             words = self.market.replace("_", "-")
             self.notes.append(f"the {words} price of {self.model or 'any GPU'} is not known")
-        return None if quote is None or self.gpus is None else quote.USD_per_hour * self.gpus
+        return None if quote is None else quote.USD_per_hour * self.gpus
 
     def key(self, place: int) -> tuple[float, ...]:
         """The sort key among the open options of a job: the criterion of its choice, then what else differs."""
@@ -129,7 +128,7 @@ class Way:
     def option(self) -> Option:
         """The way with its time and money."""
         run_USD = expected_USD = loss_gpu_s = None
-        if self.run_s is not None and self.stretch is not None and self.gpus is not None:
+        if self.run_s is not None and self.stretch is not None:
             loss_gpu_s = self.run_s * (self.stretch - 1.0) * self.gpus
         if self.run_s is not None and self.USD_per_hour is not None:
             run_USD = self.USD_per_hour * self.run_s / HOUR_S

@@ -1,20 +1,23 @@
 """Ranks the options of a job, GPU models and markets, best first, each with speed, time and cost.
 
-    models of the job, or of the fabric  x  on demand, spot  ->  Option: the job restricted to these
+    shapes of the job  x  its models, or the fabric's  x  on demand, spot  ->  Option: the job restricted to these
 
 An option is closed if the model that the job describes does not fit into that GPU's memory, or if a run would cost more
-than the job's budget. Open options are sorted as the job chooses: "order" as its models are listed (the fastest first
-where it lists none), "time" by the soonest end if all of them started now, "cost" by the least expected price.
+than the job's budget. Open options are sorted as the job chooses: "order" as its shapes, and for each its models, are
+listed (the fastest model first where it lists none), "time" by the soonest end if all of them started now, "cost" by
+the least expected price.
 
-Speeds are given by the job, else predicted (`topology.cost.roofline`) relative to the fastest model that it may use. A
+Speeds are given by the job, else predicted (`topology.cost.roofline`) relative to the fastest model that it may use; in
+an alternative shape it is as much faster or slower as that says. A
 run takes `expected_s`, else its time limit, on the fastest model, and in proportion longer on others. Spot nodes are
 for jobs with `spot` that save checkpoints (`Node.admits`), and the price includes interruptions. Whether there is room
 is decided by the search.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gantree.model.gang_shapes import every_shape
 from gantree.model.jobs import Job, Role
 from gantree.model.verdicts import Gate, Refused
 from gantree.planning.rightsizing.offers import Offers, markets_of, offers_of
@@ -31,10 +34,14 @@ Ranked = tuple[int, Job]
 
 
 def chooses(job: Job) -> bool:
-    """Whether the model that a job runs on is chosen by more than the room there is."""
+    """Whether the model, the market or the shape that a job gets is chosen by more than the room there is."""
     described = job.trains is not None and bool(job.gpus)
     return described or bool(
-        job.speeds or job.choose != "order" or job.budget_USD is not None or job.spot
+        job.speeds
+        or job.choose != "order"
+        or job.budget_USD is not None
+        or job.spot
+        or job.alternatives
     )
 
 
@@ -74,14 +81,14 @@ def options(
     answers may be kept by the rest of the job.
     """
     terms = Terms(offers_of(fabric), prices, restart_s)
-    offers = terms.offers
-    models = _models(job, offers)
-    speeds = _speeds(job, models)
-    ways = []
-    for place, model in enumerate(models):
-        for market in _markets(job, offers, model):
-            way = Way(job, model, market, speeds[place], terms)
-            ways.append((way.key(place), way.option()))
+    ways = [
+        (way.key(place), way.option())
+        for place, (shape, model, speed) in enumerate(_choices(job, terms.offers))
+        for way in (
+            Way(shape, model, market, speed, terms)
+            for market in _markets(shape, terms.offers, model)
+        )
+    ]
     ways.sort(key=lambda way: (not way[1].open, way[0]))
     worth = [key[:3] for key, _ in ways]
     firsts = (worth.index(each) for each in worth)
@@ -106,6 +113,15 @@ def refused(job: Job, ways: Sequence[Option]) -> Refused | None:
 
 
 # ----- what there is to choose from
+
+
+def _choices(job: Job, offers: Offers) -> Iterator[tuple[Job, str | None, float | None]]:
+    """The job in each of its shapes, with each model and its speed there, in order."""
+    for of_shape, shape in every_shape(job):
+        models = _models(shape, offers)
+        for model, speed in zip(models, _speeds(shape, models), strict=True):
+            known = speed is not None or of_shape != 1.0
+            yield shape, model, of_shape * (speed or 1.0) if known else None
 
 
 def _models(job: Job, offers: Offers) -> tuple[str | None, ...]:

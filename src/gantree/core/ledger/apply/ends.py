@@ -50,7 +50,8 @@ def count_run(state: JobState, at: float, gpu_s_lost: float) -> None:
     ran_s, gpus = state.ran_s(at), state.gpus
     state.attained_gpu_s += ran_s * gpus
     lost_s = gpu_s_lost / gpus if gpus else 0.0
-    state.done_s += max(0.0, ran_s - lost_s) * (gpus or 1) / (state.spec.gpus or 1)
+    in_proportion = 1.0 if state.spec.alternatives else (gpus or 1) / (state.spec.gpus or 1)
+    state.done_s += max(0.0, ran_s - lost_s) * in_proportion
 
 
 def _leaves(
