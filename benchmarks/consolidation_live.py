@@ -6,7 +6,8 @@ One daemon has a virtual node of 8 GPUs. A service of 2 to 7 replicas, one of th
 each request by sleeping. Requests come through `gantree route` at a rate that is a cosine, at night 40 % of that at
 noon, and the autoscaler follows it. On days with training eight jobs of one GPU take what is free, and give it back by
 checkpoint. Each day is lived twice, with and without them, in turn and with the same requests at the same moments;
-which of the two comes first alternates. Daemon, router, replicas and load share the first core, training has the second.
+which of the two comes first alternates. Daemon, router, replicas and load share the first core, training has the
+second.
 
 Printed are, with 95 % intervals by Student's t over the pairs: by how much serving's p99 differs, how many requests
 miss their target (twice the time of a request), and which share of what serving left idle training ran in.

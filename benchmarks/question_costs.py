@@ -61,8 +61,8 @@ QUESTIONS: dict[str, Question] = {
 
 def hand_in(controller: Controller, names: list[str]) -> None:
     """Take jobs of these names in, and decide."""
-    jobs = read_submission_objects([job(name) for name in names], "benchmark")
-    controller.submit_batch([JobSubmission(jobs, "/tmp")])
+    submission = read_submission_objects([job(name) for name in names], "benchmark")
+    controller.submit_batch([JobSubmission(submission.jobs, "/tmp")])
     controller.step()
 
 
