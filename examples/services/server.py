@@ -253,8 +253,8 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 512
 
-    def __init__(self, port: int, engine: Engine, name: str) -> None:
-        super().__init__(("", port), Handler)
+    def __init__(self, host: str, port: int, engine: Engine, name: str) -> None:
+        super().__init__((host, port), Handler)
         self.engine, self.name = engine, name
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -266,6 +266,7 @@ class Server(ThreadingHTTPServer):
 def main() -> None:
     """Listen until SIGTERM."""
     parser = argparse.ArgumentParser(description="A stand-in for a model server.")
+    parser.add_argument("--host", default="", help="address to listen at, without it all")
     parser.add_argument("--port", type=int, default=int(os.environ.get("PORT", "8000")))
     parser.add_argument("--model", default="tiny")
     parser.add_argument("--seconds", type=float, default=0.2, help="of a request")
@@ -275,7 +276,7 @@ def main() -> None:
     given = parser.parse_args()
     engine = Engine(given.model, given.seconds, given.tokens, given.concurrency, given.load)
     name = os.environ.get("GANTREE_JOB", "alone")
-    server = Server(given.port, engine, name)
+    server = Server(given.host, given.port, engine, name)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         threading.Thread(target=server.shutdown).start()

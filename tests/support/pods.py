@@ -55,9 +55,10 @@ class PodStage:
     """The server and its kubelet last as long as the block; gantree is started by `start`, and may be stopped.
 
     open_server: how it comes by its server, for those tests that may use a real one. rules: what gantree may do
-    on ours.
+    on ours. open_kubelet: what runs pods.
     """
 
+    open_kubelet: Callable[[Client], Kubelet] = Kubelet
     open_server: Callable[[Settings], ServerThread | SharedServer] = ServerThread
     rules: Sequence[RbacRule] = RBAC_RULES
 
@@ -241,7 +242,7 @@ class PodStage:
     async def _open_kubelet(self) -> None:
         self._client = self.client()
         await self._client.__aenter__()
-        self.kubelet = Kubelet(self._client)
+        self.kubelet = type(self).open_kubelet(self._client)
         await self.kubelet.__aenter__()
 
     async def _close_kubelet(self) -> None:

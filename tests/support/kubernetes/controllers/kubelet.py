@@ -7,7 +7,8 @@
 
 A pod that is bound to a node becomes Running, ends as its annotations or a test say, and is taken away when it was told
 to go and its grace is over, sooner if it stops sooner. One that has no room there is refused (node_room.py); one whose
-claims are not reserved for it does not start until they are. What an annotation may say:
+claims are not reserved for it does not start until they are. processes.py has one that runs them. What an annotation
+may say:
 
     kubelet.gantree/starts-s   after how long it runs (0)
     kubelet.gantree/runs-s     how long it runs; without it until a test says so
@@ -42,7 +43,7 @@ NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unr
 
 
 @dataclass(slots=True)
-class _Sandbox:
+class Sandbox:
     """A pod as its kubelet has it. exited is set when a test ends it, deleted when it was told to go."""
 
     pod: Json
@@ -73,6 +74,9 @@ class _Sandbox:
 class Kubelet(Follower):
     """All kubelets of a cluster. frozen nodes do nothing and say nothing until they are thawed."""
 
+    network = "10"
+    """How the addresses of pods begin."""
+
     def __init__(self, client: Client) -> None:
         super().__init__()
         self.client = client
@@ -80,7 +84,7 @@ class Kubelet(Follower):
         """What drivers do for the claims of a pod before it starts, if there are any."""
         self.initializing: dict[str, asyncio.Future[int]] = {}
         """Pods, by name, whose init container gantree-check runs: a test says how it ends."""
-        self._sandboxes: dict[str, _Sandbox] = {}
+        self._sandboxes: dict[str, Sandbox] = {}
         self._numbers: Iterator[int] = count(1)
         self._refusals = 0
         self._thawed: dict[str, asyncio.Event] = {}
@@ -140,10 +144,9 @@ class Kubelet(Follower):
     async def answer(self, namespace: str, name: str, *, is_ready: bool) -> None:
         """The probes of a pod that runs succeed from now on, or do not."""
         for each in self._sandboxes_of(namespace, name):
-            each.is_ready, each.has_started = is_ready, each.has_started or is_ready
-            await self._tell(each, _running(each))
+            await self.probed(each, is_ready=is_ready)
 
-    def _sandboxes_of(self, namespace: str, name: str) -> list[_Sandbox]:
+    def _sandboxes_of(self, namespace: str, name: str) -> list[Sandbox]:
         """Those of all pods that have had a name."""
         return [
             each
@@ -166,6 +169,19 @@ class Kubelet(Follower):
 
     # What it does
 
+    async def probed(self, sandbox: Sandbox, *, is_ready: bool) -> None:
+        """The probes of a pod that runs have other answers than before."""
+        sandbox.is_ready = is_ready
+        sandbox.has_started = sandbox.has_started or is_ready
+        await self._tell(sandbox, _running(sandbox))
+
+    def begin_processes(self, sandbox: Sandbox) -> None:
+        """The containers of a pod begin; here none has processes."""
+
+    async def end_processes(self, sandbox: Sandbox, grace_s: float) -> None:
+        """They end, within their grace."""
+        await asyncio.sleep(min(float(sandbox.says("stops-s", "0")), grace_s))
+
     async def _follow(self) -> None:
         query = {"fieldSelector": "spec.nodeName!="}
         async for kind, pod in self.client.follow(path_of("v1", "pods"), query):
@@ -174,7 +190,7 @@ class Kubelet(Follower):
             if kind == "DELETED":
                 self._forget(uid)
             elif sandbox is None and pod["status"].get("phase") not in ENDED:
-                sandbox = _Sandbox(pod, asyncio.get_running_loop().create_future())
+                sandbox = Sandbox(pod, asyncio.get_running_loop().create_future())
                 self._sandboxes[uid] = sandbox
                 sandbox.task = self.run(self._live(sandbox))
             if sandbox is not None:
@@ -189,7 +205,7 @@ class Kubelet(Follower):
         if sandbox and sandbox.task:
             sandbox.task.cancel()
 
-    async def _live(self, sandbox: _Sandbox) -> None:
+    async def _live(self, sandbox: Sandbox) -> None:
         """The life of a pod on its node."""
         await self._awake(sandbox)
         refused = await self._refusal(sandbox)
@@ -202,15 +218,14 @@ class Kubelet(Follower):
         if self.prepare is not None:
             await _first(sandbox.deleted.wait(), self.prepare(sandbox.pod))
         await _first(sandbox.deleted.wait(), asyncio.sleep(float(sandbox.says("starts-s", "0"))))
-        sandbox.ip = (
-            f"10.{(number := next(self._numbers)) >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
-        )
+        number = next(self._numbers)
+        sandbox.ip = f"{self.network}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
         if not sandbox.deleted.is_set() and await self._initialized(sandbox):
             await self._run(sandbox)
         if sandbox.deleted.is_set():
             await self._stop(sandbox)
 
-    async def _refusal(self, sandbox: _Sandbox) -> Refused | None:
+    async def _refusal(self, sandbox: Sandbox) -> Refused | None:
         """Why a pod is not taken, if so. A node that is not registered has room for everything."""
         node = await self.client.insist("GET", path_of("v1", "nodes", name=sandbox.node))
         if sandbox.says("refused") or self._takes_refusal():
@@ -223,7 +238,7 @@ class Kubelet(Follower):
         sandbox.is_taken = told is None
         return told
 
-    def _no_room(self, sandbox: _Sandbox, node: Json) -> Refused | None:
+    def _no_room(self, sandbox: Sandbox, node: Json) -> Refused | None:
         others = [each for each in self._sandboxes.values() if each.node == sandbox.node]
         return refusal(node, [each.pod for each in others if each.is_taken], sandbox.pod)
 
@@ -235,7 +250,7 @@ class Kubelet(Follower):
         for uid, each in self._sandboxes.items():
             each.is_taken = each.is_taken and (each.node != node or uid in left)
 
-    async def _reserved(self, sandbox: _Sandbox) -> None:
+    async def _reserved(self, sandbox: Sandbox) -> None:
         """Until every claim of a pod is allocated and reserved for it: a kubelet tries again and again."""
         uid, namespace = sandbox.pod["metadata"]["uid"], sandbox.pod["metadata"]["namespace"]
         special = sandbox.pod["status"].get("extendedResourceClaimStatus")
@@ -256,10 +271,11 @@ class Kubelet(Follower):
         self._refusals, is_refused = max(self._refusals - 1, 0), self._refusals > 0
         return is_refused
 
-    async def _run(self, sandbox: _Sandbox) -> None:
+    async def _run(self, sandbox: Sandbox) -> None:
         """Until it ends for good or is told to go."""
         while True:
             sandbox.is_ready = sandbox.has_started = not sandbox.says("unready")
+            self.begin_processes(sandbox)
             await self._tell(sandbox, {"phase": "Running", **_running(sandbox)})
             runs_s = sandbox.says("runs-s")
             lasts = asyncio.sleep(float(runs_s)) if runs_s else asyncio.Event().wait()
@@ -277,7 +293,7 @@ class Kubelet(Follower):
                 return
             sandbox.restarts += 1
 
-    async def _initialized(self, sandbox: _Sandbox) -> bool:
+    async def _initialized(self, sandbox: Sandbox) -> bool:
         """Whether its init container INIT has ended well, where it has one."""
         name = sandbox.pod["metadata"]["name"]
         if not any(each["name"] == INIT for each in sandbox.pod["spec"].get("initContainers", ())):
@@ -294,27 +310,27 @@ class Kubelet(Follower):
         """The init container of a pod ends."""
         self.initializing[name].set_result(code)
 
-    async def _stop(self, sandbox: _Sandbox) -> None:
+    async def _stop(self, sandbox: Sandbox) -> None:
         """It stops within its grace, says how it ended and is taken away."""
         sandbox.is_taken, metadata = False, sandbox.pod["metadata"]
         grace_s = float(metadata.get("deletionGracePeriodSeconds", 0))
-        await asyncio.sleep(min(float(sandbox.says("stops-s", "0")), grace_s))
+        await self.end_processes(sandbox, grace_s)
         await self._awake(sandbox)
         if sandbox.pod["status"].get("phase") not in ENDED:
             await self._tell(sandbox, _ended(sandbox, KILLED))
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
         await self.client.insist("DELETE", self._path(sandbox), options)
 
-    async def _awake(self, sandbox: _Sandbox) -> None:
+    async def _awake(self, sandbox: Sandbox) -> None:
         """Wait while the node is frozen."""
         while thawed := self._thawed.get(sandbox.node):
             await thawed.wait()
 
-    def _path(self, sandbox: _Sandbox) -> str:
+    def _path(self, sandbox: Sandbox) -> str:
         metadata = sandbox.pod["metadata"]
         return path_of("v1", "pods", metadata["namespace"], metadata["name"])
 
-    async def _tell(self, sandbox: _Sandbox, status: Json) -> None:
+    async def _tell(self, sandbox: Sandbox, status: Json) -> None:
         """Write the pod's status, of this very pod."""
         body = {"metadata": {"uid": sandbox.pod["metadata"]["uid"]}, "status": status}
         reply = await self.client.insist("PATCH", f"{self._path(sandbox)}/status", body, STRATEGIC)
@@ -354,7 +370,7 @@ def _conditions(is_ready: bool) -> list[Json]:
     ]
 
 
-def _running(sandbox: _Sandbox) -> Json:
+def _running(sandbox: Sandbox) -> Json:
     return {
         "startTime": _now(),
         "podIP": sandbox.ip,
@@ -364,7 +380,7 @@ def _running(sandbox: _Sandbox) -> Json:
     }
 
 
-def _ended(sandbox: _Sandbox, code: int) -> Json:
+def _ended(sandbox: Sandbox, code: int) -> Json:
     reason = "Error" if code else "Completed"
     state = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": _now()}}
     return {
@@ -374,7 +390,7 @@ def _ended(sandbox: _Sandbox, code: int) -> Json:
     }
 
 
-def _containers(sandbox: _Sandbox, state: Json, runs: bool) -> list[Json]:
+def _containers(sandbox: Sandbox, state: Json, runs: bool) -> list[Json]:
     return [
         {
             "name": each["name"],
