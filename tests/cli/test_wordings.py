@@ -58,6 +58,22 @@ def test_who_lacks_a_token_is_told_where_it_is_looked_for(
         assert "GANTREE_TOKEN_FILE" in told.err
 
 
+def test_a_token_with_something_beside_it_is_refused_and_not_shown(
+    daemon: Daemon, gantree: Gantree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("GANTREE_STATE", raising=False)
+    file = tmp_path / "token"
+    file.write_text("gantree_abc\ntoken 1 of ann\n")
+    for name, value in (("GANTREE_TOKEN", file.read_text()), ("GANTREE_TOKEN_FILE", str(file))):
+        monkeypatch.delenv("GANTREE_TOKEN", raising=False)
+        monkeypatch.setenv(name, value)
+        told = gantree("--server", daemon.url, "jobs")
+        assert told.code == 2
+        assert f"{name}: " in told.err
+        assert "allowed: the token alone, in one line" in told.err
+        assert "gantree_abc" not in told.err
+
+
 def test_a_suspended_job_is_told_how_to_resume(
     daemon: Daemon, gantree: Gantree, monkeypatch: pytest.MonkeyPatch
 ) -> None:

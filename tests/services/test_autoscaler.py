@@ -215,6 +215,17 @@ def test_min_and_max_hold() -> None:
     assert Run(AT_ONCE, 3, 2, 5).sample(0.1) == 2
 
 
+def test_what_holds_the_number_is_said_of_an_idle_service_too() -> None:
+    run = Run(AT_ONCE, wanted=3, least=3, most=4)
+    run.sample(0.0, rate=0.0, present=0.0)
+    assert (run.found.reason, run.found.kept_by) == (
+        "concurrency 0 over 3 replicas, target 8",
+        "min",
+    )
+    run.sample(800.0)
+    assert (run.found.replicas, run.found.kept_by) == (4, "max")
+
+
 def test_a_change_by_hand_begins_the_windows_again() -> None:
     run = Run(Autoscaling((RATE,)), 2)
     run.sample(20.0)

@@ -24,7 +24,7 @@ A service whose min and spare are 0 has no replica after to_zero_s without reque
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from gantree.model.services import Autoscaling, ReplicaCount, ScaleTarget
@@ -85,8 +85,11 @@ def recommend(
         chosen = Recommendation(_within(bounds, at_once.replicas + bounds.spare), at_once.reason)
         return chosen, recorded(history, scaling, chosen.replicas, chosen.replicas, rate, now)
     need = _need(scaling, bounds, replicas, load, history, predicted)
-    asked = _within(bounds, need.replicas + bounds.spare)
+    needed = need.replicas + bounds.spare
+    asked = _within(bounds, needed)
     chosen = _kept(scaling, bounds, history, Need(asked, need.reason), now)
+    if chosen.replicas != needed and not chosen.kept_by:
+        chosen = replace(chosen, kept_by="min" if asked > needed else "max")
     return chosen, recorded(history, scaling, asked, chosen.replicas, rate, now)
 
 
@@ -146,7 +149,8 @@ def _need(
         needs.append(Need(current, f"{name_of(missing)} is not known"))
     if predicted > 0:
         needs.append(Need(rounded_up(predicted), "the load of this hour in earlier weeks"))
-    needs.append(Need(min(1, current), "requests came not long ago"))
+    why_one = needs[0].reason if bounds.min else "requests came not long ago"
+    needs.append(Need(min(1, current), why_one))
     return max(needs, key=lambda need: need.replicas)
 
 

@@ -4,6 +4,7 @@ Standard library only, as both clients import it.
 """
 
 import os
+import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,11 +125,20 @@ def target(where: Path | str, token: str | None = None) -> Target:
 def token_from_environment() -> str | None:
     """The token of GANTREE_TOKEN, else what the file of GANTREE_TOKEN_FILE holds. Raises BadInput if it cannot."""
     if token := os.environ.get(TOKEN_VARIABLE):
-        return token
+        return _one_word(token, TOKEN_VARIABLE)
     named = os.environ.get(TOKEN_FILE_VARIABLE)
     if not named:
         return None
     try:
-        return Path(named).read_text(encoding="ascii").strip()
+        text = Path(named).read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{TOKEN_FILE_VARIABLE}: {named} cannot be read: {error}") from None
+    return _one_word(text, f"{TOKEN_FILE_VARIABLE}: {named}")
+
+
+def _one_word(text: str, source: str) -> str:
+    """The token in a text. Raises BadInput, without the text, which is a secret, for one with anything beside it."""
+    token = text.strip()
+    if not re.fullmatch("[!-~]*", token):
+        raise BadInput(f"{source}: found more than a token; allowed: the token alone, in one line")
+    return token
