@@ -7,7 +7,9 @@ A value that is missing or old never lowers the number. All else that differs fr
 comes to rest, whatever load a service has:
 
 * **Shared values** (rate, concurrency, tokens_per_s, gpu_use, queries per replica) are summed over the replicas, so
-  need is ceil(sum / target), and replicas that are on their way count from the moment they are wanted.
+  need is ceil(sum / target), and replicas that are on their way count from the moment they are wanted. Replicas on
+  slower GPUs, or in a slower shape, bear their speed's part of the target, but for gpu_use; need is the fewest of the
+  present ones, in the order in which they stay, that bear the sum, and further ones of speed 1.
 * **Gradual values** (times to answer, queue, queries of the whole) say that there are too few, but not how many would
   do: a time of a tenth of the target may be one of an idle or of a nearly full replica. They raise the number to twice
   at most, and not while replicas are on their way; and they lower it by one, if the value of one fewer, were it in
@@ -166,7 +168,10 @@ def _of_target(
     if is_gradual(target):
         found = _of_gradual(target, value, current, scaling.tolerance, replicas.all_ready)
     else:
-        found = of_shared(value, target.target, current, scaling.tolerance)
+        speeds = () if target.metric == "gpu_use" else replicas.speeds
+        found = of_shared(value, target.target, current, scaling.tolerance, speeds)
+        if any(each != 1.0 for each in speeds) and not replicas.all_ready:
+            found = max(found, current)
     reason = f"{name_of(target)} {_told(target, value, current)}, target {target.target:g}"
     if follows_replicas(target):
         rate = None if load.rate is None else load.rate.value
@@ -174,11 +179,23 @@ def _of_target(
     return Need(found, reason)
 
 
-def of_shared(total: float, target: float, current: int, tolerance: float) -> int:
-    """Return how many replicas share a total at a target each; the current number if it is near enough."""
-    if current and abs(1 - total / (target * current)) <= tolerance:
+def of_shared(
+    total: float, target: float, current: int, tolerance: float, speeds: Sequence[float] = ()
+) -> int:
+    """Return how many replicas share a total at a target each; the current number if it is near enough.
+
+    speeds: as `Replicas` has them. A replica bears the target times its speed.
+    """
+    known = speeds[:current]
+    whole = sum(known) + current - len(known)
+    if current and abs(1 - total / (target * whole)) <= tolerance:
         return current
-    return rounded_up(total / target)
+    needed = total / target
+    for count, speed in enumerate(known):
+        if needed <= EXACTLY:
+            return count
+        needed -= speed
+    return len(known) + max(0, rounded_up(needed))
 
 
 def _of_gradual(

@@ -10,10 +10,15 @@ STALE_AFTER = 2
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """How many replicas are wanted, and how many of them answer requests. The others start, or wait for room."""
+    """How many replicas are wanted, and how many of them answer requests. The others start, or wait for room.
+
+    speeds: of the ready ones, relative to the speed for which targets are meant; those that stay longest come first.
+    Replicas of unknown speed count as 1.
+    """
 
     wanted: int
     ready: int
+    speeds: tuple[float, ...] = ()
 
     @property
     def all_ready(self) -> bool:

@@ -26,7 +26,7 @@ from gantree.core.ledger.state import JobState
 from gantree.executors.served_services import ServedService
 from gantree.model.errors import GantreeError
 from gantree.model.events import Event, ServiceScaleRequested
-from gantree.model.jobs import Job, Role, Shape
+from gantree.model.jobs import AlternativeShape, Job, Role, Shape
 from gantree.model.placements import Domain, MemberPlacement, Placement, Predicted
 from gantree.model.replicas import Endpoint
 from gantree.model.services import (
@@ -117,6 +117,15 @@ def test_a_number_that_differs_is_said_once_within_one_sample_and_with_its_reaso
     assert site.scaling.of_service["chat"].latest == Recommendation(
         4, "concurrency 31 over 4 replicas, target 8"
     )
+
+
+def test_a_replica_in_a_slower_shape_bears_its_part_of_the_target() -> None:
+    site = Site((CONCURRENCY,))
+    whole, half = Role("worker", 1, Shape(gpus=4)), AlternativeShape("worker", Shape(gpus=2), 0.5)
+    site.ledger.jobs["chat.1"].spec = replace(TEMPLATE, roles=(whole,), alternatives=(half,))
+    found = site.sample(told(concurrency=16.0, in_flight=16))
+    assert found is not None
+    assert found.replicas == 3
 
 
 def test_samples_that_are_taken_more_often_than_routers_report_scale_down_too() -> None:

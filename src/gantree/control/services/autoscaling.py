@@ -22,6 +22,7 @@ from gantree.control.services.engine_loads import Attempt, EngineLoad, EngineLoa
 from gantree.control.services.gpu_use import ReplicaGpuUse
 from gantree.control.services.of_cluster import services_ledger
 from gantree.control.services.prometheus import ask
+from gantree.control.services.route_table import speed_of
 from gantree.control.services.router_reports import RouterReports, ServiceLoad
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
@@ -176,8 +177,9 @@ class ServiceScaling:
         self._note_starts(scaled, ready, now)
         predicted = _predicted(scaled, question.scaling, load, now)
         wanted = state.wanted if scaled.asked is None else scaled.asked
+        replicas = Replicas(wanted, len(ready), tuple(speed_of(ledger, each) for each in ready))
         found, scaled.history = recommend(
-            question.scaling, state.spec.replicas, Replicas(wanted, len(ready)), load, scaled.history, now, predicted,
+            question.scaling, state.spec.replicas, replicas, load, scaled.history, now, predicted,
         )  # fmt: skip
         scaled.latest = found
         if found.replicas == wanted:

@@ -62,16 +62,29 @@ def _replica_row(ledger: Ledger, state: JobState) -> Json:
 def _place(ledger: Ledger, state: JobState) -> Json:
     """Where its first member is, and how fast it is there."""
     assert state.placement is not None, f"{state.job} listens and has no place"
-    node = state.placement.members[0].node
+    node, gpu, speed = state.placement.members[0].node, _gpu(ledger, state), speed_of(ledger, state)
     index = None if ledger.fabric is None else ledger.fabric.index_of_node.get(node)
-    of_shape, _ = in_shape_of(state.spec, state.placement)
     if ledger.fabric is None or index is None:
-        return {"node": node, "place": [node], "gpu": None, "speed": of_shape}
+        return {"node": node, "place": [node], "gpu": gpu, "speed": speed}
     at = ledger.fabric.nodes[index].at
     paths = ["/".join(at[: tier + 1]) for tier in range(len(at))]
-    gpu = ledger.fabric.machine_of_node(index).gpu or None
-    speed = of_shape * dict(state.spec.speeds).get(gpu or "", 1.0)
     return {"node": node, "place": [*paths, node], "gpu": gpu, "speed": speed}
+
+
+def speed_of(ledger: Ledger, state: JobState) -> float:
+    """The speed of a replica: of its shape, times that on the GPU model of its first member; 1 without a place."""
+    if state.placement is None:
+        return 1.0
+    of_shape, _ = in_shape_of(state.spec, state.placement)
+    return of_shape * dict(state.spec.speeds).get(_gpu(ledger, state) or "", 1.0)
+
+
+def _gpu(ledger: Ledger, state: JobState) -> str | None:
+    """The GPU model of the node of the first member; None where it is not known."""
+    assert state.placement is not None, f"{state.job} holds no place"
+    fabric, node = ledger.fabric, state.placement.members[0].node
+    index = None if fabric is None else fabric.index_of_node.get(node)
+    return None if fabric is None or index is None else fabric.machine_of_node(index).gpu or None
 
 
 def _mark_spare(rows: list[Json], spare: int) -> None:
