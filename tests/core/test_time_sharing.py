@@ -14,6 +14,7 @@ from gantree.model.facts import Fact, GangResumed, GangSuspended
 from gantree.model.jobs import Checkpoint, Job, Role, Shape
 from gantree.model.orders import ResumeGang, SuspendGang
 from gantree.model.phases import HOLDING, Phase
+from gantree.model.replicas import ReplicaOf
 from gantree.policy.rules import Policy, TimeSharing
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
@@ -96,6 +97,12 @@ def test_a_notebook_alone_on_its_gpu_is_never_suspended_and_wakes_nobody() -> No
 
 def test_jobs_of_other_classes_on_the_same_gpu_are_no_party_to_turns() -> None:
     stage = started(stage_of(), notebook("a"), notebook("b", priority="batch"))
+    stage.wait(1000.0)
+    assert suspended(stage) == []
+
+
+def test_a_replica_of_a_service_is_no_party_to_turns_as_it_has_to_answer() -> None:
+    stage = started(stage_of(), notebook("a"), notebook("chat.1", service=ReplicaOf("chat", 1, 1)))
     stage.wait(1000.0)
     assert suspended(stage) == []
 

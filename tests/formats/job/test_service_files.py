@@ -131,6 +131,7 @@ def test_replicas_of_a_service_are_placed_as_jobs() -> None:
         ("after: train", "after", "a service starts when it is submitted"),
         ("time_limit: 1h", "time_limit", "runs until it is cancelled"),
         ("expected: 1h", "expected", "runs until it is cancelled"),
+        ("idle: {stop: 30m}", "idle", "`scale` with `to_zero`"),
         ("budget_USD: 10", "budget_USD", "a budget of its queue"),
         ("hold: true", "hold", "gantree scale"),
         ("restarts: 3", "restarts", "replicas restart without limit"),

@@ -17,8 +17,11 @@ def shared_gpus(state: JobState, rules: TimeSharing | None) -> frozenset[Gpu]:
     """The GPUs on which a gang takes turns; none where it takes no part in time-sharing.
 
     A gang that also holds a whole GPU or a MIG instance takes no part: those would stand idle while it is suspended.
+    Nor does a replica of a service: its requests would wait for its turn.
     """
     if rules is None or state.placement is None or state.spec.priority not in rules.classes:
+        return frozenset()
+    if state.spec.service is not None:
         return frozenset()
     members = state.placement.members
     shares = [(member.node, member.share) for member in members if member.share is not None]

@@ -17,6 +17,7 @@ _NOT_IN_SERVICES = {
     "warn": _RUNS_ON,
     "expected": _RUNS_ON,
     "budget_USD": "a budget of its queue in the policy: a service runs until it is cancelled",
+    "idle": "`scale` with `to_zero`: a replica is never reclaimed as idle",
     "hold": "it in jobs; a service with `replicas: {min: 0}` waits for `gantree scale`",
 }
 """Fields of a job that a service has not, and what is allowed in their place."""
