@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gantree.control.federation.lease import Lease, renewed
-from gantree.federation.front import Front
+from gantree.federation.federated_jobs import FederatedJobs
 from gantree.federation.granted_lease import GrantedLease
 from gantree.model.federation import Renewal, Stamp
 from support.examples import seeds
@@ -58,9 +58,11 @@ def ends_with_the_daemon_alone(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_the_number(patch: pytest.MonkeyPatch) -> None:
     """The number of a lease is not durable: a front that starts again goes on with the old one."""
-    withdraw = Front._withdraw
+    withdraw = FederatedJobs.withdraw
     patch.setattr(
-        Front, "_withdraw", lambda self, jobs, reason, lease=None: withdraw(self, jobs, reason)
+        FederatedJobs,
+        "withdraw",
+        lambda self, jobs, reason, lease=None: withdraw(self, jobs, reason),
     )
 
 

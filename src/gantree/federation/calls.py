@@ -19,6 +19,9 @@ class CallKind(Enum):
     LOOK = "look at a job"
 
 
+CallKey = tuple[CallKind, str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call. job is the federation's id, remote the cluster's; which of the rest is there depends on the kind.
@@ -37,6 +40,6 @@ class Call:
     came_by: str = ""
 
     @property
-    def key(self) -> tuple[CallKind, str, str]:
+    def key(self) -> CallKey:
         """Calls with the same key are made one after the other."""
         return self.kind, self.cluster, self.remote or self.job

@@ -91,8 +91,7 @@ class Driver:
 
     async def offers(self, job: FederatedJob) -> list[Offer]:
         """What the clusters that may get jobs say of one that nobody has yet."""
-        usable = [name for name in self.clients if self.front.is_usable(name, now_s())]
-        asked = [self._offer(name, job) for name in usable]
+        asked = [self._offer(name, job) for name in self.front.usable(now_s())]
         return [offer for offer in await asyncio.gather(*asked) if offer is not None]
 
     async def _offer(self, cluster: str, job: FederatedJob) -> Offer | None:

@@ -10,6 +10,7 @@ the lease ran out is never released there once it was moved.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from gantree.model.federation import EnforcedBy, Renewal, Stamp
 
@@ -85,3 +86,7 @@ class GrantedLease:
         """Take the next number, before anything of the cluster is started elsewhere."""
         self.number += 1
         self.is_cleared = self.is_held = self.is_known_lost = False
+
+    def to_json(self) -> dict[str, Any]:
+        """What the store keeps of it."""
+        return {"number": self.number, "enforced_by": self.enforced_by.value}

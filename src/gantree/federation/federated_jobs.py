@@ -1,0 +1,117 @@
+"""The jobs of a federation as its front keeps them: each change is in the store before anything follows from it."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+
+from gantree.federation.federated_job import FederatedJob, Stage
+from gantree.federation.granted_lease import GrantedLease
+from gantree.federation.store import Store
+from gantree.model.errors import Conflict, NotFound
+
+
+class FederatedJobs:
+    """all are by id, in order of arrival; live are those that have not ended. wall gives seconds since 1970.
+
+    unsure are those of which a request to take them broke off: their cluster may have them, or get them yet.
+    """
+
+    def __init__(self, store: Store, wall: Callable[[], float]) -> None:
+        self._store, self._wall = store, wall
+        self.all = {job.job: job for job in store.jobs()}
+        self.live = {job.job: job for job in self.all.values() if job.stage is not Stage.ENDED}
+        self.unsure = {job.job for job in self.live.values() if job.stage is Stage.SENDING}
+
+    def of_key(self, key: str) -> list[FederatedJob]:
+        """The jobs that were taken under an idempotency key."""
+        return [job for job in self.all.values() if key and job.key == key]
+
+    def in_cluster(self, cluster: str) -> list[FederatedJob]:
+        """The live jobs that a cluster has, or may have."""
+        return [job for job in self.live.values() if job.cluster == cluster]
+
+    def placed(self, job: str, cluster: str, remote: str) -> FederatedJob | None:
+        """The job, if this cluster has it under this id."""
+        found = self.live.get(job)
+        if found is None or found.stage is not Stage.PLACED:
+            return None
+        return found if (found.cluster, found.remote) == (cluster, remote) else None
+
+    # New ones.
+
+    def service(self, name: str) -> FederatedJob | None:
+        """The live service of a name."""
+        found = self.live.get(name)
+        return found if found is not None and found.is_service else None
+
+    def new(self, job: FederatedJob, others: Collection[str]) -> FederatedJob:
+        """The job with an id that neither a job had nor one of others has. Raises Conflict for a service's name."""
+        job.job, job.submitted_at = self._free_id(job, others), self._wall()
+        return job
+
+    def _free_id(self, job: FederatedJob, others: Collection[str]) -> str:
+        """The name, else name-2, name-3 and so on. A service goes by its name alone."""
+        job_id, number = job.name, 1
+        while job_id in self.all or job_id in others:
+            if job.is_service:
+                raise Conflict(f"there was a job or a service {job_id} before; take another name")
+            number += 1
+            job_id = f"{job.name}-{number}"
+        return job_id
+
+    def updated(self, before: FederatedJob, service: FederatedJob, lease: int) -> FederatedJob:
+        """A live service with another description; the cluster that has it gets it under this lease."""
+        job = replace(before, submission=service.submission, data=service.data, key=service.key)
+        if job.is_assigned:
+            self.unsure.discard(job.job)
+            job.assign(job.cluster, lease, f"it was updated in {job.cluster}", self._wall())
+        return job
+
+    def add(self, jobs: Mapping[str, FederatedJob]) -> None:
+        """Keep new and updated ones, all or none."""
+        self._store.save(jobs.values())
+        self.all |= jobs
+        self.live |= jobs
+
+    # What becomes of them.
+
+    def to_cancel(self, name: str) -> FederatedJob:
+        """A job that is to end. Raises NotFound, and Conflict for one that has ended."""
+        job = self.all.get(name)
+        if job is None:
+            raise NotFound(f"there is no job {name!r}")
+        if job.stage is Stage.ENDED:
+            raise Conflict(f"{name} has ended: {job.outcome}")
+        job.cancelled = True
+        return job
+
+    def take(self, job: FederatedJob, remote: str) -> None:
+        """Its cluster has taken it under this id."""
+        job.take(remote)
+        self.unsure.discard(job.job)
+        self.keep([job])
+
+    def withdraw(
+        self, jobs: list[FederatedJob], reason: str, lease: GrantedLease | None = None
+    ) -> None:
+        """No cluster has them any more; the number of the lease that is over is durable with that."""
+        for job in jobs:
+            job.withdraw(reason, self._wall())
+            self.unsure.discard(job.job)
+        if jobs:
+            self.keep(jobs, lease)
+
+    def end(self, job: FederatedJob, outcome: str, reason: str) -> None:
+        """A job has ended. A service ends through the front alone: one that its cluster has ended is started anew."""
+        if job.is_service and not job.cancelled:
+            job.withdraw(f"{job.cluster} has ended it: {reason or outcome}", self._wall())
+        else:
+            job.end(outcome, reason, self._wall())
+        self.keep([job])
+
+    def keep(self, jobs: Iterable[FederatedJob] = (), lease: GrantedLease | None = None) -> None:
+        """Make what was decided of jobs, and the number of a lease, durable in one transaction."""
+        jobs = list(jobs)
+        self._store.save(jobs, {} if lease is None else {lease.cluster: lease.to_json()})
+        for job in jobs:
+            if job.stage is Stage.ENDED:
+                self.live.pop(job.job, None)
