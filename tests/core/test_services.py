@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gantree.api.views.service_view import service_row
 from gantree.core.explain.explain import when, why
 from gantree.core.ledger.ledger_copy import copy_of
 from gantree.core.ledger.state import JobState
@@ -200,6 +201,13 @@ def test_a_number_whose_id_is_a_jobs_is_skipped() -> None:
     assert stage.scheduler.ledger.rejected["chat"] == "chat is the name of a service"
 
 
+def test_a_number_whose_id_is_the_name_of_a_service_is_skipped() -> None:
+    stage = Serving(cluster(leaves=1, nodes=4))
+    stage.tell(ServiceSubmitted, service="chat.2", spec=replace(chat(1), name="chat.2"))
+    stage.serve(chat())
+    assert stage.row() == "1r1 3r1"
+
+
 def test_a_drain_ends_with_the_last_request_or_at_its_deadline() -> None:
     stage = serving(chat(drain_s=30.0), ready=2)
     stage.scale(2)
@@ -260,6 +268,8 @@ def test_an_update_that_never_becomes_ready_leaves_the_old_ones_alone() -> None:
     assert stage.row() == "1r1* 2r1* 3r2"
     stage.serve(chat(2, image="v1"))
     assert stage.row() == "1r1* 2r1* 3r2!", "taken back: what still runs it stays"
+    row = service_row(stage.scheduler.ledger, stage.scheduler.ledger.services["chat"])
+    assert (row["state"], row["current"], row["revision"]) == ("ready", 2, 3)
     assert stage.scheduler.ledger.services["chat"].revision == 3 and "Update" not in stage.why()
 
 
@@ -384,6 +394,7 @@ def test_a_drained_node_is_left_once_another_replica_is_ready() -> None:
     (node,) = stage.nodes("chat.1")
     stage.tell(CordonRequested, node=node, drain=True, deadline_at=600.0)
     assert stage.row() == "1r1* 2r1" and stage.nodes("chat.2") != [node]
+    assert "Update" not in stage.why()
     stage.ready(2)
     assert stage.row() == "1r1d 2r1*"
     assert "its node is to be left" in stage.of_kind(ReplicaDraining)[0].reason

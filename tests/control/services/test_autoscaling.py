@@ -203,6 +203,10 @@ def test_a_prediction_starts_replicas_as_long_before_as_the_last_one_took_to_be_
     site.sample(told(concurrency=1.0))
     scaled = site.scaling.of_service["chat"]
     assert scaled.start_s == 4.0
+    again = site.ledger.jobs["chat.1"]
+    again.replica = replace(again.replica, since=400.0)
+    site.sample(told(concurrency=1.0))
+    assert scaled.start_s == 4.0, "it was ready again, and did not start"
     scaled.week = LoadOfWeek(tuple(float(hour % 24) for hour in range(168)))
     site.now = 4.4 * 3600.0
     found = site.sample(told(concurrency=1.0))

@@ -13,7 +13,13 @@ from gantree.control.services.router_reports import ServiceLoad
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
-from gantree.model.phases import HOLDING, Phase
+from gantree.core.services.replicas import (
+    is_ending,
+    live_replicas,
+    runs_description,
+    takes_requests,
+)
+from gantree.model.phases import HOLDING
 from gantree.model.service_facts import ServiceScaled
 
 Json = dict[str, Any]
@@ -36,7 +42,7 @@ def service(view: ReadView, caller: Caller, name: str) -> Json:
     detail = {
         **service_row(view.ledger, state),
         "spec": service_spec_visible_to(caller, plain(state.spec)),
-        "replicas": [replica_row(each) for each in _replicas(view.ledger, state)],
+        "replicas": [replica_row(each) for each in live_replicas(view.ledger, state)],
         "scalings": list(_scalings(view, name))[-SCALINGS_SHOWN:],
     }
     value: Json = redacted_for(caller, view.ledger, detail)
@@ -46,20 +52,20 @@ def service(view: ReadView, caller: Caller, name: str) -> Json:
 def service_row(ledger: Ledger, service: ServiceState) -> Json:
     """One service in a list. Times in seconds since 1970."""
     spec, count = service.spec, service.spec.replicas
-    replicas = list(_replicas(ledger, service))
-    serving = [each for each in replicas if not each.replica.draining]
+    replicas = live_replicas(ledger, service)
+    staying = [each for each in replicas if not is_ending(each)]
     return {
         "service": service.service,
         "queue": spec.replica.queue,
         "user": spec.replica.user,
         "priority": spec.replica.priority,
         "revision": service.revision,
-        "state": _state(service, serving),
+        "state": _state(service, staying),
         "wanted": service.wanted,
-        "ready": sum(map(is_ready, serving)),
-        "current": sum(_is_current(service, each) for each in serving),
+        "ready": sum(map(takes_requests, replicas)),
+        "current": sum(runs_description(service, each) for each in staying),
         "placed": sum(each.phase in HOLDING for each in replicas),
-        "draining": len(replicas) - len(serving),
+        "draining": sum(each.replica.draining for each in replicas),
         "min": count.min,
         "max": count.max,
         "floor": count.floor,
@@ -90,7 +96,7 @@ def replica_row(state: JobState) -> Json:
         "revision": of.revision,
         "attempt": state.attempt,
         "phase": state.phase.value,
-        "ready": is_ready(state),
+        "ready": takes_requests(state),
         "draining": replica.draining,
         "drain_ends_at": replica.drain_ends_at,
         "since": replica.since,
@@ -103,11 +109,6 @@ def replica_row(state: JobState) -> Json:
         "port": None if first is None else first.port,
         "in_flight": None,
     }
-
-
-def is_ready(state: JobState) -> bool:
-    """Whether requests may be sent to a replica."""
-    return state.replica.ready and state.phase is Phase.RUNNING and not state.replica.draining
 
 
 def add_observed(
@@ -131,23 +132,15 @@ def add_observed(
                 each["reason"] = answers.get(key) or each["reason"]
 
 
-def _replicas(ledger: Ledger, service: ServiceState) -> Iterator[JobState]:
-    return (ledger.jobs[job] for job in service.replicas)
-
-
-def _is_current(service: ServiceState, state: JobState) -> bool:
-    return state.spec.service is not None and state.spec.service.revision == service.revision
-
-
-def _state(service: ServiceState, serving: Sequence[JobState]) -> str:
+def _state(service: ServiceState, staying: Sequence[JobState]) -> str:
     """One word for a service: what happens to it."""
     if not service.is_live:
         return "ended"
     if service.is_ending:
         return "ending"
-    if any(not _is_current(service, each) for each in serving):
+    if any(not runs_description(service, each) for each in staying):
         return "updating"
-    if sum(map(is_ready, serving)) < service.wanted:
+    if sum(map(takes_requests, staying)) < service.wanted:
         return "starting"
     return "ready" if service.wanted else "at zero"
 

@@ -61,7 +61,7 @@ def _cells(row: Json) -> tuple[str, ...]:
 
 def _lines(row: Json) -> list[str]:
     """What there is to say of one service."""
-    drains = f", {row['draining']} of others drain" if row["draining"] else ""
+    drains = f", {row['draining']} more drain" if row["draining"] else ""
     lines = [
         f"{row['service']}: {row['state']}; {row['ready']} of {row['wanted']} replicas are ready{drains};"
         f" {row['min']} to {row['max']} replicas, revision {row['revision']}, queue {printable(row['queue'])}"

@@ -81,7 +81,7 @@ class Scaled:
 
     present: requests that were there at the last sample. asked: a number that was requested, at asked_at, and is not on
     record yet; it counts as the wanted one for two samples. tokens_per_s: as its replicas told at the last sample, if
-    they were asked.
+    they were asked. start_s: how long the newest replica, which runs since newest_at, took to be ready.
     """
 
     next_at: float
@@ -92,6 +92,7 @@ class Scaled:
     asked: int | None = None
     asked_at: float = 0.0
     start_s: float = USUAL_START_S
+    newest_at: float = 0.0
     is_asking: bool = False
     latest: Recommendation | None = None
     problems: tuple[str, ...] = ()
@@ -174,7 +175,7 @@ class ServiceScaling:
         scaled.problems = answer.problems
         ready = list(_ready(ledger, state))
         load = self._load(question, answer, ready, now)
-        self._note_starts(scaled, ready, now)
+        _note_start(scaled, ready, state.spec.ready.within_s)
         predicted = _predicted(scaled, question.scaling, load, now)
         wanted = state.wanted if scaled.asked is None else scaled.asked
         replicas = Replicas(wanted, len(ready), tuple(speed_of(ledger, each) for each in ready))
@@ -227,11 +228,20 @@ class ServiceScaling:
         values = tuple(map(value, question.scaling.targets))
         return Load(values, lately(scaled.rate), lately(scaled.present))
 
-    def _note_starts(self, scaled: Scaled, ready: list[JobState], now: float) -> None:
-        """Remember how long the newest replica took to be ready."""
-        newest = max(ready, key=lambda each: each.running_at or 0.0, default=None)
-        if newest is not None and newest.replica.since is not None and newest.running_at:
-            scaled.start_s = max(0.0, newest.replica.since - newest.running_at)
+
+def _note_start(scaled: Scaled, ready: list[JobState], within_s: float) -> None:
+    """Remember how long the newest replica took to be ready.
+
+    Only the first time that it is seen ready is that: later it may have become ready again. A longer time than within_s
+    is none of a start either.
+    """
+    newest = max(ready, key=lambda each: each.running_at or 0.0, default=None)
+    if newest is None or newest.replica.since is None or not newest.running_at:
+        return
+    took_s = newest.replica.since - newest.running_at
+    if newest.running_at > scaled.newest_at and took_s <= within_s:
+        scaled.start_s = max(0.0, took_s)
+    scaled.newest_at = max(scaled.newest_at, newest.running_at)
 
 
 def _autoscaled(ledger: Ledger) -> Iterator[ServiceState]:

@@ -6,7 +6,12 @@ from gantree.core.explain.explanation import Explanation
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
-from gantree.core.services.replicas import is_current, is_ending, live_replicas, takes_requests
+from gantree.core.services.replicas import (
+    is_ending,
+    live_replicas,
+    runs_description,
+    takes_requests,
+)
 from gantree.model.phases import Phase
 from gantree.text.words import plural
 
@@ -29,7 +34,7 @@ def service_explanation(
     replicas = live_replicas(ledger, service)
     conditions = [condition(state) for state in replicas]
     sentence = f"{_wants(service)}: {_counted(conditions)}."
-    sentence += _update(ledger, service, replicas) + _first_not_ready(replicas)
+    sentence += _update(service, replicas) + _first_not_ready(replicas)
     first = next(
         (s for s, does in zip(replicas, conditions, strict=True) if does == "waiting"), None
     )
@@ -82,10 +87,10 @@ def _counted(conditions: list[str]) -> str:
     return ", ".join(counted) or "there is none"
 
 
-def _update(ledger: Ledger, service: ServiceState, replicas: list[JobState]) -> str:
+def _update(service: ServiceState, replicas: list[JobState]) -> str:
     """How far an update is; "" where none is under way."""
     staying = [state for state in replicas if not is_ending(state)]
-    new = [state for state in staying if is_current(ledger, service, state)]
+    new = [state for state in staying if runs_description(service, state)]
     if len(new) == len(staying) or service.is_ending:
         return ""
     running = sum(state.phase is Phase.RUNNING for state in new)

@@ -21,6 +21,7 @@ from gantree.core.services.replicas import (
     is_current,
     is_ending,
     live_replicas,
+    runs_description,
     service_of,
     takes_requests,
 )
@@ -97,9 +98,7 @@ def _reconcile(builder: DecisionBuilder, service: ServiceState, policy: Policy) 
 
 
 def _why_ending(ledger: Ledger, service: ServiceState, state: JobState) -> str:
-    replica = state.spec.service
-    assert replica is not None
-    if replica.revision != service.revision:
+    if not runs_description(service, state):
         return f"replaced by revision {service.revision}"
     if not is_current(ledger, service, state):
         return "another replica is ready, and its node is to be left"

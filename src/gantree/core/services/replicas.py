@@ -59,7 +59,9 @@ def add_replica(builder: DecisionBuilder, service: ServiceState, policy: Policy)
 
 
 def _is_taken(ledger: Ledger, job: str) -> bool:
-    return job in ledger.jobs or job in ledger.arrays or job in ledger.rejected
+    """Whether an id is that of a job, or the name of a service: `gantree cancel NAME` must mean one of them."""
+    of_job = job in ledger.jobs or job in ledger.arrays or job in ledger.rejected
+    return of_job or job in ledger.services
 
 
 def _on_floor(ledger: Ledger, service: ServiceState) -> int:
@@ -91,17 +93,19 @@ def _spread_out(spec: ServiceSpec) -> TopologySpec:
 
 
 def is_current(ledger: Ledger, service: ServiceState, state: JobState) -> bool:
-    """Whether a replica runs what the service describes today, on nodes that it need not leave."""
-    assert state.spec.service is not None
-    is_newest = state.spec.service.revision == service.revision
-    return (is_newest or _runs_the_same(service, state)) and not _leaves(ledger, state)
+    """Whether a replica runs what the service describes now, on nodes that it need not leave."""
+    return runs_description(service, state) and not _leaves(ledger, state)
 
 
-def _runs_the_same(service: ServiceState, state: JobState) -> bool:
-    """Whether a replica of another revision is as one of this: an update was taken back, and it is still there."""
+def runs_description(service: ServiceState, state: JobState) -> bool:
+    """Whether a replica runs what the service describes now: it is of the newest revision, or of an earlier one that
+    is the same, as after an update that was taken back.
+    """
     replica = state.spec.service
     assert replica is not None
     number, revision = replica.number, replica.revision
+    if revision == service.revision:
+        return True
     as_described = replica_job(service.spec, number, revision, preemptible=state.spec.preemptible)
     return state.spec == as_described
 

@@ -50,7 +50,7 @@ class ServiceRow(OpenModel):
     )
     wanted: int = Field(description="Replicas that are to run.")
     ready: int = Field(description="Replicas that answer requests and do not drain.")
-    current: int = Field(description="Replicas of the newest revision that do not drain.")
+    current: int = Field(description="Replicas that run what is described now, and are not to end.")
     placed: int = Field(description="Replicas that hold a place.")
     draining: int
     min: int
@@ -117,6 +117,6 @@ class ServiceResponse(ServiceRow):
 
 
 class ServiceCommandResponse(BaseModel):
-    """Whom a wish is about."""
+    """The service that a request is about."""
 
     service: str = Field(examples=["chat"])
