@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from gantree.routing.haproxy_config import quoted
@@ -186,3 +187,32 @@ def test_a_report_says_what_requests_took(tmp_path: Path, replicas: list[Replica
             assert sum(each["requests"] for each in told["replicas"]) == 10
 
     asyncio.run(scenario())
+
+
+def test_answers_that_a_replica_breaks_off_are_errors_and_those_that_a_client_leaves_are_not(
+    tmp_path: Path, replicas: list[ReplicaProcess]
+) -> None:
+    async def scenario() -> None:
+        async with routed(tmp_path) as router:
+            await router.set(service("chat", list(map(row, replicas)), timeout_s=0.2))
+            stream = f"{router.url}/services/chat/?events=100"
+            for url in (f"{router.url}/services/chat/?break", f"{stream}&gap_ms=10000"):
+                with pytest.raises(aiohttp.ClientPayloadError):
+                    async with router.client.get(url) as answer:
+                        assert answer.status == 200
+                        await answer.read()
+            async with router.client.get(f"{stream}&gap_ms=50") as answer:
+                await answer.content.readuntil(b"\n\n")
+                answer.close()
+            await until(lambda: _counted(router, "requests") == 3, "it is reported")
+            assert _counted(router, "errors") == 2
+            found = router.router.metrics.registry.get_sample_value(
+                "gantree_route_errors_total", {"service": "chat"}
+            )
+            assert found == 2
+
+    asyncio.run(scenario())
+
+
+def _counted(router: Routed, field: str) -> int:
+    return sum(int(each[field]) for report in router.reports for each in report["services"])

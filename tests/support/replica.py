@@ -1,8 +1,9 @@
 """A replica: a small HTTP server in a process of its own. `python -m support.replica NAME PORT`
 
 GET or POST; the query says what it does: wait_ms before the answer, events of a stream (one each gap_ms), held (the
-answer waits until its connection for `/release` comes), fail (it closes without an answer). The answer is JSON: its
-name, what it was sent, and how many requests it works on. It needs the standard library only, so it starts fast.
+answer waits until its connection for `/release` comes), fail (it closes without an answer), break (it closes in the
+middle of one). The answer is JSON: its name, what it was sent, and how many requests it works on. It needs the standard
+library only, so it starts fast.
 """
 
 import asyncio
@@ -64,6 +65,10 @@ class _Server:
         if "held" in asked:
             await self._released.wait()
         await asyncio.sleep(int(asked.get("wait_ms", ["0"])[0]) / 1000)
+        if "break" in asked:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf")
+            await writer.drain()
+            return False
         if "events" in asked:
             await self._stream(int(asked["events"][0]), int(asked["gap_ms"][0]), writer)
             return False

@@ -18,6 +18,8 @@ MOST_SAMPLES = 20_000
 """Of one service in one report; of more a random sample."""
 SHED = frozenset({"overloaded", "not_ready"})
 QUEUE_TIMEOUT = "sQ"
+BROKEN_OFF = frozenset({"SD", "sD", "PD"})
+"""How an answer ends that a replica did not finish: closed, silent for `timeout`, not HTTP (`CD`: the client left)."""
 NO_SERVER = "<NOSRV>"
 FIELDS = 12
 
@@ -33,11 +35,12 @@ class Record(NamedTuple):
     retries: int
     reason: str
     is_shed: bool
+    is_broken_off: bool = False
 
     @property
     def is_error(self) -> bool:
         """Whether the service, and not its client, is at fault."""
-        return self.status >= 500 and not self.is_shed
+        return self.is_broken_off or (self.status >= 500 and not self.is_shed)
 
 
 def record_of(line: str) -> Record | None:
@@ -59,6 +62,7 @@ def record_of(line: str) -> Record | None:
         int(retries.lstrip("+")),
         reason,
         is_shed=reason in SHED or ending == QUEUE_TIMEOUT,
+        is_broken_off=ending in BROKEN_OFF,
     )
 
 

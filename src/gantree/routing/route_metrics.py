@@ -21,6 +21,12 @@ class RouteMetrics:
             ("service", "status", "reason"),
             registry=self.registry,
         )
+        self._errors = Counter(
+            "gantree_route_errors",
+            "Requests that failed: status 500 and above without what was refused, and answers that broke off.",
+            ("service",),
+            registry=self.registry,
+        )
         self._retries = Counter(
             "gantree_route_retries", "Requests sent again.", ("service",), registry=self.registry
         )
@@ -64,6 +70,8 @@ class RouteMetrics:
     def record(self, service: str, record: Record) -> None:
         """Count a request that has ended."""
         self._requests.labels(service, str(record.status), record.reason).inc()
+        if record.is_error:
+            self._errors.labels(service).inc()
         if record.retries:
             self._retries.labels(service).inc(record.retries)
         self._total.labels(service).observe(record.total_s)
