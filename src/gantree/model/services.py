@@ -4,9 +4,9 @@ What a replica runs is a `Job`; its `Job.service` names the service, the replica
 its parts are in `model.replicas`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gantree.model.jobs import Job
+from gantree.model.jobs import Apart, Job, TopologySpec
 from gantree.model.replicas import DEFAULT_READINESS, Readiness
 
 METRICS = (
@@ -130,3 +130,13 @@ class ServiceSpec:
     spread_required: bool = False
     scaling: Autoscaling = Autoscaling()
     routing: Routing = Routing()
+
+    @property
+    def replica_topology(self) -> TopologySpec:
+        """The topology of a replica, away from the other ones."""
+        topology = self.replica.topology
+        if self.spread is None:
+            return topology
+        others = f"{self.name}.[0-9]*"
+        rule = Apart(self.spread, (others,), preferred=not self.spread_required)
+        return replace(topology, apart=(*topology.apart, rule))

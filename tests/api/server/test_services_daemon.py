@@ -13,7 +13,7 @@ import pytest
 
 from gantree.model.errors import BadFields, BadInput, Conflict, NotFound
 from support.daemon import Daemon
-from support.services import CLUSTER, WITHIN_S, Json, Site, ask, figure, text
+from support.services import CLUSTER, SERVER, WITHIN_S, Json, Site, ask, figure, text
 
 
 @pytest.fixture(scope="module")
@@ -179,3 +179,13 @@ def test_a_submission_that_is_sent_again_is_taken_once(site: Site) -> None:
     assert site.client.submit(text("again"), idempotency_key="k1") == first
     assert site.client.service("again")["revision"] == 2
     site.client.cancel_service("again")
+
+
+def test_requests_to_a_replica_of_several_roles_go_to_its_first_member(site: Site) -> None:
+    example = SERVER.parent / "disaggregated.yaml"
+    site.client.submit(example.read_text(), base_dir=str(example.parent))
+    site.until_ready("llama", 2)
+    routes = site.routes("llama")
+    assert [ask(each)["model"] for each in routes] == ["llama-70b"] * 2
+    assert len({each["node"] for each in routes}) == 2
+    site.client.cancel_service("llama")

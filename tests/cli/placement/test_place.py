@@ -193,3 +193,21 @@ def test_the_example_in_the_docs_is_what_the_schema_describes(complaints: Compla
 def test_what_a_queue_or_a_budget_never_admits_is_not_said_of_the_cluster(gate: str) -> None:
     refused = {"gate": gate, "never": True, "short_by": None, "nearest": None, "would_fit_if": []}
     assert refusal_lines(refused) == [f"gate: {gate} (never fits, however much is free)"]
+
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def test_replicas_of_a_service_are_spread_and_the_prefill_of_each_is_next_to_its_decode(
+    gantree: Gantree, complaints: Complaints
+) -> None:
+    service = EXAMPLES / "services" / "disaggregated.yaml"
+    outcome = gantree("place", EXAMPLES / "four-dgx.yaml", service, "--json")
+    assert (outcome.code, complaints(outcome.json(), "place")) == (0, [])
+    replicas = {each["job"]: each["members"] for each in outcome.json()["placements"]}
+    for members in replicas.values():
+        assert [each["role"] for each in members] == ["router", "prefill", "prefill", "decode"]
+        assert len({each["node"] for each in members}) == 1
+    nodes = {name: members[0]["node"] for name, members in replicas.items()}
+    assert sorted(nodes) == ["llama.1", "llama.2"]
+    assert len(set(nodes.values())) == 2, nodes

@@ -7,7 +7,7 @@ from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
 from gantree.core.lifecycle.lifecycle import accept, end_job, stop, unfit
-from gantree.model.jobs import Apart, Job, TopologySpec
+from gantree.model.jobs import Job
 from gantree.model.phases import Phase, StopCause
 from gantree.model.replicas import ReplicaOf
 from gantree.model.service_facts import ReplicaDraining
@@ -77,19 +77,9 @@ def replica_job(spec: ServiceSpec, number: int, revision: int, *, preemptible: b
         job,
         name=name,
         preemptible=job.preemptible and preemptible,
-        topology=_spread_out(spec),
+        topology=spec.replica_topology,
         service=ReplicaOf(spec.name, number, revision, spec.port, spec.ready),
     )
-
-
-def _spread_out(spec: ServiceSpec) -> TopologySpec:
-    """The topology of a replica, away from the other ones."""
-    topology = spec.replica.topology
-    if spec.spread is None:
-        return topology
-    others = f"{spec.name}.[0-9]*"
-    rule = Apart(spec.spread, (others,), preferred=not spec.spread_required)
-    return replace(topology, apart=(*topology.apart, rule))
 
 
 def is_current(ledger: Ledger, service: ServiceState, state: JobState) -> bool:

@@ -147,8 +147,9 @@ def _after_elements(
 def _elements(form: JobForm, job: Job) -> Iterator[Job]:
     """The elements of an array, the replicas of a service; a job that is neither alone."""
     if isinstance(form, ServiceForm):
+        topology = service_of(form, job).replica_topology
         for number in range(1, max(form.replicas.min, 1) + 1):
-            yield replace(job, name=f"{job.name}.{number}")
+            yield replace(job, name=f"{job.name}.{number}", topology=topology)
         return
     if not job.array:
         yield job
