@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gantree.routing import haproxy_config
 from support.replica import ReplicaProcess
 from support.routed import Routed, routed, row, service, until
 
@@ -95,6 +96,19 @@ def test_a_router_that_has_not_reached_its_daemon_asks_for_patience(tmp_path: Pa
 
     async def _is_empty_of_services(router: Routed) -> bool:
         return (await router.get("/services/chat/")).status == 404
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_starts_after_an_upgrade_runs_what_the_router_was_started_with(
+    tmp_path: Path, replicas: list[ReplicaProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with routed(tmp_path) as router:
+            await router.set(service("chat", rows(replicas)))
+            monkeypatch.setattr(haproxy_config, "LUA", tmp_path / "replaced")
+            await router.set(service("chat", rows(replicas)), service("another", rows(replicas)))
+            assert (await router.get("/services/another/")).status == 200
 
     asyncio.run(scenario())
 

@@ -239,7 +239,7 @@ def _add_services(routes: APIRouter, backend: FrontBackend) -> None:
         """Have another number of replicas run where the service is."""
         found = _service(backend, name)
         if found.stage is not Stage.PLACED:
-            raise Conflict(f"no cluster has {name} yet")
+            raise Conflict(f"no cluster has {name} now: {rows.why(found)['sentence']}")
         asked = scale_service(found.remote, body.replicas)
         answer: Json = await backend.clients[found.cluster].send(asked)
         return json_response(answer, 202)

@@ -12,6 +12,8 @@ from gantree.routing.table import RouteTable
 from gantree.routing.table_file import Tenants
 
 LUA = Path(__file__).parent / "haproxy"
+PROGRAMS = {each.name: each.read_text(encoding="utf-8") for each in sorted(LUA.glob("*.lua"))}
+"""As they are when the router starts: each process gets them, also one that starts after gantree was upgraded."""
 CONNECT_S = 2.0
 HEADERS_S = 10.0
 BODY_S = 30.0
@@ -58,7 +60,7 @@ def backends_of(table: RouteTable) -> tuple[tuple[str, float, float], ...]:
 
 def files_of(settings: Settings, directory: Path, table_lines: Sequence[str]) -> dict[str, str]:
     """Return the files of a process by name: haproxy.cfg and what it reads. directory: where they will be."""
-    files = {"table": "".join(f"{line}\n" for line in table_lines)}
+    files = {"table": "".join(f"{line}\n" for line in table_lines), **PROGRAMS}
     if settings.places:
         files["places.map"] = "".join(f"{net} {place}\n" for net, place in settings.places)
     if settings.tenants:
@@ -85,8 +87,8 @@ global
   log ring@{RING} len 2048 format raw local0
   setenv GANTREE_ROUTE_TABLE {quoted(directory / "table")}
   {f"setenv GANTREE_ROUTE_AT {quoted(settings.at)}" if settings.at else "unsetenv GANTREE_ROUTE_AT"}
-  lua-prepend-path {quoted(LUA / "?.lua")}
-  lua-load {quoted(LUA / "router.lua")}
+  lua-prepend-path {quoted(directory / "?.lua")}
+  lua-load {quoted(directory / "router.lua")}
 """
 
 

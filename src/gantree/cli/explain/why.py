@@ -13,7 +13,7 @@ from gantree.cli.options import JsonOption, StateOption
 from gantree.cli.output.ended_job import end_line
 from gantree.cli.output.printing import print_json
 from gantree.cli.output.refusals import refusal_lines
-from gantree.model.errors import Conflict, GantreeError, NotFound
+from gantree.model.errors import Conflict, GantreeError, NotFound, Unsupported
 from gantree.model.phases import ENDED
 from gantree.text.preemption_blockers import PREEMPTION_BLOCKERS
 
@@ -48,7 +48,7 @@ def _print_use(daemon: Client, job: str) -> None:
     """What an ended job used, where that is on record: not of one that was rejected."""
     try:
         typer.echo(f"  {end_line(daemon.ended_job(job))}")
-    except (Conflict, NotFound):
+    except (Conflict, NotFound, Unsupported):
         return
 
 
