@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gantree.routing.haproxy_config import quoted
+from gantree.routing.haproxy.config import quoted
 from gantree.routing.table_file import read_tenants
 from support.certificates import certificate
 from support.replica import ReplicaProcess

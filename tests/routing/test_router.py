@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gantree.routing import haproxy_config
+from gantree.routing.haproxy import config as haproxy_config
 from support.replica import ReplicaProcess
 from support.routed import Routed, routed, row, service, until
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gantree.routing.haproxy_config import LUA
+from gantree.routing.haproxy.config import LUA
 
 PROGRAMS = ("lua5.3", "lua5.4", "lua")
 DRIVER = """

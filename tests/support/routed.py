@@ -20,8 +20,8 @@ import pytest
 from gantree.model.errors import Unreachable
 from gantree.routing.addresses import listening_socket, written_address
 from gantree.routing.following import Source
-from gantree.routing.haproxy_config import Settings
-from gantree.routing.proxies import Proxies
+from gantree.routing.haproxy.config import Settings
+from gantree.routing.haproxy.proxies import Proxies
 from gantree.routing.router import Router
 from gantree.routing.table import RouteTable
 from gantree.routing.table_file import Tenants

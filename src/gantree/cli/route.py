@@ -25,8 +25,8 @@ from gantree.cli.options import StateOption
 from gantree.cli.route_source import source_chosen
 from gantree.model.errors import BadInput, Unreachable
 from gantree.routing.addresses import listening_socket, split_address, written_address
-from gantree.routing.haproxy_config import Settings, quoted
-from gantree.routing.proxies import Proxies
+from gantree.routing.haproxy.config import Settings, quoted
+from gantree.routing.haproxy.proxies import Proxies
 from gantree.routing.router import Router
 from gantree.routing.table import RouteTable
 from gantree.routing.table_file import Tenants, read_table, read_tenants

@@ -1,13 +1,11 @@
-"""What requests took, from HAProxy's log and statistics: reports to the daemon, and counters for Prometheus.
+"""Reports to the daemon: how many requests there were, and what those that have ended took.
 
-A request is a line of the log (`haproxy_config`), written when its response has ended. How many are in work or wait now
-is asked of HAProxy. Tokens are not counted: no engine says in one way how many it has written.
+Tokens are not counted: engines do not agree on how to say how many they have written.
 """
 
-import csv
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,12 +14,6 @@ from gantree.routing.table import RoutedReplica, RoutedService, RouteTable
 LONGEST_WINDOW_S = 300.0
 MOST_SAMPLES = 20_000
 """Of one service in one report; of more a random sample."""
-SHED = frozenset({"overloaded", "not_ready"})
-QUEUE_TIMEOUT = "sQ"
-BROKEN_OFF = frozenset({"SD", "sD", "PD"})
-"""How an answer ends that a replica did not finish: closed, silent for `timeout`, not HTTP (`CD`: the client left)."""
-NO_SERVER = "<NOSRV>"
-FIELDS = 12
 
 
 class Record(NamedTuple):
@@ -43,31 +35,8 @@ class Record(NamedTuple):
         return self.is_broken_off or (self.status >= 500 and not self.is_shed)
 
 
-def record_of(line: str) -> Record | None:
-    """Read a line of the log; None for a request of no service. Raises ValueError for what is no request."""
-    words = line.split()
-    if len(words) != FIELDS:
-        raise ValueError(line)
-    if words[0].startswith(("-", "_")):
-        return None
-    backend, server, status, _, wait, connect, response, total, ending, retries, reason, _ = words
-    answered = int(response) >= 0
-    first_ms = sum(max(0, int(each)) for each in (wait, connect, response))
-    return Record(
-        backend,
-        None if server == NO_SERVER else server,
-        int(status),
-        first_ms / 1000 if answered else None,
-        max(0, int(total)) / 1000,
-        int(retries.lstrip("+")),
-        reason,
-        is_shed=reason in SHED or ending == QUEUE_TIMEOUT,
-        is_broken_off=ending in BROKEN_OFF,
-    )
-
-
 class Now(NamedTuple):
-    """What HAProxy works on now: by backend the requests that wait, by (backend, server) those in work."""
+    """How many requests there are now: by backend those that wait, by (backend, server) those in work."""
 
     queued: Mapping[str, int]
     in_flight: Mapping[tuple[str, str], int]
@@ -76,30 +45,6 @@ class Now(NamedTuple):
     def is_idle(self) -> bool:
         """Whether there is no request."""
         return not (any(self.queued.values()) or any(self.in_flight.values()))
-
-
-def now_of(statistics: Iterable[str], waiting: Iterable[str] = ()) -> Now:
-    """Read what `show stat` and `gantree-waiting` print, of each process.
-
-    The latter are requests for which no replica is ready yet; HAProxy itself knows of no queue then.
-    """
-    queued: Counter[str] = Counter()
-    in_flight: Counter[tuple[str, str]] = Counter()
-    for text in statistics:
-        for row in csv.DictReader(text.removeprefix("# ").splitlines()):
-            backend, server = row["pxname"], row["svname"]
-            if backend.startswith(
-                "_"
-            ):  # requests that an older process hands on are counted by the newer one
-                continue
-            if server == "BACKEND":
-                queued[backend] += int(row["qcur"] or 0)
-            elif server != "FRONTEND":
-                in_flight[backend, server] += int(row["scur"] or 0) + int(row["qcur"] or 0)
-    for line in (line for text in waiting for line in text.splitlines()):
-        backend, _, count = line.rpartition(" ")
-        queued[backend] += int(count)
-    return Now(queued, in_flight)
 
 
 @dataclass(slots=True)

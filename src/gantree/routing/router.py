@@ -16,9 +16,10 @@ from typing import Any
 from gantree.model.errors import GantreeError
 from gantree.routing.addresses import resolved
 from gantree.routing.following import Source, follow
-from gantree.routing.log_socket import open_log
-from gantree.routing.measurements import Measurements, Now, record_of
-from gantree.routing.proxies import Proxies
+from gantree.routing.haproxy.log_socket import open_log
+from gantree.routing.haproxy.output import record_of
+from gantree.routing.haproxy.proxies import Proxies
+from gantree.routing.measurements import Measurements, Now
 from gantree.routing.route_metrics import RouteMetrics
 from gantree.routing.table import RouteTable, table_of
 

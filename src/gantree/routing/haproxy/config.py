@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gantree.routing.log_socket import NAME as LOG_SOCKET
+from gantree.routing.haproxy.log_socket import NAME as LOG_SOCKET
 from gantree.routing.table import RouteTable
 from gantree.routing.table_file import Tenants
 
-LUA = Path(__file__).parent / "haproxy"
+LUA = Path(__file__).parent
 PROGRAMS = {each.name: each.read_text(encoding="utf-8") for each in sorted(LUA.glob("*.lua"))}
 """As they are when the router starts: each process gets them, also one that starts after gantree was upgraded."""
 CONNECT_S = 2.0

@@ -16,15 +16,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gantree.model.errors import Unreachable
-from gantree.routing.haproxy_commands import changes, deletion, gone, paths, table_lines
-from gantree.routing.haproxy_config import FRONT, Settings, backends_of, files_of
-from gantree.routing.haproxy_process import HaproxyProcess
-from gantree.routing.measurements import Now, now_of
+from gantree.routing.haproxy.commands import changes, deletion, gone, paths, table_lines
+from gantree.routing.haproxy.config import FRONT, Settings, backends_of, files_of
+from gantree.routing.haproxy.output import now_of
+from gantree.routing.haproxy.process import HaproxyProcess
+from gantree.routing.measurements import Now
 from gantree.routing.table import RouteTable
 
 log = logging.getLogger(__name__)
 SHOW = "show stat -1 6 -1"
-"""Backends and servers."""
+"""Of backends and servers."""
 SHOW_WAITING = "gantree-waiting"
 EXPECTED = ("New server registered", "no need to change", "IP changed", "port changed")
 """What HAProxy says to a command that it has carried out, where it says something."""
