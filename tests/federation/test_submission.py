@@ -104,5 +104,7 @@ def test_what_is_wrong_in_it_is_named_with_its_line(
 
 
 def test_a_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"token_file: .*/t cannot be read"):
+    with pytest.raises(
+        BadInput, match=r"federation.yaml:\d: clusters\[0\].token_file: found .*/t: No such file"
+    ):
         read_federation(FILE, "federation.yaml", tmp_path)

@@ -187,7 +187,9 @@ def test_what_no_cluster_can_ever_start_is_refused_with_each_reason(world: World
         world.client.submit("name: big\ngang: [{role: w, members: 1, each: {gpus: 64}, run: [a]}]")
     with pytest.raises(BadInput, match=r"job.yaml:1"):
         world.client.submit("nme: x")
-    with pytest.raises(Unsupported, match="does not answer GET /v1/nodes; ask the cluster"):
+    with pytest.raises(
+        Unsupported, match=r"does not answer GET /v1/nodes; ask a cluster: east \(http"
+    ):
         world.client.nodes()
 
 

@@ -88,11 +88,17 @@ def status(state: StateOption = None, as_json: JsonOption = False) -> None:
 
 
 def _trouble(row: dict[str, Any]) -> str:
-    if row["moves_in_s"] is None:
-        return row["trouble"] or "-"
-    if row["enforced_by"] == "daemon":
-        return f"{row['trouble']}; jobs move after: gantree federation lost {row['cluster']}"
-    return f"{row['trouble']}; jobs move in {span(row['moves_in_s'])}"
+    """What is wrong with a cluster, or worth knowing, and what follows."""
+    parts = [row["trouble"]] if row["trouble"] else []
+    if row["silent_s"] is not None:
+        parts.append(f"no answer for {span(row['silent_s'])}")
+    if row["moves_in_s"] is not None:
+        is_asked = row["enforced_by"] == "daemon"
+        after = f"after: gantree federation lost {row['cluster']}"
+        parts.append(f"jobs move {after if is_asked else 'in ' + span(row['moves_in_s'])}")
+    elif row["enforced_by"] == "daemon":
+        parts.append("Kubernetes: gets no jobs")
+    return "; ".join(parts) or "-"
 
 
 @app.command()

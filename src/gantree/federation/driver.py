@@ -27,6 +27,7 @@ from gantree.model.errors import (
     TooOften,
     Unauthenticated,
 )
+from gantree.model.federation import EnforcedBy
 
 Json = dict[str, Any]
 ANSWER_WITHIN_S = 10.0
@@ -80,14 +81,25 @@ class Driver:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 answer = await self.clients[call.cluster].send(request_of(call))
         except REFUSALS as error:
+            if call.kind is CallKind.LEASE:
+                self._warn(call, str(error))
             self.front.refused(call, error, now_s())
         except (GantreeError, TimeoutError) as error:
             trouble = str(error) or f"no answer within {ANSWER_WITHIN_S:g} s"
-            log.warning("%s: %s: %s", call.cluster, call.kind.value, trouble)
+            self._warn(call, trouble)
             self.front.failed(call, trouble, now_s())
         else:
+            lease = self.front.leases[call.cluster]
+            before = lease.enforced_by
             self.front.answered(call, _plain(call, answer), now_s())
+            if before is EnforcedBy.MEMBERS and lease.enforced_by is EnforcedBy.DAEMON:
+                log.warning("%s runs on Kubernetes: it gets no jobs, only requests", call.cluster)
         self.wake()
+
+    def _warn(self, call: Call, trouble: str) -> None:
+        """Log a call that failed; of the heartbeats only the first one that fails so."""
+        if call.kind is not CallKind.LEASE or trouble != self.front.leases[call.cluster].trouble:
+            log.warning("%s: %s: %s", call.cluster, call.kind.value, trouble)
 
     async def offers(self, job: FederatedJob) -> list[Offer]:
         """What the clusters that may get jobs say of one that nobody has yet."""

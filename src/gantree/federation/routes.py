@@ -67,7 +67,7 @@ def router(backend: FrontBackend) -> APIRouter:
     _add_services(routes, backend)
     _add_routing(routes, backend)
     _add_federation(routes, backend)
-    _add_rest(routes)
+    _add_rest(routes, backend)
     return routes
 
 
@@ -321,13 +321,25 @@ def _add_federation(routes: APIRouter, backend: FrontBackend) -> None:
         )
 
 
-def _add_rest(routes: APIRouter) -> None:
+def _add_rest(routes: APIRouter, backend: FrontBackend) -> None:
     @routes.api_route("/{path:path}", methods=METHODS, include_in_schema=False, **needs(Need.KNOWN))
     async def rest(path: str, request: Request) -> Response:
         """What only a cluster can answer."""
         detail = (
-            f"the front of a federation does not answer {request.method} /v1/{path}; ask the cluster of the job"
-            " (gantree federation status lists their URLs)"
+            f"the front of a federation does not answer {request.method} /v1/{path}; "
+            + _way_out(backend, path)
         )
         body = {"title": "Unsupported", "status": 501, "detail": detail}
         return JSONResponse(body, 501, media_type=MEDIA_TYPE)
+
+
+def _way_out(backend: FrontBackend, path: str) -> str:
+    """Whom to ask instead: the cluster of the job that a path is about, else any."""
+    front, words = backend.driver.front, path.split("/")
+    job = front.jobs.get(words[1]) if len(words) > 1 and words[0] in ("jobs", "services") else None
+    if job is not None and job.stage is Stage.PLACED:
+        url = front.federation.cluster(job.cluster).url
+        return f"ask {job.cluster} ({url}), which has {job.job} as {job.remote}"
+    return "ask a cluster: " + ", ".join(
+        f"{each.name} ({each.url})" for each in front.federation.clusters
+    )

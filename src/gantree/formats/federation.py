@@ -21,7 +21,7 @@ from gantree.formats.validation.fields import (
     Text,
 )
 from gantree.formats.validation.forms import Form, empty, only_document, read_form, refuse
-from gantree.model.errors import BadInput, Problem
+from gantree.model.errors import Problem
 from gantree.model.federation import ChooseBy, FederatedCluster, Federation, RegionLink
 from gantree.text.document import read_documents
 
@@ -69,7 +69,12 @@ def read_federation(text: str, source: str, folder: Path) -> Federation:
     document = only_document(FederationForm, documents, problems)
     form = read_form(FederationForm, document, problems) if document else None
     if form is not None and not problems:
-        problems += [*_of_clusters(form), *_of_links(form), *_of_times(form)]
+        problems += [
+            *_of_clusters(form),
+            *_of_tokens(form, folder),
+            *_of_links(form),
+            *_of_times(form),
+        ]
     refuse(problems, source)
     assert form is not None
     return _federation(form, folder)
@@ -153,12 +158,20 @@ def _cluster(form: ClusterEntry, folder: Path) -> FederatedCluster:
     )
 
 
+def _of_tokens(form: FederationForm, folder: Path) -> Iterator[Problem]:
+    for cluster in form.clusters:
+        if cluster.token_file is None:
+            continue
+        try:
+            _token(folder / cluster.token_file)
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not a token"
+            found = f"{folder / cluster.token_file}: {reason}"
+            yield cluster.problem("token_file", found, "a file with the token of the cluster")
+
+
 def _token(path: Path) -> str:
-    """Raises BadInput."""
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"token_file: {path} cannot be read: {error}") from None
+    return path.read_text(encoding="ascii").strip()
 
 
 def _links(form: LinkEntry) -> Iterator[RegionLink]:

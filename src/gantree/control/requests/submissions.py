@@ -63,6 +63,11 @@ IDS_KEPT = 100_000
 ANY_INDEX: Spans = ((0, 10**9),)
 """The indices of an array of which the journal knows no more than that there was a job or an array of this id."""
 
+NO_PODS = (
+    "a Kubernetes cluster takes no jobs of a federation, as nobody would make their pods: apply a GangJob or a "
+    "GangService there"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Key:
@@ -266,6 +271,8 @@ class Submissions:
 
     def _new(self, submission: JobSubmission) -> _Taken:
         jobs, overrides = submission.jobs, submission.overrides
+        if submission.assignment is not None and not self._runs_services:
+            raise Unsupported(NO_PODS)
         documents = len(jobs) + len(submission.services)
         if "name" in overrides and documents > 1:
             raise BadInput(f"{documents} jobs cannot all be named {overrides['name']}")
