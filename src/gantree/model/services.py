@@ -40,6 +40,10 @@ class ReplicaCount:
     floor: int = 0
     spare: int = 0
 
+    def within(self, replicas: int) -> int:
+        """The number nearest to one that is between min and max."""
+        return min(max(replicas, self.min), self.max)
+
 
 @dataclass(frozen=True, slots=True)
 class Update:

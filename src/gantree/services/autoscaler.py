@@ -84,11 +84,11 @@ def recommend(
     history = observed(history, scaling, rate, _is_busy(load), now)
     at_once = _from_or_to_zero(scaling, bounds, load, history, predicted, now)
     if at_once is not None:
-        chosen = Recommendation(_within(bounds, at_once.replicas + bounds.spare), at_once.reason)
+        chosen = Recommendation(bounds.within(at_once.replicas + bounds.spare), at_once.reason)
         return chosen, recorded(history, scaling, chosen.replicas, chosen.replicas, rate, now)
     need = _need(scaling, bounds, replicas, load, history, predicted)
     needed = need.replicas + bounds.spare
-    asked = _within(bounds, needed)
+    asked = bounds.within(needed)
     chosen = _kept(scaling, bounds, history, Need(asked, need.reason), now)
     if chosen.replicas != needed and not chosen.kept_by:
         chosen = replace(chosen, kept_by="min" if asked > needed else "max")
@@ -118,10 +118,6 @@ def _from_or_to_zero(
     if idle and history.wanted > bounds.spare:
         return Need(0, f"no request for {idle_s:.0f} s")
     return None
-
-
-def _within(bounds: ReplicaCount, replicas: int) -> int:
-    return max(bounds.min, min(bounds.max, replicas))
 
 
 # ----- what the load needs
@@ -265,7 +261,7 @@ def _kept(
     within = limited(history, scaling, number, now)
     if within != number:
         number, kept_by = within, "at_most"
-    return Recommendation(_within(bounds, number), asked.reason, kept_by)
+    return Recommendation(bounds.within(number), asked.reason, kept_by)
 
 
 def _any_follows(targets: Sequence[ScaleTarget]) -> bool:

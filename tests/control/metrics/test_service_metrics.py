@@ -86,3 +86,12 @@ def test_what_nobody_measured_is_not_told() -> None:
         ("request_rate", "chat"): 10, ("error_rate", "chat"): 1,
         ("latency_p50_seconds", "chat"): 0.2, ("latency_p99_seconds", "chat"): 0.9,
     }  # fmt: skip
+
+
+def test_what_fails_is_counted_by_the_second_in_the_window_of_each_router() -> None:
+    reports = RouterReports()
+    shed = replace(REPORT, requests=0, rate=0.0, errors=0, shed=10)
+    reports.take(RouterReport("r1", 5.0, 0.0, (shed,)))
+    reports.take(RouterReport("r2", 2.0, 0.0, (replace(REPORT, errors=4, shed=0),)))
+    found = samples({"chat": ServiceFigures(1, 1, 0, 1, 4)}, reports)
+    assert found["error_rate", "chat"] == 4.0, "two a second at each"

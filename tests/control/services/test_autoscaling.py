@@ -27,6 +27,7 @@ from gantree.executors.served_services import ServedService
 from gantree.model.errors import GantreeError
 from gantree.model.events import Event, ServiceScaleRequested
 from gantree.model.jobs import AlternativeShape, Job, Role, Shape
+from gantree.model.phases import Phase
 from gantree.model.placements import Domain, MemberPlacement, Placement, Predicted
 from gantree.model.replicas import Endpoint
 from gantree.model.services import (
@@ -78,7 +79,7 @@ class Site:
         replica = ReplicaState((Endpoint("worker", 0, "127.0.0.1", port),), ready=True, since=5.0)
         member = MemberPlacement("worker", 0, f"n{number}", (0, 1), ())
         self.ledger.jobs[name] = JobState(
-            name, TEMPLATE, 0, number, 0, 0.0, attempt=1, running_at=1.0, replica=replica,
+            name, TEMPLATE, 0, number, 0, 0.0, attempt=1, running_at=1.0, replica=replica, phase=Phase.RUNNING,
             placement=Placement((member,), Domain("node", f"n{number}"), Predicted(0.0, ())),
         )  # fmt: skip
         self.service.replicas[name] = None
@@ -181,10 +182,14 @@ def test_idle_services_have_no_time_to_answer_that_is_too_long() -> None:
     assert Site((ScaleTarget("ttft_p99", 0.5),), wanted=3).sample(told(in_flight=2)) is None
 
 
-def test_replicas_that_drain_are_not_asked_and_not_counted() -> None:
+@pytest.mark.parametrize("drains", [True, False])
+def test_replicas_that_drain_or_stop_are_not_asked_and_not_counted(drains: bool) -> None:
     site = Site((ScaleTarget("latency_p99", 0.5),), wanted=2)
     state = site.ledger.jobs["chat.2"]
-    state.replica = replace(state.replica, drain_ends_at=99.0)
+    if drains:
+        state.replica = replace(state.replica, drain_ends_at=99.0)
+    else:
+        state.phase = Phase.STOPPING
     assert site.sample(told(latency_p99_s=5.0)) is None, "one of two is ready"
 
 

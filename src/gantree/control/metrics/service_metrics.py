@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gantree.core.ledger.ledger import Ledger
-from gantree.model.phases import HOLDING, Phase
+from gantree.core.services.replicas import live_replicas, takes_requests
+from gantree.model.phases import HOLDING
 
 SERVICES_BY_NAME = 100
 LoadFigures = Mapping[str, float | None]
-"""The load of a service by the names of the fields of `control.services.router_reports.ServiceLoad`."""
+"""The load of a service, as `control.services.router_reports.RouterReports.load_figures` has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +34,11 @@ def service_figures(ledger: Ledger) -> dict[str, ServiceFigures]:
     live = [each for each in ledger.services.values() if each.is_live][:SERVICES_BY_NAME]
     found = {}
     for service in live:
-        states = [ledger.jobs[job] for job in service.replicas]
+        states = live_replicas(ledger, service)
         placed = [each for each in states if each.phase in HOLDING]
         found[service.service] = ServiceFigures(
             wanted=0 if service.is_ending else service.wanted,
-            ready=sum(
-                each.replica.ready and not each.replica.draining
-                for each in states
-                if each.phase is Phase.RUNNING
-            ),
+            ready=sum(map(takes_requests, states)),
             draining=sum(each.replica.draining for each in states),
             placed=len(placed),
             gpus=sum(each.held_gpus for each in placed),
@@ -79,7 +76,7 @@ def _of_loads(loads: Mapping[str, LoadFigures]) -> Iterator[Metric]:
     yield requests
     rows = (
         ("request_rate", "Requests a second in the last window of the routers.", "rate"),
-        ("error_rate", "Requests a second that failed or were turned away, likewise.", ""),
+        ("error_rate", "Requests a second that failed or were turned away, likewise.", "lost_rate"),
         ("token_rate", "Tokens written a second, likewise.", "tokens_per_s"),
         ("latency_p50_seconds", "Median time of a request, likewise.", "latency_p50_s"),
         ("latency_p99_seconds", "99th percentile of it.", "latency_p99_s"),
@@ -90,15 +87,8 @@ def _of_loads(loads: Mapping[str, LoadFigures]) -> Iterator[Metric]:
         ),
     )
     for name, text, field in rows:
-        values = {service: _value(load, field) for service, load in loads.items()}
+        values = {service: load[field] for service, load in loads.items()}
         yield _by(name, text, {key: value for key, value in values.items() if value is not None})
-
-
-def _value(load: LoadFigures, field: str) -> float | None:
-    if field:
-        return load[field]
-    requests, lost = load["requests"] or 0.0, (load["errors"] or 0.0) + (load["shed"] or 0.0)
-    return (load["rate"] or 0.0) * lost / requests if requests else lost
 
 
 def _by(name: str, text: str, values: Mapping[str, float]) -> Metric:

@@ -27,6 +27,7 @@ from gantree.control.services.router_reports import RouterReports, ServiceLoad
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
+from gantree.core.services.replicas import live_replicas, takes_requests
 from gantree.model.errors import GantreeError
 from gantree.model.events import ServiceScaleRequested
 from gantree.model.replicas import Endpoint
@@ -173,7 +174,7 @@ class ServiceScaling:
         if state is None or state.spec.scaling != question.scaling or state.is_ending:
             return None
         scaled.problems = answer.problems
-        ready = list(_ready(ledger, state))
+        ready = _ready(ledger, state)
         load = self._load(question, answer, ready, now)
         _note_start(scaled, ready, state.spec.ready.within_s)
         predicted = _predicted(scaled, question.scaling, load, now)
@@ -251,14 +252,11 @@ def _autoscaled(ledger: Ledger) -> Iterator[ServiceState]:
 
 
 def _attempts(ledger: Ledger, state: ServiceState) -> Iterator[Attempt]:
-    return ((job, ledger.jobs[job].attempt) for job in state.replicas)
+    return ((each.job, each.attempt) for each in live_replicas(ledger, state))
 
 
-def _ready(ledger: Ledger, state: ServiceState) -> Iterator[JobState]:
-    for job in state.replicas:
-        found = ledger.jobs[job]
-        if found.replica.ready and found.replica.drain_ends_at is None:
-            yield found
+def _ready(ledger: Ledger, state: ServiceState) -> list[JobState]:
+    return [each for each in live_replicas(ledger, state) if takes_requests(each)]
 
 
 def _arriving(ended: float, present: Measured, scaled: Scaled) -> Measured | None:

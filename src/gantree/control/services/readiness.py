@@ -18,6 +18,7 @@ from gantree.control.engine.loop import Loop, wait_until_set
 from gantree.control.services.probe import probe
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.state import JobState
+from gantree.core.services.replicas import live_replicas
 from gantree.model.events import ReplicaReadinessChanged
 from gantree.model.phases import Phase
 from gantree.model.replicas import Endpoint, Readiness
@@ -74,8 +75,7 @@ def targets(ledger: Ledger) -> dict[Attempt, Target]:
 def replicas(ledger: Ledger) -> Iterator[JobState]:
     """The replicas that have not ended, of all services."""
     for service in ledger.services.values():
-        for job in service.replicas:
-            yield ledger.jobs[job]
+        yield from live_replicas(ledger, service)
 
 
 def _target(state: JobState) -> Target | None:

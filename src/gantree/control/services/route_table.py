@@ -12,6 +12,7 @@ from gantree.control.services.router_reports import Drain
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
+from gantree.core.services.replicas import live_replicas
 from gantree.model.gang_shapes import in_shape_of
 from gantree.model.phases import Phase
 
@@ -28,8 +29,8 @@ def route_rows(ledger: Ledger) -> list[QueueRow]:
 def _service_row(ledger: Ledger, service: ServiceState) -> Json:
     spec = service.spec
     routing = spec.routing
-    states = [ledger.jobs[job] for job in service.replicas]
-    rows = [_replica_row(ledger, each) for each in states if each.replica.endpoints]
+    replicas = live_replicas(ledger, service)
+    rows = [_replica_row(ledger, each) for each in replicas if each.replica.endpoints]
     _mark_spare(rows, spec.replicas.spare)
     return {
         "service": service.service,
@@ -124,6 +125,6 @@ class RouteTable:
 def _draining(ledger: Ledger) -> Iterator[tuple[str, JobState]]:
     """The replicas that are to be stopped once they have no request left, with the name of their service."""
     for service in ledger.services.values():
-        for state in (ledger.jobs[job] for job in service.replicas):
+        for state in live_replicas(ledger, service):
             if state.replica.draining and state.replica.endpoints and state.phase is Phase.RUNNING:
                 yield service.service, state

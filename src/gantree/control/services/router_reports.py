@@ -9,6 +9,7 @@ the router knew that the replica drains: it names a version of the table in whic
 whole window lies after that. Where no router reports, a drain lasts until its deadline.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
@@ -136,8 +137,15 @@ class RouterReports:
         return {service: _together(parts) for service, parts in reports.items()}
 
     def load_figures(self, now: float) -> dict[str, dict[str, float | None]]:
-        """As `loads`, each by the names of its fields, for metrics."""
-        return {service: asdict(load) for service, load in self.loads(now).items()}
+        """As `loads`, each by the names of its fields, for metrics; lost_rate: errors and shed requests a second."""
+        lost = defaultdict[str, float](float)
+        for report in self.lately(now):
+            for each in report.services:
+                lost[each.service] += (each.errors + each.shed) / report.window_s
+        return {
+            service: asdict(load) | {"lost_rate": lost[service]}
+            for service, load in self.loads(now).items()
+        }
 
     def load(self, service: str, now: float) -> ServiceLoad | None:
         """The load of one service; None while no router reports it."""

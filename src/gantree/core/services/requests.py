@@ -33,7 +33,7 @@ def first_number(spec: ServiceSpec) -> int:
     """How many replicas a new service has: the least and the spare ones; at least one where nothing scales it."""
     count = spec.replicas
     least = count.min if spec.scaling.targets else max(1, count.min)
-    return min(count.max, least + count.spare)
+    return count.within(least + count.spare)
 
 
 def is_same_replica(one: ServiceSpec, other: ServiceSpec) -> bool:
@@ -83,8 +83,7 @@ def _scale_requested(
     service = builder.ledger.services.get(event.service)
     if service is None or not service.is_live or service.is_ending:
         return
-    count = service.spec.replicas
-    number = min(max(event.replicas, count.min), count.max)
+    number = service.spec.replicas.within(event.replicas)
     if number != service.wanted:
         builder.record(
             ServiceScaled(

@@ -47,9 +47,9 @@ def service_rejected(ledger: Ledger, fact: ServiceRejected) -> None:
 
 def service_updated(ledger: Ledger, fact: ServiceUpdated) -> None:
     """A service has another description; what is wanted stays within its bounds."""
-    state, count = ledger.services[fact.service], fact.spec.replicas
+    state = ledger.services[fact.service]
     state.spec, state.revision, state.updated_at = fact.spec, fact.revision, fact.at
-    state.wanted = min(max(state.wanted, count.min), count.max)
+    state.wanted = fact.spec.replicas.within(state.wanted)
     ledger.rejected_services.pop(fact.service, None)
 
 
