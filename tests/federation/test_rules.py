@@ -104,3 +104,33 @@ def test_of_ended_jobs_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.M
     store.prune()
     assert [job.job for job in store.jobs()] == ["live", "e2", "e3"]
     store.close()
+
+
+def test_the_name_of_a_service_that_has_ended_is_free_again(desk: Desk) -> None:
+    desk.place("chat", kind="service")
+    desk.front.cancel("chat")
+    desk.keep("b", 21.0)
+    first = desk.front.jobs["chat"]
+    assert first.stage is Stage.ENDED  # a is lost, and has it still
+    again = desk.submit("chat", to="b", kind="service")
+    assert (again.job, again.number, again.cluster) == ("chat", 2, "b")
+    desk.start()
+    again = desk.front.jobs["chat"]
+    desk.lease("a", ("chat", "f/chat/1"), service=True)
+    cancel = desk.take("cancel", "a")
+    assert (cancel.remote, cancel.came_by, again.cluster) == ("chat", "f/chat/1", "b")
+    desk.submit("train")
+    with pytest.raises(Conflict, match="train is the id of a job"):
+        desk.submit("train", kind="service")
+
+
+def test_an_earlier_service_of_a_name_is_not_taken_for_the_new_one(desk: Desk) -> None:
+    desk.place("chat", kind="service")
+    desk.front.cancel("chat")
+    desk.keep("b", 21.0)
+    desk.front.submit([(FederatedJob("chat", "chat", {}, kind="service"), [])])
+    desk.front.failed(desk.take("lease", "a"), "no answer", desk.now)
+    desk.pass_s(5.0)
+    desk.lease("a", ("chat", "f/chat/1"), service=True)
+    assert desk.front.jobs["chat"].stage is Stage.CHOOSING
+    assert desk.has("cancel", "a")

@@ -130,6 +130,8 @@ class Clusters:
         """The job of which this is the current assignment; of a service an update may be under way."""
         told = assignment_of(assignment)
         job = self._jobs.live.get(told.job)
+        if job is not None and told.number <= job.since:
+            return None
         if job is not None and job.is_service and job.stage is Stage.CHOOSING:
             job.take_back(cluster, remote, f"{cluster} still has it", self._wall())
             self._jobs.keep([job])

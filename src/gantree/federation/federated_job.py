@@ -29,7 +29,8 @@ class FederatedJob:
     its assignments; cluster and lease are of the current one, remote is its id there, came_by the assignment by
     which its cluster says that it came: of a service perhaps an older one. before is the cluster that had it
     before. cancelled: its user wants it to end. outcome is the phase in which it ended, reason why. key is the
-    caller and the idempotency key of its submission. reasons are why it is where it is, the newest last, each
+    caller and the idempotency key of its submission. since: up to this number, assignments were of an earlier
+    service of the name, which has ended. reasons are why it is where it is, the newest last, each
     with its moment in seconds since 1970.
     """
 
@@ -45,6 +46,7 @@ class FederatedJob:
     submitted_at: float = 0.0
     stage: Stage = Stage.CHOOSING
     number: int = 0
+    since: int = 0
     cluster: str = ""
     lease: int = 0
     remote: str = ""

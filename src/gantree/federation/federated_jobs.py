@@ -44,16 +44,25 @@ class FederatedJobs:
         return found if found is not None and found.is_service else None
 
     def new(self, job: FederatedJob, others: Collection[str]) -> FederatedJob:
-        """The job with an id that neither a job had nor one of others has. Raises Conflict for a service's name."""
-        job.job, job.submitted_at = self._free_id(job, others), self._wall()
+        """The job with an id that neither a job had nor one of others has; a service goes by its name alone.
+
+        The name of a service that has ended is free again, and numbers of assignments go on. Raises Conflict.
+        """
+        job.submitted_at = self._wall()
+        if not job.is_service:
+            job.job = self._free_id(job, others)
+            return job
+        before = self.all.get(job.name)
+        if job.name in others or (before is not None and not before.is_service):
+            raise Conflict(f"{job.name} is the id of a job; give the service another name")
+        if before is not None:
+            job.number = job.since = before.number
         return job
 
     def _free_id(self, job: FederatedJob, others: Collection[str]) -> str:
-        """The name, else name-2, name-3 and so on. A service goes by its name alone."""
+        """The name, else name-2, name-3 and so on."""
         job_id, number = job.name, 1
         while job_id in self.all or job_id in others:
-            if job.is_service:
-                raise Conflict(f"there was a job or a service {job_id} before; take another name")
             number += 1
             job_id = f"{job.name}-{number}"
         return job_id

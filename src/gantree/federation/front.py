@@ -66,7 +66,7 @@ class Front:
         """Take jobs, all or none: each gets an id that no job had, the name if it can.
 
         With each come the offers of connected clusters, as far as they were asked just now. A live service of the same
-        name is updated, where it is. Raises Conflict for the name of a service that has ended, or of a job.
+        name is updated, where it is. Raises Conflict for a service by the id of a job.
         """
         taken: dict[str, FederatedJob] = {}
         for job, offers in asked:
