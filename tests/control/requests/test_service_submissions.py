@@ -99,6 +99,17 @@ def test_a_service_that_ends_is_not_updated(controller: Controller) -> None:
         assert submit(controller).services == ("chat",)
 
 
+def test_cancelled_twice_a_service_is_cancelled_once(controller: Controller) -> None:
+    submit(controller)
+    controller.services.cancel("chat")
+    controller.step()
+    before = len(controller.journal.read_inbox(0, 100))
+    assert controller.ledger.services["chat"].is_live
+    assert controller.services.cancel("chat") == "chat"
+    controller.step()
+    assert len(controller.journal.read_inbox(0, 100)) == before
+
+
 def test_a_number_outside_the_bounds_is_refused(controller: Controller) -> None:
     submit(controller)
     with pytest.raises(BadInput, match="found 4; allowed for chat: 1 to 3"):

@@ -212,6 +212,10 @@ def test_a_prediction_starts_replicas_as_long_before_as_the_last_one_took_to_be_
     again.replica = replace(again.replica, since=400.0)
     site.sample(told(concurrency=1.0))
     assert scaled.start_s == 4.0, "it was ready again, and did not start"
+    again.running_at, within_s = 2.0, site.service.spec.ready.within_s
+    again.replica = replace(again.replica, since=2.0 + within_s + 1.0)
+    site.sample(told(concurrency=1.0))
+    assert scaled.start_s == 4.0, "a start that takes longer than `within` is stopped"
     scaled.week = LoadOfWeek(tuple(float(hour % 24) for hour in range(168)))
     site.now = 4.4 * 3600.0
     found = site.sample(told(concurrency=1.0))
@@ -313,6 +317,9 @@ def test_the_use_of_gpus_is_the_mean_over_the_replicas() -> None:
     assert found.replicas == 4
     use.events(use.judge({"n0": busy}, None, site.now), site.ledger, site.now, 1)
     assert use.of(site.ledger.jobs.values()) is None, "n1 did not answer"
+    half = {"n0": busy, "n1": {0: busy[0]}}
+    use.events(use.judge(half, None, site.now), site.ledger, site.now, 1)
+    assert use.of(site.ledger.jobs.values()) is None, "one GPU of n1 did not answer"
     assert use.of([site.ledger.jobs["chat.1"]]) == Measured(0.9, site.now)
     assert ReplicaGpuUse().of([]) is None
 

@@ -91,7 +91,7 @@ def _update(service: ServiceState, replicas: list[JobState]) -> str:
     """How far an update is; "" where none is under way."""
     staying = [state for state in replicas if not is_ending(state)]
     new = [state for state in staying if runs_description(service, state)]
-    if len(new) == len(staying) or service.is_ending:
+    if len(new) == len(staying):
         return ""
     running = sum(state.phase is Phase.RUNNING for state in new)
     return f" Update to revision {service.revision}: {running} of {service.wanted} run it."
