@@ -157,12 +157,18 @@ def test_bad_input_is_named_with_its_place(gantree: CommandLine, tmp_path: Path)
     table.write_text(
         "services:\n  - service: chat\n    replicas:\n      - {replica: c.1, host: h, port: x}\n"
     )
+    again = tmp_path / "again.yaml"
+    again.write_text(
+        "services:\n  - service: chat\n    replicas:\n"
+        "      - {replica: c.1, host: h, port: 1}\n      - {replica: c.1, host: h, port: 2}\n"
+    )
     places = tmp_path / "places"
     places.write_text("# ours\n10.0.0.0/8 s0\n10.0.0.1/8 s0\n")
     tenants = tmp_path / "tenants.yaml"
     tenants.write_text("tenants:\n  - {name: a, key_sha256: [secret]}\n")
     for options, words in (
         (("--table", str(table)), "table.yaml:4: services[0].replicas[0].port"),
+        (("--table", str(again)), "again.yaml: replica c.1 stands there twice"),
         (("--places", str(places)), "places:3: found '10.0.0.1/8 s0'"),
         (("--tenants", str(tenants)), "tenants.yaml:2"),
         (("--listen", "nowhere"), "--listen: found 'nowhere'"),

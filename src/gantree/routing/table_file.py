@@ -2,6 +2,7 @@
 
 # ruff: noqa: RUF012 - Pydantic copies the default of a field for every form
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
@@ -123,9 +124,23 @@ def read_table(text: str, source: str) -> RouteTable:
     """Read the text of a table. source names it in errors. Raises BadInput."""
     form = _read(TableForm, text, source)
     table = table_of(form.model_dump(exclude_none=True))
+    for twice in _twice(table):
+        raise BadInput(f"{source}: {twice} stands there twice")
     for shared in table.shared_models:
         raise BadInput(f"{source}: {shared}")
     return table
+
+
+def _twice(table: RouteTable) -> Iterator[str]:
+    """What names more than one service, or replica of a service."""
+    seen: set[tuple[str, ...]] = set()
+    for service in table.services:
+        names = [(service.service,), *((service.service, each.server) for each in service.replicas)]
+        replicas = [each.replica for each in service.replicas]
+        for name, said in zip(names, (service.service, *replicas), strict=True):
+            if name in seen:
+                yield f"{'replica' if name[1:] else 'service'} {said}"
+            seen.add(name)
 
 
 def read_tenants(text: str, source: str) -> Tenants:

@@ -155,6 +155,8 @@ def test_replicas_of_a_service_are_placed_as_jobs() -> None:
         ("scale: {on: {metric: rate, target: 5s}}", "scale.on.target", "durations are for"),
         ("scale: {on: {metric: gpu_use, target: 80}}", "scale.on.target", "at most 1"),
         ("scale: {on: {metric: rate, target: 80%}}", "scale.on.target", "a number above 0"),
+        (f"route: {{models: [{', '.join(map(str, range(33)))}]}}", "route.models", "at most 32"),
+        (f"route: {{models: [a, {'é' * 65}]}}", "route.models[1]", "at most 128 bytes"),
         ("ready: {every: 1ms}", "ready.every", "at least 50ms"),
         ("ready: {timeout: 1h}", "ready.timeout", "at most 1m"),
         ("scale: {on: {metric: rate, target: 0}}", "scale.on.target", "above 0"),

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from gantree.formats.job.form import JobForm
-from gantree.formats.job.service_form import LONGEST_NAME, ServiceForm, TargetForm
+from gantree.formats.job.service_form import LONGEST_NAME, RouteForm, ServiceForm, TargetForm
 from gantree.model.errors import Problem
 
+MOST_MODELS, LONGEST_MODEL = 32, 128
 LATENCIES = ("latency_p99", "ttft_p99", "itl_p99")
 _RUNS_ON = "it in jobs, which end; a service runs until it is cancelled"
 _ITS_OWN = "replicas, of which each is one gang"
@@ -40,6 +41,7 @@ def service_problems(form: ServiceForm) -> Iterator[Problem]:
         found = "surge and unavailable of 0"
         yield form.problem("update", found, "one of them at least 1, or no update could begin")
     yield from _target_problems(form.scale.on)
+    yield from _model_problems(form.route)
 
 
 def after_service_problems(forms: Sequence[JobForm]) -> Iterator[Problem]:
@@ -85,6 +87,18 @@ def _count_problems(form: ServiceForm) -> Iterator[Problem]:
     for field, found in (("floor", replicas.floor), ("spare", replicas.spare)):
         if found > replicas.most:
             yield replicas.problem(field, f"`{found}`", f"at most max, which is {replicas.most}")
+
+
+def _model_problems(form: RouteForm) -> Iterator[Problem]:
+    """A router hands all models of a service to its proxy in one line, which has bounds."""
+    if form.lost:
+        return
+    if len(form.models) > MOST_MODELS:
+        yield form.problem("models", f"{len(form.models)} names", f"at most {MOST_MODELS}")
+    for index, model in enumerate(form.models):
+        if (size := len(model.encode())) > LONGEST_MODEL:
+            allowed = f"at most {LONGEST_MODEL} bytes"
+            yield form.problem("models", f"a name of {size} bytes", allowed, at=(index,))
 
 
 def _target_problems(targets: Sequence[TargetForm]) -> Iterator[Problem]:
