@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from operator import attrgetter
 from pathlib import Path
@@ -16,12 +17,12 @@ from gantree.core.queue.eligibility import how_many_ahead, in_order
 from gantree.journal.sqlite import SqliteJournal
 from gantree.model.access import grant_of
 from gantree.model.events import HoldRequested, JobSubmitted
-from gantree.model.jobs import Job, Role, Shape
 from gantree.model.phases import HOLDING, Phase
 from gantree.web.pages.jobs import rows
 from gantree.web.pages.jobs.rows import JobQuery, Which, job_rows
 from gantree.web.pages.timeline.rows import JobTimelines, Json, fact_row, facts_of_job, latest
 from gantree.web.pages.timeline.sentences import job_of_fact
+from support.random_lives import a_job
 from support.recorded_lives import Recorded
 
 CALLERS = (
@@ -174,8 +175,7 @@ async def search_twice(journal: SqliteJournal) -> None:
 
 def test_the_facts_of_an_array_are_those_that_name_it(journal: SqliteJournal) -> None:
     lives = Recorded(journal, "as it comes", seed=3)
-    needs_too_much = (Role("worker", 64, Shape(gpus=4)),)
-    spec = Job("sweep", needs_too_much, array=((0, 300),))
+    spec = replace(a_job(lives.lots, "sweep", [], guesses=False), array=((0, 300),))
     lives.handle([JobSubmitted(id="s", observed_at=lives.now, job="sweep", spec=spec)])
     lives.tell(HoldRequested, job="sweep")
     rows, _ = facts_of_job(lives.read_view(), "sweep", 0)

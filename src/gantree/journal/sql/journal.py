@@ -342,7 +342,8 @@ class SqlJournal:
             found = connection.execute(wanted.where(named)).all()
         for seq, *code in found:  # some name it only beside another
             fact = FACT_CODEC.decode(Encoded(*code))
-            if job in (getattr(fact, kind, None) for kind in ("job", "array", "service")):
+            about = (getattr(fact, kind, None) for kind in ("job", "array", "service"))
+            if next(filter(None, about), None) == job:
                 yield RecordedFact(seq, fact)
 
     def compacted_to(self) -> int:
