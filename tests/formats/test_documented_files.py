@@ -12,6 +12,7 @@ import pytest
 
 from gantree.formats import read_cluster, read_job, read_policy, read_prices
 from gantree.formats.cluster.form import ClusterForm
+from gantree.formats.federation import read_federation
 from gantree.formats.job.form import JobForm
 from gantree.formats.job.service_form import ServiceForm
 from gantree.formats.node_groups import GroupsForm, read_node_groups
@@ -81,8 +82,11 @@ def test_the_reference_names_every_column_of_a_trace() -> None:
     assert [column for column in (*REQUIRED, *OPTIONAL) if f"`{column}`" not in DOCUMENT] == []
 
 
+FEDERATION = ROOT / "examples" / "federation" / "federation.yaml"
 EXAMPLE_FILES = sorted(
-    set((ROOT / "examples").rglob("*.yaml")) - set((ROOT / "examples/kubernetes").iterdir())
+    set((ROOT / "examples").rglob("*.yaml"))
+    - set((ROOT / "examples/kubernetes").iterdir())
+    - {FEDERATION}
 )
 """Files of ours; manifests for Kubernetes are tried on a server."""
 
@@ -93,6 +97,16 @@ def test_every_example_file_is_read(path: Path) -> None:
     signs = {"cluster": "\ntiers:", "job": "gang:", "prices": "\ngpus:", "sweep": "\ntraces:"}
     kind = next((kind for kind, sign in signs.items() if sign in text), "policy")
     assert READERS[kind](text, str(path))
+
+
+def test_the_example_of_a_federation_is_read(tmp_path: Path) -> None:
+    text = re.sub(
+        r"token_file: /tmp/gantree-(\w+)/token", r"token_file: \1", FEDERATION.read_text("utf-8")
+    )
+    for name in ("east", "west"):
+        (tmp_path / name).write_text("secret")
+        (tmp_path / name).chmod(0o600)
+    assert read_federation(text, str(FEDERATION), tmp_path).name == "world"
 
 
 @pytest.mark.parametrize("name", sorted(FORMS))
