@@ -43,3 +43,8 @@ class Endpoint:
     member: int
     host: str
     port: int
+
+    @property
+    def address(self) -> str:
+        """Host and port as a URL has them: "10.0.0.7:8000", "[fd00::7]:8000"."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -5,12 +5,13 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from gantree.executors.local.launch.service_ports import endpoints_for
+from gantree.executors.local.launch.service_ports import endpoints_for, port_variables
 from gantree.executors.local.run_directory import RunDirectory, order_from_json, order_to_json
 from gantree.model.events import GangStarted, GangStartFailed
 from gantree.model.replicas import Endpoint, Readiness, ReplicaOf
@@ -47,6 +48,12 @@ def test_each_member_finds_its_port_and_the_event_tells_all(stage: GangStage) ->
     for rank, endpoint in enumerate(endpoints):
         stage.until(partial(stage.log, rank, "chat.3"))
         assert stage.log(rank, "chat.3").split() == [str(endpoint.port), "chat", "3", every]
+
+
+def test_addresses_of_ipv6_are_in_brackets() -> None:
+    order = replace(start_order("sleep", "300"), service=CHAT)
+    found = port_variables(order, (Endpoint("worker", 0, "fd00::7", 8000),), 0)
+    assert found["GANTREE_ENDPOINTS"] == "worker/0=[fd00::7]:8000"
 
 
 def test_the_ports_are_told_again_by_the_next_daemon(stage: GangStage) -> None:

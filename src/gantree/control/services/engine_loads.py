@@ -59,10 +59,9 @@ def scraped(endpoints: Mapping[Attempt, Endpoint]) -> dict[Attempt, EngineFigure
 
 
 def _figures_of(endpoint: Endpoint) -> EngineFigures | None:
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        url = f"http://{host}:{endpoint.port}/metrics"
+        url = f"http://{endpoint.address}/metrics"
         with opener.open(url, timeout=ANSWER_WITHIN_S) as answer:
             return figures_in(answer.read(MOST_BYTES).decode())
     except (OSError, ValueError, BadInput):

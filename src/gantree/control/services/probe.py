@@ -40,10 +40,9 @@ async def _look(endpoint: Endpoint, http_path: str | None) -> str:
 async def _status(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, endpoint: Endpoint, path: str
 ) -> str:
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     lines = (
         f"GET {path} HTTP/1.1",
-        f"Host: {host}:{endpoint.port}",
+        f"Host: {endpoint.address}",
         "User-Agent: gantree-probe",
         "Accept: */*",
         "Connection: close",

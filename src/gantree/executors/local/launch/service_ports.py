@@ -45,7 +45,7 @@ def port_variables(
     """What a member of a replica has in its environment; nothing of a job that is no replica."""
     if order.service is None or not endpoints:
         return {}
-    every = (f"{each.role}/{each.member}={each.host}:{each.port}" for each in endpoints)
+    every = (f"{each.role}/{each.member}={each.address}" for each in endpoints)
     return {
         "PORT": str(endpoints[node_rank].port),
         "GANTREE_SERVICE": order.service.service,
