@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from gantree.model.services import Routing
 from gantree.routing.haproxy import config as haproxy_config
+from gantree.routing.haproxy.commands import table_lines
+from gantree.routing.table import RoutedService, RouteTable
 from support.replica import ReplicaProcess
 from support.routed import Routed, routed, row, service, until
 
@@ -98,6 +101,14 @@ def test_a_router_that_has_not_reached_its_daemon_asks_for_patience(tmp_path: Pa
         return (await router.get("/services/chat/")).status == 404
 
     asyncio.run(scenario())
+
+
+def test_no_list_of_models_makes_a_line_that_haproxy_does_not_take() -> None:
+    models = ("llama", *("\u20ac" * 900 + str(number) for number in range(60)))
+    table = RouteTable((RoutedService("chat", Routing(models=models)),), version="1")
+    (line,) = [each for each in table_lines(table) if each.startswith("service chat ")]
+    assert " llama " in line
+    assert len(line) < 16 * 1024
 
 
 def test_a_process_that_starts_after_an_upgrade_runs_what_the_router_was_started_with(

@@ -7,6 +7,7 @@ connection has ended.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import accumulate
 from urllib.parse import quote
 from zlib import crc32
 
@@ -19,6 +20,10 @@ CHECK = (
 POOL = "pool-max-conn 10000 pool-purge-delay 5s"
 """Idle connections are kept for so long. HAProxy 2.6 keeps none of a server that is added at run time without both."""
 SAFE = "/:"
+MOST_MODEL_BYTES = 12_000
+"""Of a service, as written in its line: HAProxy takes a line no longer than its buffer, of 16 KiB at least. What is
+beyond is not known to the router; a daemon takes no service with so much, a cluster of Kubernetes may have one.
+"""
 
 
 def table_lines(table: RouteTable) -> list[str]:
@@ -127,7 +132,9 @@ def _state(path: str, replica: RoutedReplica) -> str:
 
 def _service_line(service: RoutedService, owners: Mapping[str, str]) -> str:
     routing = service.routing
-    models = (each for each in service.models if owners[each] == service.service)
+    own = [each for each in service.models if owners[each] == service.service]
+    ends = accumulate(len(quote(each, safe=SAFE)) + 1 for each in own)
+    models = (each for each, end in zip(own, ends, strict=True) if end <= MOST_MODEL_BYTES)
     words = (
         service.backend, service.service, routing.queue, round(routing.wait_s * 1000), routing.affinity,
         routing.concurrency, *models,
