@@ -203,7 +203,7 @@ class Backend:
             loads, tokens = routers.loads(now), observed.scaling.tokens_per_s()
             for service in loads.keys() & tokens.keys():
                 loads[service] = replace(loads[service], tokens_per_s=tokens[service])
-            return loads, routers.in_flight(now), observed.scaling.told()
+            return loads, routers.in_flight(now), observed.scaling.recommendations()
 
         loads, in_flight, scaling = await self.call_controller(seen)
         service_view.add_observed(rows, loads, observed.answers, in_flight, scaling)

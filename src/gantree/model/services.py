@@ -25,6 +25,8 @@ concurrency: requests in work or waiting, queue: requests that wait, rate: reque
 written a second; each divided by the ready replicas. latency_p99, ttft_p99 (time to the first token), itl_p99 (between
 two tokens): seconds over all replicas. gpu_use: mean share of time in which the replicas' GPUs compute.
 """
+LATENCIES = ("latency_p99", "ttft_p99", "itl_p99")
+"""Metrics that are durations."""
 ADDITIVE = frozenset({"concurrency", "queue", "rate", "tokens_per_s"})
 """Metrics of which a service with twice the replicas has half as much each."""
 AFFINITIES = ("none", "session", "prefix")

@@ -31,7 +31,7 @@ from gantree.core.services.replicas import live_replicas, takes_requests
 from gantree.model.errors import GantreeError
 from gantree.model.events import ServiceScaleRequested
 from gantree.model.replicas import Endpoint
-from gantree.model.services import Autoscaling, ScaleTarget
+from gantree.model.services import LATENCIES, Autoscaling, ScaleTarget
 from gantree.services.autoscaler import Recommendation, recommend, shared_need
 from gantree.services.load import STALE_AFTER, Load, Measured, Replicas
 from gantree.services.load_of_week import LoadOfWeek
@@ -122,7 +122,7 @@ class ServiceScaling:
             if self._is_due(state, now)
         ]
 
-    def told(self) -> dict[str, dict[str, Any]]:
+    def recommendations(self) -> dict[str, dict[str, Any]]:
         """What was last recommended for each service, why, what keeps it from that, and values that are not known."""
         return {
             service: asdict(scaled.latest) | {"problems": list(scaled.problems)}
@@ -271,8 +271,8 @@ def _arriving(ended: float, present: Measured, scaled: Scaled) -> Measured | Non
 
 def _of_router(metric: str, load: ServiceLoad) -> float | None:
     """What routers tell of a metric. Where no request ended, and none is there, there is no time to answer: 0."""
-    if metric in _TIMES:
-        told: float | None = getattr(load, _TIMES[metric])
+    if metric in LATENCIES:
+        told: float | None = getattr(load, f"{metric}_s")
         is_idle = not (load.requests or load.in_flight or load.queued)
         return 0.0 if told is None and is_idle else told
     return {
@@ -283,16 +283,9 @@ def _of_router(metric: str, load: ServiceLoad) -> float | None:
     }.get(metric)
 
 
-_TIMES = {
-    "latency_p99": "latency_p99_s",
-    "ttft_p99": "ttft_p99_s",
-    "itl_p99": "itl_p99_s",
-}
-
-
 def _of_engine(metric: str, load: EngineLoad) -> float | None:
-    if metric in _TIMES:
-        told: float | None = getattr(load, _TIMES[metric])
+    if metric in LATENCIES:
+        told: float | None = getattr(load, f"{metric}_s")
         return told
     return {
         "concurrency": load.concurrency,

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from gantree.formats.job.form import JobForm
 from gantree.formats.job.service_form import LONGEST_NAME, RouteForm, ServiceForm, TargetForm
 from gantree.model.errors import Problem
+from gantree.model.services import LATENCIES
 
 MOST_MODELS, LONGEST_MODEL = 32, 128
-LATENCIES = ("latency_p99", "ttft_p99", "itl_p99")
 _RUNS_ON = "it in jobs, which end; a service runs until it is cancelled"
 _ITS_OWN = "replicas, of which each is one gang"
 _NOT_IN_SERVICES = {

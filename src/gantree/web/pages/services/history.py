@@ -7,6 +7,7 @@ from typing import Any
 
 from gantree.control.requests.read_view import ReadView
 from gantree.core.ledger.service_state import ServiceState
+from gantree.core.services.replicas import live_replicas
 from gantree.journal.contract import RecordedFact
 from gantree.model.facts import AttemptEnded, Fact
 from gantree.model.service_facts import (
@@ -16,7 +17,6 @@ from gantree.model.service_facts import (
     ServiceScaled,
     ServiceUpdated,
 )
-from gantree.web.pages.services.replicas import replicas_of
 from gantree.web.pages.timeline.rows import fact_row
 
 Json = dict[str, Any]
@@ -44,7 +44,7 @@ def history_of(view: ReadView, service: ServiceState) -> ServiceHistory:
     after = max(journal.compacted_to(), journal.facts_before(since))
     own = list(journal.facts_about(service.service, after, journal.last_fact()))
     wanted = tuple(_wanted(service, own, since))
-    ready_now = {each.job for each in replicas_of(view.ledger, service) if each.replica.ready}
+    ready_now = {each.job for each in live_replicas(view.ledger, service) if each.replica.ready}
     about_replicas = _about_replicas(view, service.service, after)
     ready = tuple(_ready(ready_now, about_replicas, since))
     rows = [fact_row(each) for each in reversed(own)][:SHOWN]

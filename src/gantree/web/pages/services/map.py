@@ -5,9 +5,10 @@ from typing import Any
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
+from gantree.core.services.replicas import live_replicas
 from gantree.model.phases import HOLDING
 from gantree.topology.fabric.fabric import Fabric
-from gantree.web.pages.services.replicas import replica_state, replicas_of
+from gantree.web.pages.services.replicas import replica_state
 
 Json = dict[str, Any]
 NODES_SHOWN = 128
@@ -21,7 +22,7 @@ def replica_map(ledger: Ledger, service: ServiceState) -> Json:
     if fabric is None:
         return {"nodes": [], "more_nodes": 0}
     holders: dict[int, list[JobState]] = {}
-    for state in replicas_of(ledger, service):
+    for state in live_replicas(ledger, service):
         if state.placement is not None and state.phase in HOLDING:
             for name in state.placement.nodes:
                 if name in fabric.index_of_node:

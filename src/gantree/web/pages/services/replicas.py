@@ -1,6 +1,5 @@
 """What the pages show of the replicas of a service beside the view of the API: their states, what they hold."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from gantree.core.alternatives import USD_per_hour_of
@@ -8,15 +7,11 @@ from gantree.core.explain.explain import why
 from gantree.core.ledger.ledger import Ledger
 from gantree.core.ledger.service_state import ServiceState
 from gantree.core.ledger.state import JobState
+from gantree.core.services.replicas import live_replicas
 from gantree.model.phases import HOLDING, Phase
 from gantree.topology.hardware.prices import PriceList
 
 Json = dict[str, Any]
-
-
-def replicas_of(ledger: Ledger, service: ServiceState) -> Iterator[JobState]:
-    """The jobs of a service that have not ended, by rising number."""
-    return (ledger.jobs[job] for job in service.replicas)
 
 
 def replica_state(state: JobState) -> str:
@@ -38,7 +33,7 @@ def waiting_sentence(ledger: Ledger, state: JobState, now: float) -> str:
 
 def held(ledger: Ledger, service: ServiceState, prices: PriceList) -> Json:
     """GPUs that the replicas hold, and what an hour of their places costs; None: a price is not known."""
-    states = [each for each in replicas_of(ledger, service) if each.phase in HOLDING]
+    states = [each for each in live_replicas(ledger, service) if each.phase in HOLDING]
     return {
         "held_gpus": sum(each.held_gpus for each in states),
         "USD_per_hour": _USD_per_hour(ledger, states, prices),
