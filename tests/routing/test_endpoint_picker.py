@@ -174,6 +174,7 @@ def test_the_closest_come_first_in_the_header_and_the_metadata() -> None:
             assert sorted(found) == ["10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"]
             near = await gateway.endpoints(CHAT, {"x-gantree-from": "s0/l1"})
             assert near == ["10.0.0.2:8000", "10.0.0.1:8000", "10.0.0.3:8000"]
+            assert await gateway.endpoints(CHAT, {"x-gantree-from": "n1"}) == near, "a node"
 
     run(work())
 

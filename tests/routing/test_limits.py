@@ -216,3 +216,16 @@ def test_answers_that_a_replica_breaks_off_are_errors_and_those_that_a_client_le
 
 def _counted(router: Routed, field: str) -> int:
     return sum(int(each[field]) for report in router.reports for each in report["services"])
+
+
+def test_a_request_that_no_replica_was_ready_for_was_turned_away_and_is_no_error(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with routed(tmp_path) as router:
+            await router.set(service("chat", [], wait_s=0.1))
+            assert (await router.get("/services/chat/")).status == 503
+            await until(lambda: _counted(router, "shed") == 1, "it is reported")
+            assert (_counted(router, "requests"), _counted(router, "errors")) == (1, 0)
+
+    asyncio.run(scenario())

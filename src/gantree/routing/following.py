@@ -34,15 +34,15 @@ class Source:
 
 
 async def follow(
-    source: Source, heard: Callable[[], None], apply: Callable[[RouteTable], Awaitable[None]]
+    source: Source, answered: Callable[[], None], apply: Callable[[RouteTable], Awaitable[None]]
 ) -> None:
-    """Apply each table that is another one; heard is called whenever the daemon has answered."""
+    """Apply each table that is another one; answered is called whenever the daemon has answered."""
     is_lost = False
     version = ""
     while True:
         try:
             table = table_of(await source.fetch(version))
-            heard()
+            answered()
             if is_lost:
                 log.info("the daemon answers again")
             is_lost = False

@@ -47,6 +47,16 @@ class Now(NamedTuple):
         return not (any(self.queued.values()) or any(self.in_flight.values()))
 
 
+def drained(table: RouteTable, now: Now) -> frozenset[tuple[str, int]]:
+    """Return the attempts of draining replicas that work on no request any more: these are reported at once."""
+    return frozenset(
+        (each.replica, each.attempt)
+        for service in table.services
+        for each in service.replicas
+        if each.draining and not now.in_flight.get((service.backend, each.server))
+    )
+
+
 @dataclass(slots=True)
 class _Window:
     requests: int = 0
@@ -85,15 +95,15 @@ class Measurements:
     def __init__(self, draw: random.Random) -> None:
         self._draw = draw
         self._windows: dict[str, _Window] = {}
-        self._looks = 0
+        self._samples = 0
 
     def record(self, record: Record) -> None:
         """Count a request that has ended."""
         self._windows.setdefault(record.backend, _Window()).add(record, self._draw)
 
-    def look(self, now: Now) -> None:
+    def sample(self, now: Now) -> None:
         """Count what is in work now, for the mean of it."""
-        self._looks += 1
+        self._samples += 1
         for backend, queued in now.queued.items():
             self._windows.setdefault(backend, _Window()).concurrency += queued
         for (backend, _), in_flight in now.in_flight.items():
@@ -102,9 +112,9 @@ class Measurements:
     def report(self, router: str, table: RouteTable, now: Now, window_s: float) -> dict[str, Any]:
         """Return the report of the last window_s, and begin the next one. table: what requests go by."""
         windows, self._windows = self._windows, {}
-        looks, self._looks = max(1, self._looks), 0
+        samples, self._samples = max(1, self._samples), 0
         rows = [
-            _service_row(each, windows.get(each.backend, _Window()), now, window_s, looks)
+            _service_row(each, windows.get(each.backend, _Window()), now, window_s, samples)
             for each in table.services
         ]
         window_s = min(max(round(window_s, 3), 0.001), LONGEST_WINDOW_S)
@@ -112,7 +122,7 @@ class Measurements:
 
 
 def _service_row(
-    service: RoutedService, window: _Window, now: Now, window_s: float, looks: int
+    service: RoutedService, window: _Window, now: Now, window_s: float, samples: int
 ) -> dict[str, Any]:
     replicas = [_replica_row(service, each, window, now) for each in service.replicas]
     return {
@@ -122,7 +132,7 @@ def _service_row(
         "shed": window.shed,
         "in_flight": sum(each["in_flight"] for each in replicas),
         "queued": now.queued.get(service.backend, 0),
-        "concurrency": round(window.concurrency / looks, 3),
+        "concurrency": round(window.concurrency / samples, 3),
         "rate": round(window.requests / window_s, 3),
         "latency_p50_s": quantile(window.totals_s, 0.5),
         "latency_p99_s": quantile(window.totals_s, 0.99),

@@ -82,7 +82,7 @@ class RouteMetrics:
         """Count an end of HAProxy that nobody wanted."""
         self._restarts.inc()
 
-    def look(self, table: RouteTable, now: Now, table_age_s: float) -> None:
+    def sample(self, table: RouteTable, now: Now, table_age_s: float) -> None:
         """Set what is true now."""
         self._table_age.set(table_age_s)
         for gauge in (self._in_flight, self._queued, self._replicas):

@@ -19,16 +19,16 @@ from gantree.routing.following import Source, follow
 from gantree.routing.haproxy.log_socket import open_log
 from gantree.routing.haproxy.output import record_of
 from gantree.routing.haproxy.proxies import Proxies
-from gantree.routing.measurements import Measurements, Now
+from gantree.routing.measurements import Measurements, Now, drained
 from gantree.routing.route_metrics import RouteMetrics
 from gantree.routing.table import RouteTable, table_of
 
 log = logging.getLogger(__name__)
 choices = logging.getLogger(f"{__name__}.choices")
 REPORT_S = 2.0
-LOOK_S = 0.5
+SAMPLE_S = 0.5
 _TROUBLE = re.compile(r"error|is DOWN|no server available")
-LOOK_CLOSELY_S = 0.1
+SAMPLE_OFTEN_S = 0.1
 
 
 class Router:
@@ -66,9 +66,9 @@ class Router:
             await self._apply(
                 self._table if self._source is None else await self._first(self._source)
             )
-            tasks = [asyncio.create_task(each) for each in (self._proxies.watch(), self._look())]
+            tasks = [asyncio.create_task(each) for each in (self._proxies.watch(), self._measure())]
             if self._source is not None:
-                tasks.append(asyncio.create_task(follow(self._source, self._heard, self._apply)))
+                tasks.append(asyncio.create_task(follow(self._source, self._answered, self._apply)))
             ready()
             stopped = asyncio.create_task(stop.wait())
             done, _ = await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -112,7 +112,7 @@ class Router:
             resolved_table  # reports are about it: who drains gets nothing from here any more
         )
 
-    def _heard(self) -> None:
+    def _answered(self) -> None:
         self._table_s = time.monotonic()
 
     async def _first(self, source: Source) -> RouteTable:
@@ -123,21 +123,21 @@ class Router:
             log.warning("no table yet: %s", error)
             return self._table
 
-    async def _look(self) -> None:
+    async def _measure(self) -> None:
         """Measure for ever, and report."""
         reported_s, restarts = time.monotonic(), 0
         while True:
-            await asyncio.sleep(LOOK_CLOSELY_S if self._is_ending() else LOOK_S)
+            await asyncio.sleep(SAMPLE_OFTEN_S if self._is_ending() else SAMPLE_S)
             now = await self._proxies.now()
-            self._measurements.look(now)
-            self.metrics.look(self._table, now, time.monotonic() - self._table_s)
+            self._measurements.sample(now)
+            self.metrics.sample(self._table, now, time.monotonic() - self._table_s)
             for _ in range(self._proxies.restarts - restarts):
                 self.metrics.restarted()
             restarts = self._proxies.restarts
-            drained, lacking = self._drained_now(now), self._lacking_now(now)
+            empty, lacking = drained(self._table, now), self._lacking_now(now)
             is_due = time.monotonic() - reported_s >= REPORT_S
-            if drained != self._drained or lacking - self._lacking or is_due:
-                self._drained, self._lacking = drained, lacking
+            if empty != self._drained or lacking - self._lacking or is_due:
+                self._drained, self._lacking = empty, lacking
                 await self._report(now, time.monotonic() - reported_s)
                 reported_s = time.monotonic()
 
@@ -147,14 +147,6 @@ class Router:
             each.draining for service in self._table.services for each in service.replicas
         )
         return draining or self._proxies.is_changing
-
-    def _drained_now(self, now: Now) -> frozenset[tuple[str, int]]:
-        return frozenset(
-            (each.replica, each.attempt)
-            for service in self._table.services
-            for each in service.replicas
-            if each.draining and not now.in_flight.get((service.backend, each.server))
-        )
 
     def _lacking_now(self, now: Now) -> frozenset[str]:
         """The services for which requests wait although they have no replica that gets any."""

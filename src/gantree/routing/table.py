@@ -73,6 +73,12 @@ class RouteTable:
         return bool(self.version or self.services)
 
     @property
+    def place_of_node(self) -> dict[str, tuple[str, ...]]:
+        """Where callers are that name a node: one that replicas are on, or one of `nodes`."""
+        replicas = (each for service in self.services for each in service.replicas if each.place)
+        return {**{each.place[-1]: each.place for each in replicas}, **self.nodes}
+
+    @property
     def owner_of_model(self) -> dict[str, str]:
         """The service that gets the requests for a model: the first that has it."""
         owners: dict[str, str] = {}

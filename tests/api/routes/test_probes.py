@@ -275,7 +275,7 @@ def routers_metrics() -> dict[str, set[str]]:
     metrics = RouteMetrics()
     metrics.record("chat", Record("chat", "chat.1_1", 502, 0.1, 0.2, 1, "closest", is_shed=False))
     replica = RoutedReplica("chat.1", 1, "127.0.0.1", 8000)
-    metrics.look(RouteTable((RoutedService("chat", replicas=(replica,)),)), Now({}, {}), 0.0)
+    metrics.sample(RouteTable((RoutedService("chat", replicas=(replica,)),)), Now({}, {}), 0.0)
     found: dict[str, set[str]] = {}
     for family in metrics.registry.collect():
         for each in family.samples:

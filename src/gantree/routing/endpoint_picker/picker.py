@@ -20,7 +20,7 @@ FROM, SESSION, NAMED = "x-gantree-from", "x-gantree-session", "x-gantree-service
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Request:
     """A request: headers in small letters, its body, and endpoints that the gateway allows (None: all)."""
 
     headers: Mapping[str, str]
@@ -68,15 +68,15 @@ class Picker:
     _known: dict[str, PrefixTable] = field(default_factory=dict)
     _turn: int = 0
 
-    def pick(self, asked: Asked) -> Picked | Refused:
+    def pick(self, request: Request) -> Picked | Refused:
         """The replicas for a request."""
-        service = self._service_of(asked)
+        service = self._service_of(request)
         if isinstance(service, Refused):
             return service
-        of_server = {each.server: each for each in service.replicas if _is_allowed(each, asked)}
+        of_server = {each.server: each for each in service.replicas if _is_allowed(each, request)}
         candidates = [self._candidate(service, each) for each in of_server.values()]
-        caller = self._caller(asked)
-        preferred, keys = self._preferred(service, asked, caller, candidates)
+        caller = self._caller(request)
+        preferred, keys = self._preferred(service, request, caller, candidates)
         self._turn += 1
         first = choose(candidates, caller, preferred, self._turn)
         if first.replica is None:
@@ -92,12 +92,12 @@ class Picker:
             names.append(next_best)
         return Picked(service, tuple(of_server[name] for name in names), first.reason)
 
-    def _service_of(self, asked: Asked) -> RoutedService | Refused:
-        named = self.service or asked.headers.get(NAMED, "")
+    def _service_of(self, request: Request) -> RoutedService | Refused:
+        named = self.service or request.headers.get(NAMED, "")
         if named:
             found = next((each for each in self.table.services if each.service == named), None)
             return found or Refused(503 if self.service else 404, f"there is no service {named}")
-        model = _text_in(asked.body, "model")
+        model = _text_in(request.body, "model")
         if not model:
             why = "the request names no model; name the service in the header X-Gantree-Service"
             return Refused(404, why)
@@ -115,28 +115,28 @@ class Picker:
             speed=replica.speed,
         )
 
-    def _caller(self, asked: Asked) -> tuple[str, ...]:
+    def _caller(self, request: Request) -> tuple[str, ...]:
         """The place of a caller: that of a node, or the domains of a path such as s0/l0."""
-        named = asked.headers.get(FROM) or self.at
+        named = request.headers.get(FROM) or self.at
         parts = [part for part in named.split("/") if part]
         path = tuple("/".join(parts[: depth + 1]) for depth in range(len(parts)))
-        return self.table.nodes.get(named, path)
+        return self.table.place_of_node.get(named, path)
 
     def _preferred(
         self,
         service: RoutedService,
-        asked: Asked,
+        request: Request,
         caller: Sequence[str],
         candidates: Sequence[Candidate],
     ) -> tuple[list[str], list[int]]:
         """Replicas that a request prefers, and the keys of its beginning."""
         if service.routing.affinity == "session":
-            session = asked.headers.get(SESSION) or _text_in(asked.body, "user")
+            session = request.headers.get(SESSION) or _text_in(request.body, "user")
             return (session_order(candidates, caller, session) if session else []), []
-        if service.routing.affinity == "prefix" and asked.body:
-            starts = (asked.body.find(word) for word in (b'"messages"', b'"prompt"'))
+        if service.routing.affinity == "prefix" and request.body:
+            starts = (request.body.find(word) for word in (b'"messages"', b'"prompt"'))
             start = next((each for each in starts if each >= 0), 0)
-            keys = prefix_keys(asked.body[start:])
+            keys = prefix_keys(request.body[start:])
             known = self._prefixes(service).replica(keys)
             return ([known] if known else []), keys
         return [], []
@@ -145,9 +145,9 @@ class Picker:
         return self._known.setdefault(service.service, PrefixTable())
 
 
-def _is_allowed(replica: RoutedReplica, asked: Asked) -> bool:
+def _is_allowed(replica: RoutedReplica, request: Request) -> bool:
     """Whether the gateway allows a replica: by address and port, or by address alone."""
-    allowed = asked.subset
+    allowed = request.subset
     return allowed is None or endpoint_of(replica) in allowed or replica.host in allowed
 
 

@@ -21,11 +21,11 @@ from gantree.routing.endpoint_picker.messages import (
 from gantree.routing.endpoint_picker.picker import Picker
 from gantree.routing.endpoint_picker.stream import RequestStream
 from gantree.routing.following import Source, follow
-from gantree.routing.measurements import Measurements, Now
+from gantree.routing.measurements import Measurements, Now, drained
 from gantree.routing.table import RouteTable
 
 log = logging.getLogger(__name__)
-REPORT_S, LOOK_S = 5.0, 1.0
+REPORT_S, SAMPLE_S = 5.0, 1.0
 READY = ("", "readiness", SERVICE)
 """Services of the health protocol that are serving once there is a table; `liveness` always is."""
 
@@ -61,7 +61,7 @@ class EndpointPicker:
         port = _opened(server, address, credentials)
         await self._tell_health()
         await server.start()
-        tasks = [asyncio.create_task(self._look())]
+        tasks = [asyncio.create_task(self._measure())]
         if self._source is not None:
             tasks.append(asyncio.create_task(follow(self._source, lambda: None, self._apply)))
         ready(port)
@@ -97,16 +97,16 @@ class EndpointPicker:
         for each in READY:
             await self._health.set(each, statuses.SERVING if has_table else statuses.NOT_SERVING)
 
-    async def _look(self) -> None:
+    async def _measure(self) -> None:
         """Measure for ever, and report: at once when the last request has left a replica that drains."""
         reported_s = time.monotonic()
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(SAMPLE_S)
             now = self._now()
-            self._measurements.look(now)
-            drained = self._drained_now()
-            if drained != self._drained or time.monotonic() - reported_s >= REPORT_S:
-                self._drained = drained
+            self._measurements.sample(now)
+            empty = drained(self._picker.table, now)
+            if empty != self._drained or time.monotonic() - reported_s >= REPORT_S:
+                self._drained = empty
                 await self._report(time.monotonic() - reported_s)
                 reported_s = time.monotonic()
 
@@ -123,14 +123,6 @@ class EndpointPicker:
             for replica in each.replicas
         }
         return Now({}, in_flight)
-
-    def _drained_now(self) -> frozenset[tuple[str, int]]:
-        return frozenset(
-            (each.replica, each.attempt)
-            for service in self._picker.table.services
-            for each in service.replicas
-            if each.draining and not self._picker.in_flight[service.service, each.server]
-        )
 
 
 def _opened(server: Any, address: str, credentials: Any) -> int:

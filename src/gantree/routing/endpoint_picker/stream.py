@@ -16,7 +16,7 @@ from gantree.routing.endpoint_picker.messages import (
     FULL_DUPLEX_STREAMED,
     ProcessingResponse,
 )
-from gantree.routing.endpoint_picker.picker import Asked, Picked, Picker, Refused, endpoint_of
+from gantree.routing.endpoint_picker.picker import Picked, Picker, Refused, Request, endpoint_of
 from gantree.routing.measurements import Measurements, Record
 
 DESTINATION, NAMESPACE = "x-gateway-destination-endpoint", "envoy.lb"
@@ -121,7 +121,7 @@ class RequestStream:
 
     def _destination(self, part: str) -> Any:
         """The endpoints, in the header and in the metadata; or the refusal."""
-        picked = self._picker.pick(Asked(self._headers, bytes(self._body), self._subset))
+        picked = self._picker.pick(Request(self._headers, bytes(self._body), self._subset))
         if isinstance(picked, Refused):
             self._refuse(picked)
             return _immediate(picked.status, picked.sentence)

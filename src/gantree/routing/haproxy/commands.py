@@ -151,15 +151,7 @@ def _replica_line(service: RoutedService, replica: RoutedReplica) -> str:
 
 
 def _node_lines(table: RouteTable) -> list[str]:
-    places = {
-        each.place[-1]: each.place
-        for service in table.services
-        for each in service.replicas
-        if each.place
-    }
-    return [
-        _line("node", (name, *place)) for name, place in sorted({**places, **table.nodes}.items())
-    ]
+    return [_line("node", (name, *place)) for name, place in sorted(table.place_of_node.items())]
 
 
 def _line(kind: str, words: Iterable[object]) -> str:
