@@ -300,6 +300,19 @@ def test_a_session_stays_where_it_was() -> None:
     run(work())
 
 
+def test_a_beginning_of_a_prompt_goes_to_the_replica_that_was_sent_it() -> None:
+    async def work() -> None:
+        replicas = [replica(number) for number in range(1, 9)]
+        async with serving(table(replicas, affinity="prefix"), "chat") as gateway:
+            found = {
+                (await gateway.endpoints({"prompt": "topic " * 100 + str(number)}))[0]
+                for number in range(5)
+            }
+            assert len(found) == 1
+
+    run(work())
+
+
 def test_it_is_ready_once_it_has_a_table() -> None:
     async def work() -> None:
         async with serving(table(PLACES)) as gateway:

@@ -67,6 +67,30 @@ async def _is_busy(router: Routed) -> bool:
     return any((await router.proxies.now()).in_flight.values())
 
 
+def test_the_priority_of_a_tenant_is_the_highest_that_its_requests_have(tmp_path: Path) -> None:
+    tenants = read_tenants(TENANTS, "tenants.yaml")
+
+    async def scenario() -> None:
+        async with routed(tmp_path, tenants=tenants) as router:
+            await router.set(service("chat", [], queue=4, wait_s=20.0))
+            urgent = {"X_Gantree_Priority": "high"}
+            waiting = [
+                asyncio.create_task(router.get("/services/chat/", **urgent)) for _ in range(2)
+            ]
+            await until(lambda: _waiting(router, 2), "half of the queue is taken")
+            batch = {**urgent, "X_API_Key": "key-of-batch"}
+            refused = await router.get("/services/chat/", **batch)
+            assert (refused.status, refused.json["error"]["code"]) == (503, "overloaded")
+            for each in waiting:
+                each.cancel()
+
+    asyncio.run(scenario())
+
+
+async def _waiting(router: Routed, requests: int) -> bool:
+    return sum((await router.proxies.now()).queued.values()) == requests
+
+
 def test_a_session_and_a_beginning_of_a_prompt_stay_with_their_replica(
     tmp_path: Path, replicas: list[ReplicaProcess]
 ) -> None:

@@ -179,8 +179,10 @@ async def _in_flight(router: Routed, running: int, queued: int) -> bool:
 
 
 def test_requests_wait_for_the_first_replica_of_a_service_that_has_none(
-    tmp_path: Path, replicas: list[ReplicaProcess]
+    tmp_path: Path, replicas: list[ReplicaProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("gantree.routing.router.REPORT_S", 3600.0)  # what is reported is so at once
+
     async def scenario() -> None:
         async with routed(tmp_path) as router:
             await router.set(service("chat", []))
@@ -230,8 +232,10 @@ def test_requests_whose_clients_have_gone_do_not_wait_any_more(tmp_path: Path) -
 
 
 def test_a_draining_replica_finishes_what_it_has_gets_nothing_and_is_reported_empty(
-    tmp_path: Path, replicas: list[ReplicaProcess]
+    tmp_path: Path, replicas: list[ReplicaProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("gantree.routing.router.REPORT_S", 3600.0)  # what is reported is so at once
+
     async def scenario() -> None:
         async with routed(tmp_path, at="n0") as router:
             await router.set(service("chat", rows(replicas)))

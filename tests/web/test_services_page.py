@@ -16,7 +16,7 @@ from gantree.model.events import GangStarted, ReplicaReadinessChanged, ServiceSu
 from gantree.model.facts import AttemptEnded, Fact
 from gantree.model.phases import Phase
 from gantree.model.replicas import Endpoint
-from gantree.model.service_facts import ReplicaReadinessNoted, ServiceScaled
+from gantree.model.service_facts import ReplicaReadinessNoted, ServiceEnding, ServiceScaled
 from gantree.model.services import ReplicaCount, ServiceSpec
 from gantree.testing.builders import cluster, job
 from gantree.testing.stage import Stage
@@ -114,6 +114,10 @@ def test_before_the_first_change_so_many_were_wanted_as_it_changed() -> None:
     told = history(served().scheduler.ledger, facts, now)
     assert told.wanted == ((1000.0, 3), (now - 60, 5), (now, 2))
     assert "from 3 to 5 replicas: concurrency 12 of 8" in told.rows[1]["sentence"]
+    ending = history(
+        served().scheduler.ledger, [*facts, ServiceEnding(service="chat", reason="", at=now)], now
+    )
+    assert ending.wanted[-1] == (now, 0)
     quiet = history(served().scheduler.ledger, [], now)
     assert quiet.wanted == ((1000.0, 2),), "nothing on record: as many as now"
 
