@@ -28,7 +28,7 @@ from gantree import Client
 from serving.arrivals import Answer, arrivals, percentile, send_all
 from serving.gpu_time import attempts
 from serving.interval import interval_95
-from serving.scene import Scene, scene, until
+from serving.scene import CLUSTER, POLICY, Scene, scene, until
 
 Json = dict[str, Any]
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -42,19 +42,6 @@ MOST_REPLICAS, LEAST_REPLICAS = 7, 2
 PEAK_PER_S = 33.0
 SETTLED_S = 3.0
 HERE, OTHER = ("taskset", "-c", "0"), ("taskset", "-c", "1")
-
-CLUSTER = """
-name: one-node
-tiers: [leaf, node]
-nodes: [{names: n0, machine: dgx-h100, at: {leaf: l0}}]
-"""
-POLICY = """
-preset: gantree
-queues:
-  - {name: serving, cohort: all, guarantee: {gpus: 8}}
-  - {name: training, cohort: all}
-evictions: {per_job_per_day: 1000000, min_run: 0s, grace: 10s}
-"""
 
 
 @dataclass(frozen=True, slots=True)

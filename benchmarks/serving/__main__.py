@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from serving.scene import Scene, scene, until
+from serving.scene import CLUSTER, POLICY, Scene, scene, until
 from serving.servers import SERVERS, Server, service_file
 
 Json = dict[str, Any]
@@ -31,18 +31,6 @@ MOST_REPLICAS = 5
 KILLED_AFTER_S = 15
 CUT = "Response payload is not completed"
 """What aiperf says of an answer that ended before its end."""
-CLUSTER = """
-name: one-node
-tiers: [leaf, node]
-nodes: [{names: n0, machine: dgx-h100, at: {leaf: l0}}]
-"""
-POLICY = """
-preset: gantree
-queues:
-  - {name: serving, cohort: all, guarantee: {gpus: 8}}
-  - {name: training, cohort: all}
-evictions: {per_job_per_day: 1000000, min_run: 0s, grace: 10s}
-"""
 FIGURES = {
     "requests": ("request_count", "avg"),
     "errors": ("error_request_count", "avg"),

@@ -17,6 +17,19 @@ from loading import PATIENCE_S, Daemon
 Json = dict[str, Any]
 SERVING = "serving"
 """The queue of services."""
+CLUSTER = """
+name: one-node
+tiers: [leaf, node]
+nodes: [{names: n0, machine: dgx-h100, at: {leaf: l0}}]
+"""
+POLICY = """
+preset: gantree
+queues:
+  - {name: serving, cohort: all, guarantee: {gpus: 8}}
+  - {name: training, cohort: all}
+evictions: {per_job_per_day: 1000000, min_run: 0s, grace: 10s}
+"""
+"""Services have the guarantee; training takes what they leave idle, and gives it back at once."""
 GANTREE = Path(sys.executable).with_name("gantree")
 
 

@@ -14,7 +14,7 @@ from gantree.cli.daemon.options import LogFormatOption, LogLevelOption
 from gantree.cli.input.durations import seconds_of
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.options import StateOption
-from gantree.cli.route_source import source_chosen
+from gantree.cli.route_options import AtOption, DrainOption, NameOption, TableOption, source_chosen
 from gantree.model.errors import BadInput
 from gantree.routing.addresses import split_address
 from gantree.routing.endpoint_picker.picker import Picker
@@ -34,31 +34,16 @@ def endpoint_picker(
             metavar="NAME", help="Service of all requests. [default: that of their model]"
         ),
     ] = "",
-    at: Annotated[
-        str,
-        typer.Option(
-            metavar="PLACE",
-            help="Place of callers that name none: a node, or a domain such as s0/l0.",
-        ),
-    ] = "",
-    table: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Services and replicas, instead of the daemon's."),
-    ] = None,
+    at: AtOption = "",
+    table: TableOption = None,
     tls_cert: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TLS certificate chain, PEM.")
     ] = None,
     tls_key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TLS private key, PEM.")
     ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Name in reports to the daemon. [default: HOST-PROCESS]"),
-    ] = None,
-    drain: Annotated[
-        str,
-        typer.Option(metavar="TIME", help="At the end, time for requests that have begun."),
-    ] = "30s",
+    name: NameOption = None,
+    drain: DrainOption = "30s",
     state: StateOption = None,
     log_format: LogFormatOption = Format.AUTO,
     log_level: LogLevelOption = Level.INFO,

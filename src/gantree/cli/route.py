@@ -22,7 +22,7 @@ from gantree.cli.daemon.options import LogFormatOption, LogLevelOption
 from gantree.cli.input.durations import seconds_of
 from gantree.cli.input.files import read_text, source_of
 from gantree.cli.options import StateOption
-from gantree.cli.route_source import source_chosen
+from gantree.cli.route_options import AtOption, DrainOption, NameOption, TableOption, source_chosen
 from gantree.model.errors import BadInput, Unreachable
 from gantree.routing.addresses import listening_socket, split_address, written_address
 from gantree.routing.haproxy.config import Settings, quoted
@@ -38,21 +38,12 @@ TLS_PROTOCOLS = "alpn h2,http/1.1"
 ListenOption = Annotated[
     str, typer.Option(metavar="HOST:PORT", help="Address to listen on; HTTP/1.1 and HTTP/2.")
 ]
-AtOption = Annotated[
-    str,
-    typer.Option(
-        metavar="PLACE", help="Place of callers that name none: a node, or a domain such as s0/l0."
-    ),
-]
 PlacesOption = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Places of callers by network: lines of CIDR and place."),
 ]
 TenantsOption = Annotated[
     str | None, typer.Option(metavar="FILE", help="Tenants with their keys and limits.")
-]
-TableOption = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Services and replicas, instead of the daemon's.")
 ]
 MetricsOption = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Serve /metrics for Prometheus here.")
@@ -63,10 +54,6 @@ CertificateOption = Annotated[
 KeyOption = Annotated[
     Path | None,
     typer.Option("--tls-key", metavar="FILE", help="TLS private key. [default: in --tls-cert]"),
-]
-NameOption = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Name in reports to the daemon. [default: HOST-PROCESS]"),
 ]
 ExplainOption = Annotated[
     bool,
@@ -81,9 +68,6 @@ BodyOption = Annotated[
         max=8192,
         help="How much of a request is read for its model and prefix; more costs each request.",
     ),
-]
-DrainOption = Annotated[
-    str, typer.Option(metavar="TIME", help="At the end, time for requests that have begun.")
 ]
 
 

@@ -1,9 +1,11 @@
-"""The daemon whose table a router follows."""
+"""What `gantree route` and `gantree endpoint-picker` share: options, and the daemon whose table they follow."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from gantree.api.client.async_client import AsyncClient
 from gantree.api.client.target import SERVER_VARIABLE, token_from_environment
@@ -12,6 +14,23 @@ from gantree.routing.following import Source
 
 WAIT_S = 20.0
 """How long the daemon holds a question for another table."""
+
+AtOption = Annotated[
+    str,
+    typer.Option(
+        metavar="PLACE", help="Place of callers that name none: a node, or a domain such as s0/l0."
+    ),
+]
+TableOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Services and replicas, instead of the daemon's.")
+]
+NameOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Name in reports to the daemon. [default: HOST-PROCESS]"),
+]
+DrainOption = Annotated[
+    str, typer.Option(metavar="TIME", help="At the end, time for requests that have begun.")
+]
 
 
 def source_chosen(chosen: Path | None) -> Source:
