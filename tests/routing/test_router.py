@@ -143,12 +143,12 @@ def test_requests_beyond_the_concurrency_wait_and_the_urgent_ones_go_first(
     async def scenario() -> None:
         async with routed(tmp_path) as router:
             await router.set(service("chat", rows(replicas[:1]), concurrency=1, queue=8))
-            ended: list[str] = []
+            taken: dict[int, str] = {}
 
             async def ask(priority: str, query: str = "wait_ms=10") -> int:
                 answer = await router.get(f"/services/chat/?{query}", X_Gantree_Priority=priority)
-                ended.append(priority)
                 if answer.status == 200:
+                    taken[answer.json["before"]] = priority
                     assert answer.json["in_flight"] == 1
                 else:
                     assert answer.headers["Retry-After"] == "1"
@@ -168,7 +168,8 @@ def test_requests_beyond_the_concurrency_wait_and_the_urgent_ones_go_first(
             await until(lambda: _in_flight(router, 1, 7), "it waits")
             await router.get_direct(replicas[0].port, "/release")
             assert await asyncio.gather(*tasks) == [200] * 8
-            assert ended[2:] == ["normal", *["high"] * 2, *["normal"] * 3, *["low"] * 2]
+            order = [taken[before] for before in sorted(taken)]
+            assert order == ["normal", *["high"] * 2, *["normal"] * 3, *["low"] * 2]
 
     asyncio.run(scenario())
 

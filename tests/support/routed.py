@@ -27,7 +27,7 @@ from gantree.routing.table import RouteTable
 from gantree.routing.table_file import Tenants
 from support.replica import ReplicaProcess
 
-WITHIN_S = 20.0
+WITHIN_S = 300.0
 PATH = "/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"
 
 
@@ -47,7 +47,7 @@ def row(replica: ReplicaProcess, place: Sequence[str] = (), **more: Any) -> dict
 
 def service(name: str, replicas: Sequence[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
     """A service in a table."""
-    return {"service": name, "replicas": list(replicas), "wait_s": 5.0, **more}
+    return {"service": name, "replicas": list(replicas), "wait_s": WITHIN_S, **more}
 
 
 async def until(holds: Callable[[], bool] | Callable[[], Awaitable[bool]], what: str) -> None:
