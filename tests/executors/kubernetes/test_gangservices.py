@@ -346,3 +346,31 @@ def test_all_goes_with_the_service(stage: PodStage) -> None:
     assert stage.api.delete(f"{URL}/chat").status_code == 200
     stage.until(lambda: not gangjobs(stage) and not stage.pods())
     assert stage.api.get("/api/v1/namespaces/default/services/chat").status_code == 404
+
+
+def test_one_that_is_named_as_a_gangjob_waits_for_the_name_and_says_so(stage: PodStage) -> None:
+    job = {
+        "apiVersion": "gantree.io/v1alpha1",
+        "kind": "GangJob",
+        "metadata": {"name": "chat"},
+        "spec": yaml.safe_load(MANIFEST)["spec"]["template"]["spec"],
+    }
+    assert stage.api.post(f"{HOME}/gangjobs", job).status_code == 201
+    stage.until(lambda: stage.phase("chat-worker-0") == "Running")
+    create(stage)
+    stage.until(lambda: status(stage).get("reason") == "Misconfigured")
+    assert status(stage)["message"].startswith("metadata.name: GangJob chat has a Service of this")
+    assert set(gangjobs(stage)) == {"chat"}
+    assert stage.api.delete(f"{HOME}/gangjobs/chat").status_code == 200
+    stage.until(lambda: ready(stage, 2))
+
+
+def test_no_replica_is_named_as_another_service(stage: PodStage) -> None:
+    body = yaml.safe_load(MANIFEST)
+    body["metadata"]["name"] = "chat-1"
+    body["spec"]["replicas"] = {"min": 1}
+    assert stage.api.post(URL, body).status_code == 201
+    stage.until(lambda: set(gangjobs(stage)) == {"chat-1-1"})
+    create(stage)
+    stage.until(lambda: ready(stage, 2))
+    assert set(gangjobs(stage)) == {"chat-1-1", "chat-2", "chat-3"}

@@ -31,6 +31,7 @@ from gantree.executors.kubernetes.services.replica_jobs import (
     front_of,
     number_of,
     replica_body,
+    replica_name,
     revision_of,
 )
 from gantree.executors.kubernetes.services.replicas import Replica
@@ -105,6 +106,7 @@ class GangServices:
         self._known: dict[Name, Known] = {}
         self._gangjobs: dict[Name, dict[str, Group]] = {}
         self._service_of: dict[Name, Name] = {}
+        self._names_of_gangjobs: set[Name] = set()
         self._pods: dict[Name, dict[str, Pod]] = {}
         self._drained: set[Name] = set()
         self._of_pods = PodServices()
@@ -127,6 +129,10 @@ class GangServices:
 
     def update_gangjob(self, where: Name, group: Group | None) -> None:
         """A GangJob was added or has changed; None: it is gone."""
+        if group is None:
+            self._names_of_gangjobs.discard(where)
+        else:
+            self._names_of_gangjobs.add(where)
         service = self._service_of.get(where)
         if group is not None and service is None and group.metadata.labels.get(SERVICE):
             service = self._service_of[where] = (where[0], group.metadata.labels[SERVICE])
@@ -226,8 +232,9 @@ class GangServices:
         if known.group.metadata.deletion_timestamp is not None:
             known.served = None
             return
-        if known.service is None:
-            self._write(known, misconfigured(known.group, known.trouble, now), now)
+        trouble = known.trouble or self._clash(where, known)
+        if known.service is None or trouble:
+            self._write(known, misconfigured(known.group, trouble, now), now)
             return
         replicas = self.replicas_of(where, decided)
         self._make_front(known, known.service, now)
@@ -242,6 +249,15 @@ class GangServices:
         if known.scaled_for:
             status["scaledFor"] = known.scaled_for
         self._write(known, status, now)
+
+    def _clash(self, where: Name, known: Known) -> str:
+        """Why a service that has no replica yet cannot have its name; "" if it can."""
+        if known.last or where not in self._names_of_gangjobs:
+            return ""
+        return (
+            f"metadata.name: GangJob {where[1]} has a Service of this name for its pods; delete it, or"
+            " choose another name"
+        )
 
     # ----- which replicas there are
 
@@ -271,10 +287,17 @@ class GangServices:
             if number in by_number:
                 self._end(known, service, by_number[number], now)
         for _ in range(told.add):
-            known.last += 1
+            known.last = self._next_number(service, known.last)
             known.making[known.last] = 0.0
         self._make(known, service, replicas, now)
         known.refused = known.refused if known.making else ""
+
+    def _next_number(self, service: GangService, last: int) -> int:
+        """The number after the last one with which a replica is not named as another GangService."""
+        number = last + 1
+        while (service.namespace, replica_name(service.name, number)) in self._known:
+            number += 1
+        return number
 
     def _make(
         self, known: Known, service: GangService, replicas: Sequence[Replica], now: float
