@@ -1,5 +1,6 @@
 """GangServices as routers and autoscalers see them: the table of routes, drains that routers report, scaling."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,21 @@ spec:
       gang:
         - {role: worker, members: 2, each: {gpus: 4}, template: {spec: {containers: [{name: serve, image: "serve:1"}]}}}
 """
+LWS_DEFINITION = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: leaderworkersets.leaderworkerset.x-k8s.io}
+spec:
+  group: leaderworkerset.x-k8s.io
+  scope: Namespaced
+  names: {kind: LeaderWorkerSet, plural: leaderworkersets, singular: leaderworkerset}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+"""
+GROUP_0 = ("vllm-0", "vllm-0-1")
 
 
 class Routed:
@@ -69,6 +85,7 @@ def routed(tmp_path: Path) -> Iterator[Routed]:
     with PodStage(tmp_path) as stage:
         for name in ("gangjobs", "gangservices"):
             stage.api.define(yaml.safe_load((CRDS / f"{name}.yaml").read_text()))
+        stage.api.define(yaml.safe_load(LWS_DEFINITION))
         stage.nodes("n[0-1]", network_topology_nvidia_com__leaf="l0")
         stage.start()
         create(stage)
@@ -200,20 +217,82 @@ def test_pods_of_a_deployment_are_replicas_until_they_are_to_go(routed: Routed) 
     stage.until(lambda: other(routed, "default.embed") is None)
 
 
+LWS = """
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: vllm}
+spec:
+  replicas: 2
+  leaderWorkerTemplate:
+    size: 2
+    leaderTemplate:
+      metadata:
+        labels: {role: leader, gantree.io/service: vllm}
+        annotations: {gantree.io/port: "8080"}
+      spec: {containers: [{name: vllm-leader, image: vllm}]}
+    workerTemplate: {spec: {containers: [{name: vllm-worker, image: vllm}]}}
+"""
+
+
 def test_the_leader_of_each_group_of_a_leaderworkerset_is_a_replica(routed: Routed) -> None:
-    """Its leader template has the port; pods of one gang stand together."""
-    stage, name = routed.stage, "leaderworkerset.sigs.k8s.io/name"
-    for group in range(2):
-        for index in range(2):
-            told = answering("8000", "vllm") if index == 0 else {"annotations": {}}
-            gang = {"gantree.io/gang": f"vllm-{group}", name: "vllm"}
-            annotations = {**told["annotations"], "gantree.io/gang-size": "2"}
-            labels = {**told.get("labels", {}), **gang}
-            stage.pod(f"vllm-{group}-{index}", labels=labels, annotations=annotations)
-    stage.until(lambda: len((other(routed, "default.vllm") or {"replicas": []})["replicas"]) == 2)
-    row = other(routed, "default.vllm")
-    assert row is not None
-    assert [each["replica"] for each in row["replicas"]] == ["default.vllm-0-0", "default.vllm-1-0"]
+    """The set is as docs/examples/vllm/GPU/lws.yaml of kubernetes-sigs/lws, the pods as its controller makes them."""
+    stage, prefix = routed.stage, "leaderworkerset.sigs.k8s.io"
+    manifest = yaml.safe_load(LWS)
+    url = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/default/leaderworkersets"
+    assert stage.api.post(url, manifest).status_code == 201
+    leader = manifest["spec"]["leaderWorkerTemplate"]["leaderTemplate"]["metadata"]
+    for group, index in itertools.product(range(2), range(2)):
+        told = leader if index == 0 else {"labels": {}, "annotations": {}}
+        of_set = {
+            "name": "vllm",
+            "group-index": str(group),
+            "group-key": f"{group:040}",
+            "worker-index": str(index),
+            "template-revision-hash": "6968c9d5f8",
+        }
+        labels = {f"{prefix}/{key}": value for key, value in of_set.items()}
+        annotations = {f"{prefix}/size": "2", **told["annotations"]}
+        name = f"vllm-{group}-{index}" if index else f"vllm-{group}"
+        stage.pod(name, labels={**labels, **told["labels"]}, annotations=annotations)
+    assert replicas_of(routed, "default.vllm", 2) == ["default.vllm-0", "default.vllm-1"]
+    jobs = {stage.pods()[name]["metadata"]["annotations"]["gantree.io/job"] for name in GROUP_0}
+    assert len(jobs) == 1, "a group is a gang"
+
+
+def test_the_predictors_of_an_inferenceservice_of_kserve_are_replicas(routed: Routed) -> None:
+    """As KServe makes them in its standard mode (a Deployment): with labels and annotations of the InferenceService."""
+    told = answering("8080", "sklearn-iris", **{"gantree.io/models": "iris"})
+    labels = {
+        **told["labels"],
+        "app": "isvc.sklearn-iris-predictor",
+        "component": "predictor",
+        "pod-template-hash": "5d8c7f6b9",
+        "serving.kserve.io/inferenceservice": "sklearn-iris",
+    }
+    mode = {"serving.kserve.io/deploymentMode": "Standard"}
+    for end in ("a", "b"):
+        routed.stage.pod(
+            f"sklearn-iris-predictor-5d8c7f6b9-{end}",
+            labels=labels,
+            annotations={**told["annotations"], **mode},
+            spec={"containers": [{"name": "kserve-container", "image": "sklearnserver"}]},
+        )
+    assert replicas_of(routed, "default.sklearn-iris", 2) == [
+        f"default.sklearn-iris-predictor-5d8c7f6b9-{end}" for end in ("a", "b")
+    ]
+    row = other(routed, "default.sklearn-iris")
+    assert row is not None and row["models"] == ["iris"]
+
+
+def replicas_of(routed: Routed, service: str, replicas: int) -> list[str]:
+    """The replicas of a service, once so many are ready."""
+
+    def ready() -> list[str]:
+        row = other(routed, service) or {"replicas": []}
+        return [each["replica"] for each in row["replicas"] if each["ready"]]
+
+    routed.stage.until(lambda: len(ready()) == replicas)
+    return ready()
 
 
 def test_a_gangservice_has_its_name_for_itself_and_an_odd_port_is_none(routed: Routed) -> None:
