@@ -8,6 +8,7 @@ async with routed(tmp_path) as router:
 import asyncio
 import json
 import shutil
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -157,8 +158,8 @@ async def routed(
 ) -> AsyncIterator[Routed]:
     """A router that runs."""
     program = haproxy()
-    home = directory / "router"
-    home.mkdir()
+    home = Path(tempfile.mkdtemp(prefix="router-"))  # of a test it may be too long for a socket
+    (directory / "router").symlink_to(home)
     listening = listening_socket("127.0.0.1:0", "--listen")
     settings = Settings((), {listening.fileno(): bind}, at, tenants, places, explain=True)
     proxies = Proxies(program, home, settings)
@@ -191,3 +192,4 @@ async def routed(
             await client.close()
             await running
             listening.close()
+            shutil.rmtree(home)
