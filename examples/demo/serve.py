@@ -28,7 +28,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from gantree import Client
-from story import Json, patiently
+from story import Json, ended, patiently
 
 HERE = Path(__file__).resolve().parent
 GANTREE = Path(sys.executable).with_name("gantree")
@@ -37,6 +37,7 @@ NIGHT, DAY = 4, 22
 """Requests at a time."""
 LEAST, MOST = 3, 6
 """Replicas at night and by day; as in serving.yaml."""
+TRAINING = ("training", "tuning")
 CHECKPOINT_EVERY = 20
 """Steps between the checkpoints that training takes by itself; as in serving.yaml."""
 PATIENCE_S = 60.0
@@ -120,6 +121,18 @@ def running(state_dir: Path, name: str, *words: str) -> Iterator[None]:
         process.wait()
 
 
+def end_all(client: Client) -> None:
+    """Cancel everything, and wait until it has ended: jobs outlive their daemon."""
+    for service in client.services():
+        client.cancel_service(service["service"])
+    for job in client.jobs():
+        if not ended(job) and job["name"] in TRAINING:
+            client.cancel(job["job"])
+    deadline = time.monotonic() + PATIENCE_S
+    while not all(map(ended, client.jobs())) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 def free_port() -> int:
     """A port that nothing listens at."""
     with socket.socket() as probe:
@@ -142,7 +155,7 @@ class Story:
         self._until("three replicas are ready", lambda: self._ready() == LEAST)
         self._until(
             "training runs on three GPUs and on two",
-            lambda: self._runs("training") and self._runs("tuning"),
+            self._trains,
         )
         self._until("the router knows the service", self._load.is_routed)
         self._load.set(NIGHT)
@@ -156,7 +169,7 @@ class Story:
         self._until("it has started again", lambda: self._ready() == MOST)
         self._load.set(NIGHT)
         self._until("the load falls: three replicas are left", lambda: self._alive() == LEAST)
-        self._until("both gangs run again", lambda: self._runs("training") and self._runs("tuning"))
+        self._until("both gangs run again", self._trains)
 
     def say(self, line: str) -> None:
         """Print a line with the seconds since the beginning."""
@@ -181,8 +194,8 @@ class Story:
     def _alive(self) -> int:
         return len(self._replicas())
 
-    def _runs(self, job: str) -> bool:
-        return bool(self._client.job(job)["phase"] == "running")
+    def _trains(self) -> bool:
+        return all(self._client.job(name)["phase"] == "running" for name in TRAINING)
 
     def _kill_one(self) -> None:
         """SIGKILL for the server of a replica that is in the middle of requests."""
@@ -213,7 +226,7 @@ def problems(runs: Path, load: Load) -> list[str]:
     found = [f"requests failed: {failed}"] if failed else []
     if len(load.answered_by) < MOST:
         found.append(f"only these answered: {dict(load.answered_by)}")
-    attempts = [steps_of(runs / name) for name in ("training", "tuning")]
+    attempts = [steps_of(runs / name) for name in TRAINING]
     if max(map(len, attempts)) != 2:
         found.append(f"the gangs ran {[len(each) for each in attempts]} times; none yielded once")
     return found + [problem for each in attempts for problem in lost_steps(each)]
@@ -275,6 +288,7 @@ def main() -> int:
             opened.enter_context(running(state_dir, "up", "--virtual", "dgx-h100:1"))
             client = Client(state_dir)
             patiently(client.health)
+            opened.callback(end_all, client)
             opened.enter_context(running(state_dir, "route", "--listen", f"127.0.0.1:{port}"))
             story = Story(client, load)
             story.tell()
