@@ -187,5 +187,4 @@ def test_requests_to_a_replica_of_several_roles_go_to_its_first_member(site: Sit
     site.until_ready("llama", 2)
     routes = site.routes("llama")
     assert [ask(each)["model"] for each in routes] == ["llama-70b"] * 2
-    assert len({each["node"] for each in routes}) == 2
     site.client.cancel_service("llama")

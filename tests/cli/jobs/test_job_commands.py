@@ -73,7 +73,8 @@ def test_submit_prints_the_ids_and_the_rest_follows(
     )
     again = gantree("submit", job_file("first", 1, 1), "--json").json()
     assert complaints(again, "submit") == []
-    assert again == {"jobs": [{"job": "first-2", "name": "first", "array": None}], "warnings": []}
+    row = {"job": "first-2", "name": "first", "array": None}
+    assert again == {"jobs": [row], "services": [], "warnings": []}
     for job in ("first", "second", "first-2"):
         daemon.wait(job)
     rows = gantree("jobs", "--all", "--json").json()
