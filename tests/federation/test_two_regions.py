@@ -193,6 +193,12 @@ def test_what_no_cluster_can_ever_start_is_refused_with_each_reason(world: World
         world.client.nodes()
 
 
+@pytest.mark.parametrize("query", [{"after": "x"}, {"after": "-1"}, {"limit": "0"}])
+def test_pages_of_jobs_that_cannot_be_are_refused(world: World, query: dict[str, str]) -> None:
+    with pytest.raises(BadInput, match=next(iter(query))):
+        world.client.send(Request("GET", "/v1/jobs", query=query))
+
+
 def test_a_front_that_is_killed_goes_on_and_takes_nothing_twice(world: World) -> None:
     text = "name: kept\ngang: [{role: w, members: 1, each: {gpus: 1}, run: [sleep, '3600']}]"
     taken = world.client.submit(text, idempotency_key="k", base_dir="/tmp")

@@ -64,6 +64,7 @@ def router(backend: FrontBackend) -> APIRouter:
     routes = APIRouter(prefix="/v1")
     _add_submission(routes, backend)
     _add_jobs(routes, backend)
+    _add_job(routes, backend)
     _add_services(routes, backend)
     _add_routing(routes, backend)
     _add_federation(routes, backend)
@@ -119,16 +120,15 @@ def _add_jobs(routes: APIRouter, backend: FrontBackend) -> None:
         user: str | None = None,
         name: str | None = None,
         since: float | None = None,
-        after: str | None = None,
-        limit: int | None = None,
+        after: Annotated[int, Query(ge=0)] = 0,
+        limit: Annotated[int | None, Query(ge=1)] = None,
     ) -> Response:
         """The jobs in order of arrival."""
         wanted = _filter(phase, queue, user, name, since)
         found = [rows.job_row(job) for job in front.jobs.values() if wanted(job)]
-        first = int(after) if after else 0
-        last = len(found) if limit is None else first + limit
+        last = len(found) if limit is None else after + limit
         more = str(last) if last < len(found) else None
-        return json_response({"jobs": found[first:last], "next": more})
+        return json_response({"jobs": found[after:last], "next": more})
 
     @routes.get("/job-id", **needs(Need.SEE_ALL))
     async def job_id(name: str) -> Response:
@@ -141,6 +141,8 @@ def _add_jobs(routes: APIRouter, backend: FrontBackend) -> None:
             raise NotFound(f"there is no job {name!r}")
         return json_response({"job": named[-1].job, "instead_of": name if live else None})
 
+
+def _add_job(routes: APIRouter, backend: FrontBackend) -> None:
     @routes.get("/jobs/{word}", **needs(Need.SEE_ALL))
     async def job(
         word: str,
@@ -170,7 +172,7 @@ def _add_jobs(routes: APIRouter, backend: FrontBackend) -> None:
     @routes.post("/jobs/{word}/cancel", status_code=202, **needs(Need.OPERATE))
     async def cancel(word: str) -> Response:
         """End a job, wherever it is."""
-        front.cancel(word)
+        backend.driver.front.cancel(word)
         backend.driver.wake()
         return json_response({"job": word}, 202)
 
