@@ -1,6 +1,7 @@
 """Settings that hold for every test, and a PostgreSQL server that a test run shares."""
 
 import gc
+import logging
 import os
 import signal
 import tempfile
@@ -13,6 +14,7 @@ from _pytest.runner import runtestprotocol
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
+from gantree.api.observability.log_format import CLIENT_LIBRARIES
 from support.command_line import CommandLine
 from support.examples import IS_SOAK, examples
 from support.left_threads import left_threads
@@ -169,6 +171,18 @@ def database_url(postgres: Server) -> Iterator[str]:
     """An empty database."""
     with postgres.lent_database() as url:
         yield url
+
+
+@pytest.fixture
+def kept_logging() -> Iterator[None]:
+    """For a test that sets up the daemon's log: the root's and the HTTP client's loggers as they were, afterwards."""
+    root = logging.getLogger()
+    loggers = [root, *map(logging.getLogger, CLIENT_LIBRARIES)]
+    handlers, levels = root.handlers[:], [each.level for each in loggers]
+    yield
+    root.handlers[:] = handlers
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture

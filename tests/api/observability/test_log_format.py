@@ -3,7 +3,6 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -21,16 +20,6 @@ from gantree.api.observability.log_format import (
 )
 
 SECRET = "s3cr3t-Value_9"
-
-
-@pytest.fixture
-def root() -> Iterator[None]:
-    """The root logger as it was, afterwards."""
-    logger = logging.getLogger()
-    handlers, level = logger.handlers[:], logger.level
-    yield
-    logger.handlers[:] = handlers
-    logger.setLevel(level)
 
 
 def record(message: str, *values: object, **fields: object) -> logging.LogRecord:
@@ -69,7 +58,7 @@ def test_an_exception_stands_in_its_line() -> None:
 @pytest.mark.parametrize(
     ("form", "is_json"), [(Format.AUTO, True), (Format.JSON, True), (Format.TEXT, False)]
 )
-def test_off_a_terminal_auto_means_json(root: None, form: Format, is_json: bool) -> None:
+def test_off_a_terminal_auto_means_json(kept_logging: None, form: Format, is_json: bool) -> None:
     out = io.StringIO()
     set_up(Level.INFO, form, out)
     logging.getLogger("x").info("hello", extra={"job": "a"})

@@ -1,7 +1,7 @@
 """The notifier, round by round, on real journals and a real receiver, with a clock of the test's own."""
 
 import asyncio
-import logging
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from gantree.api.observability import log_format
+from gantree.api.observability.log_format import Format, Level
 from gantree.control.engine.controller import Controller
 from gantree.control.metrics.metrics import Metrics
 from gantree.control.notifications import delivery
@@ -201,9 +203,10 @@ def test_a_receiver_that_fails_gets_the_same_message_again_and_others_need_not_w
 
 
 def test_a_redirect_is_not_followed_and_refusals_are_given_up_without_the_url_in_the_log(
-    site_of: MakeSite, caplog: pytest.LogCaptureFixture
+    site_of: MakeSite, kept_logging: None
 ) -> None:
-    caplog.set_level(logging.DEBUG)
+    lines = io.StringIO()
+    log_format.set_up(Level.DEBUG, Format.JSON, lines)
     with WebhookReceiver(answer=lambda path: 302) as receiver:
         site = site_of(receiver.host)
         site.submit("a", receiver.url("/token-of-mine"))
@@ -215,8 +218,8 @@ def test_a_redirect_is_not_followed_and_refusals_are_given_up_without_the_url_in
         assert {each.path for each in receiver.all()} == {"/token-of-mine"}
         assert len(receiver.all()) == notifying.MOST_REFUSALS
         assert site.count("webhook", "given-up") == 1
-        assert "given up: HTTP status 302" in caplog.text
-        assert "token-of-mine" not in caplog.text
+        assert "given up: HTTP status 302" in lines.getvalue()
+        assert "token-of-mine" not in lines.getvalue()
 
 
 def test_what_cannot_be_delivered_for_a_day_is_given_up_and_said_once(
