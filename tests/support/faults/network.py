@@ -38,9 +38,12 @@ class Message:
     event: Event
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OrderUnderWay:
-    """An order under way to the cluster. It may be dropped with the node that it was for."""
+    """An order under way to the cluster. It may be dropped with the node that it was for.
+
+    Two copies of one order are two: compared by their fields, the one that arrives would take the other off the list.
+    """
 
     order: Order
     dropped: bool = False
